@@ -1,0 +1,34 @@
+/** @file log.h  Diagnostics. Data goes to stdout, everything here to stderr (or a capture). */
+#pragma once
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#if defined(__GNUC__)
+#define RP_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#define RP_PRINTF(format_index, first)
+#endif
+
+/** Prints "PROGRAM: message\n" to stderr, or appends "message\n" to this thread's capture. */
+void rp_log_error(const char *format, ...) RP_PRINTF(1, 2);
+
+/** As rp_log_error, "PROGRAM: warning: message". */
+void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);
+
+/**
+ * Error about a place in a file: "FILE:LINE: message" without a program prefix, the form of cli.md,
+ * which editors jump to.
+ * @param line one-based; 0 leaves the line out.
+ */
+void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_PRINTF(3, 4);
+
+/** Sets the name printed before messages; `name` must outlive all logging. Default "rp". */
+void rp_log_set_program(const char *name);
+
+/**
+ * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
+ * rp_log_capture_end. Used by tests and by in-process sweeps, which report failures per point.
+ */
+void rp_log_capture_begin(char *buffer, size_t size);
+void rp_log_capture_end(void);

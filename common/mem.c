@@ -1,0 +1,258 @@
+#include "common/mem.h"
+
+#include "common/log.h"
+
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Under AddressSanitizer every allocation is its own heap block: an overrun is then found, which a
+   bump allocator would hide. */
+#if defined(__SANITIZE_ADDRESS__)
+#define EVERY_BLOCK_ALONE true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EVERY_BLOCK_ALONE true
+#endif
+#endif
+#ifndef EVERY_BLOCK_ALONE
+#define EVERY_BLOCK_ALONE false
+#endif
+
+#define BUMP_BLOCK_BYTES ((size_t)64 << 10)
+#define BUMP_LIMIT_BYTES ((size_t)16 << 10) /* longer ones would waste the tail of a bump block */
+#define MAP_LIMIT_BYTES ((size_t)1 << 20)
+#define MAX_BYTES ((size_t)1 << 40) /* beyond this it is a wrong size, not a need */
+#define LARGE_ALIGNMENT ((size_t)64)
+
+typedef struct block {
+    struct block *next;
+    void *bytes;
+    size_t size;
+    bool mapped;
+} block;
+
+struct rp_arena {
+    block *blocks;
+    char *bump; /* next free byte of the current bump block */
+    size_t bump_left;
+};
+
+/* Precedes every block of rp_mem_resize, so that the bytes given back are known. */
+typedef union heap_header {
+    size_t size;
+    max_align_t alignment;
+} heap_header;
+
+static atomic_size_t live_bytes;
+static atomic_size_t peak_bytes;
+
+static void count_taken(size_t size)
+{
+    size_t live = atomic_fetch_add(&live_bytes, size) + size;
+    size_t peak = atomic_load(&peak_bytes);
+    while (live > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, live)) {
+    }
+}
+
+static void count_given_back(size_t size)
+{
+    atomic_fetch_sub(&live_bytes, size);
+}
+
+size_t rp_mem_live_bytes(void)
+{
+    return atomic_load(&live_bytes);
+}
+
+size_t rp_mem_peak_bytes(void)
+{
+    return atomic_load(&peak_bytes);
+}
+
+static rp_status refuse(size_t count, size_t size)
+{
+    rp_log_error("out of memory: cannot allocate %zu objects of %zu bytes", count, size);
+    return RP_NO_MEMORY;
+}
+
+rp_status rp_arena_create(rp_arena **arena_out)
+{
+    *arena_out = calloc(1, sizeof **arena_out);
+    if (!*arena_out) {
+        return refuse(1, sizeof **arena_out);
+    }
+    count_taken(sizeof **arena_out);
+    return RP_OK;
+}
+
+static void free_block(block *old)
+{
+    count_given_back(old->size + sizeof *old);
+    if (old->mapped) {
+        munmap(old->bytes, old->size);
+    } else {
+        free(old->bytes);
+    }
+    free(old);
+}
+
+void rp_arena_destroy(rp_arena *arena)
+{
+    if (!arena) {
+        return;
+    }
+    while (arena->blocks) {
+        block *old = arena->blocks;
+        arena->blocks = old->next;
+        free_block(old);
+    }
+    count_given_back(sizeof *arena);
+    free(arena);
+}
+
+static void *map_bytes(size_t size)
+{
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(bytes, size, MADV_HUGEPAGE); /* only a hint: fewer page faults where it works */
+    return bytes;
+}
+
+static void *heap_bytes(size_t size)
+{
+    if (EVERY_BLOCK_ALONE) {
+        return calloc(1, size);
+    }
+    void *bytes = NULL;
+    if (posix_memalign(&bytes, LARGE_ALIGNMENT, size) != 0) {
+        return NULL;
+    }
+    return memset(bytes, 0, size);
+}
+
+/* A zeroed block of its own; NULL when the system has no memory. */
+static void *add_block(rp_arena *arena, size_t size)
+{
+    block *new = calloc(1, sizeof *new);
+    if (!new) {
+        return NULL;
+    }
+    new->size = size;
+    new->mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE;
+    new->bytes = new->mapped ? map_bytes(size) : heap_bytes(size);
+    if (!new->bytes) {
+        free(new);
+        return NULL;
+    }
+    new->next = arena->blocks;
+    arena->blocks = new;
+    count_taken(size + sizeof *new);
+    return new->bytes;
+}
+
+static void *bump_bytes(rp_arena *arena, size_t size)
+{
+    size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+    if (rounded > arena->bump_left) {
+        char *bytes = add_block(arena, BUMP_BLOCK_BYTES);
+        if (!bytes) {
+            return NULL;
+        }
+        arena->bump = bytes;
+        arena->bump_left = BUMP_BLOCK_BYTES;
+    }
+    void *pointer = arena->bump;
+    arena->bump += rounded;
+    arena->bump_left -= rounded;
+    return pointer;
+}
+
+rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total) || total > MAX_BYTES) {
+        return refuse(count, size);
+    }
+    total = total > 0 ? total : 1;
+    bool alone = EVERY_BLOCK_ALONE || total > BUMP_LIMIT_BYTES;
+    void *pointer = alone ? add_block(arena, total) : bump_bytes(arena, total);
+    if (!pointer) {
+        return refuse(count, size);
+    }
+    memcpy(pointer_out, &pointer, sizeof pointer); /* pointer_out is a T **, whatever T is */
+    return RP_OK;
+}
+
+rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,
+                             const char **text_out)
+{
+    char *copy;
+    RP_TRY(rp_arena_alloc(arena, length + 1, 1, &copy));
+    if (length > 0) {
+        memcpy(copy, text, length);
+    }
+    *text_out = copy;
+    return RP_OK;
+}
+
+rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        rp_log_error("a text is too long to be formatted");
+        return RP_NO_MEMORY;
+    }
+    char *text;
+    RP_TRY(rp_arena_alloc(arena, (size_t)length + 1, 1, &text));
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    *text_out = text;
+    return RP_OK;
+}
+
+rp_status rp_mem_resize(void *block_pointer, size_t size)
+{
+    void *old_bytes;
+    memcpy(&old_bytes, block_pointer, sizeof old_bytes);
+    if (size > MAX_BYTES) {
+        return refuse(1, size);
+    }
+    heap_header *old = old_bytes ? (heap_header *)old_bytes - 1 : NULL;
+    size_t old_total = old ? sizeof *old + old->size : 0;
+    heap_header *new = realloc(old, sizeof *new + size);
+    if (!new) {
+        return refuse(1, size);
+    }
+    new->size = size;
+    count_taken(sizeof *new + size);
+    count_given_back(old_total);
+    void *new_bytes = new + 1;
+    memcpy(block_pointer, &new_bytes, sizeof new_bytes);
+    return RP_OK;
+}
+
+void rp_mem_release(void *block_pointer)
+{
+    void *bytes;
+    memcpy(&bytes, block_pointer, sizeof bytes);
+    if (!bytes) {
+        return;
+    }
+    heap_header *header = (heap_header *)bytes - 1;
+    count_given_back(sizeof *header + header->size);
+    free(header);
+    bytes = NULL;
+    memcpy(block_pointer, &bytes, sizeof bytes);
+}

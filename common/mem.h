@@ -1,0 +1,57 @@
+/** @file mem.h  The only place that allocates: arenas per run, and counted heap blocks.
+ *
+ * Lint: no other file calls malloc, calloc, realloc, free, mmap. Tests end with
+ * rp_mem_live_bytes() == 0.
+ */
+#pragma once
+
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rp_arena rp_arena;
+
+/** @return bytes handed out by this module and not yet given back, in this process. */
+size_t rp_mem_live_bytes(void);
+
+/** @return the most that rp_mem_live_bytes has been since the process began. */
+size_t rp_mem_peak_bytes(void);
+
+/**
+ * Creates an empty arena.
+ * @param arena_out receives the arena, owned by the caller; NULL on failure.
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rp_arena_create(rp_arena **arena_out);
+
+/** Frees the arena and all that was allocated from it. NULL is allowed. */
+void rp_arena_destroy(rp_arena *arena);
+
+/**
+ * Zeroed memory for `count` objects of `size` bytes, aligned to 64 bytes for large blocks and to
+ * max_align_t for small ones; lives until the arena is destroyed. count == 0 gives a valid pointer.
+ * Large blocks come straight from the kernel, which zeroes them lazily: untouched pages cost nothing.
+ * @retval RP_OK, RP_NO_MEMORY (logged; also when count * size overflows)
+ */
+rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out);
+
+/** Copies `length` bytes of `text` and a NUL into the arena. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,
+                             const char **text_out);
+
+/**
+ * printf into the arena. @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/**
+ * Grows (or creates, when *block is NULL) a counted heap block to `size` bytes, content kept.
+ * @param block pointer to a pointer; changed only on success.
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rp_mem_resize(void *block, size_t size);
+
+/** Gives back a block of rp_mem_resize. `block` is the address of the pointer, which becomes NULL. */
+void rp_mem_release(void *block);

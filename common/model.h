@@ -1,0 +1,166 @@
+/** @file model.h  Decoder models, GPU platforms, cost tables and published partitions: data in traces/.
+ *
+ * Every loader reads a YAML file by a schema (config.h): unknown keys, wrong types, NaN, negative or
+ * absurd numbers and sums that do not match are refused with "file:line: cause; valid values are …"
+ * and RP_INPUT. `name_or_path` is a registered name (traces/KIND/NAME.yaml) or, when it contains '/'
+ * or ends in ".yaml", a path. An unknown name lists the known ones. Objects live in `arena`.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RP_MAX_LAYERS 65536u
+
+/** A decoder-only transformer as its config.json describes it. */
+typedef struct rp_model {
+    const char *name;
+    const char *source;          /**< where the configuration comes from */
+    uint32_t layers;             /**< transformer blocks, without embedding and head */
+    uint32_t hidden;             /**< d */
+    uint32_t heads;              /**< query heads H */
+    uint32_t kv_heads;           /**< K, divides H */
+    uint32_t head_dim;           /**< h, an independent field: H * h need not be d */
+    uint32_t intermediate;       /**< f, per expert for MoE */
+    uint32_t experts;            /**< E, 1 for dense */
+    uint32_t active_experts;     /**< per token, 1 for dense */
+    uint32_t vocab;              /**< V */
+    uint32_t max_positions;
+    double rope_theta;
+    double norm_eps;
+    bool tied_head;              /**< LM head shares the embedding table */
+    bool qk_norm;
+    bool attention_bias;         /**< biases on q, k, v, o and one sink logit per query head */
+    bool expert_bias;            /**< biases on router and experts (gpt-oss) */
+    const char *rope_scaling;    /**< "none", "llama3" or "yarn" */
+    /* computed by rp_model_load, formulas of executor.md section 4.2 */
+    uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
+    uint64_t mlp_parameters;       /**< one layer: 3df, or E * 3df + Ed (+ biases) */
+    uint64_t norm_parameters;      /**< one layer: 2d (+ 2h with QK-norm) */
+    uint64_t layer_parameters;     /**< the sum of the three */
+    uint64_t embedding_parameters; /**< V * d, the table once */
+    uint64_t total_parameters;     /**< layers, embedding, head unless tied, final norm */
+    uint64_t active_parameters;    /**< total with only the active experts counted */
+} rp_model;
+
+/**
+ * Loads a model and checks its parameter counts against the published ones in the file.
+ * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out);
+
+/**
+ * As rp_model_load, from bytes in memory (fuzzing, tests).
+ * @param name origin of the bytes, for messages
+ * @retval RP_OK, RP_INPUT, RP_NO_MEMORY
+ */
+rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                         rp_model *model_out);
+
+/** One kind of GPU in one kind of server. Rates are per GPU; decimal units (1 GB = 1e9 bytes). */
+typedef struct rp_platform {
+    const char *name;
+    const char *source;
+    const char *gpu;                 /**< cost tables are called MODEL@GPU */
+    uint32_t gpus;                   /**< how many the server has */
+    double fp16_tflops_fp16_acc;     /**< dense tensor peak with fp16 accumulation */
+    double fp16_tflops_fp32_acc;     /**< dense tensor peak with fp32 accumulation */
+    double memory_gb;                /**< nominal device memory */
+    double memory_gb_per_s;          /**< HBM or GDDR bandwidth */
+    double link_gb_per_s;            /**< host link, nominal, per direction */
+    double link_effective_gb_per_s;  /**< as measured; 0 where nobody has measured it */
+    double peer_gb_per_s;            /**< per direction; 0: peers are reached through the host */
+} rp_platform;
+
+/** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
+rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out);
+
+/** As rp_platform_load, from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
+rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            rp_platform *platform_out);
+
+/**
+ * Longest time that one microbatch may take through all layers and the head, forward, recompute and
+ * backward together with one hop: about 20 hours. Leaves room for 127 microbatches one after the
+ * other in an int64; a simulation of more must check its own sum.
+ */
+#define RP_MAX_MICROBATCH_PS (INT64_MAX / 128)
+
+/** Measured times of one microbatch, in picoseconds. Format: cli.md. */
+typedef struct rp_costs {
+    const char *name;
+    const char *source;       /**< where the times come from; "" where the file does not say */
+    uint32_t layers;
+    int64_t *fwd_ps;          /**< [layers] */
+    int64_t *bwd_ps;          /**< [layers], full backward without recompute */
+    int64_t *bwd_input_ps;    /**< [layers], input-gradient part of bwd_ps; default half, floor */
+    int64_t head_fwd_ps;      /**< final norm + LM head + loss, forward */
+    int64_t head_bwd_ps;
+    int64_t hop_ps;           /**< boundary activation between two GPUs, stage fidelity only */
+    uint32_t microbatch_size; /**< sequences */
+    uint32_t seq_len;         /**< tokens per sequence */
+} rp_costs;
+
+/** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
+rp_status rp_costs_load(const char *name_or_path, rp_arena *arena, rp_costs *costs_out);
+
+/** As rp_costs_load, from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
+rp_status rp_costs_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                         rp_costs *costs_out);
+
+/**
+ * Layers per stage. backward_count == 0: the backward stages are the forward stages (pipelines).
+ * Otherwise backward_layers is in execution order, the head's stage first (schedules.md 5.6).
+ */
+typedef struct rp_partition {
+    uint32_t forward_count;
+    uint32_t *forward_layers;
+    uint32_t backward_count;
+    uint32_t *backward_layers;
+} rp_partition;
+
+/** Longest list of stages in one direction. */
+#define RP_MAX_STAGES 32767u
+
+/**
+ * Parses "3,3,4,…" or "fwd…|bwd…". `what` names the origin in messages (an option, file:line).
+ * @retval RP_OK, RP_INPUT (logged; not a number, empty item, too many stages or layers), RP_NO_MEMORY
+ */
+rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena,
+                             rp_partition *partition_out);
+
+/** Writes the notation that rp_partition_parse reads. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, const char **text_out);
+
+/**
+ * Looks up the partition that the paper lists for (schedule, model) in traces/partitions/paper.csv.
+ * @param found_out false when it is not listed; then nothing is logged.
+ * @retval RP_OK, RP_INPUT (the file is malformed), RP_NO_MEMORY
+ */
+rp_status rp_partition_published(const char *schedule, const char *model, rp_arena *arena,
+                                 rp_partition *partition_out, bool *found_out);
+
+/**
+ * As rp_partition_published, from the bytes of such a table. Every row is checked, not only the one
+ * that is asked for.
+ * @retval RP_OK, RP_INPUT, RP_NO_MEMORY
+ */
+rp_status rp_partition_find(const char *name, const char *bytes, size_t length,
+                            const char *schedule, const char *model, rp_arena *arena,
+                            rp_partition *partition_out, bool *found_out);
+
+/**
+ * What --list prints: sorted names of traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
+ * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,
+                       uint32_t *count_out);
+
+/**
+ * The folder that holds models/, platforms/, costs/ and partitions/: environment RP_TRACES, else
+ * ../share/roundpipe/traces beside the executable, else the source tree it was built from.
+ */
+const char *rp_data_root(void);

@@ -1,0 +1,14 @@
+/** @file published.h  Published parameter counts, as "1.7B" or "20,914,757,184". */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Whether `text` is `count` rounded (half up) to the digits that it prints.
+ * @param expected_out [size] receives what it would have to be at the same precision
+ * @param valid_out false when `text` is no such number; then expected_out is empty
+ */
+bool rp_published_matches(const char *text, uint64_t count, char *expected_out, size_t size,
+                          bool *valid_out);
