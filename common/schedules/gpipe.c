@@ -1,0 +1,24 @@
+/* GPipe: all forwards, then all backwards, microbatches ascending in both.
+ * One stage per GPU. M >= P as published; fewer microbatches are legal and only idle more. */
+#include "common/schedule.h"
+
+static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                  uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    for (uint32_t m = 0; m < config->microbatches; m++) {
+        rp_emit_forward(emitter, rank, m);
+    }
+    for (uint32_t m = 0; m < config->microbatches; m++) {
+        rp_emit_backward(emitter, rank, m);
+    }
+}
+
+const rp_schedule_type rp_schedule_gpipe = {
+    .name = "gpipe",
+    .summary = "all forwards, then all backwards; one stage per GPU",
+    .source = "Huang et al., GPipe, NeurIPS 2019, section 2.3",
+    .default_recompute = RP_RECOMPUTE_WAIT,
+    .order = order,
+};

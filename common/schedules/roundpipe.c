@@ -1,0 +1,198 @@
+/* RoundPipe: GPUs as a pool of stateless workers. Rounds of at most R microbatches; in a round that
+ * begins on GPU g, forward stage s runs on GPU (g + s) mod N and backward stage j on
+ * (g + #forward + j) mod N, each for all microbatches of the round in order.
+ *
+ * The next round begins on the GPU that is free first (lowest index on ties), as in the paper's own
+ * simulation, or simply continues the rotation, as in the library; with --round all the whole call is
+ * one round and the rotation never resets. Free first needs times: the schedule replays its own stage
+ * times (schedules.md 5.6), and what comes out has fixed placements. */
+#include "common/log.h"
+#include "common/schedule.h"
+
+typedef struct round_plan {
+    uint32_t round;  /* microbatches per round */
+    uint32_t rounds; /* per iteration */
+    uint16_t *start; /* [iteration * rounds + round] GPU of the round's first job */
+} round_plan;
+
+/* The replay's state; a job is a stage with all microbatches of the round. */
+typedef struct replay {
+    const rp_program *program;
+    rp_stage_times times;
+    int64_t *free_ps;     /* [gpu] */
+    int64_t *forward_ps;  /* [microbatch of the round] end of its latest forward stage */
+    int64_t *backward_ps; /* [microbatch of the round] end of its latest backward stage */
+    uint32_t forward_gpu; /* where the latest forward stage ran */
+    uint32_t backward_gpu;
+} replay;
+
+static int64_t max_ps(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void replay_forward(replay *r, uint32_t stage, uint32_t gpu, uint32_t count)
+{
+    int64_t hop = stage != 0 && gpu != r->forward_gpu ? r->times.hop_ps : 0;
+    int64_t duration = r->times.ps[(size_t)stage * RP_OP_KIND_COUNT + RP_OP_FORWARD];
+    for (uint32_t m = 0; m < count; m++) {
+        int64_t ready = stage == 0 ? 0 : r->forward_ps[m] + hop;
+        r->free_ps[gpu] = max_ps(r->free_ps[gpu], ready) + duration;
+        r->forward_ps[m] = r->free_ps[gpu];
+    }
+    r->forward_gpu = gpu;
+}
+
+static void replay_backward(replay *r, uint32_t position, uint32_t gpu, uint32_t count)
+{
+    const rp_program *program = r->program;
+    uint32_t stage = program->backward_chain[position];
+    const int64_t *ps = &r->times.ps[(size_t)stage * RP_OP_KIND_COUNT];
+    bool fused = (program->stages[stage].roles & RP_STAGE_FORWARD_LAYERS) != 0;
+    bool recomputes = program->recompute != RP_RECOMPUTE_NONE && !fused;
+    int64_t pre = (recomputes ? ps[RP_OP_RECOMPUTE] : 0) + (position == 0 ? ps[RP_OP_FORWARD] : 0);
+    int64_t ahead = program->recompute == RP_RECOMPUTE_EARLY ? pre : 0;
+    int64_t forward_hop = gpu != r->forward_gpu ? r->times.hop_ps : 0;
+    int64_t backward_hop = gpu != r->backward_gpu ? r->times.hop_ps : 0;
+    for (uint32_t m = 0; m < count; m++) {
+        int64_t ready = program->forward_count == 0 ? 0 : r->forward_ps[m] + forward_hop;
+        if (position != 0) {
+            ready = max_ps(ready, r->backward_ps[m] + backward_hop);
+        }
+        int64_t begin = max_ps(r->free_ps[gpu], ready - ahead);
+        r->free_ps[gpu] = begin + pre + ps[RP_OP_BACKWARD];
+        r->backward_ps[m] = r->free_ps[gpu];
+    }
+    r->backward_gpu = gpu;
+}
+
+static void replay_round(replay *r, uint32_t start, uint32_t count)
+{
+    const rp_program *program = r->program;
+    uint32_t gpus = program->gpu_count;
+    for (uint32_t s = 0; s < program->forward_count; s++) {
+        replay_forward(r, s, (start + s) % gpus, count);
+    }
+    for (uint32_t j = 0; j < program->backward_count; j++) {
+        replay_backward(r, j, (start + program->forward_count + j) % gpus, count);
+    }
+}
+
+static uint32_t free_first(const replay *r)
+{
+    uint32_t best = 0;
+    for (uint32_t gpu = 1; gpu < r->program->gpu_count; gpu++) {
+        if (r->free_ps[gpu] < r->free_ps[best]) {
+            best = gpu;
+        }
+    }
+    return best;
+}
+
+static uint32_t round_size(const rp_schedule_config *config, const round_plan *plan, uint32_t round)
+{
+    uint32_t begin = round * plan->round;
+    uint32_t left = config->microbatches - begin;
+    return left < plan->round ? left : plan->round;
+}
+
+static rp_status plan_free_first(const rp_schedule_config *config, const rp_program *program,
+                                 rp_arena *arena, round_plan *plan)
+{
+    replay r = {.program = program};
+    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &r.times));
+    RP_TRY(rp_arena_alloc(arena, config->gpus, sizeof(int64_t), &r.free_ps));
+    RP_TRY(rp_arena_alloc(arena, plan->round, sizeof(int64_t), &r.forward_ps));
+    RP_TRY(rp_arena_alloc(arena, plan->round, sizeof(int64_t), &r.backward_ps));
+    for (uint32_t i = 0; i < config->iterations; i++) {
+        for (uint32_t round = 0; round < plan->rounds; round++) {
+            /* After the barrier of a synchronous iteration all GPUs are free at once. */
+            bool all_free = round == 0 && !config->asynchronous;
+            uint32_t start = all_free ? 0 : free_first(&r);
+            plan->start[(size_t)i * plan->rounds + round] = (uint16_t)start;
+            if (all_free) {
+                for (uint32_t gpu = 0; gpu < config->gpus; gpu++) {
+                    r.free_ps[gpu] = 0;
+                }
+            }
+            replay_round(&r, start, round_size(config, plan, round));
+        }
+    }
+    return RP_OK;
+}
+
+static void plan_rotation(const rp_schedule_config *config, const rp_program *program,
+                          round_plan *plan)
+{
+    uint64_t jobs = (uint64_t)program->forward_count + program->backward_count;
+    for (uint64_t k = 0; k < (uint64_t)config->iterations * plan->rounds; k++) {
+        plan->start[k] = (uint16_t)(k * jobs % config->gpus);
+    }
+}
+
+static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
+                         rp_arena *arena, void **plan_out)
+{
+    round_plan *plan = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *plan, &plan));
+    bool all = config->round == RP_ROUND_ALL || config->round >= config->microbatches;
+    plan->round = all ? config->microbatches : config->round;
+    plan->rounds = (config->microbatches - 1) / plan->round + 1;
+    RP_TRY(rp_arena_alloc(arena, (size_t)config->iterations * plan->rounds, sizeof(uint16_t),
+                          &plan->start));
+    *plan_out = plan;
+    if (config->round == RP_ROUND_ALL || config->round_start == RP_ROUND_START_ROTATE) {
+        plan_rotation(config, program, plan);
+        return RP_OK;
+    }
+    return plan_free_first(config, program, arena, plan);
+}
+
+static rp_status check(const rp_schedule_config *config)
+{
+    bool free_first_start =
+        config->round != RP_ROUND_ALL && config->round_start == RP_ROUND_START_FREE_FIRST;
+    if (free_first_start && config->costs == NULL) {
+        rp_log_error("--round: roundpipe starts a round on the GPU that is free first, which needs "
+                     "a cost table; without one valid are --round all and --round-start rotate");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Job k of a round that begins on GPU `start` runs on this rank when k = rank - start modulo N. */
+static void order(const rp_schedule_config *config, const void *plan_pointer, uint32_t rank,
+                  uint32_t iteration, rp_emitter *emitter)
+{
+    const round_plan *plan = plan_pointer;
+    const rp_partition *partition = config->partition;
+    uint32_t jobs = partition->forward_count + partition->backward_count;
+    for (uint32_t round = 0; round < plan->rounds; round++) {
+        uint32_t start = plan->start[(size_t)iteration * plan->rounds + round];
+        uint32_t begin = round * plan->round;
+        uint32_t end = begin + round_size(config, plan, round);
+        for (uint32_t job = (rank + config->gpus - start) % config->gpus; job < jobs;
+             job += config->gpus) {
+            bool forward = job < partition->forward_count;
+            for (uint32_t m = begin; m < end; m++) {
+                if (forward) {
+                    rp_emit_forward(emitter, job, m);
+                } else {
+                    rp_emit_backward(emitter, job, m);
+                }
+            }
+        }
+    }
+}
+
+const rp_schedule_type rp_schedule_roundpipe = {
+    .name = "roundpipe",
+    .summary = "stages dispatched round-robin to stateless GPUs, separate backward stages",
+    .source = "RoundPipe, arXiv 2604.27085, section 4; dispatch as its artifact simulates it",
+    .separate_backward = true,
+    .rounds = true,
+    .default_recompute = RP_RECOMPUTE_EARLY,
+    .check = check,
+    .prepare = prepare,
+    .order = order,
+};

@@ -1,0 +1,20 @@
+/** @file timeline.h  What happened: start and end of every op of a program. */
+#pragma once
+
+#include "common/program.h"
+
+typedef struct rp_timeline {
+    const rp_program *program; /**< borrowed; must outlive the timeline */
+    rp_arena *arena;           /**< owned */
+    int64_t *start_ps;         /**< [op_count], from the beginning of the run */
+    int64_t *end_ps;           /**< [op_count] */
+} rp_timeline;
+
+/** @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_out);
+
+/** NULL is allowed. */
+void rp_timeline_destroy(rp_timeline *timeline);
+
+/** @return 64-bit hash of all starts and ends. */
+uint64_t rp_timeline_hash(const rp_timeline *timeline);
