@@ -1,0 +1,85 @@
+/** @file json.h  A streaming JSON writer: it keeps nothing, so long traces cost no memory.
+ *
+ * Commas, quotes and escapes are the writer's work; pairing begins with ends and giving each member
+ * of an object its key is the caller's (checked by assertions that stay on). Write errors stay in
+ * the stream (ferror), where rp_output_commit reports them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** Plain values; initialise with rp_json_begin_document. */
+typedef struct rp_json {
+    FILE *stream;         /**< borrowed */
+    unsigned depth;       /**< open containers */
+    unsigned lines_depth; /**< containers this deep or less put each item on a line of its own */
+    bool need_comma;
+    bool after_key;
+} rp_json;
+
+/**
+ * @param stream borrowed until the document is written
+ * @param lines_depth 0: all on one line; 1: each item of the outermost container on its own line; …
+ */
+void rp_json_begin_document(rp_json *json, FILE *stream, unsigned lines_depth);
+
+/** Ends the document with a newline; all containers must be closed. */
+void rp_json_end_document(rp_json *json);
+
+/** Begins an object, as a value; its members follow, each with its key. */
+void rp_json_begin_object(rp_json *json);
+
+/** Ends the innermost open container, which must be an object. */
+void rp_json_end_object(rp_json *json);
+
+/** Begins an array, as a value; its values follow. */
+void rp_json_begin_array(rp_json *json);
+
+/** Ends the innermost open container, which must be an array. */
+void rp_json_end_array(rp_json *json);
+
+/** Begins a member of the current object; exactly one value follows. */
+void rp_json_key(rp_json *json, const char *key);
+
+/** NUL-terminated text; each byte that is not part of valid UTF-8 becomes U+FFFD. NULL gives null.
+ */
+void rp_json_string(rp_json *json, const char *text);
+
+/** As rp_json_string for text with a length, which may contain NULs. */
+void rp_json_string_n(rp_json *json, const char *text, size_t length);
+
+/** A whole number with all its digits, which readers that use doubles may round above 2^53. */
+void rp_json_int(rp_json *json, int64_t value);
+
+/** As rp_json_int, up to 2^64 - 1. */
+void rp_json_uint(rp_json *json, uint64_t value);
+
+/** true or false. */
+void rp_json_bool(rp_json *json, bool value);
+
+/** null: what is not known or not modelled, never 0. */
+void rp_json_null(rp_json *json);
+
+/** The shortest decimal that reads back to the same double; NaN and infinities give null. */
+void rp_json_double(rp_json *json, double value);
+
+/** Picoseconds as exact milliseconds, at most 9 decimals without trailing zeros: 12.0345. */
+void rp_json_ms(rp_json *json, int64_t time_ps);
+
+/** Picoseconds as exact microseconds, at most 6 decimals without trailing zeros. */
+void rp_json_us(rp_json *json, int64_t time_ps);
+
+/** Room for the decimal forms below with their NUL. */
+#define RP_JSON_NUMBER_SIZE 32
+
+/**
+ * What rp_json_double prints, for other writers (CSV).
+ * @param text_out receives the NUL-terminated number, or "null"
+ */
+void rp_json_print_double(double value, char text_out[static RP_JSON_NUMBER_SIZE]);
+
+/** What rp_json_ms prints, NUL-terminated. */
+void rp_json_print_ms(int64_t time_ps, char text_out[static RP_JSON_NUMBER_SIZE]);

@@ -1,0 +1,213 @@
+#include "sim/artefacts.h"
+
+#include "common/gantt.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/trace.h"
+#include "common/version.h"
+#include "sim/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static rp_status require_one(const rpsim_study *study, const char *option, const char *path)
+{
+    if (path == NULL || study->row_count == 1) {
+        return RP_OK;
+    }
+    rp_log_error("%s: one file cannot hold %u runs; valid is one schedule in one recompute mode on "
+                 "one model",
+                 option, study->row_count);
+    return RP_USAGE;
+}
+
+rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out)
+{
+    const rpsim_options *o = study->options;
+    *artefacts_out = (rpsim_artefacts){0};
+    RP_TRY(require_one(study, "--trace-out", o->trace_out));
+    RP_TRY(require_one(study, "--program-out", o->program_out));
+    if (o->gantt_out != NULL) {
+        if (study->row_count > RP_GANTT_MAX_PANELS) {
+            rp_log_error("--gantt-out: %u runs do not fit one chart; valid are up to %u",
+                         study->row_count, RP_GANTT_MAX_PANELS);
+            return RP_USAGE;
+        }
+        RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
+    }
+    if (o->trace_out != NULL) {
+        RP_TRY(rp_output_open(o->trace_out, &artefacts_out->trace));
+    }
+    if (o->program_out != NULL) {
+        RP_TRY(rp_output_open(o->program_out, &artefacts_out->program));
+    }
+    return o->db != NULL ? rp_store_open(o->db, &artefacts_out->store) : RP_OK;
+}
+
+static rp_status write_trace(const rpsim_study *study, rp_output *output)
+{
+    const rpsim_row *row = &study->rows[0];
+    char seed[32];
+    snprintf(seed, sizeof seed, "%" PRIu64, study->options->seed);
+    const rp_trace_fact facts[] = {
+        {"program", "rpsim"},
+        {"version", rp_version()},
+        {"schedule", row->schedule_name},
+        {"model", row->model_name},
+        {"platform", row->platform_name},
+        {"costs", row->costs->name},
+        {"partition", row->partition_text},
+        {"recompute", rp_recompute_text(row->config.recompute)},
+        {"fidelity", "stage"},
+        {"seed", seed},
+    };
+    RP_TRY(rp_trace_write(row->result.timeline, facts, sizeof facts / sizeof facts[0],
+                          output->stream));
+    return rp_output_commit(output);
+}
+
+static rp_status write_gantt(const rpsim_study *study)
+{
+    rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *row = &study->rows[i];
+        const char *title = row->schedule_name;
+        if (study->options->all_schedules || study->options->recompute_count != 0) {
+            RP_TRY(rp_arena_print(study->arena, &title, "%s, recompute %s", row->schedule_name,
+                                  rp_recompute_text(row->config.recompute)));
+        }
+        panels[i] = (rp_gantt_panel){row->result.timeline, &row->result.metrics, title,
+                                     row->model_name};
+    }
+    return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
+}
+
+/* Every setting and default as a JSON object, in memory. */
+static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
+{
+    size_t size = 4096 + 2 * strlen(row->partition_text);
+    RP_TRY(rp_arena_alloc(study->arena, size, 1, json_out));
+    FILE *stream = fmemopen(*json_out, size, "w");
+    if (stream == NULL) {
+        rp_log_error("out of memory for the run's configuration");
+        return RP_NO_MEMORY;
+    }
+    const rpsim_options *o = study->options;
+    rp_json json;
+    rp_json_begin_document(&json, stream, 0);
+    rp_json_begin_object(&json);
+    rpsim_field fields[RPSIM_MAX_FIELDS];
+    uint32_t count = rpsim_row_fields(study, row, fields);
+    for (uint32_t i = 0; i < count && strcmp(fields[i].key, "ops") != 0; i++) {
+        rp_json_key(&json, fields[i].key);
+        if (fields[i].type == RPSIM_VALUE_UINT) {
+            rp_json_uint(&json, fields[i].uint);
+        } else {
+            rp_json_string(&json, fields[i].type == RPSIM_VALUE_TEXT ? fields[i].text : NULL);
+        }
+    }
+    rp_json_key(&json, "round_start");
+    rp_json_string(&json, row->config.round_start == RP_ROUND_START_ROTATE ? "rotate"
+                                                                           : "free-first");
+    rp_json_key(&json, "costs");
+    rp_json_string(&json, row->costs->name);
+    rp_json_key(&json, "hop_ms");
+    rp_json_ms(&json, row->costs->hop_ps);
+    rp_json_key(&json, "boundary_bytes");
+    rp_json_uint(&json, row->config.boundary_bytes);
+    rp_json_key(&json, "program_in");
+    rp_json_string(&json, o->program_in);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+    fclose(stream);
+    return RP_OK;
+}
+
+static uint32_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
+                                rp_store_metric *metrics)
+{
+    const rp_metrics *m = &row->result.metrics;
+    const struct {
+        const char *name;
+        int64_t ps;
+    } times[] = {
+        {"makespan_ps", m->makespan_ps},     {"busy_ps", m->busy_ps},
+        {"bubble_ps", m->bubble_ps},         {"fill_ps", m->fill_ps},
+        {"switch_ps", m->switch_ps},         {"drain_ps", m->drain_ps},
+        {"intra_ps", m->intra_ps},           {"comm_total_ps", m->comm_total_ps},
+        {"comm_exposed_ps", m->comm_exposed_ps}, {"lower_bound_ps", m->lower_bound_ps},
+    };
+    (void)study;
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
+    }
+    metrics[n++] = (rp_store_metric){
+        .name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
+    metrics[n++] = (rp_store_metric){
+        .name = "tokens_per_s", .is_real = true, .real = rpsim_row_tokens_per_s(row)};
+    metrics[n++] =
+        (rp_store_metric){.name = "sim_wall_s", .is_real = true, .real = row->result.wall_s};
+    return n;
+}
+
+static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const char *command,
+                           rp_store *store)
+{
+    char *json = NULL;
+    RP_TRY(config_json(study, row, &json));
+    rp_store_metric metrics[16];
+    rp_store_run run = {
+        .program = "rpsim",
+        .version = rp_version(),
+        .command = command,
+        .config_json = json,
+        .seed = study->options->seed,
+        .schedule = row->schedule_name,
+        .model = row->model_name,
+        .platform = row->platform_name,
+        .costs = row->costs->name,
+        .partition = row->partition_text,
+        .fidelity = "stage",
+        .recompute = rp_recompute_text(row->config.recompute),
+        .optimizer = row->config.asynchronous ? "async" : "sync",
+        .gpus = row->config.gpus,
+        .microbatches = row->config.microbatches,
+        .microbatch_size = row->costs->microbatch_size,
+        .seq_len = row->costs->seq_len,
+        .iterations = row->config.iterations,
+        .ops = row->ops,
+        .program_hash = row->program_hash,
+        .metrics = metrics,
+    };
+    run.metric_count = collect_metrics(study, row, metrics);
+    return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
+}
+
+rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
+                                rpsim_artefacts *artefacts)
+{
+    const rpsim_options *o = study->options;
+    if (o->trace_out != NULL) {
+        RP_TRY(write_trace(study, &artefacts->trace));
+    }
+    if (o->program_out != NULL) {
+        RP_TRY(rp_program_write(study->rows[0].result.program, artefacts->program.stream));
+        RP_TRY(rp_output_commit(&artefacts->program));
+    }
+    if (o->gantt_out != NULL) {
+        RP_TRY(write_gantt(study));
+    }
+    for (uint32_t i = 0; o->db != NULL && i < study->row_count; i++) {
+        RP_TRY(store_row(study, &study->rows[i], command, artefacts->store));
+    }
+    return RP_OK;
+}
+
+void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
+{
+    rp_output_discard(&artefacts->trace);
+    rp_output_discard(&artefacts->program);
+    rp_store_close(artefacts->store);
+    artefacts->store = NULL;
+}

@@ -1,0 +1,28 @@
+/** @file artefacts.h  Files a study leaves: trace, Gantt chart, program, store. */
+#pragma once
+
+#include "common/store.h"
+#include "common/text.h"
+#include "sim/study.h"
+
+typedef struct rpsim_artefacts {
+    rp_output trace;
+    rp_output program;
+    rp_store *store;
+} rpsim_artefacts;
+
+/**
+ * Opens every output before anything is simulated, so that what cannot be written is known first.
+ * @param artefacts_out rpsim_artefacts_fini, also after a failure
+ * @retval RP_OK, RP_USAGE, RP_INPUT, RP_DATABASE, RP_NO_MEMORY (logged)
+ */
+rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out);
+
+/**
+ * Writes and commits them all.
+ * @param command the command line, for the store
+ */
+rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
+                                rpsim_artefacts *artefacts);
+
+void rpsim_artefacts_fini(rpsim_artefacts *artefacts);

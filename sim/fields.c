@@ -1,0 +1,123 @@
+/* The keys of cli.md's JSON object, shared by JSON, CSV and the store. */
+#include "sim/report.h"
+
+#include "common/units.h"
+
+#include <math.h>
+#include <string.h>
+
+static rpsim_field text_field(const char *key, const char *text)
+{
+    return (rpsim_field){
+        .key = key, .type = text != NULL ? RPSIM_VALUE_TEXT : RPSIM_VALUE_NULL, .text = text};
+}
+
+static rpsim_field uint_field(const char *key, uint64_t value)
+{
+    return (rpsim_field){.key = key, .type = RPSIM_VALUE_UINT, .uint = value};
+}
+
+static rpsim_field ms_field(const char *key, int64_t ps)
+{
+    return (rpsim_field){.key = key, .type = RPSIM_VALUE_MS, .ps = ps};
+}
+
+static rpsim_field real_field(const char *key, double value)
+{
+    return (rpsim_field){
+        .key = key, .type = isnan(value) ? RPSIM_VALUE_NULL : RPSIM_VALUE_REAL, .real = value};
+}
+
+static rpsim_field null_field(const char *key)
+{
+    return (rpsim_field){.key = key};
+}
+
+static rpsim_field round_field(const rpsim_row *row)
+{
+    if (row->from_program || !row->schedule->rounds) {
+        return null_field("round");
+    }
+    return row->config.round == RP_ROUND_ALL ? text_field("round", "all")
+                                             : uint_field("round", row->config.round);
+}
+
+double rpsim_row_tokens_per_s(const rpsim_row *row)
+{
+    double period_ps = row->result.period_ps;
+    if (isnan(period_ps)) {
+        period_ps = (double)row->result.metrics.makespan_ps;
+    }
+    double tokens = (double)row->config.microbatches * row->costs->microbatch_size *
+                    row->costs->seq_len;
+    return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
+}
+
+static uint32_t config_fields(const rpsim_row *row, rpsim_field *f)
+{
+    uint32_t n = 0;
+    const rp_schedule_config *config = &row->config;
+    f[n++] = text_field("schedule", row->schedule_name);
+    f[n++] = text_field("model", row->model_name);
+    f[n++] = text_field("platform", row->platform_name);
+    f[n++] = uint_field("gpus", config->gpus);
+    f[n++] = uint_field("microbatches", config->microbatches);
+    f[n++] = uint_field("microbatch_size", row->costs->microbatch_size);
+    f[n++] = uint_field("seq_len", row->costs->seq_len);
+    f[n++] = text_field("fidelity", "stage");
+    f[n++] = text_field("partition", row->partition_text);
+    f[n++] = text_field("recompute", rp_recompute_text(config->recompute));
+    f[n++] = text_field("optimizer", config->asynchronous ? "async" : "sync");
+    f[n++] = round_field(row);
+    f[n++] = null_field("grain");
+    f[n++] = uint_field("iterations", config->iterations);
+    return n;
+}
+
+static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
+{
+    uint32_t n = 0;
+    const rp_metrics *m = &row->result.metrics;
+    double gpu_time_ps = (double)m->makespan_ps * row->config.gpus;
+    double paper_ps =
+        (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
+    f[n++] = uint_field("ops", row->ops);
+    f[n++] = ms_field("makespan_ms", m->makespan_ps);
+    f[n++] = ms_field("bubble_ms", m->bubble_ps);
+    f[n++] = real_field("bubble_pct", 100.0 * (double)m->bubble_ps / gpu_time_ps);
+    f[n++] = ms_field("fill_ms", m->fill_ps);
+    f[n++] = ms_field("switch_ms", m->switch_ps);
+    f[n++] = ms_field("drain_ms", m->drain_ps);
+    f[n++] = ms_field("intra_ms", m->intra_ps);
+    f[n++] = ms_field("comm_total_ms", m->comm_total_ps);
+    f[n++] = ms_field("comm_exposed_ms", m->comm_exposed_ps);
+    bool bounded = row->config.iterations == 1 || !row->from_program; /* of one iteration */
+    f[n++] = bounded ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
+    f[n++] = real_field("iteration_ms", row->result.period_ps / (double)RP_PS_PER_MS);
+    f[n++] = real_field("iteration_paper_ms", paper_ps / (double)RP_PS_PER_MS);
+    f[n++] = real_field("tokens_per_s", rpsim_row_tokens_per_s(row));
+    return n;
+}
+
+uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
+                          rpsim_field fields_out[static RPSIM_MAX_FIELDS])
+{
+    rpsim_field *f = fields_out;
+    uint32_t n = config_fields(row, f);
+    n += result_fields(row, f + n);
+    f[n++] = null_field("fits"); /* stage fidelity knows no memory */
+    f[n++] = null_field("oom_reason");
+    f[n++] = null_field("peak_gpu_bytes");
+    f[n++] = null_field("peak_host_bytes");
+    f[n++] = uint_field("seed", study->options->seed);
+    f[n++] = real_field("sim_wall_s", row->result.wall_s);
+    f[n++] = text_field("costs", row->costs->name);
+    return n;
+}
+
+rp_status rpsim_row_picture(const rpsim_row *row, rp_arena *arena, const char **name_out)
+{
+    const char *dash = strrchr(row->model_name, '-');
+    const char *size = dash != NULL ? dash + 1 : row->model_name;
+    return rp_arena_print(arena, name_out, "%s_%s.svg", size, row->schedule_name);
+}

@@ -1,0 +1,424 @@
+#include "sim/options.h"
+
+#include "common/log.h"
+#include "common/text.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+/* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
+#define OPTION_LIST(X)                                                                             \
+    X(SCHEDULE, "schedule", "NAME[,NAME…]|all", "what to simulate; several give a comparison")     \
+    X(GPUS, "gpus", "N", "GPUs (the platform's)")                                                  \
+    X(MICROBATCHES, "microbatches", "M", "microbatches per iteration (2 N)")                       \
+    X(MICROBATCH_SIZE, "microbatch-size", "B", "sequences per microbatch (the cost table's)")      \
+    X(SEQ_LEN, "seq-len", "S", "tokens per sequence (the cost table's)")                           \
+    X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
+    X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
+    X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
+    X(PARTITION, "partition", "P|paper|even", "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "  \
+      "it is listed, otherwise even)")                                                             \
+    X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
+    X(FIDELITY, "fidelity", "stage", "per-layer times and one fixed hop")                          \
+    X(RECOMPUTE, "recompute", "none|wait|early|all", "when a recompute may run (as published; wait " \
+      "and early for --schedule all)")                                                             \
+    X(ITERATIONS, "iterations", "I", "iterations (1; 16 with --optimizer async)")                  \
+    X(OPTIMIZER, "optimizer", "sync|async", "barrier between iterations or none (sync)")           \
+    X(ROUND, "round", "R|all", "microbatches per RoundPipe round (N)")                             \
+    X(ROUND_START, "round-start", "free-first|rotate", "GPU that begins a round (free-first; "     \
+      "rotate with --round all)")                                                                  \
+    X(SEED, "seed", "K", "stored with the run (0); nothing is random at stage fidelity")           \
+    X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
+    X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace")                                        \
+    X(GANTT_OUT, "gantt-out", "F", "Gantt chart: .svg, .png or .pdf")                              \
+    X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
+    X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
+    X(DB, "db", "F", "add the runs to this SQLite store")                                          \
+    X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
+    X(LIST, "list", "schedules|models|platforms|costs", "what there is")                           \
+    X(CHECK, "check", NULL, "validate only")                                                       \
+    X(HELP, "help", NULL, "this text")                                                             \
+    X(VERSION, "version", NULL, "the version")
+
+enum {
+    OPTION_BASE = 256,
+#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+};
+
+static const struct option long_options[] = {
+#define OPTION_ENTRY(name, option, argument, help)                                                 \
+    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
+    OPTION_LIST(OPTION_ENTRY)
+#undef OPTION_ENTRY
+    {NULL, 0, NULL, 0},
+};
+
+void rpsim_options_help(void)
+{
+    static const struct {
+        const char *option;
+        const char *argument;
+        const char *help;
+    } entries[] = {
+#define OPTION_HELP(name, option, argument, help) {option, argument, help},
+        OPTION_LIST(OPTION_HELP)
+#undef OPTION_HELP
+    };
+    puts("Usage: rpsim --schedule NAME[,NAME…]|all [options]\n\n"
+         "Simulates pipeline schedules on GPUs and compares them.\n\nOptions (default):");
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        const char *argument = entries[i].argument != NULL ? entries[i].argument : "";
+        printf("  --%s %s\n        %s\n", entries[i].option, argument, entries[i].help);
+    }
+    puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
+         "Example: rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg");
+}
+
+static rp_status bad_value(const char *option, const char *value, const char *valid)
+{
+    rp_log_error("--%s: '%s' is not valid; valid values are %s", option, value, valid);
+    return RP_USAGE;
+}
+
+static rp_status take_u32(const char *option, uint32_t high, uint32_t *value_out)
+{
+    uint64_t value = 0;
+    if (!rp_parse_u64(optarg, 1, high, &value)) {
+        rp_log_error("--%s: '%s' is not valid; valid values are integers from 1 to %u", option,
+                     optarg, high);
+        return RP_USAGE;
+    }
+    *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+/* Splits "a,b,c" into the arena. */
+static rp_status take_list(const char *option, rp_arena *arena, const char ***names_out,
+                           uint32_t *count_out)
+{
+    size_t commas = 0;
+    for (const char *c = optarg; *c != '\0'; c++) {
+        commas += *c == ',' ? 1 : 0;
+    }
+    const char **names = NULL;
+    RP_TRY(rp_arena_alloc(arena, commas + 1, sizeof *names, &names));
+    const char *begin = optarg;
+    for (size_t i = 0; i <= commas; i++) {
+        size_t length = strcspn(begin, ",");
+        if (length == 0) {
+            return bad_value(option, optarg, "names separated by single commas");
+        }
+        RP_TRY(rp_arena_copy_text(arena, begin, length, &names[i]));
+        begin += length + 1;
+    }
+    *names_out = names;
+    *count_out = (uint32_t)(commas + 1);
+    return RP_OK;
+}
+
+static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
+{
+    o->all_schedules = strcmp(optarg, "all") == 0;
+    if (o->all_schedules) {
+        RP_TRY(rp_arena_alloc(arena, rp_schedule_count, sizeof *o->schedules, &o->schedules));
+        for (uint32_t i = 0; i < rp_schedule_count; i++) {
+            o->schedules[i] = rp_schedules[i]->name;
+        }
+        o->schedule_count = rp_schedule_count;
+        return RP_OK;
+    }
+    RP_TRY(take_list("schedule", arena, &o->schedules, &o->schedule_count));
+    for (uint32_t i = 0; i < o->schedule_count; i++) {
+        const rp_schedule_type *schedule = NULL;
+        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], &schedule));
+        for (uint32_t k = 0; k < i; k++) {
+            if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
+                return bad_value("schedule", optarg, "different schedules");
+            }
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status take_recompute(rp_arena *arena, rpsim_options *o)
+{
+    const char *valid = "none, wait, early, a list of these, or all (wait and early)";
+    if (strcmp(optarg, "all") == 0) {
+        o->recomputes[0] = RP_RECOMPUTE_WAIT;
+        o->recomputes[1] = RP_RECOMPUTE_EARLY;
+        o->recompute_count = 2;
+        return RP_OK;
+    }
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(take_list("recompute", arena, &names, &count));
+    o->recompute_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rp_recompute recompute;
+        if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
+            return bad_value("recompute", optarg, valid);
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (o->recomputes[k] == recompute) {
+                return bad_value("recompute", optarg, valid);
+            }
+        }
+        o->recomputes[o->recompute_count++] = recompute;
+    }
+    return RP_OK;
+}
+
+static rp_status take_round(rpsim_options *o)
+{
+    o->round_given = true;
+    if (strcmp(optarg, "all") == 0) {
+        o->round = RP_ROUND_ALL;
+        return RP_OK;
+    }
+    uint64_t value = 0;
+    if (!rp_parse_u64(optarg, 1, RP_MAX_MICROBATCHES, &value)) {
+        rp_log_error("--round: '%s' is not valid; valid values are all and integers from 1 to %u",
+                     optarg, RP_MAX_MICROBATCHES);
+        return RP_USAGE;
+    }
+    o->round = (uint32_t)value;
+    return RP_OK;
+}
+
+/* One of `names`, separated by '|'; its index. */
+static rp_status take_choice(const char *option, const char *names, uint32_t *index_out)
+{
+    uint32_t index = 0;
+    size_t wanted = strlen(optarg);
+    for (const char *begin = names; *begin != '\0'; index++) {
+        size_t length = strcspn(begin, "|");
+        if (length == wanted && memcmp(begin, optarg, length) == 0) {
+            *index_out = index;
+            return RP_OK;
+        }
+        begin += length + (begin[length] == '|' ? 1 : 0);
+    }
+    return bad_value(option, optarg, names);
+}
+
+static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
+{
+    switch (option) {
+    case OPTION_SCHEDULE:
+        return take_schedules(arena, o);
+    case OPTION_MODEL:
+        return take_list("model", arena, &o->models, &o->model_count);
+    case OPTION_PLATFORM:
+        o->platform = optarg;
+        return RP_OK;
+    case OPTION_COSTS:
+        o->costs = optarg;
+        return RP_OK;
+    case OPTION_PARTITION:
+        o->partition = optarg;
+        return RP_OK;
+    case OPTION_RECOMPUTE:
+        return take_recompute(arena, o);
+    case OPTION_ROUND:
+        return take_round(o);
+    case OPTION_PROGRAM_IN:
+        o->program_in = optarg;
+        return RP_OK;
+    default:
+        return RP_BROKEN;
+    }
+}
+
+static rp_status take_number(int option, rpsim_options *o)
+{
+    switch (option) {
+    case OPTION_GPUS:
+        return take_u32("gpus", RP_MAX_GPUS, &o->gpus);
+    case OPTION_MICROBATCHES:
+        return take_u32("microbatches", RP_MAX_MICROBATCHES, &o->microbatches);
+    case OPTION_MICROBATCH_SIZE:
+        return take_u32("microbatch-size", 1u << 20, &o->microbatch_size);
+    case OPTION_SEQ_LEN:
+        return take_u32("seq-len", 1u << 30, &o->seq_len);
+    case OPTION_STAGES:
+        return take_u32("stages", RP_MAX_STAGES, &o->stages);
+    case OPTION_ITERATIONS:
+        return take_u32("iterations", RP_MAX_ITERATIONS, &o->iterations);
+    case OPTION_SEED:
+        if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
+            return bad_value("seed", optarg, "integers from 0 to 18446744073709551615");
+        }
+        return RP_OK;
+    default:
+        return RP_BROKEN;
+    }
+}
+
+static rp_status take_mode(int option, rpsim_options *o)
+{
+    uint32_t index = 0;
+    switch (option) {
+    case OPTION_FIDELITY:
+        return take_choice("fidelity", "stage", &index);
+    case OPTION_OPTIMIZER:
+        RP_TRY(take_choice("optimizer", "sync|async", &index));
+        o->asynchronous = index == 1;
+        return RP_OK;
+    case OPTION_ROUND_START:
+        RP_TRY(take_choice("round-start", "free-first|rotate", &index));
+        o->round_start = (rp_round_start)index;
+        return RP_OK;
+    case OPTION_FORMAT:
+        RP_TRY(take_choice("format", "table|json|csv|kv", &index));
+        o->format = (rpsim_format)index;
+        return RP_OK;
+    case OPTION_LIST:
+        RP_TRY(take_choice("list", "schedules|models|platforms|costs", &index));
+        o->action = RPSIM_ACTION_LIST;
+        o->list = optarg;
+        return RP_OK;
+    default:
+        return RP_BROKEN;
+    }
+}
+
+static void take_artefact(int option, rpsim_options *o)
+{
+    switch (option) {
+    case OPTION_TRACE_OUT:
+        o->trace_out = optarg;
+        break;
+    case OPTION_GANTT_OUT:
+        o->gantt_out = optarg;
+        break;
+    case OPTION_PROGRAM_OUT:
+        o->program_out = optarg;
+        break;
+    case OPTION_DB:
+        o->db = optarg;
+        break;
+    case OPTION_DB_OPS:
+        o->db_ops = true;
+        break;
+    case OPTION_CHECK:
+        o->action = RPSIM_ACTION_CHECK;
+        break;
+    case OPTION_HELP:
+        o->action = RPSIM_ACTION_HELP;
+        break;
+    default: /* OPTION_VERSION */
+        o->action = RPSIM_ACTION_VERSION;
+        break;
+    }
+}
+
+static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
+{
+    switch (option) {
+    case OPTION_SCHEDULE:
+    case OPTION_MODEL:
+    case OPTION_PLATFORM:
+    case OPTION_COSTS:
+    case OPTION_PARTITION:
+    case OPTION_RECOMPUTE:
+    case OPTION_ROUND:
+    case OPTION_PROGRAM_IN:
+        return take_inputs(option, arena, o);
+    case OPTION_GPUS:
+    case OPTION_MICROBATCHES:
+    case OPTION_MICROBATCH_SIZE:
+    case OPTION_SEQ_LEN:
+    case OPTION_STAGES:
+    case OPTION_ITERATIONS:
+    case OPTION_SEED:
+        return take_number(option, o);
+    case OPTION_FIDELITY:
+    case OPTION_OPTIMIZER:
+    case OPTION_ROUND_START:
+    case OPTION_FORMAT:
+    case OPTION_LIST:
+        return take_mode(option, o);
+    default:
+        take_artefact(option, o);
+        return RP_OK;
+    }
+}
+
+static rp_status unknown_option(char **argv, int option)
+{
+    const char *text = argv[optind - 1];
+    if (option == ':') {
+        rp_log_error("%s: the value is missing; see rpsim --help", text);
+        return RP_USAGE;
+    }
+    const char *names[sizeof long_options / sizeof long_options[0]];
+    size_t count = 0;
+    for (; long_options[count].name != NULL; count++) {
+        names[count] = long_options[count].name;
+    }
+    const char *word = strncmp(text, "--", 2) == 0 ? text + 2 : text;
+    const char *nearest = rp_text_nearest(word, names, count);
+    rp_log_error("%s: unknown or incomplete option%s%s; see rpsim --help for the valid ones", text,
+                 nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "");
+    return RP_USAGE;
+}
+
+/* Options that contradict each other. */
+static rp_status check_combination(const rpsim_options *o)
+{
+    if (o->action != RPSIM_ACTION_RUN && o->action != RPSIM_ACTION_CHECK) {
+        return RP_OK;
+    }
+    if ((o->program_in != NULL) == (o->schedule_count != 0)) {
+        rp_log_error("--schedule: give either --schedule or --program-in; valid is --schedule "
+                     "NAME[,NAME…]|all (rpsim --list schedules)");
+        return RP_USAGE;
+    }
+    bool shaped = o->gpus != 0 || o->microbatches != 0 || o->partition != NULL || o->stages != 0 ||
+                  o->recompute_count != 0 || o->iterations != 0 || o->round_given;
+    if (o->program_in != NULL && shaped) {
+        rp_log_error("--program-in: the program fixes GPUs, microbatches, partition, stages, "
+                     "recompute, iterations and round; valid beside it are --model, --platform, "
+                     "--costs and outputs");
+        return RP_USAGE;
+    }
+    if (o->costs != NULL && o->model_count > 1) {
+        rp_log_error("--costs: one table does not fit %u models; valid is one --model",
+                     o->model_count);
+        return RP_USAGE;
+    }
+    if (o->stages != 0 && o->partition != NULL && strcmp(o->partition, "even") != 0) {
+        rp_log_error("--stages: valid only with --partition even");
+        return RP_USAGE;
+    }
+    if (o->db_ops && o->db == NULL) {
+        rp_log_error("--db-ops: valid only with --db F");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out)
+{
+    *options_out = (rpsim_options){0};
+    optind = 0; /* GNU: start anew, also when called again in the same process */
+    opterr = 0;
+    for (;;) {
+        int option = getopt_long(argc, argv, "+:", long_options, NULL);
+        if (option == -1) {
+            break;
+        }
+        if (option == '?' || option == ':') {
+            return unknown_option(argv, option);
+        }
+        RP_TRY(take_option(option, arena, options_out));
+    }
+    if (optind < argc) {
+        rp_log_error("'%s': valid are options only; see rpsim --help", argv[optind]);
+        return RP_USAGE;
+    }
+    return check_combination(options_out);
+}

@@ -1,0 +1,63 @@
+/** @file options.h  rpsim's command line (cli.md) as a value. */
+#pragma once
+
+#include "common/schedule.h"
+
+typedef enum rpsim_format {
+    RPSIM_FORMAT_TABLE,
+    RPSIM_FORMAT_JSON,
+    RPSIM_FORMAT_CSV,
+    RPSIM_FORMAT_KV,
+} rpsim_format;
+
+typedef enum rpsim_action {
+    RPSIM_ACTION_RUN,
+    RPSIM_ACTION_CHECK,
+    RPSIM_ACTION_LIST,
+    RPSIM_ACTION_HELP,
+    RPSIM_ACTION_VERSION,
+} rpsim_action;
+
+/** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
+typedef struct rpsim_options {
+    rpsim_action action;
+    const char *list;                 /**< what --list lists */
+    const char **schedules;           /**< names; all registered ones for `all` */
+    uint32_t schedule_count;
+    bool all_schedules;
+    const char **models;
+    uint32_t model_count;
+    const char *platform;
+    const char *costs;
+    uint32_t gpus;
+    uint32_t microbatches;
+    uint32_t microbatch_size;
+    uint32_t seq_len;
+    uint32_t stages;
+    const char *partition;            /**< as given */
+    rp_recompute recomputes[RP_RECOMPUTE_COUNT];
+    uint32_t recompute_count;         /**< 0: each schedule's own; both for `all` schedules */
+    uint32_t iterations;
+    bool asynchronous;
+    bool round_given;
+    uint32_t round;                   /**< RP_ROUND_ALL for `all` */
+    rp_round_start round_start;
+    uint64_t seed;
+    rpsim_format format;
+    const char *trace_out;
+    const char *gantt_out;
+    const char *program_out;
+    const char *program_in;
+    const char *db;
+    bool db_ops;                      /**< store every op of the timeline, too */
+} rpsim_options;
+
+/**
+ * Parses argv. Every bad option is reported with the option and its valid values.
+ * @param options_out zeroed by the callee; lists live in `arena`
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
+
+/** Prints --help to stdout. */
+void rpsim_options_help(void);

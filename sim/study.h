@@ -1,0 +1,45 @@
+/** @file study.h  Everything one invocation of rpsim simulates: inputs resolved, one row per run. */
+#pragma once
+
+#include "sim/case.h"
+#include "sim/options.h"
+
+/** One run: a schedule in one recompute mode on one model. */
+typedef struct rpsim_row {
+    const char *schedule_name;
+    const rp_schedule_type *schedule; /**< NULL for a program of an unregistered schedule */
+    const char *model_name;           /**< of the model, else of the cost table up to '@' */
+    const char *platform_name;        /**< NULL where no platform was used */
+    const rp_costs *costs;
+    const char *partition_text;
+    rp_schedule_config config;
+    bool from_program;                /**< --program-in: what config says of rounds is unknown */
+    rp_program *given;                /**< the program read, until it has run; else NULL */
+    rpsim_result result;              /**< program and timeline only when they are kept */
+    uint32_t ops;
+    uint64_t program_hash;            /**< 0 where it was not asked for */
+} rpsim_row;
+
+typedef struct rpsim_study {
+    rp_arena *arena; /**< borrowed; all inputs live there */
+    const rpsim_options *options;
+    rpsim_row *rows;
+    uint32_t row_count;
+} rpsim_study;
+
+/**
+ * Loads models, platform, cost tables and partitions and checks that every run is allowed. With
+ * --schedule all, a schedule that does not allow the sizes is left out with a warning.
+ * @param study_out rpsim_study_fini, also after a failure
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
+                              rpsim_study *study_out);
+
+/** Runs every row. Programs and timelines are kept only where an output needs them. */
+rp_status rpsim_study_run(rpsim_study *study);
+
+/** Builds and validates every row's program; nothing is simulated. */
+rp_status rpsim_study_check(rpsim_study *study);
+
+void rpsim_study_fini(rpsim_study *study);
