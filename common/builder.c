@@ -1,8 +1,8 @@
 /* Turns the orders of a schedule into a program: ops, recompute, waits, buffers, iterations.
  *
  * Two passes over the ops in queue order. The first lets the schedule emit and notes where each
- * (iteration, stage, microbatch) has gone; the second looks the producers up and writes the waits. All
- * sizes are known before anything is allocated. */
+ * (iteration, stage, microbatch) has gone; the second looks the producers up and writes the waits.
+ * All sizes are known before anything is allocated. */
 #include "common/log.h"
 #include "common/schedule.h"
 
@@ -77,7 +77,8 @@ void rp_emit_backward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
     emit(e, RP_OP_BACKWARD, stage, microbatch, 0);
 }
 
-/* ---- stages and chains ------------------------------------------------------------------------ */
+/* ---- stages and chains ------------------------------------------------------------------------
+ */
 
 static void set_pipeline_stages(const rp_partition *partition, rp_program *program)
 {
@@ -130,10 +131,10 @@ static rp_status build_stages(const rp_schedule_type *schedule, const rp_schedul
     program->stage_count = partition->forward_count + (separate ? partition->backward_count : 0);
     rp_arena *arena = program->arena;
     RP_TRY(rp_arena_alloc(arena, program->stage_count, sizeof(rp_stage), &program->stages));
-    RP_TRY(rp_arena_alloc(arena, program->forward_count, sizeof(uint16_t),
-                          &program->forward_chain));
-    RP_TRY(rp_arena_alloc(arena, program->backward_count, sizeof(uint16_t),
-                          &program->backward_chain));
+    RP_TRY(
+        rp_arena_alloc(arena, program->forward_count, sizeof(uint16_t), &program->forward_chain));
+    RP_TRY(
+        rp_arena_alloc(arena, program->backward_count, sizeof(uint16_t), &program->backward_chain));
     if (separate) {
         set_separate_stages(partition, program);
     } else {
@@ -161,7 +162,8 @@ static rp_status set_units(const rp_schedule_type *schedule, rp_program *program
     return RP_OK;
 }
 
-/* ---- pass 1: ops ------------------------------------------------------------------------------ */
+/* ---- pass 1: ops ------------------------------------------------------------------------------
+ */
 
 static uint64_t ops_per_microbatch(const rp_emitter *e)
 {
@@ -186,8 +188,8 @@ static rp_status allocate(rp_emitter *e, rp_arena *scratch)
     uint64_t units = (uint64_t)program->microbatch_count * program->iteration_count;
     uint64_t barriers = barrier_count(program);
     uint64_t ops = units * ops_per_microbatch(e) + barriers;
-    /* Every forward waits for at most one op, every backward for two, a barrier for all GPUs and all
-     * GPUs for it. Pages that are not touched cost nothing. */
+    /* Every forward waits for at most one op, every backward for two, a barrier for all GPUs and
+     * all GPUs for it. Pages that are not touched cost nothing. */
     uint64_t waits = units * (program->forward_count + 2 * (uint64_t)program->backward_count) +
                      barriers * 2 * program->gpu_count;
     if (ops > RP_MAX_OPS || waits > UINT32_MAX) {
@@ -201,12 +203,12 @@ static rp_status allocate(rp_emitter *e, rp_arena *scratch)
     program->queue_count = program->gpu_count + (barriers != 0 ? 1 : 0);
     rp_arena *arena = program->arena;
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(rp_queue), &program->queues));
-    RP_TRY(rp_arena_alloc(arena, ops + 1, sizeof(rp_op), &program->ops));
-    RP_TRY(rp_arena_alloc(arena, waits, sizeof(rp_wait), &program->waits));
+    RP_TRY(rp_arena_alloc_raw(arena, ops + 1, sizeof(rp_op), &program->ops));
+    RP_TRY(rp_arena_alloc_raw(arena, waits, sizeof(rp_wait), &program->waits));
     size_t forwards = (size_t)units * program->forward_count;
     size_t backwards = (size_t)units * program->backward_count;
-    RP_TRY(rp_arena_alloc(scratch, forwards, sizeof(uint32_t), &e->forward_at));
-    RP_TRY(rp_arena_alloc(scratch, backwards, sizeof(uint32_t), &e->backward_at));
+    RP_TRY(rp_arena_alloc_raw(scratch, forwards, sizeof(uint32_t), &e->forward_at));
+    RP_TRY(rp_arena_alloc_raw(scratch, backwards, sizeof(uint32_t), &e->backward_at));
     memset(e->forward_at, 0xff, forwards * sizeof(uint32_t));
     memset(e->backward_at, 0xff, backwards * sizeof(uint32_t));
     return rp_arena_alloc(scratch, (size_t)program->gpu_count * (program->iteration_count + 1),
@@ -247,7 +249,8 @@ static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule
     return RP_OK;
 }
 
-/* ---- pass 2: waits ---------------------------------------------------------------------------- */
+/* ---- pass 2: waits ----------------------------------------------------------------------------
+ */
 
 /* The queue's own order already covers producers before `op` in the same queue. */
 static inline void add_wait(rp_emitter *e, const rp_queue *queue, uint32_t producer)
@@ -290,9 +293,9 @@ static void add_op_waits(rp_emitter *e, const rp_queue *queue, const rp_op *op, 
     bool backward = op->kind == RP_OP_BACKWARD;
     if (!in_unit && !backward) {
         if (op->stage != 0) {
-            add_wait(e, queue,
-                     e->forward_at[forward_index(e, op->iteration, op->stage - 1u,
-                                                 op->microbatch)]);
+            add_wait(
+                e, queue,
+                e->forward_at[forward_index(e, op->iteration, op->stage - 1u, op->microbatch)]);
         }
         return;
     }
@@ -351,7 +354,8 @@ static void build_barrier_waits(rp_emitter *e)
     }
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------
+ */
 
 /* The forward stage that computes `layer`; the last one for the head's input. */
 static uint32_t forward_stage_of(const rp_program *program, uint32_t layer)
@@ -393,8 +397,8 @@ static void add_stage_buffers(rp_emitter *e, uint32_t stage, uint64_t bytes, boo
 }
 
 /* One buffer per backward stage and microbatch: the stage's input, kept from the forward to the
- * backward. A pipeline's stage keeps it on its GPU; separate backward stages run elsewhere, so their
- * inputs go through host memory. */
+ * backward. A pipeline's stage keeps it on its GPU; separate backward stages run elsewhere, so
+ * their inputs go through host memory. */
 static rp_status build_buffers(const rp_schedule_config *config, bool separate, rp_emitter *e)
 {
     rp_program *program = e->program;
@@ -406,7 +410,7 @@ static rp_status build_buffers(const rp_schedule_config *config, bool separate, 
         kept += keeps_input(&program->stages[program->backward_chain[j]]) ? 1 : 0;
     }
     kept *= (uint64_t)program->microbatch_count * program->iteration_count;
-    RP_TRY(rp_arena_alloc(program->arena, kept, sizeof(rp_buffer), &program->buffers));
+    RP_TRY(rp_arena_alloc_raw(program->arena, kept, sizeof(rp_buffer), &program->buffers));
     for (uint32_t j = 0; j < program->backward_count; j++) {
         uint32_t stage = program->backward_chain[j];
         if (keeps_input(&program->stages[stage])) {
@@ -416,7 +420,8 @@ static rp_status build_buffers(const rp_schedule_config *config, bool separate, 
     return RP_OK;
 }
 
-/* ---- the build -------------------------------------------------------------------------------- */
+/* ---- the build --------------------------------------------------------------------------------
+ */
 
 static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config *config,
                       rp_arena *scratch, rp_program *program)
@@ -442,7 +447,7 @@ static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config
     build_waits(&e);
     build_barrier_waits(&e);
     program->wait_count = e.wait_count;
-    program->ops[program->op_count].wait_begin = e.wait_count;
+    program->ops[program->op_count] = (rp_op){.wait_begin = e.wait_count};
     return build_buffers(config, schedule->separate_backward, &e);
 }
 

@@ -193,7 +193,9 @@ static rp_status read_header(reader *in)
         }
         for (size_t i = 0; i + 1 < in->column; i++) {
             if (strcmp(in->cells[i], name) == 0) {
-                return refuse(in, "a second column '%.40s'; valid values are unique names", name);
+                char shown[RP_CSV_SHOW_SIZE];
+                return refuse(in, "a second column '%s'; valid values are unique names",
+                              rp_csv_show(name, shown));
             }
         }
     }
@@ -268,13 +270,30 @@ rp_status rp_csv_column(const rp_csv *table, const char *header, uint32_t *colum
     char known[512] = "";
     for (uint32_t i = 0; i < table->columns; i++) {
         size_t length = strlen(known);
-        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", table->header[i]);
+        char shown[RP_CSV_SHOW_SIZE];
+        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "",
+                 rp_csv_show(table->header[i], shown));
     }
     rp_log_error_at(table->name, 1,
                     "there is no column '%s', only %s; valid values are tables "
                     "with that column",
                     header, known);
     return RP_INPUT;
+}
+
+const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE])
+{
+    size_t length = strlen(cell);
+    size_t kept = length <= 40 ? length : 40;
+    while (kept < length && kept > 0 && ((unsigned char)cell[kept] & 0xC0) == 0x80) {
+        kept--; /* not inside a UTF-8 sequence */
+    }
+    for (size_t i = 0; i < kept; i++) {
+        bool control = (unsigned char)cell[i] < 0x20 || cell[i] == 0x7F;
+        buffer[i] = control ? '?' : cell[i];
+    }
+    memcpy(buffer + kept, kept < length ? "..." : "", kept < length ? 4 : 1);
+    return buffer;
 }
 
 const char *rp_csv_cell(const rp_csv *table, uint32_t row, uint32_t column)
@@ -289,11 +308,13 @@ rp_status rp_csv_u64(const rp_csv *table, uint32_t row, uint32_t column, uint64_
     if (rp_parse_u64(cell, low, high, value_out)) {
         return RP_OK;
     }
+    char header_shown[RP_CSV_SHOW_SIZE];
+    char shown[RP_CSV_SHOW_SIZE];
     rp_log_error_at(table->name, table->lines[row],
-                    "row %u, column %u: '%s' is '%.40s'; valid values are whole numbers from %llu "
-                    "to %llu",
-                    row + 2, column + 1, table->header[column], cell, (unsigned long long)low,
-                    (unsigned long long)high);
+                    "row %u, column %u: '%s' is '%s'; valid values are whole numbers from %llu to "
+                    "%llu",
+                    row + 2, column + 1, rp_csv_show(table->header[column], header_shown),
+                    rp_csv_show(cell, shown), (unsigned long long)low, (unsigned long long)high);
     return RP_INPUT;
 }
 
@@ -304,9 +325,11 @@ rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, doub
     if (rp_parse_double(cell, low, high, value_out)) {
         return RP_OK;
     }
+    char header_shown[RP_CSV_SHOW_SIZE];
+    char shown[RP_CSV_SHOW_SIZE];
     rp_log_error_at(table->name, table->lines[row],
-                    "row %u, column %u: '%s' is '%.40s'; valid values are numbers from %.15g to "
-                    "%.15g",
-                    row + 2, column + 1, table->header[column], cell, low, high);
+                    "row %u, column %u: '%s' is '%s'; valid values are numbers from %.15g to %.15g",
+                    row + 2, column + 1, rp_csv_show(table->header[column], header_shown),
+                    rp_csv_show(cell, shown), low, high);
     return RP_INPUT;
 }

@@ -51,3 +51,11 @@ rp_status rp_csv_u64(const rp_csv *table, uint32_t row, uint32_t column, uint64_
 /** Reads a finite number from low to high. @retval RP_OK, RP_INPUT (logged) */
 rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, double low, double high,
                         double *value_out);
+
+#define RP_CSV_SHOW_SIZE 44
+
+/**
+ * A cell as a message shows it: on one line, at most 40 bytes, '?' for control characters.
+ * @return `buffer`
+ */
+const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE]);

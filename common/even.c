@@ -52,8 +52,7 @@ static int64_t least_cap(const split *s, uint32_t stages)
     return high;
 }
 
-static rp_status split_even(const split *s, uint32_t stages, rp_arena *arena,
-                            uint32_t **layers_out)
+static rp_status split_even(const split *s, uint32_t stages, rp_arena *arena, uint32_t **layers_out)
 {
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), layers_out));
     fill_front(s, stages, least_cap(s, stages), *layers_out);

@@ -88,7 +88,7 @@ static rp_status add_op(const rp_timeline *timeline, uint32_t index, uint32_t ro
     }
     rp_gantt_colour colour = colour_of(timeline->program, op);
     bool is_short = end_ps - begin_ps < least_ps;
-    if (!is_short || end_ps - r->begin_ps > least_ps) {
+    if (end_ps - r->begin_ps > least_ps) {
         RP_TRY(end_run(boxes, row, r));
     }
     /* Pre-work is followed by the backward that has the same number. */

@@ -91,13 +91,76 @@ rp_status rp_arena_create(rp_arena **arena_out)
     return RP_OK;
 }
 
+/* Mapped blocks that arenas have given back, for the next arena: a page that has been touched
+   before is far cheaper than one that the kernel must find and clear. Bounded, so that a large run
+   does not hold its memory for ever. */
+#define MAX_SPARE_BLOCKS 8
+#define MAX_SPARE_BYTES ((size_t)256 << 20)
+
+static struct {
+    atomic_flag lock;
+    size_t bytes;
+    size_t count;
+    struct {
+        void *bytes;
+        size_t size;
+    } blocks[MAX_SPARE_BLOCKS];
+} spare = {.lock = ATOMIC_FLAG_INIT};
+
+static void lock_spare(void)
+{
+    while (atomic_flag_test_and_set_explicit(&spare.lock, memory_order_acquire)) {
+    }
+}
+
+static void unlock_spare(void)
+{
+    atomic_flag_clear_explicit(&spare.lock, memory_order_release);
+}
+
+static bool keep_spare(void *bytes, size_t size)
+{
+    lock_spare();
+    bool keep = spare.count < MAX_SPARE_BLOCKS && spare.bytes + size <= MAX_SPARE_BYTES;
+    if (keep) {
+        spare.blocks[spare.count].bytes = bytes;
+        spare.blocks[spare.count++].size = size;
+        spare.bytes += size;
+    }
+    unlock_spare();
+    return keep;
+}
+
+/* The smallest spare block that holds `size` bytes and is not more than twice as large. */
+static void *take_spare(size_t size, size_t *size_out)
+{
+    lock_spare();
+    size_t best = MAX_SPARE_BLOCKS;
+    for (size_t i = 0; i < spare.count; i++) {
+        size_t has = spare.blocks[i].size;
+        if (has >= size && has / 2 <= size &&
+            (best == MAX_SPARE_BLOCKS || has < spare.blocks[best].size)) {
+            best = i;
+        }
+    }
+    void *bytes = NULL;
+    if (best != MAX_SPARE_BLOCKS) {
+        bytes = spare.blocks[best].bytes;
+        *size_out = spare.blocks[best].size;
+        spare.bytes -= *size_out;
+        spare.blocks[best] = spare.blocks[--spare.count];
+    }
+    unlock_spare();
+    return bytes;
+}
+
 static void free_block(block *old)
 {
     count_given_back(old->size + sizeof *old);
-    if (old->mapped) {
-        munmap(old->bytes, old->size);
-    } else {
+    if (!old->mapped) {
         free(old->bytes);
+    } else if (!keep_spare(old->bytes, old->size)) {
+        munmap(old->bytes, old->size);
     }
     free(old);
 }
@@ -116,8 +179,14 @@ void rp_arena_destroy(rp_arena *arena)
     free(arena);
 }
 
-static void *map_bytes(size_t size)
+/* `*size` becomes what the block really has. */
+static void *map_bytes(size_t *size_in_out, bool zeroed)
 {
+    size_t size = *size_in_out;
+    void *recycled = take_spare(size, size_in_out);
+    if (recycled != NULL) {
+        return zeroed ? memset(recycled, 0, size) : recycled;
+    }
     void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED) {
         return NULL;
@@ -138,8 +207,8 @@ static void *heap_bytes(size_t size)
     return memset(bytes, 0, size);
 }
 
-/* A zeroed block of its own; NULL when the system has no memory. */
-static void *add_block(rp_arena *arena, size_t size)
+/* A block of its own; NULL when the system has no memory. */
+static void *add_block(rp_arena *arena, size_t size, bool zeroed)
 {
     block *new = calloc(1, sizeof *new);
     if (!new) {
@@ -147,14 +216,14 @@ static void *add_block(rp_arena *arena, size_t size)
     }
     new->size = size;
     new->mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE;
-    new->bytes = new->mapped ? map_bytes(size) : heap_bytes(size);
+    new->bytes = new->mapped ? map_bytes(&new->size, zeroed) : heap_bytes(size);
     if (!new->bytes) {
         free(new);
         return NULL;
     }
     new->next = arena->blocks;
     arena->blocks = new;
-    count_taken(size + sizeof *new);
+    count_taken(new->size + sizeof *new);
     return new->bytes;
 }
 
@@ -162,7 +231,7 @@ static void *bump_bytes(rp_arena *arena, size_t size)
 {
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     if (rounded > arena->bump_left) {
-        char *bytes = add_block(arena, BUMP_BLOCK_BYTES);
+        char *bytes = add_block(arena, BUMP_BLOCK_BYTES, true);
         if (!bytes) {
             return NULL;
         }
@@ -175,7 +244,8 @@ static void *bump_bytes(rp_arena *arena, size_t size)
     return pointer;
 }
 
-rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out)
+static rp_status allocate(rp_arena *arena, size_t count, size_t size, bool zeroed,
+                          void *pointer_out)
 {
     size_t total;
     if (__builtin_mul_overflow(count, size, &total) || total > MAX_BYTES) {
@@ -183,12 +253,22 @@ rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *point
     }
     total = total > 0 ? total : 1;
     bool alone = EVERY_BLOCK_ALONE || total > BUMP_LIMIT_BYTES;
-    void *pointer = alone ? add_block(arena, total) : bump_bytes(arena, total);
+    void *pointer = alone ? add_block(arena, total, zeroed) : bump_bytes(arena, total);
     if (!pointer) {
         return refuse(count, size);
     }
     memcpy(pointer_out, &pointer, sizeof pointer); /* pointer_out is a T **, whatever T is */
     return RP_OK;
+}
+
+rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out)
+{
+    return allocate(arena, count, size, true, pointer_out);
+}
+
+rp_status rp_arena_alloc_raw(rp_arena *arena, size_t count, size_t size, void *pointer_out)
+{
+    return allocate(arena, count, size, false, pointer_out);
 }
 
 rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,

@@ -31,10 +31,17 @@ void rp_arena_destroy(rp_arena *arena);
 /**
  * Zeroed memory for `count` objects of `size` bytes, aligned to 64 bytes for large blocks and to
  * max_align_t for small ones; lives until the arena is destroyed. count == 0 gives a valid pointer.
- * Large blocks come straight from the kernel, which zeroes them lazily: untouched pages cost nothing.
+ * Large blocks come straight from the kernel, which zeroes them lazily: untouched pages cost
+ * nothing.
  * @retval RP_OK, RP_NO_MEMORY (logged; also when count * size overflows)
  */
 rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out);
+
+/**
+ * As rp_arena_alloc, but the content of a large block is undefined: for arrays that are written from
+ * end to end anyway. @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rp_arena_alloc_raw(rp_arena *arena, size_t count, size_t size, void *pointer_out);
 
 /** Copies `length` bytes of `text` and a NUL into the arena. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,
@@ -53,5 +60,6 @@ rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *for
  */
 rp_status rp_mem_resize(void *block, size_t size);
 
-/** Gives back a block of rp_mem_resize. `block` is the address of the pointer, which becomes NULL. */
+/** Gives back a block of rp_mem_resize. `block` is the address of the pointer, which becomes NULL.
+ */
 void rp_mem_release(void *block);

@@ -26,8 +26,7 @@ typedef struct gpu_marks {
 
 static bool is_backward(rp_op_kind kind)
 {
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT ||
-           kind == RP_OP_BACKWARD_WEIGHT;
+    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
 }
 
 static inline unit read_unit(const rp_timeline *timeline, uint32_t op)

@@ -1,12 +1,12 @@
 /** @file metrics.h  Makespan, the bubble and its parts, measured on a timeline.
  *
- * bubble = GPUs * makespan - busy = fill + switch + drain + intra, each part measured on its own from
- * the gaps between non-empty ops of the GPUs' compute queues:
+ * bubble = GPUs * makespan - busy = fill + switch + drain + intra, each part measured on its own
+ * from the gaps between non-empty ops of the GPUs' compute queues:
  *  - fill: idle before a GPU's first non-empty op (the whole makespan where there is none);
  *  - drain: idle after its last non-empty backward (after its last op where there is none);
  *  - switch: idle between the end of its last warm-up forward and its first backward; the warm-up
- *    forwards are the first N - rank that end no later than that backward starts; for schedules with
- *    separate backward stages the window starts at the last such forward;
+ *    forwards are the first N - rank that end no later than that backward starts; for schedules
+ * with separate backward stages the window starts at the last such forward;
  *  - intra: the other idle time between.
  * A backward includes the pre-work joined to it.
  */

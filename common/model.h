@@ -1,9 +1,10 @@
-/** @file model.h  Decoder models, GPU platforms, cost tables and published partitions: data in traces/.
+/** @file model.h  Decoder models, GPU platforms, cost tables and published partitions: data in
+ * traces/.
  *
- * Every loader reads a YAML file by a schema (config.h): unknown keys, wrong types, NaN, negative or
- * absurd numbers and sums that do not match are refused with "file:line: cause; valid values are …"
- * and RP_INPUT. `name_or_path` is a registered name (traces/KIND/NAME.yaml) or, when it contains '/'
- * or ends in ".yaml", a path. An unknown name lists the known ones. Objects live in `arena`.
+ * Every loader reads a YAML file by a schema (config.h): unknown keys, wrong types, NaN, negative
+ * or absurd numbers and sums that do not match are refused with "file:line: cause; valid values are
+ * …" and RP_INPUT. `name_or_path` is a registered name (traces/KIND/NAME.yaml) or, when it contains
+ * '/' or ends in ".yaml", a path. An unknown name lists the known ones. Objects live in `arena`.
  */
 #pragma once
 
@@ -18,24 +19,24 @@
 /** A decoder-only transformer as its config.json describes it. */
 typedef struct rp_model {
     const char *name;
-    const char *source;          /**< where the configuration comes from */
-    uint32_t layers;             /**< transformer blocks, without embedding and head */
-    uint32_t hidden;             /**< d */
-    uint32_t heads;              /**< query heads H */
-    uint32_t kv_heads;           /**< K, divides H */
-    uint32_t head_dim;           /**< h, an independent field: H * h need not be d */
-    uint32_t intermediate;       /**< f, per expert for MoE */
-    uint32_t experts;            /**< E, 1 for dense */
-    uint32_t active_experts;     /**< per token, 1 for dense */
-    uint32_t vocab;              /**< V */
+    const char *source;      /**< where the configuration comes from */
+    uint32_t layers;         /**< transformer blocks, without embedding and head */
+    uint32_t hidden;         /**< d */
+    uint32_t heads;          /**< query heads H */
+    uint32_t kv_heads;       /**< K, divides H */
+    uint32_t head_dim;       /**< h, an independent field: H * h need not be d */
+    uint32_t intermediate;   /**< f, per expert for MoE */
+    uint32_t experts;        /**< E, 1 for dense */
+    uint32_t active_experts; /**< per token, 1 for dense */
+    uint32_t vocab;          /**< V */
     uint32_t max_positions;
     double rope_theta;
     double norm_eps;
-    bool tied_head;              /**< LM head shares the embedding table */
+    bool tied_head; /**< LM head shares the embedding table */
     bool qk_norm;
-    bool attention_bias;         /**< biases on q, k, v, o and one sink logit per query head */
-    bool expert_bias;            /**< biases on router and experts (gpt-oss) */
-    const char *rope_scaling;    /**< "none", "llama3" or "yarn" */
+    bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
+    bool expert_bias;         /**< biases on router and experts (gpt-oss) */
+    const char *rope_scaling; /**< "none", "llama3" or "yarn" */
     /* computed by rp_model_load, formulas of executor.md section 4.2 */
     uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
     uint64_t mlp_parameters;       /**< one layer: 3df, or E * 3df + Ed (+ biases) */
@@ -64,15 +65,15 @@ rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_
 typedef struct rp_platform {
     const char *name;
     const char *source;
-    const char *gpu;                 /**< cost tables are called MODEL@GPU */
-    uint32_t gpus;                   /**< how many the server has */
-    double fp16_tflops_fp16_acc;     /**< dense tensor peak with fp16 accumulation */
-    double fp16_tflops_fp32_acc;     /**< dense tensor peak with fp32 accumulation */
-    double memory_gb;                /**< nominal device memory */
-    double memory_gb_per_s;          /**< HBM or GDDR bandwidth */
-    double link_gb_per_s;            /**< host link, nominal, per direction */
-    double link_effective_gb_per_s;  /**< as measured; 0 where nobody has measured it */
-    double peer_gb_per_s;            /**< per direction; 0: peers are reached through the host */
+    const char *gpu;                /**< cost tables are called MODEL@GPU */
+    uint32_t gpus;                  /**< how many the server has */
+    double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
+    double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
+    double memory_gb;               /**< nominal device memory */
+    double memory_gb_per_s;         /**< HBM or GDDR bandwidth */
+    double link_gb_per_s;           /**< host link, nominal, per direction */
+    double link_effective_gb_per_s; /**< as measured; 0 where nobody has measured it */
+    double peer_gb_per_s;           /**< per direction; 0: peers are reached through the host */
 } rp_platform;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
@@ -92,12 +93,12 @@ rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, 
 /** Measured times of one microbatch, in picoseconds. Format: cli.md. */
 typedef struct rp_costs {
     const char *name;
-    const char *source;       /**< where the times come from; "" where the file does not say */
+    const char *source; /**< where the times come from; "" where the file does not say */
     uint32_t layers;
-    int64_t *fwd_ps;          /**< [layers] */
-    int64_t *bwd_ps;          /**< [layers], full backward without recompute */
-    int64_t *bwd_input_ps;    /**< [layers], input-gradient part of bwd_ps; default half, floor */
-    int64_t head_fwd_ps;      /**< final norm + LM head + loss, forward */
+    int64_t *fwd_ps;       /**< [layers] */
+    int64_t *bwd_ps;       /**< [layers], full backward without recompute */
+    int64_t *bwd_input_ps; /**< [layers], input-gradient part of bwd_ps; default half, floor */
+    int64_t head_fwd_ps;   /**< final norm + LM head + loss, forward */
     int64_t head_bwd_ps;
     int64_t hop_ps;           /**< boundary activation between two GPUs, stage fidelity only */
     uint32_t microbatch_size; /**< sequences */
@@ -127,7 +128,8 @@ typedef struct rp_partition {
 
 /**
  * Parses "3,3,4,…" or "fwd…|bwd…". `what` names the origin in messages (an option, file:line).
- * @retval RP_OK, RP_INPUT (logged; not a number, empty item, too many stages or layers), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (logged; not a number, empty item, too many stages or layers),
+ * RP_NO_MEMORY
  */
 rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena,
                              rp_partition *partition_out);

@@ -4,7 +4,7 @@
 
 static rp_status allocate_table(rp_arena *arena, size_t entries, uint32_t **table_out)
 {
-    RP_TRY(rp_arena_alloc(arena, entries, sizeof(uint32_t), table_out));
+    RP_TRY(rp_arena_alloc_raw(arena, entries, sizeof(uint32_t), table_out));
     memset(*table_out, 0xff, entries * sizeof(uint32_t));
     return RP_OK;
 }

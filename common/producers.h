@@ -1,4 +1,5 @@
-/** @file producers.h  Where each (iteration, stage, microbatch) of a program runs, and what it needs.
+/** @file producers.h  Where each (iteration, stage, microbatch) of a program runs, and what it
+ * needs.
  *
  * The data dependencies of schedules.md 5.0 and 5.6, read off the program's chains: F needs the
  * previous forward stage; a backward needs its own forward (pipelines) or the last forward stage
@@ -25,12 +26,22 @@ typedef struct rp_producers {
 } rp_producers;
 
 /**
- * Builds the tables in `arena`. The program's header, stages, chains, queues and ops must be in range
- * (rp_program_check verifies them first). Duplicates and gaps are reported in the result, not logged.
+ * Builds the tables in `arena`. The program's header, stages, chains, queues and ops must be in
+ * range (rp_program_check verifies them first). Duplicates and gaps are reported in the result, not
+ * logged.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_producers_create(const rp_program *program, rp_arena *arena,
                               rp_producers *producers_out);
+
+/**
+ * rp_program_check without its last rule: cycles, which an engine notices by itself when it cannot go
+ * on. Gives the tables that it has built on the way, so that nobody builds them twice.
+ * @param arena holds the tables and the checks' scratch memory
+ * @retval RP_OK, RP_INVALID_PROGRAM (logged), RP_NO_MEMORY
+ */
+rp_status rp_program_check_but_cycles(const rp_program *program, rp_arena *arena,
+                                      rp_producers *producers_out);
 
 static inline size_t rp_producers_forward_index(const rp_producers *p, uint32_t iteration,
                                                 uint32_t position, uint32_t microbatch)

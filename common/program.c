@@ -173,13 +173,12 @@ static uint64_t hash_structure(const rp_program *program, uint64_t hash)
 uint64_t rp_program_hash(const rp_program *program)
 {
     uint64_t hash = rp_hash_add_text(RP_HASH_SEED, program->schedule);
-    const uint64_t header[] = {program->gpu_count,     program->microbatch_count,
-                               program->iteration_count, program->layer_count,
-                               program->recompute,     program->asynchronous,
-                               program->stage_count,   program->forward_count,
-                               program->backward_count, program->queue_count,
-                               program->op_count,      program->wait_count,
-                               program->buffer_count};
+    const uint64_t header[] = {
+        program->gpu_count,   program->microbatch_count, program->iteration_count,
+        program->layer_count, program->recompute,        program->asynchronous,
+        program->stage_count, program->forward_count,    program->backward_count,
+        program->queue_count, program->op_count,         program->wait_count,
+        program->buffer_count};
     for (size_t i = 0; i < sizeof header / sizeof header[0]; i++) {
         hash = rp_hash_add(hash, header[i]);
     }

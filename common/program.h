@@ -91,15 +91,15 @@ typedef struct rp_op {
     uint32_t wait_begin; /**< its waits are waits[wait_begin .. next op's wait_begin) */
     uint16_t stage;      /**< index into stages; 0 for HOST ops */
     uint16_t iteration;
-    uint8_t kind;  /**< rp_op_kind */
-    uint8_t flags; /**< RP_OP_JOIN */
+    uint8_t kind;    /**< rp_op_kind */
+    uint8_t flags;   /**< RP_OP_JOIN */
     uint16_t unused; /**< 0 */
 } rp_op;
 
 /**
- * One wait: the number of an op in another queue. A *data* wait means that a boundary tensor of that
- * op is used by this one (it changes GPUs: stage fidelity adds one hop); a *control* wait (top bit
- * set) is an ordering only and free.
+ * One wait: the number of an op in another queue. A *data* wait means that a boundary tensor of
+ * that op is used by this one (it changes GPUs: stage fidelity adds one hop); a *control* wait (top
+ * bit set) is an ordering only and free.
  */
 typedef uint32_t rp_wait;
 #define RP_WAIT_CONTROL UINT32_C(0x80000000)
@@ -132,12 +132,12 @@ typedef enum rp_buffer_kind {
 
 /** Memory that lives from the start of alloc_op to the end of free_op. */
 typedef struct rp_buffer {
-    uint64_t bytes;    /**< 0 where the size is unknown (no model given) */
+    uint64_t bytes; /**< 0 where the size is unknown (no model given) */
     uint32_t alloc_op;
-    uint32_t free_op;  /**< never before alloc_op: same queue and not earlier, or waiting for it */
-    uint16_t place;    /**< GPU index or RP_PLACE_HOST */
-    uint16_t kind;     /**< rp_buffer_kind */
-    uint32_t unused;   /**< 0 */
+    uint32_t free_op; /**< never before alloc_op: same queue and not earlier, or waiting for it */
+    uint16_t place;   /**< GPU index or RP_PLACE_HOST */
+    uint16_t kind;    /**< rp_buffer_kind */
+    uint32_t unused;  /**< 0 */
 } rp_buffer;
 
 typedef struct rp_queue {
@@ -186,13 +186,28 @@ typedef struct rp_program {
     rp_buffer *buffers;
 } rp_program;
 
+/** @return the kind's name in program text, "F" for a forward; static. `kind` must be in range. */
 const char *rp_op_kind_text(rp_op_kind kind);
+
+/** @return a few words on what the kind does; static. `kind` must be in range. */
 const char *rp_op_kind_meaning(rp_op_kind kind);
+
+/** @return what the kind belongs to. `kind` must be in range. */
 rp_op_class rp_op_kind_class(rp_op_kind kind);
+
+/** @return the queue kind's name in program text; static. `kind` must be in range. */
 const char *rp_queue_kind_text(rp_queue_kind kind);
+
+/** @return whether each GPU has such a queue; otherwise the host has one. */
 bool rp_queue_kind_on_gpu(rp_queue_kind kind);
+
+/** @return "none", "wait" or "early"; static. */
 const char *rp_recompute_text(rp_recompute recompute);
+
+/** @return whether `text` is one of these; then the mode is in *recompute_out. */
 bool rp_recompute_parse(const char *text, rp_recompute *recompute_out);
+
+/** @return the buffer kind's name in program text; static. `kind` must be in range. */
 const char *rp_buffer_kind_text(rp_buffer_kind kind);
 
 /** "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0@1" in iteration 1. */
@@ -212,13 +227,13 @@ rp_status rp_program_create(rp_program **program_out);
 void rp_program_destroy(rp_program *program);
 
 /**
- * The validator. Checks, in this order: header, stages and chains, queues, ops (kind fits the queue,
- * indices in range, joined groups whole), waits (in range, other queue, sorted, no duplicates, data
- * waits only between GPUs), each F/R/B/I/W exactly once and as the chains demand, every data
- * dependency covered by a wait or by queue order, matched SEND/RECV, buffer lifetimes, acyclic.
- * The first violation is logged with the op's name, number and queue, each rule with a message of
- * its own (RP_RULE_LIST in program_check.c).
- * Time and memory are linear in ops and waits.
+ * The validator. Checks, in this order: header, stages and chains, queues, ops (kind fits the
+ * queue, indices in range, joined groups whole), waits (in range, other queue, sorted, no
+ * duplicates, data waits only between GPUs), each F/R/B/I/W exactly once and as the chains demand,
+ * every data dependency covered by a wait or by queue order, matched SEND/RECV, buffer lifetimes,
+ * acyclic. The first violation is logged with the op's name, number and queue, each rule with a
+ * message of its own (RP_RULE_LIST in program_check.c). Time and memory are linear in ops and
+ * waits.
  * @retval RP_OK, RP_INVALID_PROGRAM, RP_NO_MEMORY
  */
 rp_status rp_program_check(const rp_program *program);

@@ -25,12 +25,13 @@ rp_status rp_check_violated_op(const rp_checker *c, rp_rule rule, uint32_t op)
 {
     char name[RP_OP_NAME_SIZE];
     rp_op_name(&c->program->ops[op], name);
-    rp_log_error("program: op %u (%s, queue %u): %s", op, name,
-                 rp_program_queue_of(c->program, op), rule_messages[rule]);
+    rp_log_error("program: op %u (%s, queue %u): %s", op, name, rp_program_queue_of(c->program, op),
+                 rule_messages[rule]);
     return RP_INVALID_PROGRAM;
 }
 
-/* ---- header, stages, chains, queues ----------------------------------------------------------- */
+/* ---- header, stages, chains, queues -----------------------------------------------------------
+ */
 
 static rp_status check_header(const rp_program *p)
 {
@@ -76,8 +77,8 @@ static rp_status check_chain_members(rp_checker *c, const uint16_t *chain, uint3
     return RP_OK;
 }
 
-/* Forward stages ascend from layer 0 to the end, or to the layers that the first backward stage runs
- * forward itself; backward stages descend from the end to layer 0. */
+/* Forward stages ascend from layer 0 to the end, or to the layers that the first backward stage
+ * runs forward itself; backward stages descend from the end to layer 0. */
 static rp_status check_coverage(const rp_checker *c, const uint8_t *seen)
 {
     const rp_program *p = c->program;
@@ -141,8 +142,8 @@ static rp_status check_queues(rp_checker *c)
             return rp_check_violated(RP_RULE_QUEUE_RANGE, "queue", q);
         }
         next = queue->op_end;
-        bool host = queue->kind < RP_QUEUE_KIND_COUNT &&
-                    !rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
+        bool host =
+            queue->kind < RP_QUEUE_KIND_COUNT && !rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
         if (queue->kind >= RP_QUEUE_KIND_COUNT || queue->gpu >= p->gpu_count ||
             (host && queue->gpu != 0)) {
             return rp_check_violated(RP_RULE_QUEUE_GPU, "queue", q);
@@ -153,10 +154,16 @@ static rp_status check_queues(rp_checker *c)
         }
         *mark = 1;
     }
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        if (taken[(size_t)gpu * RP_QUEUE_KIND_COUNT + RP_QUEUE_COMPUTE] == 0) {
+            return rp_check_violated(RP_RULE_QUEUE_MISSING, "GPU", gpu);
+        }
+    }
     return next == p->op_count ? RP_OK : rp_check_violated(RP_RULE_QUEUE_RANGE, "op", next);
 }
 
-/* ---- ops -------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------
+ */
 
 static bool fits_queue(rp_op_kind kind, rp_queue_kind queue)
 {
@@ -199,10 +206,8 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
         return rp_check_violated_op(c, RP_RULE_OP_KIND, i);
     }
     bool host = rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST;
-    if (op->kind != RP_OP_FORWARD || queue->kind != RP_QUEUE_COMPUTE) {
-        if (!fits_queue((rp_op_kind)op->kind, (rp_queue_kind)queue->kind)) {
-            return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
-        }
+    if (!fits_queue((rp_op_kind)op->kind, (rp_queue_kind)queue->kind)) {
+        return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {
         return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
@@ -232,7 +237,8 @@ static rp_status check_ops(rp_checker *c)
     return RP_OK;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------ */
+/* ---- waits ------------------------------------------------------------------------------------
+ */
 
 static rp_status check_waits(const rp_checker *c)
 {
@@ -264,7 +270,7 @@ static rp_status check_waits(const rp_checker *c)
     return RP_OK;
 }
 
-static rp_status check_all(rp_checker *c)
+static rp_status check_all_but_cycles(rp_checker *c)
 {
     RP_TRY(check_header(c->program));
     RP_TRY(check_stages(c->program));
@@ -273,15 +279,26 @@ static rp_status check_all(rp_checker *c)
     RP_TRY(check_ops(c));
     RP_TRY(check_waits(c));
     RP_TRY(rp_check_work(c));
-    RP_TRY(rp_check_buffers(c));
-    return rp_check_acyclic(c);
+    return rp_check_buffers(c);
+}
+
+rp_status rp_program_check_but_cycles(const rp_program *program, rp_arena *arena,
+                                      rp_producers *producers_out)
+{
+    rp_checker c = {.program = program, .arena = arena};
+    RP_TRY(check_all_but_cycles(&c));
+    *producers_out = c.producers;
+    return RP_OK;
 }
 
 rp_status rp_program_check(const rp_program *program)
 {
     rp_checker c = {.program = program};
     RP_TRY(rp_arena_create(&c.arena));
-    rp_status status = check_all(&c);
+    rp_status status = check_all_but_cycles(&c);
+    if (status == RP_OK) {
+        status = rp_check_acyclic(&c);
+    }
     rp_arena_destroy(c.arena);
     return status;
 }

@@ -1,4 +1,5 @@
-/** @file program_check.h  Inside of the validator: rules and shared state. Not for other modules. */
+/** @file program_check.h  Inside of the validator: rules and shared state. Not for other modules.
+ */
 #pragma once
 
 #include "common/producers.h"
@@ -17,6 +18,7 @@
     X(QUEUE_RANGE, "the queues must cover the ops one after the other")                            \
     X(QUEUE_GPU, "a queue must belong to an existing GPU")                                         \
     X(QUEUE_TWICE, "a GPU has one queue of each kind")                                             \
+    X(QUEUE_MISSING, "a GPU must have a compute queue, also where it has no ops")                  \
     X(OP_KIND, "unknown op kind")                                                                  \
     X(OP_QUEUE, "this kind of op does not run on this kind of queue")                              \
     X(OP_STAGE, "the op's stage does not exist")                                                   \

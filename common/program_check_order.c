@@ -1,7 +1,8 @@
 /* The validator's third part: buffer lifetimes and freedom from cycles. */
 #include "common/program_check.h"
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------
+ */
 
 static bool is_backward(uint8_t kind)
 {
@@ -53,7 +54,8 @@ rp_status rp_check_buffers(const rp_checker *c)
     return RP_OK;
 }
 
-/* ---- cycles ----------------------------------------------------------------------------------- */
+/* ---- cycles -----------------------------------------------------------------------------------
+ */
 
 /* state[op]: what has become of it. Queues that wait for the same op form a list. */
 enum {
@@ -71,11 +73,16 @@ typedef struct walk {
     uint32_t ready_count;
 } walk;
 
-/* Returns true when all waits of `op` are done; otherwise the queue is parked on the first open one. */
+/* Returns true when all waits of `op` and of the ops that it is joined to are done: the group starts
+ * as late as its last op's waits demand. Otherwise the queue is parked on the first open one. */
 static inline bool may_run(walk *w, uint32_t queue, uint32_t op)
 {
     const rp_program *p = w->program;
-    for (uint32_t k = p->ops[op].wait_begin; k < p->ops[op + 1].wait_begin; k++) {
+    uint32_t last = op;
+    while ((p->ops[last].flags & RP_OP_JOIN) != 0) {
+        last++;
+    }
+    for (uint32_t k = p->ops[op].wait_begin; k < p->ops[last + 1].wait_begin; k++) {
         uint32_t target = rp_wait_op(p->waits[k]);
         if (w->state[target] != DONE) {
             w->next_parked[queue] = w->state[target];

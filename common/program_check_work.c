@@ -2,7 +2,8 @@
 #include "common/log.h"
 #include "common/program_check.h"
 
-/* ---- the work: once, in whole units, after what it needs -------------------------------------- */
+/* ---- the work: once, in whole units, after what it needs --------------------------------------
+ */
 
 static rp_status check_once(rp_checker *c)
 {
@@ -19,8 +20,7 @@ static rp_status check_once(rp_checker *c)
     }
     if (p->missing_position != RP_NO_OP) {
         bool forward = p->missing_kind == RP_OP_FORWARD;
-        const uint16_t *chain =
-            forward ? c->program->forward_chain : c->program->backward_chain;
+        const uint16_t *chain = forward ? c->program->forward_chain : c->program->backward_chain;
         rp_log_error("program: %u%s%u of iteration %u: %s", chain[p->missing_position],
                      rp_op_kind_text(p->missing_kind), p->missing_microbatch, p->missing_iteration,
                      rp_rule_message(RP_RULE_NEVER_RUNS));
@@ -72,7 +72,8 @@ static bool waits_for(const rp_program *p, uint32_t op, uint32_t producer)
 }
 
 /* `op` is the one that must carry the waits of its unit, `first` the unit's first op. */
-static rp_status check_needs(const rp_checker *c, const rp_queue *queue, uint32_t first, uint32_t op)
+static rp_status check_needs(const rp_checker *c, const rp_queue *queue, uint32_t first,
+                             uint32_t op)
 {
     const rp_program *p = c->program;
     uint32_t producers[RP_MAX_PRODUCERS];
@@ -85,7 +86,8 @@ static rp_status check_needs(const rp_checker *c, const rp_queue *queue, uint32_
         }
         covered += same_queue ? 0 : 1;
     }
-    return count_data_waits(p, op) == covered ? RP_OK : rp_check_violated_op(c, RP_RULE_WAIT_DATA, op);
+    return count_data_waits(p, op) == covered ? RP_OK
+                                              : rp_check_violated_op(c, RP_RULE_WAIT_DATA, op);
 }
 
 static rp_status check_unit(const rp_checker *c, const rp_queue *queue, const uint8_t *expected,
@@ -126,9 +128,9 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
             i++;
         }
         const rp_op *op = &ops[i];
-        if (first == i && (op->kind == RP_OP_RECOMPUTE ||
-                           (op->kind == RP_OP_FORWARD &&
-                            c->producers.forward_position[op->stage] == RP_NO_OP))) {
+        if (first == i &&
+            (op->kind == RP_OP_RECOMPUTE ||
+             (op->kind == RP_OP_FORWARD && c->producers.forward_position[op->stage] == RP_NO_OP))) {
             return rp_check_violated_op(c, RP_RULE_PREWORK_ALONE, i);
         }
         bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
@@ -158,7 +160,8 @@ static rp_status check_other_queue(const rp_checker *c, const rp_queue *queue)
     return RP_OK;
 }
 
-/* ---- peer transfers --------------------------------------------------------------------------- */
+/* ---- peer transfers ---------------------------------------------------------------------------
+ */
 
 static rp_status check_receive(const rp_checker *c, uint32_t op, uint8_t *received)
 {

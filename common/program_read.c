@@ -15,7 +15,7 @@ typedef struct reader {
     size_t line;
     const char *word_begin; /* rest of the current line, without its comment */
     const char *line_end;
-    char word[MAX_WORD]; /* the current word, cut to fit: no valid word is longer */
+    char word[MAX_WORD]; /* the current word; a longer one ends in "...", which is never valid */
     rp_program *program;
     uint32_t op_capacity; /* lines of the file: an upper bound for every list but the waits */
     uint64_t wait_capacity;
@@ -28,7 +28,8 @@ typedef struct reader {
         return RP_INPUT;                                                                           \
     } while (0)
 
-/* ---- lines and words -------------------------------------------------------------------------- */
+/* ---- lines and words --------------------------------------------------------------------------
+ */
 
 /* Moves to the next line that holds a word; false at the end of the text. */
 static bool next_line(reader *r)
@@ -49,21 +50,25 @@ static bool next_line(reader *r)
             return true;
         }
     }
+    r->line = r->line > 0 ? r->line : 1; /* an empty file has a first line, too */
     return false;
 }
 
-/* Takes the next word of the line into r->word; false at the end of the line. */
+/* Takes the next word of the line into r->word; false at the end of the line. Valid words are plain
+ * ASCII; what is not shows up as '?' in messages. */
 static bool next_word(reader *r)
 {
     while (r->word_begin < r->line_end && *r->word_begin == ' ') {
         r->word_begin++;
     }
     size_t length = 0;
-    while (r->word_begin < r->line_end && *r->word_begin != ' ') {
-        if (length + 1 < MAX_WORD) {
-            r->word[length++] = *r->word_begin == '\0' ? '?' : *r->word_begin;
+    for (; r->word_begin < r->line_end && *r->word_begin != ' '; r->word_begin++) {
+        if (length + 1 == MAX_WORD) {
+            memcpy(&r->word[MAX_WORD - 4], "...", 4);
+            continue;
         }
-        r->word_begin++;
+        bool plain = *r->word_begin > ' ' && *r->word_begin <= '~';
+        r->word[length++] = plain ? *r->word_begin : '?';
     }
     r->word[length] = '\0';
     return length != 0;
@@ -113,13 +118,16 @@ static rp_status read_number_line(reader *r, const char *key, uint64_t high, uin
     return expect_line_end(r);
 }
 
-/* ---- header ----------------------------------------------------------------------------------- */
+/* ---- header -----------------------------------------------------------------------------------
+ */
 
 static rp_status read_schedule(reader *r)
 {
     RP_TRY(expect_key(r, "schedule"));
-    if (!next_word(r)) {
-        FAIL(r, "schedule: the name is missing");
+    const char *valid = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-";
+    if (!next_word(r) || strspn(r->word, valid) != strlen(r->word)) {
+        FAIL(r, "schedule: '%s' is no name; valid are up to %d letters, digits, '_', '+' and '-'",
+             r->word, MAX_WORD - 1);
     }
     RP_TRY(rp_arena_copy_text(r->program->arena, r->word, strlen(r->word), &r->program->schedule));
     return expect_line_end(r);
@@ -156,7 +164,8 @@ static rp_status read_header(reader *r)
     return read_modes(r);
 }
 
-/* ---- stages and chains ------------------------------------------------------------------------ */
+/* ---- stages and chains ------------------------------------------------------------------------
+ */
 
 static rp_status parse_layers(reader *r, rp_stage *stage)
 {
@@ -192,8 +201,9 @@ static rp_status read_stage(reader *r)
                         : strcmp(r->word, "head") == 0     ? RP_STAGE_HEAD
                                                            : 0;
         if (role == 0 || (stage->roles & role) != 0) {
-            FAIL(r, "stage: role '%s' is unknown or repeated; valid values are forward, backward, "
-                    "head",
+            FAIL(r,
+                 "stage: role '%s' is unknown or repeated; valid values are forward, backward, "
+                 "head",
                  r->word);
         }
         stage->roles |= role;
@@ -204,8 +214,8 @@ static rp_status read_stage(reader *r)
 
 static rp_status read_stages(reader *r)
 {
-    RP_TRY(rp_arena_alloc(r->program->arena, r->op_capacity, sizeof(rp_stage),
-                          &r->program->stages));
+    RP_TRY(
+        rp_arena_alloc(r->program->arena, r->op_capacity, sizeof(rp_stage), &r->program->stages));
     for (;;) {
         if (!next_line(r)) {
             FAIL(r, "the file ends where 'stage' or 'forward-chain' is expected");
@@ -233,8 +243,8 @@ static rp_status read_chain(reader *r, const char *key, uint16_t **chain_out, ui
             break;
         }
         if (count == p->stage_count || !rp_parse_u64(r->word, 0, p->stage_count - 1, &stage)) {
-            FAIL(r, "%s: '%s' is no stage or one too many; valid are stages 0 to %u, each once", key,
-                 r->word, p->stage_count == 0 ? 0 : p->stage_count - 1);
+            FAIL(r, "%s: '%s' is no stage or one too many; valid are stages 0 to %u, each once",
+                 key, r->word, p->stage_count == 0 ? 0 : p->stage_count - 1);
         }
         (*chain_out)[count++] = (uint16_t)stage;
     }
@@ -242,7 +252,8 @@ static rp_status read_chain(reader *r, const char *key, uint16_t **chain_out, ui
     return RP_OK;
 }
 
-/* ---- queues, ops, buffers --------------------------------------------------------------------- */
+/* ---- queues, ops, buffers ---------------------------------------------------------------------
+ */
 
 static rp_status read_queue(reader *r)
 {
@@ -258,8 +269,9 @@ static rp_status read_queue(reader *r)
         }
     }
     if (queue->kind == RP_QUEUE_KIND_COUNT) {
-        FAIL(r, "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
-                "download, peer, dispatch, optimizer",
+        FAIL(r,
+             "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
+             "download, peer, dispatch, optimizer",
              r->word);
     }
     if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
@@ -365,9 +377,10 @@ static rp_status read_op(reader *r)
     rp_op *op = &p->ops[p->op_count];
     *op = (rp_op){0};
     if (!parse_op_name(r, op)) {
-        FAIL(r, "'%s' is no op of this program; valid are STAGE KIND MICROBATCH [@ITERATION] such as "
-                "2F0 with stages below %u, microbatches below %u, iterations below %u, and host ops "
-                "such as OPTIMIZER",
+        FAIL(r,
+             "'%s' is no op of this program; valid are STAGE KIND MICROBATCH [@ITERATION] such as "
+             "2F0 with stages below %u, microbatches below %u, iterations below %u, and host ops "
+             "such as OPTIMIZER",
              name, p->stage_count, p->microbatch_count, p->iteration_count);
     }
     p->op_count++;
@@ -387,7 +400,8 @@ static rp_status read_buffer(reader *r)
         }
     }
     if (buffer->kind == RP_BUFFER_KIND_COUNT) {
-        FAIL(r, "buffer: unknown kind '%s'; valid values are activation, gradient, weight", r->word);
+        FAIL(r, "buffer: unknown kind '%s'; valid values are activation, gradient, weight",
+             r->word);
     }
     uint64_t value = 0;
     RP_TRY(take_number(r, "buffer's bytes", 0, UINT64_MAX, &buffer->bytes));
@@ -446,7 +460,8 @@ static rp_status read_body(reader *r)
     return RP_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------
+ */
 
 static rp_status set_capacities(reader *r)
 {

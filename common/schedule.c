@@ -156,7 +156,8 @@ rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_
     return schedule->check != NULL ? schedule->check(config) : RP_OK;
 }
 
-/* ---- stage times ------------------------------------------------------------------------------ */
+/* ---- stage times ------------------------------------------------------------------------------
+ */
 
 static int64_t sum_layers(const int64_t *ps, const rp_stage *stage)
 {
@@ -177,8 +178,8 @@ rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *cost
         return RP_INPUT;
     }
     int64_t *all = NULL;
-    RP_TRY(rp_arena_alloc(arena, (size_t)program->stage_count * RP_OP_KIND_COUNT, sizeof *all,
-                          &all));
+    RP_TRY(
+        rp_arena_alloc(arena, (size_t)program->stage_count * RP_OP_KIND_COUNT, sizeof *all, &all));
     for (uint32_t s = 0; s < program->stage_count; s++) {
         const rp_stage *stage = &program->stages[s];
         int64_t *ps = &all[(size_t)s * RP_OP_KIND_COUNT];

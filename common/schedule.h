@@ -29,20 +29,20 @@ typedef struct rp_schedule_config {
     uint32_t iterations;   /**< 1 .. RP_MAX_ITERATIONS */
     uint32_t round;        /**< microbatches per round (RoundPipe), or RP_ROUND_ALL */
     rp_round_start round_start;
-    bool asynchronous;     /**< no barrier between iterations */
+    bool asynchronous; /**< no barrier between iterations */
     rp_recompute recompute;
     uint32_t layers;
     const rp_partition *partition; /**< in the form the schedule takes; sums equal `layers` */
-    const rp_costs *costs;         /**< needed by schedules that place by time; may be NULL otherwise */
-    uint64_t boundary_bytes;       /**< one boundary activation; 0 when unknown */
+    const rp_costs *costs;   /**< needed by schedules that place by time; may be NULL otherwise */
+    uint64_t boundary_bytes; /**< one boundary activation; 0 when unknown */
 } rp_schedule_config;
 
 typedef struct rp_emitter rp_emitter;
 
 /**
  * Appends to the current rank's order. `stage` is an index into the program's stages.
- * rp_emit_backward appends the whole backward unit: pre-work (recompute, the head's forward where it
- * belongs to the backward stage) and the backward, as the recompute mode has it.
+ * rp_emit_backward appends the whole backward unit: pre-work (recompute, the head's forward where
+ * it belongs to the backward stage) and the backward, as the recompute mode has it.
  */
 void rp_emit_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
@@ -125,8 +125,8 @@ typedef struct rp_stage_times {
 
 /**
  * FORWARD = layers (where it holds their forward) + head; RECOMPUTE = forward of its layers;
- * BACKWARD = layers + head; BACKWARD_INPUT its input part (the head's whole backward: its weight part
- * is not measured apart), BACKWARD_WEIGHT the rest; HOST ops take no time at stage fidelity.
+ * BACKWARD = layers + head; BACKWARD_INPUT its input part (the head's whole backward: its weight
+ * part is not measured apart), BACKWARD_WEIGHT the rest; HOST ops take no time at stage fidelity.
  * @retval RP_OK, RP_INPUT (layer counts differ; logged), RP_NO_MEMORY
  */
 rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *costs, rp_arena *arena,

@@ -16,8 +16,13 @@ typedef struct rp_text {
     size_t capacity;
 } rp_text;
 
+/** Appends `length` bytes. @retval RP_OK, RP_NO_MEMORY (logged; the text is as before) */
 rp_status rp_text_append(rp_text *text, const char *bytes, size_t length);
+
+/** Appends printf's output. @retval RP_OK, RP_NO_MEMORY (logged; the text is as before) */
 rp_status rp_text_print(rp_text *text, const char *format, ...) RP_PRINTF(2, 3);
+
+/** Gives the memory back and zeroes the text. */
 void rp_text_fini(rp_text *text);
 
 /**
@@ -37,15 +42,15 @@ bool rp_parse_double(const char *text, double low, double high, double *value_ou
 
 /** A file that appears under its name only when it is complete (temporary file, fsync, rename). */
 typedef struct rp_output {
-    FILE *stream;           /**< write here */
-    char *path;             /**< final name; "-" is stdout, written directly */
-    char *temporary_path;   /**< NULL for stdout */
+    FILE *stream;         /**< write here */
+    char *path;           /**< final name; "-" is stdout, written directly */
+    char *temporary_path; /**< NULL for stdout */
 } rp_output;
 
 /**
  * Opens `path` for atomic writing.
- * @retval RP_OK, RP_INPUT (the folder does not exist or is not writable: known before the run starts,
- *         exit 2; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (the folder does not exist or is not writable: known before the run
+ * starts, exit 2; logged), RP_NO_MEMORY
  */
 rp_status rp_output_open(const char *path, rp_output *output_out);
 

@@ -14,11 +14,11 @@ rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_o
     }
     timeline->program = program;
     timeline->arena = arena;
-    status = rp_arena_alloc(arena, program->op_count, sizeof(int64_t), &timeline->start_ps);
+    status = rp_arena_alloc_raw(arena, program->op_count, sizeof(int64_t), &timeline->start_ps);
     if (status != RP_OK) {
         goto destroy_arena;
     }
-    status = rp_arena_alloc(arena, program->op_count, sizeof(int64_t), &timeline->end_ps);
+    status = rp_arena_alloc_raw(arena, program->op_count, sizeof(int64_t), &timeline->end_ps);
     if (status != RP_OK) {
         goto destroy_arena;
     }

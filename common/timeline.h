@@ -10,7 +10,7 @@ typedef struct rp_timeline {
     int64_t *end_ps;           /**< [op_count] */
 } rp_timeline;
 
-/** @retval RP_OK, RP_NO_MEMORY */
+/** A timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_out);
 
 /** NULL is allowed. */

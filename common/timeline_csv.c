@@ -99,9 +99,10 @@ static rp_status check_row(const rp_csv *table, uint32_t op, const row *expected
     for (uint32_t c = 0; c < COLUMN_START; c++) {
         const char *cell = rp_csv_cell(table, op, c);
         if (strcmp(cell, expected->cells[c]) != 0) {
+            char shown[RP_CSV_SHOW_SIZE];
             rp_log_error_at(table->name, table->lines[op],
                             "row %" PRIu32 ", column %s: '%s'; in the program it is '%s'", op + 2,
-                            column_names[c], cell, expected->cells[c]);
+                            column_names[c], rp_csv_show(cell, shown), expected->cells[c]);
             return RP_INPUT;
         }
     }

@@ -1,8 +1,8 @@
 /** @file units.h  Time is an int64 in picoseconds: exact, so sums do not depend on their order.
  *
- * 2^63 ps are 106 days. A cost in milliseconds is rounded to the nearest picosecond once, when it is
- * read; every later sum is exact. Published costs have at most 8 decimals of a millisecond and are
- * therefore represented exactly.
+ * 2^63 ps are 106 days. A cost in milliseconds is rounded to the nearest picosecond once, when it
+ * is read; every later sum is exact. Published costs have at most 8 decimals of a millisecond and
+ * are therefore represented exactly.
  */
 #pragma once
 

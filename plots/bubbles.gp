@@ -4,11 +4,12 @@ width = 1200
 height = 560
 load root . '/style.gp'
 
-# Models from the shortest best makespan to the longest, schedules from the largest mean bubble to the
-# smallest: both orders follow from the data, so a new schedule or model finds its place by itself.
+# Models from the shortest best makespan to the longest, schedules from the largest mean bubble to
+# the smallest: both orders follow from the data, so a new schedule or model finds its place.
 rows = "WITH runs_shown AS (SELECT *, max(run_id) FROM latest WHERE bubble_pct IS NOT NULL" . \
     " GROUP BY schedule, model)," . \
-    " models AS (SELECT model, row_number() OVER (ORDER BY min(makespan_ms), model) - 1 AS place" . \
+    " models AS (SELECT model," . \
+    "  row_number() OVER (ORDER BY min(makespan_ms), model) - 1 AS place" . \
     "  FROM runs_shown GROUP BY model)," . \
     " schedules AS (SELECT schedule, count(*) OVER () AS total," . \
     "  row_number() OVER (ORDER BY avg(bubble_pct) DESC, schedule) - 1 AS place" . \

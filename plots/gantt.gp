@@ -1,5 +1,5 @@
-# Draws what common/gantt.c computed; it pipes the data and all variables used here into gnuplot first.
-# Positions are SVG pixels from the top left corner.
+# Draws what common/gantt.c computed, which pipes the data and all variables used here into gnuplot
+# first. Positions are SVG pixels from the top left corner.
 load root . '/style.gp'
 font_row = sprintf('%s,%g', font, row_font * points)
 font_box = sprintf('%s,%g', font, box_font * points)
@@ -7,10 +7,11 @@ across(x) = x / real(width)
 down(y) = 1 - y / real(height)
 before_colon(text) = text[1 : strstrt(text, ':') - 1]
 after_colon(text) = text[strstrt(text, ':') + 1 : *]
-box(layer, border) = sprintf("$boxes index %s using 1:3:1:2:3:4 with boxxyerror fillstyle solid %s fillcolor rgb '%s' notitle, ", \
-    before_colon(layer), border, after_colon(layer))
-label(layer, colour) = sprintf("$boxes index %s using 1:2:3 with labels font font_box textcolor rgb '%s' notitle, ", \
-    layer, colour)
+box(layer, border) = '$boxes index ' . before_colon(layer) . \
+    ' using 1:3:1:2:3:4 with boxxyerror fillstyle solid ' . border . \
+    " fillcolor rgb '" . after_colon(layer) . "' notitle, "
+label(layer, colour) = '$boxes index ' . layer . \
+    " using 1:2:3 with labels font font_box textcolor rgb '" . colour . "' notitle, "
 white_border = "border linecolor rgb 'white' linewidth 0.5"
 
 set multiplot

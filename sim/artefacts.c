@@ -76,8 +76,8 @@ static rp_status write_gantt(const rpsim_study *study)
             RP_TRY(rp_arena_print(study->arena, &title, "%s, recompute %s", row->schedule_name,
                                   rp_recompute_text(row->config.recompute)));
         }
-        panels[i] = (rp_gantt_panel){row->result.timeline, &row->result.metrics, title,
-                                     row->model_name};
+        panels[i] =
+            (rp_gantt_panel){row->result.timeline, &row->result.metrics, title, row->model_name};
     }
     return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
 }
@@ -107,8 +107,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
         }
     }
     rp_json_key(&json, "round_start");
-    rp_json_string(&json, row->config.round_start == RP_ROUND_START_ROTATE ? "rotate"
-                                                                           : "free-first");
+    rp_json_string(&json,
+                   row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
     rp_json_string(&json, row->costs->name);
     rp_json_key(&json, "hop_ms");
@@ -131,19 +131,24 @@ static uint32_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
         const char *name;
         int64_t ps;
     } times[] = {
-        {"makespan_ps", m->makespan_ps},     {"busy_ps", m->busy_ps},
-        {"bubble_ps", m->bubble_ps},         {"fill_ps", m->fill_ps},
-        {"switch_ps", m->switch_ps},         {"drain_ps", m->drain_ps},
-        {"intra_ps", m->intra_ps},           {"comm_total_ps", m->comm_total_ps},
-        {"comm_exposed_ps", m->comm_exposed_ps}, {"lower_bound_ps", m->lower_bound_ps},
+        {"makespan_ps", m->makespan_ps},
+        {"busy_ps", m->busy_ps},
+        {"bubble_ps", m->bubble_ps},
+        {"fill_ps", m->fill_ps},
+        {"switch_ps", m->switch_ps},
+        {"drain_ps", m->drain_ps},
+        {"intra_ps", m->intra_ps},
+        {"comm_total_ps", m->comm_total_ps},
+        {"comm_exposed_ps", m->comm_exposed_ps},
+        {"lower_bound_ps", m->lower_bound_ps},
     };
     (void)study;
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
     }
-    metrics[n++] = (rp_store_metric){
-        .name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
+    metrics[n++] =
+        (rp_store_metric){.name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
     metrics[n++] = (rp_store_metric){
         .name = "tokens_per_s", .is_real = true, .real = rpsim_row_tokens_per_s(row)};
     metrics[n++] =

@@ -25,4 +25,5 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
 rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
                                 rpsim_artefacts *artefacts);
 
+/** Drops what was not committed and closes the store. Zeroes are allowed. */
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts);

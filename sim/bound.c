@@ -1,17 +1,17 @@
 /* Lower bound on the makespan by the program's own data edges, hops and placement.
  *
  * Microbatches do not depend on each other through data, so heads and tails are those of one chain;
- * they are the same for all microbatches that run on the same GPUs, and are computed once per change
- * of placement. Units without work count only inside a path, as the makespan does not see them. */
-#include "common/log.h"
-#include "common/producers.h"
+ * they are the same for all microbatches that run on the same GPUs, and are computed once per
+ * change of placement. Units without work count only inside a path, as the makespan does not see
+ * them. */
 #include "sim/stage_engine.h"
 
 typedef struct chain_unit {
     int64_t pre_ps;  /* work that may run before the unit's dependencies (early recompute) */
     int64_t work_ps; /* the rest */
     int64_t head_ps; /* earliest possible begin */
-    int64_t tail_ps; /* longest path behind the unit's end; -1: unit is empty and so is all behind it */
+    int64_t
+        tail_ps; /* longest path behind the unit's end; -1: unit is empty and so is all behind it */
     uint32_t queue;
 } chain_unit;
 
@@ -104,8 +104,7 @@ static void walk_chain(bound *b)
         for (uint32_t d = 0; d < count; d++) {
             const chain_unit *from = &chain[deps[d]];
             int64_t end = from->head_ps + from->pre_ps + from->work_ps;
-            chain[i].head_ps =
-                max_ps(chain[i].head_ps, end + hop(b, deps[d], i) - chain[i].pre_ps);
+            chain[i].head_ps = max_ps(chain[i].head_ps, end + hop(b, deps[d], i) - chain[i].pre_ps);
         }
     }
     for (uint32_t i = b->units; i-- > 0;) {
@@ -150,8 +149,8 @@ static bool in_queue(const rp_program *program, uint32_t queue, uint32_t op)
     return op >= program->queues[queue].op_begin && op < program->queues[queue].op_end;
 }
 
-/* Marks the microbatches that do not run where the one before them runs. Stage by stage, because the
- * tables are contiguous in microbatches. */
+/* Marks the microbatches that do not run where the one before them runs. Stage by stage, because
+ * the tables are contiguous in microbatches. */
 static void find_moves(const bound *b, uint8_t *moved)
 {
     moved[0] = 1;
@@ -210,21 +209,18 @@ static int64_t combine(bound *b, const uint8_t *moved)
     return best;
 }
 
-rp_status rpsim_lower_bound(const rp_program *program, const rp_stage_times *times,
+rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times *times,
                             int64_t *bound_ps_out)
 {
+    const rp_program *program = producers->program;
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_producers producers;
     uint8_t *moved = NULL;
     bound b = {.program = program,
-               .producers = &producers,
+               .producers = producers,
                .hop_ps = times->hop_ps,
                .units = program->forward_count + program->backward_count};
-    rp_status status = rp_producers_create(program, arena, &producers);
-    if (status == RP_OK) {
-        status = rp_arena_alloc(arena, b.units, sizeof(chain_unit), &b.chain);
-    }
+    rp_status status = rp_arena_alloc(arena, b.units, sizeof(chain_unit), &b.chain);
     if (status == RP_OK) {
         status = rp_arena_alloc(arena, program->queue_count, sizeof(gpu_bound), &b.gpus);
     }

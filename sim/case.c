@@ -4,32 +4,35 @@
 
 #include <math.h>
 
-/* Runs and measures; the program stays the caller's. */
+/* Validates, runs and measures; the program stays the caller's. Cycles are left to the engine. */
+static rp_status simulate_in(const rp_program *program, const rp_costs *costs, rp_arena *scratch,
+                             rp_metrics *metrics_out, rp_timeline **timeline_out)
+{
+    rp_stage_times times;
+    rp_producers producers;
+    RP_TRY(rp_program_check_but_cycles(program, scratch, &producers));
+    RP_TRY(rp_stage_times_compute(program, costs, scratch, &times));
+    RP_TRY(rpsim_stage_run(program, &times, timeline_out, metrics_out));
+    bool separate = rp_program_has_separate_backward(program);
+    RP_TRY(rp_metrics_measure(*timeline_out, separate, metrics_out));
+    if (program->iteration_count == 1) {
+        return rpsim_lower_bound(&producers, &times, &metrics_out->lower_bound_ps);
+    }
+    return RP_OK;
+}
+
 static rp_status simulate(const rp_program *program, const rp_costs *costs, rp_metrics *metrics_out,
                           rp_timeline **timeline_out)
 {
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_stage_times times;
     rp_timeline *timeline = NULL;
-    rp_metrics metrics;
-    rp_status status = rp_stage_times_compute(program, costs, scratch, &times);
-    if (status == RP_OK) {
-        status = rpsim_stage_run(program, &times, &timeline, &metrics);
-    }
-    if (status == RP_OK) {
-        bool separate = rp_program_has_separate_backward(program);
-        status = rp_metrics_measure(timeline, separate, &metrics);
-    }
-    if (status == RP_OK && program->iteration_count == 1) {
-        status = rpsim_lower_bound(program, &times, &metrics.lower_bound_ps);
-    }
+    rp_status status = simulate_in(program, costs, scratch, metrics_out, &timeline);
     rp_arena_destroy(scratch);
     if (status != RP_OK) {
         rp_timeline_destroy(timeline);
         return status;
     }
-    *metrics_out = metrics;
     *timeline_out = timeline;
     return RP_OK;
 }
@@ -38,7 +41,6 @@ static rp_status build_and_simulate(const rp_schedule_type *schedule,
                                     const rp_schedule_config *config, rpsim_result *result)
 {
     RP_TRY(rp_schedule_build(schedule, config, &result->program));
-    RP_TRY(rp_program_check(result->program));
     return simulate(result->program, config->costs, &result->metrics, &result->timeline);
 }
 

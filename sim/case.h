@@ -1,4 +1,5 @@
-/** @file case.h  One simulated configuration: schedule, sizes and costs in, metrics and timeline out. */
+/** @file case.h  One simulated configuration: schedule, sizes and costs in, metrics and timeline
+ * out. */
 #pragma once
 
 #include "sim/stage_engine.h"
@@ -12,16 +13,17 @@ typedef struct rpsim_result {
     /** Of all iterations; owned by the result. */
     rp_program *program;
     rp_timeline *timeline;
-    /** Building, validating, simulating and measuring, in seconds of wall time; not reproducible. */
+    /** Building, validating, simulating and measuring, in seconds of wall time; not reproducible.
+     */
     double wall_s;
 } rpsim_result;
 
 /**
  * Builds the program of `config` at stage fidelity, validates, runs and measures it.
  *
- * The metrics are those of one iteration; with several, the whole run is simulated too. A synchronous
- * iteration starts at the other's makespan, so its period is the makespan; an asynchronous one is
- * measured over the second half of at least 16 iterations.
+ * The metrics are those of one iteration; with several, the whole run is simulated too. A
+ * synchronous iteration starts at the other's makespan, so its period is the makespan; an
+ * asynchronous one is measured over the second half of at least 16 iterations.
  * @param config config->costs must be set
  * @param result_out rpsim_result_fini; untouched on failure
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_INVALID_PROGRAM, RP_BROKEN (logged)

@@ -48,8 +48,8 @@ double rpsim_row_tokens_per_s(const rpsim_row *row)
     if (isnan(period_ps)) {
         period_ps = (double)row->result.metrics.makespan_ps;
     }
-    double tokens = (double)row->config.microbatches * row->costs->microbatch_size *
-                    row->costs->seq_len;
+    double tokens =
+        (double)row->config.microbatches * row->costs->microbatch_size * row->costs->seq_len;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 

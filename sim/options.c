@@ -17,16 +17,19 @@
     X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
     X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
     X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
-    X(PARTITION, "partition", "P|paper|even", "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "  \
+    X(PARTITION, "partition", "P|paper|even",                                                      \
+      "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "                                 \
       "it is listed, otherwise even)")                                                             \
     X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
     X(FIDELITY, "fidelity", "stage", "per-layer times and one fixed hop")                          \
-    X(RECOMPUTE, "recompute", "none|wait|early|all", "when a recompute may run (as published; wait " \
+    X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
+      "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \
     X(ITERATIONS, "iterations", "I", "iterations (1; 16 with --optimizer async)")                  \
     X(OPTIMIZER, "optimizer", "sync|async", "barrier between iterations or none (sync)")           \
     X(ROUND, "round", "R|all", "microbatches per RoundPipe round (N)")                             \
-    X(ROUND_START, "round-start", "free-first|rotate", "GPU that begins a round (free-first; "     \
+    X(ROUND_START, "round-start", "free-first|rotate",                                             \
+      "GPU that begins a round (free-first; "                                                      \
       "rotate with --round all)")                                                                  \
     X(SEED, "seed", "K", "stored with the run (0); nothing is random at stage fidelity")           \
     X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
@@ -53,7 +56,7 @@ static const struct option long_options[] = {
     {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
     OPTION_LIST(OPTION_ENTRY)
 #undef OPTION_ENTRY
-    {NULL, 0, NULL, 0},
+        {NULL, 0, NULL, 0},
 };
 
 void rpsim_options_help(void)

@@ -21,8 +21,8 @@ typedef enum rpsim_action {
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpsim_options {
     rpsim_action action;
-    const char *list;                 /**< what --list lists */
-    const char **schedules;           /**< names; all registered ones for `all` */
+    const char *list;       /**< what --list lists */
+    const char **schedules; /**< names; all registered ones for `all` */
     uint32_t schedule_count;
     bool all_schedules;
     const char **models;
@@ -34,13 +34,13 @@ typedef struct rpsim_options {
     uint32_t microbatch_size;
     uint32_t seq_len;
     uint32_t stages;
-    const char *partition;            /**< as given */
+    const char *partition; /**< as given */
     rp_recompute recomputes[RP_RECOMPUTE_COUNT];
-    uint32_t recompute_count;         /**< 0: each schedule's own; both for `all` schedules */
+    uint32_t recompute_count; /**< 0: each schedule's own; both for `all` schedules */
     uint32_t iterations;
     bool asynchronous;
     bool round_given;
-    uint32_t round;                   /**< RP_ROUND_ALL for `all` */
+    uint32_t round; /**< RP_ROUND_ALL for `all` */
     rp_round_start round_start;
     uint64_t seed;
     rpsim_format format;
@@ -49,7 +49,7 @@ typedef struct rpsim_options {
     const char *program_out;
     const char *program_in;
     const char *db;
-    bool db_ops;                      /**< store every op of the timeline, too */
+    bool db_ops; /**< store every op of the timeline, too */
 } rpsim_options;
 
 /**

@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- JSON and CSV ----------------------------------------------------------------------------- */
+/* ---- JSON and CSV -----------------------------------------------------------------------------
+ */
 
 static void write_json_value(rp_json *json, const rpsim_field *field)
 {
@@ -107,7 +108,8 @@ static void write_csv(const rpsim_study *study, FILE *stream)
     }
 }
 
-/* ---- key=value: the artifact's log (formats.md 4.4) ------------------------------------------- */
+/* ---- key=value: the artifact's log (formats.md 4.4) -------------------------------------------
+ */
 
 static void write_kv_part(const char *name, int64_t ps, double gpu_time_ps, FILE *stream)
 {
@@ -121,8 +123,10 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
         const rpsim_row *row = &study->rows[i];
         const rp_metrics *m = &row->result.metrics;
         double gpu_time_ps = (double)m->makespan_ps * row->config.gpus;
-        /* The artifact counts layers: a forward, a recompute and a backward each, and the head's two. */
-        uint64_t events = (uint64_t)row->config.microbatches * (3 * (uint64_t)row->config.layers + 2);
+        /* The artifact counts layers: a forward, a recompute and a backward each, and the head's
+         * two. */
+        uint64_t events =
+            (uint64_t)row->config.microbatches * (3 * (uint64_t)row->config.layers + 2);
         fprintf(stream, "scheduler=%s\nevents=%" PRIu64 "\nmakespan=%.4f\n", row->schedule_name,
                 events, rp_ps_to_ms(m->makespan_ps));
         write_kv_part("bubble", m->bubble_ps, gpu_time_ps, stream);
@@ -140,7 +144,8 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
     return RP_OK;
 }
 
-/* ---- table ------------------------------------------------------------------------------------ */
+/* ---- table ------------------------------------------------------------------------------------
+ */
 
 static bool same_group(const rpsim_row *a, const rpsim_row *b)
 {
@@ -150,14 +155,14 @@ static bool same_group(const rpsim_row *a, const rpsim_row *b)
 static void write_group_head(const rpsim_row *row, int width, FILE *stream)
 {
     const rp_schedule_config *config = &row->config;
-    fprintf(stream, "%s%s%s: %u GPUs, %u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
-            row->model_name, row->platform_name != NULL ? " on " : "",
-            row->platform_name != NULL ? row->platform_name : "", config->gpus,
-            config->microbatches, row->costs->microbatch_size, row->costs->seq_len,
-            rp_ps_to_ms(row->costs->hop_ps));
-    fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s\n", width,
-            "schedule", "recompute", "optim", "makespan ms", "bubble %", "fill", "switch", "drain",
-            "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s");
+    fprintf(
+        stream, "%s%s%s: %u GPUs, %u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
+        row->model_name, row->platform_name != NULL ? " on " : "",
+        row->platform_name != NULL ? row->platform_name : "", config->gpus, config->microbatches,
+        row->costs->microbatch_size, row->costs->seq_len, rp_ps_to_ms(row->costs->hop_ps));
+    fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s\n",
+            width, "schedule", "recompute", "optim", "makespan ms", "bubble %", "fill", "switch",
+            "drain", "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s");
 }
 
 static void write_optional(double value, FILE *stream)
@@ -172,9 +177,8 @@ static void write_optional(double value, FILE *stream)
 static void write_table_row(const rpsim_row *row, bool best, int width, FILE *stream)
 {
     const rp_metrics *m = &row->result.metrics;
-    double percent = m->makespan_ps > 0
-                         ? 100.0 / ((double)m->makespan_ps * (double)row->config.gpus)
-                         : 0.0;
+    double percent =
+        m->makespan_ps > 0 ? 100.0 / ((double)m->makespan_ps * (double)row->config.gpus) : 0.0;
     double overlapped = (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
     fprintf(stream, "%c %-*s %-9s %-5s %12.3f %8.3f = %6.3f + %6.3f + %6.3f + %6.3f %9.3f",
             best ? '*' : ' ', width, row->schedule_name, rp_recompute_text(row->config.recompute),
@@ -225,7 +229,8 @@ static void write_table(const rpsim_study *study, FILE *stream)
         }
         begin = end;
     }
-    fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: time "
+    fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: "
+          "time "
           "by which hops delay ops. bound: distance to\nthe lower bound with the same edges and "
           "placement. iteration: steady-state period. paper est: makespan - (fill + drain) / GPUs. "
           "* most tokens/s.\n",
@@ -250,15 +255,15 @@ rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
     return RP_BROKEN;
 }
 
-/* ---- --list and --check ----------------------------------------------------------------------- */
+/* ---- --list and --check -----------------------------------------------------------------------
+ */
 
 rp_status rpsim_report_list(const char *kind, rp_arena *arena, FILE *stream)
 {
     if (strcmp(kind, "schedules") == 0) {
         for (uint32_t i = 0; i < rp_schedule_count; i++) {
             const rp_schedule_type *schedule = rp_schedules[i];
-            fprintf(stream, "%-18s %s [%s]\n", schedule->name, schedule->summary,
-                    schedule->source);
+            fprintf(stream, "%-18s %s [%s]\n", schedule->name, schedule->summary, schedule->source);
         }
         return RP_OK;
     }

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/** Writes the study in options->format. Write errors stay in the stream. @retval RP_OK, RP_NO_MEMORY */
+/** Writes the study in options->format. Write errors stay in the stream. @retval RP_OK,
+ * RP_NO_MEMORY */
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream);
 
 /** What --list prints. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

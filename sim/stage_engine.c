@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* end_ps of an op that has not ended: NOT_ENDED, or PARKED(q) when queue q waits for it. Queues that
- * wait for the same op form a list through cursor.next_parked. */
+/* end_ps of an op that has not ended: NOT_ENDED, or PARKED(q) when queue q waits for it. Queues
+ * that wait for the same op form a list through cursor.next_parked. */
 #define NOT_ENDED INT64_C(-1)
 #define PARKED(queue) (INT64_C(-2) - (int64_t)(queue))
 
@@ -48,8 +48,8 @@ static inline int64_t duration(const engine *e, const rp_op *op)
     return e->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
 }
 
-/* Moves the group's begin behind the waits of `op`, which lies `offset` into the group. Returns false
- * and parks the queue when one of them has not ended. */
+/* Moves the group's begin behind the waits of `op`, which lies `offset` into the group. Returns
+ * false and parks the queue when one of them has not ended. */
 static inline bool take_waits(engine *e, uint32_t queue, const rp_op *op, int64_t offset_ps,
                               group *g)
 {

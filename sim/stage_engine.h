@@ -1,5 +1,5 @@
-/** @file stage_engine.h  The engine of --fidelity stage: ops take their time, a boundary tensor that
- * changes GPUs takes one fixed hop, nothing else exists (schedules.md 5.6).
+/** @file stage_engine.h  The engine of --fidelity stage: ops take their time, a boundary tensor
+ * that changes GPUs takes one fixed hop, nothing else exists (schedules.md 5.6).
  *
  * Nothing is shared between queues at this fidelity, so no clock is needed: the start of an op
  * follows from the ends of the op before it and of those it waits for. The engine walks every queue
@@ -9,6 +9,7 @@
 #pragma once
 
 #include "common/metrics.h"
+#include "common/producers.h"
 #include "common/schedule.h"
 #include "common/timeline.h"
 
@@ -17,8 +18,8 @@
  * @param program one that rp_program_check accepts
  * @param times of the same program (rp_stage_times_compute)
  * @param timeline_out owned by the caller
- * @param metrics_out comm_total_ps and comm_exposed_ps are set, the rest is zero. Total = hop * data
- *        waits. Exposed = by how much the hops alone delay each op (or joined group): its start minus
+ * @param metrics_out comm_total_ps and comm_exposed_ps are set, the rest is zero. Total = hop *
+ * data waits. Exposed = by how much the hops alone delay each op (or joined group): its start minus
  *        the start it would have had if its producers' tensors took no time.
  * @retval RP_OK, RP_INPUT (an op kind has no cost at this fidelity, or the times could overflow;
  *         logged), RP_INVALID_PROGRAM (deadlock: names an op that never starts), RP_NO_MEMORY
@@ -27,12 +28,14 @@ rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times
                           rp_timeline **timeline_out, rp_metrics *metrics_out);
 
 /**
- * Lower bound on the makespan of any order of the same ops on the same GPUs with the same data edges
- * and hops, for one iteration: the longest path through data edges, and for each GPU the earliest
- * possible start of any of its ops, plus its work, plus the least that must follow its last op.
- * Programs with early recompute have no edge into their pre-work, and neither has the bound.
- * Cost: one pass over the placement, then linear in stages per distinct placement of a microbatch.
- * @retval RP_OK, RP_NO_MEMORY, RP_INVALID_PROGRAM
+ * Lower bound on the makespan of any order of the same ops on the same GPUs with the same data
+ * edges and hops, for one iteration: the longest path through data edges, and for each GPU the
+ * earliest possible start of any of its ops, plus its work, plus the least that must follow its
+ * last op. Programs with early recompute have no edge into their pre-work, and neither has the
+ * bound. Cost: one pass over the placement, then linear in stages per distinct placement of a
+ * microbatch.
+ * @param producers of the program (rp_program_check_but_cycles, rp_producers_create)
+ * @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rpsim_lower_bound(const rp_program *program, const rp_stage_times *times,
+rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times *times,
                             int64_t *bound_ps_out);

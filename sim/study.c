@@ -11,7 +11,8 @@
 /* Enough for a steady state (cli.md: at least 16). */
 #define ASYNC_ITERATIONS 16
 
-/* ---- inputs ----------------------------------------------------------------------------------- */
+/* ---- inputs -----------------------------------------------------------------------------------
+ */
 
 /* What all schedules of one model share. */
 typedef struct inputs {
@@ -87,9 +88,10 @@ static rp_status load_model(const char *name, rp_arena *arena, inputs *in)
     in->model_name = model.name;
     in->hidden = model.hidden;
     if (in->costs != NULL && in->costs->layers != model.layers) {
-        rp_log_error("--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
-                     "model",
-                     in->costs->name, in->costs->layers, model.name, model.layers);
+        rp_log_error(
+            "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
+            "model",
+            in->costs->name, in->costs->layers, model.name, model.layers);
         return RP_USAGE;
     }
     return RP_OK;
@@ -104,13 +106,12 @@ static rp_status load_costs(const char *name, rp_arena *arena, inputs *in)
     return RP_OK;
 }
 
-static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena *arena,
-                             inputs *in)
+static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena *arena, inputs *in)
 {
     *in = (inputs){0};
     rp_platform platform;
-    RP_TRY(rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena,
-                            &platform));
+    RP_TRY(
+        rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena, &platform));
     in->platform_gpus = platform.gpus;
     bool platform_used = o->platform != NULL || o->costs == NULL;
     in->platform_name = platform_used ? platform.name : NULL;
@@ -132,7 +133,8 @@ static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena
     return check_sizes(o, in->costs);
 }
 
-/* ---- partitions ------------------------------------------------------------------------------- */
+/* ---- partitions -------------------------------------------------------------------------------
+ */
 
 static rp_status published_partition(const rp_schedule_type *schedule, const inputs *in,
                                      rp_arena *arena, rp_partition *partition_out, bool *found_out)
@@ -184,7 +186,8 @@ static rp_status choose_partition(const rpsim_options *o, const rp_schedule_type
     return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------
+ */
 
 static rp_schedule_config make_config(const rpsim_options *o, const inputs *in,
                                       rp_recompute recompute)
@@ -304,8 +307,8 @@ static rp_status read_program(const char *path, rp_program **program_out)
     rp_text text = {0};
     rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
     if (status == RP_OK) {
-        status = rp_program_read(path, text.bytes != NULL ? text.bytes : "", text.length,
-                                 program_out);
+        status =
+            rp_program_read(path, text.bytes != NULL ? text.bytes : "", text.length, program_out);
     }
     rp_text_fini(&text);
     /* A file that breaks a rule is bad input, not a failed run. */
@@ -353,8 +356,7 @@ static rp_status add_model(rpsim_study *study, const char *model)
     return RP_OK;
 }
 
-rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
-                              rpsim_study *study_out)
+rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rpsim_study *study_out)
 {
     *study_out = (rpsim_study){.arena = arena, .options = options};
     uint32_t models = options->model_count != 0 ? options->model_count : 1;
@@ -373,7 +375,8 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
     return RP_OK;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------
+ */
 
 static bool keeps_timeline(const rpsim_options *o)
 {

@@ -1,4 +1,5 @@
-/** @file study.h  Everything one invocation of rpsim simulates: inputs resolved, one row per run. */
+/** @file study.h  Everything one invocation of rpsim simulates: inputs resolved, one row per run.
+ */
 #pragma once
 
 #include "sim/case.h"
@@ -13,11 +14,11 @@ typedef struct rpsim_row {
     const rp_costs *costs;
     const char *partition_text;
     rp_schedule_config config;
-    bool from_program;                /**< --program-in: what config says of rounds is unknown */
-    rp_program *given;                /**< the program read, until it has run; else NULL */
-    rpsim_result result;              /**< program and timeline only when they are kept */
+    bool from_program;   /**< --program-in: what config says of rounds is unknown */
+    rp_program *given;   /**< the program read, until it has run; else NULL */
+    rpsim_result result; /**< program and timeline only when they are kept */
     uint32_t ops;
-    uint64_t program_hash;            /**< 0 where it was not asked for */
+    uint64_t program_hash; /**< 0 where it was not asked for */
 } rpsim_row;
 
 typedef struct rpsim_study {
@@ -42,4 +43,5 @@ rp_status rpsim_study_run(rpsim_study *study);
 /** Builds and validates every row's program; nothing is simulated. */
 rp_status rpsim_study_check(rpsim_study *study);
 
+/** Destroys programs and timelines; the arena stays the caller's. */
 void rpsim_study_fini(rpsim_study *study);

@@ -1,6 +1,6 @@
 /* Interleaved 1F1B: V stages per GPU, stage = chunk * P + rank. With q = M / max(1, M div P),
- * w = min((V-1) q + 2 (P-1-r), VM): forward number k runs local chunk (k div q) mod V, backward number
- * k - w runs chunk V-1 - ((k-w) div q mod V); the microbatch is a running counter per stage.
+ * w = min((V-1) q + 2 (P-1-r), VM): forward number k runs local chunk (k div q) mod V, backward
+ * number k - w runs chunk V-1 - ((k-w) div q mod V); the microbatch is a running counter per stage.
  * For k = 0 .. w+VM-1: a forward while k < VM; a backward once k >= w. Needs an integer q. */
 #include "common/log.h"
 #include "common/schedule.h"

@@ -1,5 +1,5 @@
-/* Looped BFS: local stages ascending, each with all its forwards (microbatches ascending); then local
- * stages descending, each with all its backwards, microbatches descending. */
+/* Looped BFS: local stages ascending, each with all its forwards (microbatches ascending); then
+ * local stages descending, each with all its backwards, microbatches descending. */
 #include "common/schedule.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

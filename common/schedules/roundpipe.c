@@ -3,9 +3,9 @@
  * (g + #forward + j) mod N, each for all microbatches of the round in order.
  *
  * The next round begins on the GPU that is free first (lowest index on ties), as in the paper's own
- * simulation, or simply continues the rotation, as in the library; with --round all the whole call is
- * one round and the rotation never resets. Free first needs times: the schedule replays its own stage
- * times (schedules.md 5.6), and what comes out has fixed placements. */
+ * simulation, or simply continues the rotation, as in the library; with --round all the whole call
+ * is one round and the rotation never resets. Free first needs times: the schedule replays its own
+ * stage times (schedules.md 5.6), and what comes out has fixed placements. */
 #include "common/log.h"
 #include "common/schedule.h"
 

@@ -1,5 +1,5 @@
-/* Benchmark: rpsim on interleaved programs of growing size, generation, validation, simulation, metrics
- * and bound included, one run of rpsim per sample as a user would start it.
+/* Benchmark: rpsim on interleaved programs of growing size, generation, validation, simulation,
+ * metrics and bound included, one run of rpsim per sample as a user would start it.
  *
  * Usage: bench_stage_engine RPSIM [REPETITIONS] > stage_engine.csv
  * Columns: ops, median and minimum wall seconds of the whole process, seconds inside (sim_wall_s),
@@ -85,8 +85,7 @@ static sample run_once(const char *rpsim, const char *costs, const char *microba
         exit(1);
     }
     return (sample){now_s() - begin_s, number_after(json, "\"sim_wall_s\":"),
-                    (uint64_t)number_after(json, "\"ops\":"),
-                    (uint64_t)usage.ru_maxrss * 1024};
+                    (uint64_t)number_after(json, "\"ops\":"), (uint64_t)usage.ru_maxrss * 1024};
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -128,9 +127,9 @@ static void bench_size(const char *rpsim, const char *costs, int microbatches, i
     if (*first_per_op == 0) {
         *first_per_op = per_op;
     }
-    printf("%" PRIu64 ",%d,%.4f,%.4f,%.4f,%.1f,%.1f,%.3f\n", last.ops, repetitions, median, walls[0],
-           insides[repetitions / 2], 1e9 * per_op, (double)last.peak_bytes / (double)last.ops,
-           per_op / *first_per_op);
+    printf("%" PRIu64 ",%d,%.4f,%.4f,%.4f,%.1f,%.1f,%.3f\n", last.ops, repetitions, median,
+           walls[0], insides[repetitions / 2], 1e9 * per_op,
+           (double)last.peak_bytes / (double)last.ops, per_op / *first_per_op);
     fflush(stdout);
 }
 

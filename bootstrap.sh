@@ -1,0 +1,228 @@
+#!/usr/bin/env bash
+# From a fresh clone to results: installs what is missing, builds, runs the main job, tests. See
+# `help`.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$root"
+exec </dev/null
+logs=$root/build/logs
+out=$root/build/release/out
+cores=$(nproc)
+
+# What the build, the main job and the tests need; alternatives are separated by |, the first is
+# installed.
+packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
+    gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev universal-ctags)
+
+usage()
+{
+    cat <<'TEXT'
+Usage: ./bootstrap.sh run | test | help
+
+  run   installs missing apt packages, builds build/release, runs the paper's pipeline study:
+        ends with the comparison table and the name of the Gantt picture it made
+  test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan;
+        the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed
+  help  this text
+
+Works on Debian 12 or newer and Ubuntu 24.04 or newer, as root or with sudo; offline where everything is
+installed. CUDA is used where nvcc is found and not needed. All it writes is in build/ (logs in build/logs).
+TEXT
+}
+
+say()
+{
+    printf '==> %s\n' "$*"
+}
+
+fail()
+{
+    printf 'bootstrap.sh: %s\n' "$*" >&2
+    exit 1
+}
+
+# logged NAME COMMAND...: output goes to build/logs/NAME.log, and to the screen if the command
+# fails.
+logged()
+{
+    local name=$1 log=$logs/$1.log status=0 begin=$SECONDS
+    shift
+    "$@" >"$log" 2>&1 || status=$?
+    if [ $status -ne 0 ]; then
+        printf 'failed (exit status %d): %s\n---- last lines of %s\n' $status "$*" "$log" >&2
+        tail -n 60 "$log" >&2
+        exit 1
+    fi
+    say "   $name: $((SECONDS - begin)) s, log in ${log#"$root"/}"
+}
+
+is_installed()
+{
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Prints the packages to install, one per line.
+missing_packages()
+{
+    local entry name found
+    for entry in "${packages[@]}"; do
+        found=no
+        for name in ${entry//|/ }; do
+            if is_installed "$name"; then
+                found=yes
+                break
+            fi
+        done
+        [ $found = yes ] || echo "${entry%%|*}"
+    done
+}
+
+install_packages()
+{
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+        say "Packages: this is no Debian or Ubuntu; make sure that you have what these packages hold:"
+        say "   ${packages[*]%%|*}"
+        return
+    fi
+    local missing as_root=()
+    mapfile -t missing < <(missing_packages)
+    if [ ${#missing[@]} -eq 0 ]; then
+        say "Packages: all ${#packages[@]} are installed, nothing to do"
+        return
+    fi
+    say "Packages: installing with apt: ${missing[*]}"
+    if [ "$(id -u)" -ne 0 ]; then
+        as_root=(sudo)
+        if ! command -v sudo >/dev/null; then
+            fail "not root and no sudo here. Let somebody who is root run
+    apt-get update && apt-get install -y --no-install-recommends ${missing[*]}
+and then start ./bootstrap.sh again"
+        fi
+        # Without a terminal nobody can type a password.
+        if ! sudo -n true 2>/dev/null && ! { : >/dev/tty; } 2>/dev/null; then
+            fail "sudo asks for a password and there is no terminal. Run
+    sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}
+and then start ./bootstrap.sh again"
+        fi
+        "${as_root[@]}" true || fail "sudo refused; needed to install: ${missing[*]}"
+    fi
+    logged apt-update "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update
+    logged apt-install "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+check_cmake()
+{
+    local version
+    version=$(cmake --version | awk 'NR == 1 { print $3 }')
+    if [ "$(printf '%s\n' 3.25 "$version" | sort -V | head -n 1)" != 3.25 ]; then
+        fail "cmake $version ($(command -v cmake)) is too old, 3.25 is needed (Debian 12, Ubuntu 24.04 have it)"
+    fi
+}
+
+# build PRESET: configures build/PRESET and builds it with all cores.
+build()
+{
+    local preset=$1 folder=$root/build/$1 home
+    # A build folder that was made for another place (a copied or moved tree) cannot be used again.
+    if [ -f "$folder/CMakeCache.txt" ]; then
+        home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$folder/CMakeCache.txt")
+        if [ "$home" != "$root" ]; then
+            say "build/$preset was made for $home: starting afresh"
+            rm -rf "$folder"
+        fi
+    fi
+    say "Build: preset $preset into build/$preset on $cores cores"
+    logged "configure-$preset" cmake --preset "$preset" -DRP_TESTS=ON
+    logged "build-$preset" cmake --build "$folder" -j "$cores"
+    grep -hE '^-- (CUDA .*|No CUDA .*)' "$logs/configure-$preset.log" | sed 's/^-- /==>    /' || true
+}
+
+prepare()
+{
+    mkdir -p "$logs"
+    say "roundpipe in $root"
+    install_packages
+    check_cmake
+    if [ -z "${CMAKE_GENERATOR:-}" ] && command -v ninja >/dev/null; then
+        export CMAKE_GENERATOR=Ninja
+    fi
+    build release
+}
+
+main_job()
+{
+    say "Main job: the paper's pipeline study (experiments/pipeline-study.sh)"
+    experiments/pipeline-study.sh "$root/build/release/rpsim" "$out"
+}
+
+passed=0
+failed=0
+skipped=0
+
+# Adds what ctest wrote in its JUnit file to the three counts. Only a test that said so itself was
+# skipped: ctest writes "skipped" for a missing program too, and that is a failure here.
+count_results()
+{
+    local report=$1 one
+    [ -s "$report" ] || fail "ctest wrote no report ($report)"
+    one=$(awk '
+        /<testcase / {
+            if (match($0, /status="[a-z]*"/)) status = substr($0, RSTART + 8, RLENGTH - 9)
+            all++
+            if (status == "run") passed++
+            if (status == "disabled") skipped++
+            open = status == "notrun"
+        }
+        open && /<skipped message="SKIP_/ { skipped++; open = 0 }
+        END { printf "%d %d %d", passed, all - passed - skipped, skipped }' "$report")
+    read -r one_passed one_failed one_skipped <<<"$one"
+    passed=$((passed + one_passed))
+    failed=$((failed + one_failed))
+    skipped=$((skipped + one_skipped))
+}
+
+# run_tests PRESET CTEST_ARGUMENT...
+run_tests()
+{
+    local preset=$1 report=$logs/ctest-$1.xml status=0
+    shift
+    rm -f "$report"
+    say "Tests: preset $preset"
+    ctest --preset "$preset" --output-on-failure -j2 --no-tests=error --output-junit "$report" "$@" || status=$?
+    count_results "$report"
+    [ $status -eq 0 ] || ctest_failed=yes
+}
+
+run_all_tests()
+{
+    ctest_failed=no
+    build asan+ubsan
+    run_tests release
+    # Lints and the two checks below look at sources, not at what this preset has built: once is enough.
+    run_tests asan+ubsan -LE '^(slow-sanitized|bench)$' \
+        -E '^(lint\..*|checks\.lints_can_fail|checks\.walkthroughs)$'
+    say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ $failed -eq 0 ] && [ $ctest_failed = no ] && [ $passed -gt 0 ]
+}
+
+case ${1:-} in
+run)
+    prepare
+    main_job
+    ;;
+test)
+    prepare
+    main_job
+    run_all_tests
+    ;;
+help | --help | -h)
+    usage
+    ;;
+*)
+    echo "bootstrap.sh: '${1:-}' is no command; valid are run, test and help" >&2
+    exit 2
+    ;;
+esac

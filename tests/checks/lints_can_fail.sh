@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# A lint that cannot fail protects nothing: each gets a copy of the tree with one violation per rule
+# and must exit 1 and name the file that breaks the rule. An untouched copy must not be blamed for
+# that file.
+set -euo pipefail
+source_dir=$(cd "$1" && pwd)
+rpsim=${3:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree
+mkdir "$tree"
+tar -C "$source_dir" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$tree" -xf -
+failures=0
+cases=0
+
+# expect LINT NEEDLE WHAT: the lint must exit 1 on the tree as it is now and print NEEDLE.
+expect()
+{
+    local lint=$1 needle=$2 what=$3 status=0
+    bash "$source_dir/tests/lint/$lint.sh" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || status=$?
+    cases=$((cases + 1))
+    if [ $status -eq 77 ]; then
+        skipped="${skipped:-} $lint"
+    elif [ $status -ne 1 ] || ! grep -qF -- "$needle" "$work/output"; then
+        echo "lint/$lint.sh overlooks: $what (exit $status, \"$needle\" not named)"
+        failures=$((failures + 1))
+    fi
+}
+
+# inject LINT FILE WHAT: stdin becomes FILE of the tree, which must not exist; the lint must name
+# it.
+inject()
+{
+    local lint=$1 file=$2 what=$3
+    if [ -e "$tree/$file" ]; then
+        echo "$file exists already: choose another name for this injection"
+        exit 1
+    fi
+    mkdir -p "$(dirname "$tree/$file")"
+    cat >"$tree/$file"
+    expect "$lint" "$file:" "$what"
+    rm "$tree/$file"
+}
+
+# Harmless text that must not be blamed: words in comments and strings, members of other names.
+cat >"$tree/common/zz_harmless.c" <<'C'
+/* malloc(1), rand(), time(NULL), stderr and #include "sim/sim.h" in prose */
+#include "common/status.h"
+#define ZZ_MACRO(x)                                                                                \
+    do {                                                                                           \
+        (x)++;                                                                                     \
+    } while (0)
+
+static const char text[] = "free(x); exit(1); \"if (x) y;\" // stderr";
+static int zz_free_op(const char *rp_time)
+{
+    do {
+        if (rp_time == text) {
+            return 1;
+        }
+    } while (0);
+    for (int i = 0; i < 2; i++) {
+        // if (x) y;
+    }
+    return '"';
+}
+C
+for lint in "$source_dir"/tests/lint/*.sh; do
+    bash "$lint" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || true
+    if grep -qF 'zz_harmless' "$work/output"; then
+        echo "$(basename "$lint") blames harmless code:"
+        grep -F 'zz_harmless' "$work/output"
+        failures=$((failures + 1))
+    fi
+done
+rm "$tree/common/zz_harmless.c"
+
+# The rules look at one file at a time, so the injections below need none of our own sources around
+# them: without those each run is a blink.
+for room in common sim exec tests; do
+    find "$tree/$room" -maxdepth 2 -name '*.[ch]' ! -path '*/schedules/*' -delete
+done
+rm -rf "$tree/tests/bad" "$tree/tests/golden" "$tree/tests/fuzz"
+
+inject includes common/zz_a.c "common includes sim" <<<'#include "sim/engine.h"'
+inject includes common/zz_b.c "common includes exec" <<<'#  include <exec/backend.h>'
+inject includes sim/zz_c.c "sim includes exec" <<<'#include "exec/backend.h"'
+inject includes exec/zz_d.c "exec includes sim" <<<'#include "../sim/engine.h"'
+inject includes common/zz_e.h "GSL in common" <<<'#include <gsl/gsl_rng.h>'
+inject includes exec/zz_f.c "GSL in exec" <<<'#include <gsl/gsl_rng.h>'
+inject includes sim/zz_g.c "CUDA in sim" <<<'#include <cuda_runtime.h>'
+inject includes common/zz_h.c "cuBLAS in common" <<<'#include <cublas_v2.h>'
+
+for call in 'void *p = malloc(8)' 'p = realloc (p, 8)' 'free(p)' 'q = strdup(p)' 'mmap(0, 1, 2, 3, 4, 0)' \
+    'getline(&p, &n, f)' 'asprintf(&p, "")' '(void)calloc(1, 1)'; do
+    inject allocation sim/zz_alloc.c "$call" <<<"    $call;"
+done
+
+{
+    echo 'int zz_long(int x)'
+    echo '{'
+    for _ in $(seq 120); do echo '    x++;'; done
+    printf '    return x;\n}\n'
+} | inject sizes common/zz_long.c "a function of 124 lines"
+seq 601 | sed 's|.*|// &|' | inject sizes exec/zz_file.c "a file of 601 lines"
+# functions COUNT LINES: that many functions of that many lines.
+functions()
+{
+    awk -v count="$1" -v lines="$2" 'BEGIN {
+        for (i = 0; i < count; i++) {
+            printf "int zz_f%d(int x)\n{\n", i
+            for (j = 4; j < lines; j++) print "    x++;"
+            print "    return x;\n}"
+        }
+    }'
+}
+functions 300 24 >"$tree/tests/zz_median.c"
+expect sizes "all functions: median" "a median of 24 lines"
+rm "$tree/tests/zz_median.c"
+functions 300 64 >"$tree/tests/zz_share.c"
+expect sizes "longer than 60 lines" "too many functions of 64 lines"
+rm "$tree/tests/zz_share.c"
+
+inject style common/zz_wide.c "101 columns" <<<"// $(printf 'x%.0s' $(seq 98))"
+inject style common/zz_tab.c "a tab" <<<$'\tint x;'
+inject style plots/zz_tab.gp "a tab in a plot" <<<$'set title\t"x"'
+inject style common/zz_blank.c "a trailing blank" <<<'int x; '
+inject style common/zz_guard.h "a header without #pragma once" <<<'int zz_x;'
+for body in 'if (x) return;' 'for (;;) x++;' 'while (f(x, (y))) x++;' 'if (x) { } else y();' 'do x++; while (x);' \
+    $'if (x &&\n        y)\n        z();'; do
+    inject style common/zz_braces.c "$body" <<<"    $body"
+done
+inject style common/zz_type.h "a type in _t" <<<$'#pragma once\ntypedef struct zz_x zz_x_t;'
+inject style common/zz_type.h "a struct in _t" <<<$'#pragma once\ntypedef struct {\n    int x;\n} zz_x_t;'
+inject style common/zz_type.h "a function type in _t" <<<$'#pragma once\ntypedef void (*zz_x_t)(void);'
+inject style common/zz_type.h "a tag in _t" <<<$'#pragma once\nstruct zz_x_t {\n    int x;\n};'
+inject style common/zz_root.c "an include beside the file" <<<'#include "status.h"'
+inject style exec/zz_weave.c "#ifdef of CUDA" <<<$'#ifdef RP_CUDA\n#endif'
+inject style sim/zz_weave.c "#if of a program" <<<$'#if defined(RP_SIM)\n#endif'
+inject style common/zz_weave.c "#if 0" <<<$'#if 0\n#endif'
+
+published=$source_dir/paper-figures/published/pipeline_bubbles.csv
+if [ -f "$published" ]; then
+    makespan=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "makespan_ms") c = i } NR == 2 { print $c }' \
+        "$published")
+    inject published sim/zz_result.c "a published makespan" <<<"static double x = $makespan;"
+    inject published tests/unit/zz_result.c "the same without its last zero" <<<"static double x = ${makespan%0};"
+    inject published plots/zz_result.sh "in a script" <<<"echo $makespan"
+else
+    mkdir -p "$tree/paper-figures"
+    expect published "nothing to compare" "no published numbers"
+fi
+
+inject docs common/zz_docs.h "a prototype without a comment" <<<$'#pragma once\n\nint zz_x(int y);'
+inject docs common/zz_docs.h "a long prototype without one" <<<$'#pragma once\n\nstruct zz *zz_x(int y,\n    int z);'
+inject docs common/schedules/zz-hidden.c "a schedule that nobody lists" <<<'// zz'
+rpsim='' inject docs traces/platforms/zz-hidden.yaml "a platform that nobody lists" <<<'name:'
+for word in 'bootstrap.sh run' 'bootstrap.sh test'; do
+    sed -i.orig "s|$word|zz|g" "$tree/README.md"
+    expect docs "does not name ./$word" "a README without $word"
+    mv "$tree/README.md.orig" "$tree/README.md"
+done
+sed -i.orig '/Unreleased/d' "$tree/CHANGELOG.md"
+expect docs "no Unreleased section" "a changelog without Unreleased"
+mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
+
+for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'char *d = __DATE__'; do
+    inject random common/zz_random.c "$call" <<<"    $call;"
+    inject random sim/zz_random.c "$call" <<<"    $call;"
+done
+
+inject status common/zz_status.c "fprintf(stderr" <<<'    fprintf(stderr, "x");'
+inject status sim/zz_status.c "fputs to stderr" <<<'    fputs("x", stderr);'
+inject status sim/zz_status.c "perror" <<<'    perror("x");'
+inject status common/zz_status.c "exit" <<<'    exit(2);'
+
+echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
+[ "$failures" -eq 0 ]

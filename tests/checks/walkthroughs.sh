@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Does what CONTRIBUTING.md says: takes the files of its walk-throughs out of the page, puts them
+# into a copy of the tree, builds it and looks whether everything new is found and works.
+set -euo pipefail
+source_dir=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree
+mkdir "$tree"
+tar -C "$source_dir" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$tree" -xf -
+cd "$tree"
+unset RP_TRACES
+
+fail()
+{
+    echo "CONTRIBUTING.md: $*"
+    exit 1
+}
+
+# A block is "<!-- file: PATH -->", a line that opens a fence, the file's text, a line that closes
+# it.
+awk '
+    /^<!-- file: [^ ]+ -->$/ { path = $3; next }
+    path != "" && !open {
+        if ($0 !~ /^```/) { print "line " NR ": no code block after the file name " path; exit 1 }
+        open = 1
+        print path >"'"$work/files"'"
+        next
+    }
+    open && /^```$/ { open = 0; close(path); path = ""; next }
+    open { print >path }
+    END { if (open) { print "a code block does not end"; exit 1 } }' CONTRIBUTING.md || fail "malformed"
+
+for folder in common/schedules traces/models traces/platforms plots exec/backends; do
+    grep -q "^$folder/" "$work/files" || fail "no walk-through adds a file to $folder"
+done
+while read -r file; do
+    [ ! -e "$source_dir/$file" ] || fail "$file is in the tree already"
+    [ -s "$file" ] || fail "$file is empty"
+done <"$work/files"
+
+options=(-DRP_TESTS=OFF -DRP_CUDA=OFF -DCMAKE_BUILD_TYPE=Debug)
+if command -v ninja >/dev/null; then
+    options+=(-G Ninja)
+fi
+if command -v ccache >/dev/null; then
+    options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
+fi
+{ cmake -S . -B build "${options[@]}" && cmake --build build -j 2 --target rpsim rpexec; } >"$work/log" 2>&1 ||
+    { tail -n 40 "$work/log"; fail "the copy with the new files does not build"; }
+rpsim=$tree/build/rpsim
+
+# name_of FOLDER: the name that the walk-through's file in FOLDER makes known.
+name_of()
+{
+    basename "$(grep "^$1/" "$work/files" | head -n 1)" | sed 's/\.[a-z]*$//'
+}
+
+# listed NAME COMMAND...: the command's output names NAME as a word.
+listed()
+{
+    local name=$1
+    shift
+    "$@" >"$work/list" || fail "$* fails"
+    grep -qE "(^|[^A-Za-z0-9._-])$name([^A-Za-z0-9._-]|\$)" "$work/list" || fail "$* does not name $name"
+}
+
+schedule=$(name_of common/schedules)
+model=$(name_of traces/models)
+platform=$(name_of traces/platforms)
+figure=$(name_of plots)
+backend=$(name_of exec/backends)
+listed "$schedule" "$rpsim" --list schedules
+listed "$model" "$rpsim" --list models
+listed "$platform" "$rpsim" --list platforms
+listed "$backend" build/exec/rpexec --list backends
+listed "$schedule" "$rpsim" --schedule "$schedule" --gpus 4 --format csv
+listed "$model" "$rpsim" --schedule "$schedule" --model "$model" --platform "$platform" --gpus 4 --format csv
+listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platform" --gpus 4 --format csv
+
+RPSIM=$rpsim plots/make_figures.sh "$work/figures" >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "drawing fails"; }
+for ext in svg png pdf; do
+    drawn=$work/figures/$figure.$ext
+    if [ ! -f "$drawn" ] || [ "$(wc -c <"$drawn")" -lt 2000 ]; then
+        cat "$work/log"
+        fail "$figure.$ext is not drawn"
+    fi
+done
+
+# The examples keep our own rules.
+for lint in style includes allocation status random; do
+    bash tests/lint/$lint.sh "$tree" >"$work/log" 2>&1 || true
+    if grep -F -f "$work/files" "$work/log"; then
+        fail "an example breaks lint/$lint.sh"
+    fi
+done
+echo "$(wc -l <"$work/files") files added and found: $(tr '\n' ' ' <"$work/files")"

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Public prototypes carry a doc comment; what a user can name is listed; the README names both
+# commands; the changelog has an Unreleased section.
+source "$(dirname "$0")/lib/lint.sh"
+rpsim=${3:-}
+cd "$lint_root"
+
+# A prototype is documented when a comment stands right before it, or before the prototypes it
+# directly follows (pairs such as begin and end share one). Heuristic: prototypes begin in column 1
+# and end with a semicolon.
+mapfile -t headers < <(lint_files "h" common sim exec)
+if [ ${#headers[@]} -gt 0 ]; then
+    awk '
+        FNR == 1 { documented = 0; inside = 0; comment = 0; body = 0 }
+        comment { if (/\*\//) { comment = 0; documented = 1 } next }
+        inside { if (/;[ \t]*$/) inside = 0; next }
+        body { if (/^}/) body = 0; next }
+        /^[ \t]*\/\*/ { if (/\*\//) documented = 1; else comment = 1; next }
+        /^[ \t]*$/ { documented = 0; next }
+        /^static/ || (/^(typedef|enum|struct|union)([ \t]|$)/ && /{[ \t]*$/) { if (!/[;}][ \t]*$/) body = 1; next }
+        /^typedef/ { if (!/;[ \t]*$/) inside = 1; next }
+        /^[a-z_].*[A-Za-z0-9_]\(/ {
+            if (!documented) print FILENAME ":" FNR ": " $0
+            if (!/;[ \t]*$/) inside = 1
+        }' "${headers[@]}" | lint_report "public prototypes are documented"
+fi
+
+# Files with a user-visible name: rpsim lists them, or the README names them.
+need_listed()
+{
+    local kind=$1 folder=$2 extension=$3 file name
+    : >"$lint_work/list"
+    if [ -n "$rpsim" ] && [ -x "$rpsim" ]; then
+        RP_TRACES=$lint_root/traces "$rpsim" --list "$kind" >"$lint_work/list" 2>&1 || true
+    fi
+    for file in "$folder"/*."$extension"; do
+        [ -f "$file" ] || continue
+        name=$(basename "$file" ".$extension")
+        if ! grep -qE "(^|[^A-Za-z0-9._-])${name//./\\.}([^A-Za-z0-9._-]|\$)" "$lint_work/list" README.md; then
+            echo "$file:1: $name is neither listed by rpsim --list $kind nor named in README.md"
+        fi
+    done | lint_report "users must be able to find it"
+}
+
+[ -f README.md ] || { echo "README.md:1: missing" | lint_report "the project has a README"; lint_end; }
+need_listed schedules common/schedules c
+need_listed models traces/models yaml
+need_listed platforms traces/platforms yaml
+need_listed costs traces/costs yaml
+
+for command in './bootstrap.sh run' './bootstrap.sh test'; do
+    grep -qF "$command" README.md || echo "README.md:1: does not name $command" | lint_report "both commands are named"
+done
+grep -qE '^## \[?Unreleased\]?' CHANGELOG.md 2>/dev/null ||
+    echo "CHANGELOG.md:1: no Unreleased section" | lint_report "Keep a Changelog"
+for name in ARCHITECTURE.md CONTRIBUTING.md LICENSE; do
+    [ -s "$name" ] || echo "$name:1: missing" | lint_report "the project has one"
+done
+lint_end

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Layers: sim -> common, exec -> common; common knows neither; GSL only in sim; CUDA only in exec.
+source "$(dirname "$0")/lib/lint.sh"
+
+# forbid ROOM REGEX WHY: no file of ROOM includes anything that matches.
+forbid()
+{
+    mapfile -t files < <(lint_files "c h cu cuh inc" "$1")
+    lint_bare "${files[@]}" |
+        { grep -E ":[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<]($2)" || true; } | lint_report "$3"
+}
+
+cuda='cuda|cublas|nccl|curand|nvml|driver_types'
+forbid common '(\.\./)*sim/' "common knows no sim"
+forbid common '(\.\./)*exec/' "common knows no exec"
+forbid sim '(\.\./)*exec/' "sim and exec share common only"
+forbid exec '(\.\./)*sim/' "sim and exec share common only"
+for room in common sim exec; do
+    forbid "$room" '(\.\./)*tests/' "only tests include tests"
+done
+for room in common exec tests; do
+    forbid "$room" 'gsl/' "GSL is linked by the simulator only"
+done
+for room in common sim tests; do
+    forbid "$room" "$cuda" "CUDA belongs to exec"
+done
+lint_end

@@ -1,0 +1,18 @@
+/** @file synthetic.h  Models of equal layers for closed forms and generic properties. */
+#pragma once
+
+#include "common/schedule.h"
+#include "sim/case.h"
+
+/** Equal layers, no head, no hop unless set afterwards. Lives in `arena`. */
+void rp_test_equal_costs(rp_arena *arena, uint32_t layers, int64_t fwd_ps, int64_t bwd_ps,
+                         rp_costs *costs_out);
+
+/**
+ * Any schedule on `costs` with the even partition and its published recompute mode.
+ * @param stages_per_gpu for schedules that take several; 1 for the others
+ * @return what rpsim_case_run returns (RP_USAGE where the rule does not allow the sizes)
+ */
+rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
+                           uint32_t microbatches, uint32_t stages_per_gpu, rp_recompute recompute,
+                           rp_arena *arena, rpsim_result *result_out);
