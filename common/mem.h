@@ -38,8 +38,8 @@ void rp_arena_destroy(rp_arena *arena);
 rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *pointer_out);
 
 /**
- * As rp_arena_alloc, but the content of a large block is undefined: for arrays that are written from
- * end to end anyway. @retval RP_OK, RP_NO_MEMORY (logged)
+ * As rp_arena_alloc, but the content of a large block is undefined: for arrays that are written
+ * from end to end anyway. @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rp_arena_alloc_raw(rp_arena *arena, size_t count, size_t size, void *pointer_out);
 

@@ -33,7 +33,9 @@ static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
 {
     const rp_op *ops = timeline->program->ops;
     unit u = {.begin_ps = timeline->start_ps[op]};
-    while ((ops[op].flags & RP_OP_JOIN) != 0) {
+    /* In a lowered program pre-work runs as soon as it can: every op stands for itself. */
+    bool joined = timeline->program->op_bytes == NULL;
+    while (joined && (ops[op].flags & RP_OP_JOIN) != 0) {
         u.head_forward = u.head_forward || (ops[op].kind == RP_OP_FORWARD &&
                                             timeline->end_ps[op] > timeline->start_ps[op]);
         op++;

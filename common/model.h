@@ -74,6 +74,11 @@ typedef struct rp_platform {
     double link_gb_per_s;           /**< host link, nominal, per direction */
     double link_effective_gb_per_s; /**< as measured; 0 where nobody has measured it */
     double peer_gb_per_s;           /**< per direction; 0: peers are reached through the host */
+    /* Hardware fidelity; 0 where nobody has measured them. */
+    double attention_fwd_tflops; /**< of the causal attention kernel, effective */
+    double attention_bwd_tflops;
+    double memory_effective_gb_per_s; /**< device memory */
+    double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
 } rp_platform;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

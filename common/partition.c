@@ -41,21 +41,21 @@ static uint32_t count_items(const char *text, size_t length)
 static rp_status read_item(const char *what, const char *text, size_t length, uint32_t number,
                            uint32_t *layers_out)
 {
-    char item[8];
+    char item[RP_CSV_SHOW_SIZE];
+    char shown[RP_CSV_SHOW_SIZE];
     uint64_t layers;
     if (length == 0) {
         return refuse(what, "stage %" PRIu32 " is empty", number);
     }
-    if (length < sizeof item) {
-        memcpy(item, text, length);
-        item[length] = '\0';
-        if (rp_parse_u64(item, 0, RP_MAX_LAYERS, &layers)) {
-            *layers_out = (uint32_t)layers;
-            return RP_OK;
-        }
+    size_t kept = length < sizeof item ? length : sizeof item - 1;
+    memcpy(item, text, kept);
+    item[kept] = '\0';
+    if (kept == length && rp_parse_u64(item, 0, RP_MAX_LAYERS, &layers)) {
+        *layers_out = (uint32_t)layers;
+        return RP_OK;
     }
-    return refuse(what, "stage %" PRIu32 " is '%.*s', not a number from 0 to %u", number,
-                  length < 40 ? (int)length : 40, text, RP_MAX_LAYERS);
+    return refuse(what, "stage %" PRIu32 " is '%s', not a number from 0 to %u", number,
+                  rp_csv_show(item, shown), RP_MAX_LAYERS);
 }
 
 /* One direction: `length` bytes of `text` without '|'. */
@@ -92,8 +92,11 @@ rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena
     if (bar && strchr(bar + 1, '|')) {
         return refuse(what, "more than one '|'");
     }
-    RP_TRY(read_stages(what, text, length, arena, &partition_out->forward_count,
-                       &partition_out->forward_layers));
+    bool fused = bar == text; /* "|28": the head's backward stage runs all forwards itself */
+    if (!fused) {
+        RP_TRY(read_stages(what, text, length, arena, &partition_out->forward_count,
+                           &partition_out->forward_layers));
+    }
     if (!bar) {
         return RP_OK;
     }

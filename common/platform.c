@@ -35,6 +35,10 @@ static const rp_config_field fields[] = {
     RATE(link_gb_per_s, false, 0.001, 1e5, "GB/s"),
     [FIELD_LINK_EFFECTIVE] = RATE(link_effective_gb_per_s, true, 0, 1e5, "GB/s"),
     RATE(peer_gb_per_s, false, 0, 1e5, "GB/s"),
+    RATE(attention_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    RATE(attention_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    RATE(memory_effective_gb_per_s, true, 0, 1e6, "GB/s"),
+    RATE(host_optimizer_gb_per_s, true, 0, 1e5, "GB/s"),
 };
 
 static const rp_config_schema schema = {

@@ -35,8 +35,8 @@ rp_status rp_producers_create(const rp_program *program, rp_arena *arena,
                               rp_producers *producers_out);
 
 /**
- * rp_program_check without its last rule: cycles, which an engine notices by itself when it cannot go
- * on. Gives the tables that it has built on the way, so that nobody builds them twice.
+ * rp_program_check without its last rule: cycles, which an engine notices by itself when it cannot
+ * go on. Gives the tables that it has built on the way, so that nobody builds them twice.
  * @param arena holds the tables and the checks' scratch memory
  * @retval RP_OK, RP_INVALID_PROGRAM (logged), RP_NO_MEMORY
  */
@@ -55,6 +55,15 @@ static inline size_t rp_producers_backward_index(const rp_producers *p, uint32_t
 {
     size_t row = (size_t)iteration * p->program->backward_count + position;
     return row * p->program->microbatch_count + microbatch;
+}
+
+/** @return whether a backward stage begins with the output of the last forward stage: the head's,
+ * unless it recomputes layers that forward stages have run. */
+static inline bool rp_producers_continues_forward(const rp_stage *stage)
+{
+    bool head = (stage->roles & RP_STAGE_HEAD) != 0;
+    bool fused = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
+    return head && (fused || stage->layer_end == stage->layer_begin);
 }
 
 #define RP_MAX_PRODUCERS 2

@@ -88,7 +88,9 @@ void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE])
     const char *kind = op->kind < RP_OP_KIND_COUNT ? op_kinds[op->kind].text : "?";
     int length = 0;
     if (op->kind < RP_OP_KIND_COUNT && op_kinds[op->kind].op_class == RP_CLASS_HOST) {
-        length = snprintf(text, RP_OP_NAME_SIZE, "%s", kind);
+        length = op->microbatch == 0
+                     ? snprintf(text, RP_OP_NAME_SIZE, "%s", kind)
+                     : snprintf(text, RP_OP_NAME_SIZE, "%s%u", kind, op->microbatch);
     } else {
         length = snprintf(text, RP_OP_NAME_SIZE, "%u%s%u", op->stage, kind, op->microbatch);
     }
@@ -191,6 +193,12 @@ uint64_t rp_program_hash(const rp_program *program)
     }
     for (uint32_t i = 0; i < program->wait_count; i++) {
         hash = rp_hash_add(hash, program->waits[i]);
+    }
+    for (uint32_t i = 0; program->op_bytes != NULL && i < program->op_count; i++) {
+        hash = rp_hash_add(hash, program->op_bytes[i]);
+    }
+    for (uint32_t i = 0; program->sequences != NULL && i < program->microbatch_count; i++) {
+        hash = rp_hash_add(hash, program->sequences[i]);
     }
     for (uint32_t i = 0; i < program->buffer_count; i++) {
         const rp_buffer *buffer = &program->buffers[i];

@@ -30,16 +30,19 @@ typedef enum rp_op_class {
     X(BACKWARD_WEIGHT, "W", COMPUTE, "gradient of the stage's weights")                            \
     X(UPLOAD_PARAMS, "UPLOAD_PARAMS", TRANSFER, "weights, host to GPU")                            \
     X(UPLOAD_ACT, "UPLOAD_ACT", TRANSFER, "activation, host to GPU")                               \
-    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, "gradient, host to GPU")                               \
+    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, "boundary gradient, host to GPU")                      \
+    X(UPLOAD_PARAM_GRAD, "UPLOAD_PARAM_GRAD", TRANSFER, "accumulated gradients, host to GPU")      \
     X(DOWNLOAD_ACT, "DOWNLOAD_ACT", TRANSFER, "activation, GPU to host")                           \
-    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, "gradient, GPU to host")                           \
+    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, "boundary gradient, GPU to host")                  \
+    X(DOWNLOAD_PARAM_GRAD, "DOWNLOAD_PARAM_GRAD", TRANSFER, "parameter gradients, GPU to host")    \
     X(SEND, "SEND", TRANSFER, "boundary tensor to a peer")                                         \
     X(RECV, "RECV", TRANSFER, "boundary tensor from a peer")                                       \
     X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, "all-gather of a stage's parameters")                  \
     X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, "reduce-scatter of a stage's gradients")       \
     X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, "all-reduce")                                          \
     X(OPTIMIZER, "OPTIMIZER", HOST, "optimizer step")                                              \
-    X(REFRESH, "REFRESH", HOST, "working weights from the master weights")
+    X(REFRESH, "REFRESH", HOST, "working weights of a layer from the master weights")              \
+    X(COLLECT, "COLLECT", HOST, "gradients of a layer into the master gradients")
 
 typedef enum rp_op_kind {
 #define RP_OP_ENUM(name, text, op_class, meaning) RP_OP_##name,
@@ -87,7 +90,7 @@ enum {
 };
 
 typedef struct rp_op {
-    uint32_t microbatch; /**< 0 for HOST ops */
+    uint32_t microbatch; /**< for HOST ops the layer: 0 embedding or all, layers + 1 head */
     uint32_t wait_begin; /**< its waits are waits[wait_begin .. next op's wait_begin) */
     uint16_t stage;      /**< index into stages; 0 for HOST ops */
     uint16_t iteration;
@@ -180,6 +183,13 @@ typedef struct rp_program {
     rp_queue *queues;
     uint32_t op_count;
     rp_op *ops; /**< op_count + 1 entries; the last one only closes the waits */
+    /**
+     * Lowered programs: bytes that each op moves (transfers, collectives) or works on (host ops), 0
+     * for compute. NULL: a compute schedule, whose data waits stand for the transfers.
+     */
+    uint64_t *op_bytes;
+    /** [microbatch_count] sequences of each microbatch; NULL: all as the cost table has it. */
+    uint32_t *sequences;
     uint32_t wait_count;
     rp_wait *waits;
     uint32_t buffer_count;

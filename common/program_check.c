@@ -177,12 +177,19 @@ static bool fits_queue(rp_op_kind kind, rp_queue_kind queue)
     case RP_CLASS_TRANSFER:
         break;
     }
-    bool peer = kind == RP_OP_SEND || kind == RP_OP_RECV;
-    bool download = kind == RP_OP_DOWNLOAD_ACT || kind == RP_OP_DOWNLOAD_GRAD;
-    if (peer || download) {
-        return queue == (peer ? RP_QUEUE_PEER : RP_QUEUE_DOWNLOAD);
+    switch ((int)kind) { /* not all kinds are listed: a transfer that is not here is a download */
+    case RP_OP_SEND:
+    case RP_OP_RECV:
+        return queue == RP_QUEUE_PEER;
+    case RP_OP_UPLOAD_PARAMS:
+    case RP_OP_UPLOAD_PARAM_GRAD:
+        return queue == RP_QUEUE_PARAM_UPLOAD;
+    case RP_OP_UPLOAD_ACT:
+    case RP_OP_UPLOAD_GRAD:
+        return queue == RP_QUEUE_ACT_UPLOAD;
+    default: /* the downloads */
+        return queue == RP_QUEUE_DOWNLOAD;
     }
-    return queue == (kind == RP_OP_UPLOAD_PARAMS ? RP_QUEUE_PARAM_UPLOAD : RP_QUEUE_ACT_UPLOAD);
 }
 
 static rp_status check_join(const rp_checker *c, const rp_queue *queue, uint32_t i)
@@ -212,7 +219,8 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {
         return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
     }
-    if (host ? op->microbatch != 0 : op->microbatch >= p->microbatch_count) {
+    uint32_t host_limit = p->op_bytes != NULL ? p->layer_count + 2 : 1; /* host ops name a layer */
+    if (op->microbatch >= (host ? host_limit : p->microbatch_count)) {
         return rp_check_violated_op(c, RP_RULE_OP_MICROBATCH, i);
     }
     if (op->iteration >= p->iteration_count) {

@@ -71,6 +71,13 @@ rp_status rp_check_violated_op(const rp_checker *checker, rp_rule rule, uint32_t
 /** The work: each part once, in whole units, after what it needs; SEND and RECV matched. */
 rp_status rp_check_work(rp_checker *checker);
 
+/**
+ * Lowered programs: the unit of ops [first, last] comes after the results it needs, which reach it
+ * through the transfers that it waits for, each by a data wait on the one before.
+ */
+rp_status rp_check_lowered_needs(const rp_checker *checker, const rp_queue *queue, uint32_t first,
+                                 uint32_t last);
+
 /** Buffers: existing ops and places, freed after they are allocated. */
 rp_status rp_check_buffers(const rp_checker *checker);
 

@@ -73,8 +73,9 @@ typedef struct walk {
     uint32_t ready_count;
 } walk;
 
-/* Returns true when all waits of `op` and of the ops that it is joined to are done: the group starts
- * as late as its last op's waits demand. Otherwise the queue is parked on the first open one. */
+/* Returns true when all waits of `op` and of the ops that it is joined to are done: the group
+ * starts as late as its last op's waits demand. Otherwise the queue is parked on the first open
+ * one. */
 static inline bool may_run(walk *w, uint32_t queue, uint32_t op)
 {
     const rp_program *p = w->program;

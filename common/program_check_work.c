@@ -109,6 +109,9 @@ static rp_status check_unit(const rp_checker *c, const rp_queue *queue, const ui
     if (!backward || found != expected[ops[last].stage]) {
         return rp_check_violated_op(c, RP_RULE_UNIT_SHAPE, last);
     }
+    if (p->op_bytes != NULL) {
+        return rp_check_lowered_needs(c, queue, first, last);
+    }
     uint32_t carrier = p->recompute == RP_RECOMPUTE_EARLY ? last : first;
     for (uint32_t i = first; i <= last; i++) {
         if (i != carrier && count_data_waits(p, i) != 0) {
@@ -142,6 +145,8 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
         } else if (op->kind == RP_OP_BACKWARD_WEIGHT &&
                    c->producers.backward_position[op->stage] == RP_NO_OP) {
             return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
+        } else if (c->program->op_bytes != NULL) {
+            RP_TRY(rp_check_lowered_needs(c, queue, i, i));
         } else {
             RP_TRY(check_needs(c, queue, i, i));
         }
@@ -149,11 +154,11 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
     return RP_OK;
 }
 
-/* Boundary tensors are results of compute ops and used by compute ops. */
+/* In a compute schedule tensors go from compute op to compute op. */
 static rp_status check_other_queue(const rp_checker *c, const rp_queue *queue)
 {
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
-        if (count_data_waits(c->program, i) != 0) {
+        if (c->program->op_bytes == NULL && count_data_waits(c->program, i) != 0) {
             return rp_check_violated_op(c, RP_RULE_WAIT_DATA, i);
         }
     }

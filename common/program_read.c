@@ -164,6 +164,29 @@ static rp_status read_header(reader *r)
     return read_modes(r);
 }
 
+/* The key has been read: one number of sequences for each microbatch. */
+static rp_status read_lowered(reader *r)
+{
+    rp_program *p = r->program;
+    if (p->op_bytes != NULL) {
+        FAIL(r, "lowered: repeated");
+    }
+    RP_TRY(rp_arena_alloc(p->arena, r->op_capacity, sizeof(uint64_t), &p->op_bytes));
+    /* Words of the line, so that a large microbatch count allocates nothing by itself. */
+    size_t most = (size_t)(r->line_end - r->word_begin) / 2 + 1;
+    if (p->microbatch_count > most) {
+        FAIL(r, "lowered: valid are %u numbers of sequences, one per microbatch",
+             p->microbatch_count);
+    }
+    RP_TRY(rp_arena_alloc(p->arena, p->microbatch_count, sizeof(uint32_t), &p->sequences));
+    for (uint32_t m = 0; m < p->microbatch_count; m++) {
+        uint64_t sequences = 0;
+        RP_TRY(take_number(r, "sequences of a microbatch", 0, UINT32_MAX, &sequences));
+        p->sequences[m] = (uint32_t)sequences;
+    }
+    return expect_line_end(r);
+}
+
 /* ---- stages and chains ------------------------------------------------------------------------
  */
 
@@ -221,6 +244,10 @@ static rp_status read_stages(reader *r)
             FAIL(r, "the file ends where 'stage' or 'forward-chain' is expected");
         }
         next_word(r);
+        if (strcmp(r->word, "lowered") == 0 && r->program->stage_count == 0) {
+            RP_TRY(read_lowered(r));
+            continue;
+        }
         if (strcmp(r->word, "stage") != 0) {
             return RP_OK;
         }
@@ -291,6 +318,15 @@ static int compare_waits(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+static rp_status read_bytes(reader *r, const rp_op *op)
+{
+    rp_program *p = r->program;
+    if (p->op_bytes == NULL) {
+        FAIL(r, "bytes: valid only in lowered programs");
+    }
+    return take_number(r, "bytes of the op", 1, UINT64_MAX, &p->op_bytes[op - p->ops]);
+}
+
 static rp_status read_waits(reader *r, rp_op *op)
 {
     rp_program *p = r->program;
@@ -299,6 +335,10 @@ static rp_status read_waits(reader *r, rp_op *op)
     while (next_word(r)) {
         if (strcmp(r->word, "join") == 0 && mode == 0 && op->flags == 0) {
             op->flags = RP_OP_JOIN;
+            continue;
+        }
+        if (strcmp(r->word, "bytes") == 0 && mode == 0) {
+            RP_TRY(read_bytes(r, op));
             continue;
         }
         int word = strcmp(r->word, "after") == 0 ? 1 : strcmp(r->word, "order") == 0 ? 2 : 0;
@@ -353,10 +393,13 @@ static bool parse_op_name(reader *r, rp_op *op)
     if (op->kind == RP_OP_KIND_COUNT) {
         return false;
     }
-    if (rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST) {
-        return kind == r->word && *number == '\0';
-    }
     uint64_t microbatch = 0;
+    if (rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST) {
+        bool layer = *number != '\0' && r->program->op_bytes != NULL &&
+                     rp_parse_u64(number, 1, r->program->layer_count + 1, &microbatch);
+        op->microbatch = (uint32_t)microbatch;
+        return kind == r->word && (*number == '\0' || layer);
+    }
     uint64_t stage = 0;
     bool valid = rp_parse_u64(number, 0, r->program->microbatch_count - 1, &microbatch);
     *kind = '\0';
@@ -371,6 +414,9 @@ static rp_status read_op(reader *r)
     rp_program *p = r->program;
     if (p->queue_count == 0) {
         FAIL(r, "'%s' before the first queue", r->word);
+    }
+    if (p->buffer_count != 0) {
+        FAIL(r, "'%s' after the first buffer; valid are ops before buffers", r->word);
     }
     char name[MAX_WORD];
     memcpy(name, r->word, sizeof name);

@@ -8,6 +8,7 @@
  *   layers 28
  *   recompute early                   # none, wait or early
  *   asynchronous no                   # yes: no optimizer barrier between iterations
+ *   lowered 13 13 12                  # lowered programs only: sequences of each microbatch
  *   stage 0..7 forward                # layers [0, 7), roles of forward, backward, head; numbered
  * from 0 forward-chain 0 1 2 3             # stage numbers in the order a microbatch passes them
  *   backward-chain 4 5 6
@@ -28,6 +29,13 @@ static void write_header(const rp_program *p, FILE *stream)
             p->microbatch_count, p->iteration_count, p->layer_count);
     fprintf(stream, "recompute %s\nasynchronous %s\n", rp_recompute_text(p->recompute),
             p->asynchronous ? "yes" : "no");
+    if (p->op_bytes != NULL) {
+        fputs("lowered", stream);
+        for (uint32_t m = 0; m < p->microbatch_count; m++) {
+            fprintf(stream, " %u", p->sequences[m]);
+        }
+        fputc('\n', stream);
+    }
     for (uint32_t s = 0; s < p->stage_count; s++) {
         const rp_stage *stage = &p->stages[s];
         fprintf(stream, "stage %u..%u%s%s%s\n", stage->layer_begin, stage->layer_end,
@@ -72,6 +80,9 @@ static void write_queue(const rp_program *p, const rp_queue *queue, FILE *stream
         rp_op_name(op, name);
         fputs(name, stream);
         fputs((op->flags & RP_OP_JOIN) != 0 ? " join" : "", stream);
+        if (p->op_bytes != NULL && p->op_bytes[i] != 0) {
+            fprintf(stream, " bytes %llu", (unsigned long long)p->op_bytes[i]);
+        }
         write_waits(p, op, false, " after ", stream);
         write_waits(p, op, true, " order ", stream);
         fputc('\n', stream);

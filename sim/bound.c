@@ -41,19 +41,27 @@ static int64_t min_ps(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void set_durations(bound *b, const rp_stage_times *times)
+static uint32_t unit_op(const bound *b, uint32_t unit, uint32_t microbatch)
+{
+    uint32_t forwards = b->program->forward_count;
+    if (unit < forwards) {
+        return b->producers
+            ->forward_at[rp_producers_forward_index(b->producers, 0, unit, microbatch)];
+    }
+    return b->producers
+        ->backward_at[rp_producers_backward_index(b->producers, 0, unit - forwards, microbatch)];
+}
+
+/* Of one microbatch: another may split its backward. */
+static void set_durations(bound *b, const rp_stage_times *times, uint32_t microbatch)
 {
     const rp_program *program = b->program;
-    for (uint32_t i = 0; i < program->forward_count; i++) {
-        size_t row = (size_t)program->forward_chain[i] * RP_OP_KIND_COUNT;
-        b->chain[i].work_ps = times->ps[row + RP_OP_FORWARD];
-    }
-    for (uint32_t j = 0; j < program->backward_count; j++) {
-        chain_unit *unit = &b->chain[program->forward_count + j];
-        uint32_t op = b->producers->backward_at[rp_producers_backward_index(b->producers, 0, j, 0)];
+    for (uint32_t i = 0; i < b->units; i++) {
+        chain_unit *unit = &b->chain[i];
+        uint32_t op = unit_op(b, i, microbatch);
         const rp_op *ops = program->ops;
         size_t row = (size_t)ops[op].stage * RP_OP_KIND_COUNT;
-        unit->work_ps = times->ps[row + ops[op].kind];
+        *unit = (chain_unit){.work_ps = times->ps[row + ops[op].kind]};
         int64_t pre = 0;
         for (; op > 0 && (ops[op - 1].flags & RP_OP_JOIN) != 0; op--) {
             pre += times->ps[row + ops[op - 1].kind];
@@ -133,72 +141,62 @@ static void merge_chain(bound *b)
     }
 }
 
-static uint32_t unit_op(const bound *b, uint32_t unit, uint32_t microbatch)
-{
-    uint32_t forwards = b->program->forward_count;
-    if (unit < forwards) {
-        return b->producers
-            ->forward_at[rp_producers_forward_index(b->producers, 0, unit, microbatch)];
-    }
-    return b->producers
-        ->backward_at[rp_producers_backward_index(b->producers, 0, unit - forwards, microbatch)];
-}
-
 static bool in_queue(const rp_program *program, uint32_t queue, uint32_t op)
 {
     return op >= program->queues[queue].op_begin && op < program->queues[queue].op_end;
 }
 
-/* Marks the microbatches that do not run where the one before them runs. Stage by stage, because
- * the tables are contiguous in microbatches. */
+/* Marks the microbatches that do not run where the one before them runs, or not in the same kinds
+ * of ops. Stage by stage, because the tables are contiguous in microbatches. */
 static void find_moves(const bound *b, uint8_t *moved)
 {
+    const rp_program *program = b->program;
+    bool split = b->producers->weight_at != NULL; /* some backwards are in two parts */
     moved[0] = 1;
     for (uint32_t i = 0; i < b->units; i++) {
-        uint32_t queue = rp_program_queue_of(b->program, unit_op(b, i, 0));
-        for (uint32_t m = 1; m < b->program->microbatch_count; m++) {
-            uint32_t op = unit_op(b, i, m);
-            if (!in_queue(b->program, queue, op)) {
-                queue = rp_program_queue_of(b->program, op);
-                moved[m] = 1;
-            }
-        }
-    }
-}
-
-static void add_busy(bound *b)
-{
-    const rp_program *program = b->program;
-    for (uint32_t i = 0; i < b->units; i++) {
-        int64_t duration = b->chain[i].pre_ps + b->chain[i].work_ps;
-        uint32_t queue = rp_program_queue_of(program, unit_op(b, i, 0));
-        for (uint32_t m = 0; m < program->microbatch_count; m++) {
+        uint32_t before = unit_op(b, i, 0);
+        uint32_t queue = rp_program_queue_of(program, before);
+        for (uint32_t m = 1; m < program->microbatch_count; m++) {
             uint32_t op = unit_op(b, i, m);
             if (!in_queue(program, queue, op)) {
                 queue = rp_program_queue_of(program, op);
+                moved[m] = 1;
             }
-            b->gpus[queue].busy_ps += duration;
+            if (split && program->ops[op].kind != program->ops[before].kind) {
+                moved[m] = 1;
+            }
+            before = op;
         }
     }
 }
 
-static int64_t combine(bound *b, const uint8_t *moved)
+/* `count` microbatches from `first` on run in the same way. */
+static void add_microbatches(bound *b, const rp_stage_times *times, uint32_t first, uint32_t count)
+{
+    set_durations(b, times, first);
+    for (uint32_t i = 0; i < b->units; i++) {
+        chain_unit *unit = &b->chain[i];
+        unit->queue = rp_program_queue_of(b->program, unit_op(b, i, first));
+        b->gpus[unit->queue].busy_ps += count * (unit->pre_ps + unit->work_ps);
+    }
+    walk_chain(b);
+    merge_chain(b);
+}
+
+static int64_t combine(bound *b, const rp_stage_times *times, const uint8_t *moved)
 {
     const rp_program *program = b->program;
     for (uint32_t q = 0; q < program->queue_count; q++) {
         b->gpus[q] = (gpu_bound){0, INT64_MAX, INT64_MAX};
     }
-    for (uint32_t m = 0; m < program->microbatch_count; m++) {
-        if (moved[m] == 0) {
-            continue;
+    for (uint32_t m = 0; m < program->microbatch_count;) {
+        uint32_t end = m + 1;
+        while (end < program->microbatch_count && moved[end] == 0) {
+            end++;
         }
-        for (uint32_t i = 0; i < b->units; i++) {
-            b->chain[i].queue = rp_program_queue_of(program, unit_op(b, i, m));
-        }
-        walk_chain(b);
-        merge_chain(b);
+        add_microbatches(b, times, m, end - m);
+        m = end;
     }
-    add_busy(b);
     int64_t best = b->path_ps;
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const gpu_bound *gpu = &b->gpus[q];
@@ -228,9 +226,8 @@ rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times 
         status = rp_arena_alloc(arena, program->microbatch_count, 1, &moved);
     }
     if (status == RP_OK) {
-        set_durations(&b, times);
         find_moves(&b, moved);
-        *bound_ps_out = combine(&b, moved);
+        *bound_ps_out = combine(&b, times, moved);
     }
     rp_arena_destroy(arena);
     return status;

@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "common/version.h"
 #include "sim/artefacts.h"
+#include "sim/flows.h"
 #include "sim/report.h"
 
 #include <errno.h>
@@ -66,6 +67,8 @@ static rp_status act(const rpsim_options *options, const char *command, rp_arena
         return RP_OK;
     case RPSIM_ACTION_LIST:
         return rpsim_report_list(options->list, arena, stdout);
+    case RPSIM_ACTION_FLOWS:
+        return rpsim_flows_run(options->flows, arena, stdout);
     case RPSIM_ACTION_CHECK:
     case RPSIM_ACTION_RUN:
         return run_study(options, command, arena);

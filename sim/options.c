@@ -17,9 +17,10 @@
     X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
     X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
     X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
-    X(PARTITION, "partition", "P|paper|even",                                                      \
+    X(PARTITION, "partition", "P|paper|even|auto",                                                 \
       "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "                                 \
-      "it is listed, otherwise even)")                                                             \
+      "it is listed, otherwise even); auto: RoundPipe's planner (rpplan) for roundpipe, within "   \
+      "0.6 of the GPU memory; even for the other schedules, which it knows nothing of")            \
     X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
     X(FIDELITY, "fidelity", "stage", "per-layer times and one fixed hop")                          \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
@@ -40,6 +41,8 @@
     X(DB, "db", "F", "add the runs to this SQLite store")                                          \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
     X(LIST, "list", "schedules|models|platforms|costs", "what there is")                           \
+    X(FLOWS, "flows", "FILE|-",                                                                    \
+      "when each flow of a JSON file of links and flows ends (max-min fair sharing)")              \
     X(CHECK, "check", NULL, "validate only")                                                       \
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
@@ -268,10 +271,12 @@ static rp_status take_mode(int option, rpsim_options *o)
         return take_choice("fidelity", "stage", &index);
     case OPTION_OPTIMIZER:
         RP_TRY(take_choice("optimizer", "sync|async", &index));
+        o->optimizer_given = true;
         o->asynchronous = index == 1;
         return RP_OK;
     case OPTION_ROUND_START:
         RP_TRY(take_choice("round-start", "free-first|rotate", &index));
+        o->round_start_given = true;
         o->round_start = (rp_round_start)index;
         return RP_OK;
     case OPTION_FORMAT:
@@ -305,6 +310,10 @@ static void take_artefact(int option, rpsim_options *o)
         break;
     case OPTION_DB_OPS:
         o->db_ops = true;
+        break;
+    case OPTION_FLOWS:
+        o->action = RPSIM_ACTION_FLOWS;
+        o->flows = optarg;
         break;
     case OPTION_CHECK:
         o->action = RPSIM_ACTION_CHECK;
@@ -381,11 +390,13 @@ static rp_status check_combination(const rpsim_options *o)
         return RP_USAGE;
     }
     bool shaped = o->gpus != 0 || o->microbatches != 0 || o->partition != NULL || o->stages != 0 ||
-                  o->recompute_count != 0 || o->iterations != 0 || o->round_given;
+                  o->recompute_count != 0 || o->iterations != 0 || o->optimizer_given ||
+                  o->round_given || o->round_start_given;
     if (o->program_in != NULL && shaped) {
-        rp_log_error("--program-in: the program fixes GPUs, microbatches, partition, stages, "
-                     "recompute, iterations and round; valid beside it are --model, --platform, "
-                     "--costs and outputs");
+        rp_log_error(
+            "--program-in: the program fixes GPUs, microbatches, partition, stages, "
+            "recompute, iterations, optimizer and round; valid beside it are --model, --platform, "
+            "--costs and outputs");
         return RP_USAGE;
     }
     if (o->costs != NULL && o->model_count > 1) {

@@ -14,6 +14,7 @@ typedef enum rpsim_action {
     RPSIM_ACTION_RUN,
     RPSIM_ACTION_CHECK,
     RPSIM_ACTION_LIST,
+    RPSIM_ACTION_FLOWS,
     RPSIM_ACTION_HELP,
     RPSIM_ACTION_VERSION,
 } rpsim_action;
@@ -22,6 +23,7 @@ typedef enum rpsim_action {
 typedef struct rpsim_options {
     rpsim_action action;
     const char *list;       /**< what --list lists */
+    const char *flows;      /**< what --flows solves */
     const char **schedules; /**< names; all registered ones for `all` */
     uint32_t schedule_count;
     bool all_schedules;
@@ -38,9 +40,11 @@ typedef struct rpsim_options {
     rp_recompute recomputes[RP_RECOMPUTE_COUNT];
     uint32_t recompute_count; /**< 0: each schedule's own; both for `all` schedules */
     uint32_t iterations;
+    bool optimizer_given;
     bool asynchronous;
     bool round_given;
     uint32_t round; /**< RP_ROUND_ALL for `all` */
+    bool round_start_given;
     rp_round_start round_start;
     uint64_t seed;
     rpsim_format format;

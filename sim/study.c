@@ -1,6 +1,7 @@
 #include "sim/study.h"
 
 #include "common/log.h"
+#include "common/planner.h"
 #include "common/text.h"
 
 #include <string.h>
@@ -20,7 +21,9 @@ typedef struct inputs {
     const char *platform_name;
     uint32_t platform_gpus;
     const rp_costs *costs;
-    uint64_t hidden; /* 0 when unknown */
+    uint64_t hidden;       /* 0 when unknown */
+    const rp_model *model; /* NULL when unknown */
+    uint64_t memory_limit; /* the planner's */
 } inputs;
 
 static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
@@ -83,15 +86,17 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
 
 static rp_status load_model(const char *name, rp_arena *arena, inputs *in)
 {
-    rp_model model;
-    RP_TRY(rp_model_load(name, arena, &model));
-    in->model_name = model.name;
-    in->hidden = model.hidden;
-    if (in->costs != NULL && in->costs->layers != model.layers) {
+    rp_model *model = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
+    RP_TRY(rp_model_load(name, arena, model));
+    in->model = model;
+    in->model_name = model->name;
+    in->hidden = model->hidden;
+    if (in->costs != NULL && in->costs->layers != model->layers) {
         rp_log_error(
             "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
             "model",
-            in->costs->name, in->costs->layers, model.name, model.layers);
+            in->costs->name, in->costs->layers, model->name, model->layers);
         return RP_USAGE;
     }
     return RP_OK;
@@ -113,6 +118,7 @@ static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena
     RP_TRY(
         rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena, &platform));
     in->platform_gpus = platform.gpus;
+    in->memory_limit = rp_plan_default_limit(&platform);
     bool platform_used = o->platform != NULL || o->costs == NULL;
     in->platform_name = platform_used ? platform.name : NULL;
     if (o->costs != NULL) {
@@ -142,45 +148,79 @@ static rp_status published_partition(const rp_schedule_type *schedule, const inp
     return rp_partition_published(schedule->name, in->model_name, arena, partition_out, found_out);
 }
 
-/* Whether the schedule's rule takes this partition with these sizes; says nothing. */
+/* Whether the schedule's rule takes this partition with these sizes. Says nothing, but in a
+ * capture, and captures do not nest. */
 static bool is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                       const rp_partition *partition)
+                       const rp_partition *partition, bool captured)
 {
     char message[16];
     rp_schedule_config trial = *config;
     trial.partition = partition;
+    if (captured) {
+        return rp_schedule_check(schedule, &trial) == RP_OK;
+    }
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_schedule_check(schedule, &trial);
     rp_log_capture_end();
     return status == RP_OK;
 }
 
+/* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
+ * even partition. */
+static rp_status auto_partition(const rp_schedule_type *schedule, const inputs *in, uint32_t gpus,
+                                rp_arena *arena, rp_partition *partition_out)
+{
+    if (!schedule->separate_backward) {
+        return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out);
+    }
+    rp_plan_input input;
+    rp_plan plan;
+    RP_TRY(rp_plan_input_from_costs(in->costs, in->model, arena, &input));
+    input.min_stages = gpus;
+    input.memory_limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
+    RP_TRY(rp_plan_make(&input, arena, &plan));
+    if (plan.limit_raised) {
+        rp_log_warning("--partition auto: 0.6 of the GPU memory do not hold the largest layer of "
+                       "%s twice; planned with %llu bytes",
+                       in->model_name, (unsigned long long)plan.effective_memory_limit);
+    }
+    return rp_plan_partition(&plan, in->costs->layers, arena, partition_out);
+}
+
+static bool is_list(const char *text)
+{
+    return strcmp(text, "paper") != 0 && strcmp(text, "even") != 0 && strcmp(text, "auto") != 0;
+}
+
 static rp_status choose_partition(const rpsim_options *o, const rp_schedule_type *schedule,
-                                  const inputs *in, const rp_schedule_config *config,
+                                  const inputs *in, const rp_schedule_config *config, bool captured,
                                   rp_arena *arena, rp_partition *partition_out)
 {
     const char *text = o->partition;
     bool found = false;
-    if (text != NULL && strcmp(text, "paper") != 0 && strcmp(text, "even") != 0) {
+    if (text != NULL && is_list(text)) {
         if (strpbrk(text, "0123456789") == NULL) {
-            rp_log_error("--partition: '%s' is not valid; valid values are paper, even, and lists "
-                         "such as 3,3,4 or 2,2|0,2,2",
+            rp_log_error("--partition: '%s' is not valid; valid values are paper, even, auto, and "
+                         "lists such as 3,3,4 or 2,2|0,2,2",
                          text);
             return RP_USAGE;
         }
         return rp_partition_parse("--partition", text, arena, partition_out);
+    }
+    if (text != NULL && strcmp(text, "auto") == 0) {
+        return auto_partition(schedule, in, config->gpus, arena, partition_out);
     }
     bool paper = text != NULL && strcmp(text, "paper") == 0;
     if (paper || (text == NULL && o->stages == 0)) {
         RP_TRY(published_partition(schedule, in, arena, partition_out, &found));
     }
     if (paper && !found) {
-        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even, and "
-                     "lists such as 3,3,4 or 2,2|0,2,2",
+        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even, "
+                     "auto, and lists such as 3,3,4 or 2,2|0,2,2",
                      schedule->name, in->model_name);
         return RP_USAGE;
     }
-    if (paper || (found && is_allowed(schedule, config, partition_out))) {
+    if (paper || (found && is_allowed(schedule, config, partition_out, captured))) {
         return RP_OK;
     }
     return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);
@@ -213,13 +253,36 @@ static rp_schedule_config make_config(const rpsim_options *o, const inputs *in,
 
 static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
 {
-    if (schedule->rounds || (!o->round_given && o->round_start == RP_ROUND_START_FREE_FIRST) ||
-        o->schedule_count > 1) {
+    if (schedule->rounds || (!o->round_given && !o->round_start_given) || o->schedule_count > 1) {
         return RP_OK;
     }
-    rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
-                 schedule->name);
+    rp_log_error("%s: %s has no rounds; valid with schedules that have them (roundpipe)",
+                 o->round_given ? "--round" : "--round-start", schedule->name);
     return RP_USAGE;
+}
+
+/* Gives the row its partition and checks that the schedule's rule allows it. */
+static rp_status fit_row(const rpsim_options *o, const inputs *in, bool captured, rp_arena *arena,
+                         rpsim_row *row)
+{
+    rp_partition *partition = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
+    RP_TRY(check_round(o, row->schedule));
+    RP_TRY(choose_partition(o, row->schedule, in, &row->config, captured, arena, partition));
+    row->config.partition = partition;
+    RP_TRY(rp_schedule_check(row->schedule, &row->config));
+    return rp_partition_text(partition, arena, &row->partition_text);
+}
+
+/* The cause is the last line: is_allowed may have left one before it. */
+static void warn_left_out(const rp_schedule_type *schedule, char *messages)
+{
+    size_t length = strlen(messages);
+    if (length > 0 && messages[length - 1] == '\n') {
+        messages[length - 1] = '\0';
+    }
+    const char *newline = strrchr(messages, '\n');
+    rp_log_warning("%s left out: %s", schedule->name, newline != NULL ? newline + 1 : messages);
 }
 
 /* Adds one row; with --schedule all, one that its rule does not allow is skipped. */
@@ -227,37 +290,23 @@ static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule, c
                          rp_recompute recompute)
 {
     const rpsim_options *o = study->options;
-    rp_arena *arena = study->arena;
     rpsim_row row = {.schedule_name = schedule->name,
                      .schedule = schedule,
                      .model_name = in->model_name,
                      .platform_name = in->platform_name,
                      .costs = in->costs};
     row.config = make_config(o, in, recompute);
-    rp_partition *partition = NULL;
-    RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
-    char message[1024] = "";
     if (o->all_schedules) {
-        rp_log_capture_begin(message, sizeof message);
-    }
-    rp_status status = check_round(o, schedule);
-    if (status == RP_OK) {
-        status = choose_partition(o, schedule, in, &row.config, arena, partition);
-    }
-    row.config.partition = partition;
-    if (status == RP_OK) {
-        status = rp_schedule_check(schedule, &row.config);
-    }
-    if (o->all_schedules) {
+        char messages[2048];
+        rp_log_capture_begin(messages, sizeof messages);
+        rp_status status = fit_row(o, in, true, study->arena, &row);
         rp_log_capture_end();
         if (status == RP_USAGE) {
-            message[strcspn(message, "\n")] = '\0';
-            rp_log_warning("%s left out: %s", schedule->name, message);
+            warn_left_out(schedule, messages);
             return RP_OK;
         }
     }
-    RP_TRY(status);
-    RP_TRY(rp_partition_text(partition, arena, &row.partition_text));
+    RP_TRY(fit_row(o, in, false, study->arena, &row)); /* aloud: bad input is for all schedules */
     study->rows[study->row_count++] = row;
     return RP_OK;
 }
@@ -273,8 +322,10 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const inputs
         return RP_OK;
     }
     if (o->all_schedules) { /* fair: both sides have the same freedom, whichever it is */
+        uint32_t before = study->row_count;
         RP_TRY(add_row(study, schedule, in, RP_RECOMPUTE_WAIT));
-        return add_row(study, schedule, in, RP_RECOMPUTE_EARLY);
+        bool left_out = study->row_count == before; /* one warning is enough */
+        return left_out ? RP_OK : add_row(study, schedule, in, RP_RECOMPUTE_EARLY);
     }
     return add_row(study, schedule, in, schedule->default_recompute);
 }
@@ -321,13 +372,15 @@ static rp_status add_program(rpsim_study *study, const inputs *in)
     rp_program *program = NULL;
     RP_TRY(read_program(study->options->program_in, &program));
     rpsim_row *row = &study->rows[study->row_count++];
-    *row = (rpsim_row){.schedule_name = program->schedule,
-                       .schedule = rp_schedule_find(program->schedule),
+    *row = (rpsim_row){.schedule = rp_schedule_find(program->schedule),
                        .model_name = in->model_name,
                        .platform_name = in->platform_name,
                        .costs = in->costs,
                        .from_program = true,
                        .given = program};
+    /* A copy: the program may go as soon as it has run. */
+    RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),
+                              &row->schedule_name));
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(program_partition(program, arena, partition));

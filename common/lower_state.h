@@ -1,0 +1,92 @@
+/** @file lower_state.h  Inside of the lowering: its working state. Not for other modules. */
+#pragma once
+
+#include "common/assembly.h"
+#include "common/lower.h"
+#include "common/producers.h"
+
+/** Queues of one GPU in a lowered program, in this order. */
+enum {
+    RP_LOWER_COMPUTE,
+    RP_LOWER_PARAMS,
+    RP_LOWER_UPLOAD,
+    RP_LOWER_DOWNLOAD,
+    RP_LOWER_QUEUES_PER_GPU
+};
+
+/** One forward or one backward with its pre-work, and its transfers. */
+typedef struct rp_lower_unit {
+    uint32_t first; /**< op numbers in the compute schedule */
+    uint32_t last;
+    uint32_t job;
+    rp_handle compute_first;
+    rp_handle compute_last;
+    rp_handle forward; /**< its FORWARD op, RP_NO_HANDLE where it has none */
+    rp_handle up_act;
+    rp_handle up_grad;
+    rp_handle down_out;  /**< boundary activation or gradient */
+    rp_handle down_last; /**< the last of its downloads */
+} rp_lower_unit;
+
+/** One stage over the microbatches of one call, on one GPU. */
+typedef struct rp_lower_job {
+    uint32_t gpu;
+    uint32_t first_unit;
+    uint32_t unit_count;
+    uint16_t stage;
+    uint16_t iteration;
+    uint32_t call;
+    bool backward;
+    rp_handle params_first; /**< of its uploads on the parameter queue */
+    rp_handle params_last;
+    rp_handle param_grads_up;
+    rp_handle param_grads_down;
+} rp_lower_job;
+
+typedef struct rp_lowering {
+    const rp_program *schedule;
+    const rp_lower_config *config;
+    const uint32_t *sequences;
+    rp_arena *arena; /**< scratch */
+    rp_assembly *assembly;
+    rp_producers producers;
+    bool separate; /**< backward stages of their own: boundaries always go through the host */
+    bool offload;
+    uint32_t host_queue;
+    uint32_t calls; /**< per iteration */
+    uint32_t unit_count;
+    rp_lower_unit *units; /**< queue after queue, as the schedule has them */
+    uint32_t *unit_of;    /**< [op of the schedule] */
+    uint32_t job_count;
+    rp_lower_job *jobs;  /**< likewise */
+    uint32_t *job_begin; /**< [gpu + 1] */
+    rp_handle *saved;    /**< [iteration][backward position][microbatch] download of the input */
+    uint32_t *job_of;    /**< [iteration][call][forward positions, then backward positions] */
+    rp_handle *refresh;  /**< [iteration][layers + 2] */
+    rp_handle *collect;  /**< [iteration][layers + 2] */
+} rp_lowering;
+
+/** Index into rp_lowering.saved. */
+static inline size_t rp_lower_saved_index(const rp_lowering *l, uint32_t iteration,
+                                          uint32_t position, uint32_t microbatch)
+{
+    return rp_producers_backward_index(&l->producers, iteration, position, microbatch);
+}
+
+/** Index into rp_lowering.job_of; `position` counts forward stages first. */
+static inline size_t rp_lower_job_index(const rp_lowering *l, uint32_t iteration, uint32_t call,
+                                        uint32_t position)
+{
+    size_t positions = (size_t)l->schedule->forward_count + l->schedule->backward_count;
+    return ((size_t)iteration * l->calls + call) * positions + position;
+}
+
+/** The layers of a stage as sizes count them: embedding and head included. [begin, end) */
+void rp_lower_layers(const rp_lowering *lowering, uint32_t stage, bool backward,
+                     uint32_t *begin_out, uint32_t *end_out);
+
+/** Adds all ops. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_ops(rp_lowering *lowering);
+
+/** Adds all waits between them. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_lower_add_waits(rp_lowering *lowering);

@@ -1,0 +1,45 @@
+/** @file hardware_case.h  One configuration at --fidelity hardware: lowered, simulated, measured.
+ */
+#pragma once
+
+#include "sim/case.h"
+
+/** What one optimizer step trains on. */
+typedef struct rpsim_workload {
+    uint32_t global_batch; /**< sequences per step, at least one per microbatch */
+    uint32_t calls;        /**< forward-backward calls that the step is split into */
+    uint32_t microbatches; /**< of one call */
+    uint32_t seq_len;      /**< tokens per sequence */
+} rpsim_workload;
+
+/**
+ * Sequences of each microbatch of a step: the batch split over the calls and each call over its
+ * microbatches as evenly as possible.
+ * @param sequences_out [calls * microbatches], in `arena`
+ * @retval RP_OK, RP_USAGE (fewer sequences than microbatches; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
+                               uint32_t **sequences_out);
+
+/**
+ * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
+ * resident weights (whose optimizer takes no time yet). Metrics are those of one step by itself,
+ * but comm_total, comm_exposed and the lower bound, which are 0: not modelled. The period is
+ * measured over config->iterations steps where these are at least 16.
+ * @param config microbatches must be those of a step, all calls together; round the microbatches of
+ * a call for schedules with rounds
+ * @retval as rpsim_case_run; RP_INPUT also where the platform does not say what is needed
+ */
+rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
+                                  const rp_schedule_config *config, const rpsim_workload *workload,
+                                  const rp_model *model, const rp_platform *platform,
+                                  rpsim_result *result_out);
+
+/**
+ * As rpsim_hardware_case_run for a lowered program that exists; its metrics are those of all steps.
+ * @param program owned by the result on success, by the caller otherwise
+ * @retval as above; RP_INPUT also where the program is a compute schedule
+ */
+rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
+                                     const rp_model *model, const rp_platform *platform,
+                                     uint32_t seq_len, rpsim_result *result_out);

@@ -1,0 +1,46 @@
+/** @file layer_costs.h  How long compute ops take on hardware: measured layer times moved to other
+ * numbers of tokens and other sequence lengths.
+ *
+ * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (shared/design/prediction.md
+ * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
+ * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward and 2.5 times that
+ * backward; a the part that does not depend on tokens: 0 forward, and backward 6 bytes per
+ * parameter (accumulating dW) at memory bandwidth.
+ */
+#pragma once
+
+#include "common/program.h"
+#include "common/schedule.h"
+
+/** Effective rates of a GPU that the table does not say; from the platform file. */
+typedef struct rpsim_gpu_rates {
+    double attention_fwd_flops; /**< FLOP/s of the attention kernel, forward */
+    double attention_bwd_flops;
+    double memory_bytes_per_s; /**< effective */
+} rpsim_gpu_rates;
+
+/** Compute times of a lowered program. */
+typedef struct rpsim_compute_costs {
+    int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
+    uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
+    uint32_t stage_count;
+} rpsim_compute_costs;
+
+/** @return the time of a compute op of the program. */
+static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
+{
+    size_t row = (size_t)costs->class_of[op->microbatch] * costs->stage_count + op->stage;
+    return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
+}
+
+/**
+ * Computes the times of all stages for all microbatch sizes of `program`.
+ * @param table measured for model on the platform's GPU
+ * @param seq_len tokens per sequence of the run
+ * @retval RP_OK, RP_INPUT (layers differ, or a time comes out negative: the sequence is too short
+ * for the table's; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
+                                     const rp_model *model, const rpsim_gpu_rates *rates,
+                                     uint32_t seq_len, rp_arena *arena,
+                                     rpsim_compute_costs *costs_out);

@@ -1,0 +1,132 @@
+/* The two heaps of the network: flows by (key, sequence), groups by their next end. */
+#include "common/mem.h"
+#include "sim/network_inside.h"
+
+#include <string.h>
+
+rp_status rpsim_grow(void *array, uint64_t *capacity, uint64_t count, size_t size)
+{
+    if (count <= *capacity) {
+        return RP_OK;
+    }
+    uint64_t wanted = count > 2 * *capacity ? count : 2 * *capacity;
+    wanted = wanted < 8 ? 8 : wanted;
+    RP_TRY(rp_mem_resize(array, wanted * size));
+    *capacity = wanted;
+    return RP_OK;
+}
+
+rp_status rpsim_heap_reserve(rpsim_heap *heap, uint64_t capacity)
+{
+    return rpsim_grow(&heap->entries, &heap->capacity, capacity, sizeof *heap->entries);
+}
+
+static bool before(const rpsim_heap_entry *a, const rpsim_heap_entry *b)
+{
+    return a->key != b->key ? a->key < b->key : a->sequence < b->sequence;
+}
+
+void rpsim_heap_push(rpsim_heap *heap, rpsim_heap_entry entry)
+{
+    uint64_t at = heap->count++;
+    while (at > 0 && before(&entry, &heap->entries[(at - 1) / 2])) {
+        heap->entries[at] = heap->entries[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->entries[at] = entry;
+}
+
+rpsim_heap_entry rpsim_heap_pop(rpsim_heap *heap)
+{
+    rpsim_heap_entry first = heap->entries[0];
+    rpsim_heap_entry last = heap->entries[--heap->count];
+    uint64_t at = 0;
+    for (uint64_t child = 1; child < heap->count; child = 2 * at + 1) {
+        if (child + 1 < heap->count && before(&heap->entries[child + 1], &heap->entries[child])) {
+            child++;
+        }
+        if (!before(&heap->entries[child], &last)) {
+            break;
+        }
+        heap->entries[at] = heap->entries[child];
+        at = child;
+    }
+    heap->entries[at] = last;
+    return first;
+}
+
+double rpsim_key_service(uint64_t key)
+{
+    double service;
+    memcpy(&service, &key, sizeof service);
+    return service;
+}
+
+uint64_t rpsim_service_key(double service)
+{
+    uint64_t key;
+    memcpy(&key, &service, sizeof key);
+    return key;
+}
+
+static void ends_put(rpsim_network *network, uint32_t slot, rpsim_end end)
+{
+    network->ends[slot] = end;
+    network->groups[end.group].end_slot = slot;
+}
+
+static void ends_up(rpsim_network *network, uint32_t slot)
+{
+    rpsim_end end = network->ends[slot];
+    while (slot > 0 && end.ticks < network->ends[(slot - 1) / 2].ticks) {
+        ends_put(network, slot, network->ends[(slot - 1) / 2]);
+        slot = (slot - 1) / 2;
+    }
+    ends_put(network, slot, end);
+}
+
+static void ends_down(rpsim_network *network, uint32_t slot)
+{
+    rpsim_end end = network->ends[slot];
+    for (uint32_t child = 2 * slot + 1; child < network->end_count; child = 2 * slot + 1) {
+        if (child + 1 < network->end_count &&
+            network->ends[child + 1].ticks < network->ends[child].ticks) {
+            child++;
+        }
+        if (network->ends[child].ticks >= end.ticks) {
+            break;
+        }
+        ends_put(network, slot, network->ends[child]);
+        slot = child;
+    }
+    ends_put(network, slot, end);
+}
+
+void rpsim_ends_remove(rpsim_network *network, uint32_t slot)
+{
+    network->groups[network->ends[slot].group].end_slot = RPSIM_NO_SLOT;
+    rpsim_end last = network->ends[--network->end_count];
+    if (slot < network->end_count) {
+        ends_put(network, slot, last);
+        ends_up(network, slot);
+        ends_down(network, network->groups[last.group].end_slot);
+    }
+}
+
+void rpsim_ends_update(rpsim_network *network, const uint32_t *groups, uint32_t count)
+{
+    bool few = count <= network->end_count / 8;
+    for (uint32_t i = 0; i < count; i++) {
+        rpsim_group *group = &network->groups[groups[i]];
+        bool fresh = group->end_slot == RPSIM_NO_SLOT;
+        ends_put(network, fresh ? network->end_count++ : group->end_slot,
+                 (rpsim_end){group->end_ticks, groups[i]});
+        if (few) {
+            ends_up(network, group->end_slot);
+            ends_down(network, group->end_slot);
+        }
+    }
+    for (uint32_t slot = few ? 0 : network->end_count / 2; slot-- > 0;) {
+        ends_down(network, slot);
+    }
+}

@@ -1,0 +1,272 @@
+#include "sim/prediction.h"
+
+#include "common/csv.h"
+#include "common/log.h"
+#include "common/planner.h"
+#include "common/text.h"
+#include "sim/hardware_case.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PLATFORM "rtx4090x8"
+#define SEQ_LEN 2048u
+#define ITERATIONS 16u
+
+/* A table with the bytes it was read from. */
+typedef struct table {
+    rp_csv csv;
+    rp_text text;
+} table;
+
+typedef struct predictor {
+    rp_arena *arena;
+    rp_platform platform;
+    table configs;
+    rpsim_prediction *out;
+} predictor;
+
+static const char *const groups[] = {"async", "scaling-dense", "sync-dense", "scaling-moe"};
+
+static rp_status read_table(const char *folder, const char *name, rp_arena *arena, table *t)
+{
+    const char *path = NULL;
+    RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder, name));
+    RP_TRY(rp_text_read_file(path, RP_CSV_MAX_BYTES, &t->text));
+    return rp_csv_parse(path, t->text.bytes, t->text.length, ',', arena, &t->csv);
+}
+
+/* ---- one run ----------------------------------------------------------------------------------
+ */
+
+static rp_status plan_partition(const predictor *p, const rp_model *model, const rp_costs *costs,
+                                uint32_t gpus, rp_partition *partition)
+{
+    rp_plan_input input;
+    rp_plan plan;
+    RP_TRY(rp_plan_input_from_costs(costs, model, p->arena, &input));
+    input.min_stages = gpus;
+    input.memory_limit = rp_plan_default_limit(&p->platform);
+    RP_TRY(rp_plan_make(&input, p->arena, &plan));
+    return rp_plan_partition(&plan, model->layers, p->arena, partition);
+}
+
+static rp_status run(predictor *p, const char *model_name, uint32_t gpus, bool asynchronous,
+                     rpsim_workload workload, double *tokens_per_s_out)
+{
+    rp_model model;
+    rp_costs costs;
+    rp_partition partition;
+    const char *costs_name = NULL;
+    RP_TRY(rp_arena_print(p->arena, &costs_name, "%s@%s", model_name, p->platform.gpu));
+    RP_TRY(rp_model_load(model_name, p->arena, &model));
+    RP_TRY(rp_costs_load(costs_name, p->arena, &costs));
+    RP_TRY(plan_partition(p, &model, &costs, gpus, &partition));
+    const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
+    rp_schedule_config config = {.gpus = gpus,
+                                 .microbatches = workload.calls * workload.microbatches,
+                                 .iterations = ITERATIONS,
+                                 .round = workload.microbatches,
+                                 .round_start = RP_ROUND_START_ROTATE,
+                                 .asynchronous = asynchronous,
+                                 .recompute = RP_RECOMPUTE_EARLY,
+                                 .layers = model.layers,
+                                 .partition = &partition,
+                                 .costs = &costs};
+    rpsim_result result;
+    RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &p->platform, &result));
+    *tokens_per_s_out =
+        (double)workload.global_batch * workload.seq_len / (result.period_ps * 1e-12);
+    rpsim_result_fini(&result);
+    return RP_OK;
+}
+
+/* ---- cells ------------------------------------------------------------------------------------
+ */
+
+static rp_status cell_u32(const rp_csv *csv, uint32_t row, const char *column, uint32_t *value_out)
+{
+    uint32_t index = 0;
+    uint64_t value = 0;
+    RP_TRY(rp_csv_column(csv, column, &index));
+    RP_TRY(rp_csv_u64(csv, row, index, 1, 1000000, &value));
+    *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
+                           const char **text_out)
+{
+    uint32_t index = 0;
+    RP_TRY(rp_csv_column(csv, column, &index));
+    *text_out = rp_csv_cell(csv, row, index);
+    return RP_OK;
+}
+
+static rp_status find_config(const predictor *p, const char *framework, const char *model,
+                             rpsim_workload *workload, bool *asynchronous, bool *found)
+{
+    const rp_csv *csv = &p->configs.csv;
+    *found = false;
+    for (uint32_t row = 0; row < csv->rows && !*found; row++) {
+        const char *of_framework = NULL;
+        const char *of_model = NULL;
+        const char *optimizer = NULL;
+        RP_TRY(cell_text(csv, row, "framework", &of_framework));
+        RP_TRY(cell_text(csv, row, "model", &of_model));
+        RP_TRY(cell_text(csv, row, "optimizer", &optimizer));
+        if (strcmp(of_framework, framework) != 0 || strcmp(of_model, model) != 0) {
+            continue;
+        }
+        workload->seq_len = SEQ_LEN;
+        *asynchronous = strcmp(optimizer, "async") == 0;
+        *found = true;
+        RP_TRY(cell_u32(csv, row, "global_batch", &workload->global_batch));
+        RP_TRY(cell_u32(csv, row, "microbatches", &workload->microbatches));
+        RP_TRY(cell_u32(csv, row, "calls", &workload->calls));
+    }
+    return RP_OK;
+}
+
+static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
+                          uint32_t gpus, double measured)
+{
+    rpsim_workload workload = {0};
+    bool asynchronous = false;
+    bool found = false;
+    RP_TRY(find_config(p, framework, model, &workload, &asynchronous, &found));
+    if (!found) {
+        return RP_OK;
+    }
+    double predicted = 0;
+    RP_TRY(run(p, model, gpus, asynchronous, workload, &predicted));
+    p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
+                                                  .framework = framework,
+                                                  .model = model,
+                                                  .gpus = gpus,
+                                                  .measured_tokens_per_s = measured,
+                                                  .predicted_tokens_per_s = predicted,
+                                                  .error_pct = 100 * (predicted / measured - 1)};
+    return RP_OK;
+}
+
+static bool is_dense(const char *model, rp_arena *arena)
+{
+    rp_model loaded;
+    return rp_model_load(model, arena, &loaded) == RP_OK && loaded.experts == 1;
+}
+
+static rp_status add_throughput(predictor *p, const rp_csv *csv)
+{
+    for (uint32_t row = 0; row < csv->rows; row++) {
+        const char *framework = NULL;
+        const char *model = NULL;
+        const char *text = NULL;
+        double measured = 0;
+        RP_TRY(cell_text(csv, row, "framework", &framework));
+        RP_TRY(cell_text(csv, row, "model", &model));
+        RP_TRY(cell_text(csv, row, "tokens_per_s", &text));
+        if (!rp_parse_double(text, 1e-3, 1e12, &measured)) {
+            continue; /* OOM and N/A */
+        }
+        bool dense = strstr(model, "-lora") == NULL && is_dense(model, p->arena);
+        if (strcmp(framework, "roundpipe") == 0 && dense) {
+            RP_TRY(add_cell(p, "async", framework, model, 8, measured));
+        } else if (strcmp(framework, "roundpipe-sync") == 0 && dense) {
+            RP_TRY(add_cell(p, "sync-dense", framework, model, 8, measured));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status add_scaling(predictor *p, const rp_csv *csv)
+{
+    for (uint32_t column = 1; column < csv->columns; column++) {
+        const char *model = csv->header[column];
+        if (strstr(model, "-lora") != NULL) {
+            continue; /* LoRA models are not there yet */
+        }
+        const char *group = is_dense(model, p->arena) ? "scaling-dense" : "scaling-moe";
+        for (uint32_t row = 0; row < csv->rows; row++) {
+            uint32_t gpus = 0;
+            double measured = 0;
+            RP_TRY(cell_u32(csv, row, "gpus", &gpus));
+            RP_TRY(rp_csv_double(csv, row, column, 1e-3, 1e12, &measured));
+            RP_TRY(add_cell(p, group, "roundpipe", model, gpus, measured));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status predict_all(predictor *p, const char *folder, table *throughput, table *scaling)
+{
+    RP_TRY(rp_platform_load(PLATFORM, p->arena, &p->platform));
+    RP_TRY(read_table(folder, "run_configs.csv", p->arena, &p->configs));
+    RP_TRY(read_table(folder, "throughput_4090.csv", p->arena, throughput));
+    RP_TRY(read_table(folder, "scaling_4090.csv", p->arena, scaling));
+    size_t most = throughput->csv.rows + (size_t)scaling->csv.rows * scaling->csv.columns;
+    RP_TRY(rp_arena_alloc(p->arena, most, sizeof(rpsim_cell), &p->out->cells));
+    RP_TRY(add_throughput(p, &throughput->csv));
+    return add_scaling(p, &scaling->csv);
+}
+
+rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out)
+{
+    *prediction_out = (rpsim_prediction){0};
+    predictor p = {.arena = arena, .out = prediction_out};
+    table throughput = {0};
+    table scaling = {0};
+    rp_status status = predict_all(&p, folder, &throughput, &scaling);
+    rp_text_fini(&p.configs.text);
+    rp_text_fini(&throughput.text);
+    rp_text_fini(&scaling.text);
+    return status;
+}
+
+/* ---- the report -------------------------------------------------------------------------------
+ */
+
+double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group)
+{
+    double sum = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < prediction->count; i++) {
+        if (strcmp(prediction->cells[i].group, group) == 0) {
+            sum += fabs(prediction->cells[i].error_pct);
+            count++;
+        }
+    }
+    return count == 0 ? NAN : sum / count;
+}
+
+static void write_groups(const rpsim_prediction *prediction, FILE *stream)
+{
+    fputs("| group | cells | mean absolute error % | worst % |\n|---|---|---|---|\n", stream);
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        uint32_t count = 0;
+        double worst = 0;
+        for (uint32_t i = 0; i < prediction->count; i++) {
+            const rpsim_cell *cell = &prediction->cells[i];
+            if (strcmp(cell->group, groups[g]) == 0) {
+                count++;
+                worst = fabs(cell->error_pct) > fabs(worst) ? cell->error_pct : worst;
+            }
+        }
+        fprintf(stream, "| %s | %u | %.2f | %+.2f |\n", groups[g], count,
+                rpsim_prediction_mape(prediction, groups[g]), worst);
+    }
+}
+
+void rpsim_prediction_write(const rpsim_prediction *prediction, FILE *stream)
+{
+    write_groups(prediction, stream);
+    fputs("\n| group | system | model | GPUs | measured tokens/s | predicted | error % |\n"
+          "|---|---|---|---|---|---|---|\n",
+          stream);
+    for (uint32_t i = 0; i < prediction->count; i++) {
+        const rpsim_cell *c = &prediction->cells[i];
+        fprintf(stream, "| %s | %s | %s | %u | %.2f | %.2f | %+.2f |\n", c->group, c->framework,
+                c->model, c->gpus, c->measured_tokens_per_s, c->predicted_tokens_per_s,
+                c->error_pct);
+    }
+}

@@ -1,0 +1,122 @@
+/* The reader of program texts. What it accepts survives a round trip, and runs without a deadlock.
+ */
+#include "common/hash.h"
+#include "common/model.h"
+#include "sim/case.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text {
+    char *bytes;
+    size_t length;
+} text;
+
+static text write_text(const rp_program *program)
+{
+    text result = {NULL, 0};
+    FILE *stream = open_memstream(&result.bytes, &result.length);
+    fuzz_require(stream != NULL, "a stream in memory");
+    fuzz_require(rp_program_write(program, stream) == RP_OK, "a program can be written");
+    fclose(stream);
+    return result;
+}
+
+static void check_round_trip(const rp_program *program)
+{
+    text first = write_text(program);
+    rp_program *again = NULL;
+    rp_status status = rp_program_read("written", first.bytes, first.length, &again);
+    fuzz_require(status == RP_OK, "what was written can be read");
+    fuzz_require(rp_program_hash(program) == rp_program_hash(again), "the hash survives");
+    text second = write_text(again);
+    bool same =
+        first.length == second.length && memcmp(first.bytes, second.bytes, first.length) == 0;
+    fuzz_require(same, "the bytes survive");
+    rp_program_destroy(again);
+    free(first.bytes);
+    free(second.bytes);
+}
+
+/* Times of all magnitudes that a cost table may have, some of them zero. */
+static int64_t next_time(uint64_t *state, int64_t limit)
+{
+    *state = rp_hash_add(*state, 1);
+    bool zero = (*state & 7) == 0;
+    return zero ? 0 : (int64_t)((*state >> 8) % (uint64_t)limit);
+}
+
+static void fill_costs(const rp_program *program, uint64_t state, rp_arena *arena, rp_costs *costs)
+{
+    uint32_t layers = program->layer_count;
+    int64_t limit = RP_MAX_MICROBATCH_PS / (4 * ((int64_t)layers + 1)) >> state % 40;
+    limit = limit > 0 ? limit : 1;
+    *costs = (rp_costs){.name = "fuzz", .source = "", .layers = layers};
+    costs->microbatch_size = costs->seq_len = 1;
+    fuzz_require(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->fwd_ps) == RP_OK, "memory");
+    fuzz_require(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_ps) == RP_OK, "memory");
+    fuzz_require(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_input_ps) == RP_OK,
+                 "memory");
+    for (uint32_t i = 0; i < layers; i++) {
+        costs->fwd_ps[i] = next_time(&state, limit);
+        costs->bwd_ps[i] = next_time(&state, limit);
+        costs->bwd_input_ps[i] = next_time(&state, costs->bwd_ps[i] + 1);
+    }
+    costs->head_fwd_ps = next_time(&state, limit);
+    costs->head_bwd_ps = next_time(&state, limit);
+    costs->hop_ps = next_time(&state, limit);
+}
+
+static void check_result(const rpsim_result *result)
+{
+    const rp_metrics *m = &result->metrics;
+    fuzz_require(m->makespan_ps >= 0 && m->busy_ps >= 0, "times are not negative");
+    fuzz_require(m->fill_ps >= 0 && m->switch_ps >= 0 && m->drain_ps >= 0 && m->intra_ps >= 0,
+                 "parts of the bubble are not negative");
+    fuzz_require(m->fill_ps + m->switch_ps + m->drain_ps + m->intra_ps == m->bubble_ps,
+                 "the parts are the bubble");
+    fuzz_require(m->comm_exposed_ps >= 0 && m->comm_exposed_ps <= m->comm_total_ps,
+                 "exposed hops are some of all");
+    fuzz_require(m->lower_bound_ps <= m->makespan_ps, "the bound is below the makespan");
+}
+
+/* Takes the program over. */
+static void check_run(rp_program *program)
+{
+    rp_arena *arena = NULL;
+    rp_costs costs;
+    rpsim_result result;
+    fuzz_require(rp_arena_create(&arena) == RP_OK, "an arena");
+    fill_costs(program, rp_program_hash(program), arena, &costs);
+    rp_status status = rpsim_program_run(program, &costs, &result);
+    if (status == RP_OK) {
+        check_result(&result);
+        rpsim_result_fini(&result);
+    } else {
+        fuzz_require(status == RP_INPUT, "a valid program runs, or has no costs");
+        fuzz_require(fuzz_log()[0] != '\0', "a refusal says why");
+        rp_program_destroy(program);
+    }
+    rp_arena_destroy(arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_begin();
+    rp_program *program = NULL;
+    rp_status status = rp_program_read(FUZZ_FILE, (const char *)data, size, &program);
+    if (status == RP_OK) {
+        fuzz_require(fuzz_log()[0] == '\0', "success is silent");
+        check_round_trip(program);
+        check_run(program);
+    } else if (status == RP_INVALID_PROGRAM) {
+        const char *newline = strchr(fuzz_log(), '\n');
+        fuzz_require(strncmp(fuzz_log(), "program: ", 9) == 0, "a rule is named");
+        fuzz_require(newline != NULL && newline[1] == '\0', "one rule is named");
+    } else {
+        fuzz_require_refusal(status, NULL);
+    }
+    return fuzz_end();
+}

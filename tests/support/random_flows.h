@@ -1,0 +1,49 @@
+/** @file random_flows.h  Random networks with flows, and one run of each through sim/network. */
+#pragma once
+
+#include "sim/network.h"
+#include "tests/reference/slow_flows.h"
+#include "tests/support/random_case.h"
+
+#define RP_TEST_MAX_LINKS 64
+#define RP_TEST_MAX_FLOWS 300
+#define RP_TEST_MAX_HOPS 6
+
+/** A network as the slow reference wants it, and how each flow ended. Points into itself: do not
+ * copy. */
+typedef struct rp_random_flows {
+    uint32_t link_count;
+    double capacities[RP_TEST_MAX_LINKS + RP_TEST_MAX_FLOWS]; /**< room for one more per flow */
+    uint32_t flow_count;
+    slow_flow flows[RP_TEST_MAX_FLOWS]; /**< by start */
+    int links[RP_TEST_MAX_FLOWS][RP_TEST_MAX_HOPS + 1];
+    bool tree;
+    bool ties;
+    int64_t end_ticks[RP_TEST_MAX_FLOWS];
+    uint32_t completions[RP_TEST_MAX_FLOWS]; /**< flows in the order of their completion */
+} rp_random_flows;
+
+/** Draws a PCIe tree or arbitrary routes: 1 to 64 links, 1 to 300 flows of 0 to 2^30 bytes within
+ * about a second; in half of the cases equal sizes and starts on a coarse grid, so that ties
+ * happen.
+ */
+void rp_random_flows_draw(rp_random *random, rp_random_flows *out);
+
+/** How rp_random_flows_run departs from the plain run. */
+typedef enum rp_flows_variant {
+    RP_FLOWS_PLAIN,
+    RP_FLOWS_RECOMPUTE, /**< all rates from scratch after every start and end */
+    RP_FLOWS_ALONE,     /**< every flow on a route of its own, by a wide link of its own */
+    RP_FLOWS_REVERSED,  /**< flows that start together are started in reverse order */
+    RP_FLOWS_VARIANT_COUNT,
+} rp_flows_variant;
+
+/** Creates the network of a drawn case, without flows. Failures fail the test. */
+rpsim_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_per_s);
+
+/** Starts flow `index` at its time, tagged with its index; the route is looked up. */
+void rp_random_flows_start(const rp_random_flows *flows, uint32_t index, double ticks_per_s,
+                           rpsim_network *network);
+
+/** Runs all flows with ticks of 1 fs; sets end_ticks and completions. */
+void rp_random_flows_run(rp_random_flows *flows, rp_flows_variant variant);

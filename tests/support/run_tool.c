@@ -1,0 +1,166 @@
+#include "tests/support/run_tool.h"
+
+#include "common/text.h"
+#include "tests/support/make_program.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_ARGUMENTS 48
+
+static rp_arena *arena;
+static const char *folder;
+
+void rp_test_tool_begin(void)
+{
+    setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    folder = rp_test_make_folder();
+    cr_assert(folder != NULL);
+}
+
+void rp_test_tool_end(void)
+{
+    rp_test_remove(folder);
+    rp_arena_destroy(arena);
+    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+}
+
+const char *rp_test_tool_folder(void)
+{
+    return folder;
+}
+
+rp_arena *rp_test_tool_arena(void)
+{
+    return arena;
+}
+
+static const char *read_back(FILE *stream)
+{
+    char *text = NULL;
+    cr_assert(eq(int, fseek(stream, 0, SEEK_END), 0));
+    size_t size = (size_t)ftell(stream);
+    rewind(stream);
+    cr_assert(eq(int, rp_arena_alloc(arena, size + 1, 1, &text), RP_OK));
+    cr_assert(eq(sz, fread(text, 1, size, stream), size));
+    fclose(stream);
+    return text;
+}
+
+rp_test_outcome rp_test_tool_execute(const char *path, const char *const *arguments)
+{
+    FILE *output = tmpfile();
+    FILE *messages = tmpfile();
+    cr_assert(output != NULL && messages != NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fileno(output), STDOUT_FILENO);
+        dup2(fileno(messages), STDERR_FILENO);
+        execv(path, (char *const *)arguments);
+        _exit(127);
+    }
+    int status = 0;
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    return (rp_test_outcome){.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                             .output = read_back(output),
+                             .messages = read_back(messages)};
+}
+
+const char *rp_test_tool_expand(const char *word, size_t length)
+{
+    rp_text text = {0};
+    const char *expanded = NULL;
+    bool empty = length == 2 && memcmp(word, "''", 2) == 0;
+    for (size_t i = 0; i < length && !empty; i++) {
+        bool dir = length - i >= 5 && memcmp(word + i, "@DIR@", 5) == 0;
+        bool bad = length - i >= 5 && memcmp(word + i, "@BAD@", 5) == 0;
+        const char *part = dir ? folder : bad ? RP_TEST_ROOT "/bad" : &word[i];
+        cr_assert(eq(int, rp_text_append(&text, part, dir || bad ? strlen(part) : 1), RP_OK));
+        i += dir || bad ? 4 : 0;
+    }
+    const char *bytes = text.bytes != NULL ? text.bytes : "";
+    cr_assert(eq(int, rp_arena_copy_text(arena, bytes, text.length, &expanded), RP_OK));
+    rp_text_fini(&text);
+    return expanded;
+}
+
+static size_t add_words(const char *line, const char **arguments, size_t count)
+{
+    for (const char *word = line; *word != '\0';) {
+        size_t length = strcspn(word, " ");
+        cr_assert(lt(sz, count, MAX_ARGUMENTS));
+        arguments[count++] = rp_test_tool_expand(word, length);
+        word += length + (word[length] == ' ' ? 1 : 0);
+    }
+    return count;
+}
+
+rp_test_outcome rp_test_rpsim_after(const char *before, const char *line)
+{
+    const char *arguments[MAX_ARGUMENTS + 1] = {"rpsim"};
+    add_words(line, arguments, add_words(before, arguments, 1));
+    return rp_test_tool_execute(RPSIM_PATH, arguments);
+}
+
+rp_test_outcome rp_test_rpsim(const char *line)
+{
+    return rp_test_rpsim_after("", line);
+}
+
+rp_test_outcome rp_test_rpsim_well(const char *line)
+{
+    rp_test_outcome result = rp_test_rpsim(line);
+    cr_assert(result.status == 0, "%s: %s", line, result.messages);
+    return result;
+}
+
+json_t *rp_test_rpsim_json(const char *line)
+{
+    json_error_t error;
+    rp_test_outcome result = rp_test_rpsim_after("--format json --fidelity stage", line);
+    cr_assert(result.status == 0, "%s: %s", line, result.messages);
+    json_t *rows = json_loads(result.output, JSON_REJECT_DUPLICATES, &error);
+    bool array = json_is_array(rows);
+    cr_assert(array, "%s: %s: %s", line, error.text, result.output);
+    return rows;
+}
+
+rp_csv rp_test_tool_table(const char *name, const char *text, char separator)
+{
+    rp_csv table;
+    rp_status status = rp_csv_parse(name, text, strlen(text), separator, arena, &table);
+    cr_assert(status == RP_OK, "%s", text);
+    return table;
+}
+
+const char *rp_test_tool_cell(const rp_csv *table, uint32_t row, const char *header)
+{
+    uint32_t column = 0;
+    cr_assert(eq(int, rp_csv_column(table, header, &column), RP_OK));
+    return rp_csv_cell(table, row, column);
+}
+
+const char *rp_test_tool_read(const char *path)
+{
+    rp_text text = {0};
+    const char *copy = NULL;
+    cr_assert(eq(int, rp_text_read_file(path, 1u << 24, &text), RP_OK));
+    cr_assert(eq(int, rp_arena_copy_text(arena, text.bytes, text.length, &copy), RP_OK));
+    rp_text_fini(&text);
+    return copy;
+}
+
+double rp_test_json_number(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+const char *rp_test_json_text(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
