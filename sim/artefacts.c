@@ -58,7 +58,7 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
         {"costs", row->costs->name},
         {"partition", row->partition_text},
         {"recompute", rp_recompute_text(row->config.recompute)},
-        {"fidelity", "stage"},
+        {"fidelity", row->hardware ? "hardware" : "stage"},
         {"seed", seed},
     };
     RP_TRY(rp_trace_write(row->result.timeline, facts, sizeof facts / sizeof facts[0],
@@ -66,9 +66,11 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
     return rp_output_commit(output);
 }
 
+/* The chart shows the whole timeline; the row's metrics are those of one iteration. */
 static rp_status write_gantt(const rpsim_study *study)
 {
     rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
+    rp_metrics metrics[RP_GANTT_MAX_PANELS];
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         const char *title = row->schedule_name;
@@ -76,8 +78,10 @@ static rp_status write_gantt(const rpsim_study *study)
             RP_TRY(rp_arena_print(study->arena, &title, "%s, recompute %s", row->schedule_name,
                                   rp_recompute_text(row->config.recompute)));
         }
-        panels[i] =
-            (rp_gantt_panel){row->result.timeline, &row->result.metrics, title, row->model_name};
+        metrics[i] = row->result.metrics;
+        RP_TRY(
+            rp_metrics_measure(row->result.timeline, row->result.separate_backward, &metrics[i]));
+        panels[i] = (rp_gantt_panel){row->result.timeline, &metrics[i], title, row->model_name};
     }
     return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
 }
@@ -102,6 +106,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
         rp_json_key(&json, fields[i].key);
         if (fields[i].type == RPSIM_VALUE_UINT) {
             rp_json_uint(&json, fields[i].uint);
+        } else if (fields[i].type == RPSIM_VALUE_REAL) {
+            rp_json_double(&json, fields[i].real);
         } else {
             rp_json_string(&json, fields[i].type == RPSIM_VALUE_TEXT ? fields[i].text : NULL);
         }
@@ -113,6 +119,10 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_string(&json, row->costs->name);
     rp_json_key(&json, "hop_ms");
     rp_json_ms(&json, row->costs->hop_ps);
+    rp_json_key(&json, "global_batch");
+    rp_json_uint(&json, row->workload.global_batch);
+    rp_json_key(&json, "accumulate");
+    rp_json_uint(&json, row->workload.calls);
     rp_json_key(&json, "boundary_bytes");
     rp_json_uint(&json, row->config.boundary_bytes);
     rp_json_key(&json, "program_in");
@@ -123,8 +133,7 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     return RP_OK;
 }
 
-static uint32_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
-                                rp_store_metric *metrics)
+static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
 {
     const rp_metrics *m = &row->result.metrics;
     const struct {
@@ -142,10 +151,13 @@ static uint32_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
         {"comm_exposed_ps", m->comm_exposed_ps},
         {"lower_bound_ps", m->lower_bound_ps},
     };
-    (void)study;
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
+        bool stage_only =
+            strncmp(times[i].name, "comm_", 5) == 0 || strcmp(times[i].name, "lower_bound_ps") == 0;
+        if (!row->hardware || !stage_only) {
+            metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
+        }
     }
     metrics[n++] =
         (rp_store_metric){.name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
@@ -173,19 +185,19 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
         .platform = row->platform_name,
         .costs = row->costs->name,
         .partition = row->partition_text,
-        .fidelity = "stage",
+        .fidelity = row->hardware ? "hardware" : "stage",
         .recompute = rp_recompute_text(row->config.recompute),
         .optimizer = row->config.asynchronous ? "async" : "sync",
         .gpus = row->config.gpus,
-        .microbatches = row->config.microbatches,
-        .microbatch_size = row->costs->microbatch_size,
-        .seq_len = row->costs->seq_len,
+        .microbatches = row->workload.microbatches,
+        .microbatch_size = (uint32_t)rpsim_row_microbatch_size(row),
+        .seq_len = row->workload.seq_len,
         .iterations = row->config.iterations,
         .ops = row->ops,
         .program_hash = row->program_hash,
         .metrics = metrics,
     };
-    run.metric_count = collect_metrics(study, row, metrics);
+    run.metric_count = collect_metrics(row, metrics);
     return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
 }
 

@@ -38,8 +38,15 @@ static rpsim_field round_field(const rpsim_row *row)
     if (row->from_program || !row->schedule->rounds) {
         return null_field("round");
     }
-    return row->config.round == RP_ROUND_ALL ? text_field("round", "all")
-                                             : uint_field("round", row->config.round);
+    return row->config.round == RP_ROUND_ALL || row->hardware
+               ? text_field("round", "all")
+               : uint_field("round", row->config.round);
+}
+
+double rpsim_row_microbatch_size(const rpsim_row *row)
+{
+    double microbatches = (double)row->workload.calls * row->workload.microbatches;
+    return (double)row->workload.global_batch / microbatches;
 }
 
 double rpsim_row_tokens_per_s(const rpsim_row *row)
@@ -48,8 +55,7 @@ double rpsim_row_tokens_per_s(const rpsim_row *row)
     if (isnan(period_ps)) {
         period_ps = (double)row->result.metrics.makespan_ps;
     }
-    double tokens =
-        (double)row->config.microbatches * row->costs->microbatch_size * row->costs->seq_len;
+    double tokens = (double)row->workload.global_batch * row->workload.seq_len;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
@@ -61,15 +67,15 @@ static uint32_t config_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = text_field("model", row->model_name);
     f[n++] = text_field("platform", row->platform_name);
     f[n++] = uint_field("gpus", config->gpus);
-    f[n++] = uint_field("microbatches", config->microbatches);
-    f[n++] = uint_field("microbatch_size", row->costs->microbatch_size);
-    f[n++] = uint_field("seq_len", row->costs->seq_len);
-    f[n++] = text_field("fidelity", "stage");
+    f[n++] = uint_field("microbatches", row->workload.microbatches);
+    f[n++] = real_field("microbatch_size", rpsim_row_microbatch_size(row));
+    f[n++] = uint_field("seq_len", row->workload.seq_len);
+    f[n++] = text_field("fidelity", row->hardware ? "hardware" : "stage");
     f[n++] = text_field("partition", row->partition_text);
     f[n++] = text_field("recompute", rp_recompute_text(config->recompute));
     f[n++] = text_field("optimizer", config->asynchronous ? "async" : "sync");
     f[n++] = round_field(row);
-    f[n++] = null_field("grain");
+    f[n++] = row->hardware ? text_field("grain", "stage") : null_field("grain");
     f[n++] = uint_field("iterations", config->iterations);
     return n;
 }
@@ -89,9 +95,12 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = ms_field("switch_ms", m->switch_ps);
     f[n++] = ms_field("drain_ms", m->drain_ps);
     f[n++] = ms_field("intra_ms", m->intra_ps);
-    f[n++] = ms_field("comm_total_ms", m->comm_total_ps);
-    f[n++] = ms_field("comm_exposed_ms", m->comm_exposed_ps);
-    bool bounded = row->config.iterations == 1 || !row->from_program; /* of one iteration */
+    f[n++] =
+        row->hardware ? null_field("comm_total_ms") : ms_field("comm_total_ms", m->comm_total_ps);
+    f[n++] = row->hardware ? null_field("comm_exposed_ms")
+                           : ms_field("comm_exposed_ms", m->comm_exposed_ps);
+    bool one = row->config.iterations == 1 || !row->from_program; /* metrics of one iteration */
+    bool bounded = one && !row->hardware;
     f[n++] = bounded ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
     f[n++] = real_field("iteration_ms", row->result.period_ps / (double)RP_PS_PER_MS);
     f[n++] = real_field("iteration_paper_ms", paper_ps / (double)RP_PS_PER_MS);
@@ -105,13 +114,17 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
     rpsim_field *f = fields_out;
     uint32_t n = config_fields(row, f);
     n += result_fields(row, f + n);
-    f[n++] = null_field("fits"); /* stage fidelity knows no memory */
+    f[n++] = null_field("fits"); /* no fidelity models memory yet */
     f[n++] = null_field("oom_reason");
     f[n++] = null_field("peak_gpu_bytes");
     f[n++] = null_field("peak_host_bytes");
     f[n++] = uint_field("seed", study->options->seed);
     f[n++] = real_field("sim_wall_s", row->result.wall_s);
     f[n++] = text_field("costs", row->costs->name);
+    f[n++] = row->hardware ? uint_field("global_batch", row->workload.global_batch)
+                           : null_field("global_batch");
+    f[n++] =
+        row->hardware ? uint_field("accumulate", row->workload.calls) : null_field("accumulate");
     return n;
 }
 

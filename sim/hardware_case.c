@@ -86,6 +86,20 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
     return status;
 }
 
+rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_workload *workload, const rp_model *model,
+                               rp_program **program_out)
+{
+    inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
+    RP_TRY(rp_arena_create(&in.arena));
+    rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
+    if (status == RP_OK) {
+        status = lower(&in, config, program_out);
+    }
+    rp_arena_destroy(in.arena);
+    return status;
+}
+
 /* Validates, runs and measures result->program. */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
                              rpsim_result *result)

@@ -22,6 +22,21 @@ rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
                                uint32_t **sequences_out);
 
 /**
+ * The run configuration behind a published measurement (traces/configs/paper.csv).
+ * @param optimizer_given whether `asynchronous` must match; otherwise any optimizer does
+ * @param workload_out global_batch, calls and microbatches are set, seq_len is kept
+ * @retval RP_OK, RP_USAGE (not listed; logged with what is), RP_INPUT, RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
+                                   bool asynchronous, rpsim_workload *workload_out,
+                                   bool *asynchronous_out);
+
+/** Builds and lowers the program that rpsim_hardware_case_run runs. */
+rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_workload *workload, const rp_model *model,
+                               rp_program **program_out);
+
+/**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
  * resident weights (whose optimizer takes no time yet). Metrics are those of one step by itself,
  * but comm_total, comm_exposed and the lower bound, which are 0: not modelled. The period is

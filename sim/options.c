@@ -22,7 +22,17 @@
       "it is listed, otherwise even); auto: RoundPipe's planner (rpplan) for roundpipe, within "   \
       "0.6 of the GPU memory; even for the other schedules, which it knows nothing of")            \
     X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
-    X(FIDELITY, "fidelity", "stage", "per-layer times and one fixed hop")                          \
+    X(FIDELITY, "fidelity", "stage|hardware",                                                      \
+      "stage: per-layer times and one fixed hop (default); hardware: links, transfers and host")   \
+    X(CONFIG, "config", "paper",                                                                   \
+      "batch, calls and optimizer of the published runs (hardware); "                              \
+      "partition auto for roundpipe")                                                              \
+    X(GLOBAL_BATCH, "global-batch", "B",                                                           \
+      "sequences per optimizer step (hardware; calls x "                                           \
+      "microbatches x microbatch size)")                                                           \
+    X(ACCUMULATE, "accumulate", "A",                                                               \
+      "calls that a step is split into, each of --microbatches "                                   \
+      "(hardware; 1)")                                                                             \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \
@@ -253,6 +263,10 @@ static rp_status take_number(int option, rpsim_options *o)
         return take_u32("stages", RP_MAX_STAGES, &o->stages);
     case OPTION_ITERATIONS:
         return take_u32("iterations", RP_MAX_ITERATIONS, &o->iterations);
+    case OPTION_GLOBAL_BATCH:
+        return take_u32("global-batch", 1u << 24, &o->global_batch);
+    case OPTION_ACCUMULATE:
+        return take_u32("accumulate", RP_MAX_MICROBATCHES, &o->accumulate);
     case OPTION_SEED:
         if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
             return bad_value("seed", optarg, "integers from 0 to 18446744073709551615");
@@ -268,7 +282,12 @@ static rp_status take_mode(int option, rpsim_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_FIDELITY:
-        return take_choice("fidelity", "stage", &index);
+        RP_TRY(take_choice("fidelity", "stage|hardware", &index));
+        o->hardware = index == 1;
+        return RP_OK;
+    case OPTION_CONFIG:
+        o->config_paper = true;
+        return take_choice("config", "paper", &index);
     case OPTION_OPTIMIZER:
         RP_TRY(take_choice("optimizer", "sync|async", &index));
         o->optimizer_given = true;
@@ -345,9 +364,12 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_SEQ_LEN:
     case OPTION_STAGES:
     case OPTION_ITERATIONS:
+    case OPTION_GLOBAL_BATCH:
+    case OPTION_ACCUMULATE:
     case OPTION_SEED:
         return take_number(option, o);
     case OPTION_FIDELITY:
+    case OPTION_CONFIG:
     case OPTION_OPTIMIZER:
     case OPTION_ROUND_START:
     case OPTION_FORMAT:
@@ -391,7 +413,8 @@ static rp_status check_combination(const rpsim_options *o)
     }
     bool shaped = o->gpus != 0 || o->microbatches != 0 || o->partition != NULL || o->stages != 0 ||
                   o->recompute_count != 0 || o->iterations != 0 || o->optimizer_given ||
-                  o->round_given || o->round_start_given;
+                  o->round_given || o->round_start_given || o->config_paper ||
+                  o->global_batch != 0 || o->accumulate != 0;
     if (o->program_in != NULL && shaped) {
         rp_log_error(
             "--program-in: the program fixes GPUs, microbatches, partition, stages, "
@@ -406,6 +429,18 @@ static rp_status check_combination(const rpsim_options *o)
     }
     if (o->stages != 0 && o->partition != NULL && strcmp(o->partition, "even") != 0) {
         rp_log_error("--stages: valid only with --partition even");
+        return RP_USAGE;
+    }
+    if (!o->hardware && (o->config_paper || o->global_batch != 0 || o->accumulate != 0)) {
+        rp_log_error("%s: valid only with --fidelity hardware", o->config_paper ? "--config"
+                                                                : o->global_batch != 0
+                                                                    ? "--global-batch"
+                                                                    : "--accumulate");
+        return RP_USAGE;
+    }
+    if (o->hardware && o->format == RPSIM_FORMAT_KV) {
+        rp_log_error("--format: kv is the log of the paper's stage-level study; valid at hardware "
+                     "fidelity are table, json, csv");
         return RP_USAGE;
     }
     if (o->db_ops && o->db == NULL) {

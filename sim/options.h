@@ -36,6 +36,10 @@ typedef struct rpsim_options {
     uint32_t microbatch_size;
     uint32_t seq_len;
     uint32_t stages;
+    bool hardware;         /**< --fidelity hardware; otherwise stage */
+    bool config_paper;     /**< --config paper */
+    uint32_t global_batch; /**< sequences per step, hardware only */
+    uint32_t accumulate;   /**< calls per step, hardware only */
     const char *partition; /**< as given */
     rp_recompute recomputes[RP_RECOMPUTE_COUNT];
     uint32_t recompute_count; /**< 0: each schedule's own; both for `all` schedules */

@@ -11,7 +11,7 @@ static int usage(FILE *stream)
           "Simulates every published RoundPipe run whose configuration is known at hardware "
           "fidelity\n"
           "and prints predicted against measured throughput as Markdown. FOLDER holds\n"
-          "throughput_4090.csv, scaling_4090.csv and run_configs.csv (paper-figures/published).\n\n"
+          "throughput_4090.csv and scaling_4090.csv (paper-figures/published).\n\n"
           "Exit status: 0 success, 1 a run failed, 2 bad usage or bad input.\n",
           stream);
     return stream == stdout ? 0 : 2;

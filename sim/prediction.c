@@ -22,7 +22,6 @@ typedef struct table {
 typedef struct predictor {
     rp_arena *arena;
     rp_platform platform;
-    table configs;
     rpsim_prediction *out;
 } predictor;
 
@@ -103,41 +102,13 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
-static rp_status find_config(const predictor *p, const char *framework, const char *model,
-                             rpsim_workload *workload, bool *asynchronous, bool *found)
-{
-    const rp_csv *csv = &p->configs.csv;
-    *found = false;
-    for (uint32_t row = 0; row < csv->rows && !*found; row++) {
-        const char *of_framework = NULL;
-        const char *of_model = NULL;
-        const char *optimizer = NULL;
-        RP_TRY(cell_text(csv, row, "framework", &of_framework));
-        RP_TRY(cell_text(csv, row, "model", &of_model));
-        RP_TRY(cell_text(csv, row, "optimizer", &optimizer));
-        if (strcmp(of_framework, framework) != 0 || strcmp(of_model, model) != 0) {
-            continue;
-        }
-        workload->seq_len = SEQ_LEN;
-        *asynchronous = strcmp(optimizer, "async") == 0;
-        *found = true;
-        RP_TRY(cell_u32(csv, row, "global_batch", &workload->global_batch));
-        RP_TRY(cell_u32(csv, row, "microbatches", &workload->microbatches));
-        RP_TRY(cell_u32(csv, row, "calls", &workload->calls));
-    }
-    return RP_OK;
-}
-
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
-    rpsim_workload workload = {0};
-    bool asynchronous = false;
-    bool found = false;
-    RP_TRY(find_config(p, framework, model, &workload, &asynchronous, &found));
-    if (!found) {
-        return RP_OK;
-    }
+    rpsim_workload workload = {.seq_len = SEQ_LEN};
+    bool asynchronous = strcmp(framework, "roundpipe-sync") != 0;
+    RP_TRY(
+        rpsim_workload_published("roundpipe", model, true, asynchronous, &workload, &asynchronous));
     double predicted = 0;
     RP_TRY(run(p, model, gpus, asynchronous, workload, &predicted));
     p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
@@ -201,7 +172,6 @@ static rp_status add_scaling(predictor *p, const rp_csv *csv)
 static rp_status predict_all(predictor *p, const char *folder, table *throughput, table *scaling)
 {
     RP_TRY(rp_platform_load(PLATFORM, p->arena, &p->platform));
-    RP_TRY(read_table(folder, "run_configs.csv", p->arena, &p->configs));
     RP_TRY(read_table(folder, "throughput_4090.csv", p->arena, throughput));
     RP_TRY(read_table(folder, "scaling_4090.csv", p->arena, scaling));
     size_t most = throughput->csv.rows + (size_t)scaling->csv.rows * scaling->csv.columns;
@@ -217,7 +187,6 @@ rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *p
     table throughput = {0};
     table scaling = {0};
     rp_status status = predict_all(&p, folder, &throughput, &scaling);
-    rp_text_fini(&p.configs.text);
     rp_text_fini(&throughput.text);
     rp_text_fini(&scaling.text);
     return status;

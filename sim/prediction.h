@@ -27,7 +27,7 @@ typedef struct rpsim_prediction {
 /**
  * Simulates every published RoundPipe cell whose run configuration is known, at hardware fidelity
  * on rtx4090x8: throughput_4090.csv at 8 GPUs, scaling_4090.csv at 1 to 8.
- * @param folder with throughput_4090.csv, scaling_4090.csv and run_configs.csv
+ * @param folder with throughput_4090.csv and scaling_4090.csv
  * @param prediction_out lives in `arena`
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */

@@ -154,23 +154,28 @@ static bool same_group(const rpsim_row *a, const rpsim_row *b)
 
 static void write_group_head(const rpsim_row *row, int width, FILE *stream)
 {
-    const rp_schedule_config *config = &row->config;
-    fprintf(
-        stream, "%s%s%s: %u GPUs, %u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
-        row->model_name, row->platform_name != NULL ? " on " : "",
-        row->platform_name != NULL ? row->platform_name : "", config->gpus, config->microbatches,
-        row->costs->microbatch_size, row->costs->seq_len, rp_ps_to_ms(row->costs->hop_ps));
+    const rpsim_workload *w = &row->workload;
+    fprintf(stream, "%s%s%s: %u GPUs, ", row->model_name, row->platform_name != NULL ? " on " : "",
+            row->platform_name != NULL ? row->platform_name : "", row->config.gpus);
+    if (row->hardware) {
+        fprintf(stream, "%u sequences of %u tokens per step in %u x %u microbatches, hardware\n",
+                w->global_batch, w->seq_len, w->calls, w->microbatches);
+    } else {
+        fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
+                w->microbatches, row->costs->microbatch_size, w->seq_len,
+                rp_ps_to_ms(row->costs->hop_ps));
+    }
     fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s\n",
             width, "schedule", "recompute", "optim", "makespan ms", "bubble %", "fill", "switch",
             "drain", "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s");
 }
 
-static void write_optional(double value, FILE *stream)
+static void write_optional(double value, int width, int decimals, FILE *stream)
 {
     if (isnan(value)) {
-        fprintf(stream, " %12s", "-");
+        fprintf(stream, " %*s", width, "-");
     } else {
-        fprintf(stream, " %12.3f", value);
+        fprintf(stream, " %*.*f", width, decimals, value);
     }
 }
 
@@ -180,20 +185,17 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
     double percent =
         m->makespan_ps > 0 ? 100.0 / ((double)m->makespan_ps * (double)row->config.gpus) : 0.0;
     double overlapped = (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
-    fprintf(stream, "%c %-*s %-9s %-5s %12.3f %8.3f = %6.3f + %6.3f + %6.3f + %6.3f %9.3f",
+    fprintf(stream, "%c %-*s %-9s %-5s %12.3f %8.3f = %6.3f + %6.3f + %6.3f + %6.3f",
             best ? '*' : ' ', width, row->schedule_name, rp_recompute_text(row->config.recompute),
             row->config.asynchronous ? "async" : "sync", rp_ps_to_ms(m->makespan_ps),
             percent * (double)m->bubble_ps, percent * (double)m->fill_ps,
             percent * (double)m->switch_ps, percent * (double)m->drain_ps,
-            percent * (double)m->intra_ps, rp_ps_to_ms(m->comm_exposed_ps));
-    if (m->lower_bound_ps > 0) {
-        fprintf(stream, " %+7.2f",
-                100.0 * ((double)m->makespan_ps / (double)m->lower_bound_ps - 1.0));
-    } else {
-        fprintf(stream, " %7s", "-");
-    }
-    write_optional(row->result.period_ps / (double)RP_PS_PER_MS, stream);
-    write_optional(((double)m->makespan_ps - overlapped) / (double)RP_PS_PER_MS, stream);
+            percent * (double)m->intra_ps);
+    write_optional(row->hardware ? NAN : rp_ps_to_ms(m->comm_exposed_ps), 9, 3, stream);
+    double gap = (double)m->makespan_ps / (double)m->lower_bound_ps - 1.0;
+    write_optional(m->lower_bound_ps > 0 ? 100.0 * gap : NAN, 7, 2, stream);
+    write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
+    write_optional(((double)m->makespan_ps - overlapped) / (double)RP_PS_PER_MS, 12, 3, stream);
     fprintf(stream, " %9.0f\n", rpsim_row_tokens_per_s(row));
 }
 
@@ -235,6 +237,13 @@ static void write_table(const rpsim_study *study, FILE *stream)
           "placement. iteration: steady-state period. paper est: makespan - (fill + drain) / GPUs. "
           "* most tokens/s.\n",
           stream);
+    if (study->options->hardware) {
+        fputs("Hardware fidelity so far: RoundPipe's weights and optimizer are in host memory; the "
+              "other "
+              "schedules' weights are resident and their\noptimizer takes no time. Memory is not "
+              "checked, peers are reached through the host.\n",
+              stream);
+    }
 }
 
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)

@@ -39,6 +39,9 @@ typedef struct rpsim_field {
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS]);
 
+/** Sequences per microbatch, on average: batches need not divide evenly. */
+double rpsim_row_microbatch_size(const rpsim_row *row);
+
 /** Tokens per second of a row: in steady state where that is known, else over one iteration. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 

@@ -10,7 +10,7 @@
 #define DEFAULT_PLATFORM "rtx4090x8"
 
 /* Enough for a steady state (cli.md: at least 16). */
-#define ASYNC_ITERATIONS 16
+#define STEADY_ITERATIONS 16
 
 /* ---- inputs -----------------------------------------------------------------------------------
  */
@@ -23,6 +23,7 @@ typedef struct inputs {
     const rp_costs *costs;
     uint64_t hidden;       /* 0 when unknown */
     const rp_model *model; /* NULL when unknown */
+    const rp_platform *platform;
     uint64_t memory_limit; /* the planner's */
 } inputs;
 
@@ -84,6 +85,26 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
     return RP_OK;
 }
 
+/* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
+static rp_status check_hardware(const rpsim_options *o, const inputs *in)
+{
+    if (in->model == NULL) {
+        rp_log_error("--model: hardware fidelity needs to know the model; valid is --model "
+                     "NAME|FILE beside --costs");
+        return RP_USAGE;
+    }
+    if (o->round_given && o->round != RP_ROUND_ALL) {
+        rp_log_error("--round: at hardware fidelity a call is one round; valid is all");
+        return RP_USAGE;
+    }
+    if (o->gpus > in->platform_gpus) {
+        rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u",
+                     in->platform->name, in->platform_gpus, in->platform_gpus);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 static rp_status load_model(const char *name, rp_arena *arena, inputs *in)
 {
     rp_model *model = NULL;
@@ -114,13 +135,14 @@ static rp_status load_costs(const char *name, rp_arena *arena, inputs *in)
 static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena *arena, inputs *in)
 {
     *in = (inputs){0};
-    rp_platform platform;
-    RP_TRY(
-        rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena, &platform));
-    in->platform_gpus = platform.gpus;
-    in->memory_limit = rp_plan_default_limit(&platform);
-    bool platform_used = o->platform != NULL || o->costs == NULL;
-    in->platform_name = platform_used ? platform.name : NULL;
+    rp_platform *platform = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
+    RP_TRY(rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena, platform));
+    in->platform = platform;
+    in->platform_gpus = platform->gpus;
+    in->memory_limit = rp_plan_default_limit(platform);
+    bool platform_used = o->platform != NULL || o->costs == NULL || o->hardware;
+    in->platform_name = platform_used ? platform->name : NULL;
     if (o->costs != NULL) {
         RP_TRY(load_costs(o->costs, arena, in));
     }
@@ -132,11 +154,11 @@ static rp_status load_inputs(const rpsim_options *o, const char *model, rp_arena
     }
     if (o->costs == NULL) {
         const char *name = NULL;
-        RP_TRY(implied_costs(in->model_name, platform.gpu, arena, &name));
+        RP_TRY(implied_costs(in->model_name, platform->gpu, arena, &name));
         RP_TRY(load_costs(name, arena, in));
         RP_TRY(load_model(model, arena, in)); /* again: now the layer counts can be compared */
     }
-    return check_sizes(o, in->costs);
+    return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
 }
 
 /* ---- partitions -------------------------------------------------------------------------------
@@ -207,7 +229,8 @@ static rp_status choose_partition(const rpsim_options *o, const rp_schedule_type
         }
         return rp_partition_parse("--partition", text, arena, partition_out);
     }
-    if (text != NULL && strcmp(text, "auto") == 0) {
+    bool planned = text == NULL && o->config_paper && o->stages == 0;
+    if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
         return auto_partition(schedule, in, config->gpus, arena, partition_out);
     }
     bool paper = text != NULL && strcmp(text, "paper") == 0;
@@ -246,9 +269,46 @@ static rp_schedule_config make_config(const rpsim_options *o, const inputs *in,
     config.microbatches = o->microbatches != 0 ? o->microbatches : 2 * config.gpus;
     config.round = o->round_given ? o->round : config.gpus;
     if (config.iterations == 0) {
-        config.iterations = o->asynchronous ? ASYNC_ITERATIONS : 1;
+        config.iterations = o->asynchronous ? STEADY_ITERATIONS : 1;
     }
     return config;
+}
+
+/* At hardware fidelity a step has calls, sizes of its own and, by default, enough iterations for a
+ * steady state; each call is one round of a rotation that never resets. */
+static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row *row)
+{
+    rpsim_workload *w = &row->workload;
+    uint32_t size = o->microbatch_size != 0 ? o->microbatch_size : row->costs->microbatch_size;
+    *w = (rpsim_workload){.microbatches = row->config.microbatches, .calls = 1};
+    w->seq_len = o->seq_len != 0 ? o->seq_len : row->costs->seq_len;
+    if (!o->hardware) {
+        w->global_batch = w->microbatches * size;
+        return RP_OK;
+    }
+    row->hardware = true;
+    if (o->config_paper) {
+        RP_TRY(rpsim_workload_published(row->schedule->name, row->model_name, o->optimizer_given,
+                                        row->config.asynchronous, w, &row->config.asynchronous));
+    }
+    w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
+    w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
+    uint64_t units = (uint64_t)w->calls * w->microbatches;
+    if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
+        rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
+                     "per step",
+                     w->calls, w->microbatches, RP_MAX_MICROBATCHES);
+        return RP_USAGE;
+    }
+    if (o->global_batch != 0 || w->global_batch == 0) {
+        w->global_batch = o->global_batch != 0 ? o->global_batch : (uint32_t)units * size;
+    }
+    row->config.microbatches = (uint32_t)units;
+    row->config.round = w->microbatches;
+    row->config.round_start = RP_ROUND_START_ROTATE;
+    row->config.iterations = o->iterations != 0 ? o->iterations : STEADY_ITERATIONS;
+    uint32_t *unused = NULL; /* splits, or says how large the batch must be */
+    return rpsim_workload_split(w, arena, &unused);
 }
 
 static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
@@ -268,6 +328,7 @@ static rp_status fit_row(const rpsim_options *o, const inputs *in, bool captured
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
+    RP_TRY(set_workload(o, arena, row));
     RP_TRY(choose_partition(o, row->schedule, in, &row->config, captured, arena, partition));
     row->config.partition = partition;
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
@@ -294,6 +355,8 @@ static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule, c
                      .schedule = schedule,
                      .model_name = in->model_name,
                      .platform_name = in->platform_name,
+                     .model = in->model,
+                     .platform = in->platform,
                      .costs = in->costs};
     row.config = make_config(o, in, recompute);
     if (o->all_schedules) {
@@ -366,6 +429,28 @@ static rp_status read_program(const char *path, rp_program **program_out)
     return status == RP_INVALID_PROGRAM ? RP_INPUT : status;
 }
 
+static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
+{
+    const rp_costs *costs = row->costs;
+    uint64_t batch = (uint64_t)program->microbatch_count * costs->microbatch_size;
+    if (program->sequences != NULL) {
+        batch = 0;
+        for (uint32_t m = 0; m < program->microbatch_count; m++) {
+            batch += program->sequences[m];
+        }
+    }
+    if (batch > UINT32_MAX) {
+        rp_log_error("--program-in: %llu sequences per step; valid are up to %u",
+                     (unsigned long long)batch, UINT32_MAX);
+        return RP_INPUT;
+    }
+    row->workload = (rpsim_workload){.global_batch = (uint32_t)batch,
+                                     .calls = 1,
+                                     .microbatches = program->microbatch_count,
+                                     .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
+    return RP_OK;
+}
+
 static rp_status add_program(rpsim_study *study, const inputs *in)
 {
     rp_arena *arena = study->arena;
@@ -376,8 +461,12 @@ static rp_status add_program(rpsim_study *study, const inputs *in)
                        .model_name = in->model_name,
                        .platform_name = in->platform_name,
                        .costs = in->costs,
+                       .model = in->model,
+                       .platform = in->platform,
+                       .hardware = study->options->hardware,
                        .from_program = true,
                        .given = program};
+    RP_TRY(program_workload(study->options, program, row));
     /* A copy: the program may go as soon as it has run. */
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),
                               &row->schedule_name));
@@ -436,17 +525,30 @@ static bool keeps_timeline(const rpsim_options *o)
     return o->trace_out != NULL || o->gantt_out != NULL || o->program_out != NULL || o->db_ops;
 }
 
+static rp_status run_row(rpsim_row *row)
+{
+    if (row->given == NULL && row->hardware) {
+        return rpsim_hardware_case_run(row->schedule, &row->config, &row->workload, row->model,
+                                       row->platform, &row->result);
+    }
+    if (row->given == NULL) {
+        return rpsim_case_run(row->schedule, &row->config, &row->result);
+    }
+    rp_status status =
+        row->hardware
+            ? rpsim_hardware_program_run(row->given, row->costs, row->model, row->platform,
+                                         row->workload.seq_len, &row->result)
+            : rpsim_program_run(row->given, row->costs, &row->result);
+    row->given = status == RP_OK ? NULL : row->given;
+    return status;
+}
+
 rp_status rpsim_study_run(rpsim_study *study)
 {
     const rpsim_options *o = study->options;
     for (uint32_t i = 0; i < study->row_count; i++) {
         rpsim_row *row = &study->rows[i];
-        if (row->given != NULL) {
-            RP_TRY(rpsim_program_run(row->given, row->costs, &row->result));
-            row->given = NULL;
-        } else {
-            RP_TRY(rpsim_case_run(row->schedule, &row->config, &row->result));
-        }
+        RP_TRY(run_row(row));
         row->ops = row->result.program->op_count;
         if (o->db != NULL) {
             row->program_hash = rp_program_hash(row->result.program);
@@ -464,7 +566,9 @@ rp_status rpsim_study_check(rpsim_study *study)
         rpsim_row *row = &study->rows[i];
         rp_program *program = row->given;
         if (program == NULL) {
-            RP_TRY(rp_schedule_build(row->schedule, &row->config, &program));
+            RP_TRY(row->hardware ? rpsim_hardware_lower(row->schedule, &row->config, &row->workload,
+                                                        row->model, &program)
+                                 : rp_schedule_build(row->schedule, &row->config, &program));
             rp_status status = rp_program_check(program);
             if (status != RP_OK) {
                 rp_program_destroy(program);

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "sim/case.h"
+#include "sim/hardware_case.h"
 #include "sim/options.h"
 
 /** One run: a schedule in one recompute mode on one model. */
@@ -14,9 +14,13 @@ typedef struct rpsim_row {
     const rp_costs *costs;
     const char *partition_text;
     rp_schedule_config config;
-    bool from_program;   /**< --program-in: what config says of rounds is unknown */
-    rp_program *given;   /**< the program read, until it has run; else NULL */
-    rpsim_result result; /**< program and timeline only when they are kept */
+    bool hardware;               /**< fidelity */
+    rpsim_workload workload;     /**< of one step; at stage fidelity one call */
+    const rp_model *model;       /**< NULL when unknown */
+    const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
+    bool from_program;           /**< --program-in: what config says of rounds is unknown */
+    rp_program *given;           /**< the program read, until it has run; else NULL */
+    rpsim_result result;         /**< program and timeline only when they are kept */
     uint32_t ops;
     uint64_t program_hash; /**< 0 where it was not asked for */
 } rpsim_row;

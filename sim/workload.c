@@ -1,0 +1,113 @@
+/* The run configurations behind the published measurements. */
+#include "common/csv.h"
+#include "common/log.h"
+#include "common/text.h"
+#include "sim/hardware_case.h"
+
+#include <string.h>
+
+enum {
+    COLUMN_SCHEDULE,
+    COLUMN_MODEL,
+    COLUMN_BATCH,
+    COLUMN_MICROBATCHES,
+    COLUMN_CALLS,
+    COLUMN_OPTIMIZER,
+    COLUMNS
+};
+
+static const char *const columns[COLUMNS] = {"schedule",     "model", "global_batch",
+                                             "microbatches", "calls", "optimizer"};
+
+/* What is asked for. */
+typedef struct query {
+    const char *schedule;
+    const char *model;
+    bool optimizer_given;
+    bool asynchronous;
+} query;
+
+static rp_status find_columns(const rp_csv *csv, uint32_t index[static COLUMNS])
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        RP_TRY(rp_csv_column(csv, columns[i], &index[i]));
+    }
+    return RP_OK;
+}
+
+static bool matches(const rp_csv *csv, const uint32_t *index, uint32_t row, const query *q)
+{
+    bool asynchronous = strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
+    return strcmp(rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]), q->schedule) == 0 &&
+           strcmp(rp_csv_cell(csv, row, index[COLUMN_MODEL]), q->model) == 0 &&
+           (!q->optimizer_given || asynchronous == q->asynchronous);
+}
+
+static rp_status read_number(const rp_csv *csv, uint32_t row, uint32_t column, uint32_t *value_out)
+{
+    uint64_t value = 0;
+    RP_TRY(rp_csv_u64(csv, row, column, 1, 1u << 20, &value));
+    *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const query *q)
+{
+    rp_text valid = {0};
+    rp_status status = RP_OK;
+    for (uint32_t row = 0; row < csv->rows && status == RP_OK; row++) {
+        status = rp_text_print(&valid, "%s%s %s %s", row == 0 ? "" : ", ",
+                               rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]),
+                               rp_csv_cell(csv, row, index[COLUMN_MODEL]),
+                               rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]));
+    }
+    if (status == RP_OK) {
+        rp_log_error("--config: the paper lists no run of %s with %s; valid values are %s",
+                     q->schedule, q->model, valid.bytes != NULL ? valid.bytes : "none");
+        status = RP_USAGE;
+    }
+    rp_text_fini(&valid);
+    return status;
+}
+
+static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workload,
+                      bool *asynchronous_out)
+{
+    uint32_t index[COLUMNS];
+    RP_TRY(find_columns(csv, index));
+    for (uint32_t row = 0; row < csv->rows; row++) {
+        if (matches(csv, index, row, q)) {
+            *asynchronous_out =
+                strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
+            RP_TRY(read_number(csv, row, index[COLUMN_BATCH], &workload->global_batch));
+            RP_TRY(read_number(csv, row, index[COLUMN_MICROBATCHES], &workload->microbatches));
+            return read_number(csv, row, index[COLUMN_CALLS], &workload->calls);
+        }
+    }
+    return not_listed(csv, index, q);
+}
+
+rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
+                                   bool asynchronous, rpsim_workload *workload_out,
+                                   bool *asynchronous_out)
+{
+    query q = {schedule, model, optimizer_given, asynchronous};
+    rp_arena *arena = NULL;
+    rp_text text = {0};
+    rp_csv csv;
+    const char *path = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_print(arena, &path, "%s/configs/paper.csv", rp_data_root());
+    if (status == RP_OK) {
+        status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    }
+    if (status == RP_OK) {
+        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
+    }
+    if (status == RP_OK) {
+        status = find(&csv, &q, workload_out, asynchronous_out);
+    }
+    rp_text_fini(&text);
+    rp_arena_destroy(arena);
+    return status;
+}
