@@ -13,7 +13,8 @@ cores=$(nproc)
 # What the build, the main job and the tests need; alternatives are separated by |, the first is
 # installed.
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
-    gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev universal-ctags)
+    gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
+    universal-ctags)
 
 usage()
 {

@@ -382,11 +382,12 @@ static void add_stage_buffers(rp_emitter *e, uint32_t stage, uint64_t bytes, boo
     for (uint32_t it = 0; it < program->iteration_count; it++) {
         const uint32_t *alloc = &e->forward_at[forward_index(e, it, from, 0)];
         const uint32_t *release = &e->backward_at[backward_index(e, it, stage, 0)];
-        uint16_t place = RP_PLACE_HOST;
-        if (!separate) { /* a pipeline's stage never moves */
-            place = program->queues[rp_program_queue_of(program, alloc[0])].gpu;
-        }
+        const rp_queue *queue = &program->queues[rp_program_queue_of(program, alloc[0])];
         for (uint32_t m = 0; m < program->microbatch_count; m++) {
+            if (alloc[m] < queue->op_begin || alloc[m] >= queue->op_end) {
+                queue = &program->queues[rp_program_queue_of(program, alloc[m])];
+            }
+            uint16_t place = separate ? RP_PLACE_HOST : queue->gpu;
             program->buffers[program->buffer_count++] = (rp_buffer){.bytes = bytes,
                                                                     .alloc_op = alloc[m],
                                                                     .free_op = release[m],

@@ -76,6 +76,9 @@ static rp_status even_pipeline(const rp_schedule_type *schedule, const rp_costs 
         weights[i] = 2 * costs->fwd_ps[i] + costs->bwd_ps[i];
     }
     split even = {weights, costs->layers, costs->head_fwd_ps + costs->head_bwd_ps, false};
+    if (stages == 0 && schedule->data_parallel) {
+        stages = costs->layers; /* weights are gathered layer by layer */
+    }
     if (stages == 0) {
         stages = schedule->many_stages ? default_stages(costs->layers, gpus) : gpus;
     }

@@ -5,28 +5,6 @@
 #include "common/log.h"
 #include "common/lower_state.h"
 
-rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
-                            rp_sizes *sizes_out)
-{
-    uint32_t count = model->layers + 2;
-    rp_sizes sizes = {.layers = model->layers,
-                      .boundary_bytes = 2 * (uint64_t)seq_len * model->hidden,
-                      .input_bytes = 4 * (uint64_t)seq_len};
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.parameters));
-    for (uint32_t i = 0; i < count; i++) {
-        bool head = i + 1 == count;
-        uint64_t norm = head ? model->hidden : 0;
-        uint64_t table = model->embedding_parameters;
-        uint64_t held = i == 0 || head ? table + norm : model->layer_parameters;
-        sizes.weight_bytes[i] = sizes.gradient_bytes[i] = 2 * held;
-        sizes.parameters[i] = head && model->tied_head ? norm : held;
-    }
-    *sizes_out = sizes;
-    return RP_OK;
-}
-
 void rp_lower_layers(const rp_lowering *l, uint32_t stage, bool backward, uint32_t *begin_out,
                      uint32_t *end_out)
 {
@@ -133,6 +111,7 @@ static rp_status create_assembly(rp_lowering *l)
         [RP_LOWER_PARAMS] = RP_QUEUE_PARAM_UPLOAD,
         [RP_LOWER_UPLOAD] = RP_QUEUE_ACT_UPLOAD,
         [RP_LOWER_DOWNLOAD] = RP_QUEUE_DOWNLOAD,
+        [RP_LOWER_PEER] = RP_QUEUE_PEER,
     };
     uint32_t gpus = l->schedule->gpu_count;
     rp_queue *queues = NULL;
@@ -178,12 +157,6 @@ static rp_status copy_header(const rp_lowering *l, rp_program *p)
 static rp_status check_form(const rp_program *schedule, const rp_lower_config *config)
 {
     bool separate = rp_program_has_separate_backward(schedule);
-    if (config->placement == RP_PLACEMENT_OFFLOAD && !separate) {
-        rp_log_error("lowering %s: weights in host memory are uploaded per job, which needs stages "
-                     "that run all microbatches of a call at once; valid is resident placement",
-                     schedule->schedule);
-        return RP_USAGE;
-    }
     if (config->placement == RP_PLACEMENT_RESIDENT && separate) {
         rp_log_error("lowering %s: its stages have no GPU of their own; valid is offload placement",
                      schedule->schedule);
@@ -197,16 +170,38 @@ static rp_status check_form(const rp_program *schedule, const rp_lower_config *c
     return RP_OK;
 }
 
+/* Weights in host memory are uploaded once per job: stages must run all microbatches of a call at
+ * once. */
+static rp_status check_jobs(const rp_lowering *l)
+{
+    const rp_program *p = l->schedule;
+    uint64_t chains = (uint64_t)p->forward_count + p->backward_count;
+    uint64_t jobs = chains * p->iteration_count * l->calls;
+    if (!l->offload || l->job_count == jobs) {
+        return RP_OK;
+    }
+    rp_log_error("lowering %s: weights in host memory are uploaded per stage and call, which needs "
+                 "stages that run all microbatches of a call at once; valid is resident placement",
+                 p->schedule);
+    return RP_USAGE;
+}
+
 static rp_status lower(rp_lowering *l, rp_program *program)
 {
     RP_TRY(rp_program_check_but_cycles(l->schedule, l->arena, &l->producers));
     RP_TRY(allocate_tables(l));
     RP_TRY(create_assembly(l));
     find_units(l);
-    RP_TRY(rp_lower_add_ops(l));
-    RP_TRY(rp_lower_add_waits(l));
+    RP_TRY(check_jobs(l));
+    if (l->config->placement == RP_PLACEMENT_SHARDED) {
+        RP_TRY(rp_lower_sharded(l));
+    } else {
+        RP_TRY(rp_lower_add_ops(l));
+        RP_TRY(rp_lower_add_waits(l));
+    }
     RP_TRY(copy_header(l, program));
-    return rp_assembly_finish(l->assembly, program);
+    RP_TRY(rp_assembly_finish(l->assembly, program));
+    return rp_lower_add_buffers(l, program);
 }
 
 rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,

@@ -20,13 +20,8 @@
 #pragma once
 
 #include "common/model.h"
+#include "common/placement.h"
 #include "common/program.h"
-
-/** Where weights and optimizer are. */
-typedef enum rp_placement {
-    RP_PLACEMENT_RESIDENT, /**< weights, gradients and optimizer stay on the stage's GPU */
-    RP_PLACEMENT_OFFLOAD,  /**< weights and optimizer in host memory, uploaded per job */
-} rp_placement;
 
 /** Bytes of everything that moves. Layer 0 is the embedding, 1 .. layers the blocks, last the head.
  */
@@ -37,14 +32,30 @@ typedef struct rp_sizes {
     uint64_t *parameters;     /**< [layers + 2] trainable parameters, for the host's work */
     uint64_t boundary_bytes;  /**< activation between two layers, per sequence */
     uint64_t input_bytes;     /**< token ids or labels, per sequence */
+    /* Memory only; NULL or 0: not modelled. */
+    uint64_t *tape_bytes;      /**< [layers + 2] kept for the backward; per sequence */
+    uint64_t *temporary_bytes; /**< [layers + 2] most that a backward needs besides; per sequence */
+    uint64_t *optimizer_bytes; /**< [layers + 2] on the GPU where weights are resident */
+    uint64_t logits_bytes;     /**< of one sequence */
+    uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */
+    bool tied_head;              /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
+
+/** How much a backward recomputes at a time. Layer grain is accounted for in buffers only: its
+ * extra transfers are not lowered. */
+typedef enum rp_grain {
+    RP_GRAIN_STAGE, /**< the whole stage: the tape of all its layers */
+    RP_GRAIN_LAYER, /**< layer by layer: the tape of one layer, all layers' inputs saved */
+} rp_grain;
 
 typedef struct rp_lower_config {
     rp_placement placement;
+    const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t
         call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
     uint64_t piece_bytes;  /**< largest piece of a parameter upload, RP_PIECE_BYTES */
+    rp_grain grain;        /**< memory of offload placement only */
 } rp_lower_config;
 
 /** RoundPipe's piece size (executor.md 1.4). */
@@ -56,13 +67,30 @@ typedef struct rp_lower_config {
 #define RP_COLLECT_BYTES 10u
 #define RP_ADAM_BYTES 32u
 
+/** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */
+#define RP_HOST_PAGEABLE_BYTES 16u /**< fp32 master, master gradient, Adam's m and v */
+/** Bytes per resident parameter beside fp16 weight and gradient: fp32 master, m and v. */
+#define RP_RESIDENT_OPTIMIZER_BYTES 12u
+/** Tokens of which the loss holds logits at a time, and bytes of each: fp16 and fp32
+ * (prediction.md section 4). */
+#define RP_LOSS_CHUNK_TOKENS 4096u
+#define RP_LOGIT_BYTES 6u
+
 /**
- * Sizes of a model whose weights and gradients are 16 bit wide and all trainable. A tied head has
- * no parameters of its own but its table is moved where the head runs.
+ * Sizes of a model whose weights and gradients are 16 bit wide. A tied head has no parameters of
+ * its own but its table is moved where the head runs. With LoRA all weights and the adapters move
+ * up, but only the adapters have gradients and an optimizer.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
                             rp_sizes *sizes_out);
+
+/**
+ * @return bytes of a model in host memory under offload placement, activations apart (executor.md
+ *         1.6): pinned working weights and gradient slots, pageable master weights, master
+ *         gradients and Adam states; 20 B per parameter, and a slot more where the head is tied
+ */
+uint64_t rp_sizes_host_bytes(const rp_sizes *sizes);
 
 /**
  * Lowers a compute schedule.

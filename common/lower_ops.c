@@ -206,7 +206,7 @@ static uint32_t gpu_of(const rp_lowering *l, uint32_t op)
 /* Whether the boundary between two chain neighbours of a microbatch crosses the host. */
 static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
 {
-    return l->separate || gpu_of(l, from) != gpu_of(l, to);
+    return l->offload || gpu_of(l, from) != gpu_of(l, to);
 }
 
 static rp_status add_transfer(rp_lowering *l, const rp_lower_job *job, uint32_t queue,
@@ -239,7 +239,7 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     uint32_t position = l->producers.backward_position[op->stage];
     uint64_t boundary = l->config->sizes.boundary_bytes;
     uint64_t labels = l->config->sizes.input_bytes;
-    if (l->separate) { /* the stage's saved input, or token ids; the head's stage takes labels, too
+    if (l->offload) { /* the stage's saved input, or token ids; the head's stage takes labels, too
                         */
         bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
         uint64_t bytes = (from_ids ? labels : boundary) + (position == 0 ? labels : 0);

@@ -11,6 +11,7 @@ enum {
     RP_LOWER_PARAMS,
     RP_LOWER_UPLOAD,
     RP_LOWER_DOWNLOAD,
+    RP_LOWER_PEER,
     RP_LOWER_QUEUES_PER_GPU
 };
 
@@ -50,8 +51,8 @@ typedef struct rp_lowering {
     rp_arena *arena; /**< scratch */
     rp_assembly *assembly;
     rp_producers producers;
-    bool separate; /**< backward stages of their own: boundaries always go through the host */
-    bool offload;
+    bool separate; /**< backward stages of their own */
+    bool offload;  /**< weights come up per job; boundaries go through the host and stay there */
     uint32_t host_queue;
     uint32_t calls; /**< per iteration */
     uint32_t unit_count;
@@ -84,6 +85,19 @@ static inline size_t rp_lower_job_index(const rp_lowering *l, uint32_t iteration
 /** The layers of a stage as sizes count them: embedding and head included. [begin, end) */
 void rp_lower_layers(const rp_lowering *lowering, uint32_t stage, bool backward,
                      uint32_t *begin_out, uint32_t *end_out);
+
+/** Adds ops and waits of a data-parallel system instead of the two below. */
+rp_status rp_lower_sharded(rp_lowering *lowering);
+
+/** The download that put a separate backward stage's input of `op`'s microbatch into host memory;
+ * RP_NO_HANDLE where its input is the token ids. `position` is the stage's in the chain. */
+rp_handle rp_lower_saved_input(const rp_lowering *lowering, const rp_op *op, uint32_t position);
+
+/**
+ * Writes the program's buffers, once the assembly is finished; none for sharded placement.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_lower_add_buffers(const rp_lowering *lowering, rp_program *program);
 
 /** Adds all ops. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
 rp_status rp_lower_add_ops(rp_lowering *lowering);

@@ -34,10 +34,14 @@ static const rp_lower_unit *backward_unit(const rp_lowering *l, const rp_op *op,
 /* The download that put a separate backward stage's input into host memory: by the forward stage
  * that computed it. The head's stage goes on where the forward stages end, unless it recomputes
  * layers. */
-static rp_handle saved_input(const rp_lowering *l, const rp_op *op, uint32_t position)
+rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t position)
 {
     const rp_program *p = l->schedule;
     const rp_stage *to = &p->stages[op->stage];
+    uint32_t own = l->producers.forward_position[op->stage];
+    if (own != RP_NO_OP) { /* a pipeline's stage: what its own forward began with */
+        return own == 0 ? RP_NO_HANDLE : forward_unit(l, op, own - 1)->down_out;
+    }
     rp_handle inside = l->saved[rp_lower_saved_index(l, op->iteration, position, op->microbatch)];
     if (inside != RP_NO_HANDLE || p->forward_count == 0) {
         return inside;
@@ -72,8 +76,8 @@ static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_op *op = unit_op(l, unit);
     uint32_t position = l->producers.backward_position[op->stage];
-    if (l->separate) {
-        RP_TRY(data(l, unit->up_act, saved_input(l, op, position)));
+    if (l->offload) {
+        RP_TRY(data(l, unit->up_act, rp_lower_saved_input(l, op, position)));
         RP_TRY(data(l, unit->compute_first, unit->up_act));
     }
     if (position != 0) {
@@ -173,8 +177,9 @@ static rp_status begin_call(rp_lowering *l, const rp_lower_job *job)
     }
     uint32_t iteration = job->call > 0 ? job->iteration : job->iteration - 1u;
     uint32_t call = job->call > 0 ? job->call - 1 : l->calls - 1;
-    const rp_lower_job *head =
-        &l->jobs[l->job_of[rp_lower_job_index(l, iteration, call, p->forward_count)]];
+    uint32_t position = l->separate ? p->forward_count : p->forward_count - 1;
+    uint32_t head_job = l->job_of[rp_lower_job_index(l, iteration, call, position)];
+    const rp_lower_job *head = &l->jobs[head_job];
     const rp_lower_unit *last = &l->units[head->first_unit + head->unit_count - 1];
     const rp_lower_unit *first = &l->units[job->first_unit];
     RP_TRY(control(l, job->params_first, last->forward));

@@ -23,6 +23,11 @@ typedef struct model_file {
         .key = #member, .type = RP_CONFIG_U32, .low = least, .high = most,                         \
         .offset = offsetof(model_file, model.member)                                               \
     }
+#define OPTIONAL_COUNT(member, most)                                                               \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = 0, .high = most,           \
+        .offset = offsetof(model_file, model.member)                                               \
+    }
 #define FLAG(member)                                                                               \
     {                                                                                              \
         .key = #member, .type = RP_CONFIG_BOOL, .offset = offsetof(model_file, model.member)       \
@@ -87,6 +92,8 @@ static const rp_config_field fields[] = {
     [FIELD_WITHOUT_EMBEDDING] = PUBLISHED(published_without_embedding, true),
     [FIELD_ACTIVE] = PUBLISHED(published_active, true),
     [FIELD_ACTIVE_WITHOUT_TABLE] = PUBLISHED(published_active_without_input_table, true),
+    OPTIONAL_COUNT(lora_rank, 65536),
+    OPTIONAL_COUNT(sliding_window, 1073741824),
 };
 
 static const rp_config_schema schema = {
@@ -157,6 +164,18 @@ static uint64_t count_mlp(const rp_model *model, uint64_t experts)
     return total;
 }
 
+/* Low-rank pairs [rank, in] and [out, rank] on q, k, v, o and on every expert's gate, up and down.
+ * The router is frozen. */
+static uint64_t count_adapters(const rp_model *model)
+{
+    uint64_t d = model->hidden;
+    uint64_t q = (uint64_t)model->heads * model->head_dim;
+    uint64_t kv = (uint64_t)model->kv_heads * model->head_dim;
+    uint64_t attention = 2 * (d + q) + 2 * (d + kv);
+    uint64_t experts = 3 * (d + model->intermediate) * model->experts;
+    return model->lora_rank * (attention + experts);
+}
+
 static uint64_t count_head(const rp_model *model)
 {
     return model->tied_head ? 0 : model->embedding_parameters;
@@ -167,7 +186,9 @@ static double estimate(const rp_model *model)
     double d = model->hidden;
     double attention = 2 * d * ((double)model->heads + model->kv_heads) * model->head_dim;
     double mlp = (3 * d * model->intermediate + d) * model->experts;
-    return model->layers * (attention + mlp) + 2 * d * model->vocab;
+    double widths = 4 * (d + (double)model->heads * model->head_dim) +
+                    3 * (d + model->intermediate) * model->experts;
+    return model->layers * (attention + mlp + model->lora_rank * widths) + 2 * d * model->vocab;
 }
 
 static rp_status count_parameters(const char *name, const size_t *lines, rp_model *model)
@@ -185,6 +206,7 @@ static rp_status count_parameters(const char *name, const size_t *lines, rp_mode
     model->norm_parameters = 2 * d + (model->qk_norm ? 2 * (uint64_t)model->head_dim : 0);
     model->layer_parameters =
         model->attention_parameters + model->mlp_parameters + model->norm_parameters;
+    model->adapter_parameters = count_adapters(model);
     model->embedding_parameters = model->vocab * d;
     model->total_parameters = model->layers * model->layer_parameters +
                               model->embedding_parameters + count_head(model) + d;

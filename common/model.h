@@ -37,6 +37,9 @@ typedef struct rp_model {
     bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
     bool expert_bias;         /**< biases on router and experts (gpt-oss) */
     const char *rope_scaling; /**< "none", "llama3" or "yarn" */
+    uint32_t lora_rank;       /**< of adapters on all linear layers of the blocks; 0: none, all
+                                   parameters are trained */
+    uint32_t sliding_window; /**< tokens that even layers (0, 2, …) attend to; 0: all layers full */
     /* computed by rp_model_load, formulas of executor.md section 4.2 */
     uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
     uint64_t mlp_parameters;       /**< one layer: 3df, or E * 3df + Ed (+ biases) */
@@ -45,7 +48,21 @@ typedef struct rp_model {
     uint64_t embedding_parameters; /**< V * d, the table once */
     uint64_t total_parameters;     /**< layers, embedding, head unless tied, final norm */
     uint64_t active_parameters;    /**< total with only the active experts counted */
+    uint64_t adapter_parameters;   /**< one layer: lora_rank * (in + out) of q, k, v, o and of gate,
+                                        up and down of every expert; counted in none of the above */
 } rp_model;
+
+/** @return trained parameters of one layer: its adapters where there are any, else all. */
+static inline uint64_t rp_model_trainable_layer(const rp_model *model)
+{
+    return model->lora_rank != 0 ? model->adapter_parameters : model->layer_parameters;
+}
+
+/** @return parameters that one layer holds: weights and adapters. */
+static inline uint64_t rp_model_held_layer(const rp_model *model)
+{
+    return model->layer_parameters + model->adapter_parameters;
+}
 
 /**
  * Loads a model and checks its parameter counts against the published ones in the file.
@@ -79,6 +96,18 @@ typedef struct rp_platform {
     double attention_bwd_tflops;
     double memory_effective_gb_per_s; /**< device memory */
     double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
+    double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
+    double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
+    /* Memory (sim/memory.h). */
+    double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
+    double context_gb;             /**< CUDA context per process; 0.75 where the file has none */
+    double workspace_gb;           /**< of the libraries; 32 MiB where the file has none */
+    double allocator_overhead_pct; /**< of what is allocated */
+    double host_memory_gb;         /**< 0: unknown, the host never overflows */
+    /* Roofline (sim/roofline.h); 0 where the file does not say. */
+    double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
+    double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
+    double launch_overhead_us; /**< per kernel */
 } rp_platform;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

@@ -19,12 +19,14 @@ static void set_bytes(const rp_model *model, uint64_t *fwd, uint64_t *bwd)
 {
     uint32_t head = model->layers + 1;
     for (uint32_t i = 0; i <= head; i++) {
-        uint64_t parameters = model->layer_parameters;
+        uint64_t held = rp_model_held_layer(model);
+        uint64_t trained = rp_model_trainable_layer(model);
         if (i == 0 || i == head) {
-            parameters = model->embedding_parameters + (i == head ? model->hidden : 0);
+            held = model->embedding_parameters + (i == head ? model->hidden : 0);
+            trained = model->lora_rank != 0 ? 0 : held; /* LoRA freezes tables and norms */
         }
-        fwd[i] = BYTES_PER_PARAMETER * parameters;
-        bwd[i] = fwd[i] + BYTES_PER_PARAMETER * parameters; /* all of them are trained */
+        fwd[i] = BYTES_PER_PARAMETER * held;
+        bwd[i] = fwd[i] + BYTES_PER_PARAMETER * trained;
     }
 }
 

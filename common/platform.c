@@ -39,6 +39,16 @@ static const rp_config_field fields[] = {
     RATE(attention_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
     RATE(memory_effective_gb_per_s, true, 0, 1e6, "GB/s"),
     RATE(host_optimizer_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(usable_memory_gb, true, 0, 1e5, "GB"),
+    RATE(context_gb, true, 0, 1e4, "GB"),
+    RATE(workspace_gb, true, 0, 1e4, "GB"),
+    RATE(allocator_overhead_pct, true, 0, 1000, "%"),
+    RATE(host_memory_gb, true, 0, 1e7, "GB"),
+    RATE(collective_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(zero_gradient_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(gemm_efficiency, true, 0, 1, NULL),
+    RATE(link_efficiency, true, 0, 1, NULL),
+    RATE(launch_overhead_us, true, 0, 1000, "us"),
 };
 
 static const rp_config_schema schema = {
@@ -67,7 +77,7 @@ rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, 
                             rp_platform *platform_out)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
-    *platform_out = (rp_platform){0};
+    *platform_out = (rp_platform){.context_gb = 0.75, .workspace_gb = 0.033554432};
     RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, platform_out, lines));
     return check_sums(name, lines, platform_out);
 }

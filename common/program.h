@@ -120,11 +120,15 @@ static inline bool rp_wait_is_control(rp_wait wait)
 
 #define RP_PLACE_HOST UINT16_C(0xffff)
 
-/** X(enumerator, name in program text). */
+/** X(enumerator, name in program text). Tape: what a backward needs of its forward or recompute. */
 #define RP_BUFFER_KIND_LIST(X)                                                                     \
     X(ACTIVATION, "activation")                                                                    \
     X(GRADIENT, "gradient")                                                                        \
-    X(WEIGHT, "weight")
+    X(WEIGHT, "weight")                                                                            \
+    X(TAPE, "tape")                                                                                \
+    X(TEMPORARY, "temporary")                                                                      \
+    X(LOGITS, "logits")                                                                            \
+    X(OPTIMIZER, "optimizer")
 
 typedef enum rp_buffer_kind {
 #define RP_BUFFER_ENUM(name, text) RP_BUFFER_##name,
@@ -137,7 +141,8 @@ typedef enum rp_buffer_kind {
 typedef struct rp_buffer {
     uint64_t bytes; /**< 0 where the size is unknown (no model given) */
     uint32_t alloc_op;
-    uint32_t free_op; /**< never before alloc_op: same queue and not earlier, or waiting for it */
+    /** Never before alloc_op: in its queue and not earlier, or after an op that waits for it. */
+    uint32_t free_op;
     uint16_t place;   /**< GPU index or RP_PLACE_HOST */
     uint16_t kind;    /**< rp_buffer_kind */
     uint32_t unused;  /**< 0 */

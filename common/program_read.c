@@ -446,7 +446,9 @@ static rp_status read_buffer(reader *r)
         }
     }
     if (buffer->kind == RP_BUFFER_KIND_COUNT) {
-        FAIL(r, "buffer: unknown kind '%s'; valid values are activation, gradient, weight",
+        FAIL(r,
+             "buffer: unknown kind '%s'; valid values are activation, gradient, weight, tape, "
+             "temporary, logits, optimizer",
              r->word);
     }
     uint64_t value = 0;

@@ -108,6 +108,24 @@ static rp_status check_separate(const rp_schedule_type *schedule, const rp_sched
     return check_sum("forward", forward, config);
 }
 
+static rp_status check_data_parallel(const rp_schedule_type *schedule,
+                                     const rp_schedule_config *config)
+{
+    if (config->partition->forward_count == 0) {
+        rp_log_error("--partition: %s has no stages; valid are lists of layers per stage",
+                     schedule->name);
+        return RP_USAGE;
+    }
+    if (config->microbatches % config->gpus == 0) {
+        return RP_OK;
+    }
+    rp_log_error(
+        "--microbatches: %s gives every GPU as many microbatches: %u on %u GPUs; valid are "
+        "multiples of %u",
+        schedule->name, config->microbatches, config->gpus, config->gpus);
+    return RP_USAGE;
+}
+
 static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
     const rp_partition *partition = config->partition;
@@ -117,6 +135,10 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
                      "are one list of layers per stage, without '|'",
                      schedule->name);
         return RP_USAGE;
+    }
+    if (schedule->data_parallel) {
+        RP_TRY(check_data_parallel(schedule, config));
+        return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
     }
     if (!schedule->many_stages && stages != config->gpus) {
         rp_log_error("--partition: %s has one stage per GPU: %u stages on %u GPUs; valid are "

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "common/model.h"
+#include "common/placement.h"
 #include "common/program.h"
 
 /** All microbatches of the call in one round; the rotation never resets. */
@@ -51,12 +52,22 @@ typedef struct rp_schedule_type {
     const char *name;    /**< as on the command line */
     const char *summary; /**< one line for --list */
     const char *source;  /**< paper and section */
+    /** The schedule whose published partitions it takes; NULL: its own name. */
+    const char *published_as;
     /** Takes "fwd|bwd" partitions: backward stages are stages of their own. */
     bool separate_backward;
     /** Stages per GPU may exceed one (their number is a multiple of the GPUs). */
     bool many_stages;
     /** Takes --round. */
     bool rounds;
+    /** Every GPU runs all stages of microbatches of its own; any number of stages. */
+    bool data_parallel;
+    /** At hardware fidelity; the zero value is resident weights. */
+    rp_placement placement;
+    /** What RP_PLACEMENT_SHARDED moves; NULL otherwise. */
+    const rp_sharding *sharding;
+    /** The loss is an unfused fp32 cross-entropy: 52 B of memory traffic per logit. */
+    bool unfused_loss;
     rp_recompute default_recompute; /**< as published */
     /**
      * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.

@@ -112,6 +112,12 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
             rp_json_string(&json, fields[i].type == RPSIM_VALUE_TEXT ? fields[i].text : NULL);
         }
     }
+    if (o->jitter_given) {
+        rp_json_key(&json, "jitter_cv");
+        rp_json_double(&json, o->jitter);
+        rp_json_key(&json, "replicas");
+        rp_json_uint(&json, o->replicas);
+    }
     rp_json_key(&json, "round_start");
     rp_json_string(&json,
                    row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
@@ -163,6 +169,15 @@ static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
         (rp_store_metric){.name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
     metrics[n++] = (rp_store_metric){
         .name = "tokens_per_s", .is_real = true, .real = rpsim_row_tokens_per_s(row)};
+    if (row->replica_ps != NULL) {
+        const rpsim_quantiles *q = &row->quantiles;
+        metrics[n++] =
+            (rp_store_metric){.name = "iteration_p05_ps", .is_real = true, .real = q->p05};
+        metrics[n++] =
+            (rp_store_metric){.name = "iteration_median_ps", .is_real = true, .real = q->median};
+        metrics[n++] =
+            (rp_store_metric){.name = "iteration_p95_ps", .is_real = true, .real = q->p95};
+    }
     metrics[n++] =
         (rp_store_metric){.name = "sim_wall_s", .is_real = true, .real = row->result.wall_s};
     return n;
@@ -173,7 +188,7 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
 {
     char *json = NULL;
     RP_TRY(config_json(study, row, &json));
-    rp_store_metric metrics[16];
+    rp_store_metric metrics[24];
     rp_store_run run = {
         .program = "rpsim",
         .version = rp_version(),

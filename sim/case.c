@@ -103,4 +103,5 @@ void rpsim_result_fini(rpsim_result *result)
     rp_program_destroy(result->program);
     result->timeline = NULL;
     result->program = NULL;
+    result->memory = (rpsim_memory){0};
 }

@@ -2,6 +2,7 @@
  * out. */
 #pragma once
 
+#include "sim/memory.h"
 #include "sim/stage_engine.h"
 
 typedef struct rpsim_result {
@@ -13,6 +14,7 @@ typedef struct rpsim_result {
     /** Of all iterations; owned by the result. */
     rp_program *program;
     rp_timeline *timeline;
+    rpsim_memory memory; /**< hardware fidelity; its array is the program's */
     /** Building, validating, simulating and measuring, in seconds of wall time; not reproducible.
      */
     double wall_s;

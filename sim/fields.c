@@ -75,7 +75,8 @@ static uint32_t config_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = text_field("recompute", rp_recompute_text(config->recompute));
     f[n++] = text_field("optimizer", config->asynchronous ? "async" : "sync");
     f[n++] = round_field(row);
-    f[n++] = row->hardware ? text_field("grain", "stage") : null_field("grain");
+    f[n++] = row->hardware ? text_field("grain", row->workload.layer_grain ? "layer" : "stage")
+                           : null_field("grain");
     f[n++] = uint_field("iterations", config->iterations);
     return n;
 }
@@ -108,18 +109,43 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     return n;
 }
 
+/* Null where the fidelity or the placement has no memory model. */
+static uint32_t memory_fields(const rpsim_row *row, rpsim_field *f)
+{
+    uint32_t n = 0;
+    const rpsim_memory *m = &row->memory;
+    rpsim_field fits = {.key = "fits", .type = RPSIM_VALUE_BOOL, .uint = m->fits};
+    rpsim_field peaks = {.key = "peak_gpu_bytes",
+                         .type = RPSIM_VALUE_UINTS,
+                         .uints = m->peak_gpu_bytes,
+                         .uint = m->gpu_count};
+    f[n++] = m->known ? fits : null_field("fits");
+    f[n++] = text_field("oom_reason", m->known && !m->fits ? m->oom_reason : NULL);
+    f[n++] = m->known ? peaks : null_field("peak_gpu_bytes");
+    f[n++] = m->known ? uint_field("peak_host_bytes", m->peak_host_bytes)
+                      : null_field("peak_host_bytes");
+    return n;
+}
+
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS])
 {
     rpsim_field *f = fields_out;
     uint32_t n = config_fields(row, f);
     n += result_fields(row, f + n);
-    f[n++] = null_field("fits"); /* no fidelity models memory yet */
-    f[n++] = null_field("oom_reason");
-    f[n++] = null_field("peak_gpu_bytes");
-    f[n++] = null_field("peak_host_bytes");
+    n += memory_fields(row, f + n);
+    if (study->options->max_seqlen) {
+        f[n++] = uint_field("max_seqlen", row->max_seqlen);
+    }
     f[n++] = uint_field("seed", study->options->seed);
     f[n++] = real_field("sim_wall_s", row->result.wall_s);
+    bool noise = row->replica_ps != NULL;
+    const rpsim_quantiles *q = &row->quantiles;
+    f[n++] = real_field("jitter_cv", noise ? study->options->jitter : NAN);
+    f[n++] = noise ? uint_field("replicas", study->options->replicas) : null_field("replicas");
+    f[n++] = real_field("iteration_p05_ms", noise ? q->p05 / (double)RP_PS_PER_MS : NAN);
+    f[n++] = real_field("iteration_median_ms", noise ? q->median / (double)RP_PS_PER_MS : NAN);
+    f[n++] = real_field("iteration_p95_ms", noise ? q->p95 / (double)RP_PS_PER_MS : NAN);
     f[n++] = text_field("costs", row->costs->name);
     f[n++] = row->hardware ? uint_field("global_batch", row->workload.global_batch)
                            : null_field("global_batch");

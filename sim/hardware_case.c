@@ -3,9 +3,15 @@
 #include "common/log.h"
 #include "common/lower.h"
 #include "sim/clock.h"
-#include "sim/hardware_engine.h"
+#include "sim/roofline.h"
 
 #include <math.h>
+
+/* An unfused fp32 cross-entropy moves this much per logit (prediction.md section 3). */
+#define UNFUSED_LOSS_BYTES 52.0
+/* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (prediction.md section 4). */
+#define UNFUSED_LOGIT_BYTES 14u
+#define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the fp16 logits */
 
 typedef struct inputs {
     const rp_schedule_type *schedule;
@@ -16,6 +22,7 @@ typedef struct inputs {
     uint32_t *sequences;
     rpsim_gpu_rates rates;
     rpsim_machine machine;
+    rpsim_memory_limits limits;
 } inputs;
 
 rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out)
@@ -47,7 +54,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         const char *key;
         double value;
     } needed[] = {
-        {"link_effective_gb_per_s", platform->link_effective_gb_per_s},
+        {"link_effective_gb_per_s or link_efficiency", rpsim_link_bytes_per_s(platform)},
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
@@ -61,24 +68,42 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
             return RP_INPUT;
         }
     }
-    in->rates = (rpsim_gpu_rates){1e12 * platform->attention_fwd_tflops,
-                                  1e12 * platform->attention_bwd_tflops,
-                                  1e9 * platform->memory_effective_gb_per_s};
-    in->machine = (rpsim_machine){.upload_Bps = 1e9 * platform->link_effective_gb_per_s,
-                                  .download_Bps = 1e9 * platform->link_effective_gb_per_s,
-                                  .host_Bps = 1e9 * platform->host_optimizer_gb_per_s};
+    in->rates = (rpsim_gpu_rates){
+        .attention_fwd_flops = 1e12 * platform->attention_fwd_tflops,
+        .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
+        .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
+    };
+    in->machine = (rpsim_machine){.upload_Bps = rpsim_link_bytes_per_s(platform),
+                                  .download_Bps = rpsim_link_bytes_per_s(platform),
+                                  .host_Bps = 1e9 * platform->host_optimizer_gb_per_s,
+                                  .collective_Bps = 1e9 * platform->collective_gb_per_s};
+    in->limits = rpsim_memory_limits_of(platform, 0);
     return RP_OK;
+}
+
+/* What depends on the software, not on the server. */
+static void set_schedule(const rp_schedule_type *schedule, const rp_platform *platform, inputs *in)
+{
+    in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
+    in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
 }
 
 static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
 {
     rp_program *schedule = NULL;
     RP_TRY(rp_schedule_build(in->schedule, config, &schedule));
-    rp_lower_config lower = {.placement = in->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD
-                                                                          : RP_PLACEMENT_RESIDENT,
+    rp_lower_config lower = {.placement = in->schedule->placement,
+                             .sharding = in->schedule->sharding,
                              .call_microbatches = in->workload->microbatches,
+                             .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                              .piece_bytes = RP_PIECE_BYTES};
     rp_status status = rp_sizes_of_model(in->model, in->workload->seq_len, in->arena, &lower.sizes);
+    if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
+        uint64_t per_logit = lower.placement == RP_PLACEMENT_RESIDENT ? UNFUSED_LOGIT_PIPELINE_BYTES
+                                                                      : UNFUSED_LOGIT_BYTES;
+        lower.sizes.logits_bytes = per_logit * in->workload->seq_len * in->model->vocab;
+        lower.sizes.logits_chunk_bytes = UINT64_MAX;
+    }
     if (status == RP_OK) {
         status = rp_lower(schedule, &lower, in->sequences, program_out);
     }
@@ -100,6 +125,44 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
     return status;
 }
 
+rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
+                                const rp_costs *table, const rp_model *model,
+                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
+                                rpsim_compute_costs *costs_out, rpsim_machine *machine_out)
+{
+    inputs in = {.model = model};
+    RP_TRY(set_machine(platform, &in));
+    if (schedule != NULL) {
+        set_schedule(schedule, platform, &in);
+    }
+    RP_TRY(rpsim_compute_costs_create(program, table, model, &in.rates, seq_len, arena, costs_out));
+    *machine_out = in.machine;
+    return RP_OK;
+}
+
+static bool uploads_weights(const rp_program *program)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind == RP_OP_UPLOAD_PARAMS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Weights, gradients and optimizer in host memory, where they are there. */
+static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result *result)
+{
+    rpsim_memory_limits limits = in->limits;
+    if (uploads_weights(result->program)) {
+        rp_sizes sizes;
+        RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
+        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes);
+    }
+    return rpsim_memory_measure(result->timeline, &limits, result->program->arena,
+                                &result->memory);
+}
+
 /* Validates, runs and measures result->program. */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
                              rpsim_result *result)
@@ -109,6 +172,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     RP_TRY(rpsim_compute_costs_create(result->program, table, in->model, &in->rates, seq_len,
                                       in->arena, &costs));
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
+    RP_TRY(measure_memory(in, seq_len, result));
     return rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics);
 }
 
@@ -143,6 +207,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
     rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
     RP_TRY(set_machine(platform, &in));
+    set_schedule(schedule, platform, &in);
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run(&in, &result);
     rp_arena_destroy(in.arena);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sim/case.h"
+#include "sim/hardware_engine.h"
 
 /** What one optimizer step trains on. */
 typedef struct rpsim_workload {
@@ -10,6 +11,7 @@ typedef struct rpsim_workload {
     uint32_t calls;        /**< forward-backward calls that the step is split into */
     uint32_t microbatches; /**< of one call */
     uint32_t seq_len;      /**< tokens per sequence */
+    bool layer_grain;      /**< recompute layer by layer; in memory only, times are stage grain's */
 } rpsim_workload;
 
 /**
@@ -31,10 +33,28 @@ rp_status rpsim_workload_published(const char *schedule, const char *model, bool
                                    bool asynchronous, rpsim_workload *workload_out,
                                    bool *asynchronous_out);
 
+/**
+ * The run configuration behind a published longest sequence (traces/configs/paper_seqlen.csv).
+ * @param workload_out all but seq_len is set
+ * @retval as rpsim_workload_published
+ */
+rp_status rpsim_workload_longest(const char *schedule, const char *model,
+                                 rpsim_workload *workload_out, bool *asynchronous_out);
+
 /** Builds and lowers the program that rpsim_hardware_case_run runs. */
 rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
                                const rpsim_workload *workload, const rp_model *model,
                                rp_program **program_out);
+
+/**
+ * What rpsim_hardware_run needs besides a lowered program: compute times (in `arena`) and machine.
+ * @param schedule that made the program, or NULL for a program that was read
+ * @retval RP_OK, RP_INPUT (as rpsim_hardware_case_run; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
+                                const rp_costs *table, const rp_model *model,
+                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
+                                rpsim_compute_costs *costs_out, rpsim_machine *machine_out);
 
 /**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "sim/network.h"
+#include "sim/stage_engine.h"
 
 #include <math.h>
 
@@ -22,9 +23,18 @@ typedef struct queue_state {
     uint32_t next; /* op at the head */
     uint32_t end;
     bool running;
+    bool computes;
     uint32_t engine;
     uint32_t route;
 } queue_state;
+
+/* What the run needs of an op, side by side: ops are met in no order, each costs a cache line. */
+typedef struct op_state {
+    uint32_t pending;         /* waits that are still open */
+    uint32_t dependent_begin; /* into dependents, up to the next op's */
+    uint32_t queue;
+    uint32_t kind; /* rp_op_kind */
+} op_state;
 
 /* Ops that wait for a copy engine, first come, first served: at most one per queue. */
 typedef struct copy_engine {
@@ -36,14 +46,14 @@ typedef struct copy_engine {
 typedef struct engine {
     const rp_program *program;
     const rpsim_compute_costs *costs;
+    const double *factors; /* [op], or NULL */
     const rpsim_machine *machine;
     rpsim_network *network;
-    uint32_t *pending;         /* [op] waits that are still open */
-    uint32_t *dependent_begin; /* [op + 1] into dependents */
+    op_state *ops; /* [op + 1] */
     uint32_t *dependents;
-    uint32_t *queue_of; /* [op] */
     queue_state *queues;
     copy_engine *engines;
+    uint32_t collect_route;
     event *heap;
     uint32_t heap_count;
     uint64_t sequence;
@@ -100,7 +110,8 @@ static event pop_event(engine *e)
 
 static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
 {
-    uint32_t route = e->queues[e->queue_of[op]].route;
+    bool collect = e->ops[op].kind == RP_OP_COLLECT;
+    uint32_t route = collect ? e->collect_route : e->queues[e->ops[op].queue].route;
     rp_status status =
         rpsim_network_start(e->network, route, (double)e->program->op_bytes[op], now_ps, op);
     if (status != RP_OK) {
@@ -147,18 +158,19 @@ static void release_engine(engine *e, uint32_t index, int64_t now_ps)
 static void try_start(engine *e, uint32_t queue, int64_t now_ps)
 {
     queue_state *q = &e->queues[queue];
-    if (q->running || q->next == q->end || e->pending[q->next] != 0) {
+    if (q->running || q->next == q->end || e->ops[q->next].pending != 0) {
         return;
     }
     q->running = true;
-    const rp_op *op = &e->program->ops[q->next];
     if (q->engine != NO_ENGINE) {
         request_engine(e, queue, now_ps);
         return;
     }
     e->start_ps[q->next] = now_ps;
-    if (rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_COMPUTE) {
-        push_event(e, now_ps + rpsim_compute_ps(e->costs, op), q->next, false);
+    if (q->computes) {
+        int64_t ps = rpsim_compute_ps(e->costs, &e->program->ops[q->next]);
+        ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[q->next]);
+        push_event(e, now_ps + ps, q->next, false);
     } else {
         begin_flow(e, q->next, now_ps);
     }
@@ -166,7 +178,7 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
 
 static void finish(engine *e, uint32_t op, int64_t now_ps)
 {
-    uint32_t queue = e->queue_of[op];
+    uint32_t queue = e->ops[op].queue;
     queue_state *q = &e->queues[queue];
     e->end_ps[op] = now_ps;
     e->ended++;
@@ -176,13 +188,11 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
         release_engine(e, q->engine, now_ps);
     }
     try_start(e, queue, now_ps);
-    for (uint32_t d = e->dependent_begin[op]; d < e->dependent_begin[op + 1]; d++) {
-        uint32_t dependent = e->dependents[d];
-        if (--e->pending[dependent] == 0) {
-            uint32_t waiter = e->queue_of[dependent];
-            if (e->queues[waiter].next == dependent) {
-                try_start(e, waiter, now_ps);
-            }
+    for (uint32_t d = e->ops[op].dependent_begin; d < e->ops[op + 1].dependent_begin; d++) {
+        uint32_t index = e->dependents[d];
+        op_state *dependent = &e->ops[index];
+        if (--dependent->pending == 0 && e->queues[dependent->queue].next == index) {
+            try_start(e, dependent->queue, now_ps);
         }
     }
 }
@@ -216,50 +226,54 @@ static void run_events(engine *e)
 static rp_status index_dependents(engine *e, rp_arena *arena)
 {
     const rp_program *p = e->program;
-    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &e->pending));
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->op_count + 2, sizeof(uint32_t), &e->dependent_begin));
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->op_count + 2, sizeof(op_state), &e->ops));
     RP_TRY(rp_arena_alloc(arena, p->wait_count, sizeof(uint32_t), &e->dependents));
-    uint32_t *begin = e->dependent_begin + 1; /* shifted: filling moves it to its place */
+    op_state *next = e->ops + 1; /* shifted: filling moves the begins to their places */
     for (uint32_t w = 0; w < p->wait_count; w++) {
-        begin[rp_wait_op(p->waits[w]) + 1]++;
+        next[rp_wait_op(p->waits[w]) + 1].dependent_begin++;
     }
     for (uint32_t i = 0; i < p->op_count; i++) {
-        begin[i + 1] += begin[i];
+        next[i + 1].dependent_begin += next[i].dependent_begin;
     }
     for (uint32_t i = 0; i < p->op_count; i++) {
-        e->pending[i] = p->ops[i + 1].wait_begin - p->ops[i].wait_begin;
+        e->ops[i].pending = p->ops[i + 1].wait_begin - p->ops[i].wait_begin;
+        e->ops[i].kind = p->ops[i].kind;
         for (uint32_t w = p->ops[i].wait_begin; w < p->ops[i + 1].wait_begin; w++) {
-            e->dependents[begin[rp_wait_op(p->waits[w])]++] = i;
+            e->dependents[next[rp_wait_op(p->waits[w])].dependent_begin++] = i;
         }
     }
     return RP_OK;
 }
 
-/* Links: upload and download of each GPU, then the host's memory and, where it is limited, DRAM. */
+/* Links: upload and download of each GPU, then the bus of each GPU's collectives, the host's memory
+ * traffic, its taking in of gradients and, where it is limited, DRAM. */
 static rp_status create_network(engine *e, rp_arena *arena)
 {
     uint32_t gpus = e->program->gpu_count;
-    uint32_t host_link = 2 * gpus;
-    bool dram = e->machine->dram_Bps > 0;
+    uint32_t bus = 2 * gpus;
+    uint32_t host = 3 * gpus;
+    const rpsim_machine *m = e->machine;
     double *capacities = NULL;
-    RP_TRY(rp_arena_alloc(arena, host_link + 2, sizeof(double), &capacities));
+    RP_TRY(rp_arena_alloc(arena, host + 3, sizeof(double), &capacities));
     for (uint32_t gpu = 0; gpu < gpus; gpu++) {
-        capacities[2 * gpu] = e->machine->upload_Bps;
-        capacities[2 * gpu + 1] = e->machine->download_Bps;
+        double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
+        capacities[2 * gpu] = scale * m->upload_Bps;
+        capacities[2 * gpu + 1] = scale * m->download_Bps;
+        capacities[bus + gpu] = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
     }
-    capacities[host_link] = e->machine->host_Bps;
-    capacities[host_link + 1] = dram ? e->machine->dram_Bps : e->machine->host_Bps;
-    RP_TRY(rpsim_network_create(capacities, host_link + 2, RPSIM_PICOSECONDS, &e->network));
+    capacities[host] = m->host_Bps;
+    capacities[host + 1] = m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps;
+    capacities[host + 2] = m->dram_Bps > 0 ? m->dram_Bps : m->host_Bps;
+    RP_TRY(rpsim_network_create(capacities, host + 3, RPSIM_PICOSECONDS, &e->network));
+    uint32_t links = m->dram_Bps > 0 ? 2 : 1;
+    const uint32_t collect[2] = {m->collect_Bps > 0 ? host + 1 : host, host + 2};
+    RP_TRY(rpsim_network_route(e->network, collect, links, &e->collect_route));
     for (uint32_t q = 0; q < e->program->queue_count; q++) {
-        queue_state *state = &e->queues[q];
         const rp_queue *queue = &e->program->queues[q];
-        uint32_t links[2] = {host_link, host_link + 1};
-        if (state->engine != NO_ENGINE) {
-            links[0] = state->engine;
-        } else if (queue->kind == RP_QUEUE_COMPUTE) {
-            continue;
-        }
-        RP_TRY(rpsim_network_route(e->network, links, dram ? 2 : 1, &state->route));
+        bool peer = queue->kind == RP_QUEUE_PEER;
+        uint32_t first = e->queues[q].engine != NO_ENGINE ? e->queues[q].engine : host;
+        const uint32_t route[2] = {peer ? bus + queue->gpu : first, host + 2};
+        RP_TRY(rpsim_network_route(e->network, route, peer ? 1 : links, &e->queues[q].route));
     }
     return RP_OK;
 }
@@ -283,27 +297,42 @@ static uint32_t engine_of(const rp_queue *queue)
     return NO_ENGINE;
 }
 
+/* Point-to-point transfers between peers are not modelled; collectives need a rate. */
+static rp_status check_peers(const engine *e, uint32_t index)
+{
+    const rp_queue *queue = &e->program->queues[index];
+    for (uint32_t i = queue->op_begin; queue->kind == RP_QUEUE_PEER && i < queue->op_end; i++) {
+        rp_op_kind kind = (rp_op_kind)e->program->ops[i].kind;
+        if (rp_op_kind_class(kind) != RP_CLASS_COLLECTIVE || !(e->machine->collective_Bps > 0)) {
+            rp_log_error(
+                "hardware fidelity: queue %u has %s ops; valid are programs whose boundaries "
+                "go through the host, and collectives on platforms that say "
+                "collective_gb_per_s",
+                index, rp_op_kind_text(kind));
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status prepare(engine *e, rp_arena *arena)
 {
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
-    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &e->queue_of));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(event), &e->heap)); /* one per queue */
     RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
-        if (queue->kind == RP_QUEUE_PEER && queue->op_end > queue->op_begin) {
-            rp_log_error("hardware fidelity: queue %u has peer transfers; valid are programs whose "
-                         "boundaries go through the host",
-                         q);
-            return RP_INPUT;
-        }
-        e->queues[q] =
-            (queue_state){queue->op_begin, queue->op_end, false, engine_of(queue), NO_ROUTE};
+        RP_TRY(check_peers(e, q));
+        e->queues[q] = (queue_state){.next = queue->op_begin,
+                                     .end = queue->op_end,
+                                     .computes = queue->kind == RP_QUEUE_COMPUTE,
+                                     .engine = engine_of(queue),
+                                     .route = NO_ROUTE};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
-            e->queue_of[i] = q;
+            e->ops[i].queue = q;
             e->end_ps[i] = -1;
         }
     }
@@ -350,11 +379,19 @@ static rp_status run(engine *e)
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
                              const rpsim_machine *machine, rp_timeline **timeline_out)
 {
+    return rpsim_hardware_run_scaled(program, costs, machine, NULL, timeline_out);
+}
+
+rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compute_costs *costs,
+                                    const rpsim_machine *machine, const double *factors,
+                                    rp_timeline **timeline_out)
+{
     *timeline_out = NULL;
     rp_timeline *timeline = NULL;
     RP_TRY(rp_timeline_create(program, &timeline));
     engine e = {.program = program,
                 .costs = costs,
+                .factors = factors,
                 .machine = machine,
                 .start_ps = timeline->start_ps,
                 .end_ps = timeline->end_ps};

@@ -2,14 +2,21 @@
 
 #include "common/log.h"
 #include "common/units.h"
+#include "sim/roofline.h"
+
+#include <math.h>
 
 /* One layer's or the head's times for a given number of tokens, in seconds. */
 typedef struct scaling {
-    double tokens;        /* of the microbatch, relative to the table's */
-    double attention_fwd; /* seconds to add for the run's sequence length, at the table's tokens */
-    double attention_bwd;
-    double fixed_bwd; /* of a layer */
+    double tokens; /* of the microbatch, relative to the table's */
+    /* Even and odd layers, which differ where the model has a sliding window: */
+    double attention_fwd[2]; /* seconds of attention in the table's time */
+    double attention_bwd[2];
+    double growth[2];      /* of attention per token with the run's sequence length */
+    double fixed_bwd;      /* of a layer */
+    bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
     double fixed_head_bwd;
+    double loss; /* of an unfused loss, for the microbatch's tokens */
 } scaling;
 
 static double seconds(int64_t ps)
@@ -17,25 +24,43 @@ static double seconds(int64_t ps)
     return (double)ps * 1e-12;
 }
 
-static double scale(double time_s, double fixed_s, double extra_s, double tokens)
+/* Where the rates make more of the fixed part or of the attention than the whole time (a table of a
+ * fast GPU, rates of a slow one), they are cut to what is there: no time is ever negative, and none
+ * falls with the sequence length or the tokens. */
+static double scale(double time_s, double fixed_s, double attention_s, double growth, double tokens)
 {
-    return fixed_s + (time_s - fixed_s + extra_s) * tokens;
+    double fixed = fmin(fixed_s, time_s);
+    double attention = fmin(attention_s, time_s - fixed);
+    return fixed + (time_s - fixed + attention * (growth - 1)) * tokens;
+}
+
+static double pairs_per_token(const rp_model *model, uint32_t layer, double seq_len)
+{
+    return rpsim_attention_pairs(seq_len, rpsim_layer_window(model, layer)) / seq_len;
 }
 
 static scaling make_scaling(const rp_costs *table, const rp_model *model,
                             const rpsim_gpu_rates *rates, uint32_t seq_len, uint32_t sequences)
 {
     double reference_tokens = (double)table->microbatch_size * table->seq_len;
-    double flops_per_token_and_length = 2.0 * model->heads * model->head_dim;
-    double extra_flops =
-        flops_per_token_and_length * ((double)seq_len - table->seq_len) * reference_tokens;
-    return (scaling){
+    double head_parameters = model->lora_rank != 0 ? 0 : (double)model->embedding_parameters;
+    double flops_per_pair = 4.0 * model->heads * model->head_dim;
+    scaling s = {
         .tokens = (double)sequences * seq_len / reference_tokens,
-        .attention_fwd = extra_flops / rates->attention_fwd_flops,
-        .attention_bwd = 2.5 * extra_flops / rates->attention_bwd_flops,
-        .fixed_bwd = 6.0 * (double)model->layer_parameters / rates->memory_bytes_per_s,
-        .fixed_head_bwd = 6.0 * (double)model->embedding_parameters / rates->memory_bytes_per_s,
+        .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
+        .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
+        .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
+        .loss = rates->loss_bytes_per_logit * model->vocab * sequences * seq_len /
+                rates->memory_bytes_per_s,
     };
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        double in_table = pairs_per_token(model, odd, table->seq_len);
+        double flops = flops_per_pair * in_table * reference_tokens;
+        s.attention_fwd[odd] = flops / rates->attention_fwd_flops;
+        s.attention_bwd[odd] = 2.5 * flops / rates->attention_bwd_flops;
+        s.growth[odd] = pairs_per_token(model, odd, seq_len) / in_table;
+    }
+    return s;
 }
 
 static int64_t to_ps(double time_s)
@@ -47,8 +72,14 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
                        double *fwd_out, double *bwd_out)
 {
     for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
-        *fwd_out += scale(seconds(table->fwd_ps[i]), 0, s->attention_fwd, s->tokens);
-        *bwd_out += scale(seconds(table->bwd_ps[i]), s->fixed_bwd, s->attention_bwd, s->tokens);
+        uint32_t odd = i % 2;
+        /* What the backward takes beyond twice the forward does not grow with the tokens then. */
+        double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
+        double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
+        *fwd_out +=
+            scale(seconds(table->fwd_ps[i]), 0, s->attention_fwd[odd], s->growth[odd], s->tokens);
+        *bwd_out += scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
+                          s->tokens);
     }
 }
 
@@ -59,13 +90,14 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     double bwd = 0;
     add_layers(table, stage, s, &fwd, &bwd);
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
-    double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, s->tokens) : 0;
+    double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
     double head_bwd =
-        head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, s->tokens) : 0;
-    if (fwd < 0 || bwd < 0 || head_bwd < 0) {
-        rp_log_error("cost table %s: sequences this short would take negative time; valid are "
-                     "lengths near the table's %u",
-                     table->name, table->seq_len);
+        head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss : 0;
+    double most_s = seconds(RP_MAX_MICROBATCH_PS);
+    if (fwd + head_fwd + bwd + head_bwd > most_s) {
+        rp_log_error("--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
+                     "are sizes that take at most %.0f s",
+                     fwd + head_fwd + bwd + head_bwd, table->name, most_s);
         return RP_INPUT;
     }
     bool runs_forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;

@@ -3,9 +3,14 @@
  *
  * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (shared/design/prediction.md
  * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
- * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward and 2.5 times that
- * backward; a the part that does not depend on tokens: 0 forward, and backward 6 bytes per
- * parameter (accumulating dW) at memory bandwidth.
+ * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
+ * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: 0
+ * forward, and backward 6 bytes per trained parameter (accumulating dW) at memory bandwidth.
+ *
+ * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
+ * of short sequences stay positive, and they grow with s and with tok whatever the rates are.
+ * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
+ * backward writes a full dW whatever its tokens (the same source, for gpt-oss).
  */
 #pragma once
 
@@ -16,7 +21,8 @@
 typedef struct rpsim_gpu_rates {
     double attention_fwd_flops; /**< FLOP/s of the attention kernel, forward */
     double attention_bwd_flops;
-    double memory_bytes_per_s; /**< effective */
+    double memory_bytes_per_s;   /**< effective */
+    double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
 } rpsim_gpu_rates;
 
 /** Compute times of a lowered program. */
@@ -37,8 +43,7 @@ static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const r
  * Computes the times of all stages for all microbatch sizes of `program`.
  * @param table measured for model on the platform's GPU
  * @param seq_len tokens per sequence of the run
- * @retval RP_OK, RP_INPUT (layers differ, or a time comes out negative: the sequence is too short
- * for the table's; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (layers differ, or a stage takes hours; logged), RP_NO_MEMORY
  */
 rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
                                      const rp_model *model, const rpsim_gpu_rates *rates,

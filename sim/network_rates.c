@@ -147,12 +147,12 @@ static void begin_filling(rpsim_network *network)
     network->share_count = 0;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
         rpsim_link *link = &network->links[network->reached_links[i]];
-        link->rest = link->capacity;
-        link->level_rate = 0;
-        link->level_flows = 0;
-        link->unfixed = link->flows;
         link->becomes_full = false;
         if (link->flows > 0) {
+            link->rest = link->capacity;
+            link->level_rate = 0;
+            link->level_flows = 0;
+            link->unfixed = link->flows;
             network->shares[network->share_count++] =
                 (rpsim_share){share_of(link), network->reached_links[i]};
         }
@@ -194,6 +194,27 @@ static uint32_t fix(rpsim_network *network, uint32_t bottleneck, double rate)
     return fixed;
 }
 
+/* One group has all reached links to itself: its rate is the least of what they give, with the
+ * same operations as in `fill` and so with the same bits. */
+static void fill_one(rpsim_network *network, rpsim_group *group)
+{
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        network->links[network->reached_links[i]].becomes_full = false;
+    }
+    rpsim_share least = {0, RPSIM_NO_LINK};
+    for (uint32_t i = 0; i < group->hop_count; i++) {
+        uint32_t index = network->hops[group->hop_begin + i].link;
+        const rpsim_link *link = &network->links[index];
+        rpsim_share share = {link->capacity / (double)link->flows, index};
+        if (least.link == RPSIM_NO_LINK || share_before(&share, &least)) {
+            least = share;
+        }
+    }
+    network->links[least.link].becomes_full = true;
+    group->new_rate = least.rate;
+    group->bottleneck = least.link;
+}
+
 /* Shares only grow while others are fixed, so an entry is a lower bound: the first one that is up
  * to date is the least. Equal shares go by the link's index, never by where the search began. */
 static void fill(rpsim_network *network)
@@ -219,12 +240,11 @@ static void fill(rpsim_network *network)
 
 static void count_time(bool *state, bool new_state, int64_t *since, int64_t *ticks, int64_t now)
 {
-    if (*state && !new_state) {
-        *ticks += now - *since;
-    } else if (!*state && new_state) {
+    if (*state != new_state) {
+        *ticks += new_state ? 0 : now - *since;
         *since = now;
+        *state = new_state;
     }
-    *state = new_state;
 }
 
 static void account(rpsim_network *network)
@@ -308,7 +328,11 @@ static void begin_reaching(rpsim_network *network)
 static void recompute_reached(rpsim_network *network)
 {
     drop_empty_groups(network);
-    fill(network);
+    if (network->reached_group_count == 1) {
+        fill_one(network, &network->groups[network->reached_groups[0]]);
+    } else {
+        fill(network);
+    }
     account(network);
     network->changed_count = 0;
     change_reached(network);

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "common/text.h"
+#include "sim/noise.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -33,6 +34,10 @@
     X(ACCUMULATE, "accumulate", "A",                                                               \
       "calls that a step is split into, each of --microbatches "                                   \
       "(hardware; 1)")                                                                             \
+    X(MAX_SEQLEN, "max-seqlen", NULL,                                                              \
+      "the longest sequence that fits, in steps of 1024 tokens, and a run of it (hardware)")       \
+    X(GRAIN, "grain", "stage|layer",                                                               \
+      "recompute a stage or a layer at a time (stage; layer: memory only, with --max-seqlen)")     \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \
@@ -42,8 +47,16 @@
     X(ROUND_START, "round-start", "free-first|rotate",                                             \
       "GPU that begins a round (free-first; "                                                      \
       "rotate with --round all)")                                                                  \
-    X(SEED, "seed", "K", "stored with the run (0); nothing is random at stage fidelity")           \
+    X(JITTER, "jitter", "CV",                                                                      \
+      "Monte Carlo: compute times vary, log-normal with mean 1 and this coefficient of variation " \
+      "(0 to 2): 5th, 50th and 95th percentile of the iteration time, and how often each run "     \
+      "beats each other")                                                                          \
+    X(REPLICAS, "replicas", "R", "runs per schedule with --jitter (100)")                          \
+    X(SEED, "seed", "K", "of --jitter, stored with every run (0); nothing else is random")         \
     X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
+    X(EXPLAIN, "explain", NULL,                                                                    \
+      "after the table: where the GPUs' time goes, the first cause of waiting, the critical path " \
+      "and what would help most; with json the key explain")                                       \
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace")                                        \
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart: .svg, .png or .pdf")                              \
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
@@ -267,6 +280,14 @@ static rp_status take_number(int option, rpsim_options *o)
         return take_u32("global-batch", 1u << 24, &o->global_batch);
     case OPTION_ACCUMULATE:
         return take_u32("accumulate", RP_MAX_MICROBATCHES, &o->accumulate);
+    case OPTION_REPLICAS:
+        return take_u32("replicas", RPSIM_MAX_REPLICAS, &o->replicas);
+    case OPTION_JITTER:
+        o->jitter_given = true;
+        if (!rp_parse_double(optarg, 0, RPSIM_MAX_JITTER, &o->jitter)) {
+            return bad_value("jitter", optarg, "numbers from 0 to 2");
+        }
+        return RP_OK;
     case OPTION_SEED:
         if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
             return bad_value("seed", optarg, "integers from 0 to 18446744073709551615");
@@ -288,6 +309,11 @@ static rp_status take_mode(int option, rpsim_options *o)
     case OPTION_CONFIG:
         o->config_paper = true;
         return take_choice("config", "paper", &index);
+    case OPTION_GRAIN:
+        RP_TRY(take_choice("grain", "stage|layer", &index));
+        o->grain_given = true;
+        o->layer_grain = index == 1;
+        return RP_OK;
     case OPTION_OPTIMIZER:
         RP_TRY(take_choice("optimizer", "sync|async", &index));
         o->optimizer_given = true;
@@ -327,12 +353,18 @@ static void take_artefact(int option, rpsim_options *o)
     case OPTION_DB:
         o->db = optarg;
         break;
+    case OPTION_EXPLAIN:
+        o->explain = true;
+        break;
     case OPTION_DB_OPS:
         o->db_ops = true;
         break;
     case OPTION_FLOWS:
         o->action = RPSIM_ACTION_FLOWS;
         o->flows = optarg;
+        break;
+    case OPTION_MAX_SEQLEN:
+        o->max_seqlen = true;
         break;
     case OPTION_CHECK:
         o->action = RPSIM_ACTION_CHECK;
@@ -367,9 +399,12 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_GLOBAL_BATCH:
     case OPTION_ACCUMULATE:
     case OPTION_SEED:
+    case OPTION_JITTER:
+    case OPTION_REPLICAS:
         return take_number(option, o);
     case OPTION_FIDELITY:
     case OPTION_CONFIG:
+    case OPTION_GRAIN:
     case OPTION_OPTIMIZER:
     case OPTION_ROUND_START:
     case OPTION_FORMAT:
@@ -398,6 +433,25 @@ static rp_status unknown_option(char **argv, int option)
     rp_log_error("%s: unknown or incomplete option%s%s; see rpsim --help for the valid ones", text,
                  nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "");
     return RP_USAGE;
+}
+
+static rp_status check_memory(const rpsim_options *o)
+{
+    if (o->max_seqlen && (!o->hardware || o->program_in != NULL || o->seq_len != 0)) {
+        rp_log_error("--max-seqlen: valid only with --schedule and --fidelity hardware, without "
+                     "--seq-len");
+        return RP_USAGE;
+    }
+    if (o->grain_given && !o->hardware) {
+        rp_log_error("--grain: valid only with --fidelity hardware");
+        return RP_USAGE;
+    }
+    if (o->layer_grain && !o->max_seqlen) {
+        rp_log_error("--grain: layer grain is known to the memory model only, its transfers are "
+                     "not simulated; valid is stage, or layer with --max-seqlen");
+        return RP_USAGE;
+    }
+    return RP_OK;
 }
 
 /* Options that contradict each other. */
@@ -443,6 +497,20 @@ static rp_status check_combination(const rpsim_options *o)
                      "fidelity are table, json, csv");
         return RP_USAGE;
     }
+    if (o->replicas != 0 && !o->jitter_given) {
+        rp_log_error("--replicas: valid only with --jitter CV");
+        return RP_USAGE;
+    }
+    if (o->jitter_given && o->format == RPSIM_FORMAT_KV) {
+        rp_log_error("--format: kv has no place for percentiles; valid with --jitter are table, "
+                     "json, csv");
+        return RP_USAGE;
+    }
+    if (o->explain && (o->format == RPSIM_FORMAT_CSV || o->format == RPSIM_FORMAT_KV)) {
+        rp_log_error("--explain: one line per run has no place for it; valid with it are --format "
+                     "table and json");
+        return RP_USAGE;
+    }
     if (o->db_ops && o->db == NULL) {
         rp_log_error("--db-ops: valid only with --db F");
         return RP_USAGE;
@@ -469,5 +537,10 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
         rp_log_error("'%s': valid are options only; see rpsim --help", argv[optind]);
         return RP_USAGE;
     }
-    return check_combination(options_out);
+    RP_TRY(check_combination(options_out));
+    RP_TRY(check_memory(options_out));
+    if (options_out->jitter_given && options_out->replicas == 0) {
+        options_out->replicas = RPSIM_DEFAULT_REPLICAS;
+    }
+    return RP_OK;
 }

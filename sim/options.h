@@ -50,14 +50,21 @@ typedef struct rpsim_options {
     uint32_t round; /**< RP_ROUND_ALL for `all` */
     bool round_start_given;
     rp_round_start round_start;
+    bool max_seqlen;  /**< the longest sequence that fits, instead of a run */
+    bool grain_given;
+    bool layer_grain; /**< --grain layer; only with max_seqlen */
     uint64_t seed;
+    bool jitter_given;
+    double jitter;     /**< coefficient of variation of compute times */
+    uint32_t replicas; /**< with --jitter: never 0 */
     rpsim_format format;
     const char *trace_out;
     const char *gantt_out;
     const char *program_out;
     const char *program_in;
     const char *db;
-    bool db_ops; /**< store every op of the timeline, too */
+    bool explain; /**< why each run takes as long as it does */
+    bool db_ops;  /**< store every op of the timeline, too */
 } rpsim_options;
 
 /**

@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "common/version.h"
 #include "sim/prediction.h"
+#include "sim/prediction_seqlen.h"
 
 #include <string.h>
 
@@ -11,7 +12,8 @@ static int usage(FILE *stream)
           "Simulates every published RoundPipe run whose configuration is known at hardware "
           "fidelity\n"
           "and prints predicted against measured throughput as Markdown. FOLDER holds\n"
-          "throughput_4090.csv and scaling_4090.csv (paper-figures/published).\n\n"
+          "throughput_4090.csv, scaling_4090.csv and max_seqlen_4090.csv "
+          "(paper-figures/published).\n\n"
           "Exit status: 0 success, 1 a run failed, 2 bad usage or bad input.\n",
           stream);
     return stream == stdout ? 0 : 2;
@@ -33,12 +35,17 @@ int main(int argc, char **argv)
     }
     rp_arena *arena = NULL;
     rpsim_prediction prediction;
+    rpsim_seqlens seqlens;
     rp_status status = rp_arena_create(&arena);
     if (status == RP_OK) {
         status = rpsim_predict(argv[1], arena, &prediction);
     }
     if (status == RP_OK) {
+        status = rpsim_predict_seqlens(argv[1], arena, &seqlens);
+    }
+    if (status == RP_OK) {
         rpsim_prediction_write(&prediction, stdout);
+        rpsim_seqlens_write(&seqlens, stdout);
         status = fflush(stdout) != 0 || ferror(stdout) != 0 ? RP_IO : RP_OK;
     }
     rp_arena_destroy(arena);

@@ -25,7 +25,9 @@ typedef struct predictor {
     rpsim_prediction *out;
 } predictor;
 
-static const char *const groups[] = {"async", "scaling-dense", "sync-dense", "scaling-moe"};
+static const char *const groups[] = {
+    "async",     "scaling-dense", "sync-dense", "scaling-gpt-oss-20b", "scaling-qwen3-235b-lora",
+    "baselines", "baselines-set", "mobius"};
 
 static rp_status read_table(const char *folder, const char *name, rp_arena *arena, table *t)
 {
@@ -50,8 +52,31 @@ static rp_status plan_partition(const predictor *p, const rp_model *model, const
     return rp_plan_partition(&plan, model->layers, p->arena, partition);
 }
 
-static rp_status run(predictor *p, const char *model_name, uint32_t gpus, bool asynchronous,
-                     rpsim_workload workload, double *tokens_per_s_out)
+/* RoundPipe's planner; the published partition where the paper lists one; even otherwise. */
+static rp_status choose_partition(const predictor *p, const rp_schedule_type *schedule,
+                                  const rp_model *model, const rp_costs *costs, uint32_t gpus,
+                                  rp_partition *partition)
+{
+    if (schedule->separate_backward) {
+        return plan_partition(p, model, costs, gpus, partition);
+    }
+    bool found = false;
+    const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
+    RP_TRY(rp_partition_published(name, model->name, p->arena, partition, &found));
+    return found ? RP_OK : rp_partition_even(schedule, costs, gpus, 0, p->arena, partition);
+}
+
+rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
+                                     const rp_model *model, const rp_costs *costs, uint32_t gpus,
+                                     rp_arena *arena, rp_partition *partition_out)
+{
+    predictor p = {.arena = arena, .platform = *platform};
+    return choose_partition(&p, schedule, model, costs, gpus, partition_out);
+}
+
+static rp_status run(predictor *p, const rp_schedule_type *schedule, const char *model_name,
+                     uint32_t gpus, bool asynchronous, rpsim_workload workload,
+                     double *tokens_per_s_out)
 {
     rp_model model;
     rp_costs costs;
@@ -60,15 +85,14 @@ static rp_status run(predictor *p, const char *model_name, uint32_t gpus, bool a
     RP_TRY(rp_arena_print(p->arena, &costs_name, "%s@%s", model_name, p->platform.gpu));
     RP_TRY(rp_model_load(model_name, p->arena, &model));
     RP_TRY(rp_costs_load(costs_name, p->arena, &costs));
-    RP_TRY(plan_partition(p, &model, &costs, gpus, &partition));
-    const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
+    RP_TRY(choose_partition(p, schedule, &model, &costs, gpus, &partition));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = workload.calls * workload.microbatches,
                                  .iterations = ITERATIONS,
                                  .round = workload.microbatches,
                                  .round_start = RP_ROUND_START_ROTATE,
                                  .asynchronous = asynchronous,
-                                 .recompute = RP_RECOMPUTE_EARLY,
+                                 .recompute = schedule->default_recompute,
                                  .layers = model.layers,
                                  .partition = &partition,
                                  .costs = &costs};
@@ -102,15 +126,33 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
+/* The schedule that a published framework is. */
+static const char *schedule_of(const char *framework)
+{
+    static const struct {
+        const char *framework;
+        const char *schedule;
+    } names[] = {
+        {"deepspeed-zero2", "zero2"}, {"fsdp-zero3", "fsdp"}, {"roundpipe-sync", "roundpipe"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i].framework, framework) == 0) {
+            return names[i].schedule;
+        }
+    }
+    return framework;
+}
+
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
     rpsim_workload workload = {.seq_len = SEQ_LEN};
-    bool asynchronous = strcmp(framework, "roundpipe-sync") != 0;
-    RP_TRY(
-        rpsim_workload_published("roundpipe", model, true, asynchronous, &workload, &asynchronous));
+    const rp_schedule_type *schedule = NULL;
+    bool asynchronous = strcmp(framework, "roundpipe") == 0;
+    RP_TRY(rp_schedule_require("framework", schedule_of(framework), &schedule));
+    RP_TRY(rpsim_workload_published(schedule->name, model, true, asynchronous, &workload,
+                                    &asynchronous));
     double predicted = 0;
-    RP_TRY(run(p, model, gpus, asynchronous, workload, &predicted));
+    RP_TRY(run(p, schedule, model, gpus, asynchronous, workload, &predicted));
     p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
                                                   .framework = framework,
                                                   .model = model,
@@ -127,6 +169,24 @@ static bool is_dense(const char *model, rp_arena *arena)
     return rp_model_load(model, arena, &loaded) == RP_OK && loaded.experts == 1;
 }
 
+/* The two cells that set a constant of the platform file are no predictions (prediction.md section
+ * 5). */
+static const char *group_of(const char *framework, const char *model)
+{
+    if (strcmp(framework, "roundpipe") == 0) {
+        return "async";
+    }
+    if (strcmp(framework, "roundpipe-sync") == 0) {
+        return "sync-dense";
+    }
+    if (strcmp(framework, "mobius") == 0) {
+        return "mobius";
+    }
+    bool bus = strcmp(framework, "megatron-tp") == 0 && strcmp(model, "qwen3-1.7b") == 0;
+    bool path = strcmp(framework, "zero-infinity") == 0 && strcmp(model, "qwen3-32b") == 0;
+    return bus || path ? "baselines-set" : "baselines";
+}
+
 static rp_status add_throughput(predictor *p, const rp_csv *csv)
 {
     for (uint32_t row = 0; row < csv->rows; row++) {
@@ -140,11 +200,10 @@ static rp_status add_throughput(predictor *p, const rp_csv *csv)
         if (!rp_parse_double(text, 1e-3, 1e12, &measured)) {
             continue; /* OOM and N/A */
         }
+        bool ours = strncmp(framework, "roundpipe", strlen("roundpipe")) == 0;
         bool dense = strstr(model, "-lora") == NULL && is_dense(model, p->arena);
-        if (strcmp(framework, "roundpipe") == 0 && dense) {
-            RP_TRY(add_cell(p, "async", framework, model, 8, measured));
-        } else if (strcmp(framework, "roundpipe-sync") == 0 && dense) {
-            RP_TRY(add_cell(p, "sync-dense", framework, model, 8, measured));
+        if (!ours || dense) { /* RoundPipe's MoE cells are in the scaling group */
+            RP_TRY(add_cell(p, group_of(framework, model), framework, model, 8, measured));
         }
     }
     return RP_OK;
@@ -154,10 +213,11 @@ static rp_status add_scaling(predictor *p, const rp_csv *csv)
 {
     for (uint32_t column = 1; column < csv->columns; column++) {
         const char *model = csv->header[column];
-        if (strstr(model, "-lora") != NULL) {
-            continue; /* LoRA models are not there yet */
+        /* The MoE models apart: pooled, their errors would hide each other. */
+        const char *group = "scaling-dense";
+        if (!is_dense(model, p->arena)) {
+            RP_TRY(rp_arena_print(p->arena, &group, "scaling-%s", model));
         }
-        const char *group = is_dense(model, p->arena) ? "scaling-dense" : "scaling-moe";
         for (uint32_t row = 0; row < csv->rows; row++) {
             uint32_t gpus = 0;
             double measured = 0;

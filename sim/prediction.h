@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/mem.h"
+#include "common/schedule.h"
 #include "common/status.h"
 
 #include <stdint.h>
@@ -10,7 +11,7 @@
 
 /** One measured cell and what the simulator says of it. */
 typedef struct rpsim_cell {
-    const char *group;     /**< "async", "scaling-dense", "sync-dense", "scaling-moe" */
+    const char *group;     /**< of prediction.md section 5; "baselines-set" set a constant */
     const char *framework; /**< as published */
     const char *model;
     uint32_t gpus;
@@ -32,6 +33,15 @@ typedef struct rpsim_prediction {
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out);
+
+/**
+ * The partition that a published run is simulated with: RoundPipe's planner, the published one
+ * where the paper lists it, otherwise even.
+ * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY
+ */
+rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
+                                     const rp_model *model, const rp_costs *costs, uint32_t gpus,
+                                     rp_arena *arena, rp_partition *partition_out);
 
 /** @return mean absolute error in percent of a group's cells; NaN where it has none. */
 double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group);

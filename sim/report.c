@@ -3,6 +3,7 @@
 #include "common/units.h"
 
 #include "common/json.h"
+#include "sim/explain_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +30,43 @@ static void write_json_value(rp_json *json, const rpsim_field *field)
     case RPSIM_VALUE_REAL:
         rp_json_double(json, field->real);
         break;
+    case RPSIM_VALUE_BOOL:
+        rp_json_bool(json, field->uint != 0);
+        break;
+    case RPSIM_VALUE_UINTS:
+        rp_json_begin_array(json);
+        for (uint64_t i = 0; i < field->uint; i++) {
+            rp_json_uint(json, field->uints[i]);
+        }
+        rp_json_end_array(json);
+        break;
     }
+}
+
+static bool same_group(const rpsim_row *a, const rpsim_row *b)
+{
+    return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs &&
+           a->workload.seq_len == b->workload.seq_len;
+}
+
+/* Against every other row of the same model, by its index in the array. */
+static void write_json_beats(const rpsim_study *study, const rpsim_row *row, rp_json *json)
+{
+    if (row->replica_ps == NULL) {
+        return;
+    }
+    rp_json_key(json, "beats");
+    rp_json_begin_object(json);
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *other = &study->rows[i];
+        if (other != row && same_group(row, other)) {
+            char index[16];
+            snprintf(index, sizeof index, "%" PRIu32, i);
+            rp_json_key(json, index);
+            rp_json_double(json, rpsim_row_beats(study, row, other));
+        }
+    }
+    rp_json_end_object(json);
 }
 
 static void write_json(const rpsim_study *study, FILE *stream)
@@ -45,6 +82,8 @@ static void write_json(const rpsim_study *study, FILE *stream)
             rp_json_key(&json, fields[k].key);
             write_json_value(&json, &fields[k]);
         }
+        write_json_beats(study, &study->rows[i], &json);
+        rpsim_explain_write_json(&study->rows[i], &json);
         rp_json_end_object(&json);
     }
     rp_json_end_array(&json);
@@ -87,6 +126,15 @@ static void write_csv_value(const rpsim_field *field, FILE *stream)
     case RPSIM_VALUE_REAL:
         rp_json_print_double(field->real, number);
         fputs(number, stream);
+        break;
+    case RPSIM_VALUE_BOOL:
+        fputs(field->uint != 0 ? "true" : "false", stream);
+        break;
+    case RPSIM_VALUE_UINTS:
+        for (uint64_t i = 0; i < field->uint; i++) {
+            fprintf(stream, "%s%" PRIu64, i == 0 ? "\"" : ",", field->uints[i]);
+        }
+        fputs(field->uint > 0 ? "\"" : "", stream);
         break;
     }
 }
@@ -147,11 +195,6 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
 /* ---- table ------------------------------------------------------------------------------------
  */
 
-static bool same_group(const rpsim_row *a, const rpsim_row *b)
-{
-    return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs;
-}
-
 static void write_group_head(const rpsim_row *row, int width, FILE *stream)
 {
     const rpsim_workload *w = &row->workload;
@@ -165,9 +208,10 @@ static void write_group_head(const rpsim_row *row, int width, FILE *stream)
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
                 rp_ps_to_ms(row->costs->hop_ps));
     }
-    fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s\n",
+    fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
             width, "schedule", "recompute", "optim", "makespan ms", "bubble %", "fill", "switch",
-            "drain", "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s");
+            "drain", "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s",
+            row->hardware ? "  peak GB" : "");
 }
 
 static void write_optional(double value, int width, int decimals, FILE *stream)
@@ -177,6 +221,16 @@ static void write_optional(double value, int width, int decimals, FILE *stream)
     } else {
         fprintf(stream, " %*.*f", width, decimals, value);
     }
+}
+
+static uint64_t peak_gpu_bytes(const rpsim_row *row)
+{
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < row->memory.gpu_count; i++) {
+        uint64_t bytes = row->memory.peak_gpu_bytes[i];
+        peak = bytes > peak ? bytes : peak;
+    }
+    return peak;
 }
 
 static void write_table_row(const rpsim_row *row, bool best, int width, FILE *stream)
@@ -196,18 +250,68 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
     write_optional(m->lower_bound_ps > 0 ? 100.0 * gap : NAN, 7, 2, stream);
     write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
     write_optional(((double)m->makespan_ps - overlapped) / (double)RP_PS_PER_MS, 12, 3, stream);
-    fprintf(stream, " %9.0f\n", rpsim_row_tokens_per_s(row));
+    fprintf(stream, " %9.0f", rpsim_row_tokens_per_s(row));
+    if (row->hardware) {
+        write_optional(row->memory.known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
+    }
+    fputc('\n', stream);
 }
 
+/* What a row of the table has no place for. */
+static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, FILE *stream)
+{
+    if (study->options->max_seqlen) {
+        fprintf(stream, "  %s: longest sequence that fits: %u tokens\n", row->schedule_name,
+                row->max_seqlen);
+    }
+    if (row->memory.known && !row->memory.fits) {
+        fprintf(stream, "  %s does not fit: %s\n", row->schedule_name, row->memory.oom_reason);
+    }
+}
+
+/* What is known not to fit is worse than all that may; `end` where nothing may. */
 static uint32_t find_best(const rpsim_study *study, uint32_t begin, uint32_t end)
 {
-    uint32_t best = begin;
-    for (uint32_t i = begin + 1; i < end; i++) {
-        if (rpsim_row_tokens_per_s(&study->rows[i]) > rpsim_row_tokens_per_s(&study->rows[best])) {
+    uint32_t best = end;
+    for (uint32_t i = begin; i < end; i++) {
+        const rpsim_row *row = &study->rows[i];
+        bool may_fit = !row->memory.known || row->memory.fits;
+        if (may_fit && (best == end || rpsim_row_tokens_per_s(row) >
+                                           rpsim_row_tokens_per_s(&study->rows[best]))) {
             best = i;
         }
     }
     return best;
+}
+
+/* Percentiles and, for several rows, who beats whom. */
+static void write_table_noise(const rpsim_study *study, uint32_t begin, uint32_t end, int width,
+                              FILE *stream)
+{
+    const rpsim_options *o = study->options;
+    fprintf(stream,
+            "  jitter: CV %g on compute times, %u replicas, seed %" PRIu64 "\n"
+            "    # %-*s %-9s %-5s %12s %12s %12s",
+            o->jitter, o->replicas, o->seed, width, "schedule", "recompute", "optim", "p05 ms",
+            "median ms", "p95 ms");
+    for (uint32_t i = begin; end - begin > 1 && i < end; i++) {
+        fprintf(stream, "  beats %2u", i - begin + 1);
+    }
+    fputc('\n', stream);
+    for (uint32_t i = begin; i < end; i++) {
+        const rpsim_row *row = &study->rows[i];
+        fprintf(stream, "   %2u %-*s %-9s %-5s", i - begin + 1, width, row->schedule_name,
+                rp_recompute_text(row->config.recompute),
+                row->config.asynchronous ? "async" : "sync");
+        write_optional(row->quantiles.p05 / (double)RP_PS_PER_MS, 12, 3, stream);
+        write_optional(row->quantiles.median / (double)RP_PS_PER_MS, 12, 3, stream);
+        write_optional(row->quantiles.p95 / (double)RP_PS_PER_MS, 12, 3, stream);
+        for (uint32_t k = begin; end - begin > 1 && k < end; k++) {
+            double share = k == i ? NAN : rpsim_row_beats(study, row, &study->rows[k]);
+            write_optional(share, 9, 3, stream);
+        }
+        fputc('\n', stream);
+    }
 }
 
 static void write_table(const rpsim_study *study, FILE *stream)
@@ -229,19 +333,26 @@ static void write_table(const rpsim_study *study, FILE *stream)
         for (uint32_t i = begin; i < end; i++) {
             write_table_row(&study->rows[i], end - begin > 1 && i == best, width, stream);
         }
+        for (uint32_t i = begin; i < end; i++) {
+            write_memory_notes(study, &study->rows[i], stream);
+        }
+        if (first->replica_ps != NULL) {
+            write_table_noise(study, begin, end, width, stream);
+        }
         begin = end;
     }
     fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: "
           "time "
           "by which hops delay ops. bound: distance to\nthe lower bound with the same edges and "
           "placement. iteration: steady-state period. paper est: makespan - (fill + drain) / GPUs. "
-          "* most tokens/s.\n",
+          "* most tokens/s, of what fits.\n",
           stream);
     if (study->options->hardware) {
         fputs("Hardware fidelity so far: RoundPipe's weights and optimizer are in host memory; the "
               "other "
-              "schedules' weights are resident and their\noptimizer takes no time. Memory is not "
-              "checked, peers are reached through the host.\n",
+              "schedules' weights are resident and their\noptimizer takes no time. Peers are "
+              "reached through the host. peak GB: the fullest GPU, context included; - where "
+              "memory is not modelled.\n",
               stream);
     }
 }
@@ -251,6 +362,7 @@ rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
     switch (study->options->format) {
     case RPSIM_FORMAT_TABLE:
         write_table(study, stream);
+        rpsim_explain_write(study, stream);
         return RP_OK;
     case RPSIM_FORMAT_JSON:
         write_json(study, stream);

@@ -22,18 +22,21 @@ typedef enum rpsim_value_type {
     RPSIM_VALUE_UINT,
     RPSIM_VALUE_MS,   /**< picoseconds, printed as milliseconds */
     RPSIM_VALUE_REAL, /**< NaN is null */
+    RPSIM_VALUE_BOOL,
+    RPSIM_VALUE_UINTS, /**< a list; in CSV one cell */
 } rpsim_value_type;
 
 typedef struct rpsim_field {
     const char *key; /**< of cli.md */
     rpsim_value_type type;
     const char *text;
-    uint64_t uint;
+    uint64_t uint; /**< a BOOL's value, a list's length */
+    const uint64_t *uints;
     int64_t ps;
     double real;
 } rpsim_field;
 
-#define RPSIM_MAX_FIELDS 48
+#define RPSIM_MAX_FIELDS 64
 
 /** The keys of cli.md with their values, in its order. @return how many */
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,

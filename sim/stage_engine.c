@@ -9,6 +9,9 @@
 #define NOT_ENDED INT64_C(-1)
 #define PARKED(queue) (INT64_C(-2) - (int64_t)(queue))
 
+/* The sweep exists twice, with factors and without, each in one piece: without, nothing is paid. */
+#define INLINE __attribute__((always_inline)) static inline
+
 typedef struct cursor {
     uint32_t next; /* first op that has not started */
     uint32_t end;
@@ -18,7 +21,8 @@ typedef struct cursor {
 
 typedef struct engine {
     const rp_program *program;
-    const int64_t *ps; /* [stage * RP_OP_KIND_COUNT + kind] */
+    const int64_t *ps;     /* [stage * RP_OP_KIND_COUNT + kind] */
+    const double *factors; /* [op], or NULL */
     int64_t hop_ps;
     int64_t *start_ps;
     int64_t *end_ps;
@@ -38,20 +42,21 @@ typedef struct group {
     uint32_t hops;
 } group;
 
-static inline int64_t max_ps(int64_t a, int64_t b)
+INLINE int64_t max_ps(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-static inline int64_t duration(const engine *e, const rp_op *op)
+/* `scaled` is a constant wherever it is passed on. */
+INLINE int64_t duration(const engine *e, const rp_op *op, bool scaled)
 {
-    return e->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+    int64_t ps = e->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+    return scaled ? rpsim_scaled_ps(ps, e->factors[op - e->program->ops]) : ps;
 }
 
 /* Moves the group's begin behind the waits of `op`, which lies `offset` into the group. Returns
  * false and parks the queue when one of them has not ended. */
-static inline bool take_waits(engine *e, uint32_t queue, const rp_op *op, int64_t offset_ps,
-                              group *g)
+INLINE bool take_waits(engine *e, uint32_t queue, const rp_op *op, int64_t offset_ps, group *g)
 {
     const rp_wait *waits = e->program->waits;
     for (uint32_t w = op[0].wait_begin; w < op[1].wait_begin; w++) {
@@ -70,7 +75,7 @@ static inline bool take_waits(engine *e, uint32_t queue, const rp_op *op, int64_
     return true;
 }
 
-static inline bool measure_group(engine *e, uint32_t queue, group *g)
+INLINE bool measure_group(engine *e, uint32_t queue, bool scaled, group *g)
 {
     const rp_op *ops = e->program->ops;
     const cursor *c = &e->cursors[queue];
@@ -80,14 +85,14 @@ static inline bool measure_group(engine *e, uint32_t queue, group *g)
         if (!take_waits(e, queue, op, g->duration_ps, g)) {
             return false;
         }
-        g->duration_ps += duration(e, op);
+        g->duration_ps += duration(e, op, scaled);
         if ((op->flags & RP_OP_JOIN) == 0) {
             return true;
         }
     }
 }
 
-static inline void wake(engine *e, int64_t parked)
+INLINE void wake(engine *e, int64_t parked)
 {
     while (parked != NOT_ENDED) {
         uint32_t queue = (uint32_t)(INT64_C(-2) - parked);
@@ -96,19 +101,19 @@ static inline void wake(engine *e, int64_t parked)
     }
 }
 
-static void run_queue(engine *e, uint32_t queue)
+INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
 {
     const rp_op *ops = e->program->ops;
     cursor *c = &e->cursors[queue];
     group g;
-    while (c->next < c->end && measure_group(e, queue, &g)) {
+    while (c->next < c->end && measure_group(e, queue, scaled, &g)) {
         e->hops += g.hops;
         e->exposed_ps += g.begin_ps - g.plain_ps;
         int64_t now = g.begin_ps;
         for (uint32_t i = c->next; i <= g.last; i++) {
             int64_t parked = e->end_ps[i];
             e->start_ps[i] = now;
-            now += duration(e, &ops[i]);
+            now += duration(e, &ops[i], scaled);
             e->end_ps[i] = now;
             wake(e, parked);
         }
@@ -133,7 +138,8 @@ static rp_status check_deadlock(const engine *e)
 }
 
 /* At most every op after every other, each with two hops: must stay far from 2^63 ps. */
-static rp_status check_times(const rp_program *program, const rp_stage_times *times)
+static rp_status check_times(const rp_program *program, const rp_stage_times *times,
+                             const double *factors)
 {
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
@@ -150,7 +156,11 @@ static rp_status check_times(const rp_program *program, const rp_stage_times *ti
     for (size_t i = 0; i < (size_t)program->stage_count * RP_OP_KIND_COUNT; i++) {
         total += units * (double)times->ps[i];
     }
-    if (total > 4.0e18) {
+    for (uint32_t i = 0; factors != NULL && i < program->op_count; i++) {
+        const rp_op *op = &program->ops[i];
+        total += factors[i] * (double)times->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+    }
+    if (!(total <= 4.0e18)) {
         rp_log_error("the work of this run is up to %.3g days; valid are runs below 46 days of GPU "
                      "time: use fewer microbatches, iterations or shorter times",
                      total / 8.64e16);
@@ -180,8 +190,11 @@ static rp_status run(engine *e)
     RP_TRY(rp_arena_create(&scratch));
     rp_status status = prepare(e, scratch);
     if (status == RP_OK) {
+        while (e->ready_count > 0 && e->factors == NULL) {
+            run_queue(e, e->ready[--e->ready_count], false);
+        }
         while (e->ready_count > 0) {
-            run_queue(e, e->ready[--e->ready_count]);
+            run_queue(e, e->ready[--e->ready_count], true);
         }
         status = check_deadlock(e);
     }
@@ -192,12 +205,20 @@ static rp_status run(engine *e)
 rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times,
                           rp_timeline **timeline_out, rp_metrics *metrics_out)
 {
+    return rpsim_stage_run_scaled(program, times, NULL, timeline_out, metrics_out);
+}
+
+rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times *times,
+                                 const double *factors, rp_timeline **timeline_out,
+                                 rp_metrics *metrics_out)
+{
     *timeline_out = NULL;
-    RP_TRY(check_times(program, times));
+    RP_TRY(check_times(program, times, factors));
     rp_timeline *timeline = NULL;
     RP_TRY(rp_timeline_create(program, &timeline));
     engine e = {.program = program,
                 .ps = times->ps,
+                .factors = factors,
                 .hop_ps = times->hop_ps,
                 .start_ps = timeline->start_ps,
                 .end_ps = timeline->end_ps};

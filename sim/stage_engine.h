@@ -27,6 +27,21 @@
 rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times,
                           rp_timeline **timeline_out, rp_metrics *metrics_out);
 
+/** @return a time multiplied by a factor, to the nearest picosecond; by 1, exactly the time. */
+static inline int64_t rpsim_scaled_ps(int64_t ps, double factor)
+{
+    return (int64_t)((double)ps * factor + 0.5);
+}
+
+/**
+ * As rpsim_stage_run, each op's time multiplied by its factor (noise.h).
+ * @param factors [op_count] positive, or NULL: none
+ * @retval as rpsim_stage_run
+ */
+rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times *times,
+                                 const double *factors, rp_timeline **timeline_out,
+                                 rp_metrics *metrics_out);
+
 /**
  * Lower bound on the makespan of any order of the same ops on the same GPUs with the same data
  * edges and hops, for one iteration: the longest path through data edges, and for each GPU the

@@ -2,8 +2,16 @@
  */
 #pragma once
 
+#include "sim/explain.h"
 #include "sim/hardware_case.h"
+#include "sim/noise.h"
 #include "sim/options.h"
+
+/** What --explain says about a run. */
+typedef struct rpsim_explained {
+    rpsim_explanation explanation;
+    rpsim_sensitivity sensitivity;
+} rpsim_explained;
 
 /** One run: a schedule in one recompute mode on one model. */
 typedef struct rpsim_row {
@@ -21,6 +29,11 @@ typedef struct rpsim_row {
     bool from_program;           /**< --program-in: what config says of rounds is unknown */
     rp_program *given;           /**< the program read, until it has run; else NULL */
     rpsim_result result;         /**< program and timeline only when they are kept */
+    rpsim_memory memory;         /**< of the result; kept in the study's arena */
+    uint32_t max_seqlen;         /**< --max-seqlen: 0 where not even 1024 tokens fit */
+    double *replica_ps;          /**< [options->replicas] iteration times; NULL without --jitter */
+    rpsim_quantiles quantiles;   /**< of replica_ps */
+    rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
     uint32_t ops;
     uint64_t program_hash; /**< 0 where it was not asked for */
 } rpsim_row;
@@ -43,6 +56,16 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
 
 /** Runs every row. Programs and timelines are kept only where an output needs them. */
 rp_status rpsim_study_run(rpsim_study *study);
+
+/**
+ * With --jitter, runs the row's replicas and sets replica_ps and quantiles; otherwise nothing.
+ * @param row has run; result.program is there
+ * @retval as rpsim_study_run
+ */
+rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row);
+
+/** @return how often, of all replicas, a takes less time per token than b; ties count half. */
+double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);
 
 /** Builds and validates every row's program; nothing is simulated. */
 rp_status rpsim_study_check(rpsim_study *study);

@@ -87,17 +87,31 @@ static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workloa
     return not_listed(csv, index, q);
 }
 
-rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
-                                   bool asynchronous, rpsim_workload *workload_out,
-                                   bool *asynchronous_out)
+/* Tables with a column for it. */
+static rp_status find_grain(const rp_csv *csv, const query *q, rpsim_workload *workload)
 {
-    query q = {schedule, model, optimizer_given, asynchronous};
+    uint32_t index[COLUMNS];
+    uint32_t grain = 0;
+    RP_TRY(find_columns(csv, index));
+    RP_TRY(rp_csv_column(csv, "grain", &grain));
+    for (uint32_t row = 0; row < csv->rows; row++) {
+        if (matches(csv, index, row, q)) {
+            workload->layer_grain = strcmp(rp_csv_cell(csv, row, grain), "layer") == 0;
+            return RP_OK;
+        }
+    }
+    return RP_BROKEN; /* it has been found before */
+}
+
+static rp_status find_in_table(const char *file, bool has_grain, const query *q,
+                               rpsim_workload *workload_out, bool *asynchronous_out)
+{
     rp_arena *arena = NULL;
     rp_text text = {0};
     rp_csv csv;
     const char *path = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_arena_print(arena, &path, "%s/configs/paper.csv", rp_data_root());
+    rp_status status = rp_arena_print(arena, &path, "%s/configs/%s", rp_data_root(), file);
     if (status == RP_OK) {
         status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
     }
@@ -105,9 +119,27 @@ rp_status rpsim_workload_published(const char *schedule, const char *model, bool
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
     }
     if (status == RP_OK) {
-        status = find(&csv, &q, workload_out, asynchronous_out);
+        status = find(&csv, q, workload_out, asynchronous_out);
+    }
+    if (status == RP_OK && has_grain) {
+        status = find_grain(&csv, q, workload_out);
     }
     rp_text_fini(&text);
     rp_arena_destroy(arena);
     return status;
+}
+
+rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
+                                   bool asynchronous, rpsim_workload *workload_out,
+                                   bool *asynchronous_out)
+{
+    query q = {schedule, model, optimizer_given, asynchronous};
+    return find_in_table("paper.csv", false, &q, workload_out, asynchronous_out);
+}
+
+rp_status rpsim_workload_longest(const char *schedule, const char *model,
+                                 rpsim_workload *workload_out, bool *asynchronous_out)
+{
+    query q = {.schedule = schedule, .model = model};
+    return find_in_table("paper_seqlen.csv", true, &q, workload_out, asynchronous_out);
 }

@@ -191,6 +191,7 @@ const rp_schedule_type rp_schedule_roundpipe = {
     .source = "RoundPipe, arXiv 2604.27085, section 4; dispatch as its artifact simulates it",
     .separate_backward = true,
     .rounds = true,
+    .placement = RP_PLACEMENT_OFFLOAD,
     .default_recompute = RP_RECOMPUTE_EARLY,
     .check = check,
     .prepare = prepare,

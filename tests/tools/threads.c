@@ -3,7 +3,9 @@
  * mapping collides with the sanitizer's), which is where this test matters most. */
 #include "common/log.h"
 #include "common/mem.h"
+#include "sim/replicas.h"
 #include "tests/support/hash_runs.h"
+#include "tests/support/random_case.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -49,6 +51,29 @@ static int check(const worker *workers)
     return 0;
 }
 
+/* The replicas of rpsim --jitter: as many threads as it likes, the same times. */
+static int check_replicas(void)
+{
+    enum { REPLICAS = 40 };
+    static const uint32_t counts[] = {1, 2, 7};
+    static rp_random_case c;
+    double ps[3][REPLICAS];
+    rp_random random = {5};
+    for (int round = 0; round < 20; round++) {
+        rp_random_case_draw(&random, 500, &c);
+        c.config.iterations = 1;
+        for (int i = 0; i < 3; i++) {
+            rpsim_noise noise = {0.2, REPLICAS, 3, counts[i]};
+            if (rpsim_case_replicate(c.schedule, &c.config, &noise, ps[i]) != RP_OK ||
+                memcmp(ps[i], ps[0], sizeof ps[i]) != 0) {
+                fprintf(stderr, "threads: replicas of case %d differ\n", round);
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -62,6 +87,7 @@ int main(void)
     }
     int status = workers != NULL ? check(workers) : 1;
     free(workers);
+    status = status != 0 ? status : check_replicas();
     if (status == 0) {
         puts("threads: all agree");
     }

@@ -64,6 +64,8 @@ typedef struct counts {
 } counts;
 
 static const counts count_rows[] = {
+    {"qwen3-0.6b", 6291456, 9437184, 2304, 15730944, 155582464, 596049920},
+    {"qwen3-8b", 41943040, 150994944, 8448, 192946432, 622329856, 8190735360},
     {"qwen3-1.7b", 12582912, 37748736, 4352, 50336000, 311164928, 1720574976},
     {"llama3.1-8b", 41943040, 176160768, 8192, 218112000, 525336576, 8030261248},
     {"gpt-oss-20b", 26550144, 796631072, 5760, 823186976, 579133440, 20914757184},
@@ -297,7 +299,7 @@ Test(data, unknown_names_list_the_known)
     rp_log_capture_begin(log, sizeof log);
     cr_expect(eq(int, rp_model_load("qwen3-1.7", arena, &model), RP_INPUT));
     cr_expect(contains(log, "--model: unknown model 'qwen3-1.7', did you mean 'qwen3-1.7b'?; "
-                            "valid values are gpt-oss-20b, llama3.1-8b, qwen3-1.7b, "),
+                            "valid values are gpt-oss-20b, gpt-oss-20b-lora, "),
               "%s", log);
     rp_log_capture_begin(log, sizeof log);
     cr_expect(eq(int, rp_costs_load("x@h200", arena, &costs), RP_INPUT));

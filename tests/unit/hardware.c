@@ -116,7 +116,7 @@ Test(hardware, without_transfers_it_is_the_stage_engine)
         rp_program *program = lower_case(c, &lower);
         rpsim_compute_costs costs;
         stage_costs(program, &c->costs, &costs);
-        rpsim_machine machine = {1e9, 1e9, 1e9, 0, 0};
+        rpsim_machine machine = {.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
         rp_timeline *timeline = NULL;
         cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
         rpsim_result stage;
@@ -208,8 +208,11 @@ Test(hardware, any_timeline_keeps_the_rules)
         rp_program *program = lower_case(c, &lower);
         rpsim_compute_costs costs;
         stage_costs(program, &c->costs, &costs);
-        rpsim_machine machine = {20.97e9, 18e9, 95e9, i % 3 == 0 ? 40e9 : 0,
-                                 (int64_t)(i % 2) * 5000};
+        rpsim_machine machine = {.upload_Bps = 20.97e9,
+                                 .download_Bps = 18e9,
+                                 .host_Bps = 95e9,
+                                 .dram_Bps = i % 3 == 0 ? 40e9 : 0,
+                                 .copy_latency_ps = (int64_t)(i % 2) * 5000};
         rp_timeline *first = NULL;
         rp_timeline *second = NULL;
         cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &first), RP_OK));

@@ -1,0 +1,415 @@
+/* The lowering's last pass: what lies in memory, from which op to which.
+ *
+ * Offload: a job's weights live from its first upload to its last compute op, its gradients from
+ * its first compute op (or the upload of those accumulated) to their download. Resident: both, and
+ * the optimizer's states, live as long as the GPU's compute queue. A unit has what it uploads and
+ * downloads, and a backward its tape. Saved inputs are in host memory from their download to their
+ * last upload. The tape contains the stage's input, so an uploaded one is taken off. The logits of
+ * a chunk of tokens stay with the allocator of each GPU that runs the head (prediction.md 4). */
+#include "common/lower_state.h"
+
+typedef struct buffer_writer {
+    const rp_lowering *l;
+    rp_program *program;
+    rp_handle *release; /* [backward index] the last op that needs a unit's tape; pipelines */
+    bool *kept;         /* [forward position] its output is some backward stage's input */
+    uint8_t *seen;      /* [stage] on this GPU */
+} buffer_writer;
+
+static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return &l->schedule->ops[unit->last];
+}
+
+/* No memory is as large as this; sums of such bytes stay below 2^63. */
+#define MOST_BYTES (UINT64_C(1) << 46)
+
+static uint64_t at(const uint64_t *values, uint32_t layer)
+{
+    uint64_t value = values == NULL ? 0 : values[layer];
+    return value < MOST_BYTES ? value : MOST_BYTES;
+}
+
+static uint64_t scaled(uint64_t per_sequence, uint64_t sequences)
+{
+    bool fits = sequences == 0 || per_sequence <= MOST_BYTES / sequences;
+    return fits ? per_sequence * sequences : MOST_BYTES;
+}
+
+static void put(const buffer_writer *w, rp_buffer_kind kind, uint32_t place, uint64_t bytes,
+                rp_handle from, rp_handle to)
+{
+    if (bytes == 0 || from == RP_NO_HANDLE || to == RP_NO_HANDLE) {
+        return;
+    }
+    rp_program *p = w->program;
+    p->buffers[p->buffer_count++] =
+        (rp_buffer){.bytes = bytes < MOST_BYTES ? bytes : MOST_BYTES,
+                    .alloc_op = rp_assembly_number(w->l->assembly, from),
+                    .free_op = rp_assembly_number(w->l->assembly, to),
+                    .place = (uint16_t)place,
+                    .kind = (uint16_t)kind};
+}
+
+/* The bytes that a transfer moves lie in memory as long as it takes and some time more. */
+static void put_moved(const buffer_writer *w, rp_buffer_kind kind, uint32_t place,
+                      rp_handle transfer, rp_handle from, rp_handle to)
+{
+    if (transfer != RP_NO_HANDLE) {
+        uint64_t bytes = w->program->op_bytes[rp_assembly_number(w->l->assembly, transfer)];
+        put(w, kind, place, bytes, from, to);
+    }
+}
+
+/* ---- jobs and whole GPUs ----------------------------------------------------------------------
+ */
+
+static void put_job(const buffer_writer *w, const rp_lower_job *job)
+{
+    const rp_lowering *l = w->l;
+    const rp_sizes *sizes = &l->config->sizes;
+    const rp_lower_unit *first = &l->units[job->first_unit];
+    const rp_lower_unit *last = first + job->unit_count - 1;
+    uint64_t weights = 0;
+    uint64_t gradients = 0;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, job->stage, job->backward, &begin, &end);
+    for (uint32_t layer = begin; layer < end; layer++) {
+        weights += sizes->weight_bytes[layer];
+        gradients += sizes->gradient_bytes[layer];
+    }
+    put(w, RP_BUFFER_WEIGHT, job->gpu, weights, job->params_first, last->compute_last);
+    rp_handle from =
+        job->param_grads_up != RP_NO_HANDLE ? job->param_grads_up : first->compute_first;
+    put(w, RP_BUFFER_GRADIENT, job->gpu, gradients, from, job->param_grads_down);
+}
+
+/* What is on a GPU from its first to its last compute op. */
+static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, rp_handle last)
+{
+    const rp_lowering *l = w->l;
+    const rp_sizes *sizes = &l->config->sizes;
+    uint64_t bytes[RP_BUFFER_KIND_COUNT] = {0};
+    bool embedding = false;
+    for (uint32_t s = 0; s < l->schedule->stage_count; s++) {
+        uint32_t begin = 0;
+        uint32_t end = 0;
+        rp_lower_layers(l, s, false, &begin, &end);
+        for (uint32_t layer = begin; w->seen[s] != 0 && layer < end; layer++) {
+            bytes[RP_BUFFER_WEIGHT] += sizes->weight_bytes[layer];
+            bytes[RP_BUFFER_GRADIENT] += sizes->gradient_bytes[layer];
+            bytes[RP_BUFFER_OPTIMIZER] += at(sizes->optimizer_bytes, layer);
+            embedding |= layer == 0;
+        }
+        if (w->seen[s] != 0 && end == sizes->layers + 2 && embedding && sizes->tied_head) {
+            bytes[RP_BUFFER_WEIGHT] -= sizes->weight_bytes[0];
+            bytes[RP_BUFFER_GRADIENT] -= sizes->gradient_bytes[0];
+            bytes[RP_BUFFER_OPTIMIZER] -= at(sizes->optimizer_bytes, 0);
+        }
+    }
+    for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
+        put(w, (rp_buffer_kind)kind, gpu, bytes[kind], first, last);
+    }
+}
+
+static void put_gpu(const buffer_writer *w, uint32_t gpu)
+{
+    const rp_lowering *l = w->l;
+    const rp_sizes *sizes = &l->config->sizes;
+    rp_handle last = rp_assembly_last(l->assembly, gpu * RP_LOWER_QUEUES_PER_GPU);
+    if (last == RP_NO_HANDLE) {
+        return;
+    }
+    uint32_t first_unit = l->jobs[l->job_begin[gpu]].first_unit;
+    const rp_lower_job *last_job = &l->jobs[l->job_begin[gpu + 1] - 1];
+    uint64_t most = 0;
+    for (uint32_t s = 0; s < l->schedule->stage_count; s++) {
+        w->seen[s] = 0;
+    }
+    for (uint32_t u = first_unit; u < last_job->first_unit + last_job->unit_count; u++) {
+        const rp_op *op = unit_op(l, &l->units[u]);
+        w->seen[op->stage] = 1;
+        bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+        uint64_t logits = scaled(sizes->logits_bytes, l->sequences[op->microbatch]);
+        most = head && logits > most ? logits : most;
+    }
+    rp_handle first = l->units[first_unit].compute_first;
+    most = most > sizes->logits_chunk_bytes ? sizes->logits_chunk_bytes : most;
+    put(w, RP_BUFFER_LOGITS, gpu, most, first, last);
+    if (!l->offload) {
+        put_resident(w, gpu, first, last);
+    }
+}
+
+/* ---- units ------------------------------------------------------------------------------------
+ */
+
+/* Per sequence; `whole`: all layers at once, otherwise one after the other. */
+static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward, bool whole)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint64_t sum = 0;
+    uint64_t most = 0;
+    rp_lower_layers(l, stage, backward, &begin, &end);
+    for (uint32_t layer = begin; layer < end; layer++) {
+        uint64_t bytes = at(l->config->sizes.tape_bytes, layer);
+        sum += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return whole ? sum : most;
+}
+
+static uint64_t temporary_of(const rp_lowering *l, uint32_t stage)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint64_t most = 0;
+    rp_lower_layers(l, stage, true, &begin, &end);
+    for (uint32_t layer = begin; layer < end; layer++) {
+        uint64_t bytes = at(l->config->sizes.temporary_bytes, layer);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t part)
+{
+    return bytes > part ? bytes - part : 0;
+}
+
+/* Whether something stays on a GPU from a unit's forward to its backward; otherwise the stage's
+ * input comes up again. */
+static bool keeps_tape(const rp_lowering *l)
+{
+    return !l->offload || (!l->separate && l->schedule->recompute == RP_RECOMPUTE_NONE);
+}
+
+/* A backward whose stage's input comes up again: with early recompute its tape waits for the
+ * gradient. A fused stage keeps the tape of all its layers at any grain: it has run them forward as
+ * a whole. A pipeline's head is counted with the backward. */
+static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *job,
+                                   const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    uint64_t sequences = l->sequences[op->microbatch];
+    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
+    bool whole = !recomputes || l->config->grain == RP_GRAIN_STAGE;
+    uint64_t tape = tape_of(l, op->stage, true, whole);
+    bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
+    tape = from_ids ? tape : less(tape, l->config->sizes.boundary_bytes);
+    put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+        unit->compute_last);
+    put(w, RP_BUFFER_TEMPORARY, job->gpu, scaled(temporary_of(l, op->stage), sequences),
+        unit->compute_last, unit->compute_last);
+    put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);
+    rp_handle saved = rp_lower_saved_input(l, op, l->producers.backward_position[op->stage]);
+    put_moved(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, saved, saved, unit->up_act);
+}
+
+/* Layer grain: every layer's input but the stage's own is on its way to the host, until the unit's
+ * downloads are done, where there is a next microbatch; then it waits for its backward. */
+static void put_layer_inputs(const buffer_writer *w, const rp_lower_job *job,
+                             const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    const rp_stage *stage = &l->schedule->stages[op->stage];
+    uint32_t layers = stage->layer_end - stage->layer_begin;
+    if (l->config->grain != RP_GRAIN_LAYER || layers < 2) {
+        return;
+    }
+    uint64_t boundary = scaled(l->config->sizes.boundary_bytes, l->sequences[op->microbatch]);
+    rp_handle flushed = l->config->call_microbatches > 1 ? unit->down_last : RP_NO_HANDLE;
+    put(w, RP_BUFFER_ACTIVATION, job->gpu, scaled(boundary, layers - 1), unit->compute_last,
+        flushed);
+    const rp_program *p = l->schedule;
+    for (uint32_t j = 0; j < p->backward_count; j++) { /* each goes up with its backward stage */
+        const rp_stage *to = &p->stages[p->backward_chain[j]];
+        uint32_t begin =
+            to->layer_begin > stage->layer_begin ? to->layer_begin : stage->layer_begin;
+        uint32_t end = to->layer_end < stage->layer_end ? to->layer_end : stage->layer_end;
+        if (end > begin + 1) {
+            uint32_t index = l->producers.backward_at[rp_producers_backward_index(
+                &l->producers, op->iteration, j, op->microbatch)];
+            const rp_lower_unit *reader = &l->units[l->unit_of[index]];
+            put(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, scaled(boundary, end - begin - 1),
+                unit->compute_last, reader->compute_last);
+        }
+    }
+}
+
+static rp_handle release_of(const buffer_writer *w, const rp_op *op)
+{
+    const rp_producers *producers = &w->l->producers;
+    return w->release[rp_producers_backward_index(
+        producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
+}
+
+/* A pipeline's forward: the stage's input (or without recompute the whole tape) waits for the
+ * backward, and so does the head's tape, which nobody recomputes. */
+static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job,
+                                 const rp_lower_unit *unit, rp_handle input)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    uint64_t sequences = l->sequences[op->microbatch];
+    bool first = l->producers.forward_position[op->stage] == 0;
+    uint64_t per_sequence = first ? l->config->sizes.input_bytes : l->config->sizes.boundary_bytes;
+    put(w, RP_BUFFER_ACTIVATION, job->gpu, scaled(per_sequence, sequences), input,
+        release_of(w, op));
+    uint64_t tape = 0;
+    if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
+        tape = tape_of(l, op->stage, false, true);
+        tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
+    } else if ((l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0) {
+        tape = at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1);
+    }
+    put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+        release_of(w, op));
+}
+
+static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *job,
+                                  const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    uint64_t sequences = l->sequences[op->microbatch];
+    if (l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE) {
+        bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+        uint64_t tape = tape_of(l, op->stage, true, true);
+        tape -= head ? at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
+        bool first = l->producers.forward_position[op->stage] == 0;
+        tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
+        put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+            release_of(w, op));
+    }
+    put(w, RP_BUFFER_TEMPORARY, job->gpu, scaled(temporary_of(l, op->stage), sequences),
+        unit->compute_last, unit->compute_last);
+}
+
+static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    rp_buffer_kind kind = job->backward ? RP_BUFFER_GRADIENT : RP_BUFFER_ACTIVATION;
+    put_moved(w, kind, job->gpu, unit->down_out, unit->compute_last, unit->down_out);
+    if (job->backward) {
+        put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, unit->up_grad,
+                  unit->compute_last);
+        uint32_t position = l->producers.backward_position[op->stage];
+        if (unit->up_grad != RP_NO_HANDLE) {
+            uint32_t from = l->producers.backward_at[rp_producers_backward_index(
+                &l->producers, op->iteration, position - 1, op->microbatch)];
+            rp_handle down = l->units[l->unit_of[from]].down_out;
+            put_moved(w, RP_BUFFER_GRADIENT, RP_PLACE_HOST, down, down, unit->up_grad);
+        }
+        keeps_tape(l) ? put_pipeline_backward(w, job, unit) : put_offloaded_backward(w, job, unit);
+        return;
+    }
+    if (op->kind != RP_OP_FORWARD) {
+        return;
+    }
+    uint32_t position = l->producers.forward_position[op->stage];
+    const rp_lower_unit *from = NULL;
+    if (position != 0) {
+        from = &l->units[l->unit_of[l->producers.forward_at[rp_producers_forward_index(
+            &l->producers, op->iteration, position - 1, op->microbatch)]]];
+        if (!w->kept[position - 1]) {
+            put_moved(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, from->down_out, from->down_out,
+                      unit->up_act);
+        }
+    }
+    if (keeps_tape(l)) {
+        bool here = unit->up_act == RP_NO_HANDLE;
+        put_pipeline_forward(w, job, unit, here ? from->compute_last : unit->up_act);
+        return;
+    }
+    put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);
+    put_layer_inputs(w, job, unit);
+}
+
+/* Inputs of backward stages that begin inside a forward stage, on their way to the host. */
+static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    for (uint32_t j = 0; l->separate && !job->backward && j < l->schedule->backward_count; j++) {
+        rp_handle down = l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)];
+        const rp_stage *stage = &l->schedule->stages[op->stage];
+        const rp_stage *to = &l->schedule->stages[l->schedule->backward_chain[j]];
+        if (to->layer_begin > stage->layer_begin && to->layer_begin < stage->layer_end) {
+            put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, down, unit->compute_last, down);
+        }
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+static void find_kept(const buffer_writer *w)
+{
+    const rp_lowering *l = w->l;
+    const rp_program *p = l->schedule;
+    for (uint32_t j = 0; l->offload && j < p->backward_count; j++) {
+        const rp_op first = {.stage = p->backward_chain[j]}; /* all microbatches are alike */
+        rp_handle saved = rp_lower_saved_input(l, &first, j);
+        for (uint32_t i = 0; i < p->forward_count && saved != RP_NO_HANDLE; i++) {
+            uint32_t op =
+                l->producers.forward_at[rp_producers_forward_index(&l->producers, 0, i, 0)];
+            w->kept[i] |= l->units[l->unit_of[op]].down_out == saved;
+        }
+    }
+}
+
+static void find_releases(const buffer_writer *w)
+{
+    const rp_lowering *l = w->l;
+    for (uint32_t u = 0; u < l->unit_count; u++) {
+        const rp_op *op = unit_op(l, &l->units[u]);
+        if (op->kind == RP_OP_FORWARD) {
+            continue;
+        }
+        size_t index =
+            rp_producers_backward_index(&l->producers, op->iteration,
+                                        l->producers.backward_position[op->stage], op->microbatch);
+        w->release[index] = l->units[u].compute_last; /* W comes after B in a queue */
+    }
+}
+
+rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
+{
+    const rp_program *p = l->schedule;
+    if (l->config->placement == RP_PLACEMENT_SHARDED) {
+        return RP_OK;
+    }
+    buffer_writer w = {.l = l, .program = program};
+    size_t backwards = (size_t)p->iteration_count * p->backward_count * p->microbatch_count;
+    /* Two lists of stages over the same layers overlap in fewer pairs than they have stages. */
+    size_t pairs = 2 * ((size_t)p->forward_count + p->backward_count);
+    size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
+    size_t most =
+        2 * (size_t)l->job_count + 7 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
+    RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
+    RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
+    RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));
+    RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
+    find_kept(&w);
+    find_releases(&w);
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        put_gpu(&w, gpu);
+        for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
+            const rp_lower_job *job = &l->jobs[k];
+            if (l->offload) {
+                put_job(&w, job);
+            }
+            for (uint32_t i = 0; i < job->unit_count; i++) {
+                put_unit(&w, job, &l->units[job->first_unit + i]);
+                put_inside(&w, job, &l->units[job->first_unit + i]);
+            }
+        }
+    }
+    return RP_OK;
+}

@@ -1,0 +1,37 @@
+#include "common/pipeline_orders.h"
+
+void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                   uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    uint32_t warmup = config->gpus - 1 - rank;
+    uint32_t forward = 0;
+    while (forward < warmup && forward < config->microbatches) {
+        rp_emit_forward(emitter, rank, forward++);
+    }
+    for (uint32_t backward = 0; backward < config->microbatches; backward++) {
+        if (forward < config->microbatches) {
+            rp_emit_forward(emitter, rank, forward++);
+        }
+        rp_emit_backward(emitter, rank, backward);
+    }
+}
+
+void rp_looped_bfs_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                         uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    uint32_t chunks = config->partition->forward_count / config->gpus;
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+        for (uint32_t m = 0; m < config->microbatches; m++) {
+            rp_emit_forward(emitter, chunk * config->gpus + rank, m);
+        }
+    }
+    for (uint32_t chunk = chunks; chunk-- > 0;) {
+        for (uint32_t m = config->microbatches; m-- > 0;) {
+            rp_emit_backward(emitter, chunk * config->gpus + rank, m);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/** @file placement.h  Where a system keeps weights, gradients and optimizer, and what it moves for
+ * that. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Where weights and optimizer are. */
+typedef enum rp_placement {
+    RP_PLACEMENT_RESIDENT, /**< weights, gradients and optimizer stay on the stage's GPU */
+    RP_PLACEMENT_OFFLOAD,  /**< weights and optimizer in host memory, uploaded per job */
+    RP_PLACEMENT_SHARDED,  /**< spread over all GPUs of a data-parallel group (rp_sharding) */
+} rp_placement;
+
+/**
+ * What a data-parallel system of n GPUs moves (shared/design/prediction.md section 3). A collective
+ * of a stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.
+ */
+typedef struct rp_sharding {
+    uint32_t forward_gathers;  /**< all-gathers of a stage's weights before its forward */
+    uint32_t backward_gathers; /**< before its backward */
+    bool overlap;              /**< gathers run one stage ahead; otherwise nothing overlaps */
+    uint32_t reductions;       /**< volumes reduced after each microbatch; 0: one per step */
+    bool host_weights;         /**< the owned shard comes up before each stage is gathered */
+    bool host_gradients;       /**< the owned shard of gradients goes down after each microbatch */
+    bool host_optimizer;       /**< Adam runs on the host */
+    /** Tensor parallel: all-reduces of a whole microbatch's boundary per layer, forward and
+     * backward with recompute; one more at the embedding and one at the head. */
+    uint32_t forward_reduces;
+    uint32_t backward_reduces;
+    bool gather_after_step; /**< resident weights: new shards go up and are gathered */
+} rp_sharding;

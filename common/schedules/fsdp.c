@@ -1,0 +1,24 @@
+/* FSDP (ZeRO-3): weights, gradients and optimizer sharded, gathered stage by stage.
+ * Weights are gathered before each forward and each backward, one stage ahead of the compute;
+ * gradients are reduce-scattered once, after the last microbatch (shared/design/prediction.md
+ * section 3). */
+#include "common/data_parallel.h"
+
+static const rp_sharding sharding = {
+    .forward_gathers = 1,
+    .backward_gathers = 1,
+    .overlap = true,
+};
+
+const rp_schedule_type rp_schedule_fsdp = {
+    .name = "fsdp",
+    .summary = "FSDP (ZeRO-3): weights, gradients and optimizer sharded",
+    .source = "Zhao et al., PyTorch FSDP, VLDB 2023, section 3; no reduction on intermediate "
+              "microbatches",
+    .data_parallel = true,
+    .placement = RP_PLACEMENT_SHARDED,
+    .sharding = &sharding,
+    .unfused_loss = true,
+    .default_recompute = RP_RECOMPUTE_WAIT,
+    .order = rp_data_parallel_order,
+};

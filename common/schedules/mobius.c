@@ -1,0 +1,21 @@
+/* Mobius: more stages than GPUs, weights in host memory. A GPU runs all microbatches of its stage,
+ * then its next stage, whose weights have come up meanwhile: apart from transfers this is looped
+ * BFS (shared/design/schedules.md 5.5, second-hand: its code is closed).
+ *
+ * Assumptions: stages go round the GPUs in order (the cross mapping over root complexes needs a
+ * topology, which nobody has published for the measurements); boundary activations are kept in host
+ * memory; the last stage's weights come up again for its backward; microbatches descend in the
+ * backward as in looped BFS. */
+#include "common/pipeline_orders.h"
+
+const rp_schedule_type rp_schedule_mobius = {
+    .name = "mobius",
+    .summary = "looped BFS with weights and optimizer in host memory",
+    .source = "Feng et al., Mobius, ASPLOS 2023, as schedules.md 5.5 has it",
+    .published_as = "looped-bfs",
+    .many_stages = true,
+    .placement = RP_PLACEMENT_OFFLOAD,
+    .unfused_loss = true,
+    .default_recompute = RP_RECOMPUTE_WAIT,
+    .order = rp_looped_bfs_order,
+};

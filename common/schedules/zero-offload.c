@@ -1,0 +1,24 @@
+/* ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory.
+ * Gradients are reduce-scattered after each microbatch and the owned shard goes down; after the
+ * last one the host runs Adam on all shards, each GPU uploads its shard of the weights and the
+ * shards are all-gathered (shared/design/schedules.md 5.8). */
+#include "common/data_parallel.h"
+
+static const rp_sharding sharding = {
+    .reductions = 1,
+    .host_gradients = true,
+    .host_optimizer = true,
+    .gather_after_step = true,
+};
+
+const rp_schedule_type rp_schedule_zero_offload = {
+    .name = "zero-offload",
+    .summary = "ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory",
+    .source = "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4",
+    .data_parallel = true,
+    .placement = RP_PLACEMENT_SHARDED,
+    .sharding = &sharding,
+    .unfused_loss = true,
+    .default_recompute = RP_RECOMPUTE_WAIT,
+    .order = rp_data_parallel_order,
+};

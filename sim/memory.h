@@ -1,0 +1,50 @@
+/** @file memory.h  What a run holds in memory: bytes over time per GPU and on the host.
+ *
+ * A buffer of the program lives from the start of its first op to the end of its last op; at the
+ * same instant memory is freed before it is allocated. To a GPU's buffers come the CUDA context,
+ * the workspace and the allocator's overhead, to the host's what a model has there all the time.
+ * The allocator is otherwise perfect: no fragments.
+ */
+#pragma once
+
+#include "common/model.h"
+#include "common/timeline.h"
+
+/** What there is, and what is taken before any buffer. */
+typedef struct rpsim_memory_limits {
+    uint64_t gpu_bytes;       /**< usable per GPU */
+    uint64_t gpu_fixed_bytes; /**< context and workspace */
+    double gpu_overhead;      /**< of the allocator, as a fraction of the buffers' bytes */
+    uint64_t host_bytes;      /**< 0: unknown, everything fits */
+    uint64_t host_fixed_bytes;
+} rpsim_memory_limits;
+
+#define RPSIM_OOM_REASON_SIZE 256
+
+/** Zeroed: not modelled. */
+typedef struct rpsim_memory {
+    bool known;
+    bool fits;
+    uint32_t gpu_count;
+    uint64_t *peak_gpu_bytes; /**< [gpu_count] fixed bytes and overhead included */
+    uint64_t peak_host_bytes;
+    /** Which buffer, when, by how much; "" where everything fits. Of several places that overflow,
+     * the one that does so first. */
+    char oom_reason[RPSIM_OOM_REASON_SIZE];
+} rpsim_memory;
+
+/** Limits of a platform's GPUs and host; host_fixed_bytes is the caller's. */
+rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint64_t host_fixed_bytes);
+
+/** Copies a result into another arena. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpsim_memory_copy(const rpsim_memory *memory, rp_arena *arena, rpsim_memory *copy_out);
+
+/**
+ * Follows the buffers of the timeline's program through the run. Time and scratch memory are linear
+ * in their number.
+ * @param arena owns memory_out->peak_gpu_bytes
+ * @param memory_out not known where the program has no buffers with bytes
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_memory_measure(const rp_timeline *timeline, const rpsim_memory_limits *limits,
+                               rp_arena *arena, rpsim_memory *memory_out);

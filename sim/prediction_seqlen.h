@@ -1,0 +1,43 @@
+/** @file prediction_seqlen.h  Predicted against published longest sequences.
+ *
+ * Every cell of max_seqlen_4090.csv whose system has a memory model here and whose run
+ * configuration is in traces/configs/paper_seqlen.csv. No constant is set on any of them.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct rpsim_seqlen_cell {
+    const char *group;     /**< "max-seqlen" (RoundPipe), "max-seqlen-others" */
+    const char *framework; /**< as published */
+    const char *model;
+    uint32_t measured_tokens; /**< 0: out of memory at any length */
+    uint32_t predicted_tokens;
+    /** predicted / measured - 1; 0 where both are out of memory, 100 or -100 where one is
+     * (shared/design/prediction.md section 5). */
+    double error_pct;
+} rpsim_seqlen_cell;
+
+typedef struct rpsim_seqlens {
+    rpsim_seqlen_cell *cells;
+    uint32_t count;
+} rpsim_seqlens;
+
+/**
+ * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h), with RoundPipe's planner or
+ * the published partition.
+ * @param folder with max_seqlen_4090.csv
+ * @param seqlens_out lives in `arena`
+ * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
+ */
+rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out);
+
+/** @return mean absolute error in percent of a group's cells; NaN where it has none. */
+double rpsim_seqlens_mape(const rpsim_seqlens *seqlens, const char *group);
+
+/** Prints the cells as a Markdown table. */
+void rpsim_seqlens_write(const rpsim_seqlens *seqlens, FILE *stream);

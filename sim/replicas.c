@@ -1,0 +1,142 @@
+#include "sim/replicas.h"
+
+#include "sim/study.h"
+
+/* What every replica of one program reads. */
+typedef struct scene {
+    const rp_program *program;
+    bool steady; /* the period over iterations, otherwise the makespan */
+    rp_stage_times times;
+    rpsim_compute_costs costs; /* at hardware fidelity */
+    rpsim_machine machine;
+} scene;
+
+/* As rp_metrics_measure: the last end of an op that takes time. */
+static double makespan_ps(const rp_timeline *timeline)
+{
+    int64_t last = 0;
+    for (uint32_t i = 0; i < timeline->program->op_count; i++) {
+        int64_t end = timeline->end_ps[i];
+        last = end > timeline->start_ps[i] && end > last ? end : last;
+    }
+    return (double)last;
+}
+
+static double iteration_ps(const scene *s, rp_timeline *timeline)
+{
+    double ps = s->steady ? rp_metrics_period_ps(timeline) : makespan_ps(timeline);
+    rp_timeline_destroy(timeline);
+    return ps;
+}
+
+static rp_status run_stage(const void *context, const double *factors, double *ps_out)
+{
+    const scene *s = context;
+    rp_timeline *timeline = NULL;
+    rp_metrics metrics;
+    RP_TRY(rpsim_stage_run_scaled(s->program, &s->times, factors, &timeline, &metrics));
+    *ps_out = iteration_ps(s, timeline);
+    return RP_OK;
+}
+
+static rp_status run_hardware(const void *context, const double *factors, double *ps_out)
+{
+    const scene *s = context;
+    rp_timeline *timeline = NULL;
+    RP_TRY(rpsim_hardware_run_scaled(s->program, &s->costs, &s->machine, factors, &timeline));
+    *ps_out = iteration_ps(s, timeline);
+    return RP_OK;
+}
+
+rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *costs,
+                                  const rpsim_noise *noise, double *ps_out)
+{
+    scene s = {.program = program, .steady = program->iteration_count >= 16};
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_stage_times_compute(program, costs, arena, &s.times);
+    if (status == RP_OK) {
+        status = rpsim_noise_run(noise, program, run_stage, &s, ps_out);
+    }
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_noise *noise, double *ps_out)
+{
+    rp_schedule_config wanted = *config;
+    bool steady = config->asynchronous && config->iterations >= 16;
+    wanted.iterations = steady ? config->iterations : 1;
+    rp_program *program = NULL;
+    RP_TRY(rp_schedule_build(schedule, &wanted, &program));
+    rp_status status = rpsim_program_replicate(program, config->costs, noise, ps_out);
+    rp_program_destroy(program);
+    return status;
+}
+
+rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
+                                           const rp_program *program, const rp_costs *costs,
+                                           const rp_model *model, const rp_platform *platform,
+                                           uint32_t seq_len, const rpsim_noise *noise,
+                                           double *ps_out)
+{
+    scene s = {.program = program, .steady = program->iteration_count >= 16};
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rpsim_hardware_inputs(schedule, program, costs, model, platform, seq_len,
+                                             arena, &s.costs, &s.machine);
+    if (status == RP_OK) {
+        status = rpsim_noise_run(noise, program, run_hardware, &s, ps_out);
+    }
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
+                                        const rp_schedule_config *config,
+                                        const rpsim_workload *workload, const rp_model *model,
+                                        const rp_platform *platform, const rpsim_noise *noise,
+                                        double *ps_out)
+{
+    rp_schedule_config wanted = *config;
+    wanted.iterations = config->iterations >= 16 ? config->iterations : 1;
+    rp_program *program = NULL;
+    RP_TRY(rpsim_hardware_lower(schedule, &wanted, workload, model, &program));
+    rp_status status = rpsim_hardware_program_replicate(schedule, program, config->costs, model,
+                                                        platform, workload->seq_len, noise, ps_out);
+    rp_program_destroy(program);
+    return status;
+}
+
+rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
+{
+    const rpsim_options *o = study->options;
+    if (!o->jitter_given) {
+        return RP_OK;
+    }
+    rpsim_noise noise = {.cv = o->jitter, .replicas = o->replicas, .seed = o->seed};
+    double *ps = NULL;
+    RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
+    if (row->from_program && row->hardware) {
+        RP_TRY(rpsim_hardware_program_replicate(NULL, row->result.program, row->costs, row->model,
+                                                row->platform, row->workload.seq_len, &noise, ps));
+    } else if (row->from_program) {
+        RP_TRY(rpsim_program_replicate(row->result.program, row->costs, &noise, ps));
+    } else if (row->hardware) {
+        RP_TRY(rpsim_hardware_case_replicate(row->schedule, &row->config, &row->workload,
+                                             row->model, row->platform, &noise, ps));
+    } else {
+        RP_TRY(rpsim_case_replicate(row->schedule, &row->config, &noise, ps));
+    }
+    row->replica_ps = ps;
+    return rpsim_noise_quantiles(ps, o->replicas, &row->quantiles);
+}
+
+double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b)
+{
+    double work_a = (double)a->workload.global_batch * a->workload.seq_len;
+    double work_b = (double)b->workload.global_batch * b->workload.seq_len;
+    return rpsim_noise_beats(a->replica_ps, work_a, b->replica_ps, work_b,
+                             study->options->replicas);
+}

@@ -1,0 +1,42 @@
+/** @file replicas.h  Monte Carlo over a case: its iteration time in every replica of the noise
+ * (noise.h). Programs are built and lowered once; replicas only simulate.
+ */
+#pragma once
+
+#include "sim/hardware_case.h"
+#include "sim/noise.h"
+
+/**
+ * Iteration times of a schedule at stage fidelity: the steady-state period where rpsim_case_run
+ * simulates one (asynchronous, at least 16 iterations), otherwise the makespan of one iteration.
+ * With a CV of 0, exactly what rpsim_case_run says.
+ * @param ps_out [noise->replicas] picoseconds
+ * @retval as rpsim_case_run
+ */
+rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_noise *noise, double *ps_out);
+
+/**
+ * The same for a program: its steady-state period over at least 16 iterations, otherwise the
+ * makespan of all.
+ * @param program one that rp_program_check accepts
+ */
+rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *costs,
+                                  const rpsim_noise *noise, double *ps_out);
+
+/**
+ * The same at hardware fidelity: noise on compute ops; transfers and the host are what they are.
+ * @retval as rpsim_hardware_case_run
+ */
+rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
+                                        const rp_schedule_config *config,
+                                        const rpsim_workload *workload, const rp_model *model,
+                                        const rp_platform *platform, const rpsim_noise *noise,
+                                        double *ps_out);
+
+/** The same for a lowered program that exists, made by `schedule` or (NULL) read from a file. */
+rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
+                                           const rp_program *program, const rp_costs *costs,
+                                           const rp_model *model, const rp_platform *platform,
+                                           uint32_t seq_len, const rpsim_noise *noise,
+                                           double *ps_out);

@@ -1,0 +1,46 @@
+/** @file simgrid_run.h  What bench_simgrid gives to SimGrid: a lowered program as plain arrays.
+ * SimGrid's interface is C++, librp's headers are C17 (array parameters with static), so the two
+ * meet here.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define SIMGRID_NO_ENGINE UINT32_MAX
+
+/** Everything is borrowed. Ops are numbered as in the program, queue after queue. */
+typedef struct simgrid_case {
+    uint32_t gpus;
+    uint32_t op_count;
+    uint32_t queue_count;
+    const uint32_t *queue_begin;     /**< [queue] */
+    const uint32_t *queue_end;       /**< [queue] */
+    const uint32_t *queue_engine;    /**< [queue] 2 gpu: uploads, 2 gpu + 1: downloads, or none */
+    const uint32_t *queue_of;        /**< [op] */
+    const double *seconds;           /**< [op] of compute ops */
+    const double *bytes;             /**< [op] of transfers */
+    uint32_t *pending;               /**< [op] open waits; used up by the run */
+    const uint32_t *dependent_begin; /**< [op + 1] into dependents */
+    const uint32_t *dependents;
+    double link_Bps; /**< of each GPU and direction */
+    double root_Bps; /**< shared by all transfers; 0: not a bottleneck */
+    int timers;      /**< GPU ops are timers; otherwise executions on a host of their own */
+} simgrid_case;
+
+/** What came out. */
+typedef struct simgrid_result {
+    double makespan_s;
+    double cpu_s; /**< CPU seconds of this process, platform included */
+    uint32_t ended;
+} simgrid_result;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Runs the case; once per process, since SimGrid's engine is one per process. */
+void bench_run_simgrid(const simgrid_case *of, simgrid_result *result_out);
+
+#ifdef __cplusplus
+}
+#endif

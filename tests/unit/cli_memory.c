@@ -1,0 +1,152 @@
+/* Memory and --max-seqlen as a user sees them, and the published longest sequences with their gate
+ * (experiments/prediction.md says what it rests on). */
+#include "common/log.h"
+#include "common/text.h"
+#include "sim/prediction_seqlen.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(cli_memory, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
+
+static json_t *run(const char *line)
+{
+    rp_test_outcome outcome = rp_test_rpsim_after("--fidelity hardware --format json", line);
+    json_error_t error;
+    cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, &error);
+    cr_assert(ne(ptr, rows, NULL), "%s", error.text);
+    return rows;
+}
+
+/* Known for resident weights and roundpipe, null for the data-parallel systems. */
+Test(cli_memory, keys)
+{
+    json_t *rows = run("--schedule roundpipe,1f1b,fsdp --gpus 4 --iterations 1");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(rows, i);
+        const json_t *peaks = json_object_get(row, "peak_gpu_bytes");
+        cr_expect(eq(int, json_is_true(json_object_get(row, "fits")) ? 1 : 0, 1));
+        cr_expect(eq(int, json_is_null(json_object_get(row, "oom_reason")) ? 1 : 0, 1));
+        cr_assert(eq(sz, json_array_size(peaks), 4));
+        for (size_t k = 0; k < 4; k++) {
+            double peak = (double)json_integer_value(json_array_get(peaks, k));
+            cr_expect(gt(dbl, peak, 0.75e9)); /* the context alone */
+            cr_expect(lt(dbl, peak, 25.32e9));
+        }
+        cr_expect(gt(dbl, rp_test_json_number(row, "peak_host_bytes"), 0));
+        cr_expect(eq(ptr, json_object_get(row, "max_seqlen"), NULL));
+    }
+    const json_t *sharded = json_array_get(rows, 2);
+    static const char *const nulls[] = {"fits", "peak_gpu_bytes", "peak_host_bytes"};
+    for (size_t k = 0; k < 3; k++) {
+        const json_t *value = json_object_get(sharded, nulls[k]);
+        cr_expect(eq(int, json_is_null(value) ? 1 : 0, 1), "%s", nulls[k]);
+    }
+    json_decref(rows);
+}
+
+/* 16 B per parameter: 20.9 billion do not fit eight 24 GB cards. */
+Test(cli_memory, what_does_not_fit_says_so)
+{
+    json_t *rows = run("--schedule 1f1b --model gpt-oss-20b");
+    const json_t *row = json_array_get(rows, 0);
+    const char *reason = rp_test_json_text(row, "oom_reason");
+    cr_expect(eq(int, json_is_false(json_object_get(row, "fits")) ? 1 : 0, 1));
+    cr_assert(ne(ptr, (void *)reason, NULL));
+    cr_expect(ne(ptr, strstr(reason, "optimizer"), NULL), "%s", reason);
+    cr_expect(ne(ptr, strstr(reason, "more than the usable 25319803776"), NULL), "%s", reason);
+    json_decref(rows);
+    rp_test_outcome table =
+        rp_test_rpsim("--fidelity hardware --schedule 1f1b --model gpt-oss-20b");
+    cr_expect(ne(ptr, strstr(table.output, "1f1b does not fit: GPU "), NULL));
+    cr_expect(ne(ptr, strstr(table.output, "peak GB"), NULL));
+}
+
+/* A list is one cell of CSV. */
+Test(cli_memory, csv)
+{
+    rp_test_outcome csv =
+        rp_test_rpsim("--fidelity hardware --schedule 1f1b --gpus 4 --format csv");
+    rp_csv table = rp_test_tool_table("csv", csv.output, ',');
+    const char *peaks = rp_test_tool_cell(&table, 0, "peak_gpu_bytes");
+    cr_expect(ne(ptr, strchr(peaks, ','), NULL), "%s", peaks);
+    cr_expect(eq(str, (char *)rp_test_tool_cell(&table, 0, "fits"), "true"));
+}
+
+Test(cli_memory, max_seqlen)
+{
+    json_t *rows = run("--schedule roundpipe --config paper --max-seqlen");
+    const json_t *row = json_array_get(rows, 0);
+    double found = rp_test_json_number(row, "max_seqlen");
+    cr_expect(gt(dbl, found, 1024));
+    cr_expect(eq(dbl, rp_test_json_number(row, "seq_len"), found));
+    cr_expect(eq(dbl, rp_test_json_number(row, "global_batch"), 10));
+    cr_expect(eq(str, (char *)rp_test_json_text(row, "grain"), "layer"));
+    cr_expect(eq(int, json_is_true(json_object_get(row, "fits")) ? 1 : 0, 1));
+    json_decref(rows);
+}
+
+Test(cli_memory, bad_combinations_are_refused)
+{
+    static const struct {
+        const char *line;
+        const char *says;
+    } cases[] = {
+        {"--schedule 1f1b --max-seqlen --fidelity stage", "--max-seqlen: valid only with"},
+        {"--schedule 1f1b --fidelity hardware --max-seqlen --seq-len 1024", "without --seq-len"},
+        {"--schedule roundpipe --fidelity hardware --grain layer", "valid is stage, or layer with"},
+        {"--schedule roundpipe --fidelity stage --grain stage", "--grain: valid only with"},
+        {"--schedule roundpipe --fidelity hardware --grain row", "valid values are stage|layer"},
+        {"--schedule fsdp --fidelity hardware --max-seqlen", "fsdp is not modelled yet"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rp_test_outcome outcome = rp_test_rpsim(cases[i].line);
+        cr_expect(eq(int, outcome.status, 2), "%s", cases[i].line);
+        cr_expect(ne(ptr, strstr(outcome.messages, cases[i].says), NULL), "%s: %s", cases[i].line,
+                  outcome.messages);
+    }
+}
+
+static uint32_t cells_of(const rpsim_seqlens *seqlens, const char *group)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < seqlens->count; i++) {
+        count += strcmp(seqlens->cells[i].group, group) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* As prediction.accuracy_gates: what has been reached can only get better. */
+Test(cli_memory, published_lengths)
+{
+    rp_arena *arena = NULL;
+    rp_text text = {0};
+    rp_csv gates;
+    rpsim_seqlens seqlens;
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    const char *path = RP_TEST_ROOT "/golden/seqlen_gates.csv";
+    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
+    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &gates), RP_OK));
+    cr_assert(eq(int,
+                 rpsim_predict_seqlens(RP_SOURCE_ROOT "/paper-figures/published", arena, &seqlens),
+                 RP_OK));
+    uint32_t covered = 0;
+    for (uint32_t row = 0; row < gates.rows; row++) {
+        const char *group = rp_csv_cell(&gates, row, 0);
+        double most = strtod(rp_csv_cell(&gates, row, 2), NULL);
+        double mape = rpsim_seqlens_mape(&seqlens, group);
+        cr_expect(eq(u32, cells_of(&seqlens, group),
+                     (uint32_t)strtoul(rp_csv_cell(&gates, row, 1), NULL, 10)));
+        cr_expect(le(dbl, mape, most), "%s: %.3f %%", group, mape);
+        cr_expect(ge(dbl, mape, most - 0.25), "%s is better than its gate (%.3f %%): tighten it",
+                  group, mape);
+        covered += cells_of(&seqlens, group);
+    }
+    cr_expect(eq(u32, covered, seqlens.count));
+    rp_text_fini(&text);
+    rp_arena_destroy(arena);
+}
