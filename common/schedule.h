@@ -52,7 +52,10 @@ typedef struct rp_schedule_type {
     const char *name;    /**< as on the command line */
     const char *summary; /**< one line for --list */
     const char *source;  /**< paper and section */
-    /** The schedule whose published partitions it takes; NULL: its own name. */
+    /**
+     * The schedule whose order and published partitions it has, differing in what it moves (at stage
+     * fidelity not at all); NULL: none.
+     */
     const char *published_as;
     /** Takes "fwd|bwd" partitions: backward stages are stages of their own. */
     bool separate_backward;

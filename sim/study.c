@@ -148,6 +148,9 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
 {
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
+    if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {
+        return RP_OK; /* differs from that schedule only in what it moves, which is not modelled */
+    }
     if (schedule->data_parallel && !o->hardware) {
         if (o->all_schedules) {
             return RP_OK; /* stage fidelity knows no collectives: they would come out free */
