@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "sim/noise.h"
+#include "sim/option_values.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -87,65 +88,16 @@ static const struct option long_options[] = {
 
 void rpsim_options_help(void)
 {
-    static const struct {
-        const char *option;
-        const char *argument;
-        const char *help;
-    } entries[] = {
+    static const rpsim_option_help entries[] = {
 #define OPTION_HELP(name, option, argument, help) {option, argument, help},
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
     };
     puts("Usage: rpsim --schedule NAME[,NAME…]|all [options]\n\n"
          "Simulates pipeline schedules on GPUs and compares them.\n\nOptions (default):");
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        const char *argument = entries[i].argument != NULL ? entries[i].argument : "";
-        printf("  --%s %s\n        %s\n", entries[i].option, argument, entries[i].help);
-    }
+    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg");
-}
-
-static rp_status bad_value(const char *option, const char *value, const char *valid)
-{
-    rp_log_error("--%s: '%s' is not valid; valid values are %s", option, value, valid);
-    return RP_USAGE;
-}
-
-static rp_status take_u32(const char *option, uint32_t high, uint32_t *value_out)
-{
-    uint64_t value = 0;
-    if (!rp_parse_u64(optarg, 1, high, &value)) {
-        rp_log_error("--%s: '%s' is not valid; valid values are integers from 1 to %u", option,
-                     optarg, high);
-        return RP_USAGE;
-    }
-    *value_out = (uint32_t)value;
-    return RP_OK;
-}
-
-/* Splits "a,b,c" into the arena. */
-static rp_status take_list(const char *option, rp_arena *arena, const char ***names_out,
-                           uint32_t *count_out)
-{
-    size_t commas = 0;
-    for (const char *c = optarg; *c != '\0'; c++) {
-        commas += *c == ',' ? 1 : 0;
-    }
-    const char **names = NULL;
-    RP_TRY(rp_arena_alloc(arena, commas + 1, sizeof *names, &names));
-    const char *begin = optarg;
-    for (size_t i = 0; i <= commas; i++) {
-        size_t length = strcspn(begin, ",");
-        if (length == 0) {
-            return bad_value(option, optarg, "names separated by single commas");
-        }
-        RP_TRY(rp_arena_copy_text(arena, begin, length, &names[i]));
-        begin += length + 1;
-    }
-    *names_out = names;
-    *count_out = (uint32_t)(commas + 1);
-    return RP_OK;
 }
 
 static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
@@ -159,13 +111,13 @@ static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
         o->schedule_count = rp_schedule_count;
         return RP_OK;
     }
-    RP_TRY(take_list("schedule", arena, &o->schedules, &o->schedule_count));
+    RP_TRY(rpsim_option_list("schedule", optarg, arena, &o->schedules, &o->schedule_count));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         const rp_schedule_type *schedule = NULL;
         RP_TRY(rp_schedule_require("--schedule", o->schedules[i], &schedule));
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
-                return bad_value("schedule", optarg, "different schedules");
+                return rpsim_option_bad("schedule", optarg, "different schedules");
             }
         }
     }
@@ -183,16 +135,16 @@ static rp_status take_recompute(rp_arena *arena, rpsim_options *o)
     }
     const char **names = NULL;
     uint32_t count = 0;
-    RP_TRY(take_list("recompute", arena, &names, &count));
+    RP_TRY(rpsim_option_list("recompute", optarg, arena, &names, &count));
     o->recompute_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         rp_recompute recompute;
         if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
-            return bad_value("recompute", optarg, valid);
+            return rpsim_option_bad("recompute", optarg, valid);
         }
         for (uint32_t k = 0; k < i; k++) {
             if (o->recomputes[k] == recompute) {
-                return bad_value("recompute", optarg, valid);
+                return rpsim_option_bad("recompute", optarg, valid);
             }
         }
         o->recomputes[o->recompute_count++] = recompute;
@@ -217,29 +169,13 @@ static rp_status take_round(rpsim_options *o)
     return RP_OK;
 }
 
-/* One of `names`, separated by '|'; its index. */
-static rp_status take_choice(const char *option, const char *names, uint32_t *index_out)
-{
-    uint32_t index = 0;
-    size_t wanted = strlen(optarg);
-    for (const char *begin = names; *begin != '\0'; index++) {
-        size_t length = strcspn(begin, "|");
-        if (length == wanted && memcmp(begin, optarg, length) == 0) {
-            *index_out = index;
-            return RP_OK;
-        }
-        begin += length + (begin[length] == '|' ? 1 : 0);
-    }
-    return bad_value(option, optarg, names);
-}
-
 static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
 {
     switch (option) {
     case OPTION_SCHEDULE:
         return take_schedules(arena, o);
     case OPTION_MODEL:
-        return take_list("model", arena, &o->models, &o->model_count);
+        return rpsim_option_list("model", optarg, arena, &o->models, &o->model_count);
     case OPTION_PLATFORM:
         o->platform = optarg;
         return RP_OK;
@@ -265,32 +201,32 @@ static rp_status take_number(int option, rpsim_options *o)
 {
     switch (option) {
     case OPTION_GPUS:
-        return take_u32("gpus", RP_MAX_GPUS, &o->gpus);
+        return rpsim_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
     case OPTION_MICROBATCHES:
-        return take_u32("microbatches", RP_MAX_MICROBATCHES, &o->microbatches);
+        return rpsim_option_u32("microbatches", optarg, RP_MAX_MICROBATCHES, &o->microbatches);
     case OPTION_MICROBATCH_SIZE:
-        return take_u32("microbatch-size", 1u << 20, &o->microbatch_size);
+        return rpsim_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
     case OPTION_SEQ_LEN:
-        return take_u32("seq-len", 1u << 30, &o->seq_len);
+        return rpsim_option_u32("seq-len", optarg, 1u << 30, &o->seq_len);
     case OPTION_STAGES:
-        return take_u32("stages", RP_MAX_STAGES, &o->stages);
+        return rpsim_option_u32("stages", optarg, RP_MAX_STAGES, &o->stages);
     case OPTION_ITERATIONS:
-        return take_u32("iterations", RP_MAX_ITERATIONS, &o->iterations);
+        return rpsim_option_u32("iterations", optarg, RP_MAX_ITERATIONS, &o->iterations);
     case OPTION_GLOBAL_BATCH:
-        return take_u32("global-batch", 1u << 24, &o->global_batch);
+        return rpsim_option_u32("global-batch", optarg, 1u << 24, &o->global_batch);
     case OPTION_ACCUMULATE:
-        return take_u32("accumulate", RP_MAX_MICROBATCHES, &o->accumulate);
+        return rpsim_option_u32("accumulate", optarg, RP_MAX_MICROBATCHES, &o->accumulate);
     case OPTION_REPLICAS:
-        return take_u32("replicas", RPSIM_MAX_REPLICAS, &o->replicas);
+        return rpsim_option_u32("replicas", optarg, RPSIM_MAX_REPLICAS, &o->replicas);
     case OPTION_JITTER:
         o->jitter_given = true;
         if (!rp_parse_double(optarg, 0, RPSIM_MAX_JITTER, &o->jitter)) {
-            return bad_value("jitter", optarg, "numbers from 0 to 2");
+            return rpsim_option_bad("jitter", optarg, "numbers from 0 to 2");
         }
         return RP_OK;
     case OPTION_SEED:
         if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
-            return bad_value("seed", optarg, "integers from 0 to 18446744073709551615");
+            return rpsim_option_bad("seed", optarg, "integers from 0 to 18446744073709551615");
         }
         return RP_OK;
     default:
@@ -303,33 +239,33 @@ static rp_status take_mode(int option, rpsim_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_FIDELITY:
-        RP_TRY(take_choice("fidelity", "stage|hardware", &index));
+        RP_TRY(rpsim_option_choice("fidelity", optarg, "stage|hardware", &index));
         o->hardware = index == 1;
         return RP_OK;
     case OPTION_CONFIG:
         o->config_paper = true;
-        return take_choice("config", "paper", &index);
+        return rpsim_option_choice("config", optarg, "paper", &index);
     case OPTION_GRAIN:
-        RP_TRY(take_choice("grain", "stage|layer", &index));
+        RP_TRY(rpsim_option_choice("grain", optarg, "stage|layer", &index));
         o->grain_given = true;
         o->layer_grain = index == 1;
         return RP_OK;
     case OPTION_OPTIMIZER:
-        RP_TRY(take_choice("optimizer", "sync|async", &index));
+        RP_TRY(rpsim_option_choice("optimizer", optarg, "sync|async", &index));
         o->optimizer_given = true;
         o->asynchronous = index == 1;
         return RP_OK;
     case OPTION_ROUND_START:
-        RP_TRY(take_choice("round-start", "free-first|rotate", &index));
+        RP_TRY(rpsim_option_choice("round-start", optarg, "free-first|rotate", &index));
         o->round_start_given = true;
         o->round_start = (rp_round_start)index;
         return RP_OK;
     case OPTION_FORMAT:
-        RP_TRY(take_choice("format", "table|json|csv|kv", &index));
+        RP_TRY(rpsim_option_choice("format", optarg, "table|json|csv|kv", &index));
         o->format = (rpsim_format)index;
         return RP_OK;
     case OPTION_LIST:
-        RP_TRY(take_choice("list", "schedules|models|platforms|costs", &index));
+        RP_TRY(rpsim_option_choice("list", optarg, "schedules|models|platforms|costs", &index));
         o->action = RPSIM_ACTION_LIST;
         o->list = optarg;
         return RP_OK;
@@ -414,25 +350,6 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
         take_artefact(option, o);
         return RP_OK;
     }
-}
-
-static rp_status unknown_option(char **argv, int option)
-{
-    const char *text = argv[optind - 1];
-    if (option == ':') {
-        rp_log_error("%s: the value is missing; see rpsim --help", text);
-        return RP_USAGE;
-    }
-    const char *names[sizeof long_options / sizeof long_options[0]];
-    size_t count = 0;
-    for (; long_options[count].name != NULL; count++) {
-        names[count] = long_options[count].name;
-    }
-    const char *word = strncmp(text, "--", 2) == 0 ? text + 2 : text;
-    const char *nearest = rp_text_nearest(word, names, count);
-    rp_log_error("%s: unknown or incomplete option%s%s; see rpsim --help for the valid ones", text,
-                 nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "");
-    return RP_USAGE;
 }
 
 static rp_status check_memory(const rpsim_options *o)
@@ -529,7 +446,7 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
             break;
         }
         if (option == '?' || option == ':') {
-            return unknown_option(argv, option);
+            return rpsim_option_unknown("rpsim", argv[optind - 1], option, long_options);
         }
         RP_TRY(take_option(option, arena, options_out));
     }

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/schedule.h"
 #include "common/text.h"
+#include "sim/option_values.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -46,11 +47,7 @@ static const struct option long_options[] = {
 
 void rpplan_options_help(void)
 {
-    static const struct {
-        const char *option;
-        const char *argument;
-        const char *help;
-    } entries[] = {
+    static const rpsim_option_help entries[] = {
 #define OPTION_HELP(name, option, argument, help) {option, argument, help},
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
@@ -59,22 +56,13 @@ void rpplan_options_help(void)
          "       rpplan FILE|-      as rpplan --instance FILE|-\n\n"
          "Cuts the layers of a model into RoundPipe's forward and backward stages.\n\n"
          "Options (default):");
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        const char *argument = entries[i].argument != NULL ? entries[i].argument : "";
-        printf("  --%s %s\n        %s\n", entries[i].option, argument, entries[i].help);
-    }
+    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nLayer 0 is the embedding, the last one norm, LM head and loss. Times are those of the "
          "cost\ntable, the backward's with its recompute; sizes are fp16 weights and gradients of "
          "all\nparameters. --memory-limit 0 is a limit like any other: it is raised to what the "
          "largest\nlayer needs.\n\n"
          "Exit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpplan --model llama3.1-8b --gpus 8 --format json");
-}
-
-static rp_status bad_value(const char *option, const char *value, const char *valid)
-{
-    rp_log_error("--%s: '%s' is not valid; valid values are %s", option, value, valid);
-    return RP_USAGE;
 }
 
 #define BILLION UINT64_C(1000000000)
@@ -110,8 +98,9 @@ static rp_status take_tolerance(rpplan_options *o)
     uint64_t fraction = 0;
     const char *rest = scan_decimal(optarg, &whole, &fraction);
     if (rest == NULL || *rest != '\0' || whole < 1 || whole > 1000 || fraction % 1000 != 0) {
-        return bad_value("tolerance", optarg,
-                         "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1");
+        return rpsim_option_bad(
+            "tolerance", optarg,
+            "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1");
     }
     o->tolerance_num = (uint32_t)(whole * 1000000 + fraction / 1000);
     o->tolerance_den = 1000000;
@@ -152,9 +141,10 @@ static rp_status take_limit(rpplan_options *o)
     const char *unit = scan_decimal(optarg, &whole, &fraction);
     uint64_t size = unit != NULL ? unit_bytes(unit) : 0;
     if (size == 0 || whole > (uint64_t)INT64_MAX / size || (size == 1 && fraction != 0)) {
-        return bad_value("memory-limit", optarg,
-                         "none, bytes, and numbers with at most 9 decimals and one of B, MB, GB, "
-                         "TB, MiB, GiB, TiB, such as 14.1GB");
+        return rpsim_option_bad(
+            "memory-limit", optarg,
+            "none, bytes, and numbers with at most 9 decimals and one of B, MB, GB, "
+            "TB, MiB, GiB, TiB, such as 14.1GB");
     }
     /* size * fraction / BILLION without its overflow */
     o->memory_limit =
@@ -162,23 +152,11 @@ static rp_status take_limit(rpplan_options *o)
     return RP_OK;
 }
 
-static rp_status take_gpus(rpplan_options *o)
-{
-    uint64_t value = 0;
-    if (!rp_parse_u64(optarg, 1, RP_MAX_GPUS, &value)) {
-        rp_log_error("--gpus: '%s' is not valid; valid values are integers from 1 to %u", optarg,
-                     RP_MAX_GPUS);
-        return RP_USAGE;
-    }
-    o->gpus = (uint32_t)value;
-    return RP_OK;
-}
-
 static rp_status take_format(rpplan_options *o)
 {
     o->json = strcmp(optarg, "json") == 0;
     if (!o->json && strcmp(optarg, "table") != 0) {
-        return bad_value("format", optarg, "table, json");
+        return rpsim_option_bad("format", optarg, "table, json");
     }
     return RP_OK;
 }
@@ -196,11 +174,11 @@ static rp_status take_option(int option, rpplan_options *o)
         o->costs = optarg;
         return RP_OK;
     case OPTION_GPUS:
-        return take_gpus(o);
+        return rpsim_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
     case OPTION_MODE:
         return rp_plan_mode_parse(optarg, &o->mode)
                    ? RP_OK
-                   : bad_value("mode", optarg, "fused, train, infer");
+                   : rpsim_option_bad("mode", optarg, "fused, train, infer");
     case OPTION_TOLERANCE:
         return take_tolerance(o);
     case OPTION_MEMORY_LIMIT:
@@ -217,25 +195,6 @@ static rp_status take_option(int option, rpplan_options *o)
         o->action = RPPLAN_ACTION_VERSION;
         return RP_OK;
     }
-}
-
-static rp_status unknown_option(char **argv, int option)
-{
-    const char *text = argv[optind - 1];
-    if (option == ':') {
-        rp_log_error("%s: the value is missing; see rpplan --help", text);
-        return RP_USAGE;
-    }
-    const char *names[sizeof long_options / sizeof long_options[0]];
-    size_t count = 0;
-    for (; long_options[count].name != NULL; count++) {
-        names[count] = long_options[count].name;
-    }
-    const char *word = strncmp(text, "--", 2) == 0 ? text + 2 : text;
-    const char *nearest = rp_text_nearest(word, names, count);
-    rp_log_error("%s: unknown or incomplete option%s%s; see rpplan --help for the valid ones", text,
-                 nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "");
-    return RP_USAGE;
 }
 
 /* At most one argument, and an instance has everything itself. `given` counts the options. */
@@ -270,7 +229,7 @@ rp_status rpplan_options_parse(int argc, char **argv, rpplan_options *options_ou
             break;
         }
         if (option == '?' || option == ':') {
-            return unknown_option(argv, option);
+            return rpsim_option_unknown("rpplan", argv[optind - 1], option, long_options);
         }
         RP_TRY(take_option(option, options_out));
     }
