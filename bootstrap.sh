@@ -23,7 +23,8 @@ Usage: ./bootstrap.sh run | test | help
 
   run   installs missing apt packages, builds build/release, runs the paper's pipeline study:
         ends with the comparison table and the name of the Gantt picture it made
-  test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan;
+  test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
+        threads once more under ThreadSanitizer;
         the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed
   help  this text
 
@@ -204,6 +205,11 @@ run_all_tests()
     # Lints and the two checks below look at sources, not at what this preset has built: once is enough.
     run_tests asan+ubsan -LE '^(slow-sanitized|bench)$' \
         -E '^(lint\..*|checks\.lints_can_fail|checks\.walkthroughs)$'
+    # Criterion cannot start under ThreadSanitizer; the thread test is a plain program.
+    say "Build: preset tsan, the thread test only"
+    logged configure-tsan cmake --preset tsan -DRP_TESTS=ON -DRP_CUDA=OFF
+    logged build-tsan cmake --build "$root/build/tsan" -j "$cores" --target test_threads
+    run_tests tsan -R '^threads\.'
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed -eq 0 ] && [ $ctest_failed = no ] && [ $passed -gt 0 ]

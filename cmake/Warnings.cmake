@@ -1,7 +1,22 @@
 # One interface library carries the flags that every target of ours is compiled with.
 add_library(rp_warnings INTERFACE)
+# Warnings are errors with the compilers that the tree has been built with. Another one may know warnings that
+# nobody here has seen; a user's first build must not fail for that, so there they stay warnings.
+set(RP_WERROR AUTO CACHE STRING "Warnings as errors: AUTO (with known compilers), ON, OFF")
+set_property(CACHE RP_WERROR PROPERTY STRINGS AUTO ON OFF)
+set(rp_known_compiler OFF)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13)
+    set(rp_known_compiler ON)
+elseif(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 17)
+    set(rp_known_compiler ON)
+endif()
+if(RP_WERROR STREQUAL "ON" OR (RP_WERROR STREQUAL "AUTO" AND rp_known_compiler))
+    target_compile_options(rp_warnings INTERFACE -Werror)
+else()
+    message(STATUS "Warnings are not errors with ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}; RP_WERROR=ON makes them")
+endif()
 target_compile_options(rp_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wswitch-enum -Wstrict-prototypes
-    -Wmissing-prototypes -Wvla -Werror -ffp-contract=off)
+    -Wmissing-prototypes -Wvla -ffp-contract=off)
 if(RP_SANITIZE)
     target_compile_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE} -fno-sanitize-recover=all
         -fno-omit-frame-pointer -g)
