@@ -53,8 +53,8 @@ typedef struct rp_schedule_type {
     const char *summary; /**< one line for --list */
     const char *source;  /**< paper and section */
     /**
-     * The schedule whose order and published partitions it has, differing in what it moves (at stage
-     * fidelity not at all); NULL: none.
+     * The schedule whose order and published partitions it has, differing in what it moves (at
+     * stage fidelity not at all); NULL: none.
      */
     const char *published_as;
     /** Takes "fwd|bwd" partitions: backward stages are stages of their own. */
