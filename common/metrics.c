@@ -130,6 +130,17 @@ static int64_t last_end(const rp_timeline *timeline, uint32_t begin, uint32_t en
     return 0;
 }
 
+int64_t rp_metrics_makespan_ps(const rp_timeline *timeline)
+{
+    const rp_program *program = timeline->program;
+    int64_t makespan = 0;
+    for (uint32_t q = 0; q < program->queue_count; q++) {
+        int64_t end = last_end(timeline, program->queues[q].op_begin, program->queues[q].op_end);
+        makespan = end > makespan ? end : makespan;
+    }
+    return makespan;
+}
+
 static rp_status check_sum(const rp_metrics *m)
 {
     bool negative = m->fill_ps < 0 || m->switch_ps < 0 || m->drain_ps < 0 || m->intra_ps < 0;
@@ -145,11 +156,8 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
 {
     const rp_program *program = timeline->program;
     rp_metrics m = *metrics_out;
-    m.makespan_ps = m.busy_ps = m.fill_ps = m.switch_ps = m.drain_ps = m.intra_ps = 0;
-    for (uint32_t q = 0; q < program->queue_count; q++) {
-        int64_t end = last_end(timeline, program->queues[q].op_begin, program->queues[q].op_end);
-        m.makespan_ps = end > m.makespan_ps ? end : m.makespan_ps;
-    }
+    m.busy_ps = m.fill_ps = m.switch_ps = m.drain_ps = m.intra_ps = 0;
+    m.makespan_ps = rp_metrics_makespan_ps(timeline);
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
         if (queue->kind == RP_QUEUE_COMPUTE) {

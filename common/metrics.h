@@ -35,6 +35,9 @@ typedef struct rp_metrics {
 rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward,
                              rp_metrics *metrics_out);
 
+/** @return the end of the last op that takes time, in ps; 0 where there is none. */
+int64_t rp_metrics_makespan_ps(const rp_timeline *timeline);
+
 /**
  * Steady-state period over iterations: (end of the last - end of iteration I/2) / (I - I/2), in ps.
  * @return NaN below 16 iterations

@@ -20,8 +20,7 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
     rpsim_explain_case c = {.timeline = row->result.timeline};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *explained, &explained));
     if (row->hardware) {
-        const rp_schedule_type *made_by = row->from_program ? NULL : row->schedule;
-        RP_TRY(rpsim_hardware_inputs(made_by, program, row->costs, row->model, row->platform,
+        RP_TRY(rpsim_hardware_inputs(row->schedule, program, row->costs, row->model, row->platform,
                                      row->workload.seq_len, arena, &costs, &machine));
         c.costs = &costs;
         c.machine = &machine;

@@ -159,8 +159,7 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
         RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
         limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes);
     }
-    return rpsim_memory_measure(result->timeline, &limits, result->program->arena,
-                                &result->memory);
+    return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }
 
 /* Validates, runs and measures result->program. */
@@ -235,6 +234,10 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
     RP_TRY(set_machine(platform, &in));
+    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
+    if (schedule != NULL) { /* what the program does not hold: its software's loss and rates */
+        set_schedule(schedule, platform, &in);
+    }
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run_program(&in, costs, seq_len, &result);
     rp_arena_destroy(in.arena);

@@ -48,7 +48,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 
 /**
  * What rpsim_hardware_run needs besides a lowered program: compute times (in `arena`) and machine.
- * @param schedule that made the program, or NULL for a program that was read
+ * @param schedule that the program names, or NULL where it is not registered
  * @retval RP_OK, RP_INPUT (as rpsim_hardware_case_run; logged), RP_NO_MEMORY
  */
 rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
@@ -72,6 +72,8 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
 
 /**
  * As rpsim_hardware_case_run for a lowered program that exists; its metrics are those of all steps.
+ * The loss and the host's rates are those of the schedule that the program names, if it is
+ * registered.
  * @param program owned by the result on success, by the caller otherwise
  * @retval as above; RP_INPUT also where the program is a compute schedule
  */

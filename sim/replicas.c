@@ -11,20 +11,10 @@ typedef struct scene {
     rpsim_machine machine;
 } scene;
 
-/* As rp_metrics_measure: the last end of an op that takes time. */
-static double makespan_ps(const rp_timeline *timeline)
-{
-    int64_t last = 0;
-    for (uint32_t i = 0; i < timeline->program->op_count; i++) {
-        int64_t end = timeline->end_ps[i];
-        last = end > timeline->start_ps[i] && end > last ? end : last;
-    }
-    return (double)last;
-}
-
 static double iteration_ps(const scene *s, rp_timeline *timeline)
 {
-    double ps = s->steady ? rp_metrics_period_ps(timeline) : makespan_ps(timeline);
+    double ps =
+        s->steady ? rp_metrics_period_ps(timeline) : (double)rp_metrics_makespan_ps(timeline);
     rp_timeline_destroy(timeline);
     return ps;
 }
@@ -119,8 +109,9 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     double *ps = NULL;
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
     if (row->from_program && row->hardware) {
-        RP_TRY(rpsim_hardware_program_replicate(NULL, row->result.program, row->costs, row->model,
-                                                row->platform, row->workload.seq_len, &noise, ps));
+        RP_TRY(rpsim_hardware_program_replicate(row->schedule, row->result.program, row->costs,
+                                                row->model, row->platform, row->workload.seq_len,
+                                                &noise, ps));
     } else if (row->from_program) {
         RP_TRY(rpsim_program_replicate(row->result.program, row->costs, &noise, ps));
     } else if (row->hardware) {

@@ -1,5 +1,6 @@
 /* rpsim --fidelity hardware as a user runs it. */
 #include "common/log.h"
+#include "common/schedule.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -32,7 +33,7 @@ Test(cli_hardware, every_schedule_and_its_nulls)
     cr_assert(ge(sz, json_array_size(rows), 10));
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        static const char *const nulls[] = {"comm_total_ms",  "comm_exposed_ms", "lower_bound_ms"};
+        static const char *const nulls[] = {"comm_total_ms", "comm_exposed_ms", "lower_bound_ms"};
         for (size_t k = 0; k < sizeof nulls / sizeof nulls[0]; k++) {
             cr_expect(is_null(row, nulls[k]), "%s", nulls[k]);
         }
@@ -65,20 +66,20 @@ Test(cli_hardware, published_configuration)
 /* A lowered program that is written, read and run again gives the same times. */
 Test(cli_hardware, program_round_trip)
 {
-    static const char *const schedules[] = {"roundpipe", "1f1b"};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < rp_schedule_count; i++) {
+        const char *schedule = rp_schedules[i]->name;
         char line[1024];
         const char *folder = rp_test_tool_folder();
         snprintf(line, sizeof line, "--schedule %s --gpus 8 --iterations 1 --program-out %s/%s.txt",
-                 schedules[i], folder, schedules[i]);
+                 schedule, folder, schedule);
         json_t *written = run(line);
-        snprintf(line, sizeof line, "--program-in %s/%s.txt", folder, schedules[i]);
+        snprintf(line, sizeof line, "--program-in %s/%s.txt", folder, schedule);
         json_t *read = run(line);
         static const char *const keys[] = {"makespan_ms", "bubble_ms", "fill_ms", "ops"};
         for (size_t k = 0; k < 4; k++) {
             cr_expect(eq(dbl, rp_test_json_number(json_array_get(read, 0), keys[k]),
                          rp_test_json_number(json_array_get(written, 0), keys[k])),
-                      "%s of %s", keys[k], schedules[i]);
+                      "%s of %s", keys[k], schedule);
         }
         json_decref(written);
         json_decref(read);
