@@ -12,6 +12,7 @@ typedef struct rpsim_workload {
     uint32_t microbatches; /**< of one call */
     uint32_t seq_len;      /**< tokens per sequence */
     bool layer_grain;      /**< recompute layer by layer; in memory only, times are stage grain's */
+    bool sets_constant;    /**< the published cell set a constant of the platform file */
 } rpsim_workload;
 
 /**

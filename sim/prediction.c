@@ -25,9 +25,12 @@ typedef struct predictor {
     rpsim_prediction *out;
 } predictor;
 
+/* "-set": cells that set a constant are no predictions (prediction.md section 5); a column of
+ * traces/configs/paper.csv says which. */
 static const char *const groups[] = {
-    "async",     "scaling-dense", "sync-dense", "scaling-gpt-oss-20b", "scaling-qwen3-235b-lora",
-    "baselines", "baselines-set", "mobius"};
+    "async",          "scaling-dense",       "sync-dense",
+    "sync-dense-set", "scaling-gpt-oss-20b", "scaling-qwen3-235b-lora",
+    "baselines",      "baselines-set",       "mobius"};
 
 static rp_status read_table(const char *folder, const char *name, rp_arena *arena, table *t)
 {
@@ -151,6 +154,9 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     RP_TRY(rp_schedule_require("framework", schedule_of(framework), &schedule));
     RP_TRY(rpsim_workload_published(schedule->name, model, true, asynchronous, &workload,
                                     &asynchronous));
+    if (workload.sets_constant) {
+        RP_TRY(rp_arena_print(p->arena, &group, "%s-set", group));
+    }
     double predicted = 0;
     RP_TRY(run(p, schedule, model, gpus, asynchronous, workload, &predicted));
     p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
@@ -169,9 +175,7 @@ static bool is_dense(const char *model, rp_arena *arena)
     return rp_model_load(model, arena, &loaded) == RP_OK && loaded.experts == 1;
 }
 
-/* The two cells that set a constant of the platform file are no predictions (prediction.md section
- * 5). */
-static const char *group_of(const char *framework, const char *model)
+static const char *group_of(const char *framework)
 {
     if (strcmp(framework, "roundpipe") == 0) {
         return "async";
@@ -179,12 +183,7 @@ static const char *group_of(const char *framework, const char *model)
     if (strcmp(framework, "roundpipe-sync") == 0) {
         return "sync-dense";
     }
-    if (strcmp(framework, "mobius") == 0) {
-        return "mobius";
-    }
-    bool bus = strcmp(framework, "megatron-tp") == 0 && strcmp(model, "qwen3-1.7b") == 0;
-    bool path = strcmp(framework, "zero-infinity") == 0 && strcmp(model, "qwen3-32b") == 0;
-    return bus || path ? "baselines-set" : "baselines";
+    return strcmp(framework, "mobius") == 0 ? "mobius" : "baselines";
 }
 
 static rp_status add_throughput(predictor *p, const rp_csv *csv)
@@ -203,7 +202,7 @@ static rp_status add_throughput(predictor *p, const rp_csv *csv)
         bool ours = strncmp(framework, "roundpipe", strlen("roundpipe")) == 0;
         bool dense = strstr(model, "-lora") == NULL && is_dense(model, p->arena);
         if (!ours || dense) { /* RoundPipe's MoE cells are in the scaling group */
-            RP_TRY(add_cell(p, group_of(framework, model), framework, model, 8, measured));
+            RP_TRY(add_cell(p, group_of(framework), framework, model, 8, measured));
         }
     }
     return RP_OK;

@@ -87,23 +87,35 @@ static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workloa
     return not_listed(csv, index, q);
 }
 
-/* Tables with a column for it. */
-static rp_status find_grain(const rp_csv *csv, const query *q, rpsim_workload *workload)
+/* The text in a column that only one of the tables has. */
+static rp_status find_text(const rp_csv *csv, const query *q, const char *column,
+                           const char **text_out)
 {
     uint32_t index[COLUMNS];
-    uint32_t grain = 0;
+    uint32_t at = 0;
     RP_TRY(find_columns(csv, index));
-    RP_TRY(rp_csv_column(csv, "grain", &grain));
+    RP_TRY(rp_csv_column(csv, column, &at));
     for (uint32_t row = 0; row < csv->rows; row++) {
         if (matches(csv, index, row, q)) {
-            workload->layer_grain = strcmp(rp_csv_cell(csv, row, grain), "layer") == 0;
+            *text_out = rp_csv_cell(csv, row, at);
             return RP_OK;
         }
     }
     return RP_BROKEN; /* it has been found before */
 }
 
-static rp_status find_in_table(const char *file, bool has_grain, const query *q,
+static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
+                            rpsim_workload *workload, bool *asynchronous_out)
+{
+    const char *text = NULL;
+    RP_TRY(find(csv, q, workload, asynchronous_out));
+    RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
+    workload->layer_grain = longest && strcmp(text, "layer") == 0;
+    workload->sets_constant = !longest && text[0] != '\0';
+    return RP_OK;
+}
+
+static rp_status find_in_table(const char *file, bool longest, const query *q,
                                rpsim_workload *workload_out, bool *asynchronous_out)
 {
     rp_arena *arena = NULL;
@@ -119,10 +131,7 @@ static rp_status find_in_table(const char *file, bool has_grain, const query *q,
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
     }
     if (status == RP_OK) {
-        status = find(&csv, q, workload_out, asynchronous_out);
-    }
-    if (status == RP_OK && has_grain) {
-        status = find_grain(&csv, q, workload_out);
+        status = find_whole(&csv, q, longest, workload_out, asynchronous_out);
     }
     rp_text_fini(&text);
     rp_arena_destroy(arena);
