@@ -1,16 +1,9 @@
 #include "sim/hardware_engine.h"
 
 #include "common/log.h"
-#include "sim/network.h"
 #include "sim/stage_engine.h"
 
 #include <math.h>
-
-/* Copy engines per GPU. */
-enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD, ENGINES_PER_GPU };
-
-#define NO_ENGINE UINT32_MAX
-#define NO_ROUTE UINT32_MAX
 
 typedef struct event {
     int64_t time_ps;
@@ -25,7 +18,6 @@ typedef struct queue_state {
     bool running;
     bool computes;
     uint32_t engine;
-    uint32_t route;
 } queue_state;
 
 /* What the run needs of an op, side by side: ops are met in no order, each costs a cache line. */
@@ -49,11 +41,11 @@ typedef struct engine {
     const double *factors; /* [op], or NULL */
     const rpsim_machine *machine;
     rpsim_network *network;
+    rpsim_routes routes;
     op_state *ops; /* [op + 1] */
     uint32_t *dependents;
     queue_state *queues;
     copy_engine *engines;
-    uint32_t collect_route;
     event *heap;
     uint32_t heap_count;
     uint64_t sequence;
@@ -111,7 +103,7 @@ static event pop_event(engine *e)
 static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
 {
     bool collect = e->ops[op].kind == RP_OP_COLLECT;
-    uint32_t route = collect ? e->collect_route : e->queues[e->ops[op].queue].route;
+    uint32_t route = collect ? e->routes.collect : e->routes.of_queue[e->ops[op].queue];
     rp_status status =
         rpsim_network_start(e->network, route, (double)e->program->op_bytes[op], now_ps, op);
     if (status != RP_OK) {
@@ -162,7 +154,7 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
         return;
     }
     q->running = true;
-    if (q->engine != NO_ENGINE) {
+    if (q->engine != RPSIM_NO_ENGINE) {
         request_engine(e, queue, now_ps);
         return;
     }
@@ -184,7 +176,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     e->ended++;
     q->running = false;
     q->next++;
-    if (q->engine != NO_ENGINE) {
+    if (q->engine != RPSIM_NO_ENGINE) {
         release_engine(e, q->engine, now_ps);
     }
     try_start(e, queue, now_ps);
@@ -245,98 +237,27 @@ static rp_status index_dependents(engine *e, rp_arena *arena)
     return RP_OK;
 }
 
-/* Links: upload and download of each GPU, then the bus of each GPU's collectives, the host's memory
- * traffic, its taking in of gradients and, where it is limited, DRAM. */
-static rp_status create_network(engine *e, rp_arena *arena)
-{
-    uint32_t gpus = e->program->gpu_count;
-    uint32_t bus = 2 * gpus;
-    uint32_t host = 3 * gpus;
-    const rpsim_machine *m = e->machine;
-    double *capacities = NULL;
-    RP_TRY(rp_arena_alloc(arena, host + 3, sizeof(double), &capacities));
-    for (uint32_t gpu = 0; gpu < gpus; gpu++) {
-        double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
-        capacities[2 * gpu] = scale * m->upload_Bps;
-        capacities[2 * gpu + 1] = scale * m->download_Bps;
-        capacities[bus + gpu] = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
-    }
-    capacities[host] = m->host_Bps;
-    capacities[host + 1] = m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps;
-    capacities[host + 2] = m->dram_Bps > 0 ? m->dram_Bps : m->host_Bps;
-    RP_TRY(rpsim_network_create(capacities, host + 3, RPSIM_PICOSECONDS, &e->network));
-    uint32_t links = m->dram_Bps > 0 ? 2 : 1;
-    const uint32_t collect[2] = {m->collect_Bps > 0 ? host + 1 : host, host + 2};
-    RP_TRY(rpsim_network_route(e->network, collect, links, &e->collect_route));
-    for (uint32_t q = 0; q < e->program->queue_count; q++) {
-        const rp_queue *queue = &e->program->queues[q];
-        bool peer = queue->kind == RP_QUEUE_PEER;
-        uint32_t first = e->queues[q].engine != NO_ENGINE ? e->queues[q].engine : host;
-        const uint32_t route[2] = {peer ? bus + queue->gpu : first, host + 2};
-        RP_TRY(rpsim_network_route(e->network, route, peer ? 1 : links, &e->queues[q].route));
-    }
-    return RP_OK;
-}
-
-static uint32_t engine_of(const rp_queue *queue)
-{
-    uint32_t first = queue->gpu * (uint32_t)ENGINES_PER_GPU;
-    switch ((rp_queue_kind)queue->kind) {
-    case RP_QUEUE_PARAM_UPLOAD:
-    case RP_QUEUE_ACT_UPLOAD:
-        return first + ENGINE_UPLOAD;
-    case RP_QUEUE_DOWNLOAD:
-        return first + ENGINE_DOWNLOAD;
-    case RP_QUEUE_COMPUTE:
-    case RP_QUEUE_PEER:
-    case RP_QUEUE_DISPATCH:
-    case RP_QUEUE_OPTIMIZER:
-    case RP_QUEUE_KIND_COUNT:
-        break;
-    }
-    return NO_ENGINE;
-}
-
-/* Point-to-point transfers between peers are not modelled; collectives need a rate. */
-static rp_status check_peers(const engine *e, uint32_t index)
-{
-    const rp_queue *queue = &e->program->queues[index];
-    for (uint32_t i = queue->op_begin; queue->kind == RP_QUEUE_PEER && i < queue->op_end; i++) {
-        rp_op_kind kind = (rp_op_kind)e->program->ops[i].kind;
-        if (rp_op_kind_class(kind) != RP_CLASS_COLLECTIVE || !(e->machine->collective_Bps > 0)) {
-            rp_log_error(
-                "hardware fidelity: queue %u has %s ops; valid are programs whose boundaries "
-                "go through the host, and collectives on platforms that say "
-                "collective_gb_per_s",
-                index, rp_op_kind_text(kind));
-            return RP_INPUT;
-        }
-    }
-    return RP_OK;
-}
-
 static rp_status prepare(engine *e, rp_arena *arena)
 {
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(event), &e->heap)); /* one per queue */
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * ENGINES_PER_GPU, sizeof(copy_engine),
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RPSIM_ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
+    RP_TRY(rpsim_machine_check(p, e->machine));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
-        RP_TRY(check_peers(e, q));
         e->queues[q] = (queue_state){.next = queue->op_begin,
                                      .end = queue->op_end,
                                      .computes = queue->kind == RP_QUEUE_COMPUTE,
-                                     .engine = engine_of(queue),
-                                     .route = NO_ROUTE};
+                                     .engine = rpsim_copy_engine(queue)};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;
             e->end_ps[i] = -1;
         }
     }
-    return create_network(e, arena);
+    return rpsim_machine_network(p, e->machine, arena, &e->routes, &e->network);
 }
 
 static rp_status check_finished(const engine *e)

@@ -11,18 +11,7 @@
 
 #include "common/timeline.h"
 #include "sim/layer_costs.h"
-
-/** The machine as the engine sees it; bytes per second, per GPU. */
-typedef struct rpsim_machine {
-    double upload_Bps;        /**< host to GPU */
-    double download_Bps;      /**< GPU to host */
-    double host_Bps;          /**< memory traffic of the host's optimizer, cast and collect */
-    double dram_Bps;          /**< shared by all transfers and host ops; 0: not a bottleneck */
-    int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
-    double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
-    double collect_Bps;       /**< of the host taking gradients in; 0: host_Bps */
-    const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
-} rpsim_machine;
+#include "sim/machine.h"
 
 /**
  * Runs a lowered program.
