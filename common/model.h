@@ -98,6 +98,11 @@ typedef struct rp_platform {
     double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
     double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
     double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
+    /* Topology; both or none. */
+    uint32_t gpus_per_switch; /**< successive GPUs that share a PCIe switch's uplink, divides gpus;
+                                   0: every GPU has a root port of its own */
+    double switch_gb_per_s;   /**< uplink of a switch, nominal, per direction: as effective as
+                                   link_gb_per_s */
     /* Memory (sim/memory.h). */
     double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
     double context_gb;             /**< CUDA context per process; 0.75 where the file has none */

@@ -14,7 +14,12 @@
         .high = most, .unit = of, .offset = offsetof(rp_platform, member)                          \
     }
 
-enum { FIELD_FP32_ACC = 5, FIELD_LINK_EFFECTIVE = 9 };
+enum {
+    FIELD_FP32_ACC = 5,
+    FIELD_LINK_EFFECTIVE = 9,
+    FIELD_GPUS_PER_SWITCH = 25,
+    FIELD_SWITCH = 26,
+};
 
 static const rp_config_field fields[] = {
     NAME(name, 64),
@@ -49,10 +54,43 @@ static const rp_config_field fields[] = {
     RATE(gemm_efficiency, true, 0, 1, NULL),
     RATE(link_efficiency, true, 0, 1, NULL),
     RATE(launch_overhead_us, true, 0, 1000, "us"),
+    [FIELD_GPUS_PER_SWITCH] = {.key = "gpus_per_switch",
+                               .type = RP_CONFIG_U32,
+                               .optional = true,
+                               .high = 4096,
+                               .offset = offsetof(rp_platform, gpus_per_switch)},
+    [FIELD_SWITCH] = RATE(switch_gb_per_s, true, 0, 1e5, "GB/s"),
 };
 
 static const rp_config_schema schema = {
     .what = "a platform", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+
+static rp_status check_switches(const char *name, const size_t *lines, const rp_platform *platform)
+{
+    uint32_t per_switch = platform->gpus_per_switch;
+    if (per_switch != 0 && platform->gpus % per_switch != 0) {
+        rp_log_error_at(name, lines[FIELD_GPUS_PER_SWITCH],
+                        "'gpus_per_switch' is %u, which does not divide 'gpus'; valid values are "
+                        "divisors of %u, or 0 where there are no switches",
+                        per_switch, platform->gpus);
+        return RP_INPUT;
+    }
+    if (per_switch != 0 && !(platform->switch_gb_per_s > 0)) {
+        rp_log_error_at(name, lines[FIELD_GPUS_PER_SWITCH],
+                        "'gpus_per_switch' is %u without a 'switch_gb_per_s'; valid values are 0, "
+                        "or any divisor of %u with a positive 'switch_gb_per_s'",
+                        per_switch, platform->gpus);
+        return RP_INPUT;
+    }
+    if (per_switch == 0 && platform->switch_gb_per_s > 0) {
+        rp_log_error_at(name, lines[FIELD_SWITCH],
+                        "'switch_gb_per_s' is %.15g without 'gpus_per_switch'; valid values are 0, "
+                        "or any positive number with a divisor of %u as 'gpus_per_switch'",
+                        platform->switch_gb_per_s, platform->gpus);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
 
 static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
 {
@@ -70,7 +108,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
                         platform->link_gb_per_s);
         return RP_INPUT;
     }
-    return RP_OK;
+    return check_switches(name, lines, platform);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

@@ -141,7 +141,7 @@ uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);
  */
 typedef struct rpsim_sensitivity {
     double step_ps;
-    double links;       /**< all, both directions */
+    double links;       /**< all, both directions, uplinks of switches too */
     double compute;     /**< all GPUs */
     double host;        /**< its memory: optimizer, refresh and collect */
     double peer;        /**< hops at stage fidelity, otherwise collectives where there are any */

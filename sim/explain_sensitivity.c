@@ -9,7 +9,7 @@
 
 /* How fast each resource is, relative to the case's. */
 typedef struct speeds {
-    double *links;   /* [gpu] */
+    double *links;   /* [gpu], then the uplinks of all switches */
     double *compute; /* [gpu] */
     double host;
     double peer;
@@ -55,6 +55,7 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
         r->link_scale[gpu] = given * s->links[gpu];
     }
     machine.link_scale = r->link_scale;
+    machine.switch_Bps *= s->links[p->gpu_count];
     machine.host_Bps *= s->host;
     machine.dram_Bps *= s->host;
     machine.collect_Bps *= s->host;
@@ -121,7 +122,7 @@ static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
     if (has_peers(r->c->timeline->program)) {
         RP_TRY(elasticity(r, s, &s->peer, 0, 1, &out->peer));
     }
-    RP_TRY(elasticity(r, s, s->links, 0, gpus, &out->links));
+    RP_TRY(elasticity(r, s, s->links, 0, gpus + 1, &out->links));
     for (uint32_t gpu = 0; out->link_of != NULL && gpu < gpus; gpu++) {
         RP_TRY(elasticity(r, s, s->links, gpu, gpu + 1, &out->link_of[gpu]));
     }
@@ -135,11 +136,12 @@ static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *
     *s = (speeds){.host = 1.0, .peer = 1.0};
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &r->link_scale));
     RP_TRY(rp_arena_alloc(scratch, p->op_count, sizeof(double), &r->factors));
-    RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &s->links));
+    RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(double), &s->links));
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &s->compute));
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         s->links[gpu] = s->compute[gpu] = 1.0;
     }
+    s->links[p->gpu_count] = 1.0;
     return RP_OK;
 }
 

@@ -73,10 +73,14 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
     };
-    in->machine = (rpsim_machine){.upload_Bps = rpsim_link_bytes_per_s(platform),
-                                  .download_Bps = rpsim_link_bytes_per_s(platform),
-                                  .host_Bps = 1e9 * platform->host_optimizer_gb_per_s,
-                                  .collective_Bps = 1e9 * platform->collective_gb_per_s};
+    in->machine =
+        (rpsim_machine){.upload_Bps = rpsim_link_bytes_per_s(platform),
+                        .download_Bps = rpsim_link_bytes_per_s(platform),
+                        .host_Bps = 1e9 * platform->host_optimizer_gb_per_s,
+                        .collective_Bps = 1e9 * platform->collective_gb_per_s,
+                        .gpus_per_switch = platform->gpus_per_switch,
+                        .switch_Bps = platform->switch_gb_per_s * rpsim_link_bytes_per_s(platform) /
+                                      platform->link_gb_per_s};
     in->limits = rpsim_memory_limits_of(platform, 0);
     return RP_OK;
 }

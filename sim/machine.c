@@ -25,22 +25,28 @@ uint32_t rpsim_copy_engine(const rp_queue *queue)
 }
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
- * collectives, then the host's. */
+ * collectives, then the host's, then up and
+ * down of each switch, as seen from the GPUs' copy engines. */
 typedef struct link_numbers {
     uint32_t bus;
     uint32_t host;
     uint32_t collect;
     uint32_t dram;
+    uint32_t switches;
     uint32_t count;
 } link_numbers;
 
-static link_numbers number_links(const rp_program *program)
+static link_numbers number_links(const rp_program *program, const rpsim_machine *m)
 {
     uint32_t gpus = program->gpu_count;
     link_numbers n = {.bus = 2 * gpus, .host = 3 * gpus};
     n.collect = n.host + 1;
     n.dram = n.host + 2;
-    n.count = n.host + 3;
+    n.switches = n.host + 3;
+    n.count = n.switches;
+    if (m->gpus_per_switch > 0) {
+        n.count += 2 * ((gpus - 1) / m->gpus_per_switch + 1);
+    }
     return n;
 }
 
@@ -58,13 +64,16 @@ static rp_status create_links(const rp_program *program, const rpsim_machine *m,
     capacities[n->host] = m->host_Bps;
     capacities[n->collect] = m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps;
     capacities[n->dram] = m->dram_Bps > 0 ? m->dram_Bps : m->host_Bps;
+    for (uint32_t i = n->switches; i < n->count; i++) {
+        capacities[i] = m->switch_Bps;
+    }
     return rpsim_network_create(capacities, n->count, RPSIM_PICOSECONDS, network_out);
 }
 
 static rp_status route_queue(const rp_queue *queue, const rpsim_machine *m, const link_numbers *n,
                              rpsim_network *network, uint32_t *route_out)
 {
-    uint32_t links[2];
+    uint32_t links[3];
     uint32_t count = 0;
     if (queue->kind == RP_QUEUE_PEER) {
         links[count++] = n->bus + queue->gpu;
@@ -72,6 +81,10 @@ static rp_status route_queue(const rp_queue *queue, const rpsim_machine *m, cons
     }
     uint32_t engine = rpsim_copy_engine(queue);
     links[count++] = engine != RPSIM_NO_ENGINE ? engine : n->host;
+    if (engine != RPSIM_NO_ENGINE && m->gpus_per_switch > 0) {
+        uint32_t direction = engine % RPSIM_ENGINES_PER_GPU;
+        links[count++] = n->switches + 2 * (queue->gpu / m->gpus_per_switch) + direction;
+    }
     if (m->dram_Bps > 0) {
         links[count++] = n->dram;
     }
@@ -94,7 +107,7 @@ rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *
                                 rpsim_network **network_out)
 {
     *network_out = NULL;
-    link_numbers numbers = number_links(program);
+    link_numbers numbers = number_links(program, machine);
     rpsim_network *network = NULL;
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
     RP_TRY(create_links(program, machine, &numbers, arena, &network));

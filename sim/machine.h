@@ -2,8 +2,10 @@
  * ops of a queue use.
  *
  * Every GPU has an upload and a download link (full duplex), with one copy engine each, and a bus
- * for its collectives. The host has its memory traffic, its taking in of gradients and, where it is
- * limited, DRAM that transfers and host ops share.
+ * for its collectives. GPUs behind a PCIe switch share its uplink, one link per direction; the GPUs
+ * of a switch have successive numbers. Collectives have a measured rate of their own, which already
+ * says what the switches cost them. The host has its memory traffic, its taking in of gradients
+ * and, where it is limited, DRAM that transfers and host ops share.
  */
 #pragma once
 
@@ -19,6 +21,8 @@ typedef struct rpsim_machine {
     int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
     double collect_Bps;       /**< of the host taking gradients in; 0: host_Bps */
+    uint32_t gpus_per_switch; /**< that share an uplink; 0: every GPU has a root port of its own */
+    double switch_Bps;        /**< of an uplink, per direction; read where there are switches */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
 } rpsim_machine;
 

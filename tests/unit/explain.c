@@ -372,6 +372,33 @@ Test(explain, slow_link_of_roundpipe)
     fini(&b);
 }
 
+/* One switch for all GPUs, its uplink slow: links are the cause, although each alone has time to
+ * spare, and the elasticities still sum to 1. */
+Test(explain, slow_uplink)
+{
+    bench b;
+    make(&b, "1f1b", 16, 1, false);
+    set_sizes(&b, 50000000, 0);
+    lower(&b);
+    b.machine.gpus_per_switch = GPUS;
+    b.machine.switch_Bps = 2e9;
+    rpsim_explain_case given = run(&b);
+    rpsim_explanation e;
+    rpsim_sensitivity s;
+    explain(&given, "uplink", &e);
+    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
+    rpsim_first_cause cause = rpsim_explain_first_cause(&e, &s);
+    bool link = cause.kind == RPSIM_RESOURCE_LINK_UP || cause.kind == RPSIM_RESOURCE_LINK_DOWN;
+    cr_expect(link, "kind %d", (int)cause.kind);
+    cr_expect(gt(dbl, s.links, 0.5));
+    cr_expect(lt(dbl, fabs(s.host + s.compute + s.links - 1.0), 0.02), "%g + %g + %g", s.host,
+              s.compute, s.links);
+    for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
+        cr_expect(lt(dbl, fabs(s.link_of[gpu]), 0.02), "GPU %u: %g", gpu, s.link_of[gpu]);
+    }
+    fini(&b);
+}
+
 /* Adam on 1e9 parameters per layer: 32 GB of memory traffic each, 0.32 s. */
 Test(explain, slow_host)
 {

@@ -227,6 +227,48 @@ Test(hardware, any_timeline_keeps_the_rules)
     free(c);
 }
 
+/* A switch for each GPU is a link of its uplink's rate; switches whose uplinks carry all their
+ * links change nothing; a narrow uplink does. */
+Test(hardware, switches_at_their_extremes)
+{
+    rp_random random = {3090};
+    rp_random_case *c = malloc(sizeof *c);
+    uint32_t slower = 0;
+    for (uint32_t i = 0; i < 60; i++) {
+        draw(&random, c);
+        rp_lower_config lower =
+            make_lower(c, rp_random_between(&random, 0, 400000000), 30000000u * (i % 7));
+        rp_program *program = lower_case(c, &lower);
+        rpsim_compute_costs costs;
+        stage_costs(program, &c->costs, &costs);
+        uint32_t gpus = program->gpu_count;
+        const rpsim_machine fast = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 95e9};
+        rpsim_machine machines[5] = {fast, fast, fast, fast, fast};
+        machines[1].gpus_per_switch = gpus;
+        machines[1].switch_Bps = 21e9 * gpus;
+        machines[2].gpus_per_switch = 1;
+        machines[2].switch_Bps = 15e9;
+        machines[3].upload_Bps = machines[3].download_Bps = 15e9;
+        machines[4].gpus_per_switch = gpus;
+        machines[4].switch_Bps = 10e9;
+        uint64_t hashes[5];
+        for (uint32_t m = 0; m < 5; m++) {
+            rp_timeline *t = NULL;
+            cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machines[m], &t), RP_OK));
+            check_timeline(t, &machines[m], i);
+            check_copies(t, i);
+            hashes[m] = rp_timeline_hash(t);
+            rp_timeline_destroy(t);
+        }
+        cr_assert(eq(u64, hashes[0], hashes[1]), "case %u: wide uplinks change the timeline", i);
+        cr_assert(eq(u64, hashes[2], hashes[3]), "case %u: an uplink per GPU is not its link", i);
+        slower += hashes[4] != hashes[0];
+        rp_program_destroy(program);
+    }
+    free(c);
+    cr_expect(gt(u32, slower, 40));
+}
+
 /* qwen3-1.7b with the published configuration on one GPU. Compute-bound: when the links are a
  * thousand times faster, a step takes the sum of its compute times, to a promille. Link-bound: when
  * they are a thousand times slower, it takes at least the bytes through the busier direction and
