@@ -25,8 +25,8 @@ uint32_t rpsim_copy_engine(const rp_queue *queue)
 }
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
- * collectives, then the host's, then up and
- * down of each switch, as seen from the GPUs' copy engines. */
+ * collectives, then the host's, then up and down of each switch, as seen from the GPUs' copy
+ * engines. */
 typedef struct link_numbers {
     uint32_t bus;
     uint32_t host;
