@@ -3,6 +3,7 @@
 #include "common/gantt.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/torch_csv.h"
 #include "common/trace.h"
 #include "common/version.h"
 #include "sim/report.h"
@@ -27,6 +28,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     *artefacts_out = (rpsim_artefacts){0};
     RP_TRY(require_one(study, "--trace-out", o->trace_out));
     RP_TRY(require_one(study, "--program-out", o->program_out));
+    RP_TRY(require_one(study, "--torch-csv-out", o->torch_csv_out));
     if (o->gantt_out != NULL) {
         if (study->row_count > RP_GANTT_MAX_PANELS) {
             rp_log_error("--gantt-out: %u runs do not fit one chart; valid are up to %u",
@@ -40,6 +42,9 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->program_out != NULL) {
         RP_TRY(rp_output_open(o->program_out, &artefacts_out->program));
+    }
+    if (o->torch_csv_out != NULL) {
+        RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
     }
     return o->db != NULL ? rp_store_open(o->db, &artefacts_out->store) : RP_OK;
 }
@@ -220,6 +225,12 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
                                 rpsim_artefacts *artefacts)
 {
     const rpsim_options *o = study->options;
+    /* First: it may refuse the program, and then no other file is to appear. */
+    if (o->torch_csv_out != NULL) {
+        RP_TRY(rp_torch_csv_write(study->rows[0].result.program, study->arena,
+                                  artefacts->torch_csv.stream));
+        RP_TRY(rp_output_commit(&artefacts->torch_csv));
+    }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));
     }
@@ -240,6 +251,7 @@ void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
 {
     rp_output_discard(&artefacts->trace);
     rp_output_discard(&artefacts->program);
+    rp_output_discard(&artefacts->torch_csv);
     rp_store_close(artefacts->store);
     artefacts->store = NULL;
 }

@@ -8,6 +8,7 @@
 typedef struct rpsim_artefacts {
     rp_output trace;
     rp_output program;
+    rp_output torch_csv;
     rp_store *store;
 } rpsim_artefacts;
 

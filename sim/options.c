@@ -61,6 +61,9 @@
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace")                                        \
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart: .svg, .png or .pdf")                              \
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
+    X(TORCH_CSV_OUT, "torch-csv-out", "F",                                                         \
+      "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's pipelining "  \
+      "(compute-only)")                                                                            \
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
     X(DB, "db", "F", "add the runs to this SQLite store")                                          \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
@@ -285,6 +288,9 @@ static void take_artefact(int option, rpsim_options *o)
         break;
     case OPTION_PROGRAM_OUT:
         o->program_out = optarg;
+        break;
+    case OPTION_TORCH_CSV_OUT:
+        o->torch_csv_out = optarg;
         break;
     case OPTION_DB:
         o->db = optarg;

@@ -50,7 +50,7 @@ typedef struct rpsim_options {
     uint32_t round; /**< RP_ROUND_ALL for `all` */
     bool round_start_given;
     rp_round_start round_start;
-    bool max_seqlen;  /**< the longest sequence that fits, instead of a run */
+    bool max_seqlen; /**< the longest sequence that fits, instead of a run */
     bool grain_given;
     bool layer_grain; /**< --grain layer; only with max_seqlen */
     uint64_t seed;
@@ -61,6 +61,7 @@ typedef struct rpsim_options {
     const char *trace_out;
     const char *gantt_out;
     const char *program_out;
+    const char *torch_csv_out;
     const char *program_in;
     const char *db;
     bool explain; /**< why each run takes as long as it does */
