@@ -123,17 +123,6 @@ static rp_status check_identity(rp_store *store, int64_t *version_out)
     return RP_OK;
 }
 
-static rp_status migrate_from(rp_store *store, int64_t version)
-{
-    char stamp[96];
-    for (int64_t v = version; v < RP_STORE_VERSION; v++) {
-        RP_TRY(execute(store, "make its tables", rp_store_migrations[v]));
-    }
-    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
-             RP_STORE_APPLICATION_ID, RP_STORE_VERSION);
-    return execute(store, "write its version", stamp);
-}
-
 static rp_status end_transaction(rp_store *store, rp_status status)
 {
     if (status == RP_OK) {
@@ -146,12 +135,31 @@ static rp_status end_transaction(rp_store *store, rp_status status)
     return status;
 }
 
+/* As check_identity, in one transaction: another process that creates the database meanwhile must
+ * not show its version in one answer and not yet in the other. */
+static rp_status look(rp_store *store, int64_t *version_out)
+{
+    RP_TRY(execute(store, "begin to read", "BEGIN"));
+    return end_transaction(store, check_identity(store, version_out));
+}
+
+static rp_status migrate_from(rp_store *store, int64_t version)
+{
+    char stamp[96];
+    for (int64_t v = version; v < RP_STORE_VERSION; v++) {
+        RP_TRY(execute(store, "make its tables", rp_store_migrations[v]));
+    }
+    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+             RP_STORE_APPLICATION_ID, RP_STORE_VERSION);
+    return execute(store, "write its version", stamp);
+}
+
 /* Another process may migrate between our look and our lock, so the version is read again inside.
  */
 static rp_status migrate(rp_store *store)
 {
     int64_t version;
-    RP_TRY(check_identity(store, &version));
+    RP_TRY(look(store, &version));
     if (version == RP_STORE_VERSION) {
         return RP_OK;
     }
@@ -183,7 +191,7 @@ static rp_status open_database(rp_store *store)
     }
     sqlite3_extended_result_codes(store->database, 1);
     sqlite3_busy_timeout(store->database, store->wait_ms);
-    RP_TRY(check_identity(store, &version));
+    RP_TRY(look(store, &version));
     if (sqlite3_db_readonly(store->database, "main") == 1) {
         return refuse(store, "the database is read-only");
     }
