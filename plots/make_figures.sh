@@ -28,7 +28,7 @@ esac
 rm -f "$out/store.db" "$out/store.db-wal" "$out/store.db-shm"
 for model in qwen3-1.7b llama3.1-8b gpt-oss-20b qwen3-32b qwen3-235b; do
     "$rpsim" --schedule gpipe,1f1b,interleaved-1f1b,looped-bfs,roundpipe --model "$model" \
-        --partition paper --gpus 8 --microbatches 16 --db "$out/store.db" --format csv \
+        --partition paper --gpus 8 --microbatches 16 --fidelity stage --db "$out/store.db" --format csv \
         > "$out/$model.csv"
 done
 

@@ -25,7 +25,7 @@
       "0.6 of the GPU memory; even for the other schedules, which it knows nothing of")            \
     X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
     X(FIDELITY, "fidelity", "stage|hardware",                                                      \
-      "stage: per-layer times and one fixed hop (default); hardware: links, transfers and host")   \
+      "stage: per-layer times and one fixed hop; hardware: links, transfers and host (default)")   \
     X(CONFIG, "config", "paper",                                                                   \
       "batch, calls and optimizer of the published runs (hardware); "                              \
       "partition auto for roundpipe")                                                              \
@@ -443,7 +443,7 @@ static rp_status check_combination(const rpsim_options *o)
 
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out)
 {
-    *options_out = (rpsim_options){0};
+    *options_out = (rpsim_options){.hardware = true};
     optind = 0; /* GNU: start anew, also when called again in the same process */
     opterr = 0;
     for (;;) {

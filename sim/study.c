@@ -76,7 +76,9 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     row->config.microbatches = (uint32_t)units;
     row->config.round = w->microbatches;
     row->config.round_start = RP_ROUND_START_ROTATE;
-    row->config.iterations = o->iterations != 0 ? o->iterations : STEADY_ITERATIONS;
+    /* A schedule's CSV has no iterations: it is of one, unless someone asks for what is refused. */
+    uint32_t usual = o->torch_csv_out != NULL ? 1 : STEADY_ITERATIONS;
+    row->config.iterations = o->iterations != 0 ? o->iterations : usual;
     uint32_t *unused = NULL; /* splits, or says how large the batch must be */
     return rpsim_workload_split(w, arena, &unused);
 }

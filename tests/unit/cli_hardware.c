@@ -26,6 +26,20 @@ static bool is_null(const json_t *row, const char *key)
     return json_is_null(json_object_get(row, key));
 }
 
+/* The contract of cli.md: hardware where nothing is said. */
+Test(cli_hardware, is_the_default)
+{
+    rp_test_outcome outcome = rp_test_rpsim_well("--schedule roundpipe --gpus 8 --format json");
+    json_t *bare = json_loads(outcome.output, 0, NULL);
+    json_t *said = run("--schedule roundpipe --gpus 8");
+    const json_t *row = json_array_get(bare, 0);
+    cr_assert(eq(str, (char *)rp_test_json_text(row, "fidelity"), "hardware"));
+    cr_expect(eq(dbl, rp_test_json_number(row, "iteration_ms"),
+                 rp_test_json_number(json_array_get(said, 0), "iteration_ms")));
+    json_decref(bare);
+    json_decref(said);
+}
+
 /* What this fidelity does not model is null, never 0. */
 Test(cli_hardware, every_schedule_and_its_nulls)
 {

@@ -304,7 +304,8 @@ Test(noise, command_line_refusals)
         {"--schedule 1f1b --jitter 0.1 --replicas 0", "integers from 1 to 100000"},
         {"--schedule 1f1b --jitter 0.1 --replicas 100001", "integers from 1 to 100000"},
         {"--schedule 1f1b --replicas 10", "valid only with --jitter"},
-        {"--schedule 1f1b --jitter 0.1 --format kv", "valid with --jitter are table, json, csv"},
+        {"--schedule 1f1b --jitter 0.1 --fidelity stage --format kv",
+         "valid with --jitter are table, json, csv"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rp_test_outcome outcome = rp_test_rpsim(bad[i].line);
