@@ -113,7 +113,10 @@ static rp_status measure_queue(const rp_timeline *timeline, const rp_queue *queu
             add_gap(&marks, idle_from, u.begin_ps, metrics);
         }
         idle_from = u.end_ps;
-        metrics->busy_ps += u.end_ps - u.begin_ps;
+        /* Only lowered programs have such times, and there a unit is one op. */
+        int64_t held_ps = timeline->held_ps != NULL ? timeline->held_ps[u.next - 1] : 0;
+        metrics->busy_ps += u.end_ps - u.begin_ps - held_ps;
+        metrics->intra_ps += held_ps;
     }
     add_gap(&marks, idle_from, metrics->makespan_ps, metrics);
     return RP_OK;

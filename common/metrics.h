@@ -7,7 +7,7 @@
  *  - switch: idle between the end of its last warm-up forward and its first backward; the warm-up
  *    forwards are the first N - rank that end no later than that backward starts; for schedules
  * with separate backward stages the window starts at the last such forward;
- *  - intra: the other idle time between.
+ *  - intra: the other idle time between, and what ops were held within (rp_timeline.held_ps).
  * A backward includes the pre-work joined to it.
  */
 #pragma once

@@ -113,6 +113,9 @@ typedef struct rp_platform {
     double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
     double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
     double launch_overhead_us; /**< per kernel */
+    /* Dispatch (sim/dispatch.h); 0: not modelled. */
+    uint32_t launch_queue_depth;   /**< launches that a GPU takes ahead of what it has done */
+    double dispatch_us_per_module; /**< host time to clone one module for a job */
 } rp_platform;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

@@ -60,6 +60,12 @@ static const rp_config_field fields[] = {
                                .high = 4096,
                                .offset = offsetof(rp_platform, gpus_per_switch)},
     [FIELD_SWITCH] = RATE(switch_gb_per_s, true, 0, 1e5, "GB/s"),
+    {.key = "launch_queue_depth",
+     .type = RP_CONFIG_U32,
+     .optional = true,
+     .high = 1u << 20,
+     .offset = offsetof(rp_platform, launch_queue_depth)},
+    RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
 };
 
 static const rp_config_schema schema = {

@@ -71,6 +71,8 @@ typedef struct rp_schedule_type {
     const rp_sharding *sharding;
     /** The loss is an unfused fp32 cross-entropy: 52 B of memory traffic per logit. */
     bool unfused_loss;
+    /** One interpreter drives all GPUs and launches under one lock (sim/dispatch.h). */
+    bool one_dispatcher;
     rp_recompute default_recompute; /**< as published */
     /**
      * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.

@@ -8,6 +8,8 @@ typedef struct rp_timeline {
     rp_arena *arena;           /**< owned */
     int64_t *start_ps;         /**< [op_count], from the beginning of the run */
     int64_t *end_ps;           /**< [op_count] */
+    int64_t *held_ps;          /**< [op_count] of end - start, time in which a compute op waited for
+                                    the host to launch the rest of it; NULL: never */
 } rp_timeline;
 
 /** A timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */

@@ -18,6 +18,9 @@ static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step st
     if (step == RPSIM_STEP_MEMORY) {
         return RPSIM_SHARE_MEMORY;
     }
+    if (rpsim_walk_resource_kind(w, op, step) == RPSIM_RESOURCE_DISPATCH) {
+        return RPSIM_SHARE_DISPATCH;
+    }
     rp_op_kind kind = (rp_op_kind)w->program->ops[op].kind;
     if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD) {
         return RPSIM_SHARE_UPLOAD_PARAMS;
@@ -33,6 +36,7 @@ static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step st
         return RPSIM_SHARE_HOST;
     case RPSIM_RESOURCE_PEER:
     case RPSIM_RESOURCE_MEMORY:
+    case RPSIM_RESOURCE_DISPATCH:
     case RPSIM_RESOURCE_KIND_COUNT:
         break;
     }
@@ -73,7 +77,11 @@ static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const r
         }
         first = false;
         idle_from = t->end_ps[i];
-        share_ps[share_of_work((rp_op_kind)t->program->ops[i].kind)] += idle_from - t->start_ps[i];
+        int64_t held_ps = t->held_ps != NULL ? t->held_ps[i] : 0;
+        share_ps[share_of_work((rp_op_kind)t->program->ops[i].kind)] +=
+            idle_from - t->start_ps[i] - held_ps;
+        share_ps[RPSIM_SHARE_DISPATCH] += held_ps;
+        e->blame_ps[rpsim_resource(RPSIM_RESOURCE_DISPATCH, 0, e->gpus)] += held_ps;
     }
     share_ps[first ? RPSIM_SHARE_FILL : RPSIM_SHARE_DRAIN] += e->makespan_ps - idle_from;
 }
@@ -135,7 +143,13 @@ static void add_segment(void *context, const rpsim_walk_piece *piece)
                                              .start_ps = piece->start_ps,
                                              .end_ps = piece->end_ps,
                                              .reason = piece->reason};
-    e->path_ps[resource] += ps;
+    /* Of an op that is on the path as a whole, what it was held is the host's. */
+    const rp_timeline *t = w->walk->timeline;
+    bool whole = piece->step == RPSIM_STEP_RUN && piece->start_ps == t->start_ps[piece->op] &&
+                 piece->end_ps == t->end_ps[piece->op];
+    int64_t held_ps = whole && t->held_ps != NULL ? t->held_ps[piece->op] : 0;
+    e->path_ps[resource] += ps - held_ps;
+    e->path_ps[rpsim_resource(RPSIM_RESOURCE_DISPATCH, 0, e->gpus)] += held_ps;
     if (piece->step == RPSIM_STEP_HOP) {
         e->path_hop_ps += ps;
     } else {
@@ -259,6 +273,7 @@ rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rp
     } groups[] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
                   {RPSIM_RESOURCE_LINK_UP, s->links},
                   {RPSIM_RESOURCE_HOST, s->host},
+                  {RPSIM_RESOURCE_DISPATCH, s->dispatch},
                   {RPSIM_RESOURCE_PEER, s->peer}};
     rpsim_first_cause cause = {.kind = RPSIM_RESOURCE_KIND_COUNT};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {

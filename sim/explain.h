@@ -16,7 +16,10 @@
  * explained by the cause's own cause, and so on. A transfer that waits for its copy engine is
  * charged as if it ran. A transfer that a memory limit has held back (a control wait for an earlier
  * op of its own GPU's compute: two stages and two inputs per GPU at most) is charged to memory for
- * as long as it could have run before. All of it is integers: the sum is GPUs times makespan.
+ * as long as it could have run before. What nothing in the program explains, where dispatch is
+ * modelled, is the host's: it had not issued the op yet; so is the part of a compute op in which
+ * its GPU waited for the rest of its launches. All of it is integers: the sum is GPUs times
+ * makespan.
  *
  * **Blame** sums the same gaps by the resource that was in use: whose compute, whose link. That is
  * what GPUs wait for directly; what limits them in the end, rpsim_explain_first_cause says.
@@ -35,6 +38,7 @@
     X(DOWNLOAD, "wait_download", "waiting for downloads")                                          \
     X(PEER, "wait_peer", "waiting for transfers between GPUs")                                     \
     X(HOST, "wait_host", "waiting for the host (optimizer, refresh, collect)")                     \
+    X(DISPATCH, "wait_dispatch", "waiting for the host to dispatch (clone modules, launch)")       \
     X(DEPENDENCY, "wait_dependency", "waiting for another GPU's compute")                          \
     X(MEMORY, "wait_memory", "waiting for memory (two inputs and two stages per GPU)")             \
     X(FILL, "fill", "fill, before the GPU's first op")                                             \
@@ -53,8 +57,9 @@ typedef enum rpsim_resource_kind {
     RPSIM_RESOURCE_LINK_UP,   /**< host to GPU */
     RPSIM_RESOURCE_LINK_DOWN, /**< GPU to host */
     RPSIM_RESOURCE_HOST,
-    RPSIM_RESOURCE_PEER,   /**< hops, peer transfers and collectives */
-    RPSIM_RESOURCE_MEMORY, /**< limits on what is in flight */
+    RPSIM_RESOURCE_PEER,     /**< hops, peer transfers and collectives */
+    RPSIM_RESOURCE_MEMORY,   /**< limits on what is in flight */
+    RPSIM_RESOURCE_DISPATCH, /**< the host that clones modules and launches (dispatch.h) */
     RPSIM_RESOURCE_KIND_COUNT
 } rpsim_resource_kind;
 
@@ -75,12 +80,13 @@ static inline uint32_t rpsim_resource_count(uint32_t gpus)
 
 /** Why a segment of the critical path did not begin earlier. */
 typedef enum rpsim_reason {
-    RPSIM_REASON_START,   /**< it waited for nothing */
-    RPSIM_REASON_QUEUE,   /**< the op before it in its queue */
-    RPSIM_REASON_DATA,    /**< a tensor */
-    RPSIM_REASON_CONTROL, /**< an ordering */
-    RPSIM_REASON_ENGINE,  /**< the copy engine */
-    RPSIM_REASON_JOINED,  /**< a later op of its joined group */
+    RPSIM_REASON_START,    /**< it waited for nothing */
+    RPSIM_REASON_QUEUE,    /**< the op before it in its queue */
+    RPSIM_REASON_DATA,     /**< a tensor */
+    RPSIM_REASON_CONTROL,  /**< an ordering */
+    RPSIM_REASON_ENGINE,   /**< the copy engine */
+    RPSIM_REASON_JOINED,   /**< a later op of its joined group */
+    RPSIM_REASON_DISPATCH, /**< the host had not issued it */
     RPSIM_REASON_COUNT
 } rpsim_reason;
 
@@ -144,6 +150,7 @@ typedef struct rpsim_sensitivity {
     double links;       /**< all, both directions, uplinks of switches too */
     double compute;     /**< all GPUs */
     double host;        /**< its memory: optimizer, refresh and collect */
+    double dispatch;    /**< cloning of modules, where dispatch is modelled */
     double peer;        /**< hops at stage fidelity, otherwise collectives where there are any */
     double *link_of;    /**< [gpu]; NULL at stage fidelity and with many GPUs */
     double *compute_of; /**< [gpu]; NULL with many GPUs */

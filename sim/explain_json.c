@@ -14,6 +14,7 @@ static const struct {
     {RPSIM_RESOURCE_COMPUTE, "compute"},     {RPSIM_RESOURCE_LINK_UP, "link_up"},
     {RPSIM_RESOURCE_LINK_DOWN, "link_down"}, {RPSIM_RESOURCE_HOST, "host"},
     {RPSIM_RESOURCE_PEER, "peer"},           {RPSIM_RESOURCE_MEMORY, "memory"},
+    {RPSIM_RESOURCE_DISPATCH, "dispatch"},
 };
 
 static void write_shares(const int64_t *share_ps, rp_json *json)
@@ -130,6 +131,8 @@ static void write_elasticities(const rpsim_sensitivity *s, uint32_t gpus, rp_jso
     rp_json_double(json, s->compute);
     rp_json_key(json, "host");
     rp_json_double(json, s->host);
+    rp_json_key(json, "dispatch");
+    rp_json_double(json, s->dispatch);
     rp_json_key(json, "peer");
     rp_json_double(json, s->peer);
     write_list("link_of_gpu", s->link_of, gpus, json);

@@ -49,6 +49,8 @@ static const struct {
     [RPSIM_RESOURCE_PEER] = {"peer", "transfers between GPUs", "transfers between GPUs"},
     [RPSIM_RESOURCE_MEMORY] = {"memory", "memory limits",
                                "the memory limit of two inputs and two stages per GPU"},
+    [RPSIM_RESOURCE_DISPATCH] = {"dispatch", "the host's dispatch",
+                                 "the host to dispatch (clone modules, launch)"},
 };
 
 static rpsim_resource_kind kind_of(uint32_t resource, uint32_t gpus)
@@ -280,9 +282,10 @@ static void write_remedies(const rpsim_explained *x, FILE *stream)
     remedy remedies[] = {{"host-to-GPU links", s->links},
                          {"GPUs", s->compute},
                          {"host memory (optimizer, refresh, collect)", s->host},
+                         {"dispatch by the host", s->dispatch},
                          {isnan(s->links) ? "hops" : "collectives", s->peer}};
     uint32_t count = 0;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++) {
         if (!isnan(remedies[i].elasticity)) {
             remedies[count++] = remedies[i];
         }

@@ -12,6 +12,7 @@ typedef struct speeds {
     double *links;   /* [gpu], then the uplinks of all switches */
     double *compute; /* [gpu] */
     double host;
+    double dispatch;
     double peer;
 } speeds;
 
@@ -59,6 +60,7 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
     machine.host_Bps *= s->host;
     machine.dram_Bps *= s->host;
     machine.collect_Bps *= s->host;
+    machine.module_ps = rpsim_scaled_ps(machine.module_ps, 1.0 / s->dispatch);
     machine.collective_Bps *= s->peer;
     return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out);
 }
@@ -122,6 +124,9 @@ static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
     if (has_peers(r->c->timeline->program)) {
         RP_TRY(elasticity(r, s, &s->peer, 0, 1, &out->peer));
     }
+    if (r->c->costs->dispatch.queue_depth != 0) {
+        RP_TRY(elasticity(r, s, &s->dispatch, 0, 1, &out->dispatch));
+    }
     RP_TRY(elasticity(r, s, s->links, 0, gpus + 1, &out->links));
     for (uint32_t gpu = 0; out->link_of != NULL && gpu < gpus; gpu++) {
         RP_TRY(elasticity(r, s, s->links, gpu, gpu + 1, &out->link_of[gpu]));
@@ -133,7 +138,7 @@ static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *
 {
     const rp_program *p = c->timeline->program;
     *r = (rerun){.c = c};
-    *s = (speeds){.host = 1.0, .peer = 1.0};
+    *s = (speeds){.host = 1.0, .dispatch = 1.0, .peer = 1.0};
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &r->link_scale));
     RP_TRY(rp_arena_alloc(scratch, p->op_count, sizeof(double), &r->factors));
     RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(double), &s->links));
@@ -150,7 +155,7 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
 {
     uint32_t gpus = c->timeline->program->gpu_count;
     rpsim_sensitivity out = {
-        .step_ps = step_of(c->timeline), .links = NAN, .host = NAN, .peer = NAN};
+        .step_ps = step_of(c->timeline), .links = NAN, .host = NAN, .dispatch = NAN, .peer = NAN};
     if (gpus <= RPSIM_MAX_SINGLE) {
         RP_TRY(rp_arena_alloc(arena, gpus, sizeof(double), &out.compute_of));
     }

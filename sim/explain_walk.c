@@ -187,13 +187,17 @@ void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64
         find_causes(walk, at, &c);
         take_run(&w, at, &c, mode);
         cause next = next_cause(&w, at, &c, mode);
-        w.piece.reason = w.piece.reason != RPSIM_REASON_START ? w.piece.reason : next.reason;
+        int64_t cause_ps = next.op == NO_OP ? 0 : walk->timeline->end_ps[next.op];
+        bool unissued = walk->timeline->held_ps != NULL && cause_ps < w.to_ps;
+        rpsim_reason reason = unissued ? RPSIM_REASON_DISPATCH : next.reason;
+        w.piece.reason = w.piece.reason != RPSIM_REASON_START ? w.piece.reason : reason;
         if (next.op == NO_OP) {
             take(&w, at, RPSIM_STEP_IDLE, from_ps);
             break;
         }
         rpsim_step between = next.hop_ps > 0 ? RPSIM_STEP_HOP : RPSIM_STEP_IDLE;
-        take(&w, next.hop_ps > 0 ? next.op : at, between, walk->timeline->end_ps[next.op]);
+        take(&w, next.hop_ps > 0 ? next.op : at, between, cause_ps);
+        w.piece.reason = unissued ? next.reason : w.piece.reason;
         at = next.op;
     }
     flush(&w);
@@ -209,6 +213,9 @@ rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op
     }
     if (step == RPSIM_STEP_MEMORY) {
         return RPSIM_RESOURCE_MEMORY;
+    }
+    if (step == RPSIM_STEP_IDLE && walk->timeline->held_ps != NULL) {
+        return RPSIM_RESOURCE_DISPATCH;
     }
     switch ((rp_queue_kind)walk->program->queues[walk->queue_of[op]].kind) {
     case RP_QUEUE_COMPUTE:

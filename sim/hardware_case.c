@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "common/lower.h"
+#include "common/units.h"
 #include "sim/clock.h"
 #include "sim/roofline.h"
 
@@ -23,6 +24,7 @@ typedef struct inputs {
     rpsim_gpu_rates rates;
     rpsim_machine machine;
     rpsim_memory_limits limits;
+    uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
 } inputs;
 
 rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out)
@@ -81,6 +83,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
                         .gpus_per_switch = platform->gpus_per_switch,
                         .switch_Bps = platform->switch_gb_per_s * rpsim_link_bytes_per_s(platform) /
                                       platform->link_gb_per_s};
+    in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
     in->limits = rpsim_memory_limits_of(platform, 0);
     return RP_OK;
 }
@@ -90,6 +93,17 @@ static void set_schedule(const rp_schedule_type *schedule, const rp_platform *pl
 {
     in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
     in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
+    in->queue_depth = schedule->one_dispatcher ? platform->launch_queue_depth : 0;
+}
+
+static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
+                              uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out)
+{
+    RP_TRY(rpsim_compute_costs_create(program, table, in->model, &in->rates, seq_len, arena,
+                                      costs_out));
+    return in->queue_depth == 0 ? RP_OK
+                                : rpsim_dispatch_count(program, in->model, in->queue_depth, arena,
+                                                       &costs_out->dispatch);
 }
 
 static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
@@ -139,7 +153,7 @@ rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_progr
     if (schedule != NULL) {
         set_schedule(schedule, platform, &in);
     }
-    RP_TRY(rpsim_compute_costs_create(program, table, model, &in.rates, seq_len, arena, costs_out));
+    RP_TRY(create_costs(&in, program, table, seq_len, arena, costs_out));
     *machine_out = in.machine;
     return RP_OK;
 }
@@ -172,8 +186,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
 {
     rpsim_compute_costs costs;
     RP_TRY(rp_program_check(result->program));
-    RP_TRY(rpsim_compute_costs_create(result->program, table, in->model, &in->rates, seq_len,
-                                      in->arena, &costs));
+    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs));
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
     return rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics);

@@ -13,6 +13,7 @@ typedef struct rpsim_workload {
     uint32_t seq_len;      /**< tokens per sequence */
     bool layer_grain;      /**< recompute layer by layer; in memory only, times are stage grain's */
     bool sets_constant;    /**< the published cell set a constant of the platform file */
+    uint32_t sets_gpus;    /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;
 
 /**

@@ -1,15 +1,22 @@
 #include "sim/hardware_engine.h"
 
 #include "common/log.h"
+#include "sim/dispatch.h"
 #include "sim/stage_engine.h"
 
 #include <math.h>
+
+typedef enum event_kind {
+    EVENT_END,     /* of a compute op, or of a chunk of it */
+    EVENT_FLOW,    /* a transfer's latency is over */
+    EVENT_RELEASE, /* the host's lock is free */
+} event_kind;
 
 typedef struct event {
     int64_t time_ps;
     uint64_t sequence;
     uint32_t op;
-    bool begins_flow; /* the latency is over; otherwise the op ends */
+    event_kind kind;
 } event;
 
 typedef struct queue_state {
@@ -18,6 +25,7 @@ typedef struct queue_state {
     bool running;
     bool computes;
     uint32_t engine;
+    int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
 
 /* What the run needs of an op, side by side: ops are met in no order, each costs a cache line. */
@@ -41,6 +49,7 @@ typedef struct engine {
     const double *factors; /* [op], or NULL */
     const rpsim_machine *machine;
     rpsim_network *network;
+    rpsim_dispatcher *dispatcher; /* NULL: dispatch is not modelled */
     rpsim_routes routes;
     op_state *ops; /* [op + 1] */
     uint32_t *dependents;
@@ -51,6 +60,7 @@ typedef struct engine {
     uint64_t sequence;
     int64_t *start_ps;
     int64_t *end_ps;
+    int64_t *held_ps; /* [op], or NULL */
     uint32_t ended;
     rp_status status;
 } engine;
@@ -63,9 +73,9 @@ static bool earlier(const event *a, const event *b)
     return a->time_ps != b->time_ps ? a->time_ps < b->time_ps : a->sequence < b->sequence;
 }
 
-static void push_event(engine *e, int64_t time_ps, uint32_t op, bool begins_flow)
+static void push_event(engine *e, int64_t time_ps, uint32_t op, event_kind kind)
 {
-    event new = {time_ps, e->sequence++, op, begins_flow};
+    event new = {time_ps, e->sequence++, op, kind};
     uint32_t at = e->heap_count++;
     while (at > 0 && earlier(&new, &e->heap[(at - 1) / 2])) {
         e->heap[at] = e->heap[(at - 1) / 2];
@@ -115,7 +125,7 @@ static void begin_transfer(engine *e, uint32_t op, int64_t now_ps)
 {
     e->start_ps[op] = now_ps;
     if (e->machine->copy_latency_ps > 0) {
-        push_event(e, now_ps + e->machine->copy_latency_ps, op, true);
+        push_event(e, now_ps + e->machine->copy_latency_ps, op, EVENT_FLOW);
     } else {
         begin_flow(e, op, now_ps);
     }
@@ -146,11 +156,23 @@ static void release_engine(engine *e, uint32_t index, int64_t now_ps)
     }
 }
 
+/* A compute op begins, or with dispatch its next chunk does. */
+static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
+{
+    int64_t ps = rpsim_compute_ps(e->costs, &e->program->ops[op]);
+    ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[op]);
+    ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
+    push_event(e, now_ps + ps, op, EVENT_END);
+}
+
 /* Starts the op at the head of a queue if nothing holds it. */
 static void try_start(engine *e, uint32_t queue, int64_t now_ps)
 {
     queue_state *q = &e->queues[queue];
     if (q->running || q->next == q->end || e->ops[q->next].pending != 0) {
+        return;
+    }
+    if (e->dispatcher != NULL && !rpsim_dispatcher_issued(e->dispatcher, q->next)) {
         return;
     }
     q->running = true;
@@ -160,9 +182,7 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
     }
     e->start_ps[q->next] = now_ps;
     if (q->computes) {
-        int64_t ps = rpsim_compute_ps(e->costs, &e->program->ops[q->next]);
-        ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[q->next]);
-        push_event(e, now_ps + ps, q->next, false);
+        begin_compute(e, q->next, now_ps);
     } else {
         begin_flow(e, q->next, now_ps);
     }
@@ -189,6 +209,61 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     }
 }
 
+/* What the host has issued may begin. */
+static void take_news(engine *e, const rpsim_dispatch_news *news, int64_t now_ps)
+{
+    if (news->holds) {
+        push_event(e, news->until_ps, 0, EVENT_RELEASE);
+    }
+    for (uint32_t i = 0; i < news->op_count; i++) {
+        uint32_t op = news->ops[i];
+        queue_state *q = &e->queues[e->ops[op].queue];
+        if (q->held_from_ps >= 0 && q->next == op) {
+            e->held_ps[op] += now_ps - q->held_from_ps;
+            q->held_from_ps = -1;
+            begin_compute(e, op, now_ps);
+        } else if (q->next == op) {
+            try_start(e, e->ops[op].queue, now_ps);
+        }
+    }
+}
+
+static void end_compute(engine *e, uint32_t op, int64_t now_ps)
+{
+    if (e->dispatcher == NULL) {
+        finish(e, op, now_ps);
+        return;
+    }
+    const rpsim_dispatch_news *news = NULL;
+    switch (rpsim_dispatcher_chunk_end(e->dispatcher, op, now_ps, &news)) {
+    case RPSIM_CHUNK_LAST:
+        finish(e, op, now_ps);
+        break;
+    case RPSIM_CHUNK_NEXT:
+        begin_compute(e, op, now_ps);
+        break;
+    case RPSIM_CHUNK_HELD:
+        e->queues[e->ops[op].queue].held_from_ps = now_ps;
+        break;
+    }
+    take_news(e, news, now_ps);
+}
+
+static void take_event(engine *e, const event *next)
+{
+    switch (next->kind) {
+    case EVENT_END:
+        end_compute(e, next->op, next->time_ps);
+        break;
+    case EVENT_FLOW:
+        begin_flow(e, next->op, next->time_ps);
+        break;
+    case EVENT_RELEASE:
+        take_news(e, rpsim_dispatcher_release(e->dispatcher, next->time_ps), next->time_ps);
+        break;
+    }
+}
+
 /* Timed events and completions of the network in the order of time; timed ones first on ties. */
 static void run_events(engine *e)
 {
@@ -197,11 +272,7 @@ static void run_events(engine *e)
         bool timed = e->heap_count > 0 && e->heap[0].time_ps <= network_ps;
         if (timed) {
             event next = pop_event(e);
-            if (next.begins_flow) {
-                begin_flow(e, next.op, next.time_ps);
-            } else {
-                finish(e, next.op, next.time_ps);
-            }
+            take_event(e, &next);
             continue;
         }
         rpsim_completion done;
@@ -242,7 +313,8 @@ static rp_status prepare(engine *e, rp_arena *arena)
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
-    RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(event), &e->heap)); /* one per queue */
+    /* One per queue, and one for the host's lock. */
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(event), &e->heap));
     RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RPSIM_ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
     RP_TRY(rpsim_machine_check(p, e->machine));
@@ -251,11 +323,16 @@ static rp_status prepare(engine *e, rp_arena *arena)
         e->queues[q] = (queue_state){.next = queue->op_begin,
                                      .end = queue->op_end,
                                      .computes = queue->kind == RP_QUEUE_COMPUTE,
-                                     .engine = rpsim_copy_engine(queue)};
+                                     .engine = rpsim_copy_engine(queue),
+                                     .held_from_ps = -1};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;
             e->end_ps[i] = -1;
         }
+    }
+    if (e->costs->dispatch.queue_depth != 0) {
+        RP_TRY(rpsim_dispatcher_create(p, &e->costs->dispatch, e->machine->module_ps, arena,
+                                       &e->dispatcher));
     }
     return rpsim_machine_network(p, e->machine, arena, &e->routes, &e->network);
 }
@@ -285,6 +362,9 @@ static rp_status run(engine *e)
     if (status == RP_OK) {
         for (uint32_t q = 0; q < e->program->queue_count; q++) {
             try_start(e, q, 0);
+        }
+        if (e->dispatcher != NULL) {
+            take_news(e, rpsim_dispatcher_begin(e->dispatcher), 0);
         }
         run_events(e);
         status = e->status;
@@ -316,7 +396,15 @@ rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compu
                 .machine = machine,
                 .start_ps = timeline->start_ps,
                 .end_ps = timeline->end_ps};
-    rp_status status = run(&e);
+    rp_status status = RP_OK;
+    if (costs->dispatch.queue_depth != 0) {
+        status =
+            rp_arena_alloc(timeline->arena, program->op_count, sizeof(int64_t), &timeline->held_ps);
+        e.held_ps = timeline->held_ps;
+    }
+    if (status == RP_OK) {
+        status = run(&e);
+    }
     if (status != RP_OK) {
         rp_timeline_destroy(timeline);
         return status;

@@ -16,6 +16,7 @@
 
 #include "common/program.h"
 #include "common/schedule.h"
+#include "sim/dispatch.h"
 
 /** Effective rates of a GPU that the table does not say; from the platform file. */
 typedef struct rpsim_gpu_rates {
@@ -30,6 +31,7 @@ typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
+    rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;
 
 /** @return the time of a compute op of the program. */

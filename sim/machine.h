@@ -23,6 +23,7 @@ typedef struct rpsim_machine {
     double collect_Bps;       /**< of the host taking gradients in; 0: host_Bps */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: every GPU has a root port of its own */
     double switch_Bps;        /**< of an uplink, per direction; read where there are switches */
+    int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
 } rpsim_machine;
 

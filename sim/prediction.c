@@ -27,10 +27,16 @@ typedef struct predictor {
 
 /* "-set": cells that set a constant are no predictions (prediction.md section 5); a column of
  * traces/configs/paper.csv says which. */
-static const char *const groups[] = {
-    "async",          "scaling-dense",       "sync-dense",
-    "sync-dense-set", "scaling-gpt-oss-20b", "scaling-qwen3-235b-lora",
-    "baselines",      "baselines-set",       "mobius"};
+static const char *const groups[] = {"async",
+                                     "scaling-dense",
+                                     "sync-dense",
+                                     "sync-dense-set",
+                                     "scaling-gpt-oss-20b",
+                                     "scaling-qwen3-235b-lora",
+                                     "scaling-qwen3-235b-lora-set",
+                                     "baselines",
+                                     "baselines-set",
+                                     "mobius"};
 
 static rp_status read_table(const char *folder, const char *name, rp_arena *arena, table *t)
 {
@@ -154,7 +160,8 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     RP_TRY(rp_schedule_require("framework", schedule_of(framework), &schedule));
     RP_TRY(rpsim_workload_published(schedule->name, model, true, asynchronous, &workload,
                                     &asynchronous));
-    if (workload.sets_constant) {
+    uint32_t set_at = workload.sets_gpus != 0 ? workload.sets_gpus : p->platform.gpus;
+    if (workload.sets_constant && set_at == gpus) {
         RP_TRY(rp_arena_print(p->arena, &group, "%s-set", group));
     }
     double predicted = 0;

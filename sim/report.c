@@ -276,8 +276,8 @@ static uint32_t find_best(const rpsim_study *study, uint32_t begin, uint32_t end
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
         bool may_fit = !row->memory.known || row->memory.fits;
-        if (may_fit && (best == end || rpsim_row_tokens_per_s(row) >
-                                           rpsim_row_tokens_per_s(&study->rows[best]))) {
+        if (may_fit && (best == end ||
+                        rpsim_row_tokens_per_s(row) > rpsim_row_tokens_per_s(&study->rows[best]))) {
             best = i;
         }
     }

@@ -111,7 +111,18 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
     RP_TRY(find(csv, q, workload, asynchronous_out));
     RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
     workload->layer_grain = longest && strcmp(text, "layer") == 0;
-    workload->sets_constant = !longest && text[0] != '\0';
+    if (longest || text[0] == '\0') {
+        return RP_OK;
+    }
+    uint64_t gpus = 0;
+    const char *at = strchr(text, '@');
+    if (at != NULL && !rp_parse_u64(at + 1, 1, 4096, &gpus)) {
+        rp_log_error("%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file",
+                     csv->name, text);
+        return RP_INPUT;
+    }
+    workload->sets_constant = true;
+    workload->sets_gpus = (uint32_t)gpus;
     return RP_OK;
 }
 

@@ -192,6 +192,7 @@ const rp_schedule_type rp_schedule_roundpipe = {
     .separate_backward = true,
     .rounds = true,
     .placement = RP_PLACEMENT_OFFLOAD,
+    .one_dispatcher = true,
     .default_recompute = RP_RECOMPUTE_EARLY,
     .check = check,
     .prepare = prepare,
