@@ -2,9 +2,8 @@
 
 #include "common/csv.h"
 #include "common/log.h"
-#include "common/planner.h"
 #include "common/text.h"
-#include "sim/hardware_case.h"
+#include "sim/run_plan.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,25 +48,15 @@ static rp_status read_table(const char *folder, const char *name, rp_arena *aren
 /* ---- one run ----------------------------------------------------------------------------------
  */
 
-static rp_status plan_partition(const predictor *p, const rp_model *model, const rp_costs *costs,
-                                uint32_t gpus, rp_partition *partition)
-{
-    rp_plan_input input;
-    rp_plan plan;
-    RP_TRY(rp_plan_input_from_costs(costs, model, p->arena, &input));
-    input.min_stages = gpus;
-    input.memory_limit = rp_plan_default_limit(&p->platform);
-    RP_TRY(rp_plan_make(&input, p->arena, &plan));
-    return rp_plan_partition(&plan, model->layers, p->arena, partition);
-}
-
 /* RoundPipe's planner; the published partition where the paper lists one; even otherwise. */
 static rp_status choose_partition(const predictor *p, const rp_schedule_type *schedule,
-                                  const rp_model *model, const rp_costs *costs, uint32_t gpus,
+                                  const rp_model *model, const rp_costs *costs,
+                                  const rpsim_workload *workload, uint32_t gpus,
                                   rp_partition *partition)
 {
     if (schedule->separate_backward) {
-        return plan_partition(p, model, costs, gpus, partition);
+        return rpsim_run_plan(costs, model, &p->platform, workload, gpus, p->arena, partition,
+                              NULL);
     }
     bool found = false;
     const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
@@ -76,11 +65,12 @@ static rp_status choose_partition(const predictor *p, const rp_schedule_type *sc
 }
 
 rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
-                                     const rp_model *model, const rp_costs *costs, uint32_t gpus,
-                                     rp_arena *arena, rp_partition *partition_out)
+                                     const rp_model *model, const rp_costs *costs,
+                                     const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
+                                     rp_partition *partition_out)
 {
     predictor p = {.arena = arena, .platform = *platform};
-    return choose_partition(&p, schedule, model, costs, gpus, partition_out);
+    return choose_partition(&p, schedule, model, costs, workload, gpus, partition_out);
 }
 
 static rp_status run(predictor *p, const rp_schedule_type *schedule, const char *model_name,
@@ -94,7 +84,7 @@ static rp_status run(predictor *p, const rp_schedule_type *schedule, const char 
     RP_TRY(rp_arena_print(p->arena, &costs_name, "%s@%s", model_name, p->platform.gpu));
     RP_TRY(rp_model_load(model_name, p->arena, &model));
     RP_TRY(rp_costs_load(costs_name, p->arena, &costs));
-    RP_TRY(choose_partition(p, schedule, &model, &costs, gpus, &partition));
+    RP_TRY(choose_partition(p, schedule, &model, &costs, &workload, gpus, &partition));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = workload.calls * workload.microbatches,
                                  .iterations = ITERATIONS,

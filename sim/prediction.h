@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "common/schedule.h"
 #include "common/status.h"
+#include "sim/hardware_case.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -35,13 +36,14 @@ typedef struct rpsim_prediction {
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out);
 
 /**
- * The partition that a published run is simulated with: RoundPipe's planner, the published one
- * where the paper lists it, otherwise even.
+ * The partition that a published run is simulated with: RoundPipe's planner (run_plan.h), the
+ * published one where the paper lists it, otherwise even.
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY
  */
 rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
-                                     const rp_model *model, const rp_costs *costs, uint32_t gpus,
-                                     rp_arena *arena, rp_partition *partition_out);
+                                     const rp_model *model, const rp_costs *costs,
+                                     const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
+                                     rp_partition *partition_out);
 
 /** @return mean absolute error in percent of a group's cells; NaN where it has none. */
 double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group);

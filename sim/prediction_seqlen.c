@@ -37,9 +37,10 @@ static rp_status search(const rpsim_seqlen_cell *cell, const rp_platform *platfo
     RP_TRY(rp_arena_print(arena, &costs_name, "%s@%s", cell->model, platform->gpu));
     RP_TRY(rp_model_load(cell->model, arena, &model));
     RP_TRY(rp_costs_load(costs_name, arena, &costs));
-    RP_TRY(rpsim_prediction_partition(platform, schedule, &model, &costs, platform->gpus, arena,
-                                      &partition));
     RP_TRY(rpsim_workload_longest(cell->framework, cell->model, &workload, &asynchronous));
+    workload.seq_len = RPSIM_SEQLEN_STEP;
+    RP_TRY(rpsim_prediction_partition(platform, schedule, &model, &costs, &workload, platform->gpus,
+                                      arena, &partition));
     rp_schedule_config config = {.gpus = platform->gpus,
                                  .microbatches = workload.calls * workload.microbatches,
                                  .iterations = ITERATIONS,
@@ -50,8 +51,8 @@ static rp_status search(const rpsim_seqlen_cell *cell, const rp_platform *platfo
                                  .layers = model.layers,
                                  .partition = &partition,
                                  .costs = &costs};
-    RP_TRY(
-        rpsim_seqlen_search(schedule, &config, &workload, &model, platform, tokens_out, &result));
+    RP_TRY(rpsim_seqlen_search(schedule, schedule->separate_backward, &config, &workload, &model,
+                               platform, arena, tokens_out, &result));
     rpsim_result_fini(&result);
     return RP_OK;
 }

@@ -4,15 +4,24 @@
 
 typedef struct search {
     const rp_schedule_type *schedule;
-    const rp_schedule_config *config;
+    bool replan;
+    rp_schedule_config *config;
     rpsim_workload *workload;
     const rp_model *model;
     const rp_platform *platform;
+    rp_arena *arena;
 } search;
 
 static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
 {
     s->workload->seq_len = steps * RPSIM_SEQLEN_STEP;
+    if (s->replan) {
+        rp_partition *plan = NULL;
+        RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
+        RP_TRY(rpsim_run_plan(s->config->costs, s->model, s->platform, s->workload, s->config->gpus,
+                              s->arena, plan, NULL));
+        s->config->partition = plan;
+    }
     RP_TRY(rpsim_hardware_case_run(s->schedule, s->config, s->workload, s->model, s->platform,
                                    result_out));
     if (!result_out->memory.known) {
@@ -83,12 +92,12 @@ static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad)
     return RP_OK;
 }
 
-rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                              rpsim_workload *workload, const rp_model *model,
-                              const rp_platform *platform, uint32_t *max_seqlen_out,
-                              rpsim_result *result_out)
+rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, bool replan,
+                              rp_schedule_config *config, rpsim_workload *workload,
+                              const rp_model *model, const rp_platform *platform, rp_arena *arena,
+                              uint32_t *max_seqlen_out, rpsim_result *result_out)
 {
-    search s = {schedule, config, workload, model, platform};
+    search s = {schedule, replan, config, workload, model, platform, arena};
     uint32_t good = 0;
     uint32_t bad = 0;
     RP_TRY(bisect(&s, &good, &bad));

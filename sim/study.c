@@ -101,7 +101,8 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
     RP_TRY(set_workload(o, arena, row));
-    RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, captured, arena, partition));
+    RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, captured,
+                                  arena, partition, &row->planned));
     row->config.partition = partition;
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
     return rp_partition_text(partition, arena, &row->partition_text);
@@ -311,11 +312,13 @@ static bool keeps_timeline(const rpsim_options *o)
            o->torch_csv_out != NULL || o->db_ops;
 }
 
-static rp_status run_row(bool longest, rpsim_row *row)
+static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
 {
     if (row->given == NULL && row->hardware && longest) {
-        return rpsim_seqlen_search(row->schedule, &row->config, &row->workload, row->model,
-                                   row->platform, &row->max_seqlen, &row->result);
+        RP_TRY(rpsim_seqlen_search(row->schedule, row->planned, &row->config, &row->workload,
+                                   row->model, row->platform, arena, &row->max_seqlen,
+                                   &row->result));
+        return rp_partition_text(row->config.partition, arena, &row->partition_text);
     }
     if (row->given == NULL && row->hardware) {
         return rpsim_hardware_case_run(row->schedule, &row->config, &row->workload, row->model,
@@ -338,7 +341,7 @@ rp_status rpsim_study_run(rpsim_study *study)
     const rpsim_options *o = study->options;
     for (uint32_t i = 0; i < study->row_count; i++) {
         rpsim_row *row = &study->rows[i];
-        RP_TRY(run_row(o->max_seqlen, row));
+        RP_TRY(run_row(o->max_seqlen, study->arena, row));
         RP_TRY(rpsim_row_replicate(study, row));
         if (o->explain) {
             RP_TRY(rpsim_row_explain(row, study->arena));

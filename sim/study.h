@@ -22,6 +22,7 @@ typedef struct rpsim_row {
     const rp_costs *costs;
     const char *partition_text;
     rp_schedule_config config;
+    bool planned;                /**< the partition is RoundPipe's plan for this length */
     bool hardware;               /**< fidelity */
     rpsim_workload workload;     /**< of one step; at stage fidelity one call */
     const rp_model *model;       /**< NULL when unknown */

@@ -6,7 +6,9 @@
 #include "common/text.h"
 #include "sim/explain_report.h"
 #include "sim/roofline.h"
+#include "sim/run_plan.h"
 #include "sim/seqlen.h"
+
 #include <string.h>
 
 #define DEFAULT_PLATFORM "rtx4090x8"
@@ -195,23 +197,26 @@ static bool is_allowed(const rp_schedule_type *schedule, const rp_schedule_confi
 /* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
  * even partition. */
 static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
-                                uint32_t gpus, rp_arena *arena, rp_partition *partition_out)
+                                const rpsim_workload *workload, bool hardware, uint32_t gpus,
+                                rp_arena *arena, rp_partition *partition_out)
 {
+    uint64_t raised = 0;
     if (!schedule->separate_backward) {
         return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out);
     }
-    rp_plan_input input;
-    rp_plan plan;
-    RP_TRY(rp_plan_input_from_costs(in->costs, in->model, arena, &input));
-    input.min_stages = gpus;
-    input.memory_limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
-    RP_TRY(rp_plan_make(&input, arena, &plan));
-    if (plan.limit_raised) {
+    if (hardware) {
+        RP_TRY(rpsim_run_plan(in->costs, in->model, in->platform, workload, gpus, arena,
+                              partition_out, &raised));
+    } else {
+        uint64_t limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
+        RP_TRY(rpsim_table_plan(in->costs, in->model, limit, gpus, arena, partition_out, &raised));
+    }
+    if (raised != 0) {
         rp_log_warning("--partition auto: 0.6 of the GPU memory do not hold the largest layer of "
                        "%s twice; planned with %llu bytes",
-                       in->model_name, (unsigned long long)plan.effective_memory_limit);
+                       in->model_name, (unsigned long long)raised);
     }
-    return rp_plan_partition(&plan, in->costs->layers, arena, partition_out);
+    return RP_OK;
 }
 
 static bool is_list(const char *text)
@@ -221,10 +226,12 @@ static bool is_list(const char *text)
 
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
                                  const rpsim_inputs *in, const rp_schedule_config *config,
-                                 bool captured, rp_arena *arena, rp_partition *partition_out)
+                                 const rpsim_workload *workload, bool captured, rp_arena *arena,
+                                 rp_partition *partition_out, bool *planned_out)
 {
     const char *text = o->partition;
     bool found = false;
+    *planned_out = false;
     if (text != NULL && is_list(text)) {
         if (strpbrk(text, "0123456789") == NULL) {
             rp_log_error("--partition: '%s' is not valid; valid values are paper, even, auto, and "
@@ -236,7 +243,9 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
     }
     bool planned = text == NULL && o->config_paper && o->stages == 0 && schedule->separate_backward;
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
-        return auto_partition(schedule, in, config->gpus, arena, partition_out);
+        *planned_out = schedule->separate_backward;
+        return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
+                              partition_out);
     }
     bool paper = text != NULL && strcmp(text, "paper") == 0;
     if (paper || (text == NULL && o->stages == 0)) {

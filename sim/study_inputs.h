@@ -33,4 +33,5 @@ rp_status rpsim_inputs_load(const rpsim_options *options, const char *model, rp_
  */
 rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule_type *schedule,
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
-                                 bool captured, rp_arena *arena, rp_partition *partition_out);
+                                 const rpsim_workload *workload, bool captured, rp_arena *arena,
+                                 rp_partition *partition_out, bool *planned_out);

@@ -521,10 +521,11 @@ Test(memory, longest_sequence)
     for (uint32_t grain = 0; grain < 2; grain++) {
         rpsim_result result;
         m.workload.layer_grain = grain == 1;
-        cr_assert(eq(int,
-                     rpsim_seqlen_search(rp_schedule_find("roundpipe"), &m.config, &m.workload,
-                                         &m.model, &m.platform, &longest[grain], &result),
-                     RP_OK));
+        cr_assert(
+            eq(int,
+               rpsim_seqlen_search(rp_schedule_find("roundpipe"), false, &m.config, &m.workload,
+                                   &m.model, &m.platform, arena, &longest[grain], &result),
+               RP_OK));
         cr_expect(result.memory.fits);
         cr_expect(eq(u32, m.workload.seq_len, longest[grain]));
         rpsim_result_fini(&result);
@@ -540,8 +541,8 @@ Test(memory, longest_sequence)
     uint32_t none = 1;
     rpsim_result result;
     cr_assert(eq(int,
-                 rpsim_seqlen_search(rp_schedule_find("roundpipe"), &m.config, &m.workload,
-                                     &m.model, &m.platform, &none, &result),
+                 rpsim_seqlen_search(rp_schedule_find("roundpipe"), false, &m.config, &m.workload,
+                                     &m.model, &m.platform, arena, &none, &result),
                  RP_OK));
     cr_expect(eq(u32, none, 0));
     cr_expect(not(result.memory.fits));
