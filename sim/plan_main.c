@@ -5,6 +5,7 @@
 #include "common/version.h"
 #include "sim/plan_instance.h"
 #include "sim/plan_options.h"
+#include "sim/roofline.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -201,8 +202,11 @@ static void print_limit(const planned *p)
 static void print_table(const planned *p, const subject *s)
 {
     const rp_plan *plan = &p->plan;
-    printf("%s, %" PRIu32 " GPUs, mode %s, tolerance %g\n", s->costs.name, s->gpus,
-           rp_plan_mode_text(p->input->mode), tolerance_of(p->input));
+    printf("%s, %" PRIu32 " GPUs, mode %s, tolerance %g\n"
+           "times of %" PRIu32 " sequences of %" PRIu32 " tokens%s%s\n",
+           s->costs.name, s->gpus, rp_plan_mode_text(p->input->mode), tolerance_of(p->input),
+           s->costs.microbatch_size, s->costs.seq_len, s->costs.source[0] != '\0' ? ": " : "",
+           s->costs.source);
     print_limit(p);
     printf("stages: %" PRIu32 " forward + %" PRIu32 " backward, none above %.4f ms; a rotation of "
            "%.4f ms\n"
@@ -229,11 +233,11 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
     if (model != NULL) {
         RP_TRY(rp_model_load(model, arena, &s->model));
     }
-    const char *costs = o->costs;
-    if (costs == NULL) {
-        RP_TRY(rp_arena_print(arena, &costs, "%s@%s", s->model.name, s->platform.gpu));
+    if (o->costs == NULL) { /* a table that nobody has measured is computed, as rpsim does */
+        return rpsim_find_costs(&s->model, &s->platform, RPSIM_DEFAULT_SEQUENCES,
+                                RPSIM_DEFAULT_SEQ_LEN, arena, &s->costs);
     }
-    RP_TRY(rp_costs_load(costs, arena, &s->costs));
+    RP_TRY(rp_costs_load(o->costs, arena, &s->costs));
     if (s->model_known && s->model.layers != s->costs.layers) {
         rp_log_error("--costs: table %s has %u layers, model %s has %u; valid is a table of the "
                      "same model",

@@ -13,7 +13,9 @@
 #define OPTION_LIST(X)                                                                             \
     X(MODEL, "model", "NAME|FILE", "model, for the sizes of the layers (qwen3-1.7b)")              \
     X(PLATFORM, "platform", "NAME|FILE", "server, for costs and memory limit (rtx4090x8)")         \
-    X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU); without --model no sizes are known")   \
+    X(COSTS, "costs", "NAME|FILE",                                                                 \
+      "cost table (MODEL@GPU, computed where nobody has measured it); without --model no sizes "   \
+      "are known")                                                                                 \
     X(GPUS, "gpus", "N", "GPUs: fewer stages than these do not help (the platform's)")             \
     X(MODE, "mode", "fused|train|infer",                                                           \
       "the last layers run forward and backward in one stage; or all are in stages of both "       \

@@ -18,6 +18,10 @@
 
 #include "common/model.h"
 
+/** A microbatch of the published tables, where neither a table nor an option says its size. */
+#define RPSIM_DEFAULT_SEQUENCES 4u
+#define RPSIM_DEFAULT_SEQ_LEN 2048u
+
 /** What limits an operator. */
 typedef enum rpsim_unit {
     RPSIM_UNIT_GEMM,

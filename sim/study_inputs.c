@@ -13,10 +13,6 @@
 
 #define DEFAULT_PLATFORM "rtx4090x8"
 
-/* A microbatch of the published tables, where neither a table nor an option says its size. */
-#define DEFAULT_SEQUENCES 4
-#define DEFAULT_SEQ_LEN 2048
-
 static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
 {
     const char **names = NULL;
@@ -46,8 +42,8 @@ static rp_status missing_table(const char *name, rp_arena *arena)
 static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
-    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : DEFAULT_SEQUENCES;
-    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : DEFAULT_SEQ_LEN;
+    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RPSIM_DEFAULT_SEQUENCES;
+    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RPSIM_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
     RP_TRY(rpsim_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
     in->costs = costs;

@@ -216,7 +216,7 @@ Test(planner_cli, bad_usage_is_refused)
         {"--model none-such", "none-such", "qwen3-1.7b"},
         {"--platform none-such", "none-such", "rtx4090x8"},
         {"--costs none-such", "none-such", "qwen3-1.7b@rtx4090"},
-        {"--model qwen3-1.7b --platform h200", "qwen3-1.7b@h200", "qwen3-1.7b@rtx4090"},
+        {"--costs qwen3-1.7b@h200", "qwen3-1.7b@h200", "qwen3-1.7b@rtx4090"},
         {"--model qwen3-1.7b --costs llama3.1-8b@rtx4090", "has 32 layers", "same model"},
         {"--costs qwen3-1.7b@rtx4090 --memory-limit 3GB", "no sizes are known", "none"},
         {"--modle x", "--modle: unknown", "did you mean --mode"},
