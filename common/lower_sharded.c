@@ -86,13 +86,31 @@ static rp_status add(const sharded *s, uint32_t gpu, uint32_t queue, rp_op_kind 
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
-static rp_status add_gather(const sharded *s, uint32_t gpu, const rp_op *op, uint32_t gathers,
+/* A root that is kept is gathered with the first stage: embedding, final norm and head. */
+static uint64_t gathered_bytes(const sharded *s, const rp_op *op, bool backward)
+{
+    const rp_program *p = s->l->schedule;
+    const rp_sizes *sizes = &s->l->config->sizes;
+    uint64_t bytes = stage_bytes(s, op->stage, sizes->weight_bytes);
+    if (!s->sharding->keeps_root) {
+        return bytes;
+    }
+    uint64_t head = sizes->weight_bytes[sizes->layers + 1];
+    bool first = p->forward_chain[0] == op->stage;
+    bool last = (p->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+    bytes -= first ? sizes->weight_bytes[0] : 0;
+    bytes -= last ? head : 0;
+    return bytes + (first && !backward ? sizes->weight_bytes[0] + head : 0);
+}
+
+static rp_status add_gather(const sharded *s, uint32_t gpu, const rp_op *op, bool backward,
                             sharded_unit *extra)
 {
+    uint32_t gathers = backward ? s->sharding->backward_gathers : s->sharding->forward_gathers;
     if (gathers == 0) {
         return RP_OK;
     }
-    uint64_t weights = stage_bytes(s, op->stage, s->l->config->sizes.weight_bytes);
+    uint64_t weights = gathered_bytes(s, op, backward);
     if (s->sharding->host_weights) {
         RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, op, weights / s->gpus,
                    &extra->shard_up));
@@ -160,9 +178,7 @@ static rp_status add_units(const sharded *s, uint32_t begin, uint32_t end)
             bool backward = is_backward(s, unit);
             *extra = (sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
                                     RP_NO_HANDLE};
-            RP_TRY(add_gather(
-                s, gpu, op, backward ? s->sharding->backward_gathers : s->sharding->forward_gathers,
-                extra));
+            RP_TRY(add_gather(s, gpu, op, backward, extra));
             RP_TRY(add_compute(s, gpu, unit));
             if (s->sharding->forward_reduces != 0) {
                 RP_TRY(add_activation_reduces(s, gpu, op, backward, extra));
@@ -177,7 +193,7 @@ static rp_status add_units(const sharded *s, uint32_t begin, uint32_t end)
 /* The host takes a stage's gradients of one microbatch per GPU in, all ranks' shards together. */
 static rp_status add_collects(const sharded *s, uint32_t begin, uint32_t end)
 {
-    for (uint32_t i = begin; s->sharding->host_gradients && i < end; i++) {
+    for (uint32_t i = begin; s->sharding->host_collects && i < end; i++) {
         sharded_unit *first = extra_at(s, 0, i);
         if (first->shard_down == RP_NO_HANDLE) {
             continue;

@@ -20,9 +20,11 @@ typedef struct rp_sharding {
     uint32_t forward_gathers;  /**< all-gathers of a stage's weights before its forward */
     uint32_t backward_gathers; /**< before its backward */
     bool overlap;              /**< gathers run one stage ahead; otherwise nothing overlaps */
+    bool keeps_root;           /**< embedding and head: gathered once, before the first forward */
     uint32_t reductions;       /**< volumes reduced after each microbatch; 0: one per step */
     bool host_weights;         /**< the owned shard comes up before each stage is gathered */
-    bool host_gradients;       /**< the owned shard of gradients goes down after each microbatch */
+    bool host_gradients;       /**< the owned shard goes down after each reduction */
+    bool host_collects;        /**< and the host takes it in at a rate of its own (DeepSpeed) */
     bool host_optimizer;       /**< Adam runs on the host */
     /** Tensor parallel: all-reduces of a whole microbatch's boundary per layer, forward and
      * backward with recompute; one more at the embedding and one at the head. */

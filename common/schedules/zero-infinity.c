@@ -10,6 +10,7 @@ static const rp_sharding sharding = {
     .reductions = 1,
     .host_weights = true,
     .host_gradients = true,
+    .host_collects = true,
     .host_optimizer = true,
 };
 

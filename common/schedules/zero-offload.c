@@ -7,6 +7,7 @@
 static const rp_sharding sharding = {
     .reductions = 1,
     .host_gradients = true,
+    .host_collects = true,
     .host_optimizer = true,
     .gather_after_step = true,
 };

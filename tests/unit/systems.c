@@ -86,7 +86,7 @@ static const rpsim_machine machine = {.upload_Bps = 20e9,
                                       .collective_Bps = 2.5e9,
                                       .collect_Bps = 12e9};
 
-static int64_t run(const rp_program *program)
+static int64_t run_on(const rp_program *program, const rpsim_machine *on)
 {
     rp_stage_times times;
     rp_timeline *timeline = NULL;
@@ -95,7 +95,7 @@ static int64_t run(const rp_program *program)
     cr_assert(
         eq(int, rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of),
            RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, on, &timeline), RP_OK));
     int64_t last = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         last = timeline->end_ps[i] > last ? timeline->end_ps[i] : last;
@@ -104,13 +104,23 @@ static int64_t run(const rp_program *program)
     return last;
 }
 
-static uint64_t sum(const uint64_t *values)
+static int64_t run(const rp_program *program)
+{
+    return run_on(program, &machine);
+}
+
+static uint64_t sum_of(const uint64_t *values, uint32_t begin_at, uint32_t end_at)
 {
     uint64_t total = 0;
-    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+    for (uint32_t i = begin_at; i < end_at; i++) {
         total += values[i];
     }
     return total;
+}
+
+static uint64_t sum(const uint64_t *values)
+{
+    return sum_of(values, 0, LAYERS + 2);
 }
 
 static uint64_t moved(const rp_program *program, rp_op_kind kind)
@@ -120,6 +130,13 @@ static uint64_t moved(const rp_program *program, rp_op_kind kind)
         bytes += program->ops[i].kind == kind ? program->op_bytes[i] : 0;
     }
     return bytes;
+}
+
+/* FSDP gathers blocks for the forward and the backward, and the root (embedding and head) once: it
+ * is not resharded after the forward. Bytes per microbatch. */
+static uint64_t fsdp_gathered(void)
+{
+    return 2 * sum(weights) - weights[0] - weights[LAYERS + 1];
 }
 
 /* Compute of one microbatch: with recompute. */
@@ -146,7 +163,7 @@ Test(systems, volumes)
         cr_expect(eq(u64, moved(p, RP_OP_ALL_GATHER), 0));
         rp_program_destroy(p);
         p = make("fsdp", n, each);
-        expected = ranks * each * 2 * volume(n, sum(weights));
+        expected = ranks * each * volume(n, fsdp_gathered());
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
         expected = ranks * volume(n, sum(gradients));
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_REDUCE_SCATTER), expected, slack));
@@ -194,7 +211,7 @@ Test(systems, fsdp_overlaps)
     const uint32_t n = 8;
     const uint32_t each = 6;
     rp_program *p = make("fsdp", n, each);
-    double gathers = each * 2 * volume(n, sum(weights)) / 2.5e9;
+    double gathers = each * volume(n, fsdp_gathered()) / 2.5e9;
     double compute = each * compute_s();
     double reduce = volume(n, sum(gradients)) / 2.5e9;
     double step = 1e-12 * (double)run(p) / STEPS;
@@ -202,6 +219,124 @@ Test(systems, fsdp_overlaps)
     cr_expect(le(dbl, step, gathers + compute + reduce));
     cr_expect(lt(dbl, step, 0.97 * (gathers + compute + reduce)), "nothing overlaps");
     rp_program_destroy(p);
+}
+
+/* ---- FSDP with offload ------------------------------------------------------------------------
+ */
+
+/* One unit (a stage of one microbatch, forward or backward) in seconds. */
+typedef struct unit_times {
+    double up;
+    double gather;
+    double compute;
+    double reduce;
+    double down;
+} unit_times;
+
+static double seconds(double bytes, double rate)
+{
+    return bytes / rate;
+}
+
+static unit_times unit_of(const rp_program *p, uint32_t s, bool backward, const rpsim_machine *on)
+{
+    const rp_stage *stage = &p->stages[s];
+    double n = p->gpu_count;
+    double layers = stage->layer_end - stage->layer_begin;
+    bool head = stage->layer_end == LAYERS;
+    double gathered = (double)(sum_of(weights, stage->layer_begin + 1, stage->layer_end + 1));
+    double reduced = (double)(sum_of(gradients, stage->layer_begin + 1, stage->layer_end + 1));
+    gathered += s == 0 && !backward ? (double)(weights[0] + weights[LAYERS + 1]) : 0;
+    reduced += s == 0 ? (double)gradients[0] : 0;
+    reduced += head ? (double)gradients[LAYERS + 1] : 0;
+    double forward_ps = 700000000.0 * layers + (head && !backward ? 900000000.0 : 0);
+    double backward_ps = backward ? 1500000000.0 * layers + (head ? 1700000000.0 : 0) : 0;
+    return (unit_times){.up = seconds(gathered / n, on->upload_Bps),
+                        .gather = seconds(gathered * (n - 1) / n, on->collective_Bps),
+                        .compute = 1e-12 * (forward_ps + backward_ps),
+                        .reduce = seconds(reduced * (n - 1) / n, on->collective_Bps),
+                        .down = seconds(reduced / n, on->download_Bps)};
+}
+
+/* What is the same in a step whatever it is bound by: sums over all units of a microbatch, and over
+ * the backward units alone. */
+typedef struct step_times {
+    unit_times all;
+    unit_times backward;
+    unit_times first; /* forward of stage 0 */
+    unit_times turn;  /* backward of the last stage: the first backward unit */
+    unit_times last;  /* backward of stage 0 */
+} step_times;
+
+static void add_unit_times(unit_times *to, unit_times u)
+{
+    to->up += u.up;
+    to->gather += u.gather;
+    to->compute += u.compute;
+    to->reduce += u.reduce;
+}
+
+static step_times times_of(const rp_program *p, const rpsim_machine *on)
+{
+    step_times t = {.first = unit_of(p, 0, false, on), .last = unit_of(p, 0, true, on)};
+    t.turn = unit_of(p, p->forward_count - 1, true, on);
+    for (uint32_t s = 0; s < p->forward_count; s++) {
+        unit_times backward = unit_of(p, s, true, on);
+        add_unit_times(&t.all, unit_of(p, s, false, on));
+        add_unit_times(&t.all, backward);
+        add_unit_times(&t.backward, backward);
+    }
+    return t;
+}
+
+/* A step by what binds it. Gathers run ahead of the compute but for the last microbatch's backward:
+ * there a stage's gradients are reduced before the next stage is gathered. Then the last shard goes
+ * down and Adam runs. */
+Test(systems, fsdp_offload_step_times)
+{
+    const uint32_t n = 4;
+    const uint32_t each = 3;
+    rp_program *p = make("fsdp-offload", n, each);
+    double adam = 32.0 * (double)sum(parameters) / 90e9;
+
+    rpsim_machine on = machine; /* the GPUs */
+    on.upload_Bps = on.download_Bps = on.collective_Bps = 4e12;
+    step_times t = times_of(p, &on);
+    double step = t.first.up + t.first.gather + each * t.all.compute + t.backward.reduce +
+                  t.backward.gather - t.turn.gather + t.last.down + adam;
+    cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "GPUs");
+
+    on.collective_Bps = 1e9; /* the collectives */
+    t = times_of(p, &on);
+    step = t.first.up + each * t.all.gather + t.backward.reduce + t.backward.compute + t.last.down +
+           adam;
+    cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "bus");
+
+    on.collective_Bps = 4e12; /* the shards' way up */
+    on.upload_Bps = 1e8;
+    t = times_of(p, &on);
+    step = each * t.all.up + t.last.gather + t.last.compute + t.last.reduce + t.last.down + adam;
+    cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "link");
+    rp_program_destroy(p);
+}
+
+/* Shards go up as often as stages are gathered, and down once per step; nothing is converted. */
+Test(systems, fsdp_offload_volumes)
+{
+    for (uint32_t n = 1; n <= 8; n += 7) {
+        const uint32_t each = 3;
+        rp_program *p = make("fsdp-offload", n, each);
+        double slack = 100.0 * LAYERS * each * n * STEPS;
+        double expected = (double)STEPS * each * (double)fsdp_gathered();
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_UPLOAD_PARAMS), expected, slack));
+        expected *= n - 1;
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
+        expected = (double)STEPS * (double)sum(gradients);
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_DOWNLOAD_PARAM_GRAD), expected, slack));
+        cr_expect(eq(u64, moved(p, RP_OP_OPTIMIZER), STEPS * 32 * sum(parameters)));
+        cr_expect(eq(u64, moved(p, RP_OP_COLLECT), 0));
+        rp_program_destroy(p);
+    }
 }
 
 /* Mobius moves a stage's weights once per pass, not once per GPU and microbatch. */
@@ -217,8 +352,8 @@ Test(systems, mobius_uploads_weights_twice)
 /* Alone there is nobody to talk to. */
 Test(systems, one_gpu_has_no_collectives)
 {
-    static const char *const names[] = {"zero2", "zero-offload", "zero-infinity", "fsdp",
-                                        "megatron-tp"};
+    static const char *const names[] = {"zero2", "zero-offload", "zero-infinity",
+                                        "fsdp",  "fsdp-offload", "megatron-tp"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rp_program *p = make(names[i], 1, 3);
         cr_expect(eq(u64,
@@ -234,8 +369,8 @@ Test(systems, one_gpu_has_no_collectives)
 /* Every system, many sizes: valid programs that end. */
 Test(systems, no_deadlock)
 {
-    static const char *const names[] = {"zero2",       "zero-offload", "zero-infinity", "fsdp",
-                                        "megatron-tp", "megatron-pp",  "mobius"};
+    static const char *const names[] = {"zero2",        "zero-offload", "zero-infinity", "fsdp",
+                                        "fsdp-offload", "megatron-tp",  "megatron-pp",   "mobius"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (uint32_t n = 1; n <= 5; n++) {
             for (uint32_t each = 1; each <= 3; each++) {
