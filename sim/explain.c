@@ -25,7 +25,7 @@ static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step st
     if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD) {
         return RPSIM_SHARE_UPLOAD_PARAMS;
     }
-    switch (rpsim_walk_resource_kind(w, op, step)) {
+    switch ((int)rpsim_walk_resource_kind(w, op, step)) {
     case RPSIM_RESOURCE_COMPUTE:
         return RPSIM_SHARE_DEPENDENCY;
     case RPSIM_RESOURCE_LINK_UP:
@@ -34,10 +34,7 @@ static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step st
         return RPSIM_SHARE_DOWNLOAD;
     case RPSIM_RESOURCE_HOST:
         return RPSIM_SHARE_HOST;
-    case RPSIM_RESOURCE_PEER:
-    case RPSIM_RESOURCE_MEMORY:
-    case RPSIM_RESOURCE_DISPATCH:
-    case RPSIM_RESOURCE_KIND_COUNT:
+    default: /* the walk knows no others */
         break;
     }
     return RPSIM_SHARE_PEER;
@@ -248,11 +245,13 @@ static int64_t path_of(const rpsim_explanation *e, rpsim_resource_kind kind, uin
     return ps + (link ? e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_DOWN, gpu, e->gpus)] : 0);
 }
 
-static void set_gpu(const rpsim_explanation *e, const double *elasticity_of,
-                    rpsim_first_cause *cause)
+/* `e` is NULL where no time is charged to single resources of the kind. */
+static void set_single(const rpsim_explanation *e, uint32_t count, const double *elasticity_of,
+                       rpsim_first_cause *cause)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < e->gpus; i++) {
+    cause->group_count = count;
+    for (uint32_t i = 0; i < count && (elasticity_of != NULL || e != NULL); i++) {
         bool better = elasticity_of != NULL
                           ? elasticity_of[i] > elasticity_of[cause->gpu]
                           : path_of(e, cause->kind, i) > path_of(e, cause->kind, cause->gpu);
@@ -261,21 +260,25 @@ static void set_gpu(const rpsim_explanation *e, const double *elasticity_of,
     }
     if (elasticity_of != NULL) {
         cause->elasticity = elasticity_of[cause->gpu];
-        cause->stands_out = e->gpus > 1 && cause->elasticity * e->gpus > RPSIM_STANDS_OUT * sum;
+        cause->stands_out = count > 1 && cause->elasticity * count > RPSIM_STANDS_OUT * sum;
     }
 }
 
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rpsim_sensitivity *s)
 {
-    const struct {
+    struct {
         rpsim_resource_kind kind;
         double elasticity; /* NaN is larger than nothing */
-    } groups[] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
-                  {RPSIM_RESOURCE_LINK_UP, s->links},
-                  {RPSIM_RESOURCE_HOST, s->host},
-                  {RPSIM_RESOURCE_DISPATCH, s->dispatch},
-                  {RPSIM_RESOURCE_PEER, s->peer}};
-    rpsim_first_cause cause = {.kind = RPSIM_RESOURCE_KIND_COUNT};
+    } groups[5 + RPSIM_SHARED_COUNT] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
+                                        {RPSIM_RESOURCE_LINK_UP, s->links},
+                                        {RPSIM_RESOURCE_HOST, s->host},
+                                        {RPSIM_RESOURCE_DISPATCH, s->dispatch},
+                                        {RPSIM_RESOURCE_PEER, s->peer}};
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        groups[5 + k].kind = rpsim_resource_of_shared((rpsim_shared)k);
+        groups[5 + k].elasticity = s->shared[k];
+    }
+    rpsim_first_cause cause = {.kind = RPSIM_RESOURCE_KIND_COUNT, .group_count = 1};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         if (groups[i].elasticity > cause.group_elasticity) {
             cause.kind = groups[i].kind;
@@ -283,12 +286,15 @@ rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rp
         }
     }
     if (cause.kind == RPSIM_RESOURCE_COMPUTE) {
-        set_gpu(e, s->compute_of, &cause);
+        set_single(e, e->gpus, s->compute_of, &cause);
     } else if (cause.kind == RPSIM_RESOURCE_LINK_UP) {
-        set_gpu(e, s->link_of, &cause);
+        set_single(e, e->gpus, s->link_of, &cause);
         int64_t up_ps = e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_UP, cause.gpu, e->gpus)];
         int64_t down_ps = e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_DOWN, cause.gpu, e->gpus)];
         cause.kind = up_ps >= down_ps ? RPSIM_RESOURCE_LINK_UP : RPSIM_RESOURCE_LINK_DOWN;
+    } else if (rpsim_resource_is_shared(cause.kind)) {
+        int kind = (int)cause.kind - RPSIM_RESOURCE_TIMED_COUNT;
+        set_single(NULL, s->shared_count[kind], s->shared_of[kind], &cause);
     }
     return cause;
 }

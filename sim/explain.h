@@ -51,7 +51,9 @@ typedef enum rpsim_share {
         RPSIM_SHARE_COUNT
 } rpsim_share;
 
-/** Kinds of resources; the first three are one per GPU. */
+/** Kinds of resources; the first three are one per GPU. Those that ops use one at a time come
+ * first: a timeline says when. Links that GPUs share come last: which of them limits a transfer no
+ * timeline says, so time is never charged to them, only elasticities name them. */
 typedef enum rpsim_resource_kind {
     RPSIM_RESOURCE_COMPUTE,
     RPSIM_RESOURCE_LINK_UP,   /**< host to GPU */
@@ -60,11 +62,28 @@ typedef enum rpsim_resource_kind {
     RPSIM_RESOURCE_PEER,     /**< hops, peer transfers and collectives */
     RPSIM_RESOURCE_MEMORY,   /**< limits on what is in flight */
     RPSIM_RESOURCE_DISPATCH, /**< the host that clones modules and launches (dispatch.h) */
-    RPSIM_RESOURCE_KIND_COUNT
+    RPSIM_RESOURCE_TIMED_COUNT,
+    RPSIM_RESOURCE_BEFORE_SHARED = RPSIM_RESOURCE_TIMED_COUNT - 1,
+#define RPSIM_RESOURCE_ENUM(name, key, one, all) RPSIM_RESOURCE_##name,
+    RPSIM_SHARED_LIST(RPSIM_RESOURCE_ENUM)
+#undef RPSIM_RESOURCE_ENUM
+        RPSIM_RESOURCE_KIND_COUNT
 } rpsim_resource_kind;
 
+/** @return whether GPUs share resources of the kind (RPSIM_SHARED_LIST). */
+static inline bool rpsim_resource_is_shared(rpsim_resource_kind kind)
+{
+    return kind >= RPSIM_RESOURCE_TIMED_COUNT && kind < RPSIM_RESOURCE_KIND_COUNT;
+}
+
+/** @return the resource kind of a shared link. */
+static inline rpsim_resource_kind rpsim_resource_of_shared(rpsim_shared kind)
+{
+    return (rpsim_resource_kind)(RPSIM_RESOURCE_TIMED_COUNT + (int)kind);
+}
+
 /** @return the number of a resource of a machine with `gpus` GPUs: an index into arrays of
- * rpsim_resource_count; `gpu` is ignored for those that all GPUs share. */
+ * rpsim_resource_count; `gpu` is ignored for those that all GPUs share. Not for shared links. */
 static inline uint32_t rpsim_resource(rpsim_resource_kind kind, uint32_t gpu, uint32_t gpus)
 {
     uint32_t own = (uint32_t)RPSIM_RESOURCE_HOST;
@@ -72,10 +91,10 @@ static inline uint32_t rpsim_resource(rpsim_resource_kind kind, uint32_t gpu, ui
     return row < own ? row * gpus + gpu : own * gpus + row - own;
 }
 
-/** @return how many resources a machine with `gpus` GPUs has. */
+/** @return how many resources a machine with `gpus` GPUs has, shared links apart. */
 static inline uint32_t rpsim_resource_count(uint32_t gpus)
 {
-    return rpsim_resource(RPSIM_RESOURCE_KIND_COUNT, 0, gpus);
+    return rpsim_resource(RPSIM_RESOURCE_TIMED_COUNT, 0, gpus);
 }
 
 /** Why a segment of the critical path did not begin earlier. */
@@ -137,7 +156,8 @@ rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
  * UINT32_MAX where no GPU is ever idle between its ops. */
 uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);
 
-/** Most GPUs for which elasticities of single GPUs are worth their simulations. */
+/** Most GPUs for which elasticities of single GPUs are worth their simulations; likewise for shared
+ * links. */
 #define RPSIM_MAX_SINGLE 64u
 
 /**
@@ -147,17 +167,21 @@ uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);
  */
 typedef struct rpsim_sensitivity {
     double step_ps;
-    double links;       /**< all, both directions, uplinks of switches too */
+    double links;       /**< of all GPUs, both directions */
     double compute;     /**< all GPUs */
     double host;        /**< its memory: optimizer, refresh and collect */
     double dispatch;    /**< cloning of modules, where dispatch is modelled */
     double peer;        /**< hops at stage fidelity, otherwise collectives where there are any */
     double *link_of;    /**< [gpu]; NULL at stage fidelity and with many GPUs */
     double *compute_of; /**< [gpu]; NULL with many GPUs */
+    double shared[RPSIM_SHARED_COUNT];         /**< all links of a kind; NaN: there are none */
+    uint32_t shared_count[RPSIM_SHARED_COUNT]; /**< links of a kind */
+    double *shared_of[RPSIM_SHARED_COUNT];     /**< [number]; NULL: none or many */
 } rpsim_sensitivity;
 
 /**
- * Computes all elasticities with 4 (GPUs + 2) simulations, less at stage fidelity; with more than
+ * Computes all elasticities with 4 (GPUs + 2) simulations, two more for each shared link and each
+ * kind of them, less at stage fidelity; with more than
  * RPSIM_MAX_SINGLE GPUs those of single GPUs are left out.
  * @param arena owns what sensitivity_out points to
  * @retval RP_OK, RP_NO_MEMORY, or what a simulation returned
@@ -171,19 +195,20 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
 /** What limits the step first. */
 typedef struct rpsim_first_cause {
     rpsim_resource_kind kind; /**< RPSIM_RESOURCE_KIND_COUNT: nothing that is modelled does */
-    uint32_t gpu;             /**< whose it is, for compute and links */
+    uint32_t gpu;             /**< whose it is, for compute and links; which one, if shared */
     bool stands_out;          /**< above RPSIM_STANDS_OUT times the average of all GPUs */
     double elasticity;        /**< of it alone */
     double group_elasticity;  /**< of all resources of the kind; links: both directions */
+    uint32_t group_count;     /**< how many there are of the kind */
 } rpsim_first_cause;
 
 /**
- * The first cause: of GPU compute, links, host and hops the one with the largest elasticity (ties
- * in that order), and of these the GPU with the largest one (ties: the lowest GPU; where single
- * GPUs are left out, the one with most time on the critical path). The direction of a link is the
- * one with more time on the critical path, up on ties. A faster resource is what helps, so this
- * sees through chains: in a pipeline every GPU waits for its neighbour, but it is the slowest GPU
- * that all of them wait for.
+ * The first cause: of GPU compute, links, host, hops and shared links the one with the largest
+ * elasticity (ties in that order), and of these the GPU with the largest one (ties: the lowest GPU;
+ * where single GPUs are left out, the one with most time on the critical path). The direction of a
+ * link is the one with more time on the critical path, up on ties. A faster resource is what helps,
+ * so this sees through chains: in a pipeline every GPU waits for its neighbour, but it is the
+ * slowest GPU that all of them wait for.
  */
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *explanation,
                                             const rpsim_sensitivity *sensitivity);

@@ -17,6 +17,13 @@ static const struct {
     {RPSIM_RESOURCE_DISPATCH, "dispatch"},
 };
 
+/* Links that GPUs share. */
+static const char *const shared_keys[RPSIM_SHARED_COUNT] = {
+#define SHARED_KEY(name, key, one, all) key,
+    RPSIM_SHARED_LIST(SHARED_KEY)
+#undef SHARED_KEY
+};
+
 static void write_shares(const int64_t *share_ps, rp_json *json)
 {
     rp_json_begin_object(json);
@@ -56,8 +63,18 @@ static void begin_cause(rpsim_resource_kind kind, uint32_t gpu, rp_json *json)
             rp_json_string(json, resources[i].key);
         }
     }
+    bool shared = rpsim_resource_is_shared(kind);
+    if (shared) {
+        rp_json_string(json, shared_keys[(int)kind - RPSIM_RESOURCE_TIMED_COUNT]);
+    }
     rp_json_key(json, "gpu");
     if (kind < RPSIM_RESOURCE_HOST) {
+        rp_json_uint(json, gpu);
+    } else {
+        rp_json_null(json);
+    }
+    rp_json_key(json, "number");
+    if (shared) {
         rp_json_uint(json, gpu);
     } else {
         rp_json_null(json);
@@ -137,6 +154,16 @@ static void write_elasticities(const rpsim_sensitivity *s, uint32_t gpus, rp_jso
     rp_json_double(json, s->peer);
     write_list("link_of_gpu", s->link_of, gpus, json);
     write_list("compute_of_gpu", s->compute_of, gpus, json);
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        rp_json_key(json, shared_keys[k]);
+        rp_json_double(json, s->shared[k]);
+    }
+    rp_json_key(json, "of_shared");
+    rp_json_begin_object(json);
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        write_list(shared_keys[k], s->shared_of[k], s->shared_count[k], json);
+    }
+    rp_json_end_object(json);
     rp_json_end_object(json);
 }
 

@@ -41,7 +41,7 @@ static const struct {
     const char *key;
     const char *path;   /* on the critical path */
     const char *blamed; /* what GPUs wait for */
-} resource_words[RPSIM_RESOURCE_KIND_COUNT] = {
+} resource_words[RPSIM_RESOURCE_TIMED_COUNT] = {
     [RPSIM_RESOURCE_COMPUTE] = {"compute", "compute", "the compute"},
     [RPSIM_RESOURCE_LINK_UP] = {"link_up", "uploads", "uploads on the link"},
     [RPSIM_RESOURCE_LINK_DOWN] = {"link_down", "downloads", "downloads on the link"},
@@ -60,6 +60,15 @@ static rpsim_resource_kind kind_of(uint32_t resource, uint32_t gpus)
                                                        : own + resource - own * gpus);
 }
 
+static const struct {
+    const char *one; /* a number follows */
+    const char *all;
+} shared_words[RPSIM_SHARED_COUNT] = {
+#define SHARED_WORDS(name, key, one, all) {one, all},
+    RPSIM_SHARED_LIST(SHARED_WORDS)
+#undef SHARED_WORDS
+};
+
 static bool is_per_gpu(rpsim_resource_kind kind)
 {
     return kind < RPSIM_RESOURCE_HOST;
@@ -73,6 +82,25 @@ static void name_blamed(uint32_t resource, uint32_t gpus, char name[static NAME_
         snprintf(name, NAME_SIZE, "%s of GPU %u", resource_words[kind].blamed, resource % gpus);
     } else {
         snprintf(name, NAME_SIZE, "%s", resource_words[kind].blamed);
+    }
+}
+
+/* What a first cause is called: one of its kind, or all of them. */
+static void name_cause(const rpsim_first_cause *cause, bool alike, char name[static NAME_SIZE])
+{
+    if (rpsim_resource_is_shared(cause->kind)) {
+        int kind = (int)cause->kind - RPSIM_RESOURCE_TIMED_COUNT;
+        if (alike || cause->group_count == 1) {
+            snprintf(name, NAME_SIZE, "%s%s", shared_words[kind].all, alike ? " alike" : "");
+        } else {
+            snprintf(name, NAME_SIZE, "%s %u", shared_words[kind].one, cause->gpu);
+        }
+    } else if (!is_per_gpu(cause->kind)) {
+        snprintf(name, NAME_SIZE, "%s", resource_words[cause->kind].blamed);
+    } else if (alike) {
+        snprintf(name, NAME_SIZE, "%s of all GPUs alike", resource_words[cause->kind].blamed);
+    } else {
+        snprintf(name, NAME_SIZE, "%s of GPU %u", resource_words[cause->kind].blamed, cause->gpu);
     }
 }
 
@@ -134,15 +162,14 @@ static void write_first_cause(const rpsim_explained *x, FILE *stream)
         return;
     }
     char name[NAME_SIZE];
-    name_blamed(rpsim_resource(cause.kind, cause.gpu, e->gpus), e->gpus, name);
-    bool alike = is_per_gpu(cause.kind) && e->gpus > 1 && !cause.stands_out;
-    if (alike) {
-        snprintf(name, sizeof name, "%s of all GPUs alike", resource_words[cause.kind].blamed);
-    }
+    bool several = cause.group_count > 1;
+    bool alike = several && !cause.stands_out;
+    name_cause(&cause, alike, name);
     fprintf(stream, "First cause: %s; 1 %% faster, the step is %.2f %% shorter", name,
             alike ? cause.group_elasticity : cause.elasticity);
-    if (is_per_gpu(cause.kind) && !alike && e->gpus > 1) {
-        fprintf(stream, " (that of all GPUs: %.2f %%)", cause.group_elasticity);
+    if (several && !alike) {
+        fprintf(stream, is_per_gpu(cause.kind) ? " (that of all GPUs: %.2f %%)" : " (all: %.2f %%)",
+                cause.group_elasticity);
     }
     fputs(".\n", stream);
 }
@@ -233,7 +260,7 @@ static void write_path(const rpsim_explanation *e, FILE *stream)
 {
     fprintf(stream, "Critical path: %u pieces, together the makespan of %.3f ms:\n",
             e->segment_count, rp_ps_to_ms(e->makespan_ps));
-    for (uint32_t kind = 0; kind < RPSIM_RESOURCE_KIND_COUNT; kind++) {
+    for (uint32_t kind = 0; kind < RPSIM_RESOURCE_TIMED_COUNT; kind++) {
         write_path_line(e, kind, stream);
     }
 }
@@ -255,22 +282,22 @@ static int by_elasticity(const void *a, const void *b)
 
 /* The GPU whose resource of a kind helps most, unless it is the first cause, where it was named. */
 static void write_single(const rpsim_explained *x, rpsim_resource_kind kind, const char *words,
-                         const double *elasticity_of, FILE *stream)
+                         const double *elasticity_of, uint32_t count, FILE *stream)
 {
-    uint32_t gpus = x->explanation.gpus;
     rpsim_first_cause cause = rpsim_explain_first_cause(&x->explanation, &x->sensitivity);
     bool links = cause.kind == RPSIM_RESOURCE_LINK_UP || cause.kind == RPSIM_RESOURCE_LINK_DOWN;
     bool named = kind == RPSIM_RESOURCE_LINK_UP ? links : cause.kind == kind;
-    if (named || elasticity_of == NULL || gpus < 2) {
+    if (named || elasticity_of == NULL || count < 2) {
         return;
     }
     uint32_t best = 0;
     double sum = 0;
-    for (uint32_t i = 0; i < gpus; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         best = elasticity_of[i] > elasticity_of[best] ? i : best;
         sum += elasticity_of[i];
     }
-    if (elasticity_of[best] > WORTH_SAYING && elasticity_of[best] * gpus > RPSIM_STANDS_OUT * sum) {
+    bool stands_out = elasticity_of[best] * count > RPSIM_STANDS_OUT * sum;
+    if (elasticity_of[best] > WORTH_SAYING && stands_out) {
         fprintf(stream, "Of single %s %u: 1 %% faster, the step is %.2f %% shorter.\n", words, best,
                 elasticity_of[best]);
     }
@@ -279,11 +306,16 @@ static void write_single(const rpsim_explained *x, rpsim_resource_kind kind, con
 static void write_remedies(const rpsim_explained *x, FILE *stream)
 {
     const rpsim_sensitivity *s = &x->sensitivity;
-    remedy remedies[] = {{"host-to-GPU links", s->links},
-                         {"GPUs", s->compute},
-                         {"host memory (optimizer, refresh, collect)", s->host},
-                         {"dispatch by the host", s->dispatch},
-                         {isnan(s->links) ? "hops" : "collectives", s->peer}};
+    remedy remedies[5 + RPSIM_SHARED_COUNT] = {
+        {"host-to-GPU links", s->links},
+        {"GPUs", s->compute},
+        {"host memory (optimizer, refresh, collect)", s->host},
+        {"dispatch by the host", s->dispatch},
+        {isnan(s->links) ? "hops" : "transfers between GPUs", s->peer}};
+    for (uint32_t k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        remedies[5 + k].text = shared_words[k].all;
+        remedies[5 + k].elasticity = s->shared[k];
+    }
     uint32_t count = 0;
     for (uint32_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++) {
         if (!isnan(remedies[i].elasticity)) {
@@ -303,8 +335,13 @@ static void write_remedies(const rpsim_explained *x, FILE *stream)
         fprintf(stream, "%s%s", before, remedies[i].text);
     }
     fputs(".\n", stream);
-    write_single(x, RPSIM_RESOURCE_COMPUTE, "GPUs, GPU", s->compute_of, stream);
-    write_single(x, RPSIM_RESOURCE_LINK_UP, "links, that of GPU", s->link_of, stream);
+    uint32_t gpus = x->explanation.gpus;
+    write_single(x, RPSIM_RESOURCE_COMPUTE, "GPUs, GPU", s->compute_of, gpus, stream);
+    write_single(x, RPSIM_RESOURCE_LINK_UP, "links, that of GPU", s->link_of, gpus, stream);
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        write_single(x, rpsim_resource_of_shared((rpsim_shared)k), shared_words[k].one,
+                     s->shared_of[k], s->shared_count[k], stream);
+    }
 }
 
 void rpsim_explain_write(const rpsim_study *study, FILE *stream)

@@ -9,17 +9,20 @@
 
 /* How fast each resource is, relative to the case's. */
 typedef struct speeds {
-    double *links;   /* [gpu], then the uplinks of all switches */
+    double *links;   /* [gpu] */
     double *compute; /* [gpu] */
     double host;
     double dispatch;
     double peer;
+    double *shared[RPSIM_SHARED_COUNT]; /* [number] */
+    uint32_t shared_count[RPSIM_SHARED_COUNT];
 } speeds;
 
 typedef struct rerun {
     const rpsim_explain_case *c;
     double *link_scale; /* [gpu] */
     double *factors;    /* [op] */
+    double *shared_scale[RPSIM_SHARED_COUNT];
 } rerun;
 
 static double step_of(const rp_timeline *t)
@@ -33,6 +36,16 @@ static double step_of(const rp_timeline *t)
         last = t->end_ps[i] > t->start_ps[i] && t->end_ps[i] > last ? t->end_ps[i] : last;
     }
     return (double)last;
+}
+
+/* Factors of `speeds` on top of those the case has already. */
+static const double *scaled(const double *given, const double *speeds_of, uint32_t count,
+                            double *scale)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        scale[i] = (given != NULL ? given[i] : 1.0) * speeds_of[i];
+    }
+    return scale;
 }
 
 static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timeline_out)
@@ -51,17 +64,16 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
         return rpsim_stage_run_scaled(p, &times, r->factors, timeline_out, &unused);
     }
     rpsim_machine machine = *r->c->machine;
-    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
-        double given = machine.link_scale != NULL ? machine.link_scale[gpu] : 1.0;
-        r->link_scale[gpu] = given * s->links[gpu];
+    machine.link_scale = scaled(machine.link_scale, s->links, p->gpu_count, r->link_scale);
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        machine.shared_scale[k] =
+            scaled(machine.shared_scale[k], s->shared[k], s->shared_count[k], r->shared_scale[k]);
     }
-    machine.link_scale = r->link_scale;
-    machine.switch_Bps *= s->links[p->gpu_count];
     machine.host_Bps *= s->host;
-    machine.dram_Bps *= s->host;
     machine.collect_Bps *= s->host;
     machine.module_ps = rpsim_scaled_ps(machine.module_ps, 1.0 / s->dispatch);
     machine.collective_Bps *= s->peer;
+    machine.peer_Bps *= s->peer;
     return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out);
 }
 
@@ -111,6 +123,21 @@ static bool has_peers(const rp_program *p)
     return false;
 }
 
+/* Of the links that GPUs share. */
+static rp_status shared_elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
+{
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        uint32_t count = s->shared_count[k];
+        if (count > 0) {
+            RP_TRY(elasticity(r, s, s->shared[k], 0, count, &out->shared[k]));
+        }
+        for (uint32_t i = 0; out->shared_of[k] != NULL && i < count; i++) {
+            RP_TRY(elasticity(r, s, s->shared[k], i, i + 1, &out->shared_of[k][i]));
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
 {
     uint32_t gpus = r->c->timeline->program->gpu_count;
@@ -127,10 +154,11 @@ static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
     if (r->c->costs->dispatch.queue_depth != 0) {
         RP_TRY(elasticity(r, s, &s->dispatch, 0, 1, &out->dispatch));
     }
-    RP_TRY(elasticity(r, s, s->links, 0, gpus + 1, &out->links));
+    RP_TRY(elasticity(r, s, s->links, 0, gpus, &out->links));
     for (uint32_t gpu = 0; out->link_of != NULL && gpu < gpus; gpu++) {
         RP_TRY(elasticity(r, s, s->links, gpu, gpu + 1, &out->link_of[gpu]));
     }
+    RP_TRY(shared_elasticities(r, s, out));
     return elasticity(r, s, &s->host, 0, 1, &out->host);
 }
 
@@ -141,12 +169,20 @@ static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *
     *s = (speeds){.host = 1.0, .dispatch = 1.0, .peer = 1.0};
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &r->link_scale));
     RP_TRY(rp_arena_alloc(scratch, p->op_count, sizeof(double), &r->factors));
-    RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(double), &s->links));
+    RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &s->links));
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof(double), &s->compute));
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         s->links[gpu] = s->compute[gpu] = 1.0;
     }
-    s->links[p->gpu_count] = 1.0;
+    for (int k = 0; c->machine != NULL && k < RPSIM_SHARED_COUNT; k++) {
+        uint32_t count = rpsim_machine_shared_count(c->machine, p->gpu_count, (rpsim_shared)k);
+        RP_TRY(rp_arena_alloc(scratch, count, sizeof(double), &s->shared[k]));
+        RP_TRY(rp_arena_alloc(scratch, count, sizeof(double), &r->shared_scale[k]));
+        s->shared_count[k] = count;
+        for (uint32_t i = 0; i < count; i++) {
+            s->shared[k][i] = 1.0;
+        }
+    }
     return RP_OK;
 }
 
@@ -161,6 +197,15 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
     }
     if (gpus <= RPSIM_MAX_SINGLE && c->machine != NULL) {
         RP_TRY(rp_arena_alloc(arena, gpus, sizeof(double), &out.link_of));
+    }
+    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+        out.shared[k] = NAN;
+        if (c->machine != NULL) {
+            out.shared_count[k] = rpsim_machine_shared_count(c->machine, gpus, (rpsim_shared)k);
+        }
+        if (out.shared_count[k] > 0 && out.shared_count[k] <= RPSIM_MAX_SINGLE) {
+            RP_TRY(rp_arena_alloc(arena, out.shared_count[k], sizeof(double), &out.shared_of[k]));
+        }
     }
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));

@@ -5,6 +5,9 @@
 /* Copy engines of a GPU; links 2 * gpu and 2 * gpu + 1 are what they copy over. */
 enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
 
+/* Directions of a shared link, as seen from the GPUs' copy engines. */
+enum { UP = ENGINE_UPLOAD, DOWN = ENGINE_DOWNLOAD };
+
 uint32_t rpsim_copy_engine(const rp_queue *queue)
 {
     uint32_t first = queue->gpu * RPSIM_ENGINES_PER_GPU;
@@ -24,80 +27,352 @@ uint32_t rpsim_copy_engine(const rp_queue *queue)
     return RPSIM_NO_ENGINE;
 }
 
+/* ---- who belongs to what ----------------------------------------------------------------------
+ */
+
+static uint32_t groups(uint32_t gpus, uint32_t per_group)
+{
+    return per_group > 0 && gpus > 0 ? (gpus - 1) / per_group + 1 : 0;
+}
+
+static uint32_t node_count(const rpsim_machine *m, uint32_t gpus)
+{
+    return m->gpus_per_node > 0 ? groups(gpus, m->gpus_per_node) : 1;
+}
+
+static uint32_t socket_count(const rpsim_machine *m)
+{
+    return m->sockets > 0 ? m->sockets : 1;
+}
+
+static uint32_t node_of(const rpsim_machine *m, uint32_t gpu)
+{
+    return m->gpus_per_node > 0 ? gpu / m->gpus_per_node : 0;
+}
+
+/* The memory near a GPU: its socket, counted over all nodes. */
+static uint32_t home_of(const rpsim_machine *m, uint32_t gpus, uint32_t gpu)
+{
+    uint32_t per_node = m->gpus_per_node > 0 ? m->gpus_per_node : gpus;
+    uint32_t per_socket = (per_node - 1) / socket_count(m) + 1;
+    return node_of(m, gpu) * socket_count(m) + gpu % per_node / per_socket;
+}
+
+uint32_t rpsim_machine_shared_count(const rpsim_machine *m, uint32_t gpus, rpsim_shared kind)
+{
+    uint32_t nodes = node_count(m, gpus);
+    switch (kind) {
+    case RPSIM_SHARED_SWITCH:
+        return groups(gpus, m->gpus_per_switch);
+    case RPSIM_SHARED_ROOT:
+        return groups(gpus, m->gpus_per_root);
+    case RPSIM_SHARED_INTERSOCKET:
+        return socket_count(m) > 1 && m->intersocket_Bps > 0 ? nodes : 0;
+    case RPSIM_SHARED_DRAM:
+        return m->dram_Bps > 0 ? nodes * socket_count(m) : 0;
+    case RPSIM_SHARED_NETWORK:
+        return nodes > 1 ? nodes : 0;
+    case RPSIM_SHARED_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* ---- links ------------------------------------------------------------------------------------
+ */
+
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
- * collectives, then the host's, then up and down of each switch, as seen from the GPUs' copy
- * engines. */
+ * collectives, the host's, DRAM of each socket, up and down of each switch, root complex and node,
+ * the links from each socket of a node to each (those to itself are not used), and each GPU's ports
+ * to and from its peers. */
 typedef struct link_numbers {
+    const rpsim_machine *machine;
+    uint32_t gpus;
+    uint32_t homes; /* sockets of all nodes */
     uint32_t bus;
     uint32_t host;
     uint32_t collect;
     uint32_t dram;
     uint32_t switches;
+    uint32_t roots;
+    uint32_t network;
+    uint32_t intersocket;
+    uint32_t peers;
     uint32_t count;
 } link_numbers;
 
 static link_numbers number_links(const rp_program *program, const rpsim_machine *m)
 {
     uint32_t gpus = program->gpu_count;
-    link_numbers n = {.bus = 2 * gpus, .host = 3 * gpus};
+    uint32_t sockets = socket_count(m);
+    link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
+    n.homes = node_count(m, gpus) * sockets;
     n.collect = n.host + 1;
     n.dram = n.host + 2;
-    n.switches = n.host + 3;
-    n.count = n.switches;
-    if (m->gpus_per_switch > 0) {
-        n.count += 2 * ((gpus - 1) / m->gpus_per_switch + 1);
-    }
+    n.switches = n.dram + n.homes;
+    n.roots = n.switches + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_SWITCH);
+    n.network = n.roots + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_ROOT);
+    n.intersocket = n.network + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_NETWORK);
+    n.peers = n.intersocket +
+              sockets * sockets * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_INTERSOCKET);
+    n.count = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
     return n;
 }
 
-static rp_status create_links(const rp_program *program, const rpsim_machine *m,
-                              const link_numbers *n, rp_arena *arena, rpsim_network **network_out)
+static double shared_scale(const rpsim_machine *m, rpsim_shared kind, uint32_t number)
 {
+    return m->shared_scale[kind] != NULL ? m->shared_scale[kind][number] : 1.0;
+}
+
+/* `each` links for each number of a kind. */
+static void set_shared(const link_numbers *n, rpsim_shared kind, uint32_t first, uint32_t each,
+                       double Bps, double *capacities)
+{
+    uint32_t count = rpsim_machine_shared_count(n->machine, n->gpus, kind);
+    for (uint32_t i = 0; i < count * each; i++) {
+        capacities[first + i] = shared_scale(n->machine, kind, i / each) * Bps;
+    }
+}
+
+/* Rings over several nodes leave and enter each node as often as they pass each of its GPUs. */
+static double bus_Bps(const rpsim_machine *m, const link_numbers *n)
+{
+    double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
+    uint32_t ports = rpsim_machine_shared_count(m, n->gpus, RPSIM_SHARED_NETWORK);
+    for (uint32_t i = 0; i < ports; i++) {
+        double port_Bps = shared_scale(m, RPSIM_SHARED_NETWORK, i) * m->network_Bps;
+        Bps = port_Bps < Bps ? port_Bps : Bps;
+    }
+    return Bps;
+}
+
+static rp_status create_links(const link_numbers *n, rp_arena *arena, rpsim_network **network_out)
+{
+    const rpsim_machine *m = n->machine;
+    uint32_t sockets = socket_count(m);
     double *capacities = NULL;
     RP_TRY(rp_arena_alloc(arena, n->count, sizeof(double), &capacities));
-    for (uint32_t gpu = 0; gpu < program->gpu_count; gpu++) {
+    for (uint32_t gpu = 0; gpu < n->gpus; gpu++) {
         double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
         capacities[2 * gpu + ENGINE_UPLOAD] = scale * m->upload_Bps;
         capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * m->download_Bps;
-        capacities[n->bus + gpu] = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
+        capacities[n->bus + gpu] = bus_Bps(m, n);
     }
-    capacities[n->host] = m->host_Bps;
-    capacities[n->collect] = m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps;
-    capacities[n->dram] = m->dram_Bps > 0 ? m->dram_Bps : m->host_Bps;
-    for (uint32_t i = n->switches; i < n->count; i++) {
-        capacities[i] = m->switch_Bps;
+    capacities[n->host] = m->host_Bps / sockets;
+    capacities[n->collect] = (m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps) / sockets;
+    for (uint32_t home = 0; home < n->homes; home++) {
+        capacities[n->dram + home] = m->host_Bps; /* read by nobody, if it is not limited */
     }
+    for (uint32_t i = n->intersocket; i < n->peers; i++) {
+        capacities[i] = m->intersocket_Bps;
+    }
+    for (uint32_t i = n->peers; i < n->count; i++) {
+        capacities[i] = m->peer_Bps;
+    }
+    set_shared(n, RPSIM_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
+    set_shared(n, RPSIM_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
+    set_shared(n, RPSIM_SHARED_ROOT, n->roots, 2, m->root_Bps, capacities);
+    set_shared(n, RPSIM_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
+    set_shared(n, RPSIM_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
+               capacities);
     return rpsim_network_create(capacities, n->count, RPSIM_PICOSECONDS, network_out);
 }
 
-static rp_status route_queue(const rp_queue *queue, const rpsim_machine *m, const link_numbers *n,
+/* ---- routes -----------------------------------------------------------------------------------
+ */
+
+/* The longest: PCIe links, switches, root complexes and network ports of two GPUs, their ports. */
+#define MAX_LINKS 12u
+
+typedef struct route_links {
+    uint32_t links[MAX_LINKS];
+    uint32_t count;
+} route_links;
+
+static void add(route_links *r, uint32_t link)
+{
+    r->links[r->count++] = link;
+}
+
+/* The links from one place to another that both nodes, or both sockets of a node, have. */
+static void add_between(const link_numbers *n, uint32_t from_home, uint32_t to_home, route_links *r)
+{
+    uint32_t sockets = socket_count(n->machine);
+    uint32_t from_node = from_home / sockets;
+    uint32_t to_node = to_home / sockets;
+    if (from_node != to_node) {
+        add(r, n->network + 2 * from_node + DOWN);
+        add(r, n->network + 2 * to_node + UP);
+    } else if (from_home != to_home && n->peers > n->intersocket) {
+        uint32_t pair = from_home % sockets * sockets + to_home % sockets;
+        add(r, n->intersocket + from_node * sockets * sockets + pair);
+    }
+}
+
+/* Between a GPU and the memory of a socket. */
+static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t home,
+                              rpsim_network *network, uint32_t *route_out)
+{
+    const rpsim_machine *m = n->machine;
+    uint32_t gpu = engine / RPSIM_ENGINES_PER_GPU;
+    uint32_t direction = engine % RPSIM_ENGINES_PER_GPU;
+    uint32_t near = home_of(m, n->gpus, gpu);
+    route_links r = {{engine}, 1};
+    if (m->gpus_per_switch > 0) {
+        add(&r, n->switches + 2 * (gpu / m->gpus_per_switch) + direction);
+    }
+    if (m->gpus_per_root > 0) {
+        add(&r, n->roots + 2 * (gpu / m->gpus_per_root) + direction);
+    }
+    direction == UP ? add_between(n, home, near, &r) : add_between(n, near, home, &r);
+    if (m->dram_Bps > 0) {
+        add(&r, n->dram + home);
+    }
+    return rpsim_network_route(network, r.links, r.count, route_out);
+}
+
+/* Two GPUs over PCIe meet at the first bridge that both are behind. */
+static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_links *r)
+{
+    const rpsim_machine *m = n->machine;
+    add(r, 2 * from + ENGINE_DOWNLOAD);
+    add(r, 2 * to + ENGINE_UPLOAD);
+    if (m->gpus_per_switch > 0 && from / m->gpus_per_switch != to / m->gpus_per_switch) {
+        add(r, n->switches + 2 * (from / m->gpus_per_switch) + DOWN);
+        add(r, n->switches + 2 * (to / m->gpus_per_switch) + UP);
+    }
+    if (m->gpus_per_root > 0 && from / m->gpus_per_root != to / m->gpus_per_root) {
+        add(r, n->roots + 2 * (from / m->gpus_per_root) + DOWN);
+        add(r, n->roots + 2 * (to / m->gpus_per_root) + UP);
+    }
+    add_between(n, home_of(m, n->gpus, from), home_of(m, n->gpus, to), r);
+}
+
+static bool joined_by_nvlink(const rpsim_machine *m, uint32_t from, uint32_t to)
+{
+    return m->nvlink_gpus > 0 && from / m->nvlink_gpus == to / m->nvlink_gpus &&
+           node_of(m, from) == node_of(m, to);
+}
+
+static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to,
                              rpsim_network *network, uint32_t *route_out)
 {
-    uint32_t links[3];
+    route_links r = {{n->peers + 2 * from + DOWN, n->peers + 2 * to + UP}, 2};
+    if (!joined_by_nvlink(n->machine, from, to)) {
+        add_pcie(n, from, to, &r);
+    }
+    return rpsim_network_route(network, r.links, r.count, route_out);
+}
+
+/* Each socket does its part of every host op, all at the same time. */
+static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *arena,
+                            rpsim_network *network, uint32_t *route_out)
+{
+    uint32_t *links = NULL;
     uint32_t count = 0;
-    if (queue->kind == RP_QUEUE_PEER) {
-        links[count++] = n->bus + queue->gpu;
-        return rpsim_network_route(network, links, count, route_out);
-    }
-    uint32_t engine = rpsim_copy_engine(queue);
-    links[count++] = engine != RPSIM_NO_ENGINE ? engine : n->host;
-    if (engine != RPSIM_NO_ENGINE && m->gpus_per_switch > 0) {
-        uint32_t direction = engine % RPSIM_ENGINES_PER_GPU;
-        links[count++] = n->switches + 2 * (queue->gpu / m->gpus_per_switch) + direction;
-    }
-    if (m->dram_Bps > 0) {
-        links[count++] = n->dram;
+    RP_TRY(rp_arena_alloc(arena, (size_t)n->homes + 1, sizeof *links, &links));
+    links[count++] = first;
+    for (uint32_t home = 0; n->machine->dram_Bps > 0 && home < n->homes; home++) {
+        links[count++] = n->dram + home;
     }
     return rpsim_network_route(network, links, count, route_out);
 }
 
-static rp_status create_routes(const rp_program *program, const rpsim_machine *m,
-                               const link_numbers *n, rpsim_network *network, rpsim_routes *routes)
+static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
+                               rpsim_network *network, rpsim_routes *routes)
 {
-    const uint32_t collect[2] = {m->collect_Bps > 0 ? n->collect : n->host, n->dram};
-    RP_TRY(rpsim_network_route(network, collect, m->dram_Bps > 0 ? 2 : 1, &routes->collect));
+    bool own = n->machine->collect_Bps > 0;
+    RP_TRY(route_host(n, own ? n->collect : n->host, arena, network, &routes->collect));
     for (uint32_t q = 0; q < program->queue_count; q++) {
-        RP_TRY(route_queue(&program->queues[q], m, n, network, &routes->of_queue[q]));
+        const rp_queue *queue = &program->queues[q];
+        uint32_t engine = rpsim_copy_engine(queue);
+        uint32_t bus = n->bus + queue->gpu;
+        uint32_t *route = &routes->of_queue[q];
+        if (engine != RPSIM_NO_ENGINE) {
+            uint32_t home = home_of(n->machine, n->gpus, queue->gpu);
+            RP_TRY(route_memory(n, engine, home, network, route));
+        } else if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
+            RP_TRY(rpsim_network_route(network, &bus, 1, route));
+        } else {
+            RP_TRY(route_host(n, n->host, arena, network, route));
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- ops that differ from their queue ---------------------------------------------------------
+ */
+
+/* The GPU whose download an upload waits for; otherwise its own. */
+static uint32_t writer_of(const rp_program *p, uint32_t op, uint32_t gpu)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_queue *queue = &p->queues[rp_program_queue_of(p, rp_wait_op(p->waits[w]))];
+        if (!rp_wait_is_control(p->waits[w]) && queue->kind == RP_QUEUE_DOWNLOAD) {
+            return queue->gpu;
+        }
+    }
+    return gpu;
+}
+
+static uint32_t home_of_op(const rp_program *p, const link_numbers *n, const rp_queue *queue,
+                           uint32_t op)
+{
+    rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
+    bool parameters = kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD ||
+                      kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+    if (parameters && !n->machine->local_memory) {
+        return (op - queue->op_begin + queue->gpu) % n->homes;
+    }
+    uint32_t gpu =
+        parameters || queue->kind == RP_QUEUE_DOWNLOAD ? queue->gpu : writer_of(p, op, queue->gpu);
+    return home_of(n->machine, n->gpus, gpu);
+}
+
+static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q, uint32_t op,
+                          rpsim_network *network, rpsim_routes *routes)
+{
+    const rp_queue *queue = &p->queues[q];
+    uint32_t engine = rpsim_copy_engine(queue);
+    if (engine != RPSIM_NO_ENGINE && n->homes > 1) {
+        return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
+    }
+    if (p->ops[op].kind != RP_OP_SEND) { /* a SEND's is set with its RECV */
+        routes->of_op[op] =
+            p->ops[op].kind == RP_OP_COLLECT ? routes->collect : routes->of_queue[q];
+    }
+    for (uint32_t w = p->ops[op].wait_begin;
+         p->ops[op].kind == RP_OP_RECV && w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t send = rp_wait_op(p->waits[w]);
+        if (p->ops[send].kind == RP_OP_SEND) {
+            uint32_t from = p->queues[rp_program_queue_of(p, send)].gpu;
+            RP_TRY(route_peers(n, from, queue->gpu, network, &routes->of_op[send]));
+        }
+    }
+    return RP_OK;
+}
+
+static bool has_sends(const rp_program *p)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (p->ops[i].kind == RP_OP_SEND) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp_arena *arena,
+                                  rpsim_network *network, rpsim_routes *routes)
+{
+    if (n->homes == 1 && !has_sends(p)) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &routes->of_op));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            RP_TRY(route_op(p, n, q, i, network, routes));
+        }
     }
     return RP_OK;
 }
@@ -109,9 +384,13 @@ rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *
     *network_out = NULL;
     link_numbers numbers = number_links(program, machine);
     rpsim_network *network = NULL;
+    *routes_out = (rpsim_routes){.homes = numbers.homes};
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
-    RP_TRY(create_links(program, machine, &numbers, arena, &network));
-    rp_status status = create_routes(program, machine, &numbers, network, routes_out);
+    RP_TRY(create_links(&numbers, arena, &network));
+    rp_status status = create_routes(program, &numbers, arena, network, routes_out);
+    if (status == RP_OK) {
+        status = create_op_routes(program, &numbers, arena, network, routes_out);
+    }
     if (status != RP_OK) {
         rpsim_network_destroy(network);
         return status;
@@ -120,21 +399,40 @@ rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *
     return RP_OK;
 }
 
-/* Point-to-point transfers between peers are not modelled; collectives need a rate. */
-static rp_status check_queue(const rp_program *program, const rpsim_machine *machine,
-                             uint32_t index)
+/* ---- what the machine cannot do ---------------------------------------------------------------
+ */
+
+/* The other GPU of a RECV; UINT32_MAX where it waits for no SEND. */
+static uint32_t sender_of(const rp_program *p, uint32_t op)
 {
-    const rp_queue *queue = &program->queues[index];
-    for (uint32_t i = queue->op_begin; queue->kind == RP_QUEUE_PEER && i < queue->op_end; i++) {
-        rp_op_kind kind = (rp_op_kind)program->ops[i].kind;
-        if (rp_op_kind_class(kind) != RP_CLASS_COLLECTIVE || !(machine->collective_Bps > 0)) {
-            rp_log_error(
-                "hardware fidelity: queue %u has %s ops; valid are programs whose boundaries "
-                "go through the host, and collectives on platforms that say "
-                "collective_gb_per_s",
-                index, rp_op_kind_text(kind));
-            return RP_INPUT;
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        if (p->ops[target].kind == RP_OP_SEND) {
+            return p->queues[rp_program_queue_of(p, target)].gpu;
         }
+    }
+    return UINT32_MAX;
+}
+
+static rp_status check_op(const rp_program *program, const rpsim_machine *machine,
+                          const rp_queue *queue, uint32_t op)
+{
+    rp_op_kind kind = (rp_op_kind)program->ops[op].kind;
+    if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !(machine->collective_Bps > 0)) {
+        rp_log_error("hardware fidelity: op %u is a collective (%s); valid are programs without "
+                     "any, and platforms that say collective_gb_per_s",
+                     op, rp_op_kind_text(kind));
+        return RP_INPUT;
+    }
+    uint32_t from = kind == RP_OP_RECV ? sender_of(program, op) : UINT32_MAX;
+    bool direct = machine->peer_Bps > 0 &&
+                  (machine->peer_pcie || joined_by_nvlink(machine, from, queue->gpu));
+    if (from != UINT32_MAX && !direct) {
+        rp_log_error("hardware fidelity: op %u receives from GPU %u, which GPU %u does not reach; "
+                     "valid are programs whose boundaries go through the host, and platforms "
+                     "whose 'peer' is pcie or nvlink",
+                     op, from, queue->gpu);
+        return RP_INPUT;
     }
     return RP_OK;
 }
@@ -142,7 +440,11 @@ static rp_status check_queue(const rp_program *program, const rpsim_machine *mac
 rp_status rpsim_machine_check(const rp_program *program, const rpsim_machine *machine)
 {
     for (uint32_t q = 0; q < program->queue_count; q++) {
-        RP_TRY(check_queue(program, machine, q));
+        const rp_queue *queue = &program->queues[q];
+        bool compute = queue->kind == RP_QUEUE_COMPUTE;
+        for (uint32_t i = queue->op_begin; !compute && i < queue->op_end; i++) {
+            RP_TRY(check_op(program, machine, queue, i));
+        }
     }
     return RP_OK;
 }

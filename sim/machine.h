@@ -1,31 +1,82 @@
 /** @file machine.h  The machine of hardware fidelity: which links there are, and which of them the
  * ops of a queue use.
  *
- * Every GPU has an upload and a download link (full duplex), with one copy engine each, and a bus
- * for its collectives. GPUs behind a PCIe switch share its uplink, one link per direction; the GPUs
- * of a switch have successive numbers. Collectives have a measured rate of their own, which already
- * says what the switches cost them. The host has its memory traffic, its taking in of gradients
- * and, where it is limited, DRAM that transfers and host ops share.
+ * Every GPU has an upload and a download link (full duplex), with one copy engine each, a bus for
+ * its collectives and, where GPUs reach each other, a port for what it sends to and one for what it
+ * receives from other GPUs. On the way to memory GPUs share links, all of them optional and full
+ * duplex: the uplink of a PCIe switch, a root complex, the links between the sockets of a node, the
+ * network port of a node. Successive GPUs belong together: to a switch, a root complex, a socket, a
+ * node. The host has its memory traffic, its taking in of gradients and, where it is limited, DRAM
+ * that transfers and host ops share.
+ *
+ * **Where memory is.** Each socket of each node has its part of the host's memory. Weights,
+ * gradients and optimizer states are interleaved over all of them, as a runtime that does not know
+ * the topology would have it: successive transfers of a queue take turns, so that of S sockets
+ * (S - 1) / S of the traffic comes from another one. Data-parallel ranks hold their shards near
+ * their GPU (`local_memory`). Activations and boundary gradients lie near the GPU that wrote them.
+ * Host work is spread evenly: each socket does its part with its own share of the rates. What comes
+ * from another node passes both nodes' network ports and the GPU's PCIe path, but not the links
+ * between sockets: network adapters are assumed to be near the memory.
+ *
+ * **Between GPUs.** NVLink joins `nvlink_gpus` successive GPUs all-to-all (2: bridged pairs). Other
+ * GPUs reach each other over their PCIe links, the switches and root complexes between them and,
+ * from node to node, the network, where `peer_pcie` says so. The SEND carries the bytes when its
+ * sender is ready; its RECV takes no time. Collectives have a measured rate of their own, which
+ * already says what switches cost them; over several nodes it is at most the network's.
  */
 #pragma once
 
 #include "common/program.h"
 #include "sim/network.h"
 
-/** The machine as the engine sees it; bytes per second, per GPU. */
+/** X(enumerator, JSON key, one of several, all of them). Links that several GPUs share; a number
+ * follows the third. Nothing else enumerates them. */
+#define RPSIM_SHARED_LIST(X)                                                                       \
+    X(SWITCH, "switch", "the uplink of PCIe switch", "the uplinks of PCIe switches")               \
+    X(ROOT, "root", "root complex", "the root complexes")                                          \
+    X(INTERSOCKET, "intersocket", "the links between the sockets of node",                         \
+      "the links between sockets")                                                                 \
+    X(DRAM, "dram", "the DRAM of socket", "the host's DRAM")                                       \
+    X(NETWORK, "network", "the network port of node", "the network between nodes")
+
+typedef enum rpsim_shared {
+#define RPSIM_SHARED_ENUM(name, key, one, all) RPSIM_SHARED_##name,
+    RPSIM_SHARED_LIST(RPSIM_SHARED_ENUM)
+#undef RPSIM_SHARED_ENUM
+        RPSIM_SHARED_COUNT
+} rpsim_shared;
+
+/** The machine as the engine sees it; bytes per second, per GPU. 0: there is none. */
 typedef struct rpsim_machine {
     double upload_Bps;        /**< host to GPU */
     double download_Bps;      /**< GPU to host */
-    double host_Bps;          /**< memory traffic of the host's optimizer, cast and collect */
-    double dram_Bps;          /**< shared by all transfers and host ops; 0: not a bottleneck */
+    double host_Bps;          /**< of a node: traffic of the host's optimizer, cast and collect */
+    double dram_Bps;          /**< of a node: shared by transfers and host ops; 0: no bottleneck */
     int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
-    double collect_Bps;       /**< of the host taking gradients in; 0: host_Bps */
-    uint32_t gpus_per_switch; /**< that share an uplink; 0: every GPU has a root port of its own */
+    double collect_Bps;       /**< of a node taking gradients in; 0: host_Bps */
+    uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
     double switch_Bps;        /**< of an uplink, per direction; read where there are switches */
+    uint32_t gpus_per_root;   /**< that share a root complex; 0: it limits nothing */
+    double root_Bps;          /**< of a root complex, per direction */
+    uint32_t gpus_per_node;   /**< 0: all GPUs are in one */
+    uint32_t sockets;         /**< of a node; 0: one */
+    double intersocket_Bps;   /**< between any two sockets, per direction; 0: no bottleneck */
+    double network_Bps;       /**< of a node, per direction; read where there are several nodes */
+    bool local_memory;        /**< parameters near their GPU, not interleaved */
+    double peer_Bps;          /**< of what a GPU sends, and of what it receives; 0: no peers */
+    uint32_t nvlink_gpus;     /**< successive GPUs that NVLink joins; 0: none */
+    bool peer_pcie;           /**< GPUs that NVLink does not join reach each other over PCIe */
     int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
+    /** [kind][number] factors on single shared links, all their directions; NULL: all 1 */
+    const double *shared_scale[RPSIM_SHARED_COUNT];
 } rpsim_machine;
+
+/** @return how many links of a kind a program on GPUs 0 to gpus - 1 uses: switches, root complexes,
+ * nodes (for the links between their sockets and for their network ports), sockets (for DRAM); 0
+ * where the kind limits nothing. */
+uint32_t rpsim_machine_shared_count(const rpsim_machine *machine, uint32_t gpus, rpsim_shared kind);
 
 /** Copy engines, numbered from this times the GPU on. */
 #define RPSIM_ENGINES_PER_GPU 2u
@@ -39,13 +90,16 @@ uint32_t rpsim_copy_engine(const rp_queue *queue);
 
 /** Routes of a machine's network. */
 typedef struct rpsim_routes {
-    uint32_t *of_queue; /**< [queue] of its ops, but for those that collect gradients */
+    uint32_t *of_queue; /**< [queue] of its ops with memory near the GPU; not of those that collect
+                           gradients, nor of SENDs */
     uint32_t collect;   /**< of ops of kind COLLECT */
+    uint32_t *of_op;    /**< [op] where ops of a queue differ, otherwise NULL */
+    double homes;       /**< sockets, over which host ops are spread: each does its part */
 } rpsim_routes;
 
 /**
- * Creates the network of a machine and a route for every queue.
- * @param arena owns the routes' array
+ * Creates the network of a machine and routes for all ops.
+ * @param arena owns the routes' arrays
  * @param network_out owned by the caller; NULL on failure
  * @retval RP_OK, RP_INPUT (a rate out of range; logged), RP_NO_MEMORY
  */

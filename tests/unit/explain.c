@@ -1,9 +1,8 @@
 /* --explain: the attribution sums to all GPU time, the critical path to the makespan, and what is
  * made slower is what is blamed. */
 #include "sim/explain.h"
-#include "common/lower.h"
 #include "sim/case.h"
-#include "tests/support/random_case.h"
+#include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -149,74 +148,6 @@ Test(explain, random_programs_at_stage_fidelity)
 /* ---- hardware fidelity ------------------------------------------------------------------------
  */
 
-/* A lowered program with its costs and its timeline. */
-typedef struct bench {
-    rp_random_case *c;
-    rp_lower_config lower;
-    rp_program *program;
-    rpsim_compute_costs costs;
-    rpsim_machine machine;
-    double *factors;
-    rp_timeline *timeline;
-} bench;
-
-static void set_sizes(bench *b, uint64_t boundary, uint64_t weight)
-{
-    uint32_t count = b->c->costs.layers + 2;
-    b->lower =
-        (rp_lower_config){.piece_bytes = 1 << 24,
-                          .call_microbatches = b->c->config.microbatches,
-                          .placement = b->c->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD
-                                                                         : RP_PLACEMENT_RESIDENT};
-    b->lower.sizes = (rp_sizes){
-        .layers = b->c->costs.layers, .boundary_bytes = boundary, .input_bytes = boundary / 8};
-    uint64_t **const arrays[] = {&b->lower.sizes.weight_bytes, &b->lower.sizes.gradient_bytes,
-                                 &b->lower.sizes.parameters};
-    for (size_t a = 0; a < 3; a++) {
-        cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof(uint64_t), arrays[a]), RP_OK));
-        for (uint32_t i = 0; i < count; i++) {
-            (*arrays[a])[i] = weight;
-        }
-    }
-}
-
-static void lower(bench *b)
-{
-    rp_program *schedule = NULL;
-    uint32_t *sequences = NULL;
-    uint32_t microbatches = b->c->config.microbatches;
-    cr_assert(eq(int, rp_schedule_build(b->c->schedule, &b->c->config, &schedule), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences), RP_OK));
-    for (uint32_t m = 0; m < microbatches; m++) {
-        sequences[m] = 1;
-    }
-    cr_assert(eq(int, rp_lower(schedule, &b->lower, sequences, &b->program), RP_OK));
-    rp_program_destroy(schedule);
-    rp_stage_times times;
-    cr_assert(eq(int, rp_stage_times_compute(b->program, &b->c->costs, arena, &times), RP_OK));
-    b->costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = b->program->stage_count};
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &b->costs.class_of), RP_OK));
-}
-
-static rpsim_explain_case run(bench *b)
-{
-    rp_timeline_destroy(b->timeline);
-    cr_assert(
-        eq(int,
-           rpsim_hardware_run_scaled(b->program, &b->costs, &b->machine, b->factors, &b->timeline),
-           RP_OK));
-    return (rpsim_explain_case){
-        .timeline = b->timeline, .costs = &b->costs, .machine = &b->machine, .factors = b->factors};
-}
-
-static void fini(bench *b)
-{
-    rp_timeline_destroy(b->timeline);
-    rp_program_destroy(b->program);
-    free(b->c);
-}
-
 static void draw(rp_random *random, rp_random_case *c)
 {
     rp_random_case_draw(random, 500, c);
@@ -231,10 +162,10 @@ Test(explain, random_programs_at_hardware_fidelity)
     rp_random random = {32};
     bool seen[RPSIM_SHARE_COUNT] = {false};
     for (uint32_t i = 0; i < 250; i++) {
-        bench b = {.c = malloc(sizeof *b.c)};
+        rp_test_bench b = {.c = malloc(sizeof *b.c)};
         draw(&random, b.c);
-        set_sizes(&b, rp_random_between(&random, 0, 400000000), 30000000u * (i % 7));
-        lower(&b);
+        rp_test_bench_sizes(&b, rp_random_between(&random, 0, 400000000), 30000000u * (i % 7));
+        rp_test_bench_lower(&b);
         b.machine = (rpsim_machine){.upload_Bps = 20.97e9,
                                     .download_Bps = 18e9,
                                     .host_Bps = 95e9,
@@ -247,14 +178,14 @@ Test(explain, random_programs_at_hardware_fidelity)
                      RP_OK));
         char text[512];
         rp_random_case_print(b.c, text, sizeof text);
-        rpsim_explain_case given = run(&b);
+        rpsim_explain_case given = rp_test_bench_run(&b);
         rpsim_explanation e;
         explain(&given, text, &e);
         cr_assert(eq(i64, e.path_hop_ps, 0), "%s", text);
         for (uint32_t s = 0; s < RPSIM_SHARE_COUNT; s++) {
             seen[s] = seen[s] || e.share_ps[s] > 0;
         }
-        fini(&b);
+        rp_test_bench_fini(&b);
     }
     for (uint32_t s = 0; s < RPSIM_SHARE_COUNT; s++) {
         cr_expect(seen[s] || s == RPSIM_SHARE_PEER, "share %u never occurs", s);
@@ -266,67 +197,33 @@ Test(explain, free_transfers_are_never_blamed)
 {
     rp_random random = {235};
     for (uint32_t i = 0; i < 120; i++) {
-        bench b = {.c = malloc(sizeof *b.c)};
+        rp_test_bench b = {.c = malloc(sizeof *b.c)};
         draw(&random, b.c);
-        set_sizes(&b, 0, 0);
-        lower(&b);
+        rp_test_bench_sizes(&b, 0, 0);
+        rp_test_bench_lower(&b);
         b.machine = (rpsim_machine){.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
         char text[512];
         rp_random_case_print(b.c, text, sizeof text);
-        rpsim_explain_case given = run(&b);
+        rpsim_explain_case given = rp_test_bench_run(&b);
         rpsim_explanation e;
         explain(&given, text, &e);
         int64_t compute = e.share_ps[RPSIM_SHARE_DEPENDENCY] + e.share_ps[RPSIM_SHARE_FILL] +
                           e.share_ps[RPSIM_SHARE_DRAIN] + e.share_ps[RPSIM_SHARE_FORWARD] +
                           e.share_ps[RPSIM_SHARE_BACKWARD] + e.share_ps[RPSIM_SHARE_RECOMPUTE];
         cr_assert(eq(i64, compute, e.gpus * e.makespan_ps), "%s", text);
-        fini(&b);
+        rp_test_bench_fini(&b);
     }
 }
 
 /* ---- injection --------------------------------------------------------------------------------
  */
 
-#define GPUS 4u
-#define LAYERS 16u
+#define GPUS RP_TEST_BENCH_GPUS
+#define LAYERS RP_TEST_BENCH_LAYERS
 
-/* 16 equal layers (1 ms forward, 2 ms backward) on 4 GPUs. */
-static void make(bench *b, const char *schedule, uint32_t microbatches, uint32_t iterations,
-                 bool asynchronous)
+static rpsim_first_cause first_cause(rp_test_bench *b, const char *text)
 {
-    *b = (bench){.c = calloc(1, sizeof *b->c)};
-    rp_random_case *c = b->c;
-    c->schedule = rp_schedule_find(schedule);
-    for (uint32_t i = 0; i < LAYERS; i++) {
-        c->fwd_ps[i] = INT64_C(1000000000);
-        c->bwd_ps[i] = INT64_C(2000000000);
-    }
-    c->costs = (rp_costs){.name = "equal",
-                          .layers = LAYERS,
-                          .fwd_ps = c->fwd_ps,
-                          .bwd_ps = c->bwd_ps,
-                          .bwd_input_ps = c->bwd_input_ps,
-                          .microbatch_size = 1,
-                          .seq_len = 1};
-    c->config = (rp_schedule_config){.gpus = GPUS,
-                                     .microbatches = microbatches,
-                                     .iterations = iterations,
-                                     .asynchronous = asynchronous,
-                                     .recompute = c->schedule->default_recompute,
-                                     .round_start = RP_ROUND_START_ROTATE,
-                                     .layers = LAYERS,
-                                     .partition = &c->partition,
-                                     .costs = &c->costs};
-    cr_assert(eq(int,
-                 rp_partition_even(c->schedule, &c->costs, GPUS,
-                                   c->schedule->separate_backward ? 0 : GPUS, arena, &c->partition),
-                 RP_OK));
-    b->machine = (rpsim_machine){.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
-}
-
-static rpsim_first_cause first_cause(bench *b, const char *text)
-{
-    rpsim_explain_case given = run(b);
+    rpsim_explain_case given = rp_test_bench_run(b);
     rpsim_explanation e;
     rpsim_sensitivity s;
     explain(&given, text, &e);
@@ -334,7 +231,8 @@ static rpsim_first_cause first_cause(bench *b, const char *text)
     return rpsim_explain_first_cause(&e, &s);
 }
 
-static void slow_down_each_link(bench *b, uint32_t begin_gpu, uint32_t end_gpu, const char *text)
+static void slow_down_each_link(rp_test_bench *b, uint32_t begin_gpu, uint32_t end_gpu,
+                                const char *text)
 {
     static double scale[GPUS];
     b->machine.link_scale = scale;
@@ -355,68 +253,41 @@ static void slow_down_each_link(bench *b, uint32_t begin_gpu, uint32_t end_gpu, 
  * half the traffic of the others, so that their links are no bottleneck even when they are slow. */
 Test(explain, slow_link_of_a_pipeline)
 {
-    bench b;
-    make(&b, "1f1b", 16, 1, false);
-    set_sizes(&b, 1000000000, 0);
-    lower(&b);
+    rp_test_bench b;
+    rp_test_bench_make(&b, "1f1b", 16, 1, false);
+    rp_test_bench_sizes(&b, 1000000000, 0);
+    rp_test_bench_lower(&b);
     slow_down_each_link(&b, 1, GPUS - 1, "1f1b");
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 /* Weights of 2 GB per layer take 100 ms, a stage over 4 microbatches at most 48 ms for 4 of them.
  * Nine stages on four GPUs: over four steps every GPU has had every stage. */
 Test(explain, slow_link_of_roundpipe)
 {
-    bench b;
-    make(&b, "roundpipe", 4, 8, true);
-    set_sizes(&b, 1000000, 2000000000);
+    rp_test_bench b;
+    rp_test_bench_make(&b, "roundpipe", 4, 8, true);
+    rp_test_bench_sizes(&b, 1000000, 2000000000);
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
         b.lower.sizes.parameters[i] = 0; /* the host has nothing to do */
     }
-    lower(&b);
+    rp_test_bench_lower(&b);
     slow_down_each_link(&b, 0, GPUS, "roundpipe");
-    fini(&b);
-}
-
-/* One switch for all GPUs, its uplink slow: links are the cause, although each alone has time to
- * spare, and the elasticities still sum to 1. */
-Test(explain, slow_uplink)
-{
-    bench b;
-    make(&b, "1f1b", 16, 1, false);
-    set_sizes(&b, 50000000, 0);
-    lower(&b);
-    b.machine.gpus_per_switch = GPUS;
-    b.machine.switch_Bps = 2e9;
-    rpsim_explain_case given = run(&b);
-    rpsim_explanation e;
-    rpsim_sensitivity s;
-    explain(&given, "uplink", &e);
-    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
-    rpsim_first_cause cause = rpsim_explain_first_cause(&e, &s);
-    bool link = cause.kind == RPSIM_RESOURCE_LINK_UP || cause.kind == RPSIM_RESOURCE_LINK_DOWN;
-    cr_expect(link, "kind %d", (int)cause.kind);
-    cr_expect(gt(dbl, s.links, 0.5));
-    cr_expect(lt(dbl, fabs(s.host + s.compute + s.links - 1.0), 0.02), "%g + %g + %g", s.host,
-              s.compute, s.links);
-    for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
-        cr_expect(lt(dbl, fabs(s.link_of[gpu]), 0.02), "GPU %u: %g", gpu, s.link_of[gpu]);
-    }
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 /* Adam on 1e9 parameters per layer: 32 GB of memory traffic each, 0.32 s. */
 Test(explain, slow_host)
 {
-    bench b;
-    make(&b, "roundpipe", 4, 4, false);
-    set_sizes(&b, 1000000, 1000000);
+    rp_test_bench b;
+    rp_test_bench_make(&b, "roundpipe", 4, 4, false);
+    rp_test_bench_sizes(&b, 1000000, 1000000);
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
         b.lower.sizes.parameters[i] = 1000000000;
     }
-    lower(&b);
+    rp_test_bench_lower(&b);
     b.machine.host_Bps *= 0.8;
-    rpsim_explain_case given = run(&b);
+    rpsim_explain_case given = rp_test_bench_run(&b);
     rpsim_explanation e;
     rpsim_sensitivity s;
     explain(&given, "host", &e);
@@ -426,15 +297,15 @@ Test(explain, slow_host)
     cr_expect(eq(u32, rpsim_explain_most_blamed(&e), rpsim_resource(RPSIM_RESOURCE_HOST, 0, GPUS)));
     cr_expect(gt(dbl, s.host, 0.9));
     cr_expect(lt(dbl, fabs(s.host + s.compute + s.links - 1.0), 0.02));
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 static void slow_down_each_gpu(const char *schedule, uint32_t iterations)
 {
-    bench b;
-    make(&b, schedule, 16, iterations, true);
-    set_sizes(&b, 1000000, 1000000);
-    lower(&b);
+    rp_test_bench b;
+    rp_test_bench_make(&b, schedule, 16, iterations, true);
+    rp_test_bench_sizes(&b, 1000000, 1000000);
+    rp_test_bench_lower(&b);
     cr_assert(
         eq(int, rp_arena_alloc(arena, b.program->op_count, sizeof(double), &b.factors), RP_OK));
     for (uint32_t slow = 0; slow < GPUS; slow++) {
@@ -448,7 +319,7 @@ static void slow_down_each_gpu(const char *schedule, uint32_t iterations)
         cr_expect(cause.stands_out, "%s: GPU %u, %g of %g", schedule, slow, cause.elasticity,
                   cause.group_elasticity);
     }
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 Test(explain, slow_gpu)
@@ -468,15 +339,15 @@ Test(explain, elasticities_of_extremes)
     static const char *const schedules[] = {"1f1b", "roundpipe"};
     for (size_t i = 0; i < 2; i++) {
         for (int link_bound = 0; link_bound < 2; link_bound++) {
-            bench b;
-            make(&b, schedules[i], 8, 16, true);
-            set_sizes(&b, 1000000, 1000000);
-            lower(&b);
+            rp_test_bench b;
+            rp_test_bench_make(&b, schedules[i], 8, 16, true);
+            rp_test_bench_sizes(&b, 1000000, 1000000);
+            rp_test_bench_lower(&b);
             double scale = link_bound ? 1e-5 : 1e5;
             b.machine.upload_Bps *= scale;
             b.machine.download_Bps *= scale;
             b.machine.host_Bps *= 1e6;
-            rpsim_explain_case given = run(&b);
+            rpsim_explain_case given = rp_test_bench_run(&b);
             rpsim_sensitivity s;
             cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
             cr_expect(lt(dbl, fabs(s.links - (link_bound ? 1.0 : 0.0)), 0.02), "%s %d: %g",
@@ -486,7 +357,7 @@ Test(explain, elasticities_of_extremes)
             cr_expect(lt(dbl, fabs(s.host), 0.01));
             bool no_peer = isnan(s.peer);
             cr_expect(no_peer);
-            fini(&b);
+            rp_test_bench_fini(&b);
         }
     }
 }
@@ -496,8 +367,8 @@ Test(explain, elasticities_of_extremes)
  * it. */
 Test(explain, elasticities_at_stage_fidelity)
 {
-    bench b;
-    make(&b, "gpipe", 1, 1, false);
+    rp_test_bench b;
+    rp_test_bench_make(&b, "gpipe", 1, 1, false);
     b.c->config.recompute = RP_RECOMPUTE_NONE;
     b.c->costs.hop_ps = INT64_C(3000000000);
     rpsim_result result;
@@ -520,18 +391,18 @@ Test(explain, elasticities_at_stage_fidelity)
     bool unknown = isnan(s.links) && isnan(s.host) && s.link_of == NULL;
     cr_expect(unknown);
     rpsim_result_fini(&result);
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 /* The same with 1 GB boundaries: 50 ms down and 50 ms up at each. */
 Test(explain, closed_form_at_hardware_fidelity)
 {
-    bench b;
-    make(&b, "gpipe", 1, 1, false);
+    rp_test_bench b;
+    rp_test_bench_make(&b, "gpipe", 1, 1, false);
     b.c->config.recompute = RP_RECOMPUTE_NONE;
-    set_sizes(&b, 1000000000, 0);
-    lower(&b);
-    rpsim_explain_case given = run(&b);
+    rp_test_bench_sizes(&b, 1000000000, 0);
+    rp_test_bench_lower(&b);
+    rpsim_explain_case given = rp_test_bench_run(&b);
     rpsim_explanation e;
     explain(&given, "gpipe", &e);
     const int64_t transfers = (3 + 2 + 1) * 2 * INT64_C(50000000000);
@@ -541,7 +412,7 @@ Test(explain, closed_form_at_hardware_fidelity)
     cr_expect(eq(i64, e.path_kind_ps[RP_OP_DOWNLOAD_ACT], 3 * INT64_C(50000000000)));
     cr_expect(eq(i64, e.path_kind_ps[RP_OP_UPLOAD_GRAD], 3 * INT64_C(50000000000)));
     cr_expect(eq(i64, e.path_kind_ps[RP_OP_BACKWARD], GPUS * INT64_C(8000000000)));
-    fini(&b);
+    rp_test_bench_fini(&b);
 }
 
 /* ---- the command line -------------------------------------------------------------------------
