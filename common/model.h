@@ -78,16 +78,25 @@ rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *mod
 rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
                          rp_model *model_out);
 
+/** How GPUs reach each other. */
+typedef enum rp_peer_access {
+    RP_PEER_NONE,   /**< through the host */
+    RP_PEER_PCIE,   /**< over their PCIe links */
+    RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or pairs (rp_platform.nvlink_gpus) */
+} rp_peer_access;
+
 /** One kind of GPU in one kind of server. Rates are per GPU; decimal units (1 GB = 1e9 bytes). */
 typedef struct rp_platform {
     const char *name;
     const char *source;
     const char *gpu;                /**< cost tables are called MODEL@GPU */
-    uint32_t gpus;                  /**< how many the server has */
+    uint32_t gpus;                  /**< how many all nodes have together */
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
     double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
     double memory_gb;               /**< nominal device memory */
     double memory_gb_per_s;         /**< HBM or GDDR bandwidth */
+    uint32_t pcie_gen;              /**< 3 to 5, 0 where the file says link_gb_per_s */
+    uint32_t pcie_lanes;            /**< of the host link, with pcie_gen; 16 */
     double link_gb_per_s;           /**< host link, nominal, per direction */
     double link_effective_gb_per_s; /**< as measured; 0 where nobody has measured it */
     double peer_gb_per_s;           /**< per direction; 0: peers are reached through the host */
@@ -98,11 +107,24 @@ typedef struct rp_platform {
     double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
     double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
     double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
-    /* Topology; both or none. */
-    uint32_t gpus_per_switch; /**< successive GPUs that share a PCIe switch's uplink, divides gpus;
-                                   0: every GPU has a root port of its own */
-    double switch_gb_per_s;   /**< uplink of a switch, nominal, per direction: as effective as
-                                   link_gb_per_s */
+    /* Topology (sim/machine.h): successive GPUs belong together. A count and its rate: both or
+     * none. Rates are per direction. */
+    uint32_t gpus_per_switch;    /**< that share a PCIe switch's uplink, divides a node's; 0: every
+                                      GPU has a root port of its own */
+    double switch_gb_per_s;      /**< uplink of a switch, nominal: as effective as link_gb_per_s */
+    uint32_t gpus_per_root;      /**< that share a root complex; 0: it limits nothing */
+    double root_gb_per_s;        /**< of a root complex, nominal: as effective as link_gb_per_s */
+    uint32_t sockets;            /**< of a node, each with its part of GPUs and memory; 1 */
+    double intersocket_gb_per_s; /**< between any two of them, effective */
+    uint32_t nodes;              /**< divides gpus; 1 */
+    double network_gb_per_s;     /**< of a node to all others, effective */
+    double host_dram_gb_per_s;   /**< of a node, effective; shared by transfers and the optimizer;
+                                      0: no bottleneck */
+    uint32_t optimizer_threads;  /**< of a node's optimizer; 0: host_optimizer_gb_per_s says all */
+    double optimizer_thread_gb_per_s; /**< memory traffic of one of them */
+    const char *peer;           /**< none, pcie or nvlink; NULL: nvlink if peer_gb_per_s > 0 */
+    rp_peer_access peer_access; /**< what `peer` says */
+    uint32_t nvlink_gpus;       /**< that NVLink joins, 2 for bridged pairs; 0: all of a node */
     /* Memory (sim/memory.h). */
     double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
     double context_gb;             /**< CUDA context per process; 0.75 where the file has none */

@@ -3,6 +3,9 @@
 #include "common/log.h"
 #include "common/model.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define NAME(member, bytes)                                                                        \
     {                                                                                              \
         .key = #member, .type = RP_CONFIG_NAME, .high = bytes,                                     \
@@ -14,12 +17,40 @@
         .high = most, .unit = of, .offset = offsetof(rp_platform, member)                          \
     }
 
+#define COUNT(member, least, most)                                                                 \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = least, .high = most,       \
+        .offset = offsetof(rp_platform, member)                                                    \
+    }
+
 enum {
     FIELD_FP32_ACC = 5,
+    FIELD_LINK = 8,
     FIELD_LINK_EFFECTIVE = 9,
+    FIELD_PEER_RATE = 10,
     FIELD_GPUS_PER_SWITCH = 25,
-    FIELD_SWITCH = 26,
+    FIELD_SWITCH,
+    FIELD_GPUS_PER_ROOT,
+    FIELD_ROOT,
+    FIELD_SOCKETS,
+    FIELD_INTERSOCKET,
+    FIELD_NODES,
+    FIELD_NETWORK,
+    FIELD_HOST_DRAM,
+    FIELD_THREADS,
+    FIELD_THREAD_RATE,
+    FIELD_PEER,
+    FIELD_NVLINK_GPUS,
+    FIELD_PCIE_GEN,
+    FIELD_PCIE_LANES,
 };
+
+/* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
+#define OLDEST_PCIE 3u
+#define NEWEST_PCIE 5u
+static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
+
+static const char *const peer_choices[] = {"none", "pcie", "nvlink", NULL};
 
 static const rp_config_field fields[] = {
     NAME(name, 64),
@@ -37,9 +68,9 @@ static const rp_config_field fields[] = {
     [FIELD_FP32_ACC] = RATE(fp16_tflops_fp32_acc, false, 0.001, 1e6, "TFLOP/s"),
     RATE(memory_gb, false, 0.001, 1e5, "GB"),
     RATE(memory_gb_per_s, false, 0.001, 1e6, "GB/s"),
-    RATE(link_gb_per_s, false, 0.001, 1e5, "GB/s"),
+    [FIELD_LINK] = RATE(link_gb_per_s, true, 0.001, 1e5, "GB/s"),
     [FIELD_LINK_EFFECTIVE] = RATE(link_effective_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(peer_gb_per_s, false, 0, 1e5, "GB/s"),
+    [FIELD_PEER_RATE] = RATE(peer_gb_per_s, false, 0, 1e5, "GB/s"),
     RATE(attention_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
     RATE(attention_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
     RATE(memory_effective_gb_per_s, true, 0, 1e6, "GB/s"),
@@ -54,46 +85,177 @@ static const rp_config_field fields[] = {
     RATE(gemm_efficiency, true, 0, 1, NULL),
     RATE(link_efficiency, true, 0, 1, NULL),
     RATE(launch_overhead_us, true, 0, 1000, "us"),
-    [FIELD_GPUS_PER_SWITCH] = {.key = "gpus_per_switch",
-                               .type = RP_CONFIG_U32,
-                               .optional = true,
-                               .high = 4096,
-                               .offset = offsetof(rp_platform, gpus_per_switch)},
+    [FIELD_GPUS_PER_SWITCH] = COUNT(gpus_per_switch, 0, 4096),
     [FIELD_SWITCH] = RATE(switch_gb_per_s, true, 0, 1e5, "GB/s"),
-    {.key = "launch_queue_depth",
-     .type = RP_CONFIG_U32,
-     .optional = true,
-     .high = 1u << 20,
-     .offset = offsetof(rp_platform, launch_queue_depth)},
+    [FIELD_GPUS_PER_ROOT] = COUNT(gpus_per_root, 0, 4096),
+    [FIELD_ROOT] = RATE(root_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_SOCKETS] = COUNT(sockets, 1, 16),
+    [FIELD_INTERSOCKET] = RATE(intersocket_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_NODES] = COUNT(nodes, 1, 1024),
+    [FIELD_NETWORK] = RATE(network_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_HOST_DRAM] = RATE(host_dram_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_THREADS] = COUNT(optimizer_threads, 0, 65536),
+    [FIELD_THREAD_RATE] = RATE(optimizer_thread_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_PEER] = {.key = "peer",
+                    .type = RP_CONFIG_TEXT,
+                    .optional = true,
+                    .high = 16,
+                    .choices = peer_choices,
+                    .offset = offsetof(rp_platform, peer)},
+    [FIELD_NVLINK_GPUS] = COUNT(nvlink_gpus, 0, 4096),
+    [FIELD_PCIE_GEN] = COUNT(pcie_gen, OLDEST_PCIE, NEWEST_PCIE),
+    [FIELD_PCIE_LANES] = COUNT(pcie_lanes, 1, 16),
+    COUNT(launch_queue_depth, 0, 1u << 20),
     RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
 };
 
 static const rp_config_schema schema = {
     .what = "a platform", .fields = fields, .field_count = sizeof fields / sizeof *fields};
 
-static rp_status check_switches(const char *name, const size_t *lines, const rp_platform *platform)
+/* A count that stands for nothing at `none`, and the rate that belongs to it. */
+typedef struct count_and_rate {
+    uint32_t count_field;
+    uint32_t rate_field;
+    uint32_t none;
+    uint32_t count;
+    double rate;
+    uint32_t whole; /* what the count divides; 0: any count */
+    const char *of; /* whose GPUs that are */
+} count_and_rate;
+
+static void print_counts(const count_and_rate *c, size_t size, char *text)
 {
-    uint32_t per_switch = platform->gpus_per_switch;
-    if (per_switch != 0 && platform->gpus % per_switch != 0) {
-        rp_log_error_at(name, lines[FIELD_GPUS_PER_SWITCH],
-                        "'gpus_per_switch' is %u, which does not divide 'gpus'; valid values are "
-                        "divisors of %u, or 0 where there are no switches",
-                        per_switch, platform->gpus);
+    if (c->whole != 0) {
+        snprintf(text, size, "divisor of %u", c->whole);
+    } else {
+        snprintf(text, size, "whole number above %u", c->none);
+    }
+}
+
+static rp_status check_count(const char *name, const size_t *lines, const count_and_rate *c)
+{
+    const char *count_key = fields[c->count_field].key;
+    const char *rate_key = fields[c->rate_field].key;
+    char counts[64];
+    print_counts(c, sizeof counts, counts);
+    if (c->whole != 0 && c->count != c->none && c->whole % c->count != 0) {
+        rp_log_error_at(name, lines[c->count_field],
+                        "'%s' is %u, which does not divide 'gpus'%s; valid values are divisors of "
+                        "%u, or %u where there are none",
+                        count_key, c->count, c->of, c->whole, c->none);
         return RP_INPUT;
     }
-    if (per_switch != 0 && !(platform->switch_gb_per_s > 0)) {
-        rp_log_error_at(name, lines[FIELD_GPUS_PER_SWITCH],
-                        "'gpus_per_switch' is %u without a 'switch_gb_per_s'; valid values are 0, "
-                        "or any divisor of %u with a positive 'switch_gb_per_s'",
-                        per_switch, platform->gpus);
+    if (c->count != c->none && !(c->rate > 0)) {
+        rp_log_error_at(name, lines[c->count_field],
+                        "'%s' is %u without a '%s'; valid values are %u, or any %s with a positive "
+                        "'%s'",
+                        count_key, c->count, rate_key, c->none, counts, rate_key);
         return RP_INPUT;
     }
-    if (per_switch == 0 && platform->switch_gb_per_s > 0) {
-        rp_log_error_at(name, lines[FIELD_SWITCH],
-                        "'switch_gb_per_s' is %.15g without 'gpus_per_switch'; valid values are 0, "
-                        "or any positive number with a divisor of %u as 'gpus_per_switch'",
-                        platform->switch_gb_per_s, platform->gpus);
+    if (c->count == c->none && c->rate > 0) {
+        rp_log_error_at(name, lines[c->rate_field],
+                        "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
+                        "with a %s as '%s'",
+                        rate_key, c->rate, count_key, counts, count_key);
         return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p)
+{
+    const count_and_rate nodes = {FIELD_NODES,         FIELD_NETWORK, 1, p->nodes,
+                                  p->network_gb_per_s, p->gpus,       ""};
+    const char *of = p->nodes == 1 ? "" : " of a node";
+    RP_TRY(check_count(name, lines, &nodes));
+    uint32_t of_node = p->gpus / p->nodes;
+    const count_and_rate counts[] = {
+        {FIELD_GPUS_PER_SWITCH, FIELD_SWITCH, 0, p->gpus_per_switch, p->switch_gb_per_s, of_node,
+         of},
+        {FIELD_GPUS_PER_ROOT, FIELD_ROOT, 0, p->gpus_per_root, p->root_gb_per_s, of_node, of},
+        {FIELD_SOCKETS, FIELD_INTERSOCKET, 1, p->sockets, p->intersocket_gb_per_s, 0, ""},
+        {FIELD_THREADS, FIELD_THREAD_RATE, 0, p->optimizer_threads, p->optimizer_thread_gb_per_s, 0,
+         ""},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        RP_TRY(check_count(name, lines, &counts[i]));
+    }
+    bool both = p->gpus_per_switch != 0 && p->gpus_per_root != 0;
+    if (both && p->gpus_per_root % p->gpus_per_switch != 0) {
+        rp_log_error_at(name, lines[FIELD_GPUS_PER_ROOT],
+                        "'gpus_per_root' is %u, not a multiple of 'gpus_per_switch'; valid values "
+                        "are 0 and multiples of %u",
+                        p->gpus_per_root, p->gpus_per_switch);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* `peer` and the rate say the same; pairs and the like are NVLink's. */
+static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p)
+{
+    bool reach = p->peer_access != RP_PEER_NONE;
+    if (reach != (p->peer_gb_per_s > 0)) {
+        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+                        "'peer_gb_per_s' is %.15g but 'peer' is %s; valid values are %s",
+                        p->peer_gb_per_s, p->peer, reach ? "positive numbers" : "0");
+        return RP_INPUT;
+    }
+    if (p->peer_access == RP_PEER_PCIE && p->peer_gb_per_s > p->link_gb_per_s) {
+        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+                        "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
+                        "numbers up to %.15g GB/s",
+                        p->link_gb_per_s);
+        return RP_INPUT;
+    }
+    uint32_t of_node = p->gpus / p->nodes;
+    if (p->nvlink_gpus != 0 &&
+        (p->peer_access != RP_PEER_NVLINK || of_node % p->nvlink_gpus != 0)) {
+        rp_log_error_at(name, lines[FIELD_NVLINK_GPUS],
+                        "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
+                        "of %u, the GPUs of a node",
+                        p->nvlink_gpus, of_node);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static void set_peer(rp_platform *p)
+{
+    if (p->peer == NULL) {
+        p->peer = p->peer_gb_per_s > 0 ? "nvlink" : "none";
+    }
+    p->peer_access = strcmp(p->peer, "nvlink") == 0 ? RP_PEER_NVLINK
+                     : strcmp(p->peer, "pcie") == 0 ? RP_PEER_PCIE
+                                                    : RP_PEER_NONE;
+}
+
+/* The nominal rate of the host link: as written, or of PCIe lanes. */
+static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
+{
+    bool lanes = lines[FIELD_PCIE_GEN] != 0;
+    bool rate = lines[FIELD_LINK] != 0;
+    if (lanes == rate) {
+        rp_log_error_at(name, rate ? lines[FIELD_PCIE_GEN] : 1,
+                        "a platform needs %s the keys 'link_gb_per_s' and 'pcie_gen'; valid values "
+                        "are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, 4 or 5",
+                        rate ? "only one of" : "one of");
+        return RP_INPUT;
+    }
+    if (lines[FIELD_PCIE_LANES] != 0 && !lanes) {
+        rp_log_error_at(
+            name, lines[FIELD_PCIE_LANES],
+            "'pcie_lanes' without 'pcie_gen'; valid values are 1, 2, 4, 8 and 16 with a "
+            "'pcie_gen' of 3, 4 or 5");
+        return RP_INPUT;
+    }
+    if ((p->pcie_lanes & (p->pcie_lanes - 1)) != 0) {
+        rp_log_error_at(name, lines[FIELD_PCIE_LANES],
+                        "'pcie_lanes' is %u; valid values are 1, 2, 4, 8 and 16", p->pcie_lanes);
+        return RP_INPUT;
+    }
+    if (lanes) {
+        p->link_gb_per_s = pcie_gt_per_s[p->pcie_gen] * p->pcie_lanes / 8;
     }
     return RP_OK;
 }
@@ -114,15 +276,22 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
                         platform->link_gb_per_s);
         return RP_INPUT;
     }
-    return check_switches(name, lines, platform);
+    RP_TRY(check_topology(name, lines, platform));
+    return check_peers(name, lines, platform);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
                             rp_platform *platform_out)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
-    *platform_out = (rp_platform){.context_gb = 0.75, .workspace_gb = 0.033554432};
+    *platform_out = (rp_platform){.context_gb = 0.75,
+                                  .workspace_gb = 0.033554432,
+                                  .pcie_lanes = 16,
+                                  .sockets = 1,
+                                  .nodes = 1};
     RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, platform_out, lines));
+    RP_TRY(set_link(name, lines, platform_out));
+    set_peer(platform_out);
     return check_sums(name, lines, platform_out);
 }
 

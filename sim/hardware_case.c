@@ -4,6 +4,7 @@
 #include "common/lower.h"
 #include "common/units.h"
 #include "sim/clock.h"
+#include "sim/platform_machine.h"
 #include "sim/roofline.h"
 
 #include <math.h>
@@ -52,6 +53,7 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
 
 static rp_status set_machine(const rp_platform *platform, inputs *in)
 {
+    in->machine = rpsim_machine_of(platform);
     const struct {
         const char *key;
         double value;
@@ -60,7 +62,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
-        {"host_optimizer_gb_per_s", platform->host_optimizer_gb_per_s},
+        {"host_optimizer_gb_per_s or optimizer_threads", in->machine.host_Bps},
     };
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         if (!(needed[i].value > 0)) {
@@ -75,14 +77,6 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
     };
-    in->machine =
-        (rpsim_machine){.upload_Bps = rpsim_link_bytes_per_s(platform),
-                        .download_Bps = rpsim_link_bytes_per_s(platform),
-                        .host_Bps = 1e9 * platform->host_optimizer_gb_per_s,
-                        .collective_Bps = 1e9 * platform->collective_gb_per_s,
-                        .gpus_per_switch = platform->gpus_per_switch,
-                        .switch_Bps = platform->switch_gb_per_s * rpsim_link_bytes_per_s(platform) /
-                                      platform->link_gb_per_s};
     in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
     in->limits = rpsim_memory_limits_of(platform, 0);
     return RP_OK;
@@ -92,6 +86,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
 static void set_schedule(const rp_schedule_type *schedule, const rp_platform *platform, inputs *in)
 {
     in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
+    in->machine.local_memory = schedule->data_parallel;
     in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
     in->queue_depth = schedule->one_dispatcher ? platform->launch_queue_depth : 0;
 }

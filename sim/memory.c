@@ -38,7 +38,8 @@ rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint64_t
     return (rpsim_memory_limits){.gpu_bytes = (uint64_t)(usable_gb * 1e9),
                                  .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
                                  .gpu_overhead = platform->allocator_overhead_pct / 100,
-                                 .host_bytes = (uint64_t)(platform->host_memory_gb * 1e9),
+                                 .host_bytes =
+                                     (uint64_t)(platform->nodes * platform->host_memory_gb * 1e9),
                                  .host_fixed_bytes = host_fixed_bytes};
 }
 

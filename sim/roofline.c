@@ -218,6 +218,12 @@ double rpsim_link_bytes_per_s(const rp_platform *platform)
                            : platform->link_gb_per_s * platform->link_efficiency);
 }
 
+double rpsim_peer_bytes_per_s(const rp_platform *platform)
+{
+    double share = platform->link_efficiency > 0 ? platform->link_efficiency : 1;
+    return 1e9 * platform->peer_gb_per_s * share;
+}
+
 rp_status rpsim_roofline_check(const rp_platform *platform)
 {
     const struct {

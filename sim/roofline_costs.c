@@ -32,12 +32,11 @@ static double backward(const times *t)
     return t->pass[RPSIM_PASS_BACKWARD_INPUT] + t->pass[RPSIM_PASS_BACKWARD_WEIGHT];
 }
 
-/* Peers: NVLink at the share of nominal that the file says of links, else nominal. */
+/* Where only some GPUs are joined, most hops go through the host. */
 static double hop_bytes_per_s(const rp_platform *platform)
 {
-    double share = platform->link_efficiency > 0 ? platform->link_efficiency : 1;
-    bool peers = platform->peer_gb_per_s > 0;
-    return peers ? 1e9 * platform->peer_gb_per_s * share : rpsim_link_bytes_per_s(platform);
+    bool peers = platform->peer_gb_per_s > 0 && platform->nvlink_gpus == 0;
+    return peers ? rpsim_peer_bytes_per_s(platform) : rpsim_link_bytes_per_s(platform);
 }
 
 static rp_status compute(const rp_model *model, const rp_platform *platform, uint32_t sequences,

@@ -25,6 +25,21 @@ static void check_platform(const rp_platform *p)
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         fuzz_require(isfinite(rates[i]) && rates[i] >= 0, "rates are finite and not negative");
     }
+    const double shared[] = {p->switch_gb_per_s,      p->root_gb_per_s,
+                             p->intersocket_gb_per_s, p->network_gb_per_s,
+                             p->host_dram_gb_per_s,   p->optimizer_thread_gb_per_s};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        fuzz_require(isfinite(shared[i]) && shared[i] >= 0, "rates are finite and not negative");
+    }
+    fuzz_require(p->link_gb_per_s > 0, "there is a host link");
+    fuzz_require(p->nodes >= 1 && p->gpus % p->nodes == 0, "nodes divide the GPUs");
+    fuzz_require(p->sockets >= 1 && p->sockets <= 16, "sockets in range");
+    uint32_t of_node = p->gpus / p->nodes;
+    const uint32_t groups[] = {p->gpus_per_switch, p->gpus_per_root, p->nvlink_gpus};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        fuzz_require(groups[i] == 0 || of_node % groups[i] == 0, "groups divide a node");
+    }
+    fuzz_require((p->peer_access != RP_PEER_NONE) == (p->peer_gb_per_s > 0), "peers have a rate");
     fuzz_require(p->gpus >= 1 && strlen(p->name) > 0 && strlen(p->gpu) > 0, "GPUs have a name");
 }
 

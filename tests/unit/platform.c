@@ -1,0 +1,128 @@
+/* Platform keys of links and topology: what they stand for, and what machine they make. */
+#include "sim/platform_machine.h"
+#include "sim/roofline.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+
+TestSuite(platform, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
+
+/* A platform of 8 GPUs with the given lines. */
+static rp_platform parse(const char *lines)
+{
+    char text[1024];
+    int length = snprintf(text, sizeof text,
+                          "name: p\nsource: s\ngpu: g\ngpus: 8\nfp16_tflops_fp16_acc: 100\n"
+                          "fp16_tflops_fp32_acc: 100\nmemory_gb: 24\nmemory_gb_per_s: 1000\n"
+                          "attention_fwd_tflops: 50\nattention_bwd_tflops: 50\n"
+                          "memory_effective_gb_per_s: 900\n%s",
+                          lines);
+    rp_platform platform;
+    cr_assert(eq(int, rp_platform_parse("p", text, (size_t)length, rp_test_tool_arena(), &platform),
+                 RP_OK),
+              "%s", lines);
+    return platform;
+}
+
+/* 8, 16 and 32 GT/s per lane, one bit each: 1, 2 and 4 GB/s, per lane and direction. */
+Test(platform, pcie_generations)
+{
+    for (uint32_t gen = 3; gen <= 5; gen++) {
+        for (uint32_t lanes = 1; lanes <= 16; lanes *= 2) {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "pcie_gen: %u\npcie_lanes: %u\npeer_gb_per_s: 0\nlink_efficiency: 0.75\n", gen,
+                     lanes);
+            rp_platform p = parse(text);
+            double nominal = (double)(1u << (gen - 3)) * lanes;
+            cr_expect(eq(dbl, p.link_gb_per_s, nominal));
+            cr_expect(eq(dbl, rpsim_link_bytes_per_s(&p), 0.75e9 * nominal));
+        }
+    }
+    rp_platform p = parse("pcie_gen: 4\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 20.97\n");
+    cr_expect(eq(dbl, p.link_gb_per_s, 32));
+    cr_expect(eq(dbl, rpsim_link_bytes_per_s(&p), 1e9 * 20.97));
+}
+
+#define LINK "link_gb_per_s: 32\nlink_efficiency: 0.75\n"
+
+Test(platform, what_is_absent_limits_nothing)
+{
+    rp_platform p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\n");
+    rpsim_machine m = rpsim_machine_of(&p);
+    for (int kind = 0; kind < RPSIM_SHARED_COUNT; kind++) {
+        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 8, (rpsim_shared)kind), 0));
+    }
+    cr_expect(eq(dbl, m.host_Bps, 95e9));
+    cr_expect(eq(dbl, m.peer_Bps, 0));
+}
+
+Test(platform, counts_of_shared_links)
+{
+    rp_platform p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\nnodes: 2\n"
+                               "network_gb_per_s: 12.5\nsockets: 2\nintersocket_gb_per_s: 40\n"
+                               "gpus_per_switch: 1\nswitch_gb_per_s: 32\ngpus_per_root: 2\n"
+                               "root_gb_per_s: 48\nhost_dram_gb_per_s: 200\n");
+    rpsim_machine m = rpsim_machine_of(&p);
+    const uint32_t of_8[RPSIM_SHARED_COUNT] = {8, 4, 2, 4, 2};
+    const uint32_t of_4[RPSIM_SHARED_COUNT] = {4, 2, 1, 2, 0};
+    for (int kind = 0; kind < RPSIM_SHARED_COUNT; kind++) {
+        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 8, (rpsim_shared)kind), of_8[kind]));
+        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 4, (rpsim_shared)kind), of_4[kind]));
+    }
+    cr_expect(eq(dbl, m.switch_Bps, 24e9)); /* as effective as the link */
+    cr_expect(eq(dbl, m.root_Bps, 36e9));
+    cr_expect(eq(dbl, m.network_Bps, 12.5e9));
+}
+
+/* Host work runs at threads x rate of a thread, but not faster than all may be. */
+Test(platform, optimizer_threads)
+{
+    static const struct {
+        const char *text;
+        double expected_Bps;
+    } rows[] = {
+        {"optimizer_threads: 10\noptimizer_thread_gb_per_s: 2.5\n", 25e9},
+        {"optimizer_threads: 10\noptimizer_thread_gb_per_s: 2.5\nhost_optimizer_gb_per_s: 95\n",
+         25e9},
+        {"optimizer_threads: 56\noptimizer_thread_gb_per_s: 2.5\nhost_optimizer_gb_per_s: 95\n",
+         95e9},
+        {"host_optimizer_gb_per_s: 95\n", 95e9},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, LINK "peer_gb_per_s: 0\n%s", rows[i].text);
+        rp_platform p = parse(text);
+        cr_expect(eq(dbl, rpsim_machine_of(&p).host_Bps, rows[i].expected_Bps), "%s", rows[i].text);
+    }
+}
+
+/* none: no ports; pcie: ports, no NVLink; nvlink: all GPUs of a node, or groups. */
+Test(platform, peers)
+{
+    static const struct {
+        const char *text;
+        double peer_Bps;
+        uint32_t nvlink_gpus;
+        bool pcie;
+    } rows[] = {
+        {"peer_gb_per_s: 0\npeer: none\n", 0, 0, false},
+        {"peer_gb_per_s: 0\n", 0, 0, false},
+        {"peer_gb_per_s: 32\npeer: pcie\n", 24e9, 0, true},
+        {"peer_gb_per_s: 400\npeer: nvlink\n", 300e9, 8, true},
+        {"peer_gb_per_s: 400\n", 300e9, 8, true},
+        {"peer_gb_per_s: 400\nnodes: 2\nnetwork_gb_per_s: 40\n", 300e9, 4, true},
+        {"peer_gb_per_s: 56\nnvlink_gpus: 2\n", 42e9, 2, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, LINK "host_optimizer_gb_per_s: 95\n%s", rows[i].text);
+        rp_platform p = parse(text);
+        rpsim_machine m = rpsim_machine_of(&p);
+        cr_expect(epsilon_eq(dbl, m.peer_Bps, rows[i].peer_Bps, 1), "%s", rows[i].text);
+        cr_expect(eq(u32, m.nvlink_gpus, rows[i].nvlink_gpus), "%s", rows[i].text);
+        cr_expect(eq(int, m.peer_pcie, rows[i].pcie), "%s", rows[i].text);
+    }
+}
