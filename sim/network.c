@@ -74,6 +74,7 @@ void rpsim_network_destroy(rpsim_network *network)
     rp_mem_release(&network->dirty);
     rp_mem_release(&network->reached_links);
     rp_mem_release(&network->reached_groups);
+    rp_mem_release(&network->starts);
     rp_mem_release(&network->changed);
     rp_mem_release(&network->shares);
     rp_mem_release(&network->ends);

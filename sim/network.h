@@ -9,7 +9,8 @@
  *
  * **Cost.** Flows on the same route have the same rate, so they are one *group*: a count and a heap
  * of the amounts of service at which each flow is done. A change recomputes the groups that it can
- * reach through common links and nothing else; what was reached is kept while changes stay inside.
+ * reach through common links and nothing else; links that cannot be filled by what is on them do
+ * not count. What was reached is kept while changes are connected with it.
  * All changes at one instant are one recomputation, and none at all where a route's count of flows
  * is the same afterwards. 4096 flows on 64 routes cost about as much per event as 64 flows.
  *

@@ -2,8 +2,6 @@
 #include "common/mem.h"
 #include "sim/network_inside.h"
 
-#include <string.h>
-
 rp_status rpsim_grow(void *array, uint64_t *capacity, uint64_t count, size_t size)
 {
     if (count <= *capacity) {
@@ -55,20 +53,6 @@ rpsim_heap_entry rpsim_heap_pop(rpsim_heap *heap)
     return first;
 }
 
-double rpsim_key_service(uint64_t key)
-{
-    double service;
-    memcpy(&service, &key, sizeof service);
-    return service;
-}
-
-uint64_t rpsim_service_key(double service)
-{
-    uint64_t key;
-    memcpy(&key, &service, sizeof key);
-    return key;
-}
-
 static void ends_put(rpsim_network *network, uint32_t slot, rpsim_end end)
 {
     network->ends[slot] = end;
@@ -102,31 +86,58 @@ static void ends_down(rpsim_network *network, uint32_t slot)
     ends_put(network, slot, end);
 }
 
+/* Brings the least end to the front of few. */
+static void ends_select(rpsim_network *network)
+{
+    uint32_t least = 0;
+    int64_t ticks = network->ends[0].ticks;
+    for (uint32_t slot = 1; slot < network->end_count; slot++) {
+        bool less = network->ends[slot].ticks < ticks;
+        ticks = less ? network->ends[slot].ticks : ticks;
+        least = less ? slot : least;
+    }
+    if (least > 0) {
+        rpsim_end first = network->ends[0];
+        ends_put(network, 0, network->ends[least]);
+        ends_put(network, least, first);
+    }
+}
+
 void rpsim_ends_remove(rpsim_network *network, uint32_t slot)
 {
     network->groups[network->ends[slot].group].end_slot = RPSIM_NO_SLOT;
     rpsim_end last = network->ends[--network->end_count];
-    if (slot < network->end_count) {
-        ends_put(network, slot, last);
+    if (slot == network->end_count) {
+        return;
+    }
+    ends_put(network, slot, last);
+    if (network->end_count <= RPSIM_FEW_ENDS) {
+        ends_select(network);
+    } else {
         ends_up(network, slot);
         ends_down(network, network->groups[last.group].end_slot);
     }
 }
 
+/* Few ends get in and out of order as their number passes RPSIM_FEW_ENDS. */
 void rpsim_ends_update(rpsim_network *network, const uint32_t *groups, uint32_t count)
 {
-    bool few = count <= network->end_count / 8;
+    bool one_by_one = network->end_count > RPSIM_FEW_ENDS && count <= network->end_count / 8;
     for (uint32_t i = 0; i < count; i++) {
         rpsim_group *group = &network->groups[groups[i]];
         bool fresh = group->end_slot == RPSIM_NO_SLOT;
         ends_put(network, fresh ? network->end_count++ : group->end_slot,
                  (rpsim_end){group->end_ticks, groups[i]});
-        if (few) {
+        if (one_by_one) {
             ends_up(network, group->end_slot);
             ends_down(network, group->end_slot);
         }
     }
-    for (uint32_t slot = few ? 0 : network->end_count / 2; slot-- > 0;) {
+    if (network->end_count <= RPSIM_FEW_ENDS) {
+        ends_select(network);
+        return;
+    }
+    for (uint32_t slot = one_by_one ? 0 : network->end_count / 2; slot-- > 0;) {
         ends_down(network, slot);
     }
 }

@@ -1,113 +1,14 @@
-/* Rates: which groups a change reaches, progressive filling over them, and what follows for the
- * ends of their flows. */
+/* Rates: progressive filling over the groups that a change reaches, and what follows for the ends
+ * of their flows. */
 #include "sim/network_inside.h"
 
-double rpsim_group_service(const rpsim_network *network, const rpsim_group *group)
-{
-    return group->service + group->rate * (double)(network->clock_ticks - group->since_ticks);
-}
-
-int64_t rpsim_group_end(const rpsim_group *group, uint64_t key)
-{
-    double left = rpsim_key_service(key) - group->service;
-    double ticks = left > 0 ? left / group->rate + 0.5 : 0;
-    if (ticks >= (double)(RPSIM_NEVER - group->since_ticks)) {
-        return RPSIM_NEVER;
-    }
-    return group->since_ticks + (int64_t)ticks;
-}
+#include <math.h>
 
 void rpsim_network_touch(rpsim_network *network, uint32_t group)
 {
     if (!network->groups[group].dirty) {
         network->groups[group].dirty = true;
         network->dirty[network->dirty_count++] = group;
-    }
-}
-
-/* The reached links and groups are kept: as long as changes stay within them, they remain closed
- * (no group with flows has one link inside and another one outside), and need not be searched
- * again. They may then hold more than the change reaches, which changes the cost, not the result,
- * so a search now and then is enough. */
-#define SEARCH_EVERY 16u
-
-static void reach_links(rpsim_network *network, const rpsim_group *group)
-{
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        uint32_t link = network->hops[group->hop_begin + i].link;
-        if (network->links[link].mark != network->mark) {
-            network->links[link].mark = network->mark;
-            network->reached_links[network->reached_link_count++] = link;
-        }
-    }
-}
-
-static void list(rpsim_network *network, uint32_t index)
-{
-    const rpsim_group *group = &network->groups[index];
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        rpsim_hop *hop = &network->hops[group->hop_begin + i];
-        rpsim_link *link = &network->links[hop->link];
-        hop->slot = link->member_count;
-        link->members[link->member_count++] = (rpsim_member){index, i};
-    }
-}
-
-static void unlist(rpsim_network *network, const rpsim_group *group)
-{
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_hop *hop = &network->hops[group->hop_begin + i];
-        rpsim_link *link = &network->links[hop->link];
-        rpsim_member moved = link->members[--link->member_count];
-        link->members[hop->slot] = moved;
-        network->hops[network->groups[moved.group].hop_begin + moved.hop].slot = hop->slot;
-    }
-}
-
-/* Brings the links up to date with the group's count; they are where the change begins. Returns
- * whether they are all among the reached ones. */
-static bool begin_change(rpsim_network *network, uint32_t index)
-{
-    rpsim_group *group = &network->groups[index];
-    bool inside = true;
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        link->flows += group->flows.count - group->solved_flows; /* modulo 2^64 */
-        inside = inside && link->mark == network->mark;
-    }
-    if (group->listed != (group->flows.count > 0)) {
-        if (group->listed) {
-            unlist(network, group);
-        } else {
-            list(network, index);
-        }
-        group->listed = !group->listed;
-    }
-    group->solved_flows = group->flows.count;
-    network->changed[network->changed_count++] = index;
-    return inside;
-}
-
-static void reach_group(rpsim_network *network, uint32_t index)
-{
-    if (network->groups[index].mark != network->mark) {
-        network->groups[index].mark = network->mark;
-        network->reached_groups[network->reached_group_count++] = index;
-    }
-}
-
-/* The list of links grows while it is walked: breadth first. */
-static void reach_groups(rpsim_network *network)
-{
-    for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        const rpsim_link *link = &network->links[network->reached_links[i]];
-        for (uint32_t k = 0; k < link->member_count; k++) {
-            uint32_t index = link->members[k].group;
-            if (network->groups[index].mark != network->mark) {
-                reach_group(network, index);
-                reach_links(network, &network->groups[index]);
-            }
-        }
     }
 }
 
@@ -144,18 +45,15 @@ static void share_down(rpsim_network *network, uint32_t slot, rpsim_share share)
 static void begin_filling(rpsim_network *network)
 {
     network->fill++;
-    network->share_count = 0;
+    network->share_count = network->reached_link_count;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
         rpsim_link *link = &network->links[network->reached_links[i]];
         link->becomes_full = false;
-        if (link->flows > 0) {
-            link->rest = link->capacity;
-            link->level_rate = 0;
-            link->level_flows = 0;
-            link->unfixed = link->flows;
-            network->shares[network->share_count++] =
-                (rpsim_share){share_of(link), network->reached_links[i]};
-        }
+        link->rest = link->capacity;
+        link->level_rate = 0;
+        link->level_flows = 0;
+        link->unfixed = link->flows;
+        network->shares[i] = (rpsim_share){link->first_share, network->reached_links[i]};
     }
     for (uint32_t slot = network->share_count / 2; slot-- > 0;) {
         share_down(network, slot, network->shares[slot]);
@@ -194,27 +92,6 @@ static uint32_t fix(rpsim_network *network, uint32_t bottleneck, double rate)
     return fixed;
 }
 
-/* One group has all reached links to itself: its rate is the least of what they give, with the
- * same operations as in `fill` and so with the same bits. */
-static void fill_one(rpsim_network *network, rpsim_group *group)
-{
-    for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        network->links[network->reached_links[i]].becomes_full = false;
-    }
-    rpsim_share least = {0, RPSIM_NO_LINK};
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        uint32_t index = network->hops[group->hop_begin + i].link;
-        const rpsim_link *link = &network->links[index];
-        rpsim_share share = {link->capacity / (double)link->flows, index};
-        if (least.link == RPSIM_NO_LINK || share_before(&share, &least)) {
-            least = share;
-        }
-    }
-    network->links[least.link].becomes_full = true;
-    group->new_rate = least.rate;
-    group->bottleneck = least.link;
-}
-
 /* Shares only grow while others are fixed, so an entry is a lower bound: the first one that is up
  * to date is the least. Equal shares go by the link's index, never by where the search began. */
 static void fill(rpsim_network *network)
@@ -238,23 +115,12 @@ static void fill(rpsim_network *network)
     }
 }
 
-static void count_time(bool *state, bool new_state, int64_t *since, int64_t *ticks, int64_t now)
+static void set_full(rpsim_network *network, rpsim_link *link, bool full)
 {
-    if (*state != new_state) {
-        *ticks += new_state ? 0 : now - *since;
-        *since = now;
-        *state = new_state;
-    }
-}
-
-static void account(rpsim_network *network)
-{
-    for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        rpsim_link *link = &network->links[network->reached_links[i]];
-        count_time(&link->busy, link->flows > 0, &link->busy_since, &link->busy_ticks,
-                   network->clock_ticks);
-        count_time(&link->full, link->becomes_full, &link->full_since, &link->full_ticks,
-                   network->clock_ticks);
+    if (link->full != full) {
+        link->full_ticks += full ? 0 : network->clock_ticks - link->full_since;
+        link->full_since = network->clock_ticks;
+        link->full = full;
     }
 }
 
@@ -275,29 +141,12 @@ static void change_end(rpsim_network *network, uint32_t index, double rate)
     network->changed[network->changed_count++] = index;
 }
 
-/* Groups that have lost their last flow leave the reached ones. */
-static void drop_empty_groups(rpsim_network *network)
+static void change_rate(rpsim_network *network, uint32_t index, double rate)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < network->reached_group_count; i++) {
-        uint32_t index = network->reached_groups[i];
-        if (network->groups[index].listed) {
-            network->reached_groups[count++] = index;
-        } else {
-            network->groups[index].mark = 0;
-        }
-    }
-    network->reached_group_count = count;
-}
-
-static void change_reached(rpsim_network *network)
-{
-    for (uint32_t i = 0; i < network->reached_group_count; i++) {
-        rpsim_group *group = &network->groups[network->reached_groups[i]];
-        if (group->dirty || group->rate != group->new_rate) {
-            group->dirty = false;
-            change_end(network, network->reached_groups[i], group->new_rate);
-        }
+    rpsim_group *group = &network->groups[index];
+    if (group->dirty || group->rate != rate) {
+        group->dirty = false;
+        change_end(network, index, rate);
     }
 }
 
@@ -317,41 +166,116 @@ static void change_rest(rpsim_network *network)
     network->dirty_count = 0;
 }
 
-static void begin_reaching(rpsim_network *network)
+/* Links that are not tight are no bottlenecks, and not all groups on them need be reached: they
+ * leave the reached ones. Returns the first bottleneck of those that stay. */
+static rpsim_share find_first(rpsim_network *network)
 {
-    network->mark++;
-    network->reuse = 0;
-    network->reached_link_count = 0;
-    network->reached_group_count = 0;
+    rpsim_share first = {INFINITY, RPSIM_NO_LINK};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        uint32_t index = network->reached_links[i];
+        rpsim_link *link = &network->links[index];
+        link->tight = link->demand >= RPSIM_TIGHT;
+        if (link->flows == 0 || !(link->tight || network->whole)) {
+            set_full(network, link, false);
+            link->mark = 0;
+            continue;
+        }
+        network->reached_links[count++] = index;
+        rpsim_share share = {link->first_share, index};
+        if (share_before(&share, &first)) {
+            first = share;
+        }
+    }
+    network->reached_link_count = count;
+    return first;
+}
+
+/* One link limits all reached groups: what `fill` would find, with the same operations and so with
+ * the same bits. */
+static void fill_at_once(rpsim_network *network, rpsim_share first)
+{
+    for (uint32_t i = 0; i < network->reached_group_count; i++) {
+        uint32_t index = network->reached_groups[i];
+        network->groups[index].bottleneck = first.link;
+        change_rate(network, index, first.rate);
+    }
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        uint32_t index = network->reached_links[i];
+        set_full(network, &network->links[index], index == first.link);
+    }
+}
+
+static void fill_by_levels(rpsim_network *network)
+{
+    fill(network);
+    for (uint32_t i = 0; i < network->reached_group_count; i++) {
+        uint32_t index = network->reached_groups[i];
+        change_rate(network, index, network->groups[index].new_rate);
+    }
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        rpsim_link *link = &network->links[network->reached_links[i]];
+        set_full(network, link, link->becomes_full);
+    }
 }
 
 static void recompute_reached(rpsim_network *network)
 {
-    drop_empty_groups(network);
-    if (network->reached_group_count == 1) {
-        fill_one(network, &network->groups[network->reached_groups[0]]);
+    rpsim_share first = find_first(network);
+    uint32_t groups = network->reached_group_count;
+    if (groups > 0 && network->links[first.link].member_count == groups) {
+        fill_at_once(network, first);
     } else {
-        fill(network);
+        fill_by_levels(network);
     }
-    account(network);
-    network->changed_count = 0;
-    change_reached(network);
 }
 
-/* The groups in `changed` are where the search begins. */
-static void reach(rpsim_network *network, bool inside)
+/* A group with all its links that connect to itself: the narrowest of them is its bottleneck. */
+static void recompute_alone(rpsim_network *network, uint32_t index)
 {
-    if (inside && ++network->reuse < SEARCH_EVERY) {
-        for (uint32_t i = 0; i < network->changed_count; i++) {
-            reach_group(network, network->changed[i]);
+    rpsim_group *group = &network->groups[index];
+    const rpsim_hop *hops = &network->hops[group->hop_begin];
+    rpsim_share first = {0, RPSIM_NO_LINK};
+    for (uint32_t i = 0; i < group->hop_count; i++) {
+        rpsim_link *link = &network->links[hops[i].link];
+        if (rpsim_link_connects(link)) {
+            link->tight = link->demand >= RPSIM_TIGHT;
+            set_full(network, link, false);
+            rpsim_share share = {link->first_share, hops[i].link};
+            if (link->tight && (first.link == RPSIM_NO_LINK || share_before(&share, &first))) {
+                first = share;
+            }
         }
-        return;
     }
-    begin_reaching(network);
-    for (uint32_t i = 0; i < network->changed_count; i++) {
-        reach_links(network, &network->groups[network->changed[i]]);
+    if (group->listed) {
+        set_full(network, &network->links[first.link], true);
+        group->bottleneck = first.link;
+        change_rate(network, index, first.rate);
     }
-    reach_groups(network);
+}
+
+/* Takes the changes of count up, deals with groups that are alone and leaves the others in
+ * `starts`. */
+static void begin_changes(rpsim_network *network)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < network->dirty_count; i++) {
+        const rpsim_group *group = &network->groups[network->dirty[i]];
+        if (group->flows.count != group->solved_flows) {
+            rpsim_network_relink(network, network->dirty[i]);
+            network->starts[count++] = network->dirty[i];
+        }
+    }
+    network->start_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = network->starts[i];
+        if (rpsim_group_is_alone(network, &network->groups[index])) {
+            rpsim_network_reach_alone(network, index);
+            recompute_alone(network, index);
+        } else {
+            network->starts[network->start_count++] = index;
+        }
+    }
 }
 
 void rpsim_network_settle(rpsim_network *network)
@@ -359,16 +283,10 @@ void rpsim_network_settle(rpsim_network *network)
     if (network->dirty_count == 0) {
         return;
     }
-    bool inside = true;
     network->changed_count = 0;
-    for (uint32_t i = 0; i < network->dirty_count; i++) {
-        const rpsim_group *group = &network->groups[network->dirty[i]];
-        if (group->flows.count != group->solved_flows) {
-            inside = begin_change(network, network->dirty[i]) && inside;
-        }
-    }
-    if (network->changed_count > 0) {
-        reach(network, inside);
+    begin_changes(network);
+    if (network->start_count > 0) {
+        rpsim_network_reach(network);
         recompute_reached(network);
     }
     change_rest(network);
@@ -378,13 +296,10 @@ void rpsim_network_settle(rpsim_network *network)
 void rpsim_network_recompute(rpsim_network *network)
 {
     rpsim_network_settle(network);
-    begin_reaching(network);
-    for (uint32_t i = 0; i < network->group_count; i++) {
-        if (network->groups[i].listed) {
-            reach_links(network, &network->groups[i]);
-        }
-    }
-    reach_groups(network);
+    network->whole = true;
+    rpsim_network_reach_all(network);
+    network->changed_count = 0;
     recompute_reached(network);
+    network->whole = false;
     rpsim_ends_update(network, network->changed, network->changed_count);
 }

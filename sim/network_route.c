@@ -3,6 +3,7 @@
 #include "common/mem.h"
 #include "sim/network_inside.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int compare_links(const void *a, const void *b)
@@ -107,6 +108,7 @@ static rp_status grow_groups(rpsim_network *network)
     size_t capacity = network->group_capacity > 0 ? 2 * (size_t)network->group_capacity : 16;
     RP_TRY(rp_mem_resize(&network->groups, capacity * sizeof *network->groups));
     RP_TRY(rp_mem_resize(&network->dirty, capacity * sizeof *network->dirty));
+    RP_TRY(rp_mem_resize(&network->starts, capacity * sizeof *network->starts));
     RP_TRY(rp_mem_resize(&network->changed, capacity * sizeof *network->changed));
     RP_TRY(rp_mem_resize(&network->reached_groups, capacity * sizeof *network->reached_groups));
     RP_TRY(rp_mem_resize(&network->ends, capacity * sizeof *network->ends));
@@ -114,15 +116,27 @@ static rp_status grow_groups(rpsim_network *network)
     return RP_OK;
 }
 
+/* What a route whose narrowest link has `least` could take of a link: rounded up, so that a sum
+ * below RPSIM_TIGHT is that of rates below the capacity. */
+static uint32_t demand_of(double least, double capacity)
+{
+    return least < capacity ? (uint32_t)(least / capacity * RPSIM_WHOLE) + 1 : RPSIM_WHOLE;
+}
+
 static rp_status add_hops(rpsim_network *network, uint32_t count)
 {
     RP_TRY(rpsim_grow(&network->hops, &network->hop_capacity, network->hop_count + count,
                       sizeof *network->hops));
+    double least = INFINITY;
+    for (uint32_t i = 0; i < count; i++) {
+        least = fmin(least, network->links[network->sorted_links[i]].capacity);
+    }
     for (uint32_t i = 0; i < count; i++) {
         rpsim_link *link = &network->links[network->sorted_links[i]];
         RP_TRY(rpsim_grow(&link->members, &link->member_capacity, link->route_count + 1,
                           sizeof *link->members));
-        network->hops[network->hop_count + i] = (rpsim_hop){network->sorted_links[i], 0};
+        network->hops[network->hop_count + i] = (rpsim_hop){
+            .link = network->sorted_links[i], .demand = demand_of(least, link->capacity)};
     }
     for (uint32_t i = 0; i < count; i++) {
         network->links[network->sorted_links[i]].route_count++;

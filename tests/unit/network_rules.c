@@ -182,6 +182,36 @@ Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
     cr_expect(eq(i64, usage.busy_ticks, 2 * PS_PER_MS));
 }
 
+/* A link that its groups together cannot fill limits nobody; once another group comes, it does.
+ * Link 1 (30) is first shared with link 0 (100), then empty, then has a group that link 2 limits to
+ * 10, and then is shared again: 10 for that one, 20 for the other, 80 for what is on link 0 alone.
+ */
+Test(network_rules, a_wide_link_limits_when_it_gets_full)
+{
+    double capacities[] = {100e9, 30e9, 10e9};
+    cr_assert(eq(int, rpsim_network_create(capacities, 3, RPSIM_PICOSECONDS, &network), RP_OK));
+    uint32_t first = route(1, 0, 0);
+    uint32_t both = route(2, 0, 1);
+    uint32_t wide = route(1, 1, 0);
+    uint32_t narrow = route(2, 1, 2);
+    start(first, 1e9, 0, 1);
+    start(both, 15e6, 0, 2);
+    start(wide, 45e6, 0, 3);
+    expect(PS_PER_MS, 2);
+    expect(2 * PS_PER_MS, 3);
+    start(narrow, 1e9, 3 * PS_PER_MS, 4);
+    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, narrow), 10e9, 1));
+    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, first), 100e9, 1));
+    start(both, 1e9, 4 * PS_PER_MS, 5);
+    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, narrow), 10e9, 1));
+    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, both), 20e9, 1));
+    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, first), 80e9, 1));
+    cr_expect(eq(u32, rpsim_network_bottleneck(network, narrow), 2));
+    cr_expect(eq(u32, rpsim_network_bottleneck(network, both), 1));
+    cr_expect(eq(i64, rpsim_network_usage(network, 1).full_ticks, 2 * PS_PER_MS));
+    cr_expect(eq(i64, rpsim_network_usage(network, 1).busy_ticks, 3 * PS_PER_MS));
+}
+
 Test(network_rules, a_set_of_links_is_one_route)
 {
     create(16);
