@@ -27,7 +27,10 @@ struct rp_emitter {
     uint32_t backward_base; /* stage of backward position 0 where backward stages are their own */
     uint8_t *unit;          /* [stage] UNIT_* */
     uint32_t *forward_at;   /* [iteration][forward stage][microbatch] -> op */
-    uint32_t *backward_at;  /* [iteration][stage - backward_base][microbatch] -> the BACKWARD op */
+    uint32_t *backward_at;  /* [iteration][stage - backward_base][microbatch] -> B or I */
+    uint32_t *weight_at;    /* as backward_at -> W; NULL where the schedule does not split */
+    uint64_t inputs;        /* backwards emitted in two parts */
+    uint64_t weights;
     uint32_t *iteration_begin; /* [queue][iteration + 1] -> first op */
     uint32_t wait_count;
 };
@@ -65,7 +68,7 @@ void rp_emit_forward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
     emit(e, RP_OP_FORWARD, stage, microbatch, 0);
 }
 
-void rp_emit_backward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+static inline void emit_unit(rp_emitter *e, rp_op_kind kind, uint32_t stage, uint32_t microbatch)
 {
     if ((e->unit[stage] & UNIT_RECOMPUTE) != 0) {
         emit(e, RP_OP_RECOMPUTE, stage, microbatch, RP_OP_JOIN);
@@ -74,7 +77,25 @@ void rp_emit_backward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
         emit(e, RP_OP_FORWARD, stage, microbatch, RP_OP_JOIN);
     }
     e->backward_at[backward_index(e, e->iteration, stage, microbatch)] = e->count;
-    emit(e, RP_OP_BACKWARD, stage, microbatch, 0);
+    emit(e, kind, stage, microbatch, 0);
+}
+
+void rp_emit_backward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+{
+    emit_unit(e, RP_OP_BACKWARD, stage, microbatch);
+}
+
+void rp_emit_backward_input(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+{
+    e->inputs++;
+    emit_unit(e, RP_OP_BACKWARD_INPUT, stage, microbatch);
+}
+
+void rp_emit_backward_weight(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+{
+    e->weights++;
+    e->weight_at[backward_index(e, e->iteration, stage, microbatch)] = e->count;
+    emit(e, RP_OP_BACKWARD_WEIGHT, stage, microbatch, 0);
 }
 
 /* ---- stages and chains ------------------------------------------------------------------------
@@ -182,12 +203,13 @@ static uint32_t barrier_count(const rp_program *program)
     return program->asynchronous ? 0 : program->iteration_count - 1;
 }
 
-static rp_status allocate(rp_emitter *e, rp_arena *scratch)
+static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch)
 {
     rp_program *program = e->program;
     uint64_t units = (uint64_t)program->microbatch_count * program->iteration_count;
     uint64_t barriers = barrier_count(program);
-    uint64_t ops = units * ops_per_microbatch(e) + barriers;
+    uint64_t weights = splits ? program->backward_count : 0;
+    uint64_t ops = units * (ops_per_microbatch(e) + weights) + barriers;
     /* Every forward waits for at most one op, every backward for two, a barrier for all GPUs and
      * all GPUs for it. Pages that are not touched cost nothing. */
     uint64_t waits = units * (program->forward_count + 2 * (uint64_t)program->backward_count) +
@@ -209,6 +231,10 @@ static rp_status allocate(rp_emitter *e, rp_arena *scratch)
     size_t backwards = (size_t)units * program->backward_count;
     RP_TRY(rp_arena_alloc_raw(scratch, forwards, sizeof(uint32_t), &e->forward_at));
     RP_TRY(rp_arena_alloc_raw(scratch, backwards, sizeof(uint32_t), &e->backward_at));
+    if (splits) {
+        RP_TRY(rp_arena_alloc_raw(scratch, backwards, sizeof(uint32_t), &e->weight_at));
+        memset(e->weight_at, 0xff, backwards * sizeof(uint32_t));
+    }
     memset(e->forward_at, 0xff, forwards * sizeof(uint32_t));
     memset(e->backward_at, 0xff, backwards * sizeof(uint32_t));
     return rp_arena_alloc(scratch, (size_t)program->gpu_count * (program->iteration_count + 1),
@@ -240,9 +266,11 @@ static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule
             emit(e, RP_OP_OPTIMIZER, 0, 0, 0);
         }
     }
-    if (e->overflow || e->count != e->capacity) {
+    uint64_t units = (uint64_t)program->microbatch_count * program->iteration_count;
+    uint64_t expected = units * ops_per_microbatch(e) + e->inputs + barriers;
+    if (e->overflow || e->count != expected || e->inputs != e->weights) {
         rp_log_error("schedule %s emitted %s ops than its stages and microbatches have",
-                     schedule->name, e->overflow ? "more" : "fewer");
+                     schedule->name, e->overflow || e->count > expected ? "more" : "fewer");
         return RP_BROKEN;
     }
     program->op_count = e->count;
@@ -290,7 +318,10 @@ static void add_backward_waits(rp_emitter *e, const rp_queue *queue, const rp_op
 static void add_op_waits(rp_emitter *e, const rp_queue *queue, const rp_op *op, bool in_unit,
                          bool first, bool early)
 {
-    bool backward = op->kind == RP_OP_BACKWARD;
+    bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
+    if (op->kind == RP_OP_BACKWARD_WEIGHT) {
+        return; /* its I is in the same queue */
+    }
     if (!in_unit && !backward) {
         if (op->stage != 0) {
             add_wait(
@@ -381,16 +412,19 @@ static void add_stage_buffers(rp_emitter *e, uint32_t stage, uint64_t bytes, boo
         separate ? forward_stage_of(program, program->stages[stage].layer_begin) : stage;
     for (uint32_t it = 0; it < program->iteration_count; it++) {
         const uint32_t *alloc = &e->forward_at[forward_index(e, it, from, 0)];
-        const uint32_t *release = &e->backward_at[backward_index(e, it, stage, 0)];
+        const uint32_t *backward = &e->backward_at[backward_index(e, it, stage, 0)];
+        const uint32_t *weight =
+            e->weight_at != NULL ? &e->weight_at[backward_index(e, it, stage, 0)] : NULL;
         const rp_queue *queue = &program->queues[rp_program_queue_of(program, alloc[0])];
         for (uint32_t m = 0; m < program->microbatch_count; m++) {
             if (alloc[m] < queue->op_begin || alloc[m] >= queue->op_end) {
                 queue = &program->queues[rp_program_queue_of(program, alloc[m])];
             }
             uint16_t place = separate ? RP_PLACE_HOST : queue->gpu;
+            uint32_t release = weight != NULL && weight[m] != NOWHERE ? weight[m] : backward[m];
             program->buffers[program->buffer_count++] = (rp_buffer){.bytes = bytes,
                                                                     .alloc_op = alloc[m],
-                                                                    .free_op = release[m],
+                                                                    .free_op = release,
                                                                     .place = place,
                                                                     .kind = RP_BUFFER_ACTIVATION};
         }
@@ -398,8 +432,8 @@ static void add_stage_buffers(rp_emitter *e, uint32_t stage, uint64_t bytes, boo
 }
 
 /* One buffer per backward stage and microbatch: the stage's input, kept from the forward to the
- * backward. A pipeline's stage keeps it on its GPU; separate backward stages run elsewhere, so
- * their inputs go through host memory. */
+ * backward, or to its weight part where that comes apart. A pipeline's stage keeps it on its GPU;
+ * separate backward stages run elsewhere, so their inputs go through host memory. */
 static rp_status build_buffers(const rp_schedule_config *config, bool separate, rp_emitter *e)
 {
     rp_program *program = e->program;
@@ -439,7 +473,7 @@ static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config
     rp_emitter e = {.program = program, .microbatches = config->microbatches};
     e.backward_base = schedule->separate_backward ? program->forward_count : 0;
     RP_TRY(set_units(schedule, program, scratch, &e));
-    RP_TRY(allocate(&e, scratch));
+    RP_TRY(allocate(&e, schedule->splits_backward, scratch));
     void *plan = NULL;
     if (schedule->prepare != NULL) {
         RP_TRY(schedule->prepare(config, program, scratch, &plan));

@@ -80,7 +80,8 @@ static rp_status even_pipeline(const rp_schedule_type *schedule, const rp_costs 
         stages = costs->layers; /* weights are gathered layer by layer */
     }
     if (stages == 0) {
-        stages = schedule->many_stages ? default_stages(costs->layers, gpus) : gpus;
+        uint32_t exactly = rp_schedule_stages(schedule, gpus);
+        stages = exactly == 0 ? default_stages(costs->layers, gpus) : exactly;
     }
     *partition_out = (rp_partition){.forward_count = stages};
     return split_even(&even, stages, arena, &partition_out->forward_layers);
@@ -116,7 +117,8 @@ static rp_status even_separate(const rp_costs *costs, uint32_t backward_stages, 
 rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
                             uint32_t stages, rp_arena *arena, rp_partition *partition_out)
 {
-    if (stages > RP_MAX_STAGES || (stages == 0 && gpus > RP_MAX_STAGES)) {
+    uint32_t least = schedule->stages_per_gpu > 1 ? schedule->stages_per_gpu * gpus : gpus;
+    if (stages > RP_MAX_STAGES || (stages == 0 && least > RP_MAX_STAGES)) {
         rp_log_error("--stages: %u is out of range; valid values are 1 to %u", stages,
                      RP_MAX_STAGES);
         return RP_USAGE;

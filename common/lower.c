@@ -18,7 +18,7 @@ void rp_lower_layers(const rp_lowering *l, uint32_t stage, bool backward, uint32
 
 static bool is_backward_kind(uint8_t kind)
 {
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT;
+    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
 }
 
 static bool same_job(const rp_lowering *l, const rp_lower_job *job, const rp_op *op, bool backward)
@@ -107,10 +107,8 @@ static rp_status allocate_tables(rp_lowering *l)
 static rp_status create_assembly(rp_lowering *l)
 {
     static const rp_queue_kind kinds[RP_LOWER_QUEUES_PER_GPU] = {
-        [RP_LOWER_COMPUTE] = RP_QUEUE_COMPUTE,
-        [RP_LOWER_PARAMS] = RP_QUEUE_PARAM_UPLOAD,
-        [RP_LOWER_UPLOAD] = RP_QUEUE_ACT_UPLOAD,
-        [RP_LOWER_DOWNLOAD] = RP_QUEUE_DOWNLOAD,
+        [RP_LOWER_COMPUTE] = RP_QUEUE_COMPUTE,   [RP_LOWER_PARAMS] = RP_QUEUE_PARAM_UPLOAD,
+        [RP_LOWER_UPLOAD] = RP_QUEUE_ACT_UPLOAD, [RP_LOWER_DOWNLOAD] = RP_QUEUE_DOWNLOAD,
         [RP_LOWER_PEER] = RP_QUEUE_PEER,
     };
     uint32_t gpus = l->schedule->gpu_count;

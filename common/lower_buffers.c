@@ -4,8 +4,11 @@
  * its first compute op (or the upload of those accumulated) to their download. Resident: both, and
  * the optimizer's states, live as long as the GPU's compute queue. A unit has what it uploads and
  * downloads, and a backward its tape. Saved inputs are in host memory from their download to their
- * last upload. The tape contains the stage's input, so an uploaded one is taken off. The logits of
- * a chunk of tokens stay with the allocator of each GPU that runs the head (prediction.md 4). */
+ * last upload. Of a backward in two parts, tape and incoming gradient stay for the weight part: it
+ * needs inputs and outputs' gradients of its matrix products, about what the tape holds (Qi et al.
+ * 2024, section 2: 32 instead of 34 bytes per token and hidden unit). The tape contains the stage's
+ * input, so an uploaded one is taken off. The logits of a chunk of tokens stay with the allocator
+ * of each GPU that runs the head (prediction.md 4). */
 #include "common/lower_state.h"
 
 typedef struct buffer_writer {
@@ -294,11 +297,13 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
 {
     const rp_lowering *l = w->l;
     const rp_op *op = unit_op(l, unit);
+    if (rp_lower_is_weight(l, unit)) {
+        return; /* it frees what its input part has kept */
+    }
     rp_buffer_kind kind = job->backward ? RP_BUFFER_GRADIENT : RP_BUFFER_ACTIVATION;
     put_moved(w, kind, job->gpu, unit->down_out, unit->compute_last, unit->down_out);
     if (job->backward) {
-        put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, unit->up_grad,
-                  unit->compute_last);
+        put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, unit->up_grad, release_of(w, op));
         uint32_t position = l->producers.backward_position[op->stage];
         if (unit->up_grad != RP_NO_HANDLE) {
             uint32_t from = l->producers.backward_at[rp_producers_backward_index(

@@ -240,7 +240,7 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     uint64_t boundary = l->config->sizes.boundary_bytes;
     uint64_t labels = l->config->sizes.input_bytes;
     if (l->offload) { /* the stage's saved input, or token ids; the head's stage takes labels, too
-                        */
+                       */
         bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
         uint64_t bytes = (from_ids ? labels : boundary) + (position == 0 ? labels : 0);
         RP_TRY(add_transfer(l, job, RP_LOWER_UPLOAD, RP_OP_UPLOAD_ACT, op, bytes, &unit->up_act));
@@ -329,6 +329,9 @@ static rp_status add_backward_downloads(rp_lowering *l, const rp_lower_job *job,
 
 static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
 {
+    if (rp_lower_is_weight(l, unit)) {
+        return add_compute(l, job, unit);
+    }
     if (job->backward) {
         RP_TRY(add_backward_uploads(l, job, unit));
         RP_TRY(add_compute(l, job, unit));

@@ -15,7 +15,8 @@ enum {
     RP_LOWER_QUEUES_PER_GPU
 };
 
-/** One forward or one backward with its pre-work, and its transfers. */
+/** One forward, one backward (or its input part) with its pre-work, and its transfers; or a
+ * backward's weight part, which has none. */
 typedef struct rp_lower_unit {
     uint32_t first; /**< op numbers in the compute schedule */
     uint32_t last;
@@ -66,6 +67,13 @@ typedef struct rp_lowering {
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
 } rp_lowering;
+
+/** @return whether a unit is a backward's weight part, which follows its input part on its queue.
+ */
+static inline bool rp_lower_is_weight(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return l->schedule->ops[unit->last].kind == RP_OP_BACKWARD_WEIGHT;
+}
 
 /** Index into rp_lowering.saved. */
 static inline size_t rp_lower_saved_index(const rp_lowering *l, uint32_t iteration,

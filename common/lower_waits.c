@@ -111,12 +111,27 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
 /* ---- two inputs and two outputs in flight (executor.md 1.3) -----------------------------------
  */
 
+/* The second unit before `unit` that may have transfers, among `before` units; NULL: there is none.
+ */
+static const rp_lower_unit *second_before(const rp_lowering *l, const rp_lower_unit *unit,
+                                          uint32_t before)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 1; i <= before; i++) {
+        found += rp_lower_is_weight(l, unit - i) ? 0 : 1;
+        if (found == 2) {
+            return unit - i;
+        }
+    }
+    return NULL;
+}
+
 static rp_status limit_flight(rp_lowering *l, const rp_lower_unit *unit, uint32_t before)
 {
-    if (before < 2) {
+    const rp_lower_unit *earlier = second_before(l, unit, before);
+    if (earlier == NULL) {
         return RP_OK;
     }
-    const rp_lower_unit *earlier = unit - 2;
     rp_handle upload = unit->up_act != RP_NO_HANDLE ? unit->up_act : unit->up_grad;
     RP_TRY(control(l, upload, earlier->compute_last));
     return control(l, unit->compute_first, earlier->down_last);
@@ -134,6 +149,9 @@ static rp_status connect_units(rp_lowering *l)
         }
         for (uint32_t i = begin; i < end; i++) {
             const rp_lower_unit *unit = &l->units[i];
+            if (rp_lower_is_weight(l, unit)) {
+                continue;
+            }
             RP_TRY(l->jobs[unit->job].backward ? connect_backward(l, unit)
                                                : connect_forward(l, unit));
             RP_TRY(connect_downloads(l, unit));

@@ -1,11 +1,8 @@
 #include "common/pipeline_orders.h"
 
-void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
-                   uint32_t iteration, rp_emitter *emitter)
+void rp_1f1b_warmup_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
+                          rp_emitter *emitter)
 {
-    (void)plan;
-    (void)iteration;
-    uint32_t warmup = config->gpus - 1 - rank;
     uint32_t forward = 0;
     while (forward < warmup && forward < config->microbatches) {
         rp_emit_forward(emitter, rank, forward++);
@@ -15,6 +12,37 @@ void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t 
             rp_emit_forward(emitter, rank, forward++);
         }
         rp_emit_backward(emitter, rank, backward);
+    }
+}
+
+void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                   uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    rp_1f1b_warmup_order(config, rank, config->gpus - 1 - rank, emitter);
+}
+
+void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
+                          uint32_t lag, rp_emitter *emitter)
+{
+    uint32_t microbatches = config->microbatches;
+    uint32_t forward = 0;
+    uint32_t weight = 0;
+    while (forward < warmup && forward < microbatches) {
+        rp_emit_forward(emitter, rank, forward++);
+    }
+    for (uint32_t input = 0; input < microbatches; input++) {
+        if (forward < microbatches) {
+            rp_emit_forward(emitter, rank, forward++);
+        }
+        rp_emit_backward_input(emitter, rank, input);
+        if (input >= lag) {
+            rp_emit_backward_weight(emitter, rank, weight++);
+        }
+    }
+    while (weight < microbatches) {
+        rp_emit_backward_weight(emitter, rank, weight++);
     }
 }
 

@@ -140,10 +140,12 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
         RP_TRY(check_data_parallel(schedule, config));
         return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
     }
-    if (!schedule->many_stages && stages != config->gpus) {
-        rp_log_error("--partition: %s has one stage per GPU: %u stages on %u GPUs; valid are "
-                     "exactly %u stages",
-                     schedule->name, stages, config->gpus, config->gpus);
+    uint32_t exactly = rp_schedule_stages(schedule, config->gpus);
+    if (exactly != 0 && stages != exactly) {
+        rp_log_error("--partition: %s has %s per GPU: %u stages on %u GPUs; valid are exactly %u "
+                     "stages",
+                     schedule->name, exactly == config->gpus ? "one stage" : "two stages", stages,
+                     config->gpus, exactly);
         return RP_USAGE;
     }
     if (stages == 0 || stages % config->gpus != 0) {

@@ -48,6 +48,14 @@ typedef struct rp_emitter rp_emitter;
 void rp_emit_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 
+/**
+ * The backward in two parts, for schedules with `splits_backward`: the gradient of the stage's
+ * input (the unit with its pre-work, as rp_emit_backward appends it), and later on the same rank
+ * the gradient of its weights. What a forward keeps is kept until the second part.
+ */
+void rp_emit_backward_input(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
+void rp_emit_backward_weight(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
+
 typedef struct rp_schedule_type {
     const char *name;    /**< as on the command line */
     const char *summary; /**< one line for --list */
@@ -61,6 +69,10 @@ typedef struct rp_schedule_type {
     bool separate_backward;
     /** Stages per GPU may exceed one (their number is a multiple of the GPUs). */
     bool many_stages;
+    /** Exactly so many stages per GPU, whatever many_stages says; 0: one, or as many_stages. */
+    uint32_t stages_per_gpu;
+    /** Emits backwards in two parts, all or some. */
+    bool splits_backward;
     /** Takes --round. */
     bool rounds;
     /** Every GPU runs all stages of microbatches of its own; any number of stages. */
@@ -97,6 +109,15 @@ typedef struct rp_schedule_type {
 /** All registered schedules, sorted by file name. */
 extern const rp_schedule_type *const rp_schedules[];
 extern const uint32_t rp_schedule_count;
+
+/** @return how many stages the schedule has on `gpus` GPUs; 0: any multiple of them. */
+static inline uint32_t rp_schedule_stages(const rp_schedule_type *schedule, uint32_t gpus)
+{
+    if (schedule->stages_per_gpu != 0) {
+        return schedule->stages_per_gpu * gpus;
+    }
+    return schedule->many_stages ? 0 : gpus;
+}
 
 /** @return the schedule called `name`, or NULL (nothing is logged). */
 const rp_schedule_type *rp_schedule_find(const char *name);

@@ -39,7 +39,7 @@ say "Chrome trace of roundpipe (open it at https://ui.perfetto.dev)"
 
 say "The same comparison for programs: JSON and CSV"
 for format in json csv; do
-    "$rpsim" --schedule all --model "$models" "${size[@]}" --format $format >"$out/comparison.$format"
+    "$rpsim" --schedule "$schedules" --recompute all --model "$models" "${size[@]}" --format $format >"$out/comparison.$format"
 done
 
 say "Asynchronous RoundPipe, 32 iterations: the true period beside the paper's estimate"
@@ -47,7 +47,7 @@ say "Asynchronous RoundPipe, 32 iterations: the true period beside the paper's e
     tee "$out/asynchronous.txt"
 
 say "Comparison: every schedule with its recompute waiting for the gradient and allowed before it"
-"$rpsim" --schedule all --model "$models" "${size[@]}" --db "$store" | tee "$out/comparison.txt"
+"$rpsim" --schedule "$schedules" --recompute all --model "$models" "${size[@]}" --db "$store" | tee "$out/comparison.txt"
 
 cat <<TEXT
 

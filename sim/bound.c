@@ -7,9 +7,10 @@
 #include "sim/stage_engine.h"
 
 typedef struct chain_unit {
-    int64_t pre_ps;  /* work that may run before the unit's dependencies (early recompute) */
-    int64_t work_ps; /* the rest */
-    int64_t head_ps; /* earliest possible begin */
+    int64_t pre_ps;    /* work that may run before the unit's dependencies (early recompute) */
+    int64_t work_ps;   /* the rest */
+    int64_t weight_ps; /* the backward's weight part, where it is an op of its own */
+    int64_t head_ps;   /* earliest possible begin */
     int64_t
         tail_ps; /* longest path behind the unit's end; -1: unit is empty and so is all behind it */
     uint32_t queue;
@@ -62,6 +63,9 @@ static void set_durations(bound *b, const rp_stage_times *times, uint32_t microb
         const rp_op *ops = program->ops;
         size_t row = (size_t)ops[op].stage * RP_OP_KIND_COUNT;
         *unit = (chain_unit){.work_ps = times->ps[row + ops[op].kind]};
+        if (ops[op].kind == RP_OP_BACKWARD_INPUT) {
+            unit->weight_ps = times->ps[row + RP_OP_BACKWARD_WEIGHT];
+        }
         int64_t pre = 0;
         for (; op > 0 && (ops[op - 1].flags & RP_OP_JOIN) != 0; op--) {
             pre += times->ps[row + ops[op - 1].kind];
@@ -108,6 +112,9 @@ static void walk_chain(bound *b)
     for (uint32_t i = 0; i < b->units; i++) {
         chain[i].head_ps = 0;
         chain[i].tail_ps = chain[i].pre_ps + chain[i].work_ps > 0 ? 0 : -1;
+        if (chain[i].weight_ps > 0) {
+            chain[i].tail_ps = chain[i].weight_ps;
+        }
         uint32_t count = dependencies(b, i, deps);
         for (uint32_t d = 0; d < count; d++) {
             const chain_unit *from = &chain[deps[d]];
@@ -170,6 +177,24 @@ static void find_moves(const bound *b, uint8_t *moved)
     }
 }
 
+/* Weight parts of `count` microbatches, which may run anywhere behind their input part. Nothing
+ * needs them: one of them may be a GPU's last op. */
+static void add_weights(bound *b, uint32_t first, uint32_t count)
+{
+    uint32_t forwards = b->program->forward_count;
+    for (uint32_t i = forwards; i < b->units; i++) {
+        const chain_unit *unit = &b->chain[i];
+        for (uint32_t m = first; unit->weight_ps > 0 && m < first + count; m++) {
+            size_t index = rp_producers_backward_index(b->producers, 0, i - forwards, m);
+            uint32_t queue = rp_program_queue_of(b->program, b->producers->weight_at[index]);
+            gpu_bound *gpu = &b->gpus[queue];
+            gpu->busy_ps += unit->weight_ps;
+            gpu->head_ps = min_ps(gpu->head_ps, unit->head_ps + unit->pre_ps + unit->work_ps);
+            gpu->tail_ps = 0;
+        }
+    }
+}
+
 /* `count` microbatches from `first` on run in the same way. */
 static void add_microbatches(bound *b, const rp_stage_times *times, uint32_t first, uint32_t count)
 {
@@ -181,6 +206,7 @@ static void add_microbatches(bound *b, const rp_stage_times *times, uint32_t fir
     }
     walk_chain(b);
     merge_chain(b);
+    add_weights(b, first, count);
 }
 
 static int64_t combine(bound *b, const rp_stage_times *times, const uint8_t *moved)

@@ -68,8 +68,9 @@ static int64_t to_ps(double time_s)
     return rp_ms_to_ps(time_s * 1e3);
 }
 
+/* A backward's weight part has what is fixed, its input part the attention. */
 static void add_layers(const rp_costs *table, const rp_stage *stage, const scaling *s,
-                       double *fwd_out, double *bwd_out)
+                       double *fwd_out, double *bwd_out, double *weight_out)
 {
     for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
         uint32_t odd = i % 2;
@@ -78,8 +79,11 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
         double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
         *fwd_out +=
             scale(seconds(table->fwd_ps[i]), 0, s->attention_fwd[odd], s->growth[odd], s->tokens);
-        *bwd_out += scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
-                          s->tokens);
+        double bwd = scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
+                           s->tokens);
+        double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
+        *bwd_out += bwd;
+        *weight_out += fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
     }
 }
 
@@ -88,7 +92,8 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
 {
     double fwd = 0;
     double bwd = 0;
-    add_layers(table, stage, s, &fwd, &bwd);
+    double weight = 0;
+    add_layers(table, stage, s, &fwd, &bwd, &weight);
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
     double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
     double head_bwd =
@@ -104,6 +109,8 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     ps[RP_OP_FORWARD] = to_ps((runs_forward ? fwd : 0) + head_fwd);
     ps[RP_OP_RECOMPUTE] = to_ps(fwd);
     ps[RP_OP_BACKWARD] = to_ps(bwd + head_bwd);
+    ps[RP_OP_BACKWARD_WEIGHT] = to_ps(weight);
+    ps[RP_OP_BACKWARD_INPUT] = ps[RP_OP_BACKWARD] - ps[RP_OP_BACKWARD_WEIGHT];
     return RP_OK;
 }
 

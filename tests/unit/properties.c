@@ -242,7 +242,7 @@ Test(properties, steady_state_of_iterations)
         rp_partition partition;
         const rp_schedule_type *schedule = rp_schedules[s];
         cr_assert(eq(int,
-                     rp_partition_even(schedule, &costs, 4, schedule->many_stages ? 8 : 4, arena,
+                     rp_partition_even(schedule, &costs, 4, schedule->many_stages ? 8 : 0, arena,
                                        &partition),
                      RP_OK));
         rp_schedule_config config = {.gpus = 4,

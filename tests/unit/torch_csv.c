@@ -45,8 +45,9 @@ static rp_program *build(const char *name, sizes s)
     rp_partition partition;
     rp_test_equal_costs(arena, layers, 1000, 2000, &costs);
     cr_assert(eq(int,
-                 rp_partition_even(schedule, &costs, s.gpus, schedule->many_stages ? layers : 0,
-                                   arena, &partition),
+                 rp_partition_even(schedule, &costs, s.gpus,
+                                   rp_schedule_stages(schedule, s.gpus) == 0 ? layers : 0, arena,
+                                   &partition),
                  RP_OK));
     rp_schedule_config config = {.gpus = s.gpus,
                                  .microbatches = s.microbatches,
@@ -165,43 +166,42 @@ static const char *check_row(const rp_program *program, uint32_t gpu, const char
             at = read_cell(at, &c);
             cr_assert(eq(u32, c.stage, op->stage));
             cr_assert(eq(u32, c.microbatch, op->microbatch));
-            cr_assert(eq(chr, c.type, op->kind == RP_OP_FORWARD ? 'F' : 'B'));
+            cr_assert(eq(chr, c.type, rp_op_kind_text((rp_op_kind)op->kind)[0]));
         }
     }
     cr_assert(eq(chr, *at, '\n'));
     return at + 1;
 }
 
-/* PyTorch's rules: stage s on rank s mod P only, M forwards and M backwards of it, forward first.
- */
-static void check_rules(sizes s)
+/* PyTorch's rules: a stage on one rank only, s mod P or in a V; M forwards, then M backwards of it,
+ * each whole or in two parts, I before W. */
+static void check_rules(sizes s, bool v_shaped)
 {
     enum { MAX_STAGES = 64, MAX_MICROBATCHES = 64 };
-    static unsigned char forward[MAX_STAGES][MAX_MICROBATCHES];
-    static unsigned char backward[MAX_STAGES][MAX_MICROBATCHES];
-    memset(forward, 0, sizeof forward);
-    memset(backward, 0, sizeof backward);
+    static unsigned char seen[128][MAX_STAGES][MAX_MICROBATCHES]; /* by type */
+    memset(seen, 0, sizeof seen);
     uint32_t rank = 0;
     for (const char *at = written; *at != '\0';) {
         cell c;
         at = read_cell(at, &c);
-        cr_assert(lt(u32, c.microbatch, s.microbatches));
-        cr_assert(lt(u32, c.stage, s.gpus * s.stages_per_gpu));
-        cr_assert(eq(u32, c.stage % s.gpus, rank));
-        if (c.type == 'F') {
-            forward[c.stage][c.microbatch]++;
-        } else {
-            cr_assert(eq(int, forward[c.stage][c.microbatch], 1));
-            backward[c.stage][c.microbatch]++;
-        }
+        uint32_t stage = c.stage;
+        uint32_t m = c.microbatch;
+        cr_assert(lt(u32, m, s.microbatches));
+        cr_assert(lt(u32, stage, s.gpus * s.stages_per_gpu));
+        bool up = v_shaped && stage >= s.gpus;
+        cr_assert(eq(u32, up ? 2 * s.gpus - 1 - stage : stage % s.gpus, rank));
+        cr_assert(eq(int, seen['F'][stage][m], c.type == 'F' ? 0 : 1));
+        cr_assert(eq(int, seen['I'][stage][m], c.type == 'W' ? 1 : 0));
+        seen[(unsigned char)c.type][stage][m]++;
         rank += *at == '\n' ? 1 : 0;
         at++;
     }
     cr_assert(eq(u32, rank, s.gpus));
     for (uint32_t stage = 0; stage < s.gpus * s.stages_per_gpu; stage++) {
         for (uint32_t m = 0; m < s.microbatches; m++) {
-            cr_assert(eq(int, forward[stage][m], 1));
-            cr_assert(eq(int, backward[stage][m], 1));
+            cr_assert(eq(int, seen['F'][stage][m], 1));
+            cr_assert(eq(int, seen['B'][stage][m] + seen['I'][stage][m], 1));
+            cr_assert(eq(int, seen['I'][stage][m], seen['W'][stage][m]));
         }
     }
 }
@@ -217,10 +217,11 @@ Test(torch_csv, cells_are_the_ops)
         }
         for (size_t i = 0; i < COUNT(gpus) * 3 * RP_RECOMPUTE_COUNT; i++) {
             sizes s = {.gpus = gpus[i % COUNT(gpus)],
-                       .stages_per_gpu = type->many_stages ? 2 : 1,
+                       .stages_per_gpu = type->many_stages || type->stages_per_gpu == 2 ? 2 : 1,
                        .iterations = 1,
                        .recompute = (rp_recompute)(i / COUNT(gpus) / 3)};
             s.microbatches = s.gpus * (uint32_t)(i / COUNT(gpus) % 3 + 1);
+            s.microbatches += type->splits_backward ? s.gpus : 0; /* some need 2 P */
             rp_program *program = build(type->name, s);
             cr_assert(eq(int, export(program), RP_OK), "%s", messages);
             const char *at = written;
@@ -228,7 +229,7 @@ Test(torch_csv, cells_are_the_ops)
                 at = check_row(program, gpu, at);
             }
             cr_assert(eq(chr, *at, '\0'));
-            check_rules(s);
+            check_rules(s, type->stages_per_gpu == 2);
             rp_program_destroy(program);
             checked++;
         }

@@ -1,0 +1,42 @@
+/* Slow and obvious orders and simulation of the schedules whose backwards come in two parts, and of
+ * eager 1F1B (shared/design/schedules.md 5.0 to 5.4). An order is rows of cells as in PyTorch's
+ * schedule CSV. Shares no code with common/ or sim/. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct slow_cell {
+    char type; /* F forward, I input gradient, W weight gradient, B both */
+    int stage, microbatch;
+    bool paired; /* runs together with the cell after it: both begin and end at the same time */
+    int64_t start, end; /* after slow_rows_run */
+} slow_cell;
+
+typedef struct slow_rows {
+    int ranks, microbatches, stages;
+    int *counts;
+    slow_cell **cells; /* [rank][count] */
+} slow_rows;
+
+/* Time units of a stage's forward and of the two parts of its backward. */
+typedef struct slow_split {
+    int64_t forward, input, weight;
+} slow_split;
+
+typedef struct slow_span {
+    int64_t makespan;
+    int64_t longest_span; /* of any rank, from its first start to its last end */
+    int peak;             /* most chunks that a rank has run forward and not backward (W or B) */
+} slow_span;
+
+/* `chunks` stages per rank, where the schedule's rule leaves it open. false: unknown schedule, or
+ * sizes that its rule does not allow. */
+bool slow_rows_make(const char *schedule, int ranks, int microbatches, int chunks,
+                    slow_rows *rows_out);
+
+/* Runs each rank's cells in order, as early as they can. A paired forward and backward take the sum
+ * of their times less `saving` of the shorter one's. Aborts on a deadlock. */
+slow_span slow_rows_run(slow_rows *rows, const slow_split *stages, int64_t hop, double saving);
+
+void slow_rows_free(slow_rows *rows);
