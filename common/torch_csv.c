@@ -1,11 +1,8 @@
-#include "common/torch_csv.h"
-
-#include "common/log.h"
+/* Schedules as rows of actions: taken from a program, written as CSV. */
+#include "common/torch_csv_inside.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define NO_RANK UINT32_MAX
 
 static bool has_cell(const rp_op *op)
 {
@@ -36,35 +33,36 @@ static rp_status check_stages(const rp_program *p)
 }
 
 /* PyTorch takes the rank of a stage from the one row that has it. */
-static rp_status check_ranks(const rp_program *p, rp_arena *arena)
+static rp_status set_ranks(const rp_program *p, rp_torch_csv *csv)
 {
-    uint32_t *ranks = NULL;
-    RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof *ranks, &ranks));
-    for (uint32_t s = 0; s < p->stage_count; s++) {
-        ranks[s] = NO_RANK;
-    }
-    for (uint32_t q = 0; q < p->queue_count; q++) {
-        const rp_queue *queue = &p->queues[q];
-        for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
-            const rp_op *op = &p->ops[i];
-            if (!has_cell(op)) {
-                continue;
-            }
-            if (ranks[op->stage] != NO_RANK && ranks[op->stage] != queue->gpu) {
+    for (uint32_t r = 0; r < csv->rank_count; r++) {
+        for (uint32_t i = csv->row_begin[r]; i < csv->row_begin[r + 1]; i++) {
+            uint32_t stage = csv->actions[i].stage;
+            uint32_t *rank = &csv->stage_ranks[stage];
+            if (*rank != RP_TORCH_NONE && *rank != r) {
                 rp_log_error("--torch-csv-out: stage %u of %s runs on GPU %u and on GPU %u; valid "
                              "are schedules with each stage on one GPU",
-                             op->stage, p->schedule, ranks[op->stage], queue->gpu);
+                             stage, p->schedule, *rank, r);
                 return RP_USAGE;
             }
-            ranks[op->stage] = queue->gpu;
+            *rank = r;
         }
     }
     return RP_OK;
 }
 
-static void write_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, FILE *stream)
+static uint8_t type_of(const rp_op *op)
 {
-    const char *separator = "";
+    return op->kind == RP_OP_FORWARD          ? RP_TORCH_FORWARD
+           : op->kind == RP_OP_BACKWARD       ? RP_TORCH_BACKWARD
+           : op->kind == RP_OP_BACKWARD_INPUT ? RP_TORCH_BACKWARD_INPUT
+                                              : RP_TORCH_BACKWARD_WEIGHT;
+}
+
+/* Appends the actions of one GPU; `numbers` are the stages' numbers along the model. */
+static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, rp_torch_csv *csv)
+{
+    uint32_t count = csv->row_begin[gpu];
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
         if (queue->kind != RP_QUEUE_COMPUTE || queue->gpu != gpu) {
@@ -73,30 +71,63 @@ static void write_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             const rp_op *op = &p->ops[i];
             if (has_cell(op)) {
-                fprintf(stream, "%s%u%s%u", separator, numbers[op->stage],
-                        rp_op_kind_text((rp_op_kind)op->kind), op->microbatch);
-                separator = ",";
+                csv->actions[count] = (rp_torch_action){.stage = numbers[op->stage],
+                                                        .microbatch = op->microbatch,
+                                                        .column = count - csv->row_begin[gpu],
+                                                        .type = type_of(op)};
+                count++;
             }
         }
     }
-    fputc('\n', stream);
+    csv->row_begin[gpu + 1] = count;
 }
 
-rp_status rp_torch_csv_write(const rp_program *p, rp_arena *arena, FILE *stream)
+rp_status rp_torch_csv_of_program(const rp_program *p, rp_arena *arena, rp_torch_csv *csv_out)
 {
     RP_TRY(check_stages(p));
-    RP_TRY(check_ranks(p, arena));
+    *csv_out = (rp_torch_csv){.name = p->schedule,
+                              .rank_count = p->gpu_count,
+                              .stage_count = p->stage_count,
+                              .microbatch_count = p->microbatch_count};
     uint32_t *numbers = NULL;
     RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof *numbers, &numbers));
+    RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof(uint32_t), &csv_out->stage_ranks));
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count + 1, sizeof(uint32_t), &csv_out->row_begin));
+    RP_TRY(rp_arena_alloc_raw(arena, p->op_count, sizeof(rp_torch_action), &csv_out->actions));
+    memset(csv_out->stage_ranks, 0xff, p->stage_count * sizeof(uint32_t));
     for (uint32_t i = 0; i < p->forward_count; i++) {
         numbers[p->forward_chain[i]] = i;
     }
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
-        write_row(p, gpu, numbers, stream);
+        add_row(p, gpu, numbers, csv_out);
+    }
+    return set_ranks(p, csv_out);
+}
+
+rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream)
+{
+    for (uint32_t r = 0; r < csv->rank_count; r++) {
+        bool second = false; /* part of a pair */
+        for (uint32_t i = csv->row_begin[r]; i < csv->row_begin[r + 1]; i++) {
+            char text[RP_TORCH_NAME_SIZE];
+            const rp_torch_action *a = &csv->actions[i];
+            const char *before = i == csv->row_begin[r] ? "" : ",";
+            fprintf(stream, "%s%s%s%s", second ? ";" : before, a->overlaps_next ? "(" : "",
+                    rp_torch_action_name(a, text), second ? ")OVERLAP_F_B" : "");
+            second = a->overlaps_next;
+        }
+        fputc('\n', stream);
     }
     if (fflush(stream) != 0 || ferror(stream) != 0) {
         rp_log_error("the schedule's CSV cannot be written: %s", strerror(errno));
         return RP_IO;
     }
     return RP_OK;
+}
+
+rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *stream)
+{
+    rp_torch_csv csv;
+    RP_TRY(rp_torch_csv_of_program(program, arena, &csv));
+    return rp_torch_csv_print(&csv, stream);
 }

@@ -1,0 +1,39 @@
+# Makes the golden schedule CSVs with PyTorch's own classes and its own writer.
+import sys, os
+import torch
+import torch.distributed.pipelining.schedules as S
+from torch.distributed.pipelining.stage import _PipelineStageBase
+
+class Stage(_PipelineStageBase):
+    def __init__(self, index, stages, ranks, rank):
+        self.stage_index = index; self.num_stages = stages
+        self.group_size = ranks; self.group_rank = rank; self.group = None
+        self.device = torch.device("cpu");
+        self.has_backward = True; self.submod = torch.nn.Identity()
+        self.stage_index_to_group_rank = {}
+    def _create_grad_recv_info(self, *a): return None
+    def _prepare_forward_infra(self, n): pass
+    def _prepare_backward_infra(self, n): pass
+
+def make(cls, ranks, chunks, m, **kw):
+    stages = [Stage(i * ranks, ranks * chunks, ranks, 0) for i in range(chunks)]
+    return cls(stages, m, loss_fn=lambda a, b: a.sum(), **kw)
+
+out = sys.argv[1]
+cases = [("loopedbfs", S.ScheduleLoopedBFS, 2, 2, 3), ("loopedbfs", S.ScheduleLoopedBFS, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 2, 2, 4),
+  ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 3, 4), ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 1, 8),
+  ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 2, 8), ("zbv", S.ScheduleZBVZeroBubble, 4, 2, 8), ("dualpipev", S.ScheduleDualPipeV, 4, 2, 10), ("dualpipev", S.ScheduleDualPipeV, 2, 2, 4)]
+for name, cls, p, v, m in cases:
+    base = f"{out}/{name}-p{p}v{v}m{m}"
+    try:
+        s = make(cls, p, v, m)
+        S.PipelineScheduleMulti._dump_csv(s, base + ".compute.csv")
+        s._prepare_schedule_with_comms(s.pipeline_order)
+        s._dump_csv(base + ".asap.csv", format="compute_comms")
+        d = make(cls, p, v, m, defer_pp_recv=True) if False else s
+        d.pipeline_order_with_comms = S._defer_recv_ops(s.pipeline_order_with_comms, lambda x: s.stage_index_to_group_rank[x])
+        d._dump_csv(base + ".deferred.csv", format="compute_comms")
+        print("ok", base)
+    except Exception as e:
+        import traceback; traceback.print_exc(); print("FAIL", base, repr(e)[:300])
+print(torch.__version__)
