@@ -107,11 +107,29 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
  */
 rp_status rp_torch_csv_check(rp_torch_csv *csv, rp_arena *arena);
 
-/** Where RP_TORCH receives stand: as soon as they may (PyTorch's default) or before their use. */
+/** Where a lowered file's receives stand. */
 typedef enum rp_torch_receives {
-    RP_TORCH_RECEIVES_ASAP,         /**< right when the send is issued */
-    RP_TORCH_RECEIVES_JUST_IN_TIME, /**< before the computation, or before a send to that peer */
+    RP_TORCH_RECEIVES_ASAP, /**< where the send is issued (PyTorch's default) */
+    /** Before the computation that uses it, or before a send to a higher rank that it comes from
+     * (PyTorch's defer_pp_recv with the parity rule that keeps it free of deadlocks). */
+    RP_TORCH_RECEIVES_JUST_IN_TIME,
 } rp_torch_receives;
+
+typedef struct rp_torch_lowering {
+    rp_torch_receives receives;
+    bool waits; /**< with WAIT_SEND_F, WAIT_SEND_B, WAIT_REDUCE_GRAD, as PyTorch 2.15 has them */
+} rp_torch_lowering;
+
+/**
+ * Lowers a compute-only schedule as PyTorch does: at most three stages unsharded, one REDUCE_GRAD
+ * behind each stage's last weight gradient, a SEND behind each computation whose result another
+ * rank needs and the RECV there.
+ * @param csv compute-only; has passed rp_torch_csv_check
+ * @param csv_out in `arena`; passes rp_torch_csv_check
+ * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (logged)
+ */
+rp_status rp_torch_csv_lower(const rp_torch_csv *csv, const rp_torch_lowering *how, rp_arena *arena,
+                             rp_torch_csv *csv_out);
 
 /**
  * The order of a program's compute queues. A recompute has no action of its own: there it is part

@@ -32,3 +32,6 @@ rp_status rp_torch_refuse(const rp_torch_csv *csv, uint32_t rank, const rp_torch
  * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY
  */
 rp_status rp_torch_dry_run(const rp_torch_csv *csv, const rp_torch_tables *tables, rp_arena *arena);
+
+/** Numbers the cells of each row from 0. */
+void rp_torch_set_columns(rp_torch_csv *csv);

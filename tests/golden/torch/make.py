@@ -1,5 +1,5 @@
 # Makes the golden schedule CSVs with PyTorch's own classes and its own writer.
-import sys, os
+import sys
 import torch
 import torch.distributed.pipelining.schedules as S
 from torch.distributed.pipelining.stage import _PipelineStageBase
@@ -30,10 +30,20 @@ for name, cls, p, v, m in cases:
         S.PipelineScheduleMulti._dump_csv(s, base + ".compute.csv")
         s._prepare_schedule_with_comms(s.pipeline_order)
         s._dump_csv(base + ".asap.csv", format="compute_comms")
-        d = make(cls, p, v, m, defer_pp_recv=True) if False else s
-        d.pipeline_order_with_comms = S._defer_recv_ops(s.pipeline_order_with_comms, lambda x: s.stage_index_to_group_rank[x])
-        d._dump_csv(base + ".deferred.csv", format="compute_comms")
+        rank_of = lambda x: s.stage_index_to_group_rank[x]
+        s.pipeline_order_with_comms = S._defer_recv_ops(s.pipeline_order_with_comms, rank_of)
+        s._dump_csv(base + ".deferred.csv", format="compute_comms")
+        # The same passes without waits, as versions before had them.
+        wait = S.WAIT_REDUCE_GRAD
+        rows = {}
+        for rank, actions in s.pipeline_order.items():
+            rows[rank] = S._add_reduce_grad(S._add_unshard_reshard(actions), m)
+            rows[rank] = [a for a in rows[rank] if a.computation_type != wait]
+        s.pipeline_order_with_comms = S._add_send_recv(rows, rank_of, s._num_stages)
+        s._dump_csv(base + ".asap-no-waits.csv", format="compute_comms")
+        s.pipeline_order_with_comms = S._defer_recv_ops(s.pipeline_order_with_comms, rank_of)
+        s._dump_csv(base + ".deferred-no-waits.csv", format="compute_comms")
         print("ok", base)
     except Exception as e:
-        import traceback; traceback.print_exc(); print("FAIL", base, repr(e)[:300])
+        sys.exit(f"{base}: {e!r}")
 print(torch.__version__)
