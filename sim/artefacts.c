@@ -221,15 +221,26 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
     return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
 }
 
+static rp_status write_torch_csv(const rpsim_study *study, rp_output *output)
+{
+    const rpsim_options *o = study->options;
+    rp_torch_csv csv;
+    RP_TRY(rp_torch_csv_of_program(study->rows[0].result.program, study->arena, &csv));
+    if (o->torch_lowered) {
+        rp_torch_csv computations = csv;
+        RP_TRY(rp_torch_csv_lower(&computations, &o->torch_lowering, study->arena, &csv));
+    }
+    RP_TRY(rp_torch_csv_print(&csv, output->stream));
+    return rp_output_commit(output);
+}
+
 rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
                                 rpsim_artefacts *artefacts)
 {
     const rpsim_options *o = study->options;
     /* First: it may refuse the program, and then no other file is to appear. */
     if (o->torch_csv_out != NULL) {
-        RP_TRY(rp_torch_csv_write(study->rows[0].result.program, study->arena,
-                                  artefacts->torch_csv.stream));
-        RP_TRY(rp_output_commit(&artefacts->torch_csv));
+        RP_TRY(write_torch_csv(study, &artefacts->torch_csv));
     }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));

@@ -62,8 +62,12 @@
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart: .svg, .png or .pdf")                              \
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
     X(TORCH_CSV_OUT, "torch-csv-out", "F",                                                         \
-      "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's pipelining "  \
-      "(compute-only)")                                                                            \
+      "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's pipelining")  \
+    X(TORCH_CSV_DIALECT, "torch-csv-dialect", "compute-only|lowered|lowered-waits",                \
+      "of --torch-csv-out: computations alone; with transfers and FSDP's actions; with PyTorch "   \
+      "2.15's waits besides (compute-only)")                                                       \
+    X(RECV_PLACEMENT, "recv-placement", "asap|just-in-time",                                       \
+      "receives of a lowered CSV: where the send is issued, or before their use (asap)")           \
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
     X(DB, "db", "F", "add the runs to this SQLite store")                                          \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
@@ -267,6 +271,18 @@ static rp_status take_mode(int option, rpsim_options *o)
         RP_TRY(rpsim_option_choice("format", optarg, "table|json|csv|kv", &index));
         o->format = (rpsim_format)index;
         return RP_OK;
+    case OPTION_TORCH_CSV_DIALECT:
+        RP_TRY(rpsim_option_choice("torch-csv-dialect", optarg,
+                                   "compute-only|lowered|lowered-waits", &index));
+        o->torch_dialect_given = true;
+        o->torch_lowered = index != 0;
+        o->torch_lowering.waits = index == 2;
+        return RP_OK;
+    case OPTION_RECV_PLACEMENT:
+        RP_TRY(rpsim_option_choice("recv-placement", optarg, "asap|just-in-time", &index));
+        o->recv_placement_given = true;
+        o->torch_lowering.receives = (rp_torch_receives)index;
+        return RP_OK;
     case OPTION_LIST:
         RP_TRY(rpsim_option_choice("list", optarg, "schedules|models|platforms|costs", &index));
         o->action = RPSIM_ACTION_LIST;
@@ -350,6 +366,8 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_OPTIMIZER:
     case OPTION_ROUND_START:
     case OPTION_FORMAT:
+    case OPTION_TORCH_CSV_DIALECT:
+    case OPTION_RECV_PLACEMENT:
     case OPTION_LIST:
         return take_mode(option, o);
     default:
@@ -372,6 +390,20 @@ static rp_status check_memory(const rpsim_options *o)
     if (o->layer_grain && !o->max_seqlen) {
         rp_log_error("--grain: layer grain is known to the memory model only, its transfers are "
                      "not simulated; valid is stage, or layer with --max-seqlen");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status check_torch(const rpsim_options *o)
+{
+    if (o->torch_dialect_given && o->torch_csv_out == NULL) {
+        rp_log_error("--torch-csv-dialect: valid only with --torch-csv-out F");
+        return RP_USAGE;
+    }
+    if (o->recv_placement_given && !o->torch_lowered) {
+        rp_log_error("--recv-placement: only lowered files have receives; valid only with "
+                     "--torch-csv-out F and --torch-csv-dialect lowered or lowered-waits");
         return RP_USAGE;
     }
     return RP_OK;
@@ -462,6 +494,7 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
     }
     RP_TRY(check_combination(options_out));
     RP_TRY(check_memory(options_out));
+    RP_TRY(check_torch(options_out));
     if (options_out->jitter_given && options_out->replicas == 0) {
         options_out->replicas = RPSIM_DEFAULT_REPLICAS;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/schedule.h"
+#include "common/torch_csv.h"
 
 typedef enum rpsim_format {
     RPSIM_FORMAT_TABLE,
@@ -62,6 +63,10 @@ typedef struct rpsim_options {
     const char *gantt_out;
     const char *program_out;
     const char *torch_csv_out;
+    bool torch_dialect_given;
+    bool torch_lowered; /**< the CSV that is written has transfers; else compute-only */
+    bool recv_placement_given;
+    rp_torch_lowering torch_lowering; /**< of a lowered CSV */
     const char *program_in;
     const char *db;
     bool explain; /**< why each run takes as long as it does */

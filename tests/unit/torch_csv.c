@@ -283,6 +283,37 @@ Test(torch_csv_cli, writes_the_file)
     cr_expect(eq(str, (char *)rp_test_tool_read(path), "0F0,0B0\n1F0,1B0\n"));
 }
 
+/* Worked out by hand from the passes of formats.md 4.1. */
+Test(torch_csv_cli, writes_lowered_files)
+{
+    static const struct {
+        const char *options;
+        const char *rows;
+    } cases[] = {
+        {"lowered", "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
+                    "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n"},
+        {"lowered-waits --recv-placement just-in-time",
+         "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,"
+         "0RESHARD\n"
+         "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,"
+         "1WAIT_SEND_B0\n"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *line = NULL;
+        const char *path = NULL;
+        rp_arena *texts = rp_test_tool_arena();
+        cr_assert(eq(int,
+                     rp_arena_print(texts, &line,
+                                    "--schedule gpipe --gpus 2 --microbatches 1 --torch-csv-out "
+                                    "@DIR@/l.csv --torch-csv-dialect %s",
+                                    cases[i].options),
+                     RP_OK));
+        rp_test_rpsim_well(line);
+        cr_assert(eq(int, rp_arena_print(texts, &path, "%s/l.csv", rp_test_tool_folder()), RP_OK));
+        cr_expect(eq(str, (char *)rp_test_tool_read(path), (char *)cases[i].rows));
+    }
+}
+
 Test(torch_csv_cli, one_file_holds_one_run)
 {
     rp_test_outcome result = rp_test_rpsim("--schedule gpipe,1f1b --torch-csv-out @DIR@/two.csv");
