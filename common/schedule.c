@@ -148,7 +148,8 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
                      config->gpus, exactly);
         return RP_USAGE;
     }
-    if (stages == 0 || stages % config->gpus != 0) {
+    bool anywhere = config->orders != NULL; /* a file places its stages as it likes */
+    if (stages == 0 || (stages % config->gpus != 0 && !anywhere)) {
         rp_log_error("--partition: %s has equally many stages on every GPU: %u stages on %u GPUs; "
                      "valid are multiples of %u stages",
                      schedule->name, stages, config->gpus, config->gpus);

@@ -36,6 +36,8 @@ typedef struct rp_schedule_config {
     const rp_partition *partition; /**< in the form the schedule takes; sums equal `layers` */
     const rp_costs *costs;   /**< needed by schedules that place by time; may be NULL otherwise */
     uint64_t boundary_bytes; /**< one boundary activation; 0 when unknown */
+    /** Orders that stand in a file (rp_torch_csv_schedule); NULL for all other schedules. */
+    const struct rp_torch_csv *orders;
 } rp_schedule_config;
 
 typedef struct rp_emitter rp_emitter;

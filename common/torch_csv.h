@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "common/program.h"
+#include "common/schedule.h"
 
 #include <stdio.h>
 
@@ -151,3 +151,10 @@ rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
  * @retval as these
  */
 rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *stream);
+
+/**
+ * The schedule that runs config->orders, a file that has passed rp_torch_csv_check: its GPUs are
+ * the rows, its microbatches and stages those of the file. Not registered: it has no orders of its
+ * own.
+ */
+extern const rp_schedule_type rp_torch_csv_schedule;

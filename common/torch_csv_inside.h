@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/log.h"
-#include "common/schedule.h"
 #include "common/torch_csv.h"
 
 #define RP_TORCH_NONE UINT32_MAX

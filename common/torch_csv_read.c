@@ -1,7 +1,6 @@
 /* Reads the cells of a schedule CSV. */
 #include "common/csv.h"
 #include "common/log.h"
-#include "common/schedule.h"
 #include "common/torch_csv.h"
 
 #include <string.h>

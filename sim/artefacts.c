@@ -138,6 +138,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_uint(&json, row->config.boundary_bytes);
     rp_json_key(&json, "program_in");
     rp_json_string(&json, o->program_in);
+    rp_json_key(&json, "torch_csv_in");
+    rp_json_string(&json, o->torch_csv_in);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
     fclose(stream);

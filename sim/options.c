@@ -69,6 +69,8 @@
     X(RECV_PLACEMENT, "recv-placement", "asap|just-in-time",                                       \
       "receives of a lowered CSV: where the send is issued, or before their use (asap)")           \
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
+    X(TORCH_CSV_IN, "torch-csv-in", "F",                                                           \
+      "run the orders of this schedule CSV of PyTorch's pipelining, in any of its dialects")       \
     X(DB, "db", "F", "add the runs to this SQLite store")                                          \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
     X(LIST, "list", "schedules|models|platforms|costs", "what there is")                           \
@@ -198,6 +200,9 @@ static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
         return take_round(o);
     case OPTION_PROGRAM_IN:
         o->program_in = optarg;
+        return RP_OK;
+    case OPTION_TORCH_CSV_IN:
+        o->torch_csv_in = optarg;
         return RP_OK;
     default:
         return RP_BROKEN;
@@ -347,6 +352,7 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_RECOMPUTE:
     case OPTION_ROUND:
     case OPTION_PROGRAM_IN:
+    case OPTION_TORCH_CSV_IN:
         return take_inputs(option, arena, o);
     case OPTION_GPUS:
     case OPTION_MICROBATCHES:
@@ -397,6 +403,22 @@ static rp_status check_memory(const rpsim_options *o)
 
 static rp_status check_torch(const rpsim_options *o)
 {
+    bool shaped = o->gpus != 0 || o->microbatches != 0 || o->stages != 0 || o->round_given ||
+                  o->round_start_given || o->config_paper || o->accumulate != 0;
+    if (o->torch_csv_in != NULL && shaped) {
+        rp_log_error("--torch-csv-in: the file fixes GPUs, microbatches, stages and their order; "
+                     "valid beside it are --partition, --recompute, --iterations, --optimizer, "
+                     "sizes of a microbatch, --model, --platform, --costs and outputs");
+        return RP_USAGE;
+    }
+    bool planned = o->partition != NULL &&
+                   (strcmp(o->partition, "paper") == 0 || strcmp(o->partition, "auto") == 0);
+    if (o->torch_csv_in != NULL && planned) {
+        rp_log_error("--partition: '%s' is not valid with --torch-csv-in; valid values are even "
+                     "and lists such as 3,3,4",
+                     o->partition);
+        return RP_USAGE;
+    }
     if (o->torch_dialect_given && o->torch_csv_out == NULL) {
         rp_log_error("--torch-csv-dialect: valid only with --torch-csv-out F");
         return RP_USAGE;
@@ -415,9 +437,10 @@ static rp_status check_combination(const rpsim_options *o)
     if (o->action != RPSIM_ACTION_RUN && o->action != RPSIM_ACTION_CHECK) {
         return RP_OK;
     }
-    if ((o->program_in != NULL) == (o->schedule_count != 0)) {
-        rp_log_error("--schedule: give either --schedule or --program-in; valid is --schedule "
-                     "NAME[,NAME…]|all (rpsim --list schedules)");
+    int sources = (o->program_in != NULL) + (o->schedule_count != 0) + (o->torch_csv_in != NULL);
+    if (sources != 1) {
+        rp_log_error("--schedule: give either --schedule or --program-in or --torch-csv-in; valid "
+                     "is --schedule NAME[,NAME…]|all (rpsim --list schedules)");
         return RP_USAGE;
     }
     bool shaped = o->gpus != 0 || o->microbatches != 0 || o->partition != NULL || o->stages != 0 ||

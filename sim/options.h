@@ -1,7 +1,6 @@
 /** @file options.h  rpsim's command line (cli.md) as a value. */
 #pragma once
 
-#include "common/schedule.h"
 #include "common/torch_csv.h"
 
 typedef enum rpsim_format {
@@ -68,6 +67,7 @@ typedef struct rpsim_options {
     bool recv_placement_given;
     rp_torch_lowering torch_lowering; /**< of a lowered CSV */
     const char *program_in;
+    const char *torch_csv_in;
     const char *db;
     bool explain; /**< why each run takes as long as it does */
     bool db_ops;  /**< store every op of the timeline, too */

@@ -119,18 +119,23 @@ static void warn_left_out(const rp_schedule_type *schedule, char *messages)
     rp_log_warning("%s left out: %s", schedule->name, newline != NULL ? newline + 1 : messages);
 }
 
+static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *in)
+{
+    return (rpsim_row){.schedule_name = schedule->name,
+                       .schedule = schedule,
+                       .model_name = in->model_name,
+                       .platform_name = in->platform_name,
+                       .model = in->model,
+                       .platform = in->platform,
+                       .costs = in->costs};
+}
+
 /* Adds one row; with --schedule all, one that its rule does not allow is skipped. */
 static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule,
                          const rpsim_inputs *in, rp_recompute recompute)
 {
     const rpsim_options *o = study->options;
-    rpsim_row row = {.schedule_name = schedule->name,
-                     .schedule = schedule,
-                     .model_name = in->model_name,
-                     .platform_name = in->platform_name,
-                     .model = in->model,
-                     .platform = in->platform,
-                     .costs = in->costs};
+    rpsim_row row = make_row(schedule, in);
     row.config = make_config(o, in, recompute);
     if (o->all_schedules) {
         char messages[2048];
@@ -177,6 +182,46 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
         return left_out ? RP_OK : add_row(study, schedule, in, RP_RECOMPUTE_EARLY);
     }
     return add_row(study, schedule, in, schedule->default_recompute);
+}
+
+static rp_status read_orders(const char *path, rp_arena *arena, const rp_torch_csv **orders_out)
+{
+    rp_torch_csv *csv = NULL;
+    rp_text text = {0};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *csv, &csv));
+    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
+    if (status == RP_OK) {
+        status =
+            rp_torch_csv_parse(path, text.bytes != NULL ? text.bytes : "", text.length, arena, csv);
+    }
+    rp_text_fini(&text);
+    RP_TRY(status);
+    RP_TRY(rp_torch_csv_check(csv, arena));
+    *orders_out = csv;
+    return RP_OK;
+}
+
+/* The sizes are the file's; an even partition has as many stages as the file. */
+static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recompute recompute)
+{
+    rpsim_options sized = *study->options;
+    const rp_torch_csv *orders = study->orders;
+    sized.gpus = orders->rank_count;
+    sized.microbatches = orders->microbatch_count;
+    sized.stages = orders->stage_count;
+    if (sized.hardware && sized.gpus > in->platform_gpus) {
+        rp_log_error("%s: %u ranks, and %s has %u GPUs; valid at hardware fidelity are 1 to %u "
+                     "ranks",
+                     orders->name, sized.gpus, in->platform->name, in->platform_gpus,
+                     in->platform_gpus);
+        return RP_INPUT;
+    }
+    rpsim_row row = make_row(&rp_torch_csv_schedule, in);
+    row.config = make_config(&sized, in, recompute);
+    row.config.orders = orders;
+    RP_TRY(fit_row(&sized, in, false, study->arena, &row));
+    study->rows[study->row_count++] = row;
+    return RP_OK;
 }
 
 static rp_status program_partition(const rp_program *program, rp_arena *arena,
@@ -278,6 +323,12 @@ static rp_status add_model(rpsim_study *study, const char *model)
     if (o->program_in != NULL) {
         return add_program(study, &in);
     }
+    if (study->orders != NULL && o->recompute_count == 0) {
+        return add_orders(study, &in, rp_torch_csv_schedule.default_recompute);
+    }
+    for (uint32_t i = 0; study->orders != NULL && i < o->recompute_count; i++) {
+        RP_TRY(add_orders(study, &in, o->recomputes[i]));
+    }
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         RP_TRY(add_schedule(study, o->schedules[i], &in));
     }
@@ -290,6 +341,9 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
     uint32_t models = options->model_count != 0 ? options->model_count : 1;
     size_t capacity = (size_t)models * (options->schedule_count + 1) * RP_RECOMPUTE_COUNT;
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
+    if (options->torch_csv_in != NULL) {
+        RP_TRY(read_orders(options->torch_csv_in, arena, &study_out->orders));
+    }
     if (options->model_count == 0) {
         RP_TRY(add_model(study_out, options->costs != NULL ? NULL : DEFAULT_MODEL));
     }

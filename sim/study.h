@@ -42,6 +42,7 @@ typedef struct rpsim_row {
 typedef struct rpsim_study {
     rp_arena *arena; /**< borrowed; all inputs live there */
     const rpsim_options *options;
+    const rp_torch_csv *orders; /**< --torch-csv-in; NULL without */
     rpsim_row *rows;
     uint32_t row_count;
 } rpsim_study;
