@@ -112,12 +112,15 @@ static rp_status create_assembly(rp_lowering *l)
         [RP_LOWER_PEER] = RP_QUEUE_PEER,
     };
     uint32_t gpus = l->schedule->gpu_count;
+    bool peers = l->config->placement == RP_PLACEMENT_RESIDENT && l->config->peer_gpus != 0;
     rp_queue *queues = NULL;
     l->host_queue = gpus * RP_LOWER_QUEUES_PER_GPU;
     RP_TRY(rp_arena_alloc(l->arena, l->host_queue + 1, sizeof *queues, &queues));
     for (uint32_t q = 0; q < l->host_queue; q++) {
         queues[q].gpu = (uint16_t)(q / RP_LOWER_QUEUES_PER_GPU);
-        queues[q].kind = (uint16_t)kinds[q % RP_LOWER_QUEUES_PER_GPU];
+        uint32_t slot = q % RP_LOWER_QUEUES_PER_GPU;
+        bool receives = peers && slot == RP_LOWER_RECEIVE;
+        queues[q].kind = (uint16_t)(receives ? RP_QUEUE_RECEIVE : kinds[slot]);
     }
     queues[l->host_queue].kind = RP_QUEUE_OPTIMIZER;
     return rp_assembly_create(l->arena, queues, l->host_queue + 1, &l->assembly);

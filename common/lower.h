@@ -1,8 +1,11 @@
 /** @file lower.h  From a compute schedule and a placement to a full program with all its transfers.
  *
  * Each GPU gets queues for compute, parameter upload, activation upload and download; the host one
- * for its optimizer. Boundary tensors always go through pinned host memory: GPU to host, host to
- * GPU. The waits are those of RoundPipe's runtime protocol (executor.md 1.2 to 1.8):
+ * for its optimizer. Boundary tensors go through pinned host memory: GPU to host, host to GPU; with
+ * resident weights those between GPUs that reach each other are sent (SEND) and received (RECV)
+ * instead, into buffers that the receiver has from the beginning of the SEND on: a sender never
+ * waits for its receiver. The waits are those of RoundPipe's runtime protocol (executor.md 1.2
+ * to 1.8):
  *
  *  - a microbatch's upload starts only after the compute of the unit before the previous one, and a
  *    unit's compute only after the download of the unit before the previous one: two microbatch
@@ -56,6 +59,9 @@ typedef struct rp_lower_config {
         call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
     uint64_t piece_bytes;  /**< largest piece of a parameter upload, RP_PIECE_BYTES */
     rp_grain grain;        /**< memory of offload placement only */
+    /** Resident placement: successive GPUs that send boundary tensors to each other directly,
+     * UINT32_MAX: all; 0: none do */
+    uint32_t peer_gpus;
 } rp_lower_config;
 
 /** RoundPipe's piece size (executor.md 1.4). */

@@ -303,13 +303,15 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
     rp_buffer_kind kind = job->backward ? RP_BUFFER_GRADIENT : RP_BUFFER_ACTIVATION;
     put_moved(w, kind, job->gpu, unit->down_out, unit->compute_last, unit->down_out);
     if (job->backward) {
-        put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, unit->up_grad, release_of(w, op));
         uint32_t position = l->producers.backward_position[op->stage];
         if (unit->up_grad != RP_NO_HANDLE) {
             uint32_t from = l->producers.backward_at[rp_producers_backward_index(
                 &l->producers, op->iteration, position - 1, op->microbatch)];
             rp_handle down = l->units[l->unit_of[from]].down_out;
-            put_moved(w, RP_BUFFER_GRADIENT, RP_PLACE_HOST, down, down, unit->up_grad);
+            rp_handle arrival = unit->received ? down : unit->up_grad;
+            put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, arrival, release_of(w, op));
+            put_moved(w, RP_BUFFER_GRADIENT, RP_PLACE_HOST, down, down,
+                      unit->received ? RP_NO_HANDLE : unit->up_grad);
         }
         keeps_tape(l) ? put_pipeline_backward(w, job, unit) : put_offloaded_backward(w, job, unit);
         return;
@@ -322,14 +324,17 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
     if (position != 0) {
         from = &l->units[l->unit_of[l->producers.forward_at[rp_producers_forward_index(
             &l->producers, op->iteration, position - 1, op->microbatch)]]];
-        if (!w->kept[position - 1]) {
+        if (!w->kept[position - 1] && !unit->received) {
             put_moved(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, from->down_out, from->down_out,
                       unit->up_act);
         }
     }
     if (keeps_tape(l)) {
         bool here = unit->up_act == RP_NO_HANDLE;
-        put_pipeline_forward(w, job, unit, here ? from->compute_last : unit->up_act);
+        put_pipeline_forward(w, job, unit,
+                             here             ? from->compute_last
+                             : unit->received ? from->down_out
+                                              : unit->up_act);
         return;
     }
     put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);

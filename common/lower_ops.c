@@ -209,6 +209,14 @@ static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
     return l->offload || gpu_of(l, from) != gpu_of(l, to);
 }
 
+/* Whether the boundary goes straight from one GPU to another. */
+static bool is_direct(const rp_lowering *l, uint32_t from, uint32_t to)
+{
+    uint32_t group = l->config->peer_gpus;
+    return l->config->placement == RP_PLACEMENT_RESIDENT && group != 0 &&
+           gpu_of(l, from) / group == gpu_of(l, to) / group;
+}
+
 static rp_status add_transfer(rp_lowering *l, const rp_lower_job *job, uint32_t queue,
                               rp_op_kind kind, const rp_op *like, uint64_t per_sequence,
                               rp_handle *handle_out)
@@ -222,6 +230,7 @@ static rp_status add_forward_uploads(rp_lowering *l, const rp_lower_job *job, rp
     const rp_op *op = unit_op(l, unit);
     uint32_t position = l->producers.forward_position[op->stage];
     uint64_t bytes = l->config->sizes.input_bytes;
+    uint32_t queue = RP_LOWER_UPLOAD;
     if (position != 0) {
         uint32_t from = l->producers.forward_at[rp_producers_forward_index(
             &l->producers, op->iteration, position - 1, op->microbatch)];
@@ -229,8 +238,11 @@ static rp_status add_forward_uploads(rp_lowering *l, const rp_lower_job *job, rp
             return RP_OK;
         }
         bytes = l->config->sizes.boundary_bytes;
+        unit->received = is_direct(l, from, unit->last);
+        queue = unit->received ? RP_LOWER_RECEIVE : RP_LOWER_UPLOAD;
     }
-    return add_transfer(l, job, RP_LOWER_UPLOAD, RP_OP_UPLOAD_ACT, op, bytes, &unit->up_act);
+    return add_transfer(l, job, queue, unit->received ? RP_OP_RECV : RP_OP_UPLOAD_ACT, op, bytes,
+                        &unit->up_act);
 }
 
 static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
@@ -253,7 +265,10 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     if (!crosses(l, from, unit->last)) {
         return RP_OK;
     }
-    return add_transfer(l, job, RP_LOWER_UPLOAD, RP_OP_UPLOAD_GRAD, op, boundary, &unit->up_grad);
+    unit->received = is_direct(l, from, unit->last);
+    uint32_t queue = unit->received ? RP_LOWER_RECEIVE : RP_LOWER_UPLOAD;
+    return add_transfer(l, job, queue, unit->received ? RP_OP_RECV : RP_OP_UPLOAD_GRAD, op,
+                        boundary, &unit->up_grad);
 }
 
 static rp_status add_compute(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
@@ -270,6 +285,17 @@ static rp_status add_compute(rp_lowering *l, const rp_lower_job *job, rp_lower_u
         }
         unit->compute_last = handle;
     }
+    return RP_OK;
+}
+
+/* The unit's boundary tensor leaves the GPU. */
+static rp_status add_output(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit,
+                            rp_op_kind kind)
+{
+    uint32_t queue = kind == RP_OP_SEND ? RP_LOWER_PEER : RP_LOWER_DOWNLOAD;
+    RP_TRY(add_transfer(l, job, queue, kind, unit_op(l, unit), l->config->sizes.boundary_bytes,
+                        &unit->down_out));
+    unit->down_last = unit->down_out;
     return RP_OK;
 }
 
@@ -292,6 +318,7 @@ static rp_status add_forward_downloads(rp_lowering *l, const rp_lower_job *job, 
     }
     uint32_t position = l->producers.forward_position[op->stage];
     bool last = position + 1 == p->forward_count;
+    bool direct = false;
     if (last && !l->separate) {
         return RP_OK; /* the head is here */
     }
@@ -301,11 +328,9 @@ static rp_status add_forward_downloads(rp_lowering *l, const rp_lower_job *job, 
         if (!crosses(l, unit->last, to)) {
             return RP_OK;
         }
+        direct = is_direct(l, unit->last, to);
     }
-    RP_TRY(
-        add_transfer(l, job, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_ACT, op, boundary, &unit->down_out));
-    unit->down_last = unit->down_out;
-    return RP_OK;
+    return add_output(l, job, unit, direct ? RP_OP_SEND : RP_OP_DOWNLOAD_ACT);
 }
 
 static rp_status add_backward_downloads(rp_lowering *l, const rp_lower_job *job,
@@ -321,10 +346,8 @@ static rp_status add_backward_downloads(rp_lowering *l, const rp_lower_job *job,
     if (!crosses(l, unit->last, to)) {
         return RP_OK;
     }
-    RP_TRY(add_transfer(l, job, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_GRAD, op,
-                        l->config->sizes.boundary_bytes, &unit->down_out));
-    unit->down_last = unit->down_out;
-    return RP_OK;
+    bool direct = is_direct(l, unit->last, to);
+    return add_output(l, job, unit, direct ? RP_OP_SEND : RP_OP_DOWNLOAD_GRAD);
 }
 
 static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)

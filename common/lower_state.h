@@ -12,7 +12,10 @@ enum {
     RP_LOWER_UPLOAD,
     RP_LOWER_DOWNLOAD,
     RP_LOWER_PEER,
-    RP_LOWER_QUEUES_PER_GPU
+    RP_LOWER_QUEUES_PER_GPU,
+    /** What a GPU receives, where weights are resident and GPUs reach each other: then there are no
+     * parameter uploads. */
+    RP_LOWER_RECEIVE = RP_LOWER_PARAMS,
 };
 
 /** One forward, one backward (or its input part) with its pre-work, and its transfers; or a
@@ -23,10 +26,11 @@ typedef struct rp_lower_unit {
     uint32_t job;
     rp_handle compute_first;
     rp_handle compute_last;
-    rp_handle forward; /**< its FORWARD op, RP_NO_HANDLE where it has none */
-    rp_handle up_act;
-    rp_handle up_grad;
-    rp_handle down_out;  /**< boundary activation or gradient */
+    rp_handle forward;   /**< its FORWARD op, RP_NO_HANDLE where it has none */
+    rp_handle up_act;    /**< upload, or RECV */
+    rp_handle up_grad;   /**< likewise */
+    bool received;       /**< its input or gradient comes by RECV */
+    rp_handle down_out;  /**< boundary activation or gradient: download, or SEND */
     rp_handle down_last; /**< the last of its downloads */
 } rp_lower_unit;
 

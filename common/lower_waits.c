@@ -58,16 +58,27 @@ rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t p
     return RP_NO_HANDLE; /* layer 0: token ids */
 }
 
+/* An op that uses a boundary tensor waits for its arrival. It waits for a peer's SEND, too, which
+ * the RECV has done already: the tensor's buffer lives from there on, and a life must be plain to
+ * see (program_check_order.c). */
+static rp_status take_boundary(rp_lowering *l, const rp_lower_unit *unit, rp_handle user,
+                               rp_handle arrival, rp_handle sent)
+{
+    RP_TRY(data(l, arrival, sent));
+    RP_TRY(data(l, user, arrival));
+    return unit->received ? control(l, user, sent) : RP_OK;
+}
+
 static rp_status connect_forward(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_op *op = unit_op(l, unit);
     uint32_t position = l->producers.forward_position[op->stage];
     if (position != 0) {
         const rp_lower_unit *from = forward_unit(l, op, position - 1);
-        RP_TRY(data(l, unit->up_act, from->down_out));
         if (unit->up_act == RP_NO_HANDLE) {
-            RP_TRY(data(l, unit->compute_first, from->compute_last)); /* same GPU */
+            return data(l, unit->compute_first, from->compute_last); /* same GPU */
         }
+        return take_boundary(l, unit, unit->compute_first, unit->up_act, from->down_out);
     }
     return data(l, unit->compute_first, unit->up_act);
 }
@@ -83,8 +94,8 @@ static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
     if (position != 0) {
         const rp_lower_unit *from = backward_unit(l, op, position - 1);
         bool wait = l->schedule->recompute == RP_RECOMPUTE_WAIT;
-        RP_TRY(data(l, unit->up_grad, from->down_out));
-        RP_TRY(data(l, wait ? unit->compute_first : unit->compute_last, unit->up_grad));
+        rp_handle user = wait ? unit->compute_first : unit->compute_last;
+        return take_boundary(l, unit, user, unit->up_grad, from->down_out);
     }
     return RP_OK;
 }
@@ -133,7 +144,9 @@ static rp_status limit_flight(rp_lowering *l, const rp_lower_unit *unit, uint32_
         return RP_OK;
     }
     rp_handle upload = unit->up_act != RP_NO_HANDLE ? unit->up_act : unit->up_grad;
-    RP_TRY(control(l, upload, earlier->compute_last));
+    if (!unit->received) { /* what peers send lies here whenever it comes */
+        RP_TRY(control(l, upload, earlier->compute_last));
+    }
     return control(l, unit->compute_first, earlier->down_last);
 }
 

@@ -59,7 +59,8 @@ typedef enum rp_op_kind {
     X(DOWNLOAD, "download", true)                                                                  \
     X(PEER, "peer", true)                                                                          \
     X(DISPATCH, "dispatch", false)                                                                 \
-    X(OPTIMIZER, "optimizer", false)
+    X(OPTIMIZER, "optimizer", false)                                                               \
+    X(RECEIVE, "peer-receive", true)
 
 typedef enum rp_queue_kind {
 #define RP_QUEUE_ENUM(name, text, on_gpu) RP_QUEUE_##name,
@@ -143,9 +144,9 @@ typedef struct rp_buffer {
     uint32_t alloc_op;
     /** Never before alloc_op: in its queue and not earlier, or after an op that waits for it. */
     uint32_t free_op;
-    uint16_t place;   /**< GPU index or RP_PLACE_HOST */
-    uint16_t kind;    /**< rp_buffer_kind */
-    uint32_t unused;  /**< 0 */
+    uint16_t place;  /**< GPU index or RP_PLACE_HOST */
+    uint16_t kind;   /**< rp_buffer_kind */
+    uint32_t unused; /**< 0 */
 } rp_buffer;
 
 typedef struct rp_queue {

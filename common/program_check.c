@@ -179,8 +179,9 @@ static bool fits_queue(rp_op_kind kind, rp_queue_kind queue)
     }
     switch ((int)kind) { /* not all kinds are listed: a transfer that is not here is a download */
     case RP_OP_SEND:
-    case RP_OP_RECV:
         return queue == RP_QUEUE_PEER;
+    case RP_OP_RECV:
+        return queue == RP_QUEUE_PEER || queue == RP_QUEUE_RECEIVE;
     case RP_OP_UPLOAD_PARAMS:
     case RP_OP_UPLOAD_PARAM_GRAD:
         return queue == RP_QUEUE_PARAM_UPLOAD;

@@ -298,7 +298,7 @@ static rp_status read_queue(reader *r)
     if (queue->kind == RP_QUEUE_KIND_COUNT) {
         FAIL(r,
              "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
-             "download, peer, dispatch, optimizer",
+             "download, peer, dispatch, optimizer, peer-receive",
              r->word);
     }
     if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {

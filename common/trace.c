@@ -60,7 +60,7 @@ static const struct {
 } queue_threads[RP_QUEUE_KIND_COUNT] = {
     [RP_QUEUE_COMPUTE] = {0, 0},   [RP_QUEUE_PARAM_UPLOAD] = {1, 1}, [RP_QUEUE_ACT_UPLOAD] = {6, 2},
     [RP_QUEUE_DOWNLOAD] = {2, 3},  [RP_QUEUE_PEER] = {3, 4},         [RP_QUEUE_DISPATCH] = {0, 0},
-    [RP_QUEUE_OPTIMIZER] = {1, 1},
+    [RP_QUEUE_OPTIMIZER] = {1, 1}, [RP_QUEUE_RECEIVE] = {4, 5},
 };
 
 static const char *category(rp_op_kind kind)

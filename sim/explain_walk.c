@@ -229,6 +229,7 @@ rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op
     case RP_QUEUE_OPTIMIZER:
         return RPSIM_RESOURCE_HOST;
     case RP_QUEUE_PEER:
+    case RP_QUEUE_RECEIVE:
     case RP_QUEUE_KIND_COUNT:
         break;
     }

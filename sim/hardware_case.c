@@ -25,6 +25,7 @@ typedef struct inputs {
     rpsim_gpu_rates rates;
     rpsim_machine machine;
     rpsim_memory_limits limits;
+    uint32_t peer_gpus;   /* rp_lower_config */
     uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
 } inputs;
 
@@ -54,6 +55,7 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
 static rp_status set_machine(const rp_platform *platform, inputs *in)
 {
     in->machine = rpsim_machine_of(platform);
+    in->peer_gpus = rpsim_peer_gpus(platform);
     const struct {
         const char *key;
         double value;
@@ -109,7 +111,8 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
                              .sharding = in->schedule->sharding,
                              .call_microbatches = in->workload->microbatches,
                              .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                             .piece_bytes = RP_PIECE_BYTES};
+                             .piece_bytes = RP_PIECE_BYTES,
+                             .peer_gpus = in->peer_gpus};
     rp_status status = rp_sizes_of_model(in->model, in->workload->seq_len, in->arena, &lower.sizes);
     if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
         uint64_t per_logit = lower.placement == RP_PLACEMENT_RESIDENT ? UNFUSED_LOGIT_PIPELINE_BYTES
@@ -126,9 +129,13 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
 
 rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
                                const rpsim_workload *workload, const rp_model *model,
-                               rp_program **program_out)
+                               const rp_platform *platform, rp_program **program_out)
 {
-    inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
+    inputs in = {.schedule = schedule,
+                 .config = config,
+                 .workload = workload,
+                 .model = model,
+                 .peer_gpus = rpsim_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
     if (status == RP_OK) {

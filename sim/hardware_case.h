@@ -43,10 +43,11 @@ rp_status rpsim_workload_published(const char *schedule, const char *model, bool
 rp_status rpsim_workload_longest(const char *schedule, const char *model,
                                  rpsim_workload *workload_out, bool *asynchronous_out);
 
-/** Builds and lowers the program that rpsim_hardware_case_run runs. */
+/** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform says which GPUs
+ * send to each other directly */
 rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
                                const rpsim_workload *workload, const rp_model *model,
-                               rp_program **program_out);
+                               const rp_platform *platform, rp_program **program_out);
 
 /**
  * What rpsim_hardware_run needs besides a lowered program: compute times (in `arena`) and machine.

@@ -19,6 +19,7 @@ uint32_t rpsim_copy_engine(const rp_queue *queue)
         return first + ENGINE_DOWNLOAD;
     case RP_QUEUE_COMPUTE:
     case RP_QUEUE_PEER:
+    case RP_QUEUE_RECEIVE:
     case RP_QUEUE_DISPATCH:
     case RP_QUEUE_OPTIMIZER:
     case RP_QUEUE_KIND_COUNT:

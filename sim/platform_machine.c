@@ -36,3 +36,11 @@ rpsim_machine rpsim_machine_of(const rp_platform *p)
                                                                 : of_node,
                            .peer_pcie = p->peer_access != RP_PEER_NONE && p->nvlink_gpus == 0};
 }
+
+uint32_t rpsim_peer_gpus(const rp_platform *platform)
+{
+    if (platform->peer_access == RP_PEER_NONE) {
+        return 0;
+    }
+    return platform->nvlink_gpus != 0 ? platform->nvlink_gpus : UINT32_MAX;
+}

@@ -11,3 +11,7 @@
  * where both are there. What the software decides (collect_Bps, local_memory) is left 0.
  */
 rpsim_machine rpsim_machine_of(const rp_platform *platform);
+
+/** @return how many successive GPUs send boundary tensors to each other directly
+ * (rp_lower_config.peer_gpus): 0: none, UINT32_MAX: all, over NVLink, PCIe or the network. */
+uint32_t rpsim_peer_gpus(const rp_platform *platform);

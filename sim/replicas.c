@@ -92,7 +92,7 @@ rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
     rp_schedule_config wanted = *config;
     wanted.iterations = config->iterations >= 16 ? config->iterations : 1;
     rp_program *program = NULL;
-    RP_TRY(rpsim_hardware_lower(schedule, &wanted, workload, model, &program));
+    RP_TRY(rpsim_hardware_lower(schedule, &wanted, workload, model, platform, &program));
     rp_status status = rpsim_hardware_program_replicate(schedule, program, config->costs, model,
                                                         platform, workload->seq_len, noise, ps_out);
     rp_program_destroy(program);

@@ -350,9 +350,9 @@ static void write_table(const rpsim_study *study, FILE *stream)
     if (study->options->hardware) {
         fputs("Hardware fidelity so far: RoundPipe's weights and optimizer are in host memory; the "
               "other "
-              "schedules' weights are resident and their\noptimizer takes no time. Peers are "
-              "reached through the host. peak GB: the fullest GPU, context included; - where "
-              "memory is not modelled.\n",
+              "schedules' weights are resident and their\noptimizer takes no time. Pipelines send "
+              "boundary tensors from GPU to GPU where the platform has peers. peak GB: the fullest "
+              "GPU, context included; - where memory is not modelled.\n",
               stream);
     }
 }

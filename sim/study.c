@@ -419,7 +419,7 @@ rp_status rpsim_study_check(rpsim_study *study)
         rp_program *program = row->given;
         if (program == NULL) {
             RP_TRY(row->hardware ? rpsim_hardware_lower(row->schedule, &row->config, &row->workload,
-                                                        row->model, &program)
+                                                        row->model, row->platform, &program)
                                  : rp_schedule_build(row->schedule, &row->config, &program));
             rp_status status = rp_program_check(program);
             if (status != RP_OK) {

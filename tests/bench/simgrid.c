@@ -106,7 +106,9 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                                .microbatches = microbatches,
                                .seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN)};
     const rp_schedule_type *schedule = rp_schedule_find("interleaved-1f1b");
-    require(rpsim_hardware_lower(schedule, &config, &workload, &model, &s->program) == RP_OK,
+    const rp_platform no_peers = {0};
+    require(rpsim_hardware_lower(schedule, &config, &workload, &model, &no_peers, &s->program) ==
+                RP_OK,
             "lowering");
     rp_stage_times times;
     require(rp_stage_times_compute(s->program, &costs, s->arena, &times) == RP_OK, "costs");

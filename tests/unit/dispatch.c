@@ -58,8 +58,9 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
                                  .layers = b->model.layers,
                                  .partition = &list,
                                  .costs = &table};
-    cr_assert(
-        eq(int, rpsim_hardware_lower(schedule, &config, &workload, &b->model, &b->program), RP_OK));
+    cr_assert(eq(
+        int, rpsim_hardware_lower(schedule, &config, &workload, &b->model, &platform, &b->program),
+        RP_OK));
     cr_assert(eq(int,
                  rpsim_hardware_inputs(schedule, b->program, &table, &b->model, &platform, 2048,
                                        arena, &b->costs, &b->machine),
