@@ -25,7 +25,7 @@ rp_status rp_assembly_create(rp_arena *arena, const rp_queue *queues, uint32_t q
 
 /**
  * Appends an op to a queue. op->wait_begin is ignored.
- * @param bytes that the op moves or works on; 0 for compute
+ * @param bytes that the op moves or works on; 0 for compute ops but UPDATE
  * @retval RP_OK, RP_NO_MEMORY, RP_USAGE (more than RP_MAX_OPS ops; logged)
  */
 rp_status rp_assembly_add(rp_assembly *assembly, uint32_t queue, const rp_op *op, uint64_t bytes,

@@ -40,6 +40,7 @@ static rp_gantt_colour colour_of(const rp_program *program, const rp_op *op)
     static const rp_gantt_colour of_kind[RP_OP_KIND_COUNT] = {
         [RP_OP_RECOMPUTE] = RP_GANTT_RECOMPUTE,
         [RP_OP_BACKWARD_WEIGHT] = RP_GANTT_WEIGHT,
+        [RP_OP_UPDATE] = RP_GANTT_HOST,
     };
     rp_op_class op_class = rp_op_kind_class(op->kind);
     if (op_class == RP_CLASS_HOST) {

@@ -95,11 +95,16 @@ static rp_status allocate_tables(rp_lowering *l)
     RP_TRY(rp_arena_alloc(l->arena, saved, sizeof(rp_handle), &l->saved));
     RP_TRY(rp_arena_alloc(l->arena, host, sizeof(rp_handle), &l->refresh));
     RP_TRY(rp_arena_alloc(l->arena, host, sizeof(rp_handle), &l->collect));
+    size_t updates = (size_t)p->iteration_count * p->gpu_count;
+    RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->update));
     for (size_t i = 0; i < saved; i++) {
         l->saved[i] = RP_NO_HANDLE;
     }
     for (size_t i = 0; i < host; i++) {
         l->refresh[i] = l->collect[i] = RP_NO_HANDLE;
+    }
+    for (size_t i = 0; i < updates; i++) {
+        l->update[i] = RP_NO_HANDLE;
     }
     return RP_OK;
 }

@@ -64,6 +64,9 @@ typedef struct rp_lower_config {
     uint32_t peer_gpus;
 } rp_lower_config;
 
+/** Gradients are 16 bit wide. */
+#define RP_GRADIENT_BYTES 2u
+
 /** RoundPipe's piece size (executor.md 1.4). */
 #define RP_PIECE_BYTES (UINT64_C(256) << 20)
 
@@ -72,6 +75,10 @@ typedef struct rp_lower_config {
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u
 #define RP_ADAM_BYTES 32u
+
+/** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient
+ * (2), reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
+#define RP_GPU_ADAM_BYTES 28u
 
 /** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */
 #define RP_HOST_PAGEABLE_BYTES 16u /**< fp32 master, master gradient, Adam's m and v */

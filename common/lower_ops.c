@@ -365,6 +365,42 @@ static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit
     return add_forward_downloads(l, job, unit);
 }
 
+/* ---- resident weights -------------------------------------------------------------------------
+ */
+
+/* Parameters that a GPU trains; one that has embedding and tied head trains their table once. */
+static rp_status resident_parameters(rp_lowering *l, uint32_t gpu, uint64_t *parameters_out)
+{
+    const rp_sizes *sizes = &l->config->sizes;
+    uint32_t count = sizes->layers + 2;
+    bool *here = NULL;
+    RP_TRY(rp_arena_alloc(l->arena, count, sizeof(bool), &here));
+    for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
+        uint32_t begin = 0;
+        uint32_t end = 0;
+        rp_lower_layers(l, l->jobs[k].stage, false, &begin, &end);
+        for (uint32_t layer = begin; layer < end; layer++) {
+            here[layer] = true;
+        }
+    }
+    here[0] = here[0] && !(sizes->tied_head && here[count - 1]);
+    *parameters_out = 0;
+    for (uint32_t layer = 0; layer < count; layer++) {
+        *parameters_out += here[layer] ? sizes->gradient_bytes[layer] / RP_GRADIENT_BYTES : 0;
+    }
+    return RP_OK;
+}
+
+/* Each GPU steps its own weights when it has done all its work of the iteration. */
+static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *job,
+                            uint64_t parameters)
+{
+    rp_op like = {.stage = job->stage, .iteration = job->iteration};
+    size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
+    return add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
+               RP_GPU_ADAM_BYTES * parameters, &l->update[index]);
+}
+
 /* ---- the host ---------------------------------------------------------------------------------
  */
 
@@ -386,7 +422,7 @@ static rp_status add_refresh(rp_lowering *l, uint32_t iteration)
     return RP_OK;
 }
 
-/* Resident weights are updated where they are; that this takes time is not modelled yet. */
+/* Resident weights are updated where they are; nobody goes on before all have done so. */
 static rp_status add_barrier(rp_lowering *l, uint32_t iteration)
 {
     size_t row = (size_t)iteration * (l->config->sizes.layers + 2);
@@ -418,6 +454,8 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
 rp_status rp_lower_add_ops(rp_lowering *l)
 {
     for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
+        uint64_t parameters = 0;
+        RP_TRY(l->offload ? RP_OK : resident_parameters(l, gpu, &parameters));
         for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
             rp_lower_job *job = &l->jobs[k];
             RP_TRY(begin_job(l, job, k > l->job_begin[gpu] ? job - 1 : NULL));
@@ -425,6 +463,8 @@ rp_status rp_lower_add_ops(rp_lowering *l)
                 RP_TRY(add_unit(l, job, &l->units[job->first_unit + i]));
             }
             RP_TRY(end_job(l, job));
+            bool last = k + 1 == l->job_begin[gpu + 1] || job[1].iteration != job->iteration;
+            RP_TRY(last && !l->offload ? add_update(l, gpu, job, parameters) : RP_OK);
         }
     }
     for (uint32_t i = 0; i < l->schedule->iteration_count; i++) {

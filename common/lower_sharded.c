@@ -21,7 +21,8 @@ typedef struct sharded {
     uint32_t per_gpu;       /* units of one GPU */
     uint32_t per_iteration; /* of these, units of one iteration */
     sharded_unit *extra;    /* [unit] */
-    rp_handle *steps;       /* [iteration] the optimizer */
+    rp_handle *steps;       /* [iteration] the optimizer on the host, or the end of the GPUs' */
+    rp_handle *updates;     /* [iteration][gpu] the optimizer on the GPU */
     rp_handle *uploaded;    /* [iteration][gpu] its shard of the new weights is there */
     rp_handle *refreshed;   /* [iteration][gpu] all new weights are there */
 } sharded;
@@ -312,11 +313,40 @@ static rp_status add_refresh(const sharded *s, uint32_t iteration)
     return RP_OK;
 }
 
+/* Parameters that are trained; the table of a tied head once. */
+static uint64_t trained_parameters(const sharded *s)
+{
+    const rp_sizes *sizes = &s->l->config->sizes;
+    uint64_t bytes = 0;
+    for (uint32_t i = sizes->tied_head ? 1 : 0; i < sizes->layers + 2; i++) {
+        bytes += sizes->gradient_bytes[i];
+    }
+    return bytes / RP_GRADIENT_BYTES;
+}
+
+/* Each GPU steps its shard when its last gradients are there. */
+static rp_status add_updates(const sharded *s, uint32_t iteration)
+{
+    uint32_t last = (iteration + 1) * s->per_iteration - 1;
+    rp_op like = {.stage = op_of(s, unit_at(s, 0, last))->stage, .iteration = (uint16_t)iteration};
+    uint64_t bytes = RP_GPU_ADAM_BYTES * trained_parameters(s) / s->gpus;
+    for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
+        rp_handle *update = &s->updates[(size_t)iteration * s->gpus + gpu];
+        RP_TRY(add(s, gpu, RP_LOWER_COMPUTE, RP_OP_UPDATE, &like, bytes, update));
+        RP_TRY(rp_assembly_wait(s->l->assembly, *update, extra_at(s, gpu, last)->reduce, true));
+        RP_TRY(rp_assembly_wait(s->l->assembly, s->steps[iteration], *update, true));
+    }
+    return RP_OK;
+}
+
 static rp_status add_step(const sharded *s, uint32_t iteration)
 {
     uint64_t bytes = s->sharding->host_optimizer ? RP_ADAM_BYTES * all_parameters(s) : 0;
     rp_op adam = {.kind = RP_OP_OPTIMIZER, .iteration = (uint16_t)iteration};
     RP_TRY(rp_assembly_add(s->l->assembly, s->l->host_queue, &adam, bytes, &s->steps[iteration]));
+    if (!s->sharding->host_optimizer) {
+        return add_updates(s, iteration);
+    }
     return s->sharding->gather_after_step ? add_refresh(s, iteration) : RP_OK;
 }
 
@@ -372,6 +402,7 @@ rp_status rp_lower_sharded(rp_lowering *l)
     s.per_iteration = s.per_gpu / l->schedule->iteration_count;
     RP_TRY(rp_arena_alloc(l->arena, l->unit_count, sizeof(sharded_unit), &s.extra));
     RP_TRY(rp_arena_alloc(l->arena, iterations, sizeof(rp_handle), &s.steps));
+    RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.updates));
     RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.uploaded));
     RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.refreshed));
     return add_all(&s);

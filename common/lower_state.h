@@ -70,6 +70,7 @@ typedef struct rp_lowering {
     uint32_t *job_of;    /**< [iteration][call][forward positions, then backward positions] */
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
+    rp_handle *update;   /**< [iteration][gpu] of resident weights */
 } rp_lowering;
 
 /** @return whether a unit is a backward's weight part, which follows its input part on its queue.

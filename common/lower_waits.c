@@ -282,8 +282,8 @@ static rp_status connect_barriers(rp_lowering *l)
             const rp_lower_unit *unit = &l->units[l->jobs[k].first_unit];
             if (l->jobs[k].iteration != l->jobs[k - 1].iteration) {
                 rp_handle step = l->refresh[(size_t)l->jobs[k - 1].iteration * count];
-                const rp_lower_unit *before = &l->units[l->jobs[k - 1].first_unit];
-                RP_TRY(control(l, step, before->compute_last));
+                size_t iteration = l->jobs[k - 1].iteration;
+                RP_TRY(control(l, step, l->update[iteration * l->schedule->gpu_count + gpu]));
                 RP_TRY(control(l, unit->compute_first, step));
             }
         }

@@ -42,7 +42,8 @@ typedef enum rp_op_class {
     X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, "all-reduce")                                          \
     X(OPTIMIZER, "OPTIMIZER", HOST, "optimizer step")                                              \
     X(REFRESH, "REFRESH", HOST, "working weights of a layer from the master weights")              \
-    X(COLLECT, "COLLECT", HOST, "gradients of a layer into the master gradients")
+    X(COLLECT, "COLLECT", HOST, "gradients of a layer into the master gradients")                  \
+    X(UPDATE, "U", COMPUTE, "optimizer step of all weights on the GPU")
 
 typedef enum rp_op_kind {
 #define RP_OP_ENUM(name, text, op_class, meaning) RP_OP_##name,
@@ -190,8 +191,9 @@ typedef struct rp_program {
     uint32_t op_count;
     rp_op *ops; /**< op_count + 1 entries; the last one only closes the waits */
     /**
-     * Lowered programs: bytes that each op moves (transfers, collectives) or works on (host ops), 0
-     * for compute. NULL: a compute schedule, whose data waits stand for the transfers.
+     * Lowered programs: bytes that each op moves (transfers, collectives) or works on (host ops,
+     * UPDATE), 0 for other compute ops. NULL: a compute schedule, whose data waits stand for the
+     * transfers.
      */
     uint64_t *op_bytes;
     /** [microbatch_count] sequences of each microbatch; NULL: all as the cost table has it. */

@@ -237,8 +237,14 @@ static rp_status check_ops(rp_checker *c)
 {
     const rp_program *p = c->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
+        uint32_t first_iteration = 0; /* after the updates so far */
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
             RP_TRY(check_op(c, &p->queues[q], i));
+            if (p->ops[i].iteration < first_iteration) {
+                return rp_check_violated_op(c, RP_RULE_UPDATE_ORDER, i);
+            }
+            first_iteration =
+                p->ops[i].kind == RP_OP_UPDATE ? p->ops[i].iteration + 1u : first_iteration;
             c->sends += p->ops[i].kind == RP_OP_SEND ? 1 : 0;
             c->receives += p->ops[i].kind == RP_OP_RECV ? 1 : 0;
         }

@@ -25,6 +25,7 @@
     X(OP_MICROBATCH, "the op's microbatch does not exist")                                         \
     X(OP_ITERATION, "the op's iteration does not exist")                                           \
     X(OP_FLAGS, "unknown op flags")                                                                \
+    X(UPDATE_ORDER, "after an update of weights its GPU runs ops of later iterations only")        \
     X(JOIN_END, "a joined op must be followed by an op of its queue")                              \
     X(JOIN_OTHER, "a joined op must be followed by the same stage, microbatch and iteration")      \
     X(UNIT_SHAPE, "a backward must be preceded by just the pre-work that its stage needs")         \

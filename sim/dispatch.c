@@ -62,6 +62,7 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
         of[RP_OP_BACKWARD] = 2 * (forward + head) + 1;
         of[RP_OP_BACKWARD_INPUT] = forward + head + 1;
         of[RP_OP_BACKWARD_WEIGHT] = forward + head + 1;
+        of[RP_OP_UPDATE] = 1;
         counts.modules[s] = layers * layer_modules(model) + (head != 0 ? 2 : 0);
     }
     *counts_out = counts;

@@ -44,6 +44,7 @@ static rpsim_share share_of_work(rp_op_kind kind)
 {
     return kind == RP_OP_FORWARD     ? RPSIM_SHARE_FORWARD
            : kind == RP_OP_RECOMPUTE ? RPSIM_SHARE_RECOMPUTE
+           : kind == RP_OP_UPDATE    ? RPSIM_SHARE_UPDATE
                                      : RPSIM_SHARE_BACKWARD;
 }
 

@@ -33,6 +33,7 @@
     X(FORWARD, "forward", "forward")                                                               \
     X(BACKWARD, "backward", "backward")                                                            \
     X(RECOMPUTE, "recompute", "recompute")                                                         \
+    X(UPDATE, "update", "optimizer step on the GPU")                                               \
     X(UPLOAD_PARAMS, "wait_upload_params", "waiting for parameter uploads")                        \
     X(UPLOAD_ACT, "wait_upload_act", "waiting for activation and gradient uploads")                \
     X(DOWNLOAD, "wait_download", "waiting for downloads")                                          \

@@ -150,7 +150,7 @@ static int64_t idle_of(const rpsim_explanation *e, uint32_t gpu)
 {
     const int64_t *share_ps = e->gpu_share_ps[gpu];
     return e->makespan_ps - share_ps[RPSIM_SHARE_FORWARD] - share_ps[RPSIM_SHARE_BACKWARD] -
-           share_ps[RPSIM_SHARE_RECOMPUTE];
+           share_ps[RPSIM_SHARE_RECOMPUTE] - share_ps[RPSIM_SHARE_UPDATE];
 }
 
 static void write_first_cause(const rpsim_explained *x, FILE *stream)

@@ -167,7 +167,7 @@ static void release_engine(engine *e, uint32_t index, int64_t now_ps)
 /* A compute op begins, or with dispatch its next chunk does. */
 static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
 {
-    int64_t ps = rpsim_compute_ps(e->costs, &e->program->ops[op]);
+    int64_t ps = rpsim_op_ps(e->costs, e->program, op);
     ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[op]);
     ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
     push_event(e, now_ps + ps, op, EVENT_END);

@@ -143,7 +143,8 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
             table->name, table->layers, program->layer_count, model->layers);
         return RP_INPUT;
     }
-    rpsim_compute_costs costs = {.stage_count = program->stage_count};
+    rpsim_compute_costs costs = {.stage_count = program->stage_count,
+                                 .memory_ps_per_byte = 1e12 / rates->memory_bytes_per_s};
     uint32_t *first_of = NULL;
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of));
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &first_of));

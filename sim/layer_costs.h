@@ -31,14 +31,26 @@ typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
+    double memory_ps_per_byte;      /**< of GPU memory, effective; 0: updates take no time */
     rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;
 
-/** @return the time of a compute op of the program. */
+/** @return the time of a compute op of the program other than UPDATE. */
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
     size_t row = (size_t)costs->class_of[op->microbatch] * costs->stage_count + op->stage;
     return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
+}
+
+/** @return the time of any compute op, by its number. An UPDATE streams its bytes through memory.
+ */
+static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_program *program,
+                                  uint32_t op)
+{
+    if (program->ops[op].kind == RP_OP_UPDATE) {
+        return (int64_t)((double)program->op_bytes[op] * costs->memory_ps_per_byte + 0.5);
+    }
+    return rpsim_compute_ps(costs, &program->ops[op]);
 }
 
 /**

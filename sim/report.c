@@ -348,10 +348,9 @@ static void write_table(const rpsim_study *study, FILE *stream)
           "* most tokens/s, of what fits.\n",
           stream);
     if (study->options->hardware) {
-        fputs("Hardware fidelity so far: RoundPipe's weights and optimizer are in host memory; the "
-              "other "
-              "schedules' weights are resident and their\noptimizer takes no time. Pipelines send "
-              "boundary tensors from GPU to GPU where the platform has peers. peak GB: the fullest "
+        fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
+              "optimizer in host memory, the other\nschedules on the GPUs. Boundary tensors go from "
+              "GPU to GPU where the platform has peers, else through the host.\npeak GB: the fullest "
               "GPU, context included; - where memory is not modelled.\n",
               stream);
     }

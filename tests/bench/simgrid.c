@@ -159,10 +159,10 @@ static void make_simgrid(subject *s)
         engine[q] = copies ? 2u * p->queues[q].gpu + (up ? 0u : 1u) : SIMGRID_NO_ENGINE;
         for (uint32_t i = begin[q]; i < end[q]; i++) {
             queue_of[i] = q;
-            bytes[i] = (double)p->op_bytes[i];
-            require(copies || p->op_bytes[i] == 0, "a host op without work");
             bool compute = kind == RP_QUEUE_COMPUTE;
-            seconds[i] = compute ? (double)rpsim_compute_ps(&s->costs, &p->ops[i]) * 1e-12 : 0;
+            bytes[i] = compute ? 0 : (double)p->op_bytes[i];
+            require(copies || bytes[i] == 0, "a host op without work");
+            seconds[i] = compute ? (double)rpsim_op_ps(&s->costs, p, i) * 1e-12 : 0;
         }
     }
     s->simgrid = (simgrid_case){.gpus = GPUS,

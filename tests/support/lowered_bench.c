@@ -45,7 +45,8 @@ void rp_test_bench_lower(rp_test_bench *b)
     cr_assert(eq(int,
                  rp_stage_times_compute(b->program, &b->c->costs, rp_test_tool_arena(), &times),
                  RP_OK));
-    b->costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = b->program->stage_count};
+    b->costs = (rpsim_compute_costs){
+        .ps = times.ps, .stage_count = b->program->stage_count, .memory_ps_per_byte = 0.1};
     cr_assert(
         eq(int,
            rp_arena_alloc(rp_test_tool_arena(), microbatches, sizeof(uint32_t), &b->costs.class_of),

@@ -67,6 +67,7 @@ static void check_parts(const rpsim_explanation *e, const rp_timeline *t, const 
     }
     cr_assert(eq(i64, e->share_ps[RPSIM_SHARE_FORWARD], work[RP_OP_FORWARD]), "%s", text);
     cr_assert(eq(i64, e->share_ps[RPSIM_SHARE_RECOMPUTE], work[RP_OP_RECOMPUTE]), "%s", text);
+    cr_assert(eq(i64, e->share_ps[RPSIM_SHARE_UPDATE], work[RP_OP_UPDATE]), "%s", text);
     cr_assert(eq(i64, e->share_ps[RPSIM_SHARE_BACKWARD],
                  work[RP_OP_BACKWARD] + work[RP_OP_BACKWARD_INPUT] + work[RP_OP_BACKWARD_WEIGHT]),
               "%s", text);

@@ -199,6 +199,7 @@ static const mutation mutations[] = {
     {RP_RULE_OP_ITERATION, GPIPE, OP(0, iteration), 2},
     {RP_RULE_OP_FLAGS, GPIPE, OP(0, flags), 2},
     {RP_RULE_OP_FLAGS, GPIPE, OP(0, unused), 1},
+    {RP_RULE_UPDATE_ORDER, GPIPE, OP(2, kind), RP_OP_UPDATE},
     {RP_RULE_JOIN_END, GPIPE, OP(11, flags), RP_OP_JOIN},
     {RP_RULE_JOIN_OTHER, GPIPE, OP(0, flags), RP_OP_JOIN},
     {RP_RULE_JOIN_OTHER, GPIPE, OP(3, iteration), 1},
