@@ -14,11 +14,6 @@ rp_status rpsim_grow(void *array, uint64_t *capacity, uint64_t count, size_t siz
     return RP_OK;
 }
 
-rp_status rpsim_heap_reserve(rpsim_heap *heap, uint64_t capacity)
-{
-    return rpsim_grow(&heap->entries, &heap->capacity, capacity, sizeof *heap->entries);
-}
-
 static bool before(const rpsim_heap_entry *a, const rpsim_heap_entry *b)
 {
     return a->key != b->key ? a->key < b->key : a->sequence < b->sequence;

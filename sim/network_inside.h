@@ -143,13 +143,23 @@ struct rpsim_network {
     uint32_t end_count;
 };
 
-/* Room for `capacity` entries, so that pushes cannot fail. RP_OK, RP_NO_MEMORY */
-rp_status rpsim_heap_reserve(rpsim_heap *heap, uint64_t capacity);
+/* Puts an entry into a heap that has room for it. */
 void rpsim_heap_push(rpsim_heap *heap, rpsim_heap_entry entry);
-rpsim_heap_entry rpsim_heap_pop(rpsim_heap *heap); /* not empty */
+
+/* Takes the first entry out of a heap that is not empty. */
+rpsim_heap_entry rpsim_heap_pop(rpsim_heap *heap);
 
 /* Grows an array to `count` or more items, at least twofold. RP_OK, RP_NO_MEMORY */
 rp_status rpsim_grow(void *array, uint64_t *capacity, uint64_t count, size_t size);
+
+/* Room for `capacity` entries, so that pushes cannot fail. RP_OK, RP_NO_MEMORY */
+static inline rp_status rpsim_heap_reserve(rpsim_heap *heap, uint64_t capacity)
+{
+    if (capacity <= heap->capacity) {
+        return RP_OK;
+    }
+    return rpsim_grow(&heap->entries, &heap->capacity, capacity, sizeof *heap->entries);
+}
 
 /* Takes the group at `slot` out of the heap of ends. */
 void rpsim_ends_remove(rpsim_network *network, uint32_t slot);
@@ -161,10 +171,24 @@ void rpsim_ends_remove(rpsim_network *network, uint32_t slot);
 void rpsim_ends_update(rpsim_network *network, const uint32_t *groups, uint32_t count);
 
 /* Marks a group whose count or first flow changes at the clock's instant. */
-void rpsim_network_touch(rpsim_network *network, uint32_t group);
+static inline void rpsim_network_touch(rpsim_network *network, uint32_t group)
+{
+    if (!network->groups[group].dirty) {
+        network->groups[group].dirty = true;
+        network->dirty[network->dirty_count++] = group;
+    }
+}
 
-/* Brings rates and ends up to date with the marked groups. */
-void rpsim_network_settle(rpsim_network *network);
+/* Brings rates and ends up to date with the marked groups, of which there are some. */
+void rpsim_network_settle_dirty(rpsim_network *network);
+
+/* The same; often there are none. */
+static inline void rpsim_network_settle(rpsim_network *network)
+{
+    if (network->dirty_count > 0) {
+        rpsim_network_settle_dirty(network);
+    }
+}
 
 /* Brings the links of a group up to date with its count of flows: what a change begins with. */
 void rpsim_network_relink(rpsim_network *network, uint32_t group);

@@ -4,14 +4,6 @@
 
 #include <math.h>
 
-void rpsim_network_touch(rpsim_network *network, uint32_t group)
-{
-    if (!network->groups[group].dirty) {
-        network->groups[group].dirty = true;
-        network->dirty[network->dirty_count++] = group;
-    }
-}
-
 /* What each flow that is not fixed would get of a link now. It never falls from level to level;
  * the comparison keeps rounding from making it so. */
 static double share_of(const rpsim_link *link)
@@ -278,11 +270,8 @@ static void begin_changes(rpsim_network *network)
     }
 }
 
-void rpsim_network_settle(rpsim_network *network)
+void rpsim_network_settle_dirty(rpsim_network *network)
 {
-    if (network->dirty_count == 0) {
-        return;
-    }
     network->changed_count = 0;
     begin_changes(network);
     if (network->start_count > 0) {
