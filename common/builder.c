@@ -62,10 +62,20 @@ static inline void emit(rp_emitter *e, rp_op_kind kind, uint32_t stage, uint32_t
                                           .flags = flags};
 }
 
-void rp_emit_forward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+static inline void emit_chained(rp_emitter *e, uint32_t stage, uint32_t microbatch, uint8_t flags)
 {
     e->forward_at[forward_index(e, e->iteration, stage, microbatch)] = e->count;
-    emit(e, RP_OP_FORWARD, stage, microbatch, 0);
+    emit(e, RP_OP_FORWARD, stage, microbatch, flags);
+}
+
+void rp_emit_forward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+{
+    emit_chained(e, stage, microbatch, 0);
+}
+
+void rp_emit_overlapped_forward(rp_emitter *e, uint32_t stage, uint32_t microbatch)
+{
+    emit_chained(e, stage, microbatch, RP_OP_OVERLAP);
 }
 
 static inline void emit_unit(rp_emitter *e, rp_op_kind kind, uint32_t stage, uint32_t microbatch)

@@ -20,6 +20,7 @@ typedef struct cost_file {
     double head_fwd_ms;
     double head_bwd_ms;
     double hop_ms;
+    double overlap_saving;
 } cost_file;
 
 #define COUNT(member, most)                                                                        \
@@ -49,6 +50,12 @@ static const rp_config_field fields[] = {
     TIME(head_fwd_ms, RP_CONFIG_DOUBLE, false),
     TIME(head_bwd_ms, RP_CONFIG_DOUBLE, false),
     TIME(hop_ms, RP_CONFIG_DOUBLE, false),
+    {.key = "overlap_saving",
+     .type = RP_CONFIG_DOUBLE,
+     .optional = true,
+     .low = 0,
+     .high = 1,
+     .offset = offsetof(cost_file, overlap_saving)},
     COUNT(microbatch_size, 1048576),
     COUNT(seq_len, 16777216),
 };
@@ -124,6 +131,7 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
                         .head_fwd_ps = rp_ms_to_ps(file->head_fwd_ms),
                         .head_bwd_ps = rp_ms_to_ps(file->head_bwd_ms),
                         .hop_ps = rp_ms_to_ps(file->hop_ms),
+                        .overlap_saving = file->overlap_saving,
                         .microbatch_size = file->microbatch_size,
                         .seq_len = file->seq_len};
     RP_TRY(spread(name, lines, FIELD_FWD, file->layers, &file->fwd_ms, arena, &costs->fwd_ps));

@@ -274,13 +274,14 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
 static rp_status add_compute(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
 {
     for (uint32_t i = unit->first; i <= unit->last; i++) {
-        const rp_op *op = &l->schedule->ops[i];
+        rp_op op = l->schedule->ops[i];
         rp_handle handle;
-        RP_TRY(rp_assembly_add(l->assembly, queue_of(job, RP_LOWER_COMPUTE), op, 0, &handle));
+        op.flags &= RP_OP_JOIN; /* one compute queue: what overlaps here are the transfers */
+        RP_TRY(rp_assembly_add(l->assembly, queue_of(job, RP_LOWER_COMPUTE), &op, 0, &handle));
         if (i == unit->first) {
             unit->compute_first = handle;
         }
-        if (op->kind == RP_OP_FORWARD) {
+        if (op.kind == RP_OP_FORWARD) {
             unit->forward = handle;
         }
         unit->compute_last = handle;

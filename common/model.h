@@ -165,6 +165,11 @@ typedef struct rp_costs {
     int64_t head_fwd_ps;   /**< final norm + LM head + loss, forward */
     int64_t head_bwd_ps;
     int64_t hop_ps;           /**< boundary activation between two GPUs, stage fidelity only */
+    /**
+     * 0 to 1: of the shorter of a forward and a backward that run together (DualPipeV), what the
+     * pair saves of their sum; stage fidelity only. 0: the sum, as published for its bubble.
+     */
+    double overlap_saving;
     uint32_t microbatch_size; /**< sequences */
     uint32_t seq_len;         /**< tokens per sequence */
 } rp_costs;

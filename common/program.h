@@ -89,6 +89,12 @@ enum {
      * last op's waits demand. RoundPipe's pre-work is joined to its backward (schedules.md 5.6).
      */
     RP_OP_JOIN = 1,
+    /**
+     * A forward that runs together with the backward behind it (DualPipeV, schedules.md 5.3): the
+     * pair starts when both may and their results exist when both are done. Never in lowered
+     * programs, which know what overlaps with what.
+     */
+    RP_OP_OVERLAP = 2,
 };
 
 typedef struct rp_op {
@@ -97,7 +103,7 @@ typedef struct rp_op {
     uint16_t stage;      /**< index into stages; 0 for HOST ops */
     uint16_t iteration;
     uint8_t kind;    /**< rp_op_kind */
-    uint8_t flags;   /**< RP_OP_JOIN */
+    uint8_t flags;   /**< RP_OP_JOIN, RP_OP_OVERLAP */
     uint16_t unused; /**< 0 */
 } rp_op;
 

@@ -206,6 +206,24 @@ static rp_status check_join(const rp_checker *c, const rp_queue *queue, uint32_t
     return RP_OK;
 }
 
+static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint32_t i)
+{
+    const rp_program *p = c->program;
+    const rp_op *op = &p->ops[i];
+    uint32_t last = i + 1;
+    while (last < queue->op_end && (p->ops[last].flags & RP_OP_JOIN) != 0) {
+        last++;
+    }
+    bool shaped =
+        op->kind == RP_OP_FORWARD && op->flags == RP_OP_OVERLAP && p->op_bytes == NULL &&
+        last < queue->op_end && p->ops[last].iteration == op->iteration &&
+        (p->ops[last].kind == RP_OP_BACKWARD || p->ops[last].kind == RP_OP_BACKWARD_INPUT);
+    if (!shaped || (p->ops[last].stage == op->stage && p->ops[last].microbatch == op->microbatch)) {
+        return rp_check_violated_op(c, RP_RULE_OVERLAP_SHAPE, i);
+    }
+    return RP_OK;
+}
+
 static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uint32_t i)
 {
     const rp_program *p = c->program;
@@ -227,8 +245,11 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if (op->iteration >= p->iteration_count) {
         return rp_check_violated_op(c, RP_RULE_OP_ITERATION, i);
     }
-    if ((op->flags & ~RP_OP_JOIN) != 0 || op->unused != 0) {
+    if ((op->flags & ~(RP_OP_JOIN | RP_OP_OVERLAP)) != 0 || op->unused != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_FLAGS, i);
+    }
+    if ((op->flags & RP_OP_OVERLAP) != 0) {
+        RP_TRY(check_overlap(c, queue, i));
     }
     return (op->flags & RP_OP_JOIN) != 0 ? check_join(c, queue, i) : RP_OK;
 }

@@ -28,6 +28,8 @@
     X(UPDATE_ORDER, "after an update of weights its GPU runs ops of later iterations only")        \
     X(JOIN_END, "a joined op must be followed by an op of its queue")                              \
     X(JOIN_OTHER, "a joined op must be followed by the same stage, microbatch and iteration")      \
+    X(OVERLAP_SHAPE, "an overlapped op must be a forward, followed by a backward of other work, "  \
+                     "and in no lowered program")                                                  \
     X(UNIT_SHAPE, "a backward must be preceded by just the pre-work that its stage needs")         \
     X(PREWORK_ALONE, "pre-work must be joined to its backward")                                    \
     X(WAIT_RANGE, "the waits must cover the list of waits one after the other")                    \

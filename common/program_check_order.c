@@ -196,14 +196,14 @@ typedef struct walk {
     uint32_t ready_count;
 } walk;
 
-/* Returns true when all waits of `op` and of the ops that it is joined to are done: the group
- * starts as late as its last op's waits demand. Otherwise the queue is parked on the first open
- * one. */
+/* Returns true when all waits of `op` and of the ops that it is joined to or overlaps with are
+ * done: the group starts as late as its last op's waits demand. Otherwise the queue is parked on
+ * the first open one. */
 static inline bool may_run(walk *w, uint32_t queue, uint32_t op)
 {
     const rp_program *p = w->program;
     uint32_t last = op;
-    while ((p->ops[last].flags & RP_OP_JOIN) != 0) {
+    while ((p->ops[last].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0) {
         last++;
     }
     for (uint32_t k = p->ops[op].wait_begin; k < p->ops[last + 1].wait_begin; k++) {

@@ -327,14 +327,22 @@ static rp_status read_bytes(reader *r, const rp_op *op)
     return take_number(r, "bytes of the op", 1, UINT64_MAX, &p->op_bytes[op - p->ops]);
 }
 
+static uint8_t flag_of(const char *word)
+{
+    return strcmp(word, "join") == 0      ? RP_OP_JOIN
+           : strcmp(word, "overlap") == 0 ? RP_OP_OVERLAP
+                                          : 0;
+}
+
 static rp_status read_waits(reader *r, rp_op *op)
 {
     rp_program *p = r->program;
     op->wait_begin = p->wait_count;
     int mode = 0; /* 1: data waits follow, 2: control waits */
     while (next_word(r)) {
-        if (strcmp(r->word, "join") == 0 && mode == 0 && op->flags == 0) {
-            op->flags = RP_OP_JOIN;
+        uint8_t flag = flag_of(r->word);
+        if (flag != 0 && mode == 0 && op->flags == 0) {
+            op->flags = flag;
             continue;
         }
         if (strcmp(r->word, "bytes") == 0 && mode == 0) {
@@ -348,7 +356,9 @@ static rp_status read_waits(reader *r, rp_op *op)
         }
         uint64_t target = 0;
         if (mode == 0 || !rp_parse_u64(r->word, 0, RP_MAX_OPS - 1, &target)) {
-            FAIL(r, "'%s' is not valid here; an op's line goes on with join, after OP…, order OP…",
+            FAIL(r,
+                 "'%s' is not valid here; an op's line goes on with join or overlap, after OP…, "
+                 "order OP…",
                  r->word);
         }
         p->waits[p->wait_count++] = (rp_wait)target | (mode == 2 ? RP_WAIT_CONTROL : 0);

@@ -80,6 +80,7 @@ static void write_queue(const rp_program *p, const rp_queue *queue, FILE *stream
         rp_op_name(op, name);
         fputs(name, stream);
         fputs((op->flags & RP_OP_JOIN) != 0 ? " join" : "", stream);
+        fputs((op->flags & RP_OP_OVERLAP) != 0 ? " overlap" : "", stream);
         if (p->op_bytes != NULL && p->op_bytes[i] != 0) {
             fprintf(stream, " bytes %llu", (unsigned long long)p->op_bytes[i]);
         }

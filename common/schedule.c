@@ -219,6 +219,6 @@ rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *cost
         ps[RP_OP_BACKWARD_INPUT] = layers_input + (head ? costs->head_bwd_ps : 0);
         ps[RP_OP_BACKWARD_WEIGHT] = layers_bwd - layers_input;
     }
-    *times_out = (rp_stage_times){all, costs->hop_ps};
+    *times_out = (rp_stage_times){all, costs->hop_ps, costs->overlap_saving};
     return RP_OK;
 }

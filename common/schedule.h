@@ -50,6 +50,10 @@ typedef struct rp_emitter rp_emitter;
 void rp_emit_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 
+/** A forward that runs together with what is emitted next, a backward (or its input part) of other
+ * work (RP_OP_OVERLAP). */
+void rp_emit_overlapped_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
+
 /**
  * The backward in two parts, for schedules with `splits_backward`: the gradient of the stage's
  * input (the unit with its pre-work, as rp_emit_backward appends it), and later on the same rank
@@ -160,7 +164,15 @@ rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *co
 typedef struct rp_stage_times {
     int64_t *ps;
     int64_t hop_ps;
+    double overlap_saving; /**< rp_costs */
 } rp_stage_times;
+
+/** @return what an overlapped forward and backward save together (rp_costs.overlap_saving). */
+static inline int64_t rp_overlap_saved_ps(double saving, int64_t forward_ps, int64_t backward_ps)
+{
+    int64_t shorter = forward_ps < backward_ps ? forward_ps : backward_ps;
+    return (int64_t)(saving * (double)shorter);
+}
 
 /**
  * FORWARD = layers (where it holds their forward) + head; RECOMPUTE = forward of its layers;

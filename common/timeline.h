@@ -18,5 +18,17 @@ rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_o
 /** NULL is allowed. */
 void rp_timeline_destroy(rp_timeline *timeline);
 
+/** @return when the result of an op exists: at its end, or where it overlaps with the backward
+ * behind it, at the end of that one. */
+static inline int64_t rp_timeline_result_ps(const rp_timeline *timeline, uint32_t op)
+{
+    const rp_op *ops = timeline->program->ops;
+    bool overlaps = (ops[op].flags & RP_OP_OVERLAP) != 0;
+    while ((ops[op].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0 && overlaps) {
+        op++;
+    }
+    return timeline->end_ps[op];
+}
+
 /** @return 64-bit hash of all starts and ends. */
 uint64_t rp_timeline_hash(const rp_timeline *timeline);

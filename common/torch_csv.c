@@ -63,6 +63,7 @@ static uint8_t type_of(const rp_op *op)
 static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, rp_torch_csv *csv)
 {
     uint32_t count = csv->row_begin[gpu];
+    uint32_t column = 0;
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
         if (queue->kind != RP_QUEUE_COMPUTE || queue->gpu != gpu) {
@@ -71,10 +72,13 @@ static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, 
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             const rp_op *op = &p->ops[i];
             if (has_cell(op)) {
+                bool overlaps = (op->flags & RP_OP_OVERLAP) != 0;
                 csv->actions[count] = (rp_torch_action){.stage = numbers[op->stage],
                                                         .microbatch = op->microbatch,
-                                                        .column = count - csv->row_begin[gpu],
-                                                        .type = type_of(op)};
+                                                        .column = column,
+                                                        .type = type_of(op),
+                                                        .overlaps_next = overlaps};
+                column += overlaps ? 0 : 1;
                 count++;
             }
         }

@@ -21,7 +21,9 @@ static void order(const rp_schedule_config *config, const void *plan, uint32_t r
     const rp_torch_csv *csv = config->orders;
     for (uint32_t i = csv->row_begin[rank]; i < csv->row_begin[rank + 1]; i++) {
         const rp_torch_action *a = &csv->actions[i];
-        if (a->type == RP_TORCH_FORWARD) {
+        if (a->overlaps_next) {
+            rp_emit_overlapped_forward(emitter, a->stage, a->microbatch);
+        } else if (a->type == RP_TORCH_FORWARD) {
             rp_emit_forward(emitter, a->stage, a->microbatch);
         } else if (a->type == RP_TORCH_BACKWARD) {
             rp_emit_backward(emitter, a->stage, a->microbatch);

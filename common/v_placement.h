@@ -54,3 +54,21 @@ static inline void rp_v_weight(rp_v_rank *v, rp_v_chunk chunk)
         rp_emit_backward_weight(v->emitter, v->stage[chunk], microbatch);
     }
 }
+
+/** The whole backward. */
+static inline void rp_v_backward(rp_v_rank *v, rp_v_chunk chunk)
+{
+    uint32_t microbatch = v->backwards[chunk]++;
+    v->weights[chunk]++;
+    if (microbatch < v->microbatches) {
+        rp_emit_backward(v->emitter, v->stage[chunk], microbatch);
+    }
+}
+
+/** A forward of `chunk` together with a whole backward of the other; both microbatches exist. */
+static inline void rp_v_overlapped(rp_v_rank *v, rp_v_chunk chunk)
+{
+    rp_v_chunk other = chunk == RP_V_DOWN ? RP_V_UP : RP_V_DOWN;
+    rp_emit_overlapped_forward(v->emitter, v->stage[chunk], v->forwards[chunk]++);
+    rp_v_backward(v, other);
+}

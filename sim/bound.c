@@ -209,6 +209,29 @@ static void add_microbatches(bound *b, const rp_stage_times *times, uint32_t fir
     add_weights(b, first, count);
 }
 
+static int64_t op_ps(const rp_stage_times *times, const rp_op *op)
+{
+    return times->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+}
+
+/* What overlapped pairs save is no work. */
+static void subtract_savings(bound *b, const rp_stage_times *times)
+{
+    const rp_op *ops = b->program->ops;
+    for (uint32_t i = 0; i < b->program->op_count && times->overlap_saving > 0; i++) {
+        if ((ops[i].flags & RP_OP_OVERLAP) == 0) {
+            continue;
+        }
+        uint32_t last = i + 1;
+        int64_t unit_ps = op_ps(times, &ops[last]);
+        for (; (ops[last].flags & RP_OP_JOIN) != 0; last++) {
+            unit_ps += op_ps(times, &ops[last + 1]);
+        }
+        b->gpus[rp_program_queue_of(b->program, i)].busy_ps -=
+            rp_overlap_saved_ps(times->overlap_saving, op_ps(times, &ops[i]), unit_ps);
+    }
+}
+
 static int64_t combine(bound *b, const rp_stage_times *times, const uint8_t *moved)
 {
     const rp_program *program = b->program;
@@ -223,6 +246,7 @@ static int64_t combine(bound *b, const rp_stage_times *times, const uint8_t *mov
         add_microbatches(b, times, m, end - m);
         m = end;
     }
+    subtract_savings(b, times);
     int64_t best = b->path_ps;
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const gpu_bound *gpu = &b->gpus[q];

@@ -52,7 +52,9 @@ static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bo
                            causes *c)
 {
     const rp_program *p = w->program;
-    int64_t offset_ps = w->timeline->start_ps[member] - w->timeline->start_ps[op];
+    bool overlaps = (p->ops[op].flags & RP_OP_OVERLAP) != 0 && member != op;
+    int64_t begin_ps = w->timeline->start_ps[overlaps ? op + 1 : op]; /* a pair begins as one */
+    int64_t offset_ps = w->timeline->start_ps[member] - begin_ps;
     for (uint32_t i = p->ops[member].wait_begin; i < p->ops[member + 1].wait_begin; i++) {
         bool control = rp_wait_is_control(p->waits[i]);
         uint32_t target = rp_wait_op(p->waits[i]);
@@ -62,14 +64,14 @@ static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bo
                                             : RPSIM_REASON_DATA,
                      .hop_ps = control ? 0 : w->hop_ps,
                      .memory_limit = control && is_memory_limit(w, op, target)};
-        new.release_ps = w->timeline->end_ps[target] + new.hop_ps - offset_ps;
+        new.release_ps = rp_timeline_result_ps(w->timeline, target) + new.hop_ps - offset_ps;
         consider(c, &new, wins_ties && i == p->ops[member].wait_begin);
     }
 }
 
 static bool is_joined(const rpsim_walk *w, uint32_t op)
 {
-    return w->joins && (w->program->ops[op].flags & RP_OP_JOIN) != 0;
+    return w->joins && (w->program->ops[op].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0;
 }
 
 static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
@@ -187,7 +189,7 @@ void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64
         find_causes(walk, at, &c);
         take_run(&w, at, &c, mode);
         cause next = next_cause(&w, at, &c, mode);
-        int64_t cause_ps = next.op == NO_OP ? 0 : walk->timeline->end_ps[next.op];
+        int64_t cause_ps = next.op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next.op);
         bool unissued = walk->timeline->held_ps != NULL && cause_ps < w.to_ps;
         rpsim_reason reason = unissued ? RPSIM_REASON_DISPATCH : next.reason;
         w.piece.reason = w.piece.reason != RPSIM_REASON_START ? w.piece.reason : reason;

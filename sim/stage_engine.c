@@ -31,6 +31,8 @@ typedef struct engine {
     uint32_t ready_count;
     uint64_t hops;
     int64_t exposed_ps;
+    double overlap_saving;
+    bool overlaps; /* some ops have run together */
 } engine;
 
 /* A group of joined ops that is about to start. */
@@ -38,6 +40,7 @@ typedef struct group {
     int64_t begin_ps; /* with hops */
     int64_t plain_ps; /* if hops took no time */
     int64_t duration_ps;
+    int64_t overlapped_ps; /* of a forward that the rest overlaps with, less what the pair saves */
     uint32_t last;
     uint32_t hops;
 } group;
@@ -85,8 +88,14 @@ INLINE bool measure_group(engine *e, uint32_t queue, bool scaled, group *g)
         if (!take_waits(e, queue, op, g->duration_ps, g)) {
             return false;
         }
+        if ((op->flags & RP_OP_OVERLAP) != 0) {
+            g->overlapped_ps = duration(e, op, scaled); /* the rest begins with it */
+            continue;
+        }
         g->duration_ps += duration(e, op, scaled);
         if ((op->flags & RP_OP_JOIN) == 0) {
+            g->overlapped_ps -=
+                rp_overlap_saved_ps(e->overlap_saving, g->overlapped_ps, g->duration_ps);
             return true;
         }
     }
@@ -110,7 +119,17 @@ INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
         e->hops += g.hops;
         e->exposed_ps += g.begin_ps - g.plain_ps;
         int64_t now = g.begin_ps;
-        for (uint32_t i = c->next; i <= g.last; i++) {
+        uint32_t i = c->next;
+        if ((ops[i].flags & RP_OP_OVERLAP) != 0) { /* its result exists when the pair is done */
+            int64_t parked = e->end_ps[i];
+            e->start_ps[i] = now;
+            now += g.overlapped_ps;
+            e->end_ps[i] = now + g.duration_ps;
+            e->overlaps = true;
+            wake(e, parked);
+            i++;
+        }
+        for (; i <= g.last; i++) {
             int64_t parked = e->end_ps[i];
             e->start_ps[i] = now;
             now += duration(e, &ops[i], scaled);
@@ -119,6 +138,17 @@ INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
         }
         c->free_ps = now;
         c->next = g.last + 1;
+    }
+}
+
+/* While the engine runs, an overlapped forward ends with its pair, as its result does. The timeline
+ * shows the two one after the other, the saving taken off the forward. */
+static void show_overlaps(const engine *e)
+{
+    for (uint32_t i = 0; i < e->program->op_count; i++) {
+        if ((e->program->ops[i].flags & RP_OP_OVERLAP) != 0) {
+            e->end_ps[i] = e->start_ps[i + 1];
+        }
     }
 }
 
@@ -198,6 +228,9 @@ static rp_status run(engine *e)
         }
         status = check_deadlock(e);
     }
+    if (status == RP_OK && e->overlaps) {
+        show_overlaps(e);
+    }
     rp_arena_destroy(scratch);
     return status;
 }
@@ -220,6 +253,7 @@ rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times
                 .ps = times->ps,
                 .factors = factors,
                 .hop_ps = times->hop_ps,
+                .overlap_saving = times->overlap_saving,
                 .start_ps = timeline->start_ps,
                 .end_ps = timeline->end_ps};
     rp_status status = run(&e);

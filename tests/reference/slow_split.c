@@ -393,7 +393,7 @@ static int step(const slow_ends *e, slow_cell *c, const slow_split *stages, doub
     if (c->paired) {
         int64_t other = inputs_at(e, c + 1);
         int64_t other_time = takes(stages, c + 1);
-        int64_t saved = llround(saving * (double)slow_min(time, other_time));
+        int64_t saved = (int64_t)floor(saving * (double)slow_min(time, other_time));
         at = at < 0 || other < 0 ? -1 : slow_max(at, other);
         time += other_time - saved;
     }

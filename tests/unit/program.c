@@ -197,7 +197,8 @@ static const mutation mutations[] = {
     {RP_RULE_OP_MICROBATCH, GPIPE, OP(0, microbatch), 2},
     {RP_RULE_OP_MICROBATCH, GPIPE, OP(24, microbatch), 1},
     {RP_RULE_OP_ITERATION, GPIPE, OP(0, iteration), 2},
-    {RP_RULE_OP_FLAGS, GPIPE, OP(0, flags), 2},
+    {RP_RULE_OP_FLAGS, GPIPE, OP(0, flags), 4},
+    {RP_RULE_OVERLAP_SHAPE, GPIPE, OP(0, flags), RP_OP_OVERLAP},
     {RP_RULE_OP_FLAGS, GPIPE, OP(0, unused), 1},
     {RP_RULE_UPDATE_ORDER, GPIPE, OP(2, kind), RP_OP_UPDATE},
     {RP_RULE_JOIN_END, GPIPE, OP(11, flags), RP_OP_JOIN},
@@ -392,7 +393,7 @@ Test(program, text_of_every_schedule_survives)
             allowed += round_trip_sizes(rp_schedules[s], gpus, 7, gpus);
             allowed += round_trip_sizes(rp_schedules[s], gpus, 2, 3 * gpus); /* empty stages */
         }
-        cr_expect(gt(u32, allowed, 200), "%s is hardly ever allowed", rp_schedules[s]->name);
+        cr_expect(gt(u32, allowed, 150), "%s is hardly ever allowed", rp_schedules[s]->name);
     }
 }
 

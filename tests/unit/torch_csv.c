@@ -125,23 +125,29 @@ Test(torch_csv, all_compute_types)
     rp_program_destroy(program);
 }
 
-/* ---- read back by the grammar: STAGE TYPE MB, digits, one of F I W B, digits ---- */
+/* ---- read back by the grammar: STAGE TYPE MB, digits, one of F I W B, digits; or pairs ---- */
 
 typedef struct cell {
     uint32_t stage, microbatch;
     char type;
+    bool opens, closes; /* first and second of a pair, "(0F1;3B0)OVERLAP_F_B" */
 } cell;
 
 static const char *read_cell(const char *at, cell *out)
 {
+    static const char close[] = ")OVERLAP_F_B";
     char *after = NULL;
+    out->opens = *at == '(';
+    at += out->opens ? 1 : 0;
     cr_assert(at[0] >= '0' && at[0] <= '9', "%s", at);
     out->stage = (uint32_t)strtoul(at, &after, 10);
     out->type = *after++;
     cr_assert(out->type != '\0' && strchr("FIWB", out->type) != NULL, "%s", at);
     cr_assert(after[0] >= '0' && after[0] <= '9', "%s", at);
     out->microbatch = (uint32_t)strtoul(after, &after, 10);
-    return after;
+    out->closes = strncmp(after, close, strlen(close)) == 0;
+    cr_assert(eq(int, out->opens && *after != ';', 0), "%s", after);
+    return after + (out->closes ? strlen(close) : 0);
 }
 
 /* The cells of a row are the compute ops of its GPU but the recomputes, in order. */
@@ -153,17 +159,21 @@ static const char *check_row(const rp_program *program, uint32_t gpu, const char
             continue;
         }
         bool first = true;
+        bool pair = false;
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             const rp_op *op = &program->ops[i];
             if (op->kind == RP_OP_RECOMPUTE) {
                 continue;
             }
             if (!first) {
-                cr_assert(eq(chr, *at++, ','));
+                cr_assert(eq(chr, *at++, pair ? ';' : ','));
             }
             first = false;
             cell c;
             at = read_cell(at, &c);
+            cr_assert(eq(int, c.closes, pair));
+            pair = (op->flags & RP_OP_OVERLAP) != 0;
+            cr_assert(eq(int, c.opens, pair));
             cr_assert(eq(u32, c.stage, op->stage));
             cr_assert(eq(u32, c.microbatch, op->microbatch));
             cr_assert(eq(chr, c.type, rp_op_kind_text((rp_op_kind)op->kind)[0]));
