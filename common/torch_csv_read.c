@@ -30,7 +30,9 @@ typedef struct reader {
     rp_torch_csv *csv;
     bool blank; /* a blank cell was seen, first at: */
     uint32_t blank_row, blank_column;
+    bool pairs;
     bool full_cell; /* a BW was seen: legacy */
+    uint32_t full_row, full_column;
     bool has[RP_TORCH_TYPE_COUNT];
 } reader;
 
@@ -125,7 +127,11 @@ static rp_status add_action(reader *r, const char *text, const char *cell, bool 
     if (*at != '\0') {
         return refuse(r, cell, "goes on behind the action", ACTION_WANTED);
     }
-    r->full_cell = r->full_cell || full;
+    if (full && !r->full_cell) {
+        r->full_cell = true;
+        r->full_row = r->row;
+        r->full_column = r->column;
+    }
     /* Told apart from a legacy B, which is the input's gradient, until all cells are known. */
     action.unused = full;
     r->has[action.type] = r->has[action.type] || !full;
@@ -148,7 +154,8 @@ static char *trim(char *text)
     return text;
 }
 
-#define PAIR_WANTED "valid are a forward and a backward of another stage, as (0F7;7B3)OVERLAP_F_B"
+#define PAIR_WANTED                                                                                \
+    "valid are a forward and a full backward of another stage, as (0F7;7B3)OVERLAP_F_B"
 
 static rp_status add_pair(reader *r, char *text, const char *cell)
 {
@@ -164,9 +171,10 @@ static rp_status add_pair(reader *r, char *text, const char *cell)
     *middle = '\0';
     RP_TRY(add_action(r, trim(text + 1), cell, true));
     RP_TRY(add_action(r, trim(middle + 1), cell, false));
+    r->pairs = true;
     const rp_torch_action *pair = &r->csv->actions[r->count - 2];
-    bool backward = pair[1].type == RP_TORCH_BACKWARD || pair[1].type == RP_TORCH_BACKWARD_INPUT;
-    if (pair[0].type != RP_TORCH_FORWARD || !backward || pair[0].stage == pair[1].stage) {
+    if (pair[0].type != RP_TORCH_FORWARD || pair[1].type != RP_TORCH_BACKWARD ||
+        pair[0].stage == pair[1].stage) {
         return refuse(r, cell, "does not overlap a forward with a backward", PAIR_WANTED);
     }
     return RP_OK;
@@ -244,11 +252,18 @@ static rp_status read_row(reader *r)
 }
 
 /* See the head of torch_csv.h. */
-static void settle_dialect(reader *r)
+static rp_status settle_dialect(reader *r)
 {
     rp_torch_csv *csv = r->csv;
+    if (r->full_cell && r->pairs) {
+        rp_log_error_at(r->name, r->full_row + 1,
+                        "row %u, column %u: BW is of the legacy dialect, which has no pairs, and "
+                        "the file has some; valid is B for a full backward",
+                        r->full_row + 1, r->full_column + 1);
+        return RP_INPUT;
+    }
     csv->legacy = r->full_cell || (r->has[RP_TORCH_BACKWARD_WEIGHT] && r->has[RP_TORCH_BACKWARD] &&
-                                   !r->has[RP_TORCH_BACKWARD_INPUT]);
+                                   !r->has[RP_TORCH_BACKWARD_INPUT] && !r->pairs);
     for (uint32_t i = 0; i < r->count; i++) {
         rp_torch_action *action = &csv->actions[i];
         if (csv->legacy && action->type == RP_TORCH_BACKWARD && action->unused == 0) {
@@ -256,6 +271,7 @@ static void settle_dialect(reader *r)
         }
         action->unused = 0;
     }
+    return RP_OK;
 }
 
 static size_t count_bytes(const char *text, size_t length, char byte)
@@ -297,6 +313,5 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
                         r.blank_row + 1, r.blank_column + 1);
         return RP_INPUT;
     }
-    settle_dialect(&r);
-    return RP_OK;
+    return settle_dialect(&r);
 }

@@ -138,6 +138,68 @@ Test(torch_csv_import, every_schedule_comes_back)
     cr_expect(ge(u32, checked, 6 * COUNT(gpus) * COUNT(per_gpu) / 2));
 }
 
+/* PyTorch's own schedule classes and our schedules write the same cells (tests/golden/torch). */
+Test(torch_csv_import, orders_of_pytorch)
+{
+    static const struct {
+        const char *schedule;
+        const char *file;
+        uint32_t gpus, stages, microbatches;
+    } cases[] = {
+        {"interleaved-1f1b", "interleaved-1f1b-p2v2m4", 2, 4, 4},
+        {"interleaved-1f1b", "interleaved-1f1b-p4v2m8", 4, 8, 8},
+        {"interleaved-1f1b", "interleaved-1f1b-p4v3m4", 4, 12, 4},
+        {"looped-bfs", "loopedbfs-p2v2m3", 2, 4, 3},
+        {"looped-bfs", "loopedbfs-p4v2m8", 4, 8, 8},
+        {"zb-h1", "zb1p-p4v1m8", 4, 4, 8},
+        {"zb1p", "zb1p-p4v1m8", 4, 4, 8},
+        {"zb1p", "zb1p-p4v2m8", 4, 8, 8},
+        {"zbv", "zbv-p4v2m8", 4, 8, 8},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rp_costs costs;
+        rp_partition partition;
+        rp_program *program = NULL;
+        rp_torch_csv ours;
+        rp_torch_csv theirs;
+        rp_text text = {0};
+        const char *path = NULL;
+        const rp_schedule_type *schedule = rp_schedule_find(cases[i].schedule);
+        cr_assert(schedule != NULL, "%s", cases[i].schedule);
+        rp_test_equal_costs(arena, cases[i].stages, 1000, 2000, &costs);
+        cr_assert(eq(
+            int,
+            rp_partition_even(schedule, &costs, cases[i].gpus, cases[i].stages, arena, &partition),
+            RP_OK));
+        rp_schedule_config config = {.gpus = cases[i].gpus,
+                                     .microbatches = cases[i].microbatches,
+                                     .iterations = 1,
+                                     .layers = cases[i].stages,
+                                     .partition = &partition,
+                                     .costs = &costs};
+        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s", messages);
+        cr_assert(eq(int, rp_torch_csv_of_program(program, arena, &ours), RP_OK), "%s", messages);
+        rp_program_destroy(program);
+        cr_assert(eq(int,
+                     rp_arena_print(arena, &path, RP_TEST_ROOT "/golden/torch/%s.compute.csv",
+                                    cases[i].file),
+                     RP_OK));
+        cr_assert(eq(int, rp_text_read_file(path, SIZE_MAX, &text), RP_OK), "%s", messages);
+        cr_assert(eq(int, rp_torch_csv_parse(path, text.bytes, text.length, arena, &theirs), RP_OK),
+                  "%s", messages);
+        rp_text_fini(&text);
+        cr_assert(eq(u32, ours.rank_count, theirs.rank_count));
+        uint32_t count = ours.row_begin[ours.rank_count];
+        cr_assert(eq(u32, count, theirs.row_begin[theirs.rank_count]));
+        for (uint32_t k = 0; k < count; k++) {
+            const rp_torch_action *a = &ours.actions[k];
+            const rp_torch_action *b = &theirs.actions[k];
+            cr_assert(a->stage == b->stage && a->microbatch == b->microbatch && a->type == b->type,
+                      "%s, action %u", path, k);
+        }
+    }
+}
+
 /* ---- rpsim --torch-csv-in; bad command lines are in tests/bad/commands.tsv ---- */
 
 TestSuite(torch_csv_import_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);

@@ -1,0 +1,130 @@
+/* The reader of PyTorch's schedule CSVs. What is accepted is lowered and written in every dialect,
+ * and read back to the same actions; and small ones become a program that runs to its end. */
+#include "common/torch_csv.h"
+#include "sim/case.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STAGES = 64, MOST_OPS = 4096, MOST_RANKS = 256 };
+
+static bool same_action(const rp_torch_action *a, const rp_torch_action *b)
+{
+    return a->stage == b->stage && a->microbatch == b->microbatch && a->type == b->type &&
+           a->overlaps_next == b->overlaps_next;
+}
+
+static void require_same(const rp_torch_csv *a, const rp_torch_csv *b)
+{
+    fuzz_require(a->rank_count == b->rank_count, "the ranks survive");
+    fuzz_require(memcmp(a->row_begin, b->row_begin, (a->rank_count + 1) * sizeof *a->row_begin) ==
+                     0,
+                 "the rows survive");
+    for (uint32_t i = 0; i < a->row_begin[a->rank_count]; i++) {
+        fuzz_require(same_action(&a->actions[i], &b->actions[i]), "the actions survive");
+    }
+}
+
+static void write_and_read(const rp_torch_csv *csv, rp_arena *arena)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+    rp_torch_csv again;
+    FILE *stream = open_memstream(&bytes, &length);
+    fuzz_require(stream != NULL, "a stream in memory");
+    fuzz_require(rp_torch_csv_print(csv, stream) == RP_OK, "a schedule can be written");
+    fclose(stream);
+    fuzz_require(rp_torch_csv_parse("written", bytes, length, arena, &again) == RP_OK,
+                 "what was written can be read");
+    fuzz_require(rp_torch_csv_check(&again, arena) == RP_OK, "and breaks no rule");
+    require_same(csv, &again);
+    free(bytes);
+}
+
+static void lower(const rp_torch_csv *csv, bool waits, rp_arena *arena)
+{
+    for (int receives = 0; receives < 2 && !csv->lowered; receives++) {
+        rp_torch_csv lowered;
+        rp_torch_lowering how = {(rp_torch_receives)receives, waits};
+        fuzz_require(rp_torch_csv_lower(csv, &how, arena, &lowered) == RP_OK,
+                     "what runs to its end can be lowered");
+        write_and_read(&lowered, arena);
+    }
+}
+
+static bool has_pair(const rp_torch_csv *csv)
+{
+    for (uint32_t i = 0; i < csv->row_begin[csv->rank_count]; i++) {
+        if (csv->actions[i].overlaps_next) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One layer per stage, one picosecond per layer and direction. */
+static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena)
+{
+    int64_t forward_ps[MOST_STAGES];
+    int64_t backward_ps[MOST_STAGES];
+    int64_t input_ps[MOST_STAGES];
+    uint32_t layers[MOST_STAGES];
+    rpsim_result result;
+    if (csv->stage_count > MOST_STAGES || csv->rank_count > MOST_RANKS ||
+        csv->row_begin[csv->rank_count] > MOST_OPS) {
+        return;
+    }
+    for (uint32_t s = 0; s < csv->stage_count; s++) {
+        forward_ps[s] = 1;
+        backward_ps[s] = 2;
+        input_ps[s] = 1;
+        layers[s] = 1;
+    }
+    rp_costs costs = {.name = "fuzz",
+                      .layers = csv->stage_count,
+                      .fwd_ps = forward_ps,
+                      .bwd_ps = backward_ps,
+                      .bwd_input_ps = input_ps,
+                      .hop_ps = 1,
+                      .microbatch_size = 1,
+                      .seq_len = 1};
+    rp_partition partition = {.forward_count = csv->stage_count, .forward_layers = layers};
+    rp_schedule_config config = {.gpus = csv->rank_count,
+                                 .microbatches = csv->microbatch_count,
+                                 .iterations = 1,
+                                 .recompute = recompute,
+                                 .layers = csv->stage_count,
+                                 .partition = &partition,
+                                 .costs = &costs,
+                                 .orders = csv};
+    fuzz_require(rpsim_case_run(&rp_torch_csv_schedule, &config, &result) == RP_OK,
+                 "a schedule that breaks no rule runs");
+    rp_torch_csv exported;
+    fuzz_require(rp_torch_csv_of_program(result.program, arena, &exported) == RP_OK,
+                 "and is written again");
+    if (!csv->lowered && !has_pair(csv)) { /* programs have none yet */
+        require_same(csv, &exported);
+    }
+    rpsim_result_fini(&result);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_begin();
+    rp_arena *arena = NULL;
+    rp_torch_csv csv;
+    fuzz_require(rp_arena_create(&arena) == RP_OK, "an arena");
+    rp_status status = rp_torch_csv_parse(FUZZ_FILE, (const char *)data, size, arena, &csv);
+    status = status == RP_OK ? rp_torch_csv_check(&csv, arena) : status;
+    if (status == RP_OK) {
+        write_and_read(&csv, arena);
+        lower(&csv, size % 2 == 0, arena);
+        run(&csv, (rp_recompute)(size % RP_RECOMPUTE_COUNT), arena);
+    } else {
+        fuzz_require_refusal(status, NULL);
+    }
+    rp_arena_destroy(arena);
+    return fuzz_end();
+}
