@@ -10,7 +10,7 @@ static bool has_cell(const rp_op *op)
            op->kind != RP_OP_RECOMPUTE && op->kind != RP_OP_UPDATE;
 }
 
-static rp_status check_stages(const rp_program *p)
+static rp_status check_stages(const rp_program *p, bool separate)
 {
     const uint32_t both = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
     if (p->iteration_count != 1) {
@@ -19,10 +19,11 @@ static rp_status check_stages(const rp_program *p)
                      p->iteration_count);
         return RP_USAGE;
     }
-    for (uint32_t s = 0; s < p->stage_count; s++) {
+    for (uint32_t s = 0; s < p->stage_count && !separate; s++) {
         if ((p->stages[s].roles & both) != both) {
             rp_log_error("--torch-csv-out: stage %u of %s has no %s; valid are schedules whose "
-                         "stages have both",
+                         "stages have both, and with --torch-sidecar F and "
+                         "--allow-multi-rank-stages RoundPipe's, too",
                          s, p->schedule,
                          (p->stages[s].roles & RP_STAGE_FORWARD_LAYERS) != 0 ? "backward"
                                                                              : "forward");
@@ -71,8 +72,11 @@ static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, 
         }
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             const rp_op *op = &p->ops[i];
-            if (has_cell(op)) {
-                bool overlaps = (op->flags & RP_OP_OVERLAP) != 0;
+            bool overlaps = (op->flags & RP_OP_OVERLAP) != 0;
+            /* A backward stage that computes the head first does so within its backward. */
+            bool pre_work =
+                csv->separate && op->kind == RP_OP_FORWARD && op->stage >= csv->forward_count;
+            if (has_cell(op) && !pre_work) {
                 csv->actions[count] = (rp_torch_action){.stage = numbers[op->stage],
                                                         .microbatch = op->microbatch,
                                                         .column = column,
@@ -86,24 +90,35 @@ static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, 
     csv->row_begin[gpu + 1] = count;
 }
 
-rp_status rp_torch_csv_of_program(const rp_program *p, rp_arena *arena, rp_torch_csv *csv_out)
+rp_status rp_torch_csv_of_program(const rp_program *p, bool side_car, rp_arena *arena,
+                                  rp_torch_csv *csv_out)
 {
-    RP_TRY(check_stages(p));
+    bool separate = side_car && rp_program_has_separate_backward(p);
+    RP_TRY(check_stages(p, separate));
     *csv_out = (rp_torch_csv){.name = p->schedule,
                               .rank_count = p->gpu_count,
                               .stage_count = p->stage_count,
-                              .microbatch_count = p->microbatch_count};
+                              .microbatch_count = p->microbatch_count,
+                              .separate = separate,
+                              .forward_count = p->forward_count};
     uint32_t *numbers = NULL;
     RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof *numbers, &numbers));
     RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof(uint32_t), &csv_out->stage_ranks));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count + 1, sizeof(uint32_t), &csv_out->row_begin));
     RP_TRY(rp_arena_alloc_raw(arena, p->op_count, sizeof(rp_torch_action), &csv_out->actions));
     memset(csv_out->stage_ranks, 0xff, p->stage_count * sizeof(uint32_t));
-    for (uint32_t i = 0; i < p->forward_count; i++) {
+    for (uint32_t i = 0; i < p->stage_count; i++) {
+        numbers[i] = i;
+    }
+    for (uint32_t i = 0; i < p->forward_count && !separate; i++) {
         numbers[p->forward_chain[i]] = i;
     }
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         add_row(p, gpu, numbers, csv_out);
+    }
+    if (separate) {
+        csv_out->stage_ranks = NULL;
+        return RP_OK;
     }
     return set_ranks(p, csv_out);
 }
@@ -132,6 +147,6 @@ rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream)
 rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *stream)
 {
     rp_torch_csv csv;
-    RP_TRY(rp_torch_csv_of_program(program, arena, &csv));
+    RP_TRY(rp_torch_csv_of_program(program, false, arena, &csv));
     return rp_torch_csv_print(&csv, stream);
 }

@@ -59,9 +59,16 @@ typedef struct rp_torch_csv {
     rp_torch_action *actions;
     uint32_t stage_count;
     uint32_t microbatch_count;
-    uint32_t *stage_ranks; /**< [stage_count]; set by rp_torch_csv_check */
-    bool lowered;          /**< has types that are no computations */
-    bool legacy;           /**< was written in the legacy dialect; the actions are in today's */
+    uint32_t *stage_ranks; /**< [stage_count]; set by rp_torch_csv_check; NULL where `separate` */
+    /**
+     * Stages below forward_count have forwards only, the others, in the order of execution, full
+     * backwards only, and a stage may run on several ranks (RoundPipe). PyTorch knows no such
+     * files: a side-car says so, and how the layers are cut.
+     */
+    bool separate;
+    uint32_t forward_count; /**< where `separate` */
+    bool lowered;           /**< has types that are no computations */
+    bool legacy;            /**< was written in the legacy dialect; the actions are in today's */
 } rp_torch_csv;
 
 /** @return the type's text in a cell; static. `type` must be in range. */
@@ -101,6 +108,9 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
  * receive after its send. Where ranks wait for each other in a circle, the smallest number of
  * columns is searched whose cells alone do so, and the circle is told.
  *
+ * Where `separate`: each stage's forwards or backwards once for each microbatch, computations
+ * alone, and the dry run.
+ *
  * For a broken rule the row up to the cell that is named is the smallest prefix that fails.
  * @param arena for tables and stage_ranks
  * @retval RP_OK (stage_ranks is set), RP_INPUT (logged with row and column), RP_NO_MEMORY
@@ -135,19 +145,21 @@ rp_status rp_torch_csv_lower(const rp_torch_csv *csv, const rp_torch_lowering *h
  * The order of a program's compute queues. A recompute has no action of its own: there it is part
  * of the backward. Stages are numbered along the model.
  * @param program has passed rp_program_check; one iteration
+ * @param side_car whether a side-car will say what the CSV cannot: then separate backward stages
+ *        are taken, and numbered as in the program
  * @param csv_out in `arena`; passes rp_torch_csv_check, stage_ranks set
  * @retval RP_OK, RP_NO_MEMORY
  * @retval RP_USAGE the format cannot hold it (logged): several iterations, stages with a forward or
  *         a backward only (RoundPipe), a stage that runs on several ranks (data parallelism)
  */
-rp_status rp_torch_csv_of_program(const rp_program *program, rp_arena *arena,
+rp_status rp_torch_csv_of_program(const rp_program *program, bool side_car, rp_arena *arena,
                                   rp_torch_csv *csv_out);
 
 /** Writes one line per rank. @param stream flushed by the callee @retval RP_OK, RP_IO (logged) */
 rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
 
 /**
- * rp_torch_csv_of_program and rp_torch_csv_print; nothing is written on refusal.
+ * rp_torch_csv_of_program without side-car and rp_torch_csv_print; nothing is written on refusal.
  * @retval as these
  */
 rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *stream);
@@ -155,6 +167,6 @@ rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *s
 /**
  * The schedule that runs config->orders, a file that has passed rp_torch_csv_check: its GPUs are
  * the rows, its microbatches and stages those of the file. Not registered: it has no orders of its
- * own.
+ * own. Where config->orders is `separate`, a copy with separate_backward set.
  */
 extern const rp_schedule_type rp_torch_csv_schedule;

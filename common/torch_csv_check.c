@@ -51,6 +51,17 @@ uint32_t rp_torch_at(const rp_torch_csv *csv, const rp_torch_tables *tables, uin
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
+/* What every stage has M of. */
+static uint8_t work_of(const rp_torch_csv *csv, uint32_t stage)
+{
+    return csv->separate && stage >= csv->forward_count ? RP_TORCH_BACKWARD : RP_TORCH_FORWARD;
+}
+
+static const char *work_name(const rp_torch_csv *csv, uint32_t stage)
+{
+    return work_of(csv, stage) == RP_TORCH_FORWARD ? "forward" : "backward";
+}
+
 /* Every stage has M forwards. Counted before tables are made, so that a wrong number in a cell
  * costs no memory: then stages x microbatches is at most the number of actions. */
 static rp_status check_counts(const rp_torch_csv *csv, rp_arena *arena)
@@ -62,7 +73,7 @@ static rp_status check_counts(const rp_torch_csv *csv, rp_arena *arena)
     const rp_torch_action *last = &csv->actions[0];
     for (uint32_t i = 0; i < count; i++) {
         const rp_torch_action *a = &csv->actions[i];
-        counts[a->stage] += a->type == RP_TORCH_FORWARD ? 1 : 0;
+        counts[a->stage] += a->type == work_of(csv, a->stage) ? 1 : 0;
         most = a->microbatch > most->microbatch ? a : most;
         last = a->stage > last->stage ? a : last;
     }
@@ -75,12 +86,13 @@ static rp_status check_counts(const rp_torch_csv *csv, rp_arena *arena)
         while (csv->actions + csv->row_begin[rank + 1] <= why) {
             rank++;
         }
-        return rp_torch_refuse(csv, rank, why,
-                               "is of %s %u, and stage %u has %u forwards; valid are files whose "
-                               "stages 0 to %u have one forward for each of microbatches 0 to %u",
-                               counts[s] == 0 ? "stage" : "microbatch",
-                               counts[s] == 0 ? why->stage : why->microbatch, s, counts[s],
-                               csv->stage_count - 1, csv->microbatch_count - 1);
+        return rp_torch_refuse(
+            csv, rank, why,
+            "is of %s %u, and stage %u has %u %ss; valid are files whose "
+            "stages 0 to %u have one %s for each of microbatches 0 to %u",
+            counts[s] == 0 ? "stage" : "microbatch", counts[s] == 0 ? why->stage : why->microbatch,
+            s, counts[s], work_name(csv, s), csv->stage_count - 1,
+            csv->separate ? "computation" : "forward", csv->microbatch_count - 1);
     }
     return RP_OK;
 }
@@ -111,6 +123,20 @@ static rp_status make_tables(const rp_torch_csv *csv, rp_arena *arena, rp_torch_
 static uint32_t find(const checker *c, rp_torch_type type, const rp_torch_action *a)
 {
     return rp_torch_at(c->csv, &c->tables, (uint8_t)type, a->stage, a->microbatch);
+}
+
+/* Separate backward stages: the dry run looks at the order, across ranks. */
+static rp_status check_separate(checker *c, const rp_torch_action *a)
+{
+    const rp_torch_csv *csv = c->csv;
+    if (a->type == work_of(csv, a->stage) && !a->overlaps_next &&
+        (a == csv->actions || !a[-1].overlaps_next)) {
+        return RP_OK;
+    }
+    return rp_torch_refuse(csv, c->rank, a,
+                           "is not what its stage has; valid are F of stages below %u and B of "
+                           "stages from %u on, no pairs",
+                           csv->forward_count, csv->forward_count);
 }
 
 static rp_status check_rank(checker *c, const rp_torch_action *a)
@@ -233,14 +259,16 @@ static rp_status check_wait(checker *c, const rp_torch_action *a)
 static rp_status check_action(checker *c, uint32_t index)
 {
     const rp_torch_action *a = &c->csv->actions[index];
-    RP_TRY(check_rank(c, a));
+    RP_TRY(c->csv->separate ? check_separate(c, a) : check_rank(c, a));
     if (rp_torch_type_has_microbatch((rp_torch_type)a->type) &&
         find(c, (rp_torch_type)a->type, a) != RP_TORCH_NONE) {
         return rp_torch_refuse(c->csv, c->rank, a,
                                "comes a second time; valid is each action once, and one full "
                                "backward B or one I and one W");
     }
-    if (rp_torch_type_computes((rp_torch_type)a->type)) {
+    if (c->csv->separate) {
+        /* nothing about the row alone */
+    } else if (rp_torch_type_computes((rp_torch_type)a->type)) {
         RP_TRY(check_compute(c, a));
     } else if (a->type == RP_TORCH_UNSHARD || a->type == RP_TORCH_RESHARD) {
         RP_TRY(check_sharding(c, a));
@@ -376,6 +404,10 @@ rp_status rp_torch_csv_check(rp_torch_csv *csv, rp_arena *arena)
         csv->stage_ranks[s] = RP_TORCH_NONE;
     }
     RP_TRY(check_rows(&c));
-    RP_TRY(check_complete(&c));
+    if (csv->separate) {
+        csv->stage_ranks = NULL; /* a stage may have several */
+    } else {
+        RP_TRY(check_complete(&c));
+    }
     return rp_torch_dry_run(csv, &c.tables, arena);
 }

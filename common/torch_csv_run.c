@@ -15,9 +15,19 @@ typedef struct runner {
     uint32_t *end;          /* [rank] behind its last action within the columns */
     uint32_t *first_waiter; /* [action] a rank that waits for it */
     uint32_t *next_waiter;  /* [rank] another that waits for the same action */
+    uint32_t *rank_of;      /* [action] */
     uint32_t *todo;         /* [rank] stack of ranks that may be able to go on */
     uint32_t todo_count;
 } runner;
+
+static uint32_t separate_input(const runner *r, const rp_torch_action *a)
+{
+    if (a->stage == 0) {
+        return RP_TORCH_NONE;
+    }
+    uint8_t type = a->stage > r->csv->forward_count ? RP_TORCH_BACKWARD : RP_TORCH_FORWARD;
+    return rp_torch_at(r->csv, r->tables, type, a->stage - 1, a->microbatch);
+}
 
 /* What the action needs from another place, or RP_TORCH_NONE. */
 static uint32_t input_of(const runner *r, const rp_torch_action *a)
@@ -25,6 +35,9 @@ static uint32_t input_of(const runner *r, const rp_torch_action *a)
     const rp_torch_csv *csv = r->csv;
     uint32_t s = a->stage;
     uint32_t m = a->microbatch;
+    if (csv->separate) {
+        return separate_input(r, a);
+    }
     bool first = s == 0;
     bool last = s + 1 == csv->stage_count;
     bool from_before = csv->lowered && !first && csv->stage_ranks[s - 1] != csv->stage_ranks[s];
@@ -68,8 +81,7 @@ static uint32_t blocked_by(const runner *r, uint32_t rank)
         const rp_torch_action *a = &csv->actions[i];
         uint32_t input = input_of(r, a);
         if (input != RP_TORCH_NONE && csv->actions[input].column < r->columns) {
-            uint32_t of = csv->stage_ranks[csv->actions[input].stage];
-            if (input >= r->next[of]) {
+            if (input >= r->next[r->rank_of[input]]) {
                 return input;
             }
         }
@@ -138,9 +150,8 @@ static uint32_t run(runner *r, uint32_t columns)
 /* Follows from a stuck rank who waits for whom until a rank comes again: it is on a circle. */
 static uint32_t rank_on_circle(const runner *r, uint32_t rank)
 {
-    const rp_torch_csv *csv = r->csv;
-    for (uint32_t step = 0; step < csv->rank_count; step++) {
-        rank = csv->stage_ranks[csv->actions[blocked_by(r, rank)].stage];
+    for (uint32_t step = 0; step < r->csv->rank_count; step++) {
+        rank = r->rank_of[blocked_by(r, rank)];
     }
     return rank;
 }
@@ -156,8 +167,9 @@ static rp_status refuse_circle(const runner *r, uint32_t stuck, uint32_t columns
     for (uint32_t step = 0; step < SHOWN; step++) {
         char needs[RP_TORCH_NAME_SIZE];
         char head[RP_TORCH_NAME_SIZE];
-        const rp_torch_action *input = &csv->actions[blocked_by(r, rank)];
-        rank = csv->stage_ranks[input->stage];
+        uint32_t blocker = blocked_by(r, rank);
+        const rp_torch_action *input = &csv->actions[blocker];
+        rank = r->rank_of[blocker];
         const rp_torch_action *next = &csv->actions[r->next[rank]];
         length += (size_t)snprintf(
             text + length, sizeof text - length,
@@ -186,6 +198,12 @@ rp_status rp_torch_dry_run(const rp_torch_csv *csv, const rp_torch_tables *table
     RP_TRY(rp_arena_alloc(arena, csv->rank_count, sizeof(uint32_t), &r.next_waiter));
     RP_TRY(rp_arena_alloc(arena, csv->rank_count, sizeof(uint32_t), &r.todo));
     RP_TRY(rp_arena_alloc_raw(arena, count, sizeof(uint32_t), &r.first_waiter));
+    RP_TRY(rp_arena_alloc_raw(arena, count, sizeof(uint32_t), &r.rank_of));
+    for (uint32_t rank = 0; rank < csv->rank_count; rank++) {
+        for (uint32_t i = csv->row_begin[rank]; i < csv->row_begin[rank + 1]; i++) {
+            r.rank_of[i] = rank;
+        }
+    }
     uint32_t columns = 0;
     for (uint32_t i = 0; i < count; i++) {
         columns = csv->actions[i].column >= columns ? csv->actions[i].column + 1 : columns;

@@ -5,11 +5,15 @@
 static rp_status check(const rp_schedule_config *config)
 {
     const rp_torch_csv *csv = config->orders;
-    if (config->partition->forward_count == csv->stage_count) {
+    const rp_partition *partition = config->partition;
+    bool separate = csv->separate && partition->forward_count == csv->forward_count &&
+                    partition->backward_count == csv->stage_count - csv->forward_count;
+    if (separate || (!csv->separate && partition->forward_count == csv->stage_count)) {
         return RP_OK;
     }
     rp_log_error("--partition: %u stages, and %s has %u; valid are even and lists of %u stages",
-                 config->partition->forward_count, csv->name, csv->stage_count, csv->stage_count);
+                 partition->forward_count + partition->backward_count, csv->name, csv->stage_count,
+                 csv->stage_count);
     return RP_USAGE;
 }
 

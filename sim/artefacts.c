@@ -22,6 +22,11 @@ static rp_status require_one(const rpsim_study *study, const char *option, const
     return RP_USAGE;
 }
 
+static bool writes_sidecar(const rpsim_options *o)
+{
+    return o->torch_csv_out != NULL && o->torch_csv_in == NULL && o->torch_sidecar != NULL;
+}
+
 rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out)
 {
     const rpsim_options *o = study->options;
@@ -45,6 +50,9 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->torch_csv_out != NULL) {
         RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
+    }
+    if (writes_sidecar(o)) {
+        RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
     }
     return o->db != NULL ? rp_store_open(o->db, &artefacts_out->store) : RP_OK;
 }
@@ -223,11 +231,23 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
     return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
 }
 
-static rp_status write_torch_csv(const rpsim_study *study, rp_output *output)
+static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp_output *sidecar)
 {
     const rpsim_options *o = study->options;
+    const rp_program *program = study->rows[0].result.program;
     rp_torch_csv csv;
-    RP_TRY(rp_torch_csv_of_program(study->rows[0].result.program, study->arena, &csv));
+    bool multi_rank = o->multi_rank_stages;
+    RP_TRY(rp_torch_csv_of_program(program, multi_rank, study->arena, &csv));
+    if (csv.separate && o->torch_lowered) {
+        rp_log_error("--torch-csv-dialect: PyTorch has no lowering for stages with the backward "
+                     "apart, as %s has them; valid is compute-only",
+                     program->schedule);
+        return RP_USAGE;
+    }
+    if (writes_sidecar(o)) {
+        RP_TRY(rpsim_sidecar_write(program, &csv, study->arena, sidecar->stream));
+        RP_TRY(rp_output_commit(sidecar));
+    }
     if (o->torch_lowered) {
         rp_torch_csv computations = csv;
         RP_TRY(rp_torch_csv_lower(&computations, &o->torch_lowering, study->arena, &csv));
@@ -242,7 +262,7 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
     const rpsim_options *o = study->options;
     /* First: it may refuse the program, and then no other file is to appear. */
     if (o->torch_csv_out != NULL) {
-        RP_TRY(write_torch_csv(study, &artefacts->torch_csv));
+        RP_TRY(write_torch_csv(study, &artefacts->torch_csv, &artefacts->sidecar));
     }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));
@@ -265,6 +285,7 @@ void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
     rp_output_discard(&artefacts->trace);
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->torch_csv);
+    rp_output_discard(&artefacts->sidecar);
     rp_store_close(artefacts->store);
     artefacts->store = NULL;
 }

@@ -9,6 +9,7 @@ typedef struct rpsim_artefacts {
     rp_output trace;
     rp_output program;
     rp_output torch_csv;
+    rp_output sidecar;
     rp_store *store;
 } rpsim_artefacts;
 

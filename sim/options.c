@@ -71,6 +71,11 @@
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
     X(TORCH_CSV_IN, "torch-csv-in", "F",                                                           \
       "run the orders of this schedule CSV of PyTorch's pipelining, in any of its dialects")       \
+    X(TORCH_SIDECAR, "torch-sidecar", "F",                                                         \
+      "JSON beside a schedule CSV with what that cannot say (schedule, layers of each stage, "     \
+      "recompute): read with --torch-csv-in, otherwise written with --torch-csv-out")              \
+    X(ALLOW_MULTI_RANK_STAGES, "allow-multi-rank-stages", NULL,                                    \
+      "with these: stages may run on several ranks and have backward stages apart (RoundPipe)")    \
     X(DB, "db", "F", "add the runs to this SQLite store")                                          \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
     X(LIST, "list", "schedules|models|platforms|costs", "what there is")                           \
@@ -313,6 +318,12 @@ static void take_artefact(int option, rpsim_options *o)
     case OPTION_TORCH_CSV_OUT:
         o->torch_csv_out = optarg;
         break;
+    case OPTION_TORCH_SIDECAR:
+        o->torch_sidecar = optarg;
+        break;
+    case OPTION_ALLOW_MULTI_RANK_STAGES:
+        o->multi_rank_stages = true;
+        break;
     case OPTION_DB:
         o->db = optarg;
         break;
@@ -417,6 +428,22 @@ static rp_status check_torch(const rpsim_options *o)
         rp_log_error("--partition: '%s' is not valid with --torch-csv-in; valid values are even "
                      "and lists such as 3,3,4",
                      o->partition);
+        return RP_USAGE;
+    }
+    if (o->torch_sidecar != NULL && o->torch_csv_in == NULL && o->torch_csv_out == NULL) {
+        rp_log_error("--torch-sidecar: valid only with --torch-csv-in F or --torch-csv-out F");
+        return RP_USAGE;
+    }
+    if (o->multi_rank_stages && o->torch_sidecar == NULL) {
+        rp_log_error("--allow-multi-rank-stages: valid only with --torch-sidecar F, which says "
+                     "which stages these are");
+        return RP_USAGE;
+    }
+    bool fixed = o->torch_csv_in != NULL && o->torch_sidecar != NULL;
+    if (fixed && (o->partition != NULL || o->recompute_count != 0)) {
+        rp_log_error("%s: the side-car fixes partition and recompute; valid without "
+                     "--torch-sidecar",
+                     o->partition != NULL ? "--partition" : "--recompute");
         return RP_USAGE;
     }
     if (o->torch_dialect_given && o->torch_csv_out == NULL) {

@@ -184,8 +184,26 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
     return add_row(study, schedule, in, schedule->default_recompute);
 }
 
-static rp_status read_orders(const char *path, rp_arena *arena, const rp_torch_csv **orders_out)
+static rp_status read_sidecar(const char *path, rp_arena *arena, const rpsim_sidecar **sidecar_out)
 {
+    rpsim_sidecar *sidecar = NULL;
+    rp_text text = {0};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *sidecar, &sidecar));
+    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
+    if (status == RP_OK) {
+        status = rpsim_sidecar_read(path, text.bytes != NULL ? text.bytes : "", text.length, arena,
+                                    sidecar);
+    }
+    rp_text_fini(&text);
+    *sidecar_out = sidecar;
+    return status;
+}
+
+static rp_status read_orders(rpsim_study *study)
+{
+    const rpsim_options *o = study->options;
+    const char *path = o->torch_csv_in;
+    rp_arena *arena = study->arena;
     rp_torch_csv *csv = NULL;
     rp_text text = {0};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *csv, &csv));
@@ -196,9 +214,21 @@ static rp_status read_orders(const char *path, rp_arena *arena, const rp_torch_c
     }
     rp_text_fini(&text);
     RP_TRY(status);
+    study->orders = csv;
+    if (o->torch_sidecar == NULL) {
+        return rp_torch_csv_check(csv, arena);
+    }
+    RP_TRY(read_sidecar(o->torch_sidecar, arena, &study->sidecar));
+    rpsim_sidecar_apply(study->sidecar, csv);
+    if (csv->separate && !o->multi_rank_stages) {
+        rp_log_error_at(study->sidecar->name, 0,
+                        "the stages of %s have forward and backward apart and may run on several "
+                        "ranks; valid with --allow-multi-rank-stages",
+                        path);
+        return RP_USAGE;
+    }
     RP_TRY(rp_torch_csv_check(csv, arena));
-    *orders_out = csv;
-    return RP_OK;
+    return rpsim_sidecar_check(study->sidecar, csv, arena);
 }
 
 /* The sizes are the file's; an even partition has as many stages as the file. */
@@ -216,7 +246,14 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
                      in->platform_gpus);
         return RP_INPUT;
     }
-    rpsim_row row = make_row(&rp_torch_csv_schedule, in);
+    const rp_schedule_type *schedule = NULL;
+    RP_TRY(rpsim_sidecar_schedule(study->sidecar, study->arena, &schedule));
+    if (study->sidecar != NULL) {
+        sized.stages = 0;
+        recompute = study->sidecar->recompute;
+        RP_TRY(rp_partition_text(&study->sidecar->partition, study->arena, &sized.partition));
+    }
+    rpsim_row row = make_row(schedule, in);
     row.config = make_config(&sized, in, recompute);
     row.config.orders = orders;
     RP_TRY(fit_row(&sized, in, false, study->arena, &row));
@@ -342,7 +379,7 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
     size_t capacity = (size_t)models * (options->schedule_count + 1) * RP_RECOMPUTE_COUNT;
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
     if (options->torch_csv_in != NULL) {
-        RP_TRY(read_orders(options->torch_csv_in, arena, &study_out->orders));
+        RP_TRY(read_orders(study_out));
     }
     if (options->model_count == 0) {
         RP_TRY(add_model(study_out, options->costs != NULL ? NULL : DEFAULT_MODEL));

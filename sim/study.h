@@ -6,6 +6,7 @@
 #include "sim/hardware_case.h"
 #include "sim/noise.h"
 #include "sim/options.h"
+#include "sim/torch_sidecar.h"
 
 /** What --explain says about a run. */
 typedef struct rpsim_explained {
@@ -42,7 +43,8 @@ typedef struct rpsim_row {
 typedef struct rpsim_study {
     rp_arena *arena; /**< borrowed; all inputs live there */
     const rpsim_options *options;
-    const rp_torch_csv *orders; /**< --torch-csv-in; NULL without */
+    const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
+    const rpsim_sidecar *sidecar; /**< --torch-sidecar beside it; NULL without */
     rpsim_row *rows;
     uint32_t row_count;
 } rpsim_study;

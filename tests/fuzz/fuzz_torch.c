@@ -1,5 +1,7 @@
-/* The reader of PyTorch's schedule CSVs. What is accepted is lowered and written in every dialect,
- * and read back to the same actions; and small ones become a program that runs to its end. */
+/* The reader of PyTorch's schedule CSVs; behind "|" and a digit the rest is a file with so many
+ * forward stages and separate backward stages. What is accepted is lowered and written in every
+ * dialect, and read back to the same actions; and small ones become a program that runs to its end.
+ */
 #include "common/torch_csv.h"
 #include "sim/case.h"
 #include "tests/fuzz/fuzz.h"
@@ -54,16 +56,6 @@ static void lower(const rp_torch_csv *csv, bool waits, rp_arena *arena)
     }
 }
 
-static bool has_pair(const rp_torch_csv *csv)
-{
-    for (uint32_t i = 0; i < csv->row_begin[csv->rank_count]; i++) {
-        if (csv->actions[i].overlaps_next) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* One layer per stage, one picosecond per layer and direction. */
 static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena)
 {
@@ -71,6 +63,7 @@ static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena
     int64_t backward_ps[MOST_STAGES];
     int64_t input_ps[MOST_STAGES];
     uint32_t layers[MOST_STAGES];
+    uint32_t backward_layers[MOST_STAGES];
     rpsim_result result;
     if (csv->stage_count > MOST_STAGES || csv->rank_count > MOST_RANKS ||
         csv->row_begin[csv->rank_count] > MOST_OPS) {
@@ -90,7 +83,22 @@ static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena
                       .hop_ps = 1,
                       .microbatch_size = 1,
                       .seq_len = 1};
+    rp_schedule_type schedule = rp_torch_csv_schedule;
     rp_partition partition = {.forward_count = csv->stage_count, .forward_layers = layers};
+    if (csv->separate && csv->forward_count >= csv->stage_count) {
+        return; /* no backward */
+    }
+    if (csv->separate) { /* all layers where a step begins, or in the head's stage */
+        schedule.separate_backward = true;
+        partition.forward_count = csv->forward_count;
+        partition.backward_count = csv->stage_count - csv->forward_count;
+        partition.backward_layers = backward_layers;
+        memset(layers, 0, sizeof layers);
+        memset(backward_layers, 0, sizeof backward_layers);
+        bool apart = partition.backward_count > 1 && partition.forward_count > 0;
+        layers[0] = apart ? csv->stage_count : 0;
+        backward_layers[apart ? partition.backward_count - 1 : 0] = csv->stage_count;
+    }
     rp_schedule_config config = {.gpus = csv->rank_count,
                                  .microbatches = csv->microbatch_count,
                                  .iterations = 1,
@@ -99,12 +107,12 @@ static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena
                                  .partition = &partition,
                                  .costs = &costs,
                                  .orders = csv};
-    fuzz_require(rpsim_case_run(&rp_torch_csv_schedule, &config, &result) == RP_OK,
+    fuzz_require(rpsim_case_run(&schedule, &config, &result) == RP_OK,
                  "a schedule that breaks no rule runs");
     rp_torch_csv exported;
-    fuzz_require(rp_torch_csv_of_program(result.program, arena, &exported) == RP_OK,
+    fuzz_require(rp_torch_csv_of_program(result.program, csv->separate, arena, &exported) == RP_OK,
                  "and is written again");
-    if (!csv->lowered && !has_pair(csv)) { /* programs have none yet */
+    if (!csv->lowered) {
         require_same(csv, &exported);
     }
     rpsim_result_fini(&result);
@@ -116,11 +124,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rp_arena *arena = NULL;
     rp_torch_csv csv;
     fuzz_require(rp_arena_create(&arena) == RP_OK, "an arena");
-    rp_status status = rp_torch_csv_parse(FUZZ_FILE, (const char *)data, size, arena, &csv);
+    bool separate = size > 2 && data[0] == '|';
+    const char *text = (const char *)data + (separate ? 2 : 0);
+    rp_status status = rp_torch_csv_parse(FUZZ_FILE, text, size - (separate ? 2 : 0), arena, &csv);
+    csv.separate = separate;
+    csv.forward_count = separate ? (data[1] + 2u) % 10u /* the digit */ : 0;
     status = status == RP_OK ? rp_torch_csv_check(&csv, arena) : status;
     if (status == RP_OK) {
-        write_and_read(&csv, arena);
-        lower(&csv, size % 2 == 0, arena);
+        if (!separate) {
+            write_and_read(&csv, arena);
+            lower(&csv, size % 2 == 0, arena);
+        }
         run(&csv, (rp_recompute)(size % RP_RECOMPUTE_COUNT), arena);
     } else {
         fuzz_require_refusal(status, NULL);

@@ -99,7 +99,8 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     if (rpsim_case_run(schedule, &config, &direct) != RP_OK) {
         return false;
     }
-    cr_assert(eq(int, rp_torch_csv_of_program(direct.program, arena, &csv), RP_OK), "%s", messages);
+    cr_assert(eq(int, rp_torch_csv_of_program(direct.program, false, arena, &csv), RP_OK), "%s",
+              messages);
     check_same(&direct, &config, &csv);
     for (size_t k = 0; k < COUNT(lowerings); k++) {
         rp_torch_csv lowered;
@@ -155,6 +156,8 @@ Test(torch_csv_import, orders_of_pytorch)
         {"zb1p", "zb1p-p4v1m8", 4, 4, 8},
         {"zb1p", "zb1p-p4v2m8", 4, 8, 8},
         {"zbv", "zbv-p4v2m8", 4, 8, 8},
+        {"dualpipev", "dualpipev-p2v2m4", 2, 4, 4},
+        {"dualpipev", "dualpipev-p4v2m10", 4, 8, 10},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         rp_costs costs;
@@ -178,7 +181,8 @@ Test(torch_csv_import, orders_of_pytorch)
                                      .partition = &partition,
                                      .costs = &costs};
         cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s", messages);
-        cr_assert(eq(int, rp_torch_csv_of_program(program, arena, &ours), RP_OK), "%s", messages);
+        cr_assert(eq(int, rp_torch_csv_of_program(program, false, arena, &ours), RP_OK), "%s",
+                  messages);
         rp_program_destroy(program);
         cr_assert(eq(int,
                      rp_arena_print(arena, &path, RP_TEST_ROOT "/golden/torch/%s.compute.csv",
@@ -194,7 +198,8 @@ Test(torch_csv_import, orders_of_pytorch)
         for (uint32_t k = 0; k < count; k++) {
             const rp_torch_action *a = &ours.actions[k];
             const rp_torch_action *b = &theirs.actions[k];
-            cr_assert(a->stage == b->stage && a->microbatch == b->microbatch && a->type == b->type,
+            cr_assert(a->stage == b->stage && a->microbatch == b->microbatch &&
+                          a->type == b->type && a->overlaps_next == b->overlaps_next,
                       "%s, action %u", path, k);
         }
     }
