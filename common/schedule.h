@@ -71,6 +71,8 @@ typedef struct rp_schedule_type {
      * stage fidelity not at all); NULL: none.
      */
     const char *published_as;
+    /** The schedule whose published partitions it takes, with an order of its own; NULL: none. */
+    const char *partitions_of;
     /** Takes "fwd|bwd" partitions: backward stages are stages of their own. */
     bool separate_backward;
     /** Stages per GPU may exceed one (their number is a multiple of the GPUs). */
@@ -81,6 +83,11 @@ typedef struct rp_schedule_type {
     bool splits_backward;
     /** Takes --round. */
     bool rounds;
+    /**
+     * Rounds overlap and are placed by time: --round-start does not apply, and at hardware fidelity
+     * a call does not wait for the loss of the one before it.
+     */
+    bool overlapping_rounds;
     /** Every GPU runs all stages of microbatches of its own; any number of stages. */
     bool data_parallel;
     /** At hardware fidelity; the zero value is resident weights. */

@@ -85,6 +85,11 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
 
 static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
 {
+    if (schedule->overlapping_rounds && o->round_start_given && o->schedule_count == 1) {
+        rp_log_error("--round-start: %s places rounds by time; valid with roundpipe",
+                     schedule->name);
+        return RP_USAGE;
+    }
     if (schedule->rounds || (!o->round_given && !o->round_start_given) || o->schedule_count > 1) {
         return RP_OK;
     }

@@ -169,7 +169,9 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
 static rp_status published_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
                                      rp_arena *arena, rp_partition *partition_out, bool *found_out)
 {
-    const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
+    const char *name = schedule->published_as != NULL    ? schedule->published_as
+                       : schedule->partitions_of != NULL ? schedule->partitions_of
+                                                         : schedule->name;
     return rp_partition_published(name, in->model_name, arena, partition_out, found_out);
 }
 

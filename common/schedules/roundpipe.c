@@ -7,7 +7,7 @@
  * is one round and the rotation never resets. Free first needs times: the schedule replays its own
  * stage times (schedules.md 5.6), and what comes out has fixed placements. */
 #include "common/log.h"
-#include "common/schedule.h"
+#include "common/round_replay.h"
 
 typedef struct round_plan {
     uint32_t round;  /* microbatches per round */
@@ -15,70 +15,7 @@ typedef struct round_plan {
     uint16_t *start; /* [iteration * rounds + round] GPU of the round's first job */
 } round_plan;
 
-/* The replay's state; a job is a stage with all microbatches of the round. */
-typedef struct replay {
-    const rp_program *program;
-    rp_stage_times times;
-    int64_t *free_ps;     /* [gpu] */
-    int64_t *forward_ps;  /* [microbatch of the round] end of its latest forward stage */
-    int64_t *backward_ps; /* [microbatch of the round] end of its latest backward stage */
-    uint32_t forward_gpu; /* where the latest forward stage ran */
-    uint32_t backward_gpu;
-} replay;
-
-static int64_t max_ps(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static void replay_forward(replay *r, uint32_t stage, uint32_t gpu, uint32_t count)
-{
-    int64_t hop = stage != 0 && gpu != r->forward_gpu ? r->times.hop_ps : 0;
-    int64_t duration = r->times.ps[(size_t)stage * RP_OP_KIND_COUNT + RP_OP_FORWARD];
-    for (uint32_t m = 0; m < count; m++) {
-        int64_t ready = stage == 0 ? 0 : r->forward_ps[m] + hop;
-        r->free_ps[gpu] = max_ps(r->free_ps[gpu], ready) + duration;
-        r->forward_ps[m] = r->free_ps[gpu];
-    }
-    r->forward_gpu = gpu;
-}
-
-static void replay_backward(replay *r, uint32_t position, uint32_t gpu, uint32_t count)
-{
-    const rp_program *program = r->program;
-    uint32_t stage = program->backward_chain[position];
-    const int64_t *ps = &r->times.ps[(size_t)stage * RP_OP_KIND_COUNT];
-    bool fused = (program->stages[stage].roles & RP_STAGE_FORWARD_LAYERS) != 0;
-    bool recomputes = program->recompute != RP_RECOMPUTE_NONE && !fused;
-    int64_t pre = (recomputes ? ps[RP_OP_RECOMPUTE] : 0) + (position == 0 ? ps[RP_OP_FORWARD] : 0);
-    int64_t ahead = program->recompute == RP_RECOMPUTE_EARLY ? pre : 0;
-    int64_t forward_hop = gpu != r->forward_gpu ? r->times.hop_ps : 0;
-    int64_t backward_hop = gpu != r->backward_gpu ? r->times.hop_ps : 0;
-    for (uint32_t m = 0; m < count; m++) {
-        int64_t ready = program->forward_count == 0 ? 0 : r->forward_ps[m] + forward_hop;
-        if (position != 0) {
-            ready = max_ps(ready, r->backward_ps[m] + backward_hop);
-        }
-        int64_t begin = max_ps(r->free_ps[gpu], ready - ahead);
-        r->free_ps[gpu] = begin + pre + ps[RP_OP_BACKWARD];
-        r->backward_ps[m] = r->free_ps[gpu];
-    }
-    r->backward_gpu = gpu;
-}
-
-static void replay_round(replay *r, uint32_t start, uint32_t count)
-{
-    const rp_program *program = r->program;
-    uint32_t gpus = program->gpu_count;
-    for (uint32_t s = 0; s < program->forward_count; s++) {
-        replay_forward(r, s, (start + s) % gpus, count);
-    }
-    for (uint32_t j = 0; j < program->backward_count; j++) {
-        replay_backward(r, j, (start + program->forward_count + j) % gpus, count);
-    }
-}
-
-static uint32_t free_first(const replay *r)
+static uint32_t free_first(const rp_replay *r)
 {
     uint32_t best = 0;
     for (uint32_t gpu = 1; gpu < r->program->gpu_count; gpu++) {
@@ -99,11 +36,10 @@ static uint32_t round_size(const rp_schedule_config *config, const round_plan *p
 static rp_status plan_free_first(const rp_schedule_config *config, const rp_program *program,
                                  rp_arena *arena, round_plan *plan)
 {
-    replay r = {.program = program};
-    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &r.times));
-    RP_TRY(rp_arena_alloc(arena, config->gpus, sizeof(int64_t), &r.free_ps));
-    RP_TRY(rp_arena_alloc(arena, plan->round, sizeof(int64_t), &r.forward_ps));
-    RP_TRY(rp_arena_alloc(arena, plan->round, sizeof(int64_t), &r.backward_ps));
+    rp_replay r;
+    rp_replay_round round_replay;
+    RP_TRY(rp_replay_init(config, program, arena, &r));
+    RP_TRY(rp_replay_round_init(plan->round, arena, &round_replay));
     for (uint32_t i = 0; i < config->iterations; i++) {
         for (uint32_t round = 0; round < plan->rounds; round++) {
             /* After the barrier of a synchronous iteration all GPUs are free at once. */
@@ -115,7 +51,10 @@ static rp_status plan_free_first(const rp_schedule_config *config, const rp_prog
                     r.free_ps[gpu] = 0;
                 }
             }
-            replay_round(&r, start, round_size(config, plan, round));
+            rp_replay_round_begin(round_size(config, plan, round), &round_replay);
+            while (!rp_replay_done(&r, &round_replay)) {
+                rp_replay_run(&r, &round_replay, (start + round_replay.next) % config->gpus);
+            }
         }
     }
     return RP_OK;
