@@ -15,7 +15,8 @@
  * than the job before that has finished computing: two stages' parameters per GPU at most;
  *  - gradients go down once per job; from the second call of a step on the accumulated ones come up
  *    with the weights;
- *  - the next call begins when the loss of the last microbatch is on the host;
+ *  - the next call begins when the loss of the last microbatch is on the host, unless the calls of
+ * a step overlap (then the next step's first call still does);
  *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
  * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
  * uploads of the step and comes before the step's own optimizer, so weights are one step stale.
@@ -56,9 +57,10 @@ typedef struct rp_lower_config {
     const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t
-        call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
-    uint64_t piece_bytes;  /**< largest piece of a parameter upload, RP_PIECE_BYTES */
-    rp_grain grain;        /**< memory of offload placement only */
+        call_microbatches;  /**< microbatches of one call; the last call of a step may have fewer */
+    uint64_t piece_bytes;   /**< largest piece of a parameter upload, RP_PIECE_BYTES */
+    rp_grain grain;         /**< memory of offload placement only */
+    bool overlapping_calls; /**< the calls of a step do not wait for each other's loss */
     /** Resident placement: successive GPUs that send boundary tensors to each other directly,
      * UINT32_MAX: all; 0: none do */
     uint32_t peer_gpus;

@@ -112,7 +112,8 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
                              .call_microbatches = in->workload->microbatches,
                              .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                              .piece_bytes = RP_PIECE_BYTES,
-                             .peer_gpus = in->peer_gpus};
+                             .peer_gpus = in->peer_gpus,
+                             .overlapping_calls = in->schedule->overlapping_rounds};
     rp_status status = rp_sizes_of_model(in->model, in->workload->seq_len, in->arena, &lower.sizes);
     if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
         uint64_t per_logit = lower.placement == RP_PLACEMENT_RESIDENT ? UNFUSED_LOGIT_PIPELINE_BYTES

@@ -348,11 +348,12 @@ static void write_table(const rpsim_study *study, FILE *stream)
           "* most tokens/s, of what fits.\n",
           stream);
     if (study->options->hardware) {
-        fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
-              "optimizer in host memory, the other\nschedules on the GPUs. Boundary tensors go from "
-              "GPU to GPU where the platform has peers, else through the host.\npeak GB: the fullest "
-              "GPU, context included; - where memory is not modelled.\n",
-              stream);
+        fputs(
+            "Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
+            "optimizer in host memory, the other\nschedules on the GPUs. Boundary tensors go from "
+            "GPU to GPU where the platform has peers, else through the host.\npeak GB: the fullest "
+            "GPU, context included; - where memory is not modelled.\n",
+            stream);
     }
 }
 

@@ -1,5 +1,5 @@
 /* roundpipe-overlap: against a slow dispatcher that shares no code with it, and closed forms. */
-#include "sim/case.h"
+#include "sim/hardware_case.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 
@@ -254,5 +254,67 @@ Test(overlap, a_round_per_gpu_never_idles)
             cr_expect(eq(i64, result.metrics.bubble_ps, 0));
             rpsim_result_fini(&result);
         }
+    }
+}
+
+/* ---- hardware fidelity ------------------------------------------------------------------------
+ */
+
+/* When the first forward of call 1 starts, minus when the last loss of call 0 has been computed. */
+static int64_t lead_ps(const rpsim_result *result, uint32_t per_call)
+{
+    const rp_program *p = result->program;
+    uint32_t head = p->backward_chain[0];
+    int64_t first = INT64_MAX;
+    int64_t loss = 0;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        const rp_op *op = &p->ops[i];
+        bool forward = op->kind == RP_OP_FORWARD;
+        if (forward && op->stage == 0 && op->microbatch >= per_call) {
+            first = result->timeline->start_ps[i] < first ? result->timeline->start_ps[i] : first;
+        } else if (forward && op->stage == head && op->microbatch < per_call) {
+            loss = result->timeline->end_ps[i] > loss ? result->timeline->end_ps[i] : loss;
+        }
+    }
+    return first - loss;
+}
+
+/* Calls of RoundPipe wait for the loss of the one before, overlapping ones do not; both programs
+ * pass the validator with all transfers. */
+Test(overlap, calls_overlap_on_hardware)
+{
+    static const char *const names[] = {"roundpipe", "roundpipe-overlap"};
+    rp_model model;
+    rp_platform platform;
+    rp_costs costs;
+    rp_partition partition;
+    bool found = false;
+    cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_partition_published("roundpipe", "qwen3-1.7b", arena, &partition, &found),
+                 RP_OK));
+    rpsim_workload workload = {.global_batch = 64, .calls = 4, .microbatches = 4, .seq_len = 2048};
+    for (size_t i = 0; i < 2; i++) {
+        rp_schedule_config config = {.gpus = 8,
+                                     .microbatches = 16,
+                                     .iterations = 1,
+                                     .round = 4,
+                                     .round_start = RP_ROUND_START_ROTATE,
+                                     .recompute = RP_RECOMPUTE_EARLY,
+                                     .layers = model.layers,
+                                     .partition = &partition,
+                                     .costs = &costs};
+        rpsim_result result;
+        cr_assert(eq(int,
+                     rpsim_hardware_case_run(rp_schedule_find(names[i]), &config, &workload, &model,
+                                             &platform, &result),
+                     RP_OK));
+        if (i == 0) {
+            cr_expect(ge(i64, lead_ps(&result, 4), 0));
+        } else {
+            cr_expect(lt(i64, lead_ps(&result, 4), 0));
+        }
+        rpsim_result_fini(&result);
     }
 }
