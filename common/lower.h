@@ -42,6 +42,7 @@ typedef struct rp_sizes {
     uint64_t *optimizer_bytes; /**< [layers + 2] on the GPU where weights are resident */
     uint64_t logits_bytes;     /**< of one sequence */
     uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */
+    bool unfused_loss;           /**< the loss holds the logits of a whole microbatch */
     bool tied_head;              /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
 

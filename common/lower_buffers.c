@@ -8,7 +8,8 @@
  * needs inputs and outputs' gradients of its matrix products, about what the tape holds (Qi et al.
  * 2024, section 2: 32 instead of 34 bytes per token and hidden unit). The tape contains the stage's
  * input, so an uploaded one is taken off. The logits of a chunk of tokens stay with the allocator
- * of each GPU that runs the head (prediction.md 4). */
+ * of each GPU that runs the head (prediction.md 4). All of this is for pipelines and RoundPipe;
+ * for data-parallel systems see lower_sharded_buffers.c. */
 #include "common/lower_state.h"
 
 typedef struct buffer_writer {
@@ -24,34 +25,24 @@ static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
     return &l->schedule->ops[unit->last];
 }
 
-/* No memory is as large as this; sums of such bytes stay below 2^63. */
-#define MOST_BYTES (UINT64_C(1) << 46)
-
-static uint64_t at(const uint64_t *values, uint32_t layer)
+void rp_lower_put(const rp_lowering *l, rp_program *p, rp_buffer_kind kind, uint32_t place,
+                  uint64_t bytes, rp_handle from, rp_handle to)
 {
-    uint64_t value = values == NULL ? 0 : values[layer];
-    return value < MOST_BYTES ? value : MOST_BYTES;
-}
-
-static uint64_t scaled(uint64_t per_sequence, uint64_t sequences)
-{
-    bool fits = sequences == 0 || per_sequence <= MOST_BYTES / sequences;
-    return fits ? per_sequence * sequences : MOST_BYTES;
+    if (bytes == 0 || from == RP_NO_HANDLE || to == RP_NO_HANDLE) {
+        return;
+    }
+    p->buffers[p->buffer_count++] =
+        (rp_buffer){.bytes = bytes < RP_LOWER_MOST_BYTES ? bytes : RP_LOWER_MOST_BYTES,
+                    .alloc_op = rp_assembly_number(l->assembly, from),
+                    .free_op = rp_assembly_number(l->assembly, to),
+                    .place = (uint16_t)place,
+                    .kind = (uint16_t)kind};
 }
 
 static void put(const buffer_writer *w, rp_buffer_kind kind, uint32_t place, uint64_t bytes,
                 rp_handle from, rp_handle to)
 {
-    if (bytes == 0 || from == RP_NO_HANDLE || to == RP_NO_HANDLE) {
-        return;
-    }
-    rp_program *p = w->program;
-    p->buffers[p->buffer_count++] =
-        (rp_buffer){.bytes = bytes < MOST_BYTES ? bytes : MOST_BYTES,
-                    .alloc_op = rp_assembly_number(w->l->assembly, from),
-                    .free_op = rp_assembly_number(w->l->assembly, to),
-                    .place = (uint16_t)place,
-                    .kind = (uint16_t)kind};
+    rp_lower_put(w->l, w->program, kind, place, bytes, from, to);
 }
 
 /* The bytes that a transfer moves lie in memory as long as it takes and some time more. */
@@ -102,13 +93,13 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
         for (uint32_t layer = begin; w->seen[s] != 0 && layer < end; layer++) {
             bytes[RP_BUFFER_WEIGHT] += sizes->weight_bytes[layer];
             bytes[RP_BUFFER_GRADIENT] += sizes->gradient_bytes[layer];
-            bytes[RP_BUFFER_OPTIMIZER] += at(sizes->optimizer_bytes, layer);
+            bytes[RP_BUFFER_OPTIMIZER] += rp_lower_at(sizes->optimizer_bytes, layer);
             embedding |= layer == 0;
         }
         if (w->seen[s] != 0 && end == sizes->layers + 2 && embedding && sizes->tied_head) {
             bytes[RP_BUFFER_WEIGHT] -= sizes->weight_bytes[0];
             bytes[RP_BUFFER_GRADIENT] -= sizes->gradient_bytes[0];
-            bytes[RP_BUFFER_OPTIMIZER] -= at(sizes->optimizer_bytes, 0);
+            bytes[RP_BUFFER_OPTIMIZER] -= rp_lower_at(sizes->optimizer_bytes, 0);
         }
     }
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
@@ -134,8 +125,8 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
         const rp_op *op = unit_op(l, &l->units[u]);
         w->seen[op->stage] = 1;
         bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
-        uint64_t logits = scaled(sizes->logits_bytes, l->sequences[op->microbatch]);
-        most = head && logits > most ? logits : most;
+        uint64_t logits = rp_lower_scaled(sizes->logits_bytes, l->sequences[op->microbatch]);
+        most = head && (l->offload || !sizes->unfused_loss) && logits > most ? logits : most;
     }
     rp_handle first = l->units[first_unit].compute_first;
     most = most > sizes->logits_chunk_bytes ? sizes->logits_chunk_bytes : most;
@@ -157,7 +148,7 @@ static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward, boo
     uint64_t most = 0;
     rp_lower_layers(l, stage, backward, &begin, &end);
     for (uint32_t layer = begin; layer < end; layer++) {
-        uint64_t bytes = at(l->config->sizes.tape_bytes, layer);
+        uint64_t bytes = rp_lower_at(l->config->sizes.tape_bytes, layer);
         sum += bytes;
         most = bytes > most ? bytes : most;
     }
@@ -171,7 +162,7 @@ static uint64_t temporary_of(const rp_lowering *l, uint32_t stage)
     uint64_t most = 0;
     rp_lower_layers(l, stage, true, &begin, &end);
     for (uint32_t layer = begin; layer < end; layer++) {
-        uint64_t bytes = at(l->config->sizes.temporary_bytes, layer);
+        uint64_t bytes = rp_lower_at(l->config->sizes.temporary_bytes, layer);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -203,9 +194,9 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     uint64_t tape = tape_of(l, op->stage, true, whole);
     bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
     tape = from_ids ? tape : less(tape, l->config->sizes.boundary_bytes);
-    put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+    put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
         unit->compute_last);
-    put(w, RP_BUFFER_TEMPORARY, job->gpu, scaled(temporary_of(l, op->stage), sequences),
+    put(w, RP_BUFFER_TEMPORARY, job->gpu, rp_lower_scaled(temporary_of(l, op->stage), sequences),
         unit->compute_last, unit->compute_last);
     put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);
     rp_handle saved = rp_lower_saved_input(l, op, l->producers.backward_position[op->stage]);
@@ -224,10 +215,11 @@ static void put_layer_inputs(const buffer_writer *w, const rp_lower_job *job,
     if (l->config->grain != RP_GRAIN_LAYER || layers < 2) {
         return;
     }
-    uint64_t boundary = scaled(l->config->sizes.boundary_bytes, l->sequences[op->microbatch]);
+    uint64_t boundary =
+        rp_lower_scaled(l->config->sizes.boundary_bytes, l->sequences[op->microbatch]);
     rp_handle flushed = l->config->call_microbatches > 1 ? unit->down_last : RP_NO_HANDLE;
-    put(w, RP_BUFFER_ACTIVATION, job->gpu, scaled(boundary, layers - 1), unit->compute_last,
-        flushed);
+    put(w, RP_BUFFER_ACTIVATION, job->gpu, rp_lower_scaled(boundary, layers - 1),
+        unit->compute_last, flushed);
     const rp_program *p = l->schedule;
     for (uint32_t j = 0; j < p->backward_count; j++) { /* each goes up with its backward stage */
         const rp_stage *to = &p->stages[p->backward_chain[j]];
@@ -238,7 +230,7 @@ static void put_layer_inputs(const buffer_writer *w, const rp_lower_job *job,
             uint32_t index = l->producers.backward_at[rp_producers_backward_index(
                 &l->producers, op->iteration, j, op->microbatch)];
             const rp_lower_unit *reader = &l->units[l->unit_of[index]];
-            put(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, scaled(boundary, end - begin - 1),
+            put(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, rp_lower_scaled(boundary, end - begin - 1),
                 unit->compute_last, reader->compute_last);
         }
     }
@@ -251,6 +243,23 @@ static rp_handle release_of(const buffer_writer *w, const rp_op *op)
         producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
 }
 
+/* The logits that an unfused loss holds. Where a microbatch's backward follows its forward at once,
+ * the loss's backward is over before the first layer is recomputed: they count with the forward.
+ * Otherwise they wait for it. */
+static void put_unfused_logits(const buffer_writer *w, const rp_lower_job *job,
+                               const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->l;
+    const rp_op *op = unit_op(l, unit);
+    const rp_producers *producers = &l->producers;
+    uint32_t at = producers->backward_at[rp_producers_backward_index(
+        producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
+    const rp_lower_unit *backward = &l->units[l->unit_of[at]];
+    uint64_t bytes = rp_lower_scaled(l->config->sizes.logits_bytes, l->sequences[op->microbatch]);
+    put(w, RP_BUFFER_LOGITS, job->gpu, bytes, unit->compute_first,
+        backward == unit + 1 ? unit->compute_last : backward->compute_first);
+}
+
 /* A pipeline's forward: the stage's input (or without recompute the whole tape) waits for the
  * backward, and so does the head's tape, which nobody recomputes. */
 static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job,
@@ -261,16 +270,20 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
     uint64_t sequences = l->sequences[op->microbatch];
     bool first = l->producers.forward_position[op->stage] == 0;
     uint64_t per_sequence = first ? l->config->sizes.input_bytes : l->config->sizes.boundary_bytes;
-    put(w, RP_BUFFER_ACTIVATION, job->gpu, scaled(per_sequence, sequences), input,
+    put(w, RP_BUFFER_ACTIVATION, job->gpu, rp_lower_scaled(per_sequence, sequences), input,
         release_of(w, op));
+    bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+    if (head && l->config->sizes.unfused_loss) {
+        put_unfused_logits(w, job, unit);
+    }
     uint64_t tape = 0;
     if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
         tape = tape_of(l, op->stage, false, true);
         tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
-    } else if ((l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0) {
-        tape = at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1);
+    } else if (head) {
+        tape = rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1);
     }
-    put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+    put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
         release_of(w, op));
 }
 
@@ -283,13 +296,13 @@ static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *jo
     if (l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE) {
         bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
         uint64_t tape = tape_of(l, op->stage, true, true);
-        tape -= head ? at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
+        tape -= head ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
         bool first = l->producers.forward_position[op->stage] == 0;
         tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
-        put(w, RP_BUFFER_TAPE, job->gpu, scaled(tape, sequences), unit->compute_first,
+        put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
             release_of(w, op));
     }
-    put(w, RP_BUFFER_TEMPORARY, job->gpu, scaled(temporary_of(l, op->stage), sequences),
+    put(w, RP_BUFFER_TEMPORARY, job->gpu, rp_lower_scaled(temporary_of(l, op->stage), sequences),
         unit->compute_last, unit->compute_last);
 }
 
@@ -392,8 +405,8 @@ static void find_releases(const buffer_writer *w)
 rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
 {
     const rp_program *p = l->schedule;
-    if (l->config->placement == RP_PLACEMENT_SHARDED) {
-        return RP_OK;
+    if (l->sharded != NULL) {
+        return rp_lower_add_sharded_buffers(l, program);
     }
     buffer_writer w = {.l = l, .program = program};
     size_t backwards = (size_t)p->iteration_count * p->backward_count * p->microbatch_count;
@@ -401,7 +414,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t pairs = 2 * ((size_t)p->forward_count + p->backward_count);
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
-        2 * (size_t)l->job_count + 7 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
+        2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
     RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));

@@ -3,57 +3,9 @@
  * All ranks run the same units in the same order, so the i-th unit of one rank belongs to the i-th
  * of every other. A collective begins when all ranks have come to it: each rank's part waits for
  * what every rank's part waits for. */
-#include "common/lower_state.h"
+#include "common/lower_sharded.h"
 
-/* What one unit has besides its compute ops; RP_NO_HANDLE where it has none. */
-typedef struct sharded_unit {
-    rp_handle shard_up;
-    rp_handle gather;
-    rp_handle reduce;
-    rp_handle shard_down;
-    rp_handle collect;
-} sharded_unit;
-
-typedef struct sharded {
-    rp_lowering *l;
-    const rp_sharding *sharding;
-    uint32_t gpus;
-    uint32_t per_gpu;       /* units of one GPU */
-    uint32_t per_iteration; /* of these, units of one iteration */
-    sharded_unit *extra;    /* [unit] */
-    rp_handle *steps;       /* [iteration] the optimizer on the host, or the end of the GPUs' */
-    rp_handle *updates;     /* [iteration][gpu] the optimizer on the GPU */
-    rp_handle *uploaded;    /* [iteration][gpu] its shard of the new weights is there */
-    rp_handle *refreshed;   /* [iteration][gpu] all new weights are there */
-} sharded;
-
-static rp_lower_unit *unit_at(const sharded *s, uint32_t gpu, uint32_t index)
-{
-    return &s->l->units[(size_t)gpu * s->per_gpu + index];
-}
-
-static sharded_unit *extra_at(const sharded *s, uint32_t gpu, uint32_t index)
-{
-    return &s->extra[(size_t)gpu * s->per_gpu + index];
-}
-
-static const rp_op *op_of(const sharded *s, const rp_lower_unit *unit)
-{
-    return &s->l->schedule->ops[unit->last];
-}
-
-static bool is_backward(const sharded *s, const rp_lower_unit *unit)
-{
-    return s->l->jobs[unit->job].backward;
-}
-
-/* The last microbatch of a step on this GPU: units come in the order of microbatches. */
-static bool is_last_microbatch(const sharded *s, const rp_op *op)
-{
-    return op->microbatch + s->gpus >= s->l->schedule->microbatch_count;
-}
-
-static uint64_t stage_bytes(const sharded *s, uint32_t stage, const uint64_t *per_layer)
+static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t *per_layer)
 {
     /* A pipeline's stage holds both directions: embedding with the first, head with the last. */
     const rp_program *p = s->l->schedule;
@@ -68,12 +20,12 @@ static uint64_t stage_bytes(const sharded *s, uint32_t stage, const uint64_t *pe
 }
 
 /* (n - 1) / n of the bytes pass through each GPU. */
-static uint64_t collective_bytes(const sharded *s, uint64_t bytes)
+static uint64_t collective_bytes(const rp_sharded *s, uint64_t bytes)
 {
     return bytes * (s->gpus - 1) / s->gpus;
 }
 
-static rp_status add(const sharded *s, uint32_t gpu, uint32_t queue, rp_op_kind kind,
+static rp_status add(const rp_sharded *s, uint32_t gpu, uint32_t queue, rp_op_kind kind,
                      const rp_op *like, uint64_t bytes, rp_handle *handle_out)
 {
     rp_op op = {.microbatch = like->microbatch,
@@ -88,7 +40,7 @@ static rp_status add(const sharded *s, uint32_t gpu, uint32_t queue, rp_op_kind 
  */
 
 /* A root that is kept is gathered with the first stage: embedding, final norm and head. */
-static uint64_t gathered_bytes(const sharded *s, const rp_op *op, bool backward)
+static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backward)
 {
     const rp_program *p = s->l->schedule;
     const rp_sizes *sizes = &s->l->config->sizes;
@@ -104,8 +56,8 @@ static uint64_t gathered_bytes(const sharded *s, const rp_op *op, bool backward)
     return bytes + (first && !backward ? sizes->weight_bytes[0] + head : 0);
 }
 
-static rp_status add_gather(const sharded *s, uint32_t gpu, const rp_op *op, bool backward,
-                            sharded_unit *extra)
+static rp_status add_gather(const rp_sharded *s, uint32_t gpu, const rp_op *op, bool backward,
+                            rp_sharded_unit *extra)
 {
     uint32_t gathers = backward ? s->sharding->backward_gathers : s->sharding->forward_gathers;
     if (gathers == 0) {
@@ -120,10 +72,11 @@ static rp_status add_gather(const sharded *s, uint32_t gpu, const rp_op *op, boo
                &extra->gather);
 }
 
-static rp_status add_reduction(const sharded *s, uint32_t gpu, const rp_op *op, sharded_unit *extra)
+static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *op,
+                               rp_sharded_unit *extra)
 {
     uint32_t volumes = s->sharding->reductions;
-    if (volumes == 0 && !is_last_microbatch(s, op)) {
+    if (volumes == 0 && !rp_sharded_is_last_microbatch(s, op)) {
         return RP_OK; /* gradients accumulate where they are */
     }
     uint64_t gradients = stage_bytes(s, op->stage, s->l->config->sizes.gradient_bytes);
@@ -137,7 +90,7 @@ static rp_status add_reduction(const sharded *s, uint32_t gpu, const rp_op *op, 
                &extra->shard_down);
 }
 
-static rp_status add_compute(const sharded *s, uint32_t gpu, rp_lower_unit *unit)
+static rp_status add_compute(const rp_sharded *s, uint32_t gpu, rp_lower_unit *unit)
 {
     for (uint32_t i = unit->first; i <= unit->last; i++) {
         rp_handle handle;
@@ -151,8 +104,8 @@ static rp_status add_compute(const sharded *s, uint32_t gpu, rp_lower_unit *unit
 
 /* Tensor parallel: what the ranks add up inside the unit, as one collective after it. The bytes are
  * those of the microbatch that all ranks work on: every rank's sequences together. */
-static rp_status add_activation_reduces(const sharded *s, uint32_t gpu, const rp_op *op,
-                                        bool backward, sharded_unit *extra)
+static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const rp_op *op,
+                                        bool backward, rp_sharded_unit *extra)
 {
     const rp_program *p = s->l->schedule;
     const rp_stage *stage = &p->stages[op->stage];
@@ -169,16 +122,16 @@ static rp_status add_activation_reduces(const sharded *s, uint32_t gpu, const rp
                2 * reduces * collective_bytes(s, bytes), &extra->reduce);
 }
 
-static rp_status add_units(const sharded *s, uint32_t begin, uint32_t end)
+static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         for (uint32_t i = begin; i < end; i++) {
-            rp_lower_unit *unit = unit_at(s, gpu, i);
-            sharded_unit *extra = extra_at(s, gpu, i);
-            const rp_op *op = op_of(s, unit);
-            bool backward = is_backward(s, unit);
-            *extra = (sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
-                                    RP_NO_HANDLE};
+            rp_lower_unit *unit = rp_sharded_unit_at(s, gpu, i);
+            rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, i);
+            const rp_op *op = rp_sharded_op_of(s, unit);
+            bool backward = rp_sharded_is_backward(s, unit);
+            *extra = (rp_sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
+                                       RP_NO_HANDLE};
             RP_TRY(add_gather(s, gpu, op, backward, extra));
             RP_TRY(add_compute(s, gpu, unit));
             if (s->sharding->forward_reduces != 0) {
@@ -192,19 +145,19 @@ static rp_status add_units(const sharded *s, uint32_t begin, uint32_t end)
 }
 
 /* The host takes a stage's gradients of one microbatch per GPU in, all ranks' shards together. */
-static rp_status add_collects(const sharded *s, uint32_t begin, uint32_t end)
+static rp_status add_collects(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; s->sharding->host_collects && i < end; i++) {
-        sharded_unit *first = extra_at(s, 0, i);
+        rp_sharded_unit *first = rp_sharded_extra_at(s, 0, i);
         if (first->shard_down == RP_NO_HANDLE) {
             continue;
         }
-        const rp_op *op = op_of(s, unit_at(s, 0, i));
+        const rp_op *op = rp_sharded_op_of(s, rp_sharded_unit_at(s, 0, i));
         rp_op collect = {.kind = RP_OP_COLLECT, .iteration = op->iteration};
         uint64_t bytes = stage_bytes(s, op->stage, s->l->config->sizes.gradient_bytes);
         RP_TRY(rp_assembly_add(s->l->assembly, s->l->host_queue, &collect, bytes, &first->collect));
         for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
-            sharded_unit *extra = extra_at(s, gpu, i);
+            rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, i);
             extra->collect = first->collect;
             RP_TRY(rp_assembly_wait(s->l->assembly, first->collect, extra->shard_down, false));
         }
@@ -216,55 +169,57 @@ static rp_status add_collects(const sharded *s, uint32_t begin, uint32_t end)
  */
 
 /* All ranks come together: each rank's collective waits for every rank's gate. */
-static rp_status meet(const sharded *s, rp_handle collective, uint32_t index)
+static rp_status meet(const rp_sharded *s, rp_handle collective, uint32_t index)
 {
     for (uint32_t gpu = 0; gpu < s->gpus && collective != RP_NO_HANDLE; gpu++) {
-        RP_TRY(rp_assembly_wait(s->l->assembly, collective, unit_at(s, gpu, index)->compute_last,
-                                true));
+        RP_TRY(rp_assembly_wait(s->l->assembly, collective,
+                                rp_sharded_unit_at(s, gpu, index)->compute_last, true));
     }
     return RP_OK;
 }
 
-static rp_status connect_gather(const sharded *s, uint32_t gpu, uint32_t index)
+static rp_status connect_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
 {
     rp_assembly *a = s->l->assembly;
-    const sharded_unit *extra = extra_at(s, gpu, index);
+    const rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, index);
     uint32_t ahead = s->sharding->overlap ? 2 : 1;
-    RP_TRY(rp_assembly_wait(a, unit_at(s, gpu, index)->compute_first, extra->gather, false));
+    RP_TRY(rp_assembly_wait(a, rp_sharded_unit_at(s, gpu, index)->compute_first, extra->gather,
+                            false));
     if (index >= ahead) {
         RP_TRY(meet(s, extra->gather, index - ahead));
-        RP_TRY(rp_assembly_wait(a, extra->shard_up, unit_at(s, gpu, index - ahead)->compute_last,
-                                true));
+        RP_TRY(rp_assembly_wait(a, extra->shard_up,
+                                rp_sharded_unit_at(s, gpu, index - ahead)->compute_last, true));
     }
     for (uint32_t other = 0; other < s->gpus; other++) { /* a gather needs all shards */
-        RP_TRY(
-            rp_assembly_wait(a, extra->gather, extra_at(s, other, index)->shard_up, other != gpu));
+        RP_TRY(rp_assembly_wait(a, extra->gather, rp_sharded_extra_at(s, other, index)->shard_up,
+                                other != gpu));
     }
     return RP_OK;
 }
 
-static rp_status connect_reduction(const sharded *s, uint32_t gpu, uint32_t index)
+static rp_status connect_reduction(const rp_sharded *s, uint32_t gpu, uint32_t index)
 {
     rp_assembly *a = s->l->assembly;
-    const sharded_unit *extra = extra_at(s, gpu, index);
-    RP_TRY(rp_assembly_wait(a, extra->reduce, unit_at(s, gpu, index)->compute_last, false));
+    const rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, index);
+    RP_TRY(
+        rp_assembly_wait(a, extra->reduce, rp_sharded_unit_at(s, gpu, index)->compute_last, false));
     RP_TRY(meet(s, extra->reduce, index));
     RP_TRY(rp_assembly_wait(a, extra->shard_down, extra->reduce, false));
     if (s->sharding->overlap || index + 1 == s->per_gpu) {
         return RP_OK;
     }
     /* Nothing overlaps: the next unit comes after all that this one causes. */
-    rp_handle next = unit_at(s, gpu, index + 1)->compute_first;
-    rp_handle next_gather = extra_at(s, gpu, index + 1)->gather;
+    rp_handle next = rp_sharded_unit_at(s, gpu, index + 1)->compute_first;
+    rp_handle next_gather = rp_sharded_extra_at(s, gpu, index + 1)->gather;
     rp_handle done = extra->collect != RP_NO_HANDLE      ? extra->collect
                      : extra->shard_down != RP_NO_HANDLE ? extra->shard_down
                                                          : extra->reduce;
     RP_TRY(rp_assembly_wait(a, next_gather, done, true));
-    RP_TRY(rp_assembly_wait(a, extra_at(s, gpu, index + 1)->shard_up, done, true));
+    RP_TRY(rp_assembly_wait(a, rp_sharded_extra_at(s, gpu, index + 1)->shard_up, done, true));
     return rp_assembly_wait(a, next, done, true);
 }
 
-static rp_status connect_units(const sharded *s)
+static rp_status connect_units(const rp_sharded *s)
 {
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         for (uint32_t i = 0; i < s->per_gpu; i++) {
@@ -278,7 +233,7 @@ static rp_status connect_units(const sharded *s)
 /* ---- the step ---------------------------------------------------------------------------------
  */
 
-static uint64_t all_parameters(const sharded *s)
+static uint64_t all_parameters(const rp_sharded *s)
 {
     uint64_t parameters = 0;
     for (uint32_t i = 0; i < s->l->config->sizes.layers + 2; i++) {
@@ -288,7 +243,7 @@ static uint64_t all_parameters(const sharded *s)
 }
 
 /* ZeRO-Offload: each GPU uploads its shard of the new weights and all gather them. */
-static rp_status add_refresh(const sharded *s, uint32_t iteration)
+static rp_status add_refresh(const rp_sharded *s, uint32_t iteration)
 {
     rp_assembly *a = s->l->assembly;
     uint64_t weights = 0;
@@ -314,7 +269,7 @@ static rp_status add_refresh(const sharded *s, uint32_t iteration)
 }
 
 /* Parameters that are trained; the table of a tied head once. */
-static uint64_t trained_parameters(const sharded *s)
+static uint64_t trained_parameters(const rp_sharded *s)
 {
     const rp_sizes *sizes = &s->l->config->sizes;
     uint64_t bytes = 0;
@@ -325,21 +280,23 @@ static uint64_t trained_parameters(const sharded *s)
 }
 
 /* Each GPU steps its shard when its last gradients are there. */
-static rp_status add_updates(const sharded *s, uint32_t iteration)
+static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
 {
     uint32_t last = (iteration + 1) * s->per_iteration - 1;
-    rp_op like = {.stage = op_of(s, unit_at(s, 0, last))->stage, .iteration = (uint16_t)iteration};
+    rp_op like = {.stage = rp_sharded_op_of(s, rp_sharded_unit_at(s, 0, last))->stage,
+                  .iteration = (uint16_t)iteration};
     uint64_t bytes = RP_GPU_ADAM_BYTES * trained_parameters(s) / s->gpus;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         rp_handle *update = &s->updates[(size_t)iteration * s->gpus + gpu];
         RP_TRY(add(s, gpu, RP_LOWER_COMPUTE, RP_OP_UPDATE, &like, bytes, update));
-        RP_TRY(rp_assembly_wait(s->l->assembly, *update, extra_at(s, gpu, last)->reduce, true));
+        RP_TRY(rp_assembly_wait(s->l->assembly, *update, rp_sharded_extra_at(s, gpu, last)->reduce,
+                                true));
         RP_TRY(rp_assembly_wait(s->l->assembly, s->steps[iteration], *update, true));
     }
     return RP_OK;
 }
 
-static rp_status add_step(const sharded *s, uint32_t iteration)
+static rp_status add_step(const rp_sharded *s, uint32_t iteration)
 {
     uint64_t bytes = s->sharding->host_optimizer ? RP_ADAM_BYTES * all_parameters(s) : 0;
     rp_op adam = {.kind = RP_OP_OPTIMIZER, .iteration = (uint16_t)iteration};
@@ -352,13 +309,14 @@ static rp_status add_step(const sharded *s, uint32_t iteration)
 
 /* The step comes after all that its iteration has left behind; the next iteration comes after it.
  */
-static rp_status connect_step(const sharded *s, uint32_t iteration)
+static rp_status connect_step(const rp_sharded *s, uint32_t iteration)
 {
     rp_assembly *a = s->l->assembly;
     uint32_t last = (iteration + 1) * s->per_iteration - 1;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
-        const sharded_unit *extra = extra_at(s, gpu, last);
-        RP_TRY(rp_assembly_wait(a, s->steps[iteration], unit_at(s, gpu, last)->compute_last, true));
+        const rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, last);
+        RP_TRY(rp_assembly_wait(a, s->steps[iteration],
+                                rp_sharded_unit_at(s, gpu, last)->compute_last, true));
         RP_TRY(rp_assembly_wait(a, s->steps[iteration], extra->reduce, true));
         RP_TRY(rp_assembly_wait(a, s->steps[iteration], extra->shard_down, true));
         if (last + 1 == s->per_gpu) {
@@ -367,8 +325,9 @@ static rp_status connect_step(const sharded *s, uint32_t iteration)
         rp_handle ready = s->sharding->gather_after_step
                               ? s->refreshed[(size_t)iteration * s->gpus + gpu]
                               : s->steps[iteration];
-        const sharded_unit *next = extra_at(s, gpu, last + 1);
-        RP_TRY(rp_assembly_wait(a, unit_at(s, gpu, last + 1)->compute_first, ready, true));
+        const rp_sharded_unit *next = rp_sharded_extra_at(s, gpu, last + 1);
+        RP_TRY(
+            rp_assembly_wait(a, rp_sharded_unit_at(s, gpu, last + 1)->compute_first, ready, true));
         RP_TRY(rp_assembly_wait(a, next->gather, s->steps[iteration], true));
         RP_TRY(rp_assembly_wait(a, next->shard_up, s->steps[iteration], true));
     }
@@ -376,7 +335,7 @@ static rp_status connect_step(const sharded *s, uint32_t iteration)
 }
 
 /* Iteration after iteration, because the ops of a queue stand in the order in which they run. */
-static rp_status add_all(sharded *s)
+static rp_status add_all(rp_sharded *s)
 {
     uint32_t iterations = s->l->schedule->iteration_count;
     for (uint32_t i = 0; i < iterations; i++) {
@@ -394,16 +353,19 @@ static rp_status add_all(sharded *s)
 
 rp_status rp_lower_sharded(rp_lowering *l)
 {
-    sharded s = {.l = l,
-                 .sharding = l->config->sharding,
-                 .gpus = l->schedule->gpu_count,
-                 .per_gpu = l->unit_count / l->schedule->gpu_count};
+    rp_sharded *s = NULL;
+    RP_TRY(rp_arena_alloc(l->arena, 1, sizeof *s, &s));
+    *s = (rp_sharded){.l = l,
+                      .sharding = l->config->sharding,
+                      .gpus = l->schedule->gpu_count,
+                      .per_gpu = l->unit_count / l->schedule->gpu_count};
     size_t iterations = l->schedule->iteration_count;
-    s.per_iteration = s.per_gpu / l->schedule->iteration_count;
-    RP_TRY(rp_arena_alloc(l->arena, l->unit_count, sizeof(sharded_unit), &s.extra));
-    RP_TRY(rp_arena_alloc(l->arena, iterations, sizeof(rp_handle), &s.steps));
-    RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.updates));
-    RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.uploaded));
-    RP_TRY(rp_arena_alloc(l->arena, iterations * s.gpus, sizeof(rp_handle), &s.refreshed));
-    return add_all(&s);
+    s->per_iteration = s->per_gpu / l->schedule->iteration_count;
+    RP_TRY(rp_arena_alloc(l->arena, l->unit_count, sizeof(rp_sharded_unit), &s->extra));
+    RP_TRY(rp_arena_alloc(l->arena, iterations, sizeof(rp_handle), &s->steps));
+    RP_TRY(rp_arena_alloc(l->arena, iterations * s->gpus, sizeof(rp_handle), &s->updates));
+    RP_TRY(rp_arena_alloc(l->arena, iterations * s->gpus, sizeof(rp_handle), &s->uploaded));
+    RP_TRY(rp_arena_alloc(l->arena, iterations * s->gpus, sizeof(rp_handle), &s->refreshed));
+    l->sharded = s;
+    return add_all(s);
 }

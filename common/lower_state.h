@@ -49,6 +49,8 @@ typedef struct rp_lower_job {
     rp_handle param_grads_down;
 } rp_lower_job;
 
+struct rp_sharded;
+
 typedef struct rp_lowering {
     const rp_program *schedule;
     const rp_lower_config *config;
@@ -71,6 +73,7 @@ typedef struct rp_lowering {
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
+    struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;
 
 /** @return whether a unit is a backward's weight part, which follows its input part on its queue.
@@ -106,11 +109,35 @@ rp_status rp_lower_sharded(rp_lowering *lowering);
  * RP_NO_HANDLE where its input is the token ids. `position` is the stage's in the chain. */
 rp_handle rp_lower_saved_input(const rp_lowering *lowering, const rp_op *op, uint32_t position);
 
+/** No memory is as large as this; sums of such bytes stay below 2^63. */
+#define RP_LOWER_MOST_BYTES (UINT64_C(1) << 46)
+
+/** @return values[layer], at most RP_LOWER_MOST_BYTES; 0 where values is NULL. */
+static inline uint64_t rp_lower_at(const uint64_t *values, uint32_t layer)
+{
+    uint64_t value = values == NULL ? 0 : values[layer];
+    return value < RP_LOWER_MOST_BYTES ? value : RP_LOWER_MOST_BYTES;
+}
+
+/** @return the product, at most RP_LOWER_MOST_BYTES. */
+static inline uint64_t rp_lower_scaled(uint64_t per_sequence, uint64_t sequences)
+{
+    bool fits = sequences == 0 || per_sequence <= RP_LOWER_MOST_BYTES / sequences;
+    return fits ? per_sequence * sequences : RP_LOWER_MOST_BYTES;
+}
+
+/** Adds a buffer to a program whose array has room for it; none without bytes or without ops. */
+void rp_lower_put(const rp_lowering *lowering, rp_program *program, rp_buffer_kind kind,
+                  uint32_t place, uint64_t bytes, rp_handle from, rp_handle to);
+
 /**
- * Writes the program's buffers, once the assembly is finished; none for sharded placement.
+ * Writes the program's buffers, once the assembly is finished.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_lower_add_buffers(const rp_lowering *lowering, rp_program *program);
+
+/** As rp_lower_add_buffers, of a data-parallel system. */
+rp_status rp_lower_add_sharded_buffers(const rp_lowering *lowering, rp_program *program);
 
 /** Adds all ops. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
 rp_status rp_lower_add_ops(rp_lowering *lowering);

@@ -129,6 +129,7 @@ typedef struct rp_platform {
     double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
     double context_gb;             /**< CUDA context per process; 0.75 where the file has none */
     double workspace_gb;           /**< of the libraries; 32 MiB where the file has none */
+    double communicator_gb;        /**< of a collective library; 0.6 where the file has none */
     double allocator_overhead_pct; /**< of what is allocated */
     double host_memory_gb;         /**< 0: unknown, the host never overflows */
     /* Roofline (sim/roofline.h); 0 where the file does not say. */
@@ -205,6 +206,16 @@ rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena
 
 /** Writes the notation that rp_partition_parse reads. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, const char **text_out);
+
+/**
+ * A pipeline's contiguous stages with bytes of parameters as even as can be: the least sum of
+ * squares, embedding with the first and head with the last stage; of equal ones that with most
+ * layers in front.
+ * @param stages 1 .. RP_MAX_STAGES; time is linear in them and quadratic in layers
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_partition_balanced(const rp_model *model, uint32_t stages, rp_arena *arena,
+                                rp_partition *partition_out);
 
 /**
  * Looks up the partition that the paper lists for (schedule, model) in traces/partitions/paper.csv.

@@ -31,4 +31,8 @@ typedef struct rp_sharding {
     uint32_t forward_reduces;
     uint32_t backward_reduces;
     bool gather_after_step; /**< resident weights: new shards go up and are gathered */
+    /* Memory (shared/design/prediction.md section 4); 0: none. */
+    uint64_t bucket_bytes; /**< of collectives and prefetch, on every GPU all the time */
+    uint64_t live_bytes;   /**< gathered weights stay until there are so many; a larger layer comes
+                                on top while it runs. 0: they go when their unit is done */
 } rp_sharding;

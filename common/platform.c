@@ -107,6 +107,7 @@ static const rp_config_field fields[] = {
     [FIELD_PCIE_LANES] = COUNT(pcie_lanes, 1, 16),
     COUNT(launch_queue_depth, 0, 1u << 20),
     RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
+    RATE(communicator_gb, true, 0, 1e4, "GB"),
 };
 
 static const rp_config_schema schema = {
@@ -286,6 +287,7 @@ rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, 
     size_t lines[RP_CONFIG_MAX_FIELDS];
     *platform_out = (rp_platform){.context_gb = 0.75,
                                   .workspace_gb = 0.033554432,
+                                  .communicator_gb = 0.6,
                                   .pcie_lanes = 16,
                                   .sockets = 1,
                                   .nodes = 1};

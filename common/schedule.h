@@ -98,6 +98,8 @@ typedef struct rp_schedule_type {
     bool unfused_loss;
     /** One interpreter drives all GPUs and launches under one lock (sim/dispatch.h). */
     bool one_dispatcher;
+    /** Its processes hold the buffers of a collective library (rp_platform.communicator_gb). */
+    bool communicator;
     rp_recompute default_recompute; /**< as published */
     /**
      * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.

@@ -55,7 +55,8 @@ double rpsim_row_tokens_per_s(const rpsim_row *row)
     if (isnan(period_ps)) {
         period_ps = (double)row->result.metrics.makespan_ps;
     }
-    double tokens = (double)row->workload.global_batch * row->workload.seq_len;
+    uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
+    double tokens = (double)row->workload.global_batch * row->workload.seq_len / slices;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
@@ -109,7 +110,7 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     return n;
 }
 
-/* Null where the fidelity or the placement has no memory model. */
+/* Null at stage fidelity. */
 static uint32_t memory_fields(const rpsim_row *row, rpsim_field *f)
 {
     uint32_t n = 0;

@@ -14,6 +14,7 @@
 /* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (prediction.md section 4). */
 #define UNFUSED_LOGIT_BYTES 14u
 #define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the fp16 logits */
+#define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */
 
 typedef struct inputs {
     const rp_schedule_type *schedule;
@@ -90,6 +91,8 @@ static void set_schedule(const rp_schedule_type *schedule, const rp_platform *pl
     in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
     in->machine.local_memory = schedule->data_parallel;
     in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
+    in->limits.gpu_fixed_bytes +=
+        schedule->communicator ? (uint64_t)(1e9 * platform->communicator_gb) : 0;
     in->queue_depth = schedule->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 
@@ -103,6 +106,21 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
                                                        &costs_out->dispatch);
 }
 
+static uint64_t logit_bytes(const rp_schedule_type *schedule)
+{
+    if (schedule->placement == RP_PLACEMENT_RESIDENT) {
+        return UNFUSED_LOGIT_PIPELINE_BYTES;
+    }
+    bool tensor = schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
+    return tensor ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
+}
+
+static uint32_t slice_tokens(const rpsim_workload *workload)
+{
+    uint32_t slices = workload->sequence_slices != 0 ? workload->sequence_slices : 1;
+    return (workload->seq_len - 1) / slices + 1;
+}
+
 static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
 {
     rp_program *schedule = NULL;
@@ -114,12 +132,12 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
                              .piece_bytes = RP_PIECE_BYTES,
                              .peer_gpus = in->peer_gpus,
                              .overlapping_calls = in->schedule->overlapping_rounds};
-    rp_status status = rp_sizes_of_model(in->model, in->workload->seq_len, in->arena, &lower.sizes);
+    uint32_t tokens = slice_tokens(in->workload);
+    rp_status status = rp_sizes_of_model(in->model, tokens, in->arena, &lower.sizes);
     if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
-        uint64_t per_logit = lower.placement == RP_PLACEMENT_RESIDENT ? UNFUSED_LOGIT_PIPELINE_BYTES
-                                                                      : UNFUSED_LOGIT_BYTES;
-        lower.sizes.logits_bytes = per_logit * in->workload->seq_len * in->model->vocab;
+        lower.sizes.logits_bytes = logit_bytes(in->schedule) * tokens * in->model->vocab;
         lower.sizes.logits_chunk_bytes = UINT64_MAX;
+        lower.sizes.unfused_loss = true;
     }
     if (status == RP_OK) {
         status = rp_lower(schedule, &lower, in->sequences, program_out);
@@ -227,6 +245,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
     RP_TRY(set_machine(platform, &in));
     set_schedule(schedule, platform, &in);
+    in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run(&in, &result);
     rp_arena_destroy(in.arena);

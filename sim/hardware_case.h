@@ -11,9 +11,12 @@ typedef struct rpsim_workload {
     uint32_t calls;        /**< forward-backward calls that the step is split into */
     uint32_t microbatches; /**< of one call */
     uint32_t seq_len;      /**< tokens per sequence */
-    bool layer_grain;      /**< recompute layer by layer; in memory only, times are stage grain's */
-    bool sets_constant;    /**< the published cell set a constant of the platform file */
-    uint32_t sets_gpus;    /**< the cell with this many GPUs did; 0: the cell with all GPUs */
+    /** Slices that a sequence is cut into, each of which counts as one in batch and microbatches:
+     * tensor parallelism with fewer sequences than GPUs. 0 or 1: none. */
+    uint32_t sequence_slices;
+    bool layer_grain;   /**< recompute layer by layer; in memory only, times are stage grain's */
+    bool sets_constant; /**< the published cell set a constant of the platform file */
+    uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;
 
 /**

@@ -43,15 +43,16 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
                             const rpsim_gpu_rates *rates, uint32_t seq_len, uint32_t sequences)
 {
     double reference_tokens = (double)table->microbatch_size * table->seq_len;
+    double slices = rates->sequence_slices != 0 ? rates->sequence_slices : 1;
+    double tokens = (double)sequences * seq_len / slices;
     double head_parameters = model->lora_rank != 0 ? 0 : (double)model->embedding_parameters;
     double flops_per_pair = 4.0 * model->heads * model->head_dim;
     scaling s = {
-        .tokens = (double)sequences * seq_len / reference_tokens,
+        .tokens = tokens / reference_tokens,
         .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
         .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
         .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
-        .loss = rates->loss_bytes_per_logit * model->vocab * sequences * seq_len /
-                rates->memory_bytes_per_s,
+        .loss = rates->loss_bytes_per_logit * model->vocab * tokens / rates->memory_bytes_per_s,
     };
     for (uint32_t odd = 0; odd < 2; odd++) {
         double in_table = pairs_per_token(model, odd, table->seq_len);

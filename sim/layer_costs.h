@@ -24,6 +24,7 @@ typedef struct rpsim_gpu_rates {
     double attention_bwd_flops;
     double memory_bytes_per_s;   /**< effective */
     double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
+    uint32_t sequence_slices;    /**< of which a program's sequence is one; 0 or 1: it is whole */
 } rpsim_gpu_rates;
 
 /** Compute times of a lowered program. */

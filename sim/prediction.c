@@ -125,8 +125,7 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
-/* The schedule that a published framework is. */
-static const char *schedule_of(const char *framework)
+const char *rpsim_prediction_schedule(const char *framework)
 {
     static const struct {
         const char *framework;
@@ -147,7 +146,7 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     rpsim_workload workload = {.seq_len = SEQ_LEN};
     const rp_schedule_type *schedule = NULL;
     bool asynchronous = strcmp(framework, "roundpipe") == 0;
-    RP_TRY(rp_schedule_require("framework", schedule_of(framework), &schedule));
+    RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(framework), &schedule));
     RP_TRY(rpsim_workload_published(schedule->name, model, true, asynchronous, &workload,
                                     &asynchronous));
     uint32_t set_at = workload.sets_gpus != 0 ? workload.sets_gpus : p->platform.gpus;

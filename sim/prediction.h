@@ -45,6 +45,9 @@ rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_sched
                                      const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
                                      rp_partition *partition_out);
 
+/** @return the schedule that a published framework is; static, or `framework` itself. */
+const char *rpsim_prediction_schedule(const char *framework);
+
 /** @return mean absolute error in percent of a group's cells; NaN where it has none. */
 double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group);
 

@@ -1,7 +1,7 @@
 /** @file prediction_seqlen.h  Predicted against published longest sequences.
  *
- * Every cell of max_seqlen_4090.csv whose system has a memory model here and whose run
- * configuration is in traces/configs/paper_seqlen.csv. No constant is set on any of them.
+ * Every cell of max_seqlen_4090.csv but those that were not run (N/A), with the configurations of
+ * traces/configs/paper_seqlen.csv. No constant is set on any of them.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 typedef struct rpsim_seqlen_cell {
-    const char *group;     /**< "max-seqlen" (RoundPipe), "max-seqlen-others" */
+    const char *group;     /**< the framework */
     const char *framework; /**< as published */
     const char *model;
     uint32_t measured_tokens; /**< 0: out of memory at any length */
@@ -28,16 +28,20 @@ typedef struct rpsim_seqlens {
 } rpsim_seqlens;
 
 /**
- * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h), with RoundPipe's planner or
- * the published partition.
+ * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h), with RoundPipe's planner, the
+ * published partition, or for Megatron's pipeline one that balances bytes.
  * @param folder with max_seqlen_4090.csv
  * @param seqlens_out lives in `arena`
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */
 rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out);
 
-/** @return mean absolute error in percent of a group's cells; NaN where it has none. */
-double rpsim_seqlens_mape(const rpsim_seqlens *seqlens, const char *group);
+/**
+ * @param group a framework; "lengths": all cells that were measured with a length; "all"
+ * @param cells_out NULL, or how many there are
+ * @return mean absolute error in percent; NaN where there are none
+ */
+double rpsim_seqlens_mape(const rpsim_seqlens *seqlens, const char *group, uint32_t *cells_out);
 
 /** Prints the cells as a Markdown table. */
 void rpsim_seqlens_write(const rpsim_seqlens *seqlens, FILE *stream);

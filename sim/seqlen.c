@@ -25,11 +25,8 @@ static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
     RP_TRY(rpsim_hardware_case_run(s->schedule, s->config, s->workload, s->model, s->platform,
                                    result_out));
     if (!result_out->memory.known) {
-        rp_log_error("--max-seqlen: the memory of %s is not modelled yet; valid are schedules with "
-                     "resident weights, and roundpipe",
-                     s->schedule->name);
         rpsim_result_fini(result_out);
-        return RP_USAGE;
+        return RP_BROKEN; /* every lowered program has buffers */
     }
     return RP_OK;
 }

@@ -23,8 +23,7 @@
  * @param workload seq_len is set to the length that result_out is of
  * @param max_seqlen_out 0 where not even one step fits; then the result is of one step
  * @param result_out the run at that length, rpsim_result_fini
- * @retval RP_OK, RP_USAGE (this placement has no memory model; logged), and as
- *         rpsim_hardware_case_run
+ * @retval RP_OK, RP_BROKEN (a program without buffers), and as rpsim_hardware_case_run
  */
 rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, bool replan,
                               rp_schedule_config *config, rpsim_workload *workload,

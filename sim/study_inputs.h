@@ -29,6 +29,7 @@ rp_status rpsim_inputs_load(const rpsim_options *options, const char *model, rp_
 /**
  * Chooses a row's partition: a list as given, the published one, even or auto.
  * @param captured whether messages are captured already; captures do not nest
+ * @param planned_out whether it is RoundPipe's plan, which depends on the sequence length
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_NO_MEMORY
  */
 rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule_type *schedule,

@@ -87,21 +87,38 @@ static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workloa
     return not_listed(csv, index, q);
 }
 
-/* The text in a column that only one of the tables has. */
-static rp_status find_text(const rp_csv *csv, const query *q, const char *column,
-                           const char **text_out)
+/* Where the row that is asked for has a column that only one of the tables has. */
+static rp_status find_cell(const rp_csv *csv, const query *q, const char *column, uint32_t *row_out,
+                           uint32_t *column_out)
 {
     uint32_t index[COLUMNS];
-    uint32_t at = 0;
     RP_TRY(find_columns(csv, index));
-    RP_TRY(rp_csv_column(csv, column, &at));
-    for (uint32_t row = 0; row < csv->rows; row++) {
-        if (matches(csv, index, row, q)) {
-            *text_out = rp_csv_cell(csv, row, at);
+    RP_TRY(rp_csv_column(csv, column, column_out));
+    for (*row_out = 0; *row_out < csv->rows; (*row_out)++) {
+        if (matches(csv, index, *row_out, q)) {
             return RP_OK;
         }
     }
     return RP_BROKEN; /* it has been found before */
+}
+
+static rp_status find_text(const rp_csv *csv, const query *q, const char *column,
+                           const char **text_out)
+{
+    uint32_t row = 0;
+    uint32_t at = 0;
+    RP_TRY(find_cell(csv, q, column, &row, &at));
+    *text_out = rp_csv_cell(csv, row, at);
+    return RP_OK;
+}
+
+static rp_status find_number(const rp_csv *csv, const query *q, const char *column,
+                             uint32_t *number_out)
+{
+    uint32_t row = 0;
+    uint32_t at = 0;
+    RP_TRY(find_cell(csv, q, column, &row, &at));
+    return read_number(csv, row, at, number_out);
 }
 
 static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
@@ -111,7 +128,10 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
     RP_TRY(find(csv, q, workload, asynchronous_out));
     RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
     workload->layer_grain = longest && strcmp(text, "layer") == 0;
-    if (longest || text[0] == '\0') {
+    if (longest) {
+        return find_number(csv, q, "sequence_slices", &workload->sequence_slices);
+    }
+    if (text[0] == '\0') {
         return RP_OK;
     }
     uint64_t gpus = 0;

@@ -19,6 +19,7 @@ const rp_schedule_type rp_schedule_megatron_tp = {
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,
     .unfused_loss = true,
+    .communicator = true,
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

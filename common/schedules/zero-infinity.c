@@ -12,6 +12,8 @@ static const rp_sharding sharding = {
     .host_gradients = true,
     .host_collects = true,
     .host_optimizer = true,
+    .bucket_bytes = UINT64_C(3000000000), /* ZeRO-2's and 5e8 elements that are prefetched */
+    .live_bytes = UINT64_C(2000000000),   /* stage3_max_live_parameters, 1e9 */
 };
 
 const rp_schedule_type rp_schedule_zero_infinity = {
@@ -23,6 +25,7 @@ const rp_schedule_type rp_schedule_zero_infinity = {
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,
     .unfused_loss = true,
+    .communicator = true,
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

@@ -10,6 +10,7 @@ static const rp_sharding sharding = {
     .host_collects = true,
     .host_optimizer = true,
     .gather_after_step = true,
+    .bucket_bytes = UINT64_C(2000000000), /* as ZeRO-2 */
 };
 
 const rp_schedule_type rp_schedule_zero_offload = {
@@ -20,6 +21,7 @@ const rp_schedule_type rp_schedule_zero_offload = {
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,
     .unfused_loss = true,
+    .communicator = true,
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

@@ -5,6 +5,7 @@
 
 static const rp_sharding sharding = {
     .reductions = 2,
+    .bucket_bytes = UINT64_C(2000000000), /* reduce and all-gather buckets, 5e8 elements each */
 };
 
 const rp_schedule_type rp_schedule_zero2 = {
@@ -15,6 +16,7 @@ const rp_schedule_type rp_schedule_zero2 = {
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,
     .unfused_loss = true,
+    .communicator = true,
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };
