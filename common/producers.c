@@ -30,9 +30,24 @@ static inline void note(rp_producers *p, uint32_t *entry, uint32_t op)
     *entry = op;
 }
 
+/* Of a unit that goes layer by layer the last op has the result. */
+static bool ends_unit(const rp_producers *p, const rp_op *op)
+{
+    const rp_stage *stage = &p->program->stages[op->stage];
+    if (op->layer == 0) {
+        return true;
+    }
+    bool head = (stage->roles & RP_STAGE_HEAD) != 0;
+    uint32_t forward_end = head ? p->program->layer_count + 1 : stage->layer_end;
+    return op->layer == (op->kind == RP_OP_FORWARD ? forward_end : stage->layer_begin + 1);
+}
+
 /* The table entry that `op` fills, or NULL for ops that nothing else needs. */
 static inline uint32_t *entry_of(const rp_producers *p, const rp_op *op)
 {
+    if (!ends_unit(p, op)) {
+        return NULL;
+    }
     if (op->kind == RP_OP_FORWARD) {
         uint32_t position = p->forward_position[op->stage];
         if (position == RP_NO_OP) {

@@ -94,6 +94,9 @@ void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE])
     } else {
         length = snprintf(text, RP_OP_NAME_SIZE, "%u%s%u", op->stage, kind, op->microbatch);
     }
+    if (op->layer != 0) {
+        length += snprintf(text + length, RP_OP_NAME_SIZE - (size_t)length, "/%u", op->layer);
+    }
     if (op->iteration != 0) {
         snprintf(text + length, RP_OP_NAME_SIZE - (size_t)length, "@%u", op->iteration);
     }
@@ -188,8 +191,9 @@ uint64_t rp_program_hash(const rp_program *program)
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
         hash = rp_hash_add(hash, (uint64_t)op->microbatch << 32 | op->wait_begin);
-        hash = rp_hash_add(hash, (uint64_t)op->stage << 32 | (uint64_t)op->iteration << 16 |
-                                     (uint64_t)op->kind << 8 | op->flags);
+        hash = rp_hash_add(hash, (uint64_t)op->layer << 48 | (uint64_t)op->stage << 32 |
+                                     (uint64_t)op->iteration << 16 | (uint64_t)op->kind << 8 |
+                                     op->flags);
     }
     for (uint32_t i = 0; i < program->wait_count; i++) {
         hash = rp_hash_add(hash, program->waits[i]);

@@ -102,9 +102,11 @@ typedef struct rp_op {
     uint32_t wait_begin; /**< its waits are waits[wait_begin .. next op's wait_begin) */
     uint16_t stage;      /**< index into stages; 0 for HOST ops */
     uint16_t iteration;
-    uint8_t kind;    /**< rp_op_kind */
-    uint8_t flags;   /**< RP_OP_JOIN, RP_OP_OVERLAP */
-    uint16_t unused; /**< 0 */
+    uint8_t kind;  /**< rp_op_kind */
+    uint8_t flags; /**< RP_OP_JOIN, RP_OP_OVERLAP */
+    /** 0: all layers of the stage. Lowered programs may go layer by layer: this one alone, 1 to
+     * layers, head layers + 1; the embedding goes with the first */
+    uint16_t layer;
 } rp_op;
 
 /**
@@ -234,7 +236,8 @@ bool rp_recompute_parse(const char *text, rp_recompute *recompute_out);
 /** @return the buffer kind's name in program text; static. `kind` must be in range. */
 const char *rp_buffer_kind_text(rp_buffer_kind kind);
 
-/** "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0@1" in iteration 1. */
+/** "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0/5" for its layer 5 alone,
+ * "2F0@1" in iteration 1. */
 #define RP_OP_NAME_SIZE 48
 void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE]);
 

@@ -245,8 +245,11 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if (op->iteration >= p->iteration_count) {
         return rp_check_violated_op(c, RP_RULE_OP_ITERATION, i);
     }
-    if ((op->flags & ~(RP_OP_JOIN | RP_OP_OVERLAP)) != 0 || op->unused != 0) {
+    if ((op->flags & ~(RP_OP_JOIN | RP_OP_OVERLAP)) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_FLAGS, i);
+    }
+    if (op->layer != 0 && !rp_check_names_layer(p, op)) {
+        return rp_check_violated_op(c, RP_RULE_OP_LAYER, i);
     }
     if ((op->flags & RP_OP_OVERLAP) != 0) {
         RP_TRY(check_overlap(c, queue, i));

@@ -25,12 +25,16 @@
     X(OP_MICROBATCH, "the op's microbatch does not exist")                                         \
     X(OP_ITERATION, "the op's iteration does not exist")                                           \
     X(OP_FLAGS, "unknown op flags")                                                                \
+    X(OP_LAYER, "only compute ops and activations of lowered programs may name a layer, one of "   \
+                "their stage's")                                                                   \
     X(UPDATE_ORDER, "after an update of weights its GPU runs ops of later iterations only")        \
     X(JOIN_END, "a joined op must be followed by an op of its queue")                              \
     X(JOIN_OTHER, "a joined op must be followed by the same stage, microbatch and iteration")      \
     X(OVERLAP_SHAPE, "an overlapped op must be a forward, followed by a backward of other work, "  \
                      "and in no lowered program")                                                  \
     X(UNIT_SHAPE, "a backward must be preceded by just the pre-work that its stage needs")         \
+    X(UNIT_LAYERS, "a unit that goes layer by layer must take its stage's layers in order, each "  \
+                   "recomputed right before its backward")                                         \
     X(PREWORK_ALONE, "pre-work must be joined to its backward")                                    \
     X(WAIT_RANGE, "the waits must cover the list of waits one after the other")                    \
     X(WAIT_TARGET, "the op waited for does not exist")                                             \
@@ -73,6 +77,22 @@ rp_status rp_check_violated_op(const rp_checker *checker, rp_rule rule, uint32_t
 
 /** The work: each part once, in whole units, after what it needs; SEND and RECV matched. */
 rp_status rp_check_work(rp_checker *checker);
+
+/** @return whether an op may name the layer that it names. */
+bool rp_check_names_layer(const rp_program *program, const rp_op *op);
+
+/**
+ * The unit that begins with op `first`, which names a layer: the layers of its stage, each once and
+ * in order, and each after what it needs.
+ * @param last_out its last op
+ */
+rp_status rp_check_layered_unit(const rp_checker *checker, const rp_queue *queue, uint32_t first,
+                                uint32_t *last_out);
+
+/** Lowered programs: ops [first, last], which recompute a layer and run its backward, come after
+ * the op whose output is that layer's input. */
+rp_status rp_check_layer_input(const rp_checker *checker, const rp_queue *queue, uint32_t first,
+                               uint32_t last);
 
 /**
  * Lowered programs: the unit of ops [first, last] comes after the results it needs, which reach it

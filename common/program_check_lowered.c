@@ -24,27 +24,52 @@ static bool waits_through_transfers(const rp_program *p, uint32_t op, uint32_t p
     return false;
 }
 
-/* A separate backward stage takes its input from where the forward computed it, not from the end of
- * the chain: that op, or RP_NO_OP where the input is the token ids. */
-static uint32_t input_producer(const rp_checker *c, const rp_op *op, uint32_t last_forward)
+/* The op of a forward stage that gives the output of `layer`: `last`, its last one, or where it
+ * goes layer by layer the one of that layer; RP_NO_OP where it is not there. */
+static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
+{
+    const rp_op *end = &p->ops[last];
+    if (end->layer == 0 || end->layer <= layer) {
+        return last;
+    }
+    uint32_t back = end->layer - layer; /* they stand one behind the other */
+    if (back > last) {
+        return RP_NO_OP;
+    }
+    const rp_op *op = &p->ops[last - back];
+    bool fits = op->layer == layer && op->kind == RP_OP_FORWARD && op->stage == end->stage &&
+                op->microbatch == end->microbatch && op->iteration == end->iteration;
+    return fits ? last - back : RP_NO_OP;
+}
+
+/* Whether an op's input is the token ids, then RP_NO_OP is in *op_out; otherwise the op that gives
+ * it is, RP_NO_OP where that is missing. A separate backward stage takes its input from where the
+ * forward computed it, not from the end of the chain. */
+static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forward, uint32_t *op_out)
 {
     const rp_program *p = c->program;
     const rp_stage *stage = &p->stages[op->stage];
+    *op_out = last_forward;
+    bool head_alone = op->layer == p->layer_count + 1;
     if (c->producers.forward_position[op->stage] != RP_NO_OP || p->forward_count == 0 ||
-        rp_producers_continues_forward(stage)) {
-        return last_forward;
+        rp_producers_continues_forward(stage) || head_alone) {
+        return false;
     }
-    if (stage->layer_begin == 0 || stage->layer_end == stage->layer_begin) {
-        return RP_NO_OP;
+    uint32_t before = op->layer != 0 ? op->layer - 1u : stage->layer_begin;
+    *op_out = RP_NO_OP;
+    if (before == 0 || stage->layer_end == stage->layer_begin) {
+        return true;
     }
     for (uint32_t i = 0; i < p->forward_count; i++) {
         const rp_stage *from = &p->stages[p->forward_chain[i]];
-        if (from->layer_begin < stage->layer_begin && from->layer_end >= stage->layer_begin) {
-            return c->producers.forward_at[rp_producers_forward_index(&c->producers, op->iteration,
-                                                                      i, op->microbatch)];
+        if (from->layer_begin < before && from->layer_end >= before) {
+            uint32_t last = c->producers.forward_at[rp_producers_forward_index(
+                &c->producers, op->iteration, i, op->microbatch)];
+            *op_out = output_of(p, last, before);
+            return false;
         }
     }
-    return RP_NO_OP;
+    return true;
 }
 
 static bool is_covered(const rp_checker *c, const rp_queue *queue, uint32_t first, uint32_t last,
@@ -61,6 +86,20 @@ static bool is_covered(const rp_checker *c, const rp_queue *queue, uint32_t firs
     return false;
 }
 
+rp_status rp_check_layer_input(const rp_checker *c, const rp_queue *queue, uint32_t first,
+                               uint32_t last)
+{
+    const rp_op *op = &c->program->ops[last];
+    uint32_t producers[RP_MAX_PRODUCERS];
+    uint32_t count = rp_producers_of(&c->producers, op, producers);
+    uint32_t input = RP_NO_OP;
+    if (c->program->forward_count == 0 || count == 0 || takes_ids(c, op, producers[0], &input)) {
+        return RP_OK;
+    }
+    bool there = input != RP_NO_OP && is_covered(c, queue, first, last, input);
+    return there ? RP_OK : rp_check_violated_op(c, RP_RULE_NEEDS, last);
+}
+
 rp_status rp_check_lowered_needs(const rp_checker *c, const rp_queue *queue, uint32_t first,
                                  uint32_t last)
 {
@@ -68,11 +107,10 @@ rp_status rp_check_lowered_needs(const rp_checker *c, const rp_queue *queue, uin
     uint32_t producers[RP_MAX_PRODUCERS];
     uint32_t count = rp_producers_of(&c->producers, op, producers);
     bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
-    if (backward && count > 0 && c->program->forward_count != 0) {
-        producers[0] = input_producer(c, op, producers[0]);
-    }
-    for (uint32_t k = 0; k < count; k++) {
-        if (producers[k] != RP_NO_OP && !is_covered(c, queue, first, last, producers[k])) {
+    bool input_first = backward && count > 0 && c->program->forward_count != 0;
+    RP_TRY(input_first ? rp_check_layer_input(c, queue, first, last) : RP_OK);
+    for (uint32_t k = input_first ? 1 : 0; k < count; k++) {
+        if (!is_covered(c, queue, first, last, producers[k])) {
             return rp_check_violated_op(c, RP_RULE_NEEDS, last);
         }
     }

@@ -127,6 +127,10 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
     const rp_op *ops = c->program->ops;
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
         uint32_t first = i;
+        if (ops[i].layer != 0) {
+            RP_TRY(rp_check_layered_unit(c, queue, i, &i));
+            continue;
+        }
         while ((ops[i].flags & RP_OP_JOIN) != 0) {
             i++;
         }

@@ -368,25 +368,34 @@ static rp_status read_waits(reader *r, rp_op *op)
     return RP_OK;
 }
 
-/* Cuts "@7" off r->word. */
-static bool parse_iteration(reader *r, rp_op *op)
+/* Cuts a number from 1 to `most` and the mark before it off r->word; 0 where the mark is not there.
+ */
+static bool cut_number(reader *r, char mark, uint64_t most, uint16_t *number_out)
 {
-    uint64_t iteration = 0;
-    char *at = strchr(r->word, '@');
+    uint64_t number = 0;
+    char *at = strchr(r->word, mark);
     if (at != NULL) {
         *at = '\0';
-        if (!rp_parse_u64(at + 1, 1, r->program->iteration_count - 1, &iteration)) {
+        if (!rp_parse_u64(at + 1, 1, most, &number)) {
             return false;
         }
     }
-    op->iteration = (uint16_t)iteration;
+    *number_out = (uint16_t)number;
     return true;
+}
+
+/* Cuts "/5@7", layer and iteration, off r->word. */
+static bool parse_place(reader *r, rp_op *op)
+{
+    uint64_t layers = r->program->layer_count + UINT64_C(1);
+    return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
+           cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->layer);
 }
 
 /* "2F0": the kind is what stands between the digits. */
 static bool parse_op_name(reader *r, rp_op *op)
 {
-    if (!parse_iteration(r, op)) {
+    if (!parse_place(r, op)) {
         return false;
     }
     char *kind = r->word + strspn(r->word, "0123456789");
@@ -433,11 +442,13 @@ static rp_status read_op(reader *r)
     rp_op *op = &p->ops[p->op_count];
     *op = (rp_op){0};
     if (!parse_op_name(r, op)) {
-        FAIL(r,
-             "'%s' is no op of this program; valid are STAGE KIND MICROBATCH [@ITERATION] such as "
-             "2F0 with stages below %u, microbatches below %u, iterations below %u, and host ops "
-             "such as OPTIMIZER",
-             name, p->stage_count, p->microbatch_count, p->iteration_count);
+        FAIL(
+            r,
+            "'%s' is no op of this program; valid are STAGE KIND MICROBATCH [/LAYER] [@ITERATION] "
+            "such "
+            "as 2F0 with stages below %u, microbatches below %u, iterations below %u, and host ops "
+            "such as OPTIMIZER",
+            name, p->stage_count, p->microbatch_count, p->iteration_count);
     }
     p->op_count++;
     p->queues[p->queue_count - 1].op_end = p->op_count;

@@ -47,10 +47,24 @@ static const char transfers[] =
     "queue dispatch\nREFRESH\nqueue optimizer\nOPTIMIZER order 1 3 13\n"
     "buffer weight 18446744073709551615 gpu 1 8 9\nbuffer gradient 5 host 12 13\nend\n";
 
+/* Recomputed layer by layer: two stages of two layers, the head with the second one. */
+static const char layered[] =
+    "rp-program 1\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 4\n"
+    "recompute wait\nasynchronous no\nlowered 1\nstage 0..2 forward backward\n"
+    "stage 2..4 forward backward head\nforward-chain 0 1\nbackward-chain 1 0\n"
+    "queue compute 0\n0F0/1\n0F0/2\n0R0/2 join after 17\n0B0/2\n0R0/1 join\n0B0/1\n"
+    "queue compute 1\n1F0/3 after 15\n1F0/4\n1F0/5\n1B0/5\n1R0/4 join\n1B0/4\n1R0/3 join\n"
+    "1B0/3\nqueue download 0\n0DOWNLOAD_ACT0 bytes 7 after 1\n"
+    "queue act-upload 1\n1UPLOAD_ACT0 bytes 7 after 14 order 1\n"
+    "queue download 1\n1DOWNLOAD_GRAD0 bytes 7 after 13 order 0\n"
+    "queue act-upload 0\n0UPLOAD_GRAD0 bytes 7 after 16 order 1\n"
+    "buffer tape 9 gpu 0 2 3\nbuffer tape 9 gpu 1 10 11\nend\n";
+
 typedef enum base {
     GPIPE,     /* 2 stages, 2 microbatches, recompute wait, 2 iterations with a barrier: 25 ops */
     ROUNDPIPE, /* 2 + 3 stages, 2 microbatches, recompute early: 16 ops */
     TRANSFERS, /* every kind of queue: 16 ops */
+    LAYERS,    /* lowered, units that go layer by layer: 18 ops */
     BASE_COUNT,
 } base;
 
@@ -85,7 +99,8 @@ static rp_program *make_base(base which)
     if (which == ROUNDPIPE) {
         return build("roundpipe", "2,2|0,2,2", RP_RECOMPUTE_EARLY, 1);
     }
-    rp_status status = rp_program_read("hand", transfers, sizeof transfers - 1, &program);
+    const char *text = which == LAYERS ? layered : transfers;
+    rp_status status = rp_program_read("hand", text, strlen(text), &program);
     cr_assert(eq(int, status, RP_OK));
     return program;
 }
@@ -199,13 +214,19 @@ static const mutation mutations[] = {
     {RP_RULE_OP_ITERATION, GPIPE, OP(0, iteration), 2},
     {RP_RULE_OP_FLAGS, GPIPE, OP(0, flags), 4},
     {RP_RULE_OVERLAP_SHAPE, GPIPE, OP(0, flags), RP_OP_OVERLAP},
-    {RP_RULE_OP_FLAGS, GPIPE, OP(0, unused), 1},
+    {RP_RULE_OP_LAYER, GPIPE, OP(0, layer), 1},
+    {RP_RULE_OP_LAYER, LAYERS, OP(0, layer), 3},
+    {RP_RULE_OP_LAYER, LAYERS, OP(5, layer), 5},
     {RP_RULE_UPDATE_ORDER, GPIPE, OP(2, kind), RP_OP_UPDATE},
     {RP_RULE_JOIN_END, GPIPE, OP(11, flags), RP_OP_JOIN},
     {RP_RULE_JOIN_OTHER, GPIPE, OP(0, flags), RP_OP_JOIN},
     {RP_RULE_JOIN_OTHER, GPIPE, OP(3, iteration), 1},
     {RP_RULE_UNIT_SHAPE, GPIPE, HEADER(recompute), RP_RECOMPUTE_NONE},
     {RP_RULE_UNIT_SHAPE, ROUNDPIPE, OP(2, kind), RP_OP_RECOMPUTE},
+    {RP_RULE_UNIT_LAYERS, LAYERS, OP(7, layer), 3},
+    {RP_RULE_UNIT_LAYERS, LAYERS, OP(2, flags), 0},
+    {RP_RULE_UNIT_LAYERS, LAYERS, OP(9, kind), RP_OP_BACKWARD_INPUT},
+    {RP_RULE_UNIT_LAYERS, LAYERS, HEADER(recompute), RP_RECOMPUTE_NONE},
     {RP_RULE_PREWORK_ALONE, GPIPE, OP(2, flags), 0},
     {RP_RULE_PREWORK_ALONE, ROUNDPIPE, OP(2, flags), 0},
     {RP_RULE_WAIT_RANGE, GPIPE, HEADER(wait_count), 13},
@@ -224,6 +245,8 @@ static const mutation mutations[] = {
     {RP_RULE_NEVER_RUNS, GPIPE, HEADER(microbatch_count), 4},
     {RP_RULE_NEEDS, GPIPE, WAIT(5), RP_WAIT_CONTROL},
     {RP_RULE_NEEDS, ROUNDPIPE, WAIT(0), 11},
+    {RP_RULE_NEEDS, LAYERS, WAIT(0), 17 | RP_WAIT_CONTROL},
+    {RP_RULE_NEEDS, LAYERS, WAIT(1), 15 | RP_WAIT_CONTROL},
     {RP_RULE_RECV_MATCH, TRANSFERS, WAIT(3), 3 | RP_WAIT_CONTROL},
     {RP_RULE_SEND_MATCH, TRANSFERS, OP(7, kind), RP_OP_SEND},
     {RP_RULE_BUFFER_OP, GPIPE, BUFFER(0, free_op), 25},
@@ -237,7 +260,7 @@ static const mutation mutations[] = {
 
 Test(program, bases_are_valid)
 {
-    static const uint32_t ops[BASE_COUNT] = {25, 16, 16};
+    static const uint32_t ops[BASE_COUNT] = {25, 16, 16, 18};
     for (int which = 0; which < BASE_COUNT; which++) {
         rp_program *program = make_base((base)which);
         cr_expect(eq(int, rp_program_check(program), RP_OK));
@@ -455,6 +478,7 @@ static const field hashed[] = {
     OP(0, iteration),
     OP(0, kind),
     OP(0, flags),
+    OP(0, layer),
     OP(3, wait_begin),
     OP(15, microbatch),
     OP(15, stage),
