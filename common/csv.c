@@ -288,12 +288,9 @@ const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE])
     while (kept < length && kept > 0 && ((unsigned char)cell[kept] & 0xC0) == 0x80) {
         kept--; /* not inside a UTF-8 sequence */
     }
-    for (size_t i = 0; i < kept; i++) {
-        bool control = (unsigned char)cell[i] < 0x20 || cell[i] == 0x7F;
-        buffer[i] = control ? '?' : cell[i];
-    }
+    memcpy(buffer, cell, kept);
     memcpy(buffer + kept, kept < length ? "..." : "", kept < length ? 4 : 1);
-    return buffer;
+    return rp_text_flatten(buffer);
 }
 
 const char *rp_csv_cell(const rp_csv *table, uint32_t row, uint32_t column)

@@ -1,6 +1,7 @@
 /* Reads the scenarios of --flows, runs them through the network, prints the ends. */
 #include "sim/flows.h"
 
+#include "common/csv.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "common/text.h"
@@ -92,8 +93,10 @@ static rp_status read_links(const json_t *object, rp_arena *arena, json_t *indic
     {
         double capacity = json_number_value(value);
         if (!(capacity >= RPSIM_MIN_CAPACITY && capacity <= RPSIM_MAX_CAPACITY)) {
+            char shown[RP_CSV_SHOW_SIZE];
             char what[160];
-            snprintf(what, sizeof what, "the capacity of link '%.80s' is not valid", name);
+            snprintf(what, sizeof what, "the capacity of link '%s' is not valid",
+                     rp_csv_show(name, shown));
             return mistake(&s->at, what, "numbers from 0.001 to 1e18 bytes per second");
         }
         s->capacities_Bps[s->link_count] = capacity;
@@ -114,15 +117,16 @@ static rp_status read_route(const json_t *route, const json_t *indices, scenario
     for (size_t i = 0; i < json_array_size(route); i++) {
         const char *name = json_string_value(json_array_get(route, i));
         const json_t *index = name != NULL ? json_object_get(indices, name) : NULL;
+        char shown[RP_CSV_SHOW_SIZE];
         char what[160];
         if (index == NULL) {
-            snprintf(what, sizeof what, "route: '%.80s' is no link",
-                     name != NULL ? name : "(no text)");
+            snprintf(what, sizeof what, "route: '%s' is no link",
+                     rp_csv_show(name != NULL ? name : "(no text)", shown));
             return mistake(&s->at, what, "the names in \"link_capacity_Bps\"");
         }
         uint32_t link = (uint32_t)json_integer_value(index);
         if (s->last_flow[link] == f->index + 1) {
-            snprintf(what, sizeof what, "route: link '%.80s' comes twice", name);
+            snprintf(what, sizeof what, "route: link '%s' comes twice", rp_csv_show(name, shown));
             return mistake(&s->at, what, "routes that use a link once");
         }
         s->last_flow[link] = f->index + 1;
@@ -264,7 +268,8 @@ static rp_status read_and_solve(const char *path, const json_t *object, size_t i
     s->at = (place){path, NULL, NO_FLOW};
     s->name = json_string_value(json_object_get(object, "name"));
     if (s->name != NULL) {
-        RP_TRY(rp_arena_print(arena, &s->at.scenario, "'%.80s'", s->name));
+        char shown[RP_CSV_SHOW_SIZE];
+        RP_TRY(rp_arena_print(arena, &s->at.scenario, "'%s'", rp_csv_show(s->name, shown)));
     } else {
         RP_TRY(rp_arena_print(arena, &s->at.scenario, "%zu", index));
     }
@@ -343,21 +348,28 @@ static rp_status run_document(const char *path, const json_t *document, rp_arena
     return RP_OK;
 }
 
+rp_status rpsim_flows_solve(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            FILE *stream)
+{
+    json_error_t error;
+    json_t *document = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
+    if (document == NULL) {
+        rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
+                        "%s; valid values are JSON objects with \"link_capacity_Bps\" and "
+                        "\"flows\", or with \"scenarios\"",
+                        rp_text_flatten(error.text));
+        return RP_INPUT;
+    }
+    rp_status status = run_document(name, document, arena, stream);
+    json_decref(document);
+    return status;
+}
+
 rp_status rpsim_flows_run(const char *path, rp_arena *arena, FILE *stream)
 {
     rp_text text = {0};
     RP_TRY(rp_text_read_file(path, MAX_FILE_BYTES, &text));
-    json_error_t error;
-    json_t *document = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
+    rp_status status = rpsim_flows_solve(path, text.bytes, text.length, arena, stream);
     rp_text_fini(&text);
-    if (document == NULL) {
-        rp_log_error_at(path, error.line > 0 ? (size_t)error.line : 1,
-                        "%s; valid values are JSON objects with \"link_capacity_Bps\" and "
-                        "\"flows\", or with \"scenarios\"",
-                        error.text);
-        return RP_INPUT;
-    }
-    rp_status status = run_document(path, document, arena, stream);
-    json_decref(document);
     return status;
 }

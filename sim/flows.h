@@ -33,3 +33,11 @@
  *         or with scenario and flow), RP_IO, RP_NO_MEMORY
  */
 rp_status rpsim_flows_run(const char *path, rp_arena *arena, FILE *stream);
+
+/**
+ * The same for the bytes of such a file.
+ * @param name of the file, for messages
+ * @param bytes need not end with a zero byte
+ */
+rp_status rpsim_flows_solve(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            FILE *stream);

@@ -233,7 +233,8 @@ rp_status rpplan_instances_parse(const char *name, const char *bytes, size_t len
     json_t *root = json_loadb(bytes != NULL ? bytes : "", length, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
         rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
-                        "%s; valid is JSON: an object with the keys " KEYS, error.text);
+                        "%s; valid is JSON: an object with the keys " KEYS,
+                        rp_text_flatten(error.text));
         return RP_INPUT;
     }
     rp_status status = take_root(name, root, arena, instances_out);
