@@ -6,6 +6,12 @@
 
 #include <math.h>
 
+/* Large programs wait for memory: dozens of queues are walked at once, more than a processor's own
+ * prefetching follows, and dependents are anywhere. So queues are asked for some ops ahead, and an
+ * op's dependents when it begins. In place, not in functions: GCC drops calls of functions that do
+ * nothing but prefetch. */
+#define AHEAD 16u
+
 typedef enum event_kind {
     EVENT_END,     /* of a compute op, or of a chunk of it */
     EVENT_FLOW,    /* a transfer's latency is over */
@@ -113,6 +119,7 @@ static event pop_event(engine *e)
 static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
 {
     const op_state *o = &e->ops[op];
+    __builtin_prefetch(&e->dependents[o->dependent_begin]);
     const rpsim_routes *routes = &e->routes;
     uint32_t route = routes->of_op != NULL      ? routes->of_op[op]
                      : o->kind == RP_OP_COLLECT ? routes->collect
@@ -168,6 +175,7 @@ static void release_engine(engine *e, uint32_t index, int64_t now_ps)
 static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
 {
     int64_t ps = rpsim_op_ps(e->costs, e->program, op);
+    __builtin_prefetch(&e->dependents[e->ops[op].dependent_begin]);
     ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[op]);
     ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
     push_event(e, now_ps + ps, op, EVENT_END);
@@ -200,10 +208,18 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
 {
     uint32_t queue = e->ops[op].queue;
     queue_state *q = &e->queues[queue];
+    for (uint32_t d = e->ops[op].dependent_begin; d < e->ops[op + 1].dependent_begin; d++) {
+        __builtin_prefetch(&e->ops[e->dependents[d]], 1);
+    }
     e->end_ps[op] = now_ps;
     e->ended++;
     q->running = false;
     q->next++;
+    uint32_t ahead = q->end - q->next > AHEAD ? q->next + AHEAD : q->next;
+    __builtin_prefetch(&e->ops[ahead], 1);
+    __builtin_prefetch(&e->start_ps[ahead], 1);
+    __builtin_prefetch(&e->end_ps[ahead], 1);
+    __builtin_prefetch(&e->program->op_bytes[ahead]);
     if (q->engine != RPSIM_NO_ENGINE) {
         release_engine(e, q->engine, now_ps);
     }
