@@ -4,8 +4,9 @@
  * Usage: bench_network [REPETITIONS [EVENTS]] > network.csv
  * An event is one flow that ends and one, of another size on another route, that starts in its
  * place: the rates of all 64 routes change each time. Columns: flows, median and least nanoseconds
- * per event over the repetitions, and the median against that of 64 flows. Each repetition is a
- * fresh network; the first one of each size is a warm-up, and so are the first events of each. */
+ * of CPU time (the machine may be busy) per event over the repetitions, and the median against that
+ * of 64 flows. Each repetition is a fresh network, the sizes take turns; the first repetition is a
+ * warm-up, and so are the first events of each. */
 #include "sim/network.h"
 #include "common/mem.h"
 
@@ -18,6 +19,7 @@
 #define ROUTES 64u
 #define LINKS (2 * GPUS + 4 + 2)
 #define MAX_REPETITIONS 101
+#define SIZES 3u
 
 static uint64_t random_state;
 
@@ -29,10 +31,10 @@ static uint64_t next_random(void) /* xorshift64* */
     return random_state * UINT64_C(2685821657736338717) >> 16;
 }
 
-static double now_s(void)
+static double cpu_s(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
@@ -110,11 +112,11 @@ static double run_once(uint32_t flows, uint64_t events)
         start_flow(network, i % ROUTES, 0);
     }
     pass_events(network, events / 10);
-    double begin_s = now_s();
+    double begin_s = cpu_s();
     pass_events(network, events);
-    double wall_s = now_s() - begin_s;
+    double took_s = cpu_s() - begin_s;
     rpsim_network_destroy(network);
-    return 1e9 * wall_s / (double)events;
+    return 1e9 * took_s / (double)events;
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -132,21 +134,21 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench: valid repetitions are 1 to %d, events from 10\n", MAX_REPETITIONS);
         return 2;
     }
-    static const uint32_t sizes[] = {64, 512, 4096};
+    static const uint32_t sizes[SIZES] = {64, 512, 4096};
+    static double ns[SIZES][MAX_REPETITIONS];
+    for (int k = -1; k < repetitions; k++) { /* the first one is the warm-up */
+        for (size_t i = 0; i < SIZES; i++) {
+            ns[i][k < 0 ? 0 : k] = run_once(sizes[i], (uint64_t)events);
+        }
+    }
     double first_ns = 0;
     puts("flows,routes,events,repetitions,median_ns_per_event,min_ns_per_event,vs_64_flows");
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        double ns[MAX_REPETITIONS];
-        run_once(sizes[i], (uint64_t)events); /* warm-up */
-        for (int k = 0; k < repetitions; k++) {
-            ns[k] = run_once(sizes[i], (uint64_t)events);
-        }
-        qsort(ns, (size_t)repetitions, sizeof ns[0], compare_doubles);
-        double median = ns[repetitions / 2];
-        first_ns = first_ns > 0 ? first_ns : median;
+    for (size_t i = 0; i < SIZES; i++) {
+        qsort(ns[i], (size_t)repetitions, sizeof ns[i][0], compare_doubles);
+        double median = ns[i][repetitions / 2];
+        first_ns = i == 0 ? median : first_ns;
         printf("%" PRIu32 ",%u,%d,%d,%.1f,%.1f,%.3f\n", sizes[i], ROUTES, events, repetitions,
-               median, ns[0], median / first_ns);
-        fflush(stdout);
+               median, ns[i][0], median / first_ns);
     }
     return 0;
 }
