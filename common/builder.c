@@ -62,6 +62,11 @@ static inline void emit(rp_emitter *e, rp_op_kind kind, uint32_t stage, uint32_t
                                           .flags = flags};
 }
 
+void rp_emit_iteration(rp_emitter *e, uint32_t iteration)
+{
+    e->iteration = (uint16_t)iteration;
+}
+
 static inline void emit_chained(rp_emitter *e, uint32_t stage, uint32_t microbatch, uint8_t flags)
 {
     e->forward_at[forward_index(e, e->iteration, stage, microbatch)] = e->count;

@@ -55,6 +55,7 @@ typedef enum rp_grain {
 
 typedef struct rp_lower_config {
     rp_placement placement;
+    rp_versions versions; /**< of resident weights */
     const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t

@@ -79,6 +79,19 @@ static void put_job(const buffer_writer *w, const rp_lower_job *job)
     put(w, RP_BUFFER_GRADIENT, job->gpu, gradients, from, job->param_grads_down);
 }
 
+/* A synchronous step flushes, and one version does. */
+static uint64_t version_count(const rp_lowering *l, uint32_t gpu)
+{
+    const rp_program *p = l->schedule;
+    if (!p->asynchronous || l->config->versions == RP_VERSIONS_ONE) {
+        return 1;
+    }
+    uint64_t all = (uint64_t)p->microbatch_count * p->iteration_count;
+    uint64_t in_flight = p->gpu_count - gpu;
+    in_flight = in_flight < all ? in_flight : all;
+    return l->config->versions == RP_VERSIONS_TWO ? 2 : in_flight;
+}
+
 /* What is on a GPU from its first to its last compute op. */
 static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, rp_handle last)
 {
@@ -102,6 +115,7 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
             bytes[RP_BUFFER_OPTIMIZER] -= rp_lower_at(sizes->optimizer_bytes, 0);
         }
     }
+    bytes[RP_BUFFER_WEIGHT] *= version_count(l, gpu);
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
         put(w, (rp_buffer_kind)kind, gpu, bytes[kind], first, last);
     }

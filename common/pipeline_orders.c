@@ -23,6 +23,35 @@ void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t 
     rp_1f1b_warmup_order(config, rank, config->gpus - 1 - rank, emitter);
 }
 
+static void emit_streamed_forward(const rp_schedule_config *config, uint32_t rank, uint64_t number,
+                                  rp_emitter *emitter)
+{
+    rp_emit_iteration(emitter, (uint32_t)(number / config->microbatches));
+    rp_emit_forward(emitter, rank, (uint32_t)(number % config->microbatches));
+}
+
+void rp_endless_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                           uint32_t iteration, rp_emitter *emitter)
+{
+    if (!config->asynchronous) {
+        rp_1f1b_order(config, plan, rank, iteration, emitter);
+        return;
+    }
+    uint64_t all = (uint64_t)config->microbatches * config->iterations;
+    uint64_t warmup = config->gpus - 1 - rank;
+    for (uint64_t forward = 0; iteration == 0 && forward < warmup && forward < all; forward++) {
+        emit_streamed_forward(config, rank, forward, emitter);
+    }
+    uint64_t begin = (uint64_t)iteration * config->microbatches;
+    for (uint64_t backward = begin; backward < begin + config->microbatches; backward++) {
+        if (backward + warmup < all) {
+            emit_streamed_forward(config, rank, backward + warmup, emitter);
+        }
+        rp_emit_iteration(emitter, iteration);
+        rp_emit_backward(emitter, rank, (uint32_t)(backward - begin));
+    }
+}
+
 void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
                           uint32_t lag, rp_emitter *emitter)
 {

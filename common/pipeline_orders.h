@@ -21,6 +21,13 @@ void rp_1f1b_warmup_order(const rp_schedule_config *config, uint32_t rank, uint3
 void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
                           uint32_t lag, rp_emitter *emitter);
 
+/**
+ * 1F1B over all iterations as one stream, without a flush (schedules.md 5.0, PipeDream); flushed
+ * after each iteration where the optimizer is synchronous. For rp_schedule_type.order.
+ */
+void rp_endless_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                           uint32_t iteration, rp_emitter *emitter);
+
 /** Looped BFS (common/schedules/looped-bfs.c). For rp_schedule_type.order. */
 void rp_looped_bfs_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                          uint32_t iteration, rp_emitter *emitter);

@@ -12,6 +12,14 @@ typedef enum rp_placement {
     RP_PLACEMENT_SHARDED,  /**< spread over all GPUs of a data-parallel group (rp_sharding) */
 } rp_placement;
 
+/** Versions of a stage's weights that an asynchronous pipeline keeps (schedules.md 5.0). */
+typedef enum rp_versions {
+    RP_VERSIONS_ONE,
+    RP_VERSIONS_TWO,     /**< updates are delayed by one */
+    RP_VERSIONS_STASHED, /**< rank r of P: P - r, one for each microbatch between its forward and
+                            its backward */
+} rp_versions;
+
 /**
  * What a data-parallel system of n GPUs moves (shared/design/prediction.md section 3). A collective
  * of a stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.

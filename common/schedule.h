@@ -50,6 +50,9 @@ typedef struct rp_emitter rp_emitter;
 void rp_emit_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 
+/** Ops emitted from here on, until the current call of `order` returns, belong to `iteration`. */
+void rp_emit_iteration(rp_emitter *emitter, uint32_t iteration);
+
 /** A forward that runs together with what is emitted next, a backward (or its input part) of other
  * work (RP_OP_OVERLAP). */
 void rp_emit_overlapped_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
@@ -90,6 +93,11 @@ typedef struct rp_schedule_type {
     bool overlapping_rounds;
     /** Every GPU runs all stages of microbatches of its own; any number of stages. */
     bool data_parallel;
+    /**
+     * More than one: it never flushes. Its order is that of one endless stream of microbatches, of
+     * which an iteration is `microbatches`. With a synchronous optimizer it must flush.
+     */
+    rp_versions versions;
     /** At hardware fidelity; the zero value is resident weights. */
     rp_placement placement;
     /** What RP_PLACEMENT_SHARDED moves; NULL otherwise. */

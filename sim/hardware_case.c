@@ -126,6 +126,7 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
     rp_program *schedule = NULL;
     RP_TRY(rp_schedule_build(in->schedule, config, &schedule));
     rp_lower_config lower = {.placement = in->schedule->placement,
+                             .versions = in->schedule->versions,
                              .sharding = in->schedule->sharding,
                              .call_microbatches = in->workload->microbatches,
                              .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,

@@ -161,6 +161,9 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
 {
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
+    if (schedule->versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
+        return RP_OK; /* flushed, it is 1F1B */
+    }
     if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {
         return RP_OK; /* differs from that schedule only in what it moves, which is not modelled */
     }

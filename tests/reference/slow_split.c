@@ -244,7 +244,8 @@ bool slow_rows_make(const char *schedule, int ranks, int microbatches, int chunk
     bool shaped = is(schedule, "zbv") || is(schedule, "dualpipev") || is(schedule, "v-min") ||
                   is(schedule, "v-half");
     bool interleaved = is(schedule, "zb1p");
-    bool plain = is(schedule, "zb-h1") || is(schedule, "zb-h2") || is(schedule, "eager-1f1b");
+    bool plain = is(schedule, "zb-h1") || is(schedule, "zb-h2") || is(schedule, "eager-1f1b") ||
+                 is(schedule, "1f1b");
     int groups = microbatches / ranks > 1 ? microbatches / ranks : 1;
     if (!(shaped || interleaved || plain) || (interleaved && microbatches % groups != 0) ||
         (is(schedule, "zb-h2") && microbatches < 2 * ranks - 1) ||
@@ -265,6 +266,8 @@ bool slow_rows_make(const char *schedule, int ranks, int microbatches, int chunk
             make_1f1b(&rows, r, 2 * (ranks - 1 - r), 2 * r);
         } else if (is(schedule, "eager-1f1b")) {
             make_1f1b(&rows, r, 2 * (ranks - 1 - r), -1);
+        } else if (is(schedule, "1f1b")) {
+            make_1f1b(&rows, r, ranks - 1 - r, -1);
         } else if (interleaved) {
             make_zb1p(&rows, r, chunks);
         } else if (is(schedule, "zbv")) {

@@ -145,11 +145,13 @@ static bool lives(const rp_timeline *timeline, const rp_buffer *buffer, int64_t 
 
 /* 1F1B without recompute: rank r of P holds weights, gradients and optimizer of its layers all the
  * time and the tapes of P - r microbatches at most (the schedule's published property). */
-Test(memory, resident_1f1b_closed_form)
+static void check_resident(const char *name, bool asynchronous, const uint32_t versions[GPUS])
 {
     fixture f;
     make(&f, "3,4,5,4", 8, RP_RECOMPUTE_NONE);
-    rp_program *program = lower(&f, "1f1b");
+    f.config.asynchronous = asynchronous;
+    f.lower.versions = rp_schedule_find(name)->versions;
+    rp_program *program = lower(&f, name);
     rp_timeline *timeline = simulate(program, 1e12);
     rpsim_memory memory = measure(timeline, 0, 12345);
     uint32_t layer = 0;
@@ -158,15 +160,35 @@ Test(memory, resident_1f1b_closed_form)
         uint64_t state = 0;
         uint64_t tape = 0;
         for (uint32_t k = 0; k < layers + (r + 1 == GPUS ? 1 : 0); k++, layer++) {
-            state += f.weights[layer] + f.gradients[layer] + f.optimizer[layer];
+            state += versions[r] * f.weights[layer] + f.gradients[layer] + f.optimizer[layer];
             tape += f.tapes[layer];
         }
-        cr_expect(eq(u64, memory.peak_gpu_bytes[r], 12345 + state + (GPUS - r) * tape), "rank %u",
-                  r);
+        cr_expect(eq(u64, memory.peak_gpu_bytes[r], 12345 + state + (GPUS - r) * tape),
+                  "%s, rank %u", name, r);
     }
     cr_expect(eq(u32, layer, LAYERS + 2));
     rp_timeline_destroy(timeline);
     rp_program_destroy(program);
+}
+
+Test(memory, resident_1f1b_closed_form)
+{
+    static const uint32_t one[GPUS] = {1, 1, 1, 1};
+    check_resident("1f1b", false, one);
+    check_resident("1f1b", true, one);
+}
+
+/* PipeDream keeps a version of the weights for every microbatch in flight (SOSP 2019, section 3.3),
+ * 2BW two (ICML 2021, section 3.1); flushed, one is enough. */
+Test(memory, weight_versions)
+{
+    static const uint32_t one[GPUS] = {1, 1, 1, 1};
+    static const uint32_t two[GPUS] = {2, 2, 2, 2};
+    static const uint32_t stashed[GPUS] = {4, 3, 2, 1};
+    check_resident("pipedream", true, stashed);
+    check_resident("pipedream-2bw", true, two);
+    check_resident("pipedream", false, one);
+    check_resident("pipedream-2bw", false, one);
 }
 
 /* The same with recompute: only stage inputs wait, one tape lives at a time; GPipe keeps all M
