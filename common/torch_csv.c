@@ -123,6 +123,21 @@ rp_status rp_torch_csv_of_program(const rp_program *p, bool side_car, rp_arena *
     return set_ranks(p, csv_out);
 }
 
+/* One part of a pair or a whole action, in the file's dialect. */
+static const char *name_of(const rp_torch_csv *csv, const rp_torch_action *a,
+                           char text[static RP_TORCH_NAME_SIZE])
+{
+    if (csv->legacy && a->type == RP_TORCH_BACKWARD) {
+        snprintf(text, RP_TORCH_NAME_SIZE, "%uBW%u", a->stage, a->microbatch);
+        return text;
+    }
+    rp_torch_action written = *a;
+    if (csv->legacy && a->type == RP_TORCH_BACKWARD_INPUT) {
+        written.type = RP_TORCH_BACKWARD;
+    }
+    return rp_torch_action_name(&written, text);
+}
+
 rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream)
 {
     for (uint32_t r = 0; r < csv->rank_count; r++) {
@@ -132,7 +147,7 @@ rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream)
             const rp_torch_action *a = &csv->actions[i];
             const char *before = i == csv->row_begin[r] ? "" : ",";
             fprintf(stream, "%s%s%s%s", second ? ";" : before, a->overlaps_next ? "(" : "",
-                    rp_torch_action_name(a, text), second ? ")OVERLAP_F_B" : "");
+                    name_of(csv, a, text), second ? ")OVERLAP_F_B" : "");
             second = a->overlaps_next;
         }
         fputc('\n', stream);

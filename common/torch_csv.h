@@ -68,7 +68,8 @@ typedef struct rp_torch_csv {
     bool separate;
     uint32_t forward_count; /**< where `separate` */
     bool lowered;           /**< has types that are no computations */
-    bool legacy;            /**< was written in the legacy dialect; the actions are in today's */
+    bool legacy; /**< was read from, or is to be written in the legacy dialect; the actions are in
+                      today's */
 } rp_torch_csv;
 
 /** @return the type's text in a cell; static. `type` must be in range. */
@@ -111,7 +112,7 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
  * Where `separate`: each stage's forwards or backwards once for each microbatch, computations
  * alone, and the dry run.
  *
- * For a broken rule the row up to the cell that is named is the smallest prefix that fails.
+ * A rule that cells of one row break is told with the smallest prefix of the row that breaks it.
  * @param arena for tables and stage_ranks
  * @retval RP_OK (stage_ranks is set), RP_INPUT (logged with row and column), RP_NO_MEMORY
  */
@@ -155,7 +156,8 @@ rp_status rp_torch_csv_lower(const rp_torch_csv *csv, const rp_torch_lowering *h
 rp_status rp_torch_csv_of_program(const rp_program *program, bool side_car, rp_arena *arena,
                                   rp_torch_csv *csv_out);
 
-/** Writes one line per rank. @param stream flushed by the callee @retval RP_OK, RP_IO (logged) */
+/** Writes one line per rank, in the legacy dialect where csv->legacy: then no pairs and waits,
+ * which that does not know. @param stream flushed by the callee @retval RP_OK, RP_IO (logged) */
 rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
 
 /**

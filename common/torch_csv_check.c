@@ -20,18 +20,40 @@ enum {
     STAGE_REDUCED = 4,
 };
 
-rp_status rp_torch_refuse(const rp_torch_csv *csv, uint32_t rank, const rp_torch_action *action,
-                          const char *format, ...)
+/* `prefix` is what of the file breaks the rule by itself, or empty. */
+static void log_refusal(const rp_torch_csv *csv, uint32_t rank, const rp_torch_action *action,
+                        const char *prefix, const char *format, va_list arguments)
 {
     char cause[400];
     char name[RP_TORCH_NAME_SIZE];
+    vsnprintf(cause, sizeof cause, format, arguments);
+    rp_log_error_at(csv->name, rank + 1, "row %u, column %u: %s %s%s%s", rank + 1,
+                    action->column + 1, rp_torch_action_name(action, name), cause, prefix,
+                    csv->legacy ? " (legacy dialect: B is read as I, BW as B)" : "");
+}
+
+rp_status rp_torch_refuse(const rp_torch_csv *csv, uint32_t rank, const rp_torch_action *action,
+                          const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(cause, sizeof cause, format, arguments);
+    log_refusal(csv, rank, action, "", format, arguments);
     va_end(arguments);
-    rp_log_error_at(csv->name, rank + 1, "row %u, column %u: %s %s%s", rank + 1, action->column + 1,
-                    rp_torch_action_name(action, name), cause,
-                    csv->legacy ? " (legacy dialect: B is read as I, BW as B)" : "");
+    return RP_INPUT;
+}
+
+/* A rule of the row that is being checked: its cells up to this one are enough to break it. */
+RP_PRINTF(3, 4)
+static rp_status break_rule(const checker *c, const rp_torch_action *action, const char *format,
+                            ...)
+{
+    char prefix[80];
+    va_list arguments;
+    snprintf(prefix, sizeof prefix,
+             "; the smallest prefix that fails is columns 1 to %u of the row", action->column + 1);
+    va_start(arguments, format);
+    log_refusal(c->csv, c->rank, action, prefix, format, arguments);
+    va_end(arguments);
     return RP_INPUT;
 }
 
@@ -158,20 +180,19 @@ static rp_status check_compute(checker *c, const rp_torch_action *a)
 {
     uint8_t sharding = c->sharding[a->stage];
     if ((sharding & STAGE_SHARDED) != 0 && (sharding & STAGE_UNSHARDED) == 0) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               "runs while its stage is sharded; valid is between %uUNSHARD and "
-                               "%uRESHARD",
-                               a->stage, a->stage);
+        return break_rule(c, a,
+                          "runs while its stage is sharded; valid is between %uUNSHARD and "
+                          "%uRESHARD",
+                          a->stage, a->stage);
     }
     if (a->type == RP_TORCH_BACKWARD_WEIGHT) {
         uint32_t input = find(c, RP_TORCH_BACKWARD_INPUT, a);
         if (input == RP_TORCH_NONE || c->csv->actions[input].type != RP_TORCH_BACKWARD_INPUT) {
-            return rp_torch_refuse(c->csv, c->rank, a, "runs before %uI%u; valid is behind it",
-                                   a->stage, a->microbatch);
+            return break_rule(c, a, "runs before %uI%u; valid is behind it", a->stage,
+                              a->microbatch);
         }
     } else if (a->type != RP_TORCH_FORWARD && find(c, RP_TORCH_FORWARD, a) == RP_TORCH_NONE) {
-        return rp_torch_refuse(c->csv, c->rank, a, "runs before %uF%u; valid is behind it",
-                               a->stage, a->microbatch);
+        return break_rule(c, a, "runs before %uF%u; valid is behind it", a->stage, a->microbatch);
     }
     c->weight_count[a->stage] +=
         a->type == RP_TORCH_BACKWARD || a->type == RP_TORCH_BACKWARD_WEIGHT ? 1 : 0;
@@ -183,11 +204,11 @@ static rp_status check_sharding(checker *c, const rp_torch_action *a)
     uint8_t *sharding = &c->sharding[a->stage];
     bool unshard = a->type == RP_TORCH_UNSHARD;
     if (((*sharding & STAGE_UNSHARDED) != 0) == unshard) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               unshard ? "is of a stage that is unsharded; valid is once before "
-                                         "each RESHARD"
-                                       : "is of a stage that is sharded; valid is once behind each "
-                                         "UNSHARD");
+        return break_rule(c, a,
+                          unshard ? "is of a stage that is unsharded; valid is once before "
+                                    "each RESHARD"
+                                  : "is of a stage that is sharded; valid is once behind each "
+                                    "UNSHARD");
     }
     *sharding ^= STAGE_UNSHARDED;
     return RP_OK;
@@ -197,27 +218,26 @@ static rp_status check_reduce(checker *c, const rp_torch_action *a)
 {
     if (a->type == RP_TORCH_WAIT_REDUCE_GRAD) {
         if (c->reducing != a->stage) {
-            return rp_torch_refuse(c->csv, c->rank, a,
-                                   "waits for nothing; valid is once behind %uREDUCE_GRAD",
-                                   a->stage);
+            return break_rule(c, a, "waits for nothing; valid is once behind %uREDUCE_GRAD",
+                              a->stage);
         }
         c->reducing = RP_TORCH_NONE;
         return RP_OK;
     }
     if (c->weight_count[a->stage] < c->csv->microbatch_count) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               "comes when %u of %u gradients of its weights are there; valid is "
-                               "behind the last B or W of the stage",
-                               c->weight_count[a->stage], c->csv->microbatch_count);
+        return break_rule(c, a,
+                          "comes when %u of %u gradients of its weights are there; valid is "
+                          "behind the last B or W of the stage",
+                          c->weight_count[a->stage], c->csv->microbatch_count);
     }
     if ((c->sharding[a->stage] & STAGE_REDUCED) != 0) {
-        return rp_torch_refuse(c->csv, c->rank, a, "is there a second time; valid is once");
+        return break_rule(c, a, "is there a second time; valid is once");
     }
     if (c->reduce_waits && c->reducing != RP_TORCH_NONE) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               "begins while stage %u is reducing; valid is behind "
-                               "%uWAIT_REDUCE_GRAD",
-                               c->reducing, c->reducing);
+        return break_rule(c, a,
+                          "begins while stage %u is reducing; valid is behind "
+                          "%uWAIT_REDUCE_GRAD",
+                          c->reducing, c->reducing);
     }
     c->sharding[a->stage] |= STAGE_REDUCED;
     c->reducing = c->reduce_waits ? a->stage : RP_TORCH_NONE;
@@ -229,19 +249,18 @@ static rp_status check_transfer(checker *c, const rp_torch_action *a)
     bool forward = a->type == RP_TORCH_SEND_F || a->type == RP_TORCH_RECV_F;
     bool send = a->type == RP_TORCH_SEND_F || a->type == RP_TORCH_SEND_B;
     if (a->stage == (forward == send ? c->csv->stage_count - 1 : 0)) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               "is of the %s stage, which has no peer there; %s",
-                               forward == send ? "last" : "first",
-                               forward == send ? "valid are SEND_F and RECV_B before it"
-                                               : "valid are RECV_F and SEND_B behind it");
+        return break_rule(c, a, "is of the %s stage, which has no peer there; %s",
+                          forward == send ? "last" : "first",
+                          forward == send ? "valid are SEND_F and RECV_B before it"
+                                          : "valid are RECV_F and SEND_B behind it");
     }
     rp_torch_type work = forward ? RP_TORCH_FORWARD : RP_TORCH_BACKWARD;
     bool done = find(c, work, a) != RP_TORCH_NONE;
     if (send != done) {
-        return rp_torch_refuse(c->csv, c->rank, a, "stands %s; valid is %s it",
-                               send ? "before what it sends is computed"
-                                    : "behind the computation that uses it",
-                               send ? "behind" : "before");
+        return break_rule(c, a, "stands %s; valid is %s it",
+                          send ? "before what it sends is computed"
+                               : "behind the computation that uses it",
+                          send ? "behind" : "before");
     }
     return RP_OK;
 }
@@ -250,8 +269,8 @@ static rp_status check_wait(checker *c, const rp_torch_action *a)
 {
     rp_torch_type send = a->type == RP_TORCH_WAIT_SEND_F ? RP_TORCH_SEND_F : RP_TORCH_SEND_B;
     if (find(c, send, a) == RP_TORCH_NONE) {
-        return rp_torch_refuse(c->csv, c->rank, a, "waits for nothing; valid is behind %u%s%u",
-                               a->stage, rp_torch_type_text(send), a->microbatch);
+        return break_rule(c, a, "waits for nothing; valid is behind %u%s%u", a->stage,
+                          rp_torch_type_text(send), a->microbatch);
     }
     return RP_OK;
 }
@@ -262,9 +281,9 @@ static rp_status check_action(checker *c, uint32_t index)
     RP_TRY(c->csv->separate ? check_separate(c, a) : check_rank(c, a));
     if (rp_torch_type_has_microbatch((rp_torch_type)a->type) &&
         find(c, (rp_torch_type)a->type, a) != RP_TORCH_NONE) {
-        return rp_torch_refuse(c->csv, c->rank, a,
-                               "comes a second time; valid is each action once, and one full "
-                               "backward B or one I and one W");
+        return break_rule(c, a,
+                          "comes a second time; valid is each action once, and one full "
+                          "backward B or one I and one W");
     }
     if (c->csv->separate) {
         /* nothing about the row alone */

@@ -231,6 +231,22 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
     return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
 }
 
+static rp_status check_legacy(const rpsim_options *o, const rp_program *program,
+                              const rp_torch_csv *csv)
+{
+    bool pairs = false;
+    for (uint32_t i = 0; i < csv->row_begin[csv->rank_count]; i++) {
+        pairs = pairs || csv->actions[i].overlaps_next;
+    }
+    if (!o->torch_legacy || !pairs) {
+        return RP_OK;
+    }
+    rp_log_error("--torch-csv-dialect: the legacy dialect has no overlapped pairs, and %s has "
+                 "some; valid are compute-only, lowered and lowered-waits",
+                 program->schedule);
+    return RP_USAGE;
+}
+
 static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp_output *sidecar)
 {
     const rpsim_options *o = study->options;
@@ -244,6 +260,7 @@ static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp
                      program->schedule);
         return RP_USAGE;
     }
+    RP_TRY(check_legacy(o, program, &csv));
     if (writes_sidecar(o)) {
         RP_TRY(rpsim_sidecar_write(program, &csv, study->arena, sidecar->stream));
         RP_TRY(rp_output_commit(sidecar));
@@ -252,6 +269,7 @@ static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp
         rp_torch_csv computations = csv;
         RP_TRY(rp_torch_csv_lower(&computations, &o->torch_lowering, study->arena, &csv));
     }
+    csv.legacy = o->torch_legacy;
     RP_TRY(rp_torch_csv_print(&csv, output->stream));
     return rp_output_commit(output);
 }

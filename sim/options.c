@@ -63,9 +63,10 @@
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
     X(TORCH_CSV_OUT, "torch-csv-out", "F",                                                         \
       "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's pipelining")  \
-    X(TORCH_CSV_DIALECT, "torch-csv-dialect", "compute-only|lowered|lowered-waits",                \
+    X(TORCH_CSV_DIALECT, "torch-csv-dialect",                                                      \
+      "compute-only|lowered|lowered-waits|legacy|lowered-legacy",                                  \
       "of --torch-csv-out: computations alone; with transfers and FSDP's actions; with PyTorch "   \
-      "2.15's waits besides (compute-only)")                                                       \
+      "2.15's waits besides; the first two as of 2024, B and BW for I and B (compute-only)")       \
     X(RECV_PLACEMENT, "recv-placement", "asap|just-in-time",                                       \
       "receives of a lowered CSV: where the send is issued, or before their use (asap)")           \
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
@@ -283,9 +284,11 @@ static rp_status take_mode(int option, rpsim_options *o)
         return RP_OK;
     case OPTION_TORCH_CSV_DIALECT:
         RP_TRY(rpsim_option_choice("torch-csv-dialect", optarg,
-                                   "compute-only|lowered|lowered-waits", &index));
+                                   "compute-only|lowered|lowered-waits|legacy|lowered-legacy",
+                                   &index));
         o->torch_dialect_given = true;
-        o->torch_lowered = index != 0;
+        o->torch_lowered = index != 0 && index != 3;
+        o->torch_legacy = index > 2;
         o->torch_lowering.waits = index == 2;
         return RP_OK;
     case OPTION_RECV_PLACEMENT:
@@ -451,8 +454,9 @@ static rp_status check_torch(const rpsim_options *o)
         return RP_USAGE;
     }
     if (o->recv_placement_given && !o->torch_lowered) {
-        rp_log_error("--recv-placement: only lowered files have receives; valid only with "
-                     "--torch-csv-out F and --torch-csv-dialect lowered or lowered-waits");
+        rp_log_error(
+            "--recv-placement: only lowered files have receives; valid only with "
+            "--torch-csv-out F and --torch-csv-dialect lowered, lowered-waits or lowered-legacy");
         return RP_USAGE;
     }
     return RP_OK;

@@ -66,6 +66,7 @@ typedef struct rpsim_options {
     bool multi_rank_stages;    /**< --allow-multi-rank-stages */
     bool torch_dialect_given;
     bool torch_lowered; /**< the CSV that is written has transfers; else compute-only */
+    bool torch_legacy;  /**< the CSV that is written is in the dialect of 2024 */
     bool recv_placement_given;
     rp_torch_lowering torch_lowering; /**< of a lowered CSV */
     const char *program_in;

@@ -146,7 +146,7 @@ static const char *read_cell(const char *at, cell *out)
     cr_assert(after[0] >= '0' && after[0] <= '9', "%s", at);
     out->microbatch = (uint32_t)strtoul(after, &after, 10);
     out->closes = strncmp(after, close, strlen(close)) == 0;
-    cr_assert(eq(int, out->opens && *after != ';', 0), "%s", after);
+    cr_assert(eq(int, out->opens &&*after != ';', 0), "%s", after);
     return after + (out->closes ? strlen(close) : 0);
 }
 

@@ -31,6 +31,23 @@ static void end(void)
 
 TestSuite(torch_csv_import, .init = begin, .fini = end);
 
+/* The same actions in the same cells. */
+static void check_cells(const rp_torch_csv *a, const rp_torch_csv *b)
+{
+    cr_assert(eq(u32, a->rank_count, b->rank_count));
+    cr_assert(eq(int, a->legacy, b->legacy));
+    for (uint32_t r = 0; r <= a->rank_count; r++) {
+        cr_assert(eq(u32, a->row_begin[r], b->row_begin[r]));
+    }
+    for (uint32_t i = 0; i < a->row_begin[a->rank_count]; i++) {
+        const rp_torch_action *x = &a->actions[i];
+        const rp_torch_action *y = &b->actions[i];
+        cr_assert(x->stage == y->stage && x->microbatch == y->microbatch && x->type == y->type &&
+                      x->column == y->column && x->overlaps_next == y->overlaps_next,
+                  "action %u", i);
+    }
+}
+
 /* Writes `csv` and reads it again, by way of the text. */
 static rp_torch_csv through_text(const rp_torch_csv *csv)
 {
@@ -44,6 +61,7 @@ static rp_torch_csv through_text(const rp_torch_csv *csv)
               messages);
     free(bytes);
     cr_assert(eq(int, rp_torch_csv_check(&again, arena), RP_OK), "%s", messages);
+    check_cells(csv, &again);
     return again;
 }
 
@@ -70,6 +88,16 @@ static const rp_torch_lowering lowerings[] = {
     {RP_TORCH_RECEIVES_JUST_IN_TIME, false},
     {RP_TORCH_RECEIVES_JUST_IN_TIME, true},
 };
+
+static bool has_pairs(const rp_torch_csv *csv)
+{
+    for (uint32_t i = 0; i < csv->row_begin[csv->rank_count]; i++) {
+        if (csv->actions[i].overlaps_next) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* One schedule of one size, in all dialects and recompute modes. @return whether it is allowed */
 static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t microbatches,
@@ -102,11 +130,17 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     cr_assert(eq(int, rp_torch_csv_of_program(direct.program, false, arena, &csv), RP_OK), "%s",
               messages);
     check_same(&direct, &config, &csv);
+    csv.legacy = !has_pairs(&csv);
+    check_same(&direct, &config, &csv);
     for (size_t k = 0; k < COUNT(lowerings); k++) {
         rp_torch_csv lowered;
         cr_assert(eq(int, rp_torch_csv_lower(&csv, &lowerings[k], arena, &lowered), RP_OK));
+        lowered.legacy = false;
+        check_same(&direct, &config, &lowered);
+        lowered.legacy = !lowerings[k].waits && !has_pairs(&csv);
         check_same(&direct, &config, &lowered);
     }
+    csv.legacy = false;
     rpsim_result_fini(&direct);
     if (iterations > 1) { /* the file has one; the importer repeats it as a schedule repeats its */
         config.iterations = iterations;
@@ -231,6 +265,35 @@ Test(torch_csv_import_cli, runs_a_file)
     rp_test_rpsim_well("--torch-csv-in @DIR@/s.csv --check");
     rp_test_rpsim_well("--torch-csv-in @DIR@/s.csv --recompute all --partition "
                        "4,4,4,4,4,4,4,0 --iterations 2 --optimizer async --fidelity stage");
+}
+
+/* The full backward is BW in 2024's dialect, the gradient of the input B. */
+Test(torch_csv_import_cli, writes_the_legacy_dialect)
+{
+    static const struct {
+        const char *line;
+        const char *rows;
+    } cases[] = {
+        {"--schedule gpipe --gpus 2 --microbatches 1 --torch-csv-dialect legacy",
+         "0F0,0BW0\n1F0,1BW0\n"},
+        {"--schedule gpipe --gpus 2 --microbatches 1 --torch-csv-dialect lowered-legacy",
+         "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0BW0,0REDUCE_GRAD,0RESHARD\n"
+         "1UNSHARD,1RECV_F0,1F0,1BW0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n"},
+        {"--schedule zb-h1 --gpus 1 --microbatches 2 --recompute none --torch-csv-dialect legacy",
+         "0F0,0B0,0W0,0F1,0B1,0W1\n"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *line = NULL;
+        const char *path = NULL;
+        rp_arena *texts = rp_test_tool_arena();
+        cr_assert(eq(int,
+                     rp_arena_print(texts, &line, "%s --torch-csv-out @DIR@/l.csv", cases[i].line),
+                     RP_OK));
+        rp_test_rpsim_well(line);
+        cr_assert(eq(int, rp_arena_print(texts, &path, "%s/l.csv", rp_test_tool_folder()), RP_OK));
+        cr_expect(eq(str, (char *)rp_test_tool_read(path), (char *)cases[i].rows));
+        rp_test_rpsim_well("--torch-csv-in @DIR@/l.csv --check");
+    }
 }
 
 /* Read and written again, the file of PyTorch has the same cells. */
