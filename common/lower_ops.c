@@ -454,9 +454,14 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
 
 rp_status rp_lower_add_ops(rp_lowering *l)
 {
+    uint32_t *last_job = NULL; /* [iteration] of the GPU; iterations may be interleaved */
+    RP_TRY(rp_arena_alloc(l->arena, l->schedule->iteration_count, sizeof *last_job, &last_job));
     for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
         uint64_t parameters = 0;
         RP_TRY(l->offload ? RP_OK : resident_parameters(l, gpu, &parameters));
+        for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
+            last_job[l->jobs[k].iteration] = k;
+        }
         for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
             rp_lower_job *job = &l->jobs[k];
             RP_TRY(begin_job(l, job, k > l->job_begin[gpu] ? job - 1 : NULL));
@@ -464,7 +469,7 @@ rp_status rp_lower_add_ops(rp_lowering *l)
                 RP_TRY(add_unit(l, job, &l->units[job->first_unit + i]));
             }
             RP_TRY(end_job(l, job));
-            bool last = k + 1 == l->job_begin[gpu + 1] || job[1].iteration != job->iteration;
+            bool last = last_job[job->iteration] == k;
             RP_TRY(last && !l->offload ? add_update(l, gpu, job, parameters) : RP_OK);
         }
     }
