@@ -75,20 +75,41 @@ void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint3
     }
 }
 
+/* Microbatches begin .. end - 1 through all stages of `rank` and back. */
+static void emit_loop(const rp_schedule_config *config, uint32_t rank, uint32_t begin, uint32_t end,
+                      rp_emitter *emitter)
+{
+    uint32_t chunks = config->partition->forward_count / config->gpus;
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+        for (uint32_t m = begin; m < end; m++) {
+            rp_emit_forward(emitter, chunk * config->gpus + rank, m);
+        }
+    }
+    for (uint32_t chunk = chunks; chunk-- > 0;) {
+        for (uint32_t m = end; m-- > begin;) {
+            rp_emit_backward(emitter, chunk * config->gpus + rank, m);
+        }
+    }
+}
+
 void rp_looped_bfs_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                          uint32_t iteration, rp_emitter *emitter)
 {
     (void)plan;
     (void)iteration;
-    uint32_t chunks = config->partition->forward_count / config->gpus;
-    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-        for (uint32_t m = 0; m < config->microbatches; m++) {
-            rp_emit_forward(emitter, chunk * config->gpus + rank, m);
-        }
-    }
-    for (uint32_t chunk = chunks; chunk-- > 0;) {
-        for (uint32_t m = config->microbatches; m-- > 0;) {
-            rp_emit_backward(emitter, chunk * config->gpus + rank, m);
-        }
+    emit_loop(config, rank, 0, config->microbatches, emitter);
+}
+
+void rp_looped_bfs_calls_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                               uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    uint32_t call = config->call_microbatches != 0 ? config->call_microbatches : UINT32_MAX;
+    for (uint32_t begin = 0; begin < config->microbatches;) {
+        uint32_t left = config->microbatches - begin;
+        uint32_t end = begin + (left < call ? left : call);
+        emit_loop(config, rank, begin, end, emitter);
+        begin = end;
     }
 }

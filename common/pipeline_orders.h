@@ -31,3 +31,8 @@ void rp_endless_1f1b_order(const rp_schedule_config *config, const void *plan, u
 /** Looped BFS (common/schedules/looped-bfs.c). For rp_schedule_type.order. */
 void rp_looped_bfs_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                          uint32_t iteration, rp_emitter *emitter);
+
+/** Looped BFS over config->call_microbatches at a time, one call after the other. For
+ * rp_schedule_type.order. */
+void rp_looped_bfs_calls_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                               uint32_t iteration, rp_emitter *emitter);

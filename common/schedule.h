@@ -29,6 +29,9 @@ typedef struct rp_schedule_config {
     uint32_t microbatches; /**< per iteration, 1 .. RP_MAX_MICROBATCHES */
     uint32_t iterations;   /**< 1 .. RP_MAX_ITERATIONS */
     uint32_t round;        /**< microbatches per round (RoundPipe), or RP_ROUND_ALL */
+    /** Of one call, for schedules that flush between the calls of an iteration; the last call may
+     * have fewer. 0: all in one call */
+    uint32_t call_microbatches;
     rp_round_start round_start;
     bool asynchronous; /**< no barrier between iterations */
     rp_recompute recompute;

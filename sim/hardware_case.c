@@ -124,7 +124,9 @@ static uint32_t slice_tokens(const rpsim_workload *workload)
 static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
 {
     rp_program *schedule = NULL;
-    RP_TRY(rp_schedule_build(in->schedule, config, &schedule));
+    rp_schedule_config wanted = *config;
+    wanted.call_microbatches = in->workload->microbatches;
+    RP_TRY(rp_schedule_build(in->schedule, &wanted, &schedule));
     rp_lower_config lower = {.placement = in->schedule->placement,
                              .versions = in->schedule->versions,
                              .sharding = in->schedule->sharding,

@@ -98,6 +98,21 @@ static rp_status check_round(const rpsim_options *o, const rp_schedule_type *sch
     return RP_USAGE;
 }
 
+/* Tensor parallelism gives every GPU as many attention heads. */
+static rp_status check_heads(const rpsim_row *row)
+{
+    const rp_sharding *sharding = row->schedule->sharding;
+    bool splits = row->hardware && sharding != NULL && sharding->forward_reduces != 0;
+    if (!splits || row->model->heads % row->config.gpus == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+                 "valid are divisors of %u",
+                 row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
+                 row->model->heads);
+    return RP_USAGE;
+}
+
 /* Gives the row its partition and checks that the schedule's rule allows it. */
 static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool captured,
                          rp_arena *arena, rpsim_row *row)
@@ -110,6 +125,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
                                   arena, partition, &row->planned));
     row->config.partition = partition;
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
+    RP_TRY(check_heads(row));
     return rp_partition_text(partition, arena, &row->partition_text);
 }
 

@@ -96,7 +96,8 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
         return RP_USAGE;
     }
     if (o->gpus > in->platform_gpus) {
-        rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u",
+        rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
+                     "or a platform file with more",
                      in->platform->name, in->platform_gpus, in->platform_gpus);
         return RP_USAGE;
     }

@@ -5,7 +5,8 @@
  * Assumptions: stages go round the GPUs in order (the cross mapping over root complexes needs a
  * topology, which nobody has published for the measurements); boundary activations are kept in host
  * memory; the last stage's weights come up again for its backward; microbatches descend in the
- * backward as in looped BFS. */
+ * backward as in looped BFS. Calls of a step follow each other: a stage's weights come up anew in
+ * each. */
 #include "common/pipeline_orders.h"
 
 const rp_schedule_type rp_schedule_mobius = {
@@ -17,5 +18,5 @@ const rp_schedule_type rp_schedule_mobius = {
     .placement = RP_PLACEMENT_OFFLOAD,
     .unfused_loss = true,
     .default_recompute = RP_RECOMPUTE_WAIT,
-    .order = rp_looped_bfs_order,
+    .order = rp_looped_bfs_calls_order,
 };

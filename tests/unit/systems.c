@@ -41,8 +41,9 @@ TestSuite(systems, .init = begin, .fini = end, .timeout = 120);
 #define BOUNDARY UINT64_C(3000000)
 #define STEPS 2u
 
-/* One system on `gpus` GPUs, `each` microbatches of two sequences per GPU; STEPS steps. */
-static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
+/* One system on `gpus` GPUs, `each` microbatches of two sequences per GPU, `call` of all of them in
+ * a call; STEPS steps. */
+static rp_program *make_calls(const char *name, uint32_t gpus, uint32_t each, uint32_t call)
 {
     const rp_schedule_type *schedule = rp_schedule_find(name);
     rp_partition partition;
@@ -54,7 +55,8 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = microbatches,
                                  .iterations = STEPS,
-                                 .round = microbatches,
+                                 .round = call,
+                                 .call_microbatches = call,
                                  .recompute = RP_RECOMPUTE_WAIT,
                                  .layers = LAYERS,
                                  .partition = &partition,
@@ -66,7 +68,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
     }
     rp_lower_config lower = {.placement = schedule->placement,
                              .sharding = schedule->sharding,
-                             .call_microbatches = microbatches,
+                             .call_microbatches = call,
                              .piece_bytes = RP_PIECE_BYTES,
                              .sizes = {.layers = LAYERS,
                                        .weight_bytes = weights,
@@ -78,6 +80,11 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
     rp_program_destroy(compute);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", name);
     return program;
+}
+
+static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
+{
+    return make_calls(name, gpus, each, gpus * each);
 }
 
 static const rpsim_machine machine = {.upload_Bps = 20e9,
@@ -346,6 +353,21 @@ Test(systems, mobius_uploads_weights_twice)
     cr_expect(eq(u64, moved(p, RP_OP_UPLOAD_PARAMS), STEPS * 2 * sum(weights)));
     cr_expect(eq(u64, moved(p, RP_OP_DOWNLOAD_PARAM_GRAD), STEPS * sum(gradients)));
     cr_expect(gt(i64, run(p), 0));
+    rp_program_destroy(p);
+}
+
+/* With 20 microbatches in calls of 7 there are three, the last one of 6: weights come up in each,
+ * gradients go down in each and, but for the first, come up before; the optimizer runs once. */
+Test(systems, mobius_flushes_between_calls)
+{
+    rp_program *p = make_calls("mobius", 2, 10, 7);
+    cr_expect(eq(u64, moved(p, RP_OP_UPLOAD_PARAMS), STEPS * 3 * 2 * sum(weights)));
+    cr_expect(eq(u64, moved(p, RP_OP_UPLOAD_PARAM_GRAD), STEPS * 2 * sum(gradients)));
+    cr_expect(eq(u64, moved(p, RP_OP_DOWNLOAD_PARAM_GRAD), STEPS * 3 * sum(gradients)));
+    cr_expect(eq(u64, moved(p, RP_OP_OPTIMIZER), STEPS * 32 * sum(parameters)));
+    rp_program *one = make("mobius", 2, 10);
+    cr_expect(gt(i64, run(p), run(one)));
+    rp_program_destroy(one);
     rp_program_destroy(p);
 }
 
