@@ -50,6 +50,13 @@ typedef struct rp_torch_action {
     uint16_t unused;     /**< 0 */
 } rp_torch_action;
 
+/**
+ * Reads a single cell of today's dialect, such as "2F0" or "(0F7;7B3)OVERLAP_F_B"; logs nothing.
+ * @param parts_out column 0; the second one is set for pairs only
+ * @return how many actions it has: 1, 2 for a pair, 0: it is no cell
+ */
+uint32_t rp_torch_action_parse(const char *text, rp_torch_action parts_out[static 2]);
+
 /** A file's actions; lives in an arena. */
 typedef struct rp_torch_csv {
     const char *name; /**< of the file, for messages; borrowed */

@@ -102,27 +102,65 @@ static const char *take_type(const char *at, uint8_t *type_out)
     return length == 2 && memcmp(at, "BW", 2) == 0 ? at + 2 : NULL;
 }
 
+/* What is wrong with an action. */
+typedef struct mistake {
+    const char *cause;
+    const char *valid;
+} mistake;
+
+/* @return what follows the action, or NULL; *full_out: it was a BW */
+static const char *scan_action(const char *text, rp_torch_action *action, bool *full_out,
+                               mistake *mistake_out)
+{
+    const char *at = take_number(text, RP_MAX_STAGES, &action->stage);
+    if (at == NULL) {
+        *mistake_out = (mistake){"does not begin with a stage from 0 to 32766", ACTION_WANTED};
+        return NULL;
+    }
+    at = take_type(at, &action->type);
+    if (at == NULL) {
+        *mistake_out = (mistake){"has no known type",
+                                 "valid types are F, I, W, B, UNSHARD, RESHARD, REDUCE_GRAD, "
+                                 "SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F, WAIT_SEND_B, "
+                                 "WAIT_REDUCE_GRAD"};
+        return NULL;
+    }
+    *full_out = action->type == RP_TORCH_TYPE_COUNT;
+    action->type = *full_out ? RP_TORCH_BACKWARD : action->type;
+    if (types[action->type].has_microbatch) {
+        at = take_number(at, RP_MAX_MICROBATCHES, &action->microbatch);
+        *mistake_out = (mistake){"has no microbatch from 0 to 1048575", ACTION_WANTED};
+    }
+    return at;
+}
+
+uint32_t rp_torch_action_parse(const char *text, rp_torch_action parts_out[static 2])
+{
+    bool full = false;
+    mistake ignored;
+    uint32_t count = *text == '(' ? 2 : 1;
+    const char *at = text + (count - 1);
+    for (uint32_t i = 0; i < count && at != NULL; i++) {
+        parts_out[i] = (rp_torch_action){.overlaps_next = i + 1 < count};
+        at = scan_action(at, &parts_out[i], &full, &ignored);
+        bool ends = at != NULL && !full && strcmp(at, count == 2 ? ")OVERLAP_F_B" : "") == 0;
+        if (i + 1 == count) {
+            return ends ? count : 0;
+        }
+        at = at != NULL && !full && *at == ';' ? at + 1 : NULL;
+    }
+    return 0;
+}
+
 /* `text` is a whole action, `cell` what messages show. */
 static rp_status add_action(reader *r, const char *text, const char *cell, bool overlaps_next)
 {
     rp_torch_action action = {.column = r->column, .overlaps_next = overlaps_next};
-    const char *at = take_number(text, RP_MAX_STAGES, &action.stage);
+    bool full = false;
+    mistake wrong;
+    const char *at = scan_action(text, &action, &full, &wrong);
     if (at == NULL) {
-        return refuse(r, cell, "does not begin with a stage from 0 to 32766", ACTION_WANTED);
-    }
-    at = take_type(at, &action.type);
-    if (at == NULL) {
-        return refuse(r, cell, "has no known type",
-                      "valid types are F, I, W, B, UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, "
-                      "SEND_B, RECV_B, WAIT_SEND_F, WAIT_SEND_B, WAIT_REDUCE_GRAD");
-    }
-    bool full = action.type == RP_TORCH_TYPE_COUNT;
-    action.type = full ? RP_TORCH_BACKWARD : action.type;
-    if (types[action.type].has_microbatch) {
-        at = take_number(at, RP_MAX_MICROBATCHES, &action.microbatch);
-        if (at == NULL) {
-            return refuse(r, cell, "has no microbatch from 0 to 1048575", ACTION_WANTED);
-        }
+        return refuse(r, cell, wrong.cause, wrong.valid);
     }
     if (*at != '\0') {
         return refuse(r, cell, "goes on behind the action", ACTION_WANTED);

@@ -100,6 +100,13 @@ static size_t add_words(const char *line, const char **arguments, size_t count)
     return count;
 }
 
+rp_test_outcome rp_test_tool_run(const char *path, const char *name, const char *line)
+{
+    const char *arguments[MAX_ARGUMENTS + 1] = {name};
+    add_words(line, arguments, 1);
+    return rp_test_tool_execute(path, arguments);
+}
+
 rp_test_outcome rp_test_rpsim_after(const char *before, const char *line)
 {
     const char *arguments[MAX_ARGUMENTS + 1] = {"rpsim"};

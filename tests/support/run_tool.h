@@ -32,6 +32,9 @@ const char *rp_test_tool_expand(const char *word, size_t length);
 /** Runs `path` with NULL-terminated arguments, the first one being its name. */
 rp_test_outcome rp_test_tool_execute(const char *path, const char *const *arguments);
 
+/** Runs the tool at `path`, called `name`, with the words of `line`, separated by single blanks. */
+rp_test_outcome rp_test_tool_run(const char *path, const char *name, const char *line);
+
 /** Runs rpsim with the words of `before` and of `line`, separated by single blanks. */
 rp_test_outcome rp_test_rpsim_after(const char *before, const char *line);
 

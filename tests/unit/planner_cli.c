@@ -9,22 +9,13 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define GOLDEN RP_TEST_ROOT "/golden/partition.json"
-#define MAX_ARGUMENTS 16
 
 TestSuite(planner_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
 /* Runs rpplan with words separated by single blanks. */
 static rp_test_outcome run(const char *line)
 {
-    const char *arguments[MAX_ARGUMENTS + 1] = {"rpplan"};
-    size_t count = 1;
-    for (const char *word = line; *word != '\0';) {
-        size_t length = strcspn(word, " ");
-        cr_assert(lt(sz, count, MAX_ARGUMENTS));
-        arguments[count++] = rp_test_tool_expand(word, length);
-        word += length + (word[length] == ' ' ? 1 : 0);
-    }
-    return rp_test_tool_execute(RPPLAN_PATH, arguments);
+    return rp_test_tool_run(RPPLAN_PATH, "rpplan", line);
 }
 
 static json_t *run_json(const char *line)

@@ -1,0 +1,123 @@
+#include "sim/import_options.h"
+
+#include "common/log.h"
+#include "sim/option_values.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+/* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
+#define OPTION_LIST(X)                                                                             \
+    X(KINETO, "kineto", "F[,F…]",                                                                  \
+      "traces of PyTorch's profiler (Kineto, JSON) with the ranges PP:2F0 that its pipeline "      \
+      "runtime makes, one per rank of one run; prints a cost table")                               \
+    X(PARTITION, "partition", "P",                                                                 \
+      "layers of each stage that was measured, 7,7,7,7; what the last stage takes longer than "    \
+      "its layers becomes the head's (each stage counts as one layer, the head as part of the "    \
+      "last)")                                                                                     \
+    X(MICROBATCH_SIZE, "microbatch-size", "B", "sequences per microbatch; no trace says it")       \
+    X(SEQ_LEN, "seq-len", "S", "tokens per sequence; no trace says it")                            \
+    X(STATISTIC, "statistic", "median|min",                                                        \
+      "of the ranges of a stage and kind; min suits ranges of the CPU, which include waiting "     \
+      "(median)")                                                                                  \
+    X(OUT, "out", "F|-", "the cost table; its name is the file's (-, stdout)")                     \
+    X(HELP, "help", NULL, "this text")                                                             \
+    X(VERSION, "version", NULL, "the version")
+
+enum {
+    OPTION_BASE = 256,
+#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+};
+
+static const struct option long_options[] = {
+#define OPTION_ENTRY(name, option, argument, help)                                                 \
+    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
+    OPTION_LIST(OPTION_ENTRY)
+#undef OPTION_ENTRY
+        {NULL, 0, NULL, 0},
+};
+
+void rpimport_options_help(void)
+{
+    static const rpsim_option_help entries[] = {
+#define OPTION_HELP(name, option, argument, help) {option, argument, help},
+        OPTION_LIST(OPTION_HELP)
+#undef OPTION_HELP
+    };
+    puts("Usage: rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n\n"
+         "Takes measurements over from other programs.\n\nOptions (default):");
+    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
+    puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
+         "Example: rpimport --kineto rank0.json,rank1.json --partition 14,14 --microbatch-size 4 "
+         "--seq-len 2048 --out mine.yaml");
+}
+
+static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
+{
+    uint32_t index = 0;
+    switch (option) {
+    case OPTION_KINETO:
+        o->action = RPIMPORT_ACTION_KINETO;
+        return rpsim_option_list("kineto", optarg, arena, &o->traces, &o->trace_count);
+    case OPTION_PARTITION:
+        o->partition = optarg;
+        return RP_OK;
+    case OPTION_MICROBATCH_SIZE:
+        return rpsim_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
+    case OPTION_SEQ_LEN:
+        return rpsim_option_u32("seq-len", optarg, 1u << 24, &o->seq_len);
+    case OPTION_STATISTIC:
+        RP_TRY(rpsim_option_choice("statistic", optarg, "median|min", &index));
+        o->statistic_given = true;
+        o->statistic = (rpsim_statistic)index;
+        return RP_OK;
+    case OPTION_OUT:
+        o->out = optarg;
+        return RP_OK;
+    case OPTION_HELP:
+        o->action = RPIMPORT_ACTION_HELP;
+        return RP_OK;
+    default: /* OPTION_VERSION */
+        o->action = RPIMPORT_ACTION_VERSION;
+        return RP_OK;
+    }
+}
+
+static rp_status check_combination(const rpimport_options *o)
+{
+    if (o->action == RPIMPORT_ACTION_NONE) {
+        rp_log_error("nothing to import; valid is --kineto F[,F…]; see rpimport --help");
+        return RP_USAGE;
+    }
+    if (o->action == RPIMPORT_ACTION_KINETO && (o->microbatch_size == 0 || o->seq_len == 0)) {
+        rp_log_error("--kineto: a cost table says what it was measured on, and a trace does not; "
+                     "valid with --microbatch-size B and --seq-len S");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
+                                 rpimport_options *options_out)
+{
+    *options_out = (rpimport_options){.out = "-"};
+    optind = 0; /* GNU: start anew, also when called again in the same process */
+    opterr = 0;
+    for (;;) {
+        int option = getopt_long(argc, argv, "+:", long_options, NULL);
+        if (option == -1) {
+            break;
+        }
+        if (option == '?' || option == ':') {
+            return rpsim_option_unknown("rpimport", argv[optind - 1], option, long_options);
+        }
+        RP_TRY(take_option(option, arena, options_out));
+    }
+    if (optind < argc) {
+        rp_log_error("'%s': valid are options only; see rpimport --help", argv[optind]);
+        return RP_USAGE;
+    }
+    return check_combination(options_out);
+}
