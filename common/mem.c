@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 /* Under AddressSanitizer every allocation is its own heap block: an overrun is then found, which a
    bump allocator would hide. */
@@ -73,6 +76,15 @@ size_t rp_mem_live_bytes(void)
 size_t rp_mem_peak_bytes(void)
 {
     return atomic_load(&peak_bytes);
+}
+
+void rp_mem_keep_freed(void)
+{
+#if defined(__GLIBC__)
+    (void)mallopt(M_MMAP_THRESHOLD, (int)(2 * MAP_LIMIT_BYTES)); /* larger ones are mapped here */
+    (void)mallopt(M_TRIM_THRESHOLD, 512 << 20);
+    (void)mallopt(M_TOP_PAD, 1 << 20); /* grow by this: heaps of threads grow page by page else */
+#endif
 }
 
 static rp_status refuse(size_t count, size_t size)

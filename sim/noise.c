@@ -1,7 +1,7 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "sim/noise.h"
 
 #include "common/log.h"
+#include "sim/crew.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -9,11 +9,8 @@
 #include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-
-#define MAX_THREADS 256u
 
 /* What the threads share. */
 typedef struct crew {
@@ -125,25 +122,13 @@ static void *work(void *argument)
     return NULL;
 }
 
-static uint32_t thread_count(const rpsim_noise *noise)
-{
-    uint32_t count = noise->threads;
-    if (count == 0) {
-        cpu_set_t cores;
-        bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-        count = known ? (uint32_t)CPU_COUNT(&cores) : 1;
-    }
-    count = count > MAX_THREADS ? MAX_THREADS : count;
-    return count > noise->replicas ? noise->replicas : count;
-}
-
 rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
                           rpsim_replica_run run, const void *context, double *values_out)
 {
     crew c = {
         .noise = noise, .program = program, .run = run, .context = context, .values = values_out};
-    pthread_t threads[MAX_THREADS];
-    uint32_t wanted = thread_count(noise);
+    pthread_t threads[RPSIM_MAX_THREADS];
+    uint32_t wanted = rpsim_crew_threads(noise->threads, noise->replicas);
     uint32_t started = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &c) == 0) {

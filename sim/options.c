@@ -19,10 +19,14 @@
     X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
     X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
     X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
-    X(PARTITION, "partition", "P|paper|even|auto",                                                 \
+    X(PARTITION, "partition", "P|paper|even|auto|tuned",                                           \
       "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "                                 \
       "it is listed, otherwise even); auto: RoundPipe's planner (rpplan) for roundpipe, within "   \
-      "0.6 of the GPU memory; even for the other schedules, which it knows nothing of")            \
+      "0.6 of the GPU memory; even for the other schedules, which it knows nothing of; tuned: "    \
+      "the "                                                                                       \
+      "best that a search finds, never worse than these")                                          \
+    X(TUNE_BUDGET, "tune-budget", "E",                                                             \
+      "simulations that --partition tuned may run (as many as take some seconds; at most 200000)") \
     X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
     X(FIDELITY, "fidelity", "stage|hardware",                                                      \
       "stage: per-layer times and one fixed hop; hardware: links, transfers and host (default)")   \
@@ -53,7 +57,8 @@
       "(0 to 2): 5th, 50th and 95th percentile of the iteration time, and how often each run "     \
       "beats each other")                                                                          \
     X(REPLICAS, "replicas", "R", "runs per schedule with --jitter (100)")                          \
-    X(SEED, "seed", "K", "of --jitter, stored with every run (0); nothing else is random")         \
+    X(SEED, "seed", "K",                                                                           \
+      "of --jitter and --partition tuned, stored with every run (0); nothing else is random")      \
     X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
     X(EXPLAIN, "explain", NULL,                                                                    \
       "after the table: where the GPUs' time goes, the first cause of waiting, the critical path " \
@@ -113,6 +118,11 @@ void rpsim_options_help(void)
     rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg");
+}
+
+bool rpsim_options_tuned(const rpsim_options *o)
+{
+    return o->partition != NULL && strcmp(o->partition, "tuned") == 0;
 }
 
 static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
@@ -234,6 +244,8 @@ static rp_status take_number(int option, rpsim_options *o)
         return rpsim_option_u32("global-batch", optarg, 1u << 24, &o->global_batch);
     case OPTION_ACCUMULATE:
         return rpsim_option_u32("accumulate", optarg, RP_MAX_MICROBATCHES, &o->accumulate);
+    case OPTION_TUNE_BUDGET:
+        return rpsim_option_u32("tune-budget", optarg, RPSIM_MAX_TUNE_BUDGET, &o->tune_budget);
     case OPTION_REPLICAS:
         return rpsim_option_u32("replicas", optarg, RPSIM_MAX_REPLICAS, &o->replicas);
     case OPTION_JITTER:
@@ -379,6 +391,7 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_SEED:
     case OPTION_JITTER:
     case OPTION_REPLICAS:
+    case OPTION_TUNE_BUDGET:
         return take_number(option, o);
     case OPTION_FIDELITY:
     case OPTION_CONFIG:
@@ -504,6 +517,15 @@ static rp_status check_combination(const rpsim_options *o)
     if (o->hardware && o->format == RPSIM_FORMAT_KV) {
         rp_log_error("--format: kv is the log of the paper's stage-level study; valid at hardware "
                      "fidelity are table, json, csv");
+        return RP_USAGE;
+    }
+    if (o->tune_budget != 0 && !rpsim_options_tuned(o)) {
+        rp_log_error("--tune-budget: valid only with --partition tuned");
+        return RP_USAGE;
+    }
+    if (o->max_seqlen && rpsim_options_tuned(o)) {
+        rp_log_error("--max-seqlen: every length would need a search of its own; valid with it are "
+                     "--partition paper, even, auto and lists");
         return RP_USAGE;
     }
     if (o->replicas != 0 && !o->jitter_given) {

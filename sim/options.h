@@ -3,6 +3,9 @@
 
 #include "common/torch_csv.h"
 
+/** Most evaluations of --partition tuned. */
+#define RPSIM_MAX_TUNE_BUDGET 100000000u
+
 typedef enum rpsim_format {
     RPSIM_FORMAT_TABLE,
     RPSIM_FORMAT_JSON,
@@ -52,7 +55,8 @@ typedef struct rpsim_options {
     rp_round_start round_start;
     bool max_seqlen; /**< the longest sequence that fits, instead of a run */
     bool grain_given;
-    bool layer_grain; /**< --grain layer; only with max_seqlen */
+    bool layer_grain;     /**< --grain layer; only with max_seqlen */
+    uint32_t tune_budget; /**< evaluations of --partition tuned */
     uint64_t seed;
     bool jitter_given;
     double jitter;     /**< coefficient of variation of compute times */
@@ -82,6 +86,9 @@ typedef struct rpsim_options {
  * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
+
+/** @return whether the partition is searched for. */
+bool rpsim_options_tuned(const rpsim_options *options);
 
 /** Prints --help to stdout. */
 void rpsim_options_help(void);

@@ -7,6 +7,7 @@
 #include "sim/roofline.h"
 #include "sim/seqlen.h"
 #include "sim/study_inputs.h"
+#include "sim/tune_row.h"
 
 #include <string.h>
 
@@ -124,12 +125,15 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, captured,
                                   arena, partition, &row->planned));
     row->config.partition = partition;
+    if (rpsim_options_tuned(o) && !captured) {
+        RP_TRY(rpsim_tune_row(o, in, arena, row));
+    }
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
     RP_TRY(check_heads(row));
-    return rp_partition_text(partition, arena, &row->partition_text);
+    return rp_partition_text(row->config.partition, arena, &row->partition_text);
 }
 
-/* The cause is the last line: is_allowed may have left one before it. */
+/* The cause is the last line: rpsim_inputs_allow may have left one before it. */
 static void warn_left_out(const rp_schedule_type *schedule, char *messages)
 {
     size_t length = strlen(messages);

@@ -178,8 +178,8 @@ static rp_status published_partition(const rp_schedule_type *schedule, const rps
 
 /* Whether the schedule's rule takes this partition with these sizes. Says nothing, but in a
  * capture, and captures do not nest. */
-static bool is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                       const rp_partition *partition, bool captured)
+bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                        const rp_partition *partition, bool captured)
 {
     char message[16];
     rp_schedule_config trial = *config;
@@ -220,7 +220,8 @@ static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_in
 
 static bool is_list(const char *text)
 {
-    return strcmp(text, "paper") != 0 && strcmp(text, "even") != 0 && strcmp(text, "auto") != 0;
+    return strcmp(text, "paper") != 0 && strcmp(text, "even") != 0 && strcmp(text, "auto") != 0 &&
+           strcmp(text, "tuned") != 0;
 }
 
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
@@ -228,14 +229,16 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
                                  const rpsim_workload *workload, bool captured, rp_arena *arena,
                                  rp_partition *partition_out, bool *planned_out)
 {
-    const char *text = o->partition;
+    const char *text =
+        rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
     bool found = false;
     *planned_out = false;
     if (text != NULL && is_list(text)) {
         if (strpbrk(text, "0123456789") == NULL) {
-            rp_log_error("--partition: '%s' is not valid; valid values are paper, even, auto, and "
-                         "lists such as 3,3,4 or 2,2|0,2,2",
-                         text);
+            rp_log_error(
+                "--partition: '%s' is not valid; valid values are paper, even, auto, tuned, and "
+                "lists such as 3,3,4 or 2,2|0,2,2",
+                text);
             return RP_USAGE;
         }
         return rp_partition_parse("--partition", text, arena, partition_out);
@@ -252,11 +255,11 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
     }
     if (paper && !found) {
         rp_log_error("--partition: the paper lists none for %s with %s; valid values are even, "
-                     "auto, and lists such as 3,3,4 or 2,2|0,2,2",
+                     "auto, tuned, and lists such as 3,3,4 or 2,2|0,2,2",
                      schedule->name, in->model_name);
         return RP_USAGE;
     }
-    if (paper || (found && is_allowed(schedule, config, partition_out, captured))) {
+    if (paper || (found && rpsim_inputs_allow(schedule, config, partition_out, captured))) {
         return RP_OK;
     }
     return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);
