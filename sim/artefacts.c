@@ -174,8 +174,7 @@ static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
     };
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        bool stage_only =
-            strncmp(times[i].name, "comm_", 5) == 0 || strcmp(times[i].name, "lower_bound_ps") == 0;
+        bool stage_only = strncmp(times[i].name, "comm_", 5) == 0;
         if (!row->hardware || !stage_only) {
             metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
         }

@@ -1,47 +1,47 @@
 #include "sim/case.h"
 
+#include "sim/bounds_run.h"
 #include "sim/clock.h"
 
 #include <math.h>
 
 /* Validates, runs and measures; the program stays the caller's. Cycles are left to the engine. */
-static rp_status simulate_in(const rp_program *program, const rp_costs *costs, rp_arena *scratch,
-                             rp_metrics *metrics_out, rp_timeline **timeline_out)
+static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_costs *costs, rp_arena *scratch, rpsim_result *result)
 {
+    const rp_program *program = result->program;
+    rp_metrics *metrics = &result->metrics;
     rp_stage_times times;
     rp_producers producers;
     RP_TRY(rp_program_check_but_cycles(program, scratch, &producers));
     RP_TRY(rp_stage_times_compute(program, costs, scratch, &times));
-    RP_TRY(rpsim_stage_run(program, &times, timeline_out, metrics_out));
+    RP_TRY(rpsim_stage_run(program, &times, &result->timeline, metrics));
     bool separate = rp_program_has_separate_backward(program);
-    RP_TRY(rp_metrics_measure(*timeline_out, separate, metrics_out));
+    RP_TRY(rp_metrics_measure(result->timeline, separate, metrics));
     if (program->iteration_count == 1) {
-        return rpsim_lower_bound(&producers, &times, &metrics_out->lower_bound_ps);
+        RP_TRY(rpsim_bounds_stage(schedule, config, &producers, &times, costs, metrics->busy_ps,
+                                  &result->bounds));
+        metrics->lower_bound_ps = rpsim_bounds_best(&result->bounds);
     }
     return RP_OK;
 }
 
-static rp_status simulate(const rp_program *program, const rp_costs *costs, rp_metrics *metrics_out,
-                          rp_timeline **timeline_out)
+/* @param schedule and config NULL: unknown */
+static rp_status simulate(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                          const rp_costs *costs, rpsim_result *result)
 {
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_timeline *timeline = NULL;
-    rp_status status = simulate_in(program, costs, scratch, metrics_out, &timeline);
+    rp_status status = simulate_in(schedule, config, costs, scratch, result);
     rp_arena_destroy(scratch);
-    if (status != RP_OK) {
-        rp_timeline_destroy(timeline);
-        return status;
-    }
-    *timeline_out = timeline;
-    return RP_OK;
+    return status;
 }
 
 static rp_status build_and_simulate(const rp_schedule_type *schedule,
                                     const rp_schedule_config *config, rpsim_result *result)
 {
     RP_TRY(rp_schedule_build(schedule, config, &result->program));
-    return simulate(result->program, config->costs, &result->metrics, &result->timeline);
+    return simulate(schedule, config, config->costs, result);
 }
 
 static rp_status add_steady_state(const rp_schedule_type *schedule,
@@ -49,9 +49,11 @@ static rp_status add_steady_state(const rp_schedule_type *schedule,
 {
     if (config->iterations > 1) {
         rp_metrics one_iteration = result->metrics;
+        rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
         RP_TRY(build_and_simulate(schedule, config, result));
         result->metrics = one_iteration;
+        result->bounds = bounds;
     }
     result->period_ps = config->asynchronous ? rp_metrics_period_ps(result->timeline)
                                              : (double)result->metrics.makespan_ps;
@@ -86,7 +88,11 @@ rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_re
     double begin_s = rpsim_clock_s();
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(simulate(program, costs, &result.metrics, &result.timeline));
+    rp_status status = simulate(NULL, NULL, costs, &result);
+    if (status != RP_OK) {
+        rp_timeline_destroy(result.timeline);
+        return status;
+    }
     if (program->iteration_count > 1) {
         result.period_ps = rp_metrics_period_ps(result.timeline);
     } else if (!program->asynchronous) {

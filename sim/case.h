@@ -2,8 +2,7 @@
  * out. */
 #pragma once
 
-#include "sim/memory.h"
-#include "sim/stage_engine.h"
+#include "sim/bounds.h"
 
 typedef struct rpsim_result {
     /** Of one iteration by itself. */
@@ -14,6 +13,7 @@ typedef struct rpsim_result {
     /** Of all iterations; owned by the result. */
     rp_program *program;
     rp_timeline *timeline;
+    rpsim_bounds bounds; /**< of one iteration; 0 where only several were run */
     rpsim_memory memory; /**< hardware fidelity; its array is the program's */
     /** Building, validating, simulating and measuring, in seconds of wall time; not reproducible.
      */

@@ -167,6 +167,26 @@ static void write_elasticities(const rpsim_sensitivity *s, uint32_t gpus, rp_jso
     rp_json_end_object(json);
 }
 
+/* Every term; null where it is not modelled. */
+static void write_bounds(const rpsim_bounds *bounds, rp_json *json)
+{
+    static const char *const keys[] = {
+#define BOUND_KEY(name, key, of_class, words) key,
+        RPSIM_BOUND_LIST(BOUND_KEY)
+#undef BOUND_KEY
+    };
+    rp_json_begin_object(json);
+    for (int t = 0; t < RPSIM_BOUND_COUNT; t++) {
+        rp_json_key(json, keys[t]);
+        if (bounds->ps[t] > 0) {
+            rp_json_ms(json, bounds->ps[t]);
+        } else {
+            rp_json_null(json);
+        }
+    }
+    rp_json_end_object(json);
+}
+
 void rpsim_explain_write_json(const rpsim_row *row, rp_json *json)
 {
     if (row->explained == NULL) {
@@ -199,5 +219,7 @@ void rpsim_explain_write_json(const rpsim_row *row, rp_json *json)
     write_kinds(e, json);
     rp_json_key(json, "elasticity");
     write_elasticities(&row->explained->sensitivity, e->gpus, json);
+    rp_json_key(json, "bounds_ms");
+    write_bounds(&row->result.bounds, json);
     rp_json_end_object(json);
 }

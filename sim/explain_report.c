@@ -344,6 +344,34 @@ static void write_remedies(const rpsim_explained *x, FILE *stream)
     }
 }
 
+/* ---- bounds -----------------------------------------------------------------------------------
+ */
+
+static void write_bounds(const rpsim_row *row, FILE *stream)
+{
+    static const char *const classes[] = {
+#define CLASS_WORDS(name, words) words,
+        RPSIM_BOUND_CLASS_LIST(CLASS_WORDS)
+#undef CLASS_WORDS
+    };
+    static const char *const terms[] = {
+#define TERM_WORDS(name, key, of_class, words) words,
+        RPSIM_BOUND_LIST(TERM_WORDS)
+#undef TERM_WORDS
+    };
+    double makespan_ps = (double)row->result.metrics.makespan_ps;
+    fprintf(stream, "Lower bounds of one step, which takes %.3f ms:\n",
+            makespan_ps / (double)RP_PS_PER_MS);
+    for (int c = 0; c < RPSIM_BOUND_CLASS_COUNT; c++) {
+        rpsim_bound_term term = rpsim_bounds_term(&row->result.bounds, (rpsim_bound_class)c);
+        int64_t ps = row->result.bounds.ps[term];
+        if (ps > 0) {
+            fprintf(stream, "  %12.3f ms  %s: %s; the step takes %.2f %% more\n", rp_ps_to_ms(ps),
+                    classes[c], terms[term], 100.0 * (makespan_ps / (double)ps - 1.0));
+        }
+    }
+}
+
 void rpsim_explain_write(const rpsim_study *study, FILE *stream)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -364,5 +392,6 @@ void rpsim_explain_write(const rpsim_study *study, FILE *stream)
         write_worst(e, stream);
         write_path(e, stream);
         write_remedies(row->explained, stream);
+        write_bounds(row, stream);
     }
 }

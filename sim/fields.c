@@ -33,6 +33,13 @@ static rpsim_field null_field(const char *key)
     return (rpsim_field){.key = key};
 }
 
+/* Null where nothing is known: a bound of 0 would say so too, but not as clearly. */
+static rpsim_field bound_field(const char *key, const rpsim_row *row, rpsim_bound_class of_class)
+{
+    int64_t ps = rpsim_bounds_of_class(&row->result.bounds, of_class);
+    return ps > 0 ? ms_field(key, ps) : null_field(key);
+}
+
 static rpsim_field round_field(const rpsim_row *row)
 {
     if (row->from_program || !row->schedule->rounds) {
@@ -102,8 +109,7 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = row->hardware ? null_field("comm_exposed_ms")
                            : ms_field("comm_exposed_ms", m->comm_exposed_ps);
     bool one = row->config.iterations == 1 || !row->from_program; /* metrics of one iteration */
-    bool bounded = one && !row->hardware;
-    f[n++] = bounded ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
+    f[n++] = one ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
     f[n++] = real_field("iteration_ms", row->result.period_ps / (double)RP_PS_PER_MS);
     f[n++] = real_field("iteration_paper_ms", paper_ps / (double)RP_PS_PER_MS);
     f[n++] = real_field("tokens_per_s", rpsim_row_tokens_per_s(row));
@@ -152,6 +158,8 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                            : null_field("global_batch");
     f[n++] =
         row->hardware ? uint_field("accumulate", row->workload.calls) : null_field("accumulate");
+    f[n++] = bound_field("lower_bound_any_ms", row, RPSIM_BOUND_CLASS_ANY);
+    f[n++] = bound_field("lower_bound_same_ms", row, RPSIM_BOUND_CLASS_SAME);
     return n;
 }
 

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/lower.h"
 #include "common/units.h"
+#include "sim/bounds_run.h"
 #include "sim/clock.h"
 #include "sim/platform_machine.h"
 #include "sim/roofline.h"
@@ -21,6 +22,7 @@ typedef struct inputs {
     const rp_schedule_config *config;
     const rpsim_workload *workload;
     const rp_model *model;
+    const rp_platform *platform;
     rp_arena *arena;
     uint32_t *sequences;
     rpsim_gpu_rates rates;
@@ -55,6 +57,7 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
 
 static rp_status set_machine(const rp_platform *platform, inputs *in)
 {
+    in->platform = platform;
     in->machine = rpsim_machine_of(platform);
     in->peer_gpus = rpsim_peer_gpus(platform);
     const struct {
@@ -204,6 +207,31 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }
 
+static rp_status find_bounds(const inputs *in, const rp_costs *table,
+                             const rpsim_compute_costs *costs, uint32_t seq_len,
+                             rpsim_result *result)
+{
+    const rp_schedule_type *schedule = in->schedule;
+    bool resident = schedule != NULL && schedule->placement == RP_PLACEMENT_RESIDENT;
+    rpsim_bound_run run = {
+        .schedule = schedule,
+        .config = in->config,
+        .program = result->program,
+        .table = table,
+        .costs = costs,
+        .model = in->model,
+        .platform = in->platform,
+        .machine = &in->machine,
+        .limits = result->memory.known && result->memory.fits ? &in->limits : NULL,
+        .seq_len = seq_len,
+        .through_host = schedule != NULL && (!resident || in->peer_gpus == 0),
+        .busy_ps = result->metrics.busy_ps,
+    };
+    RP_TRY(rpsim_bounds_hardware(&run, &result->bounds));
+    result->metrics.lower_bound_ps = rpsim_bounds_best(&result->bounds);
+    return RP_OK;
+}
+
 /* Validates, runs and measures result->program. */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
                              rpsim_result *result)
@@ -213,7 +241,9 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs));
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
-    return rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics);
+    RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
+    return result->program->iteration_count == 1 ? find_bounds(in, table, &costs, seq_len, result)
+                                                 : RP_OK;
 }
 
 static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)
@@ -230,9 +260,11 @@ static rp_status run(inputs *in, rpsim_result *result)
     RP_TRY(run_steps(in, 1, result));
     if (in->config->iterations > 1) {
         rp_metrics one = result->metrics;
+        rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
         RP_TRY(run_steps(in, in->config->iterations, result));
         result->metrics = one;
+        result->bounds = bounds;
     }
     result->period_ps = rp_metrics_period_ps(result->timeline);
     return RP_OK;

@@ -119,17 +119,10 @@ static event pop_event(engine *e)
 static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
 {
     const op_state *o = &e->ops[op];
+    rp_op_kind kind = (rp_op_kind)o->kind;
     __builtin_prefetch(&e->dependents[o->dependent_begin]);
-    const rpsim_routes *routes = &e->routes;
-    uint32_t route = routes->of_op != NULL      ? routes->of_op[op]
-                     : o->kind == RP_OP_COLLECT ? routes->collect
-                                                : routes->of_queue[o->queue];
-    double bytes = (double)e->program->op_bytes[op];
-    if (o->kind == RP_OP_RECV) {
-        bytes = 0; /* the SEND has carried them */
-    } else if (rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_HOST) {
-        bytes /= routes->homes;
-    }
+    uint32_t route = rpsim_route_of(&e->routes, o->queue, op, kind);
+    double bytes = rpsim_flow_bytes(&e->routes, e->program->op_bytes[op], kind);
     rp_status status = rpsim_network_start(e->network, route, bytes, now_ps, op);
     if (status != RP_OK) {
         e->status = status;

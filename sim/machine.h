@@ -107,6 +107,25 @@ rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *
                                 rp_arena *arena, rpsim_routes *routes_out,
                                 rpsim_network **network_out);
 
+/** @return the route of an op that is not compute. */
+static inline uint32_t rpsim_route_of(const rpsim_routes *routes, uint32_t queue, uint32_t op,
+                                      rp_op_kind kind)
+{
+    if (routes->of_op != NULL) {
+        return routes->of_op[op];
+    }
+    return kind == RP_OP_COLLECT ? routes->collect : routes->of_queue[queue];
+}
+
+/** @return bytes that an op carries over each link of its route: its SEND has carried those of a
+ * RECV, and each socket does its part of a host op. @param op_bytes rp_program.op_bytes of it */
+static inline double rpsim_flow_bytes(const rpsim_routes *routes, uint64_t op_bytes,
+                                      rp_op_kind kind)
+{
+    double bytes = kind == RP_OP_RECV ? 0 : (double)op_bytes;
+    return rp_op_kind_class(kind) == RP_CLASS_HOST ? bytes / routes->homes : bytes;
+}
+
 /** @retval RP_OK, RP_INPUT: the program has transfers between GPUs that the machine cannot do,
  * point to point or collectives without a rate (logged) */
 rp_status rpsim_machine_check(const rp_program *program, const rpsim_machine *machine);

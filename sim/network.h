@@ -147,3 +147,15 @@ rpsim_link_usage rpsim_network_usage(rpsim_network *network, uint32_t link);
 /** Recomputes the rates of all flows, not only of those that a change reaches: for tests, which
  * find that nothing ever changes by it. */
 void rpsim_network_recompute(rpsim_network *network);
+
+/** @return how many links a route has. `route` must be one of rpsim_network_route. */
+uint32_t rpsim_network_route_length(const rpsim_network *network, uint32_t route);
+
+/** @return the link at a place of a route, 0 to its length - 1. */
+uint32_t rpsim_network_route_link(const rpsim_network *network, uint32_t route, uint32_t place);
+
+/** @return how many links the network has. */
+uint32_t rpsim_network_link_count(const rpsim_network *network);
+
+/** @return a link's capacity in bytes per second. */
+double rpsim_network_capacity(const rpsim_network *network, uint32_t link);

@@ -166,3 +166,23 @@ rp_status rpsim_network_route(rpsim_network *network, const uint32_t *links, uin
     *route_out = route;
     return RP_OK;
 }
+
+uint32_t rpsim_network_route_length(const rpsim_network *network, uint32_t route)
+{
+    return network->groups[route].hop_count;
+}
+
+uint32_t rpsim_network_route_link(const rpsim_network *network, uint32_t route, uint32_t place)
+{
+    return network->hops[network->groups[route].hop_begin + place].link;
+}
+
+uint32_t rpsim_network_link_count(const rpsim_network *network)
+{
+    return network->link_count;
+}
+
+double rpsim_network_capacity(const rpsim_network *network, uint32_t link)
+{
+    return network->links[link].capacity * network->ticks_per_s;
+}

@@ -343,8 +343,9 @@ static void write_table(const rpsim_study *study, FILE *stream)
     }
     fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: "
           "time "
-          "by which hops delay ops. bound: distance to\nthe lower bound with the same edges and "
-          "placement. iteration: steady-state period. paper est: makespan - (fill + drain) / GPUs. "
+          "by which hops delay ops. bound: distance to\nthe largest lower bound, mostly "
+          "that of the same placement (--explain has all). iteration: steady-state period. paper "
+          "est: makespan - (fill + drain) / GPUs. "
           "* most tokens/s, of what fits.\n",
           stream);
     if (study->options->hardware) {

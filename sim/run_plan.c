@@ -40,7 +40,7 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
         const int64_t *ps = &times.ps[(size_t)i * RP_OP_KIND_COUNT];
         costs.fwd_ps[i] = ps[RP_OP_FORWARD];
         costs.bwd_ps[i] = ps[RP_OP_BACKWARD];
-        costs.bwd_input_ps[i] = costs.bwd_ps[i] / 2;
+        costs.bwd_input_ps[i] = ps[RP_OP_BACKWARD_INPUT];
     }
     const int64_t *head = &times.ps[(size_t)table->layers * RP_OP_KIND_COUNT];
     costs.head_fwd_ps = head[RP_OP_FORWARD];

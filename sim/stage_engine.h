@@ -41,16 +41,3 @@ static inline int64_t rpsim_scaled_ps(int64_t ps, double factor)
 rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times *times,
                                  const double *factors, rp_timeline **timeline_out,
                                  rp_metrics *metrics_out);
-
-/**
- * Lower bound on the makespan of any order of the same ops on the same GPUs with the same data
- * edges and hops, for one iteration: the longest path through data edges, and for each GPU the
- * earliest possible start of any of its ops, plus its work, plus the least that must follow its
- * last op. Programs with early recompute have no edge into their pre-work, and neither has the
- * bound. Cost: one pass over the placement, then linear in stages per distinct placement of a
- * microbatch.
- * @param producers of the program (rp_program_check_but_cycles, rp_producers_create)
- * @retval RP_OK, RP_NO_MEMORY
- */
-rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times *times,
-                            int64_t *bound_ps_out);

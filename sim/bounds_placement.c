@@ -4,7 +4,7 @@
  * they are the same for all microbatches that run on the same GPUs, and are computed once per
  * change of placement. Units without work count only inside a path, as the makespan does not see
  * them. */
-#include "sim/stage_engine.h"
+#include "sim/bounds.h"
 
 typedef struct chain_unit {
     int64_t pre_ps;    /* work that may run before the unit's dependencies (early recompute) */
