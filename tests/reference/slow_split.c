@@ -412,7 +412,8 @@ static int step(const slow_ends *e, slow_cell *c, const slow_split *stages, doub
     return c->paired ? 2 : 1;
 }
 
-slow_span slow_rows_run(slow_rows *rows, const slow_split *stages, int64_t hop, double saving)
+bool slow_rows_try(slow_rows *rows, const slow_split *stages, int64_t hop, double saving,
+                   slow_span *span_out)
 {
     size_t units = (size_t)rows->stages * (size_t)rows->microbatches;
     slow_ends ends = {rows, slow_alloc(units, sizeof(int64_t)), slow_alloc(units, sizeof(int64_t)),
@@ -435,13 +436,24 @@ slow_span slow_rows_run(slow_rows *rows, const slow_split *stages, int64_t hop, 
             }
         }
     }
+    bool done = true;
     for (int r = 0; r < rows->ranks; r++) {
-        slow_require(next[r] == rows->counts[r], "deadlock");
+        done &= next[r] == rows->counts[r];
     }
     free(ends.forward);
     free(ends.backward);
     free(ends.rank);
     free(next);
     free(free_at);
-    return measure(rows);
+    if (done) {
+        *span_out = measure(rows);
+    }
+    return done;
+}
+
+slow_span slow_rows_run(slow_rows *rows, const slow_split *stages, int64_t hop, double saving)
+{
+    slow_span span;
+    slow_require(slow_rows_try(rows, stages, hop, saving, &span), "deadlock");
+    return span;
 }

@@ -39,4 +39,8 @@ bool slow_rows_make(const char *schedule, int ranks, int microbatches, int chunk
  * of their times less `saving` of the shorter one's. Aborts on a deadlock. */
 slow_span slow_rows_run(slow_rows *rows, const slow_split *stages, int64_t hop, double saving);
 
+/* As slow_rows_run; false: a deadlock. */
+bool slow_rows_try(slow_rows *rows, const slow_split *stages, int64_t hop, double saving,
+                   slow_span *span_out);
+
 void slow_rows_free(slow_rows *rows);

@@ -1,8 +1,7 @@
 /* Pipelines without a flush: PipeDream and PipeDream-2BW against a slow reference that knows
  * neither iterations nor programs, against their steady state and against 1F1B. */
-#include "tests/reference/slow_split.h"
-#include "tests/support/random_case.h"
-#include "tests/support/synthetic.h"
+#include "sim/case.h"
+#include "tests/support/stage_case.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -27,39 +26,16 @@ TestSuite(endless, .init = begin, .fini = end, .timeout = 120);
 
 static const char *const names[] = {"pipedream", "pipedream-2bw"};
 
-typedef struct drawn {
-    rp_costs costs;
-    slow_split stages[MOST_GPUS];
-    uint32_t layers[MOST_GPUS];
-    rp_partition partition;
-    rp_schedule_config config;
-} drawn;
-
-/* One layer per stage. */
-static void draw(rp_random *random, bool hops, drawn *d)
+/* Whole backwards. */
+static void draw(rp_random *random, bool hops, rp_test_stage_case *d)
 {
     uint32_t gpus = rp_random_between(random, 1, MOST_GPUS);
-    uint32_t high = rp_random_between(random, 0, 1) == 0 ? 3 : 1000; /* ties, or none */
-    rp_test_equal_costs(arena, gpus, 1, 2, &d->costs);
-    for (uint32_t s = 0; s < gpus; s++) {
-        d->layers[s] = 1;
-        d->stages[s] =
-            (slow_split){rp_random_between(random, 1, high), rp_random_between(random, 1, high), 0};
-        d->costs.fwd_ps[s] = d->stages[s].forward;
-        d->costs.bwd_ps[s] = d->stages[s].input;
-        d->costs.bwd_input_ps[s] = 0;
-    }
-    d->costs.hop_ps = hops ? rp_random_between(random, 0, high) : 0;
-    d->partition = (rp_partition){.forward_count = gpus, .forward_layers = d->layers};
-    d->config = (rp_schedule_config){.gpus = gpus,
-                                     .microbatches = gpus + rp_random_between(random, 0, 7),
-                                     .iterations = 24,
-                                     .asynchronous = true,
-                                     .recompute = RP_RECOMPUTE_NONE,
-                                     .layers = gpus,
-                                     .partition = &d->partition,
-                                     .costs = &d->costs,
-                                     .boundary_bytes = 1};
+    uint32_t microbatches = gpus + rp_random_between(random, 0, 7);
+    rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){1, 1, 1}, arena, d);
+    rp_test_stage_case_draw(random, false, d);
+    d->config.iterations = 24;
+    d->config.asynchronous = true;
+    d->costs.hop_ps = hops ? d->costs.hop_ps : 0;
 }
 
 /* The reference runs 1F1B over iterations * microbatches microbatches. */
@@ -67,7 +43,7 @@ Test(endless, is_one_stream)
 {
     rp_random random = {20191027};
     for (uint32_t number = 0; number < 100; number++) {
-        drawn d;
+        rp_test_stage_case d;
         draw(&random, true, &d);
         rpsim_result result;
         slow_rows rows;
@@ -101,7 +77,7 @@ Test(endless, period_of_the_slowest_rank)
 {
     rp_random random = {20210718};
     for (uint32_t number = 0; number < 150; number++) {
-        drawn d;
+        rp_test_stage_case d;
         draw(&random, false, &d);
         d.config.recompute = (rp_recompute)(number % RP_RECOMPUTE_COUNT);
         d.config.iterations = 64;
@@ -109,7 +85,8 @@ Test(endless, period_of_the_slowest_rank)
         int64_t longest = 0;
         uint32_t slowest = 0;
         for (uint32_t s = 0; s < d.config.gpus; s++) {
-            int64_t time = (recomputes ? 2 : 1) * d.stages[s].forward + d.stages[s].input;
+            int64_t time =
+                (recomputes ? 2 : 1) * d.stages[s].forward + d.stages[s].input + d.stages[s].weight;
             slowest = time > longest ? s : slowest;
             longest = time > longest ? time : longest;
         }
@@ -158,7 +135,7 @@ Test(endless, versions_in_flight)
     rp_random random = {33};
     bool two_needed = false;
     for (uint32_t number = 0; number < 60; number++) {
-        drawn d;
+        rp_test_stage_case d;
         draw(&random, true, &d);
         rp_program *program = NULL;
         cr_assert(eq(int,
@@ -181,7 +158,7 @@ Test(endless, flushed_it_is_1f1b)
 {
     rp_random random = {44};
     for (uint32_t number = 0; number < 20; number++) {
-        drawn d;
+        rp_test_stage_case d;
         draw(&random, true, &d);
         d.config.asynchronous = false;
         rp_program *flushed = NULL;

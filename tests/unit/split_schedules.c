@@ -3,8 +3,7 @@
 #include "common/csv.h"
 #include "common/log.h"
 #include "sim/explain.h"
-#include "tests/reference/slow_split.h"
-#include "tests/support/random_case.h"
+#include "tests/support/stage_case.h"
 #include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
@@ -247,22 +246,6 @@ Test(split_schedules, orders_of_pytorch)
 static const char *const names[] = {"eager-1f1b", "zb-h1",  "zb-h2", "zb1p",
                                     "zbv",        "v-half", "v-min", "dualpipev"};
 
-static void draw_stages(rp_random *random, uint32_t stages, rp_costs *costs, slow_split *split)
-{
-    uint32_t high = rp_random_between(random, 0, 1) == 0 ? 3 : 1000; /* ties, or none */
-    for (uint32_t s = 0; s < stages; s++) {
-        uint32_t low = rp_random_between(random, 0, 9) == 0 ? 0 : 1;
-        split[s] =
-            (slow_split){rp_random_between(random, low, high), rp_random_between(random, low, high),
-                         rp_random_between(random, low, high)};
-        costs->fwd_ps[s] = split[s].forward;
-        costs->bwd_ps[s] = split[s].input + split[s].weight;
-        costs->bwd_input_ps[s] = split[s].input;
-    }
-    costs->overlap_saving = 0.25 * rp_random_between(random, 0, 4);
-    costs->hop_ps = rp_random_between(random, 0, 2) == 0 ? 0 : rp_random_between(random, 0, high);
-}
-
 /* Every GPU's time is work, or waiting for something; also where ops run together. */
 static void check_explanation(const rpsim_result *result, const rp_costs *costs, const char *what)
 {
@@ -294,36 +277,22 @@ static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
     uint32_t chunks = schedule->many_stages           ? rp_random_between(random, 1, 4)
                       : schedule->stages_per_gpu == 0 ? 1
                                                       : 2;
-    uint32_t stages = gpus * chunks;
-    rp_costs costs;
-    rp_test_equal_costs(arena, stages, 1, 2, &costs);
-    slow_split *split = calloc(stages, sizeof *split);
-    uint32_t *layers = calloc(stages, sizeof *layers);
-    draw_stages(random, stages, &costs, split);
-    for (uint32_t s = 0; s < stages; s++) {
-        layers[s] = 1;
-    }
-    rp_partition partition = {.forward_count = stages, .forward_layers = layers};
-    rp_schedule_config config = {.gpus = gpus,
-                                 .microbatches = microbatches,
-                                 .iterations = 1,
-                                 .recompute = RP_RECOMPUTE_NONE,
-                                 .layers = stages,
-                                 .partition = &partition,
-                                 .costs = &costs,
-                                 .boundary_bytes = 1};
+    rp_test_stage_case c;
+    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, arena, &c);
+    rp_test_stage_case_draw(random, true, &c);
+    c.costs.overlap_saving = 0.25 * rp_random_between(random, 0, 4);
     char what[160];
     char message[512];
     snprintf(what, sizeof what, "%u: %s P%u M%u V%u", number, name, gpus, microbatches, chunks);
     slow_rows rows;
     rpsim_result result;
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpsim_case_run(schedule, &config, &result);
+    rp_status status = rpsim_case_run(schedule, &c.config, &result);
     rp_log_capture_end();
     bool allowed = slow_rows_make(name, (int)gpus, (int)microbatches, (int)chunks, &rows);
     cr_assert(eq(int, status, allowed ? RP_OK : RP_USAGE), "%s: %s", what, message);
     if (allowed) {
-        slow_span slow = slow_rows_run(&rows, split, costs.hop_ps, costs.overlap_saving);
+        slow_span slow = slow_rows_run(&rows, c.stages, c.costs.hop_ps, c.costs.overlap_saving);
         uint32_t *ops = calloc(result.program->op_count, sizeof *ops);
         for (uint32_t g = 0; g < gpus; g++) {
             expect_cells(result.program, g, &rows, NULL, what);
@@ -345,14 +314,12 @@ static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
         cr_assert(eq(u32, peak, (uint32_t)slow.peak), "%s", what);
         cr_assert(eq(i64, span, slow.longest_span), "%s", what);
         cr_assert(le(i64, result.metrics.lower_bound_ps, result.metrics.makespan_ps), "%s", what);
-        check_explanation(&result, &costs, what);
+        check_explanation(&result, &c.costs, what);
         (*checked)++;
         free(ops);
         slow_rows_free(&rows);
         rpsim_result_fini(&result);
     }
-    free(split);
-    free(layers);
 }
 
 Test(split_schedules, slow_reference_agrees)

@@ -1,0 +1,33 @@
+/* ZB-2p: the zero-bubble schedule built for the run's own times, with twice the activations of
+ * 1F1B: no GPU keeps more than 2 P microbatches until their weight parts. One stage per GPU. */
+#include "common/zero_bubble.h"
+
+extern const rp_schedule_type rp_schedule_zb_h1;
+extern const rp_schedule_type rp_schedule_zb_h2;
+
+static rp_status check(const rp_schedule_config *config)
+{
+    return rp_cell_plan_check(config, "zb-auto-2p");
+}
+
+static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
+                         rp_arena *arena, void **plan_out)
+{
+    const rp_zb_fixed fixed[] = {{&rp_schedule_zb_h1, 1},
+                                 {&rp_schedule_zb_h2, 2 * config->gpus - 1}};
+    rp_zb_search search = {.capacity = 2 * config->gpus, .fixed = fixed, .fixed_count = 2};
+    return rp_zb_plan(&search, config, program, arena, plan_out);
+}
+
+const rp_schedule_type rp_schedule_zb_auto_2p = {
+    .name = "zb-auto-2p",
+    .summary = "ZB-2p: zero bubble planned for the run's times, with twice 1F1B's activations",
+    .source =
+        "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 3.1; with compaction "
+        "of our own (common/cells.h)",
+    .splits_backward = true,
+    .default_recompute = RP_RECOMPUTE_NONE,
+    .check = check,
+    .prepare = prepare,
+    .order = rp_cell_plan_emit,
+};

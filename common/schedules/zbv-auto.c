@@ -1,0 +1,31 @@
+/* ZB-V built for the run's own times: two stages per GPU in a V, and no GPU keeps more than 2 P
+ * forwards of its stages until their weight parts, which is what 1F1B keeps. */
+#include "common/zero_bubble.h"
+
+extern const rp_schedule_type rp_schedule_zbv;
+
+static rp_status check(const rp_schedule_config *config)
+{
+    return rp_cell_plan_check(config, "zbv-auto");
+}
+
+static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
+                         rp_arena *arena, void **plan_out)
+{
+    const rp_zb_fixed fixed[] = {{&rp_schedule_zbv, 1}};
+    rp_zb_search search = {.capacity = 2 * config->gpus, .fixed = fixed, .fixed_count = 1};
+    return rp_zb_plan(&search, config, program, arena, plan_out);
+}
+
+const rp_schedule_type rp_schedule_zbv_auto = {
+    .name = "zbv-auto",
+    .summary = "ZB-V planned for the run's times, with 1F1B's activations",
+    .source = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 6; with compaction "
+              "of our own (common/cells.h)",
+    .stages_per_gpu = 2,
+    .splits_backward = true,
+    .default_recompute = RP_RECOMPUTE_NONE,
+    .check = check,
+    .prepare = prepare,
+    .order = rp_cell_plan_emit,
+};
