@@ -168,6 +168,11 @@ static rp_status check_form(const rp_program *schedule, const rp_lower_config *c
                      schedule->schedule);
         return RP_USAGE;
     }
+    if (config->grain == RP_GRAIN_LAYER && schedule->layer_count >= UINT16_MAX) {
+        rp_log_error("lowering: %u layers at recompute grain layer; valid are fewer than %u",
+                     schedule->layer_count, UINT16_MAX);
+        return RP_USAGE;
+    }
     if (config->sizes.layers != schedule->layer_count) {
         rp_log_error("lowering: sizes of %u layers for a program of %u; valid are the program's",
                      config->sizes.layers, schedule->layer_count);
@@ -218,6 +223,7 @@ rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
     rp_lowering l = {.schedule = schedule, .config = config, .sequences = sequences};
     l.separate = rp_program_has_separate_backward(schedule);
     l.offload = config->placement == RP_PLACEMENT_OFFLOAD;
+    l.layers = config->grain == RP_GRAIN_LAYER && schedule->recompute != RP_RECOMPUTE_NONE;
     l.calls = (schedule->microbatch_count - 1) / config->call_microbatches + 1;
     RP_TRY(rp_arena_create(&l.arena));
     rp_program *program = NULL;

@@ -46,11 +46,12 @@ typedef struct rp_sizes {
     bool tied_head;              /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
 
-/** How much a backward recomputes at a time. Layer grain is accounted for in buffers only: its
- * extra transfers are not lowered. */
+/** How much a backward recomputes at a time. */
 typedef enum rp_grain {
-    RP_GRAIN_STAGE, /**< the whole stage: the tape of all its layers */
-    RP_GRAIN_LAYER, /**< layer by layer: the tape of one layer, all layers' inputs saved */
+    RP_GRAIN_STAGE, /**< the whole stage, from its saved input: the tape of all its layers */
+    RP_GRAIN_LAYER, /**< each layer right before its backward, from its own saved input: the tape of
+                       one layer. Ops name their layer; with weights in host memory all layers'
+                       inputs go down in the forward and come up in the backward */
 } rp_grain;
 
 typedef struct rp_lower_config {
@@ -61,7 +62,7 @@ typedef struct rp_lower_config {
     uint32_t
         call_microbatches;  /**< microbatches of one call; the last call of a step may have fewer */
     uint64_t piece_bytes;   /**< largest piece of a parameter upload, RP_PIECE_BYTES */
-    rp_grain grain;         /**< memory of offload placement only */
+    rp_grain grain;         /**< nothing is recomputed: no matter */
     bool overlapping_calls; /**< the calls of a step do not wait for each other's loss */
     /** Resident placement: successive GPUs that send boundary tensors to each other directly,
      * UINT32_MAX: all; 0: none do */

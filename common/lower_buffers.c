@@ -8,7 +8,8 @@
  * needs inputs and outputs' gradients of its matrix products, about what the tape holds (Qi et al.
  * 2024, section 2: 32 instead of 34 bytes per token and hidden unit). The tape contains the stage's
  * input, so an uploaded one is taken off. The logits of a chunk of tokens stay with the allocator
- * of each GPU that runs the head (prediction.md 4). All of this is for pipelines and RoundPipe;
+ * of each GPU that runs the head (prediction.md 4). Units that go layer by layer:
+ * lower_layer_buffers.c. All of this is for pipelines and RoundPipe;
  * for data-parallel systems see lower_sharded_buffers.c. */
 #include "common/lower_state.h"
 
@@ -153,20 +154,17 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
 /* ---- units ------------------------------------------------------------------------------------
  */
 
-/* Per sequence; `whole`: all layers at once, otherwise one after the other. */
-static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward, bool whole)
+/* Per sequence, of all layers at once. */
+static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward)
 {
     uint32_t begin = 0;
     uint32_t end = 0;
     uint64_t sum = 0;
-    uint64_t most = 0;
     rp_lower_layers(l, stage, backward, &begin, &end);
     for (uint32_t layer = begin; layer < end; layer++) {
-        uint64_t bytes = rp_lower_at(l->config->sizes.tape_bytes, layer);
-        sum += bytes;
-        most = bytes > most ? bytes : most;
+        sum += rp_lower_at(l->config->sizes.tape_bytes, layer);
     }
-    return whole ? sum : most;
+    return sum;
 }
 
 static uint64_t temporary_of(const rp_lowering *l, uint32_t stage)
@@ -182,18 +180,6 @@ static uint64_t temporary_of(const rp_lowering *l, uint32_t stage)
     return most;
 }
 
-static uint64_t less(uint64_t bytes, uint64_t part)
-{
-    return bytes > part ? bytes - part : 0;
-}
-
-/* Whether something stays on a GPU from a unit's forward to its backward; otherwise the stage's
- * input comes up again. */
-static bool keeps_tape(const rp_lowering *l)
-{
-    return !l->offload || (!l->separate && l->schedule->recompute == RP_RECOMPUTE_NONE);
-}
-
 /* A backward whose stage's input comes up again: with early recompute its tape waits for the
  * gradient. A fused stage keeps the tape of all its layers at any grain: it has run them forward as
  * a whole. A pipeline's head is counted with the backward. */
@@ -203,11 +189,9 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     const rp_lowering *l = w->l;
     const rp_op *op = unit_op(l, unit);
     uint64_t sequences = l->sequences[op->microbatch];
-    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
-    bool whole = !recomputes || l->config->grain == RP_GRAIN_STAGE;
-    uint64_t tape = tape_of(l, op->stage, true, whole);
+    uint64_t tape = tape_of(l, op->stage, true);
     bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
-    tape = from_ids ? tape : less(tape, l->config->sizes.boundary_bytes);
+    tape = from_ids ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
         unit->compute_last);
     put(w, RP_BUFFER_TEMPORARY, job->gpu, rp_lower_scaled(temporary_of(l, op->stage), sequences),
@@ -215,39 +199,6 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);
     rp_handle saved = rp_lower_saved_input(l, op, l->producers.backward_position[op->stage]);
     put_moved(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, saved, saved, unit->up_act);
-}
-
-/* Layer grain: every layer's input but the stage's own is on its way to the host, until the unit's
- * downloads are done, where there is a next microbatch; then it waits for its backward. */
-static void put_layer_inputs(const buffer_writer *w, const rp_lower_job *job,
-                             const rp_lower_unit *unit)
-{
-    const rp_lowering *l = w->l;
-    const rp_op *op = unit_op(l, unit);
-    const rp_stage *stage = &l->schedule->stages[op->stage];
-    uint32_t layers = stage->layer_end - stage->layer_begin;
-    if (l->config->grain != RP_GRAIN_LAYER || layers < 2) {
-        return;
-    }
-    uint64_t boundary =
-        rp_lower_scaled(l->config->sizes.boundary_bytes, l->sequences[op->microbatch]);
-    rp_handle flushed = l->config->call_microbatches > 1 ? unit->down_last : RP_NO_HANDLE;
-    put(w, RP_BUFFER_ACTIVATION, job->gpu, rp_lower_scaled(boundary, layers - 1),
-        unit->compute_last, flushed);
-    const rp_program *p = l->schedule;
-    for (uint32_t j = 0; j < p->backward_count; j++) { /* each goes up with its backward stage */
-        const rp_stage *to = &p->stages[p->backward_chain[j]];
-        uint32_t begin =
-            to->layer_begin > stage->layer_begin ? to->layer_begin : stage->layer_begin;
-        uint32_t end = to->layer_end < stage->layer_end ? to->layer_end : stage->layer_end;
-        if (end > begin + 1) {
-            uint32_t index = l->producers.backward_at[rp_producers_backward_index(
-                &l->producers, op->iteration, j, op->microbatch)];
-            const rp_lower_unit *reader = &l->units[l->unit_of[index]];
-            put(w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, rp_lower_scaled(boundary, end - begin - 1),
-                unit->compute_last, reader->compute_last);
-        }
-    }
 }
 
 static rp_handle release_of(const buffer_writer *w, const rp_op *op)
@@ -292,9 +243,9 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
     }
     uint64_t tape = 0;
     if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
-        tape = tape_of(l, op->stage, false, true);
-        tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
-    } else if (head) {
+        tape = tape_of(l, op->stage, false);
+        tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
+    } else if (head && unit->part_count == 0) {
         tape = rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1);
     }
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
@@ -309,10 +260,10 @@ static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *jo
     uint64_t sequences = l->sequences[op->microbatch];
     if (l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE) {
         bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
-        uint64_t tape = tape_of(l, op->stage, true, true);
+        uint64_t tape = tape_of(l, op->stage, true);
         tape -= head ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
         bool first = l->producers.forward_position[op->stage] == 0;
-        tape = first ? tape : less(tape, l->config->sizes.boundary_bytes);
+        tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
         put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
             release_of(w, op));
     }
@@ -331,20 +282,32 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
     put_moved(w, kind, job->gpu, unit->down_out, unit->compute_last, unit->down_out);
     if (job->backward) {
         uint32_t position = l->producers.backward_position[op->stage];
+        rp_handle release = release_of(w, op);
+        bool split = release != unit->compute_last;
+        rp_handle used = unit->part_count != 0 && !split ? unit->parts[0].last : release;
         if (unit->up_grad != RP_NO_HANDLE) {
             uint32_t from = l->producers.backward_at[rp_producers_backward_index(
                 &l->producers, op->iteration, position - 1, op->microbatch)];
             rp_handle down = l->units[l->unit_of[from]].down_out;
             rp_handle arrival = unit->received ? down : unit->up_grad;
-            put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, arrival, release_of(w, op));
+            put_moved(w, RP_BUFFER_GRADIENT, job->gpu, unit->up_grad, arrival, used);
             put_moved(w, RP_BUFFER_GRADIENT, RP_PLACE_HOST, down, down,
                       unit->received ? RP_NO_HANDLE : unit->up_grad);
         }
-        keeps_tape(l) ? put_pipeline_backward(w, job, unit) : put_offloaded_backward(w, job, unit);
+        if (unit->part_count != 0) {
+            rp_lower_put_layered_backward(l, w->program, unit, release);
+        } else if (rp_lower_keeps_tape(l)) {
+            put_pipeline_backward(w, job, unit);
+        } else {
+            put_offloaded_backward(w, job, unit);
+        }
         return;
     }
     if (op->kind != RP_OP_FORWARD) {
         return;
+    }
+    if (unit->part_count != 0) {
+        rp_lower_put_layered_forward(l, w->program, unit);
     }
     uint32_t position = l->producers.forward_position[op->stage];
     const rp_lower_unit *from = NULL;
@@ -356,7 +319,7 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
                       unit->up_act);
         }
     }
-    if (keeps_tape(l)) {
+    if (rp_lower_keeps_tape(l)) {
         bool here = unit->up_act == RP_NO_HANDLE;
         put_pipeline_forward(w, job, unit,
                              here             ? from->compute_last
@@ -364,8 +327,8 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
                                               : unit->up_act);
         return;
     }
-    put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, unit->compute_last);
-    put_layer_inputs(w, job, unit);
+    rp_handle used = unit->part_count != 0 ? unit->parts[0].last : unit->compute_last;
+    put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, used);
 }
 
 /* Inputs of backward stages that begin inside a forward stage, on their way to the host. */
@@ -377,7 +340,8 @@ static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp
         rp_handle down = l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)];
         const rp_stage *stage = &l->schedule->stages[op->stage];
         const rp_stage *to = &l->schedule->stages[l->schedule->backward_chain[j]];
-        if (to->layer_begin > stage->layer_begin && to->layer_begin < stage->layer_end) {
+        bool inside = to->layer_begin > stage->layer_begin && to->layer_begin < stage->layer_end;
+        if (inside && unit->part_count == 0) {
             put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, down, unit->compute_last, down);
         }
     }
@@ -386,18 +350,27 @@ static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp
 /* ---- all of them ------------------------------------------------------------------------------
  */
 
+static void keep(const buffer_writer *w, rp_handle saved)
+{
+    const rp_lowering *l = w->l;
+    for (uint32_t i = 0; i < l->schedule->forward_count && saved != RP_NO_HANDLE; i++) {
+        uint32_t op = l->producers.forward_at[rp_producers_forward_index(&l->producers, 0, i, 0)];
+        w->kept[i] |= l->units[l->unit_of[op]].down_out == saved;
+    }
+}
+
 static void find_kept(const buffer_writer *w)
 {
     const rp_lowering *l = w->l;
     const rp_program *p = l->schedule;
     for (uint32_t j = 0; l->offload && j < p->backward_count; j++) {
         const rp_op first = {.stage = p->backward_chain[j]}; /* all microbatches are alike */
-        rp_handle saved = rp_lower_saved_input(l, &first, j);
-        for (uint32_t i = 0; i < p->forward_count && saved != RP_NO_HANDLE; i++) {
-            uint32_t op =
-                l->producers.forward_at[rp_producers_forward_index(&l->producers, 0, i, 0)];
-            w->kept[i] |= l->units[l->unit_of[op]].down_out == saved;
+        uint32_t op = l->producers.backward_at[rp_producers_backward_index(&l->producers, 0, j, 0)];
+        const rp_lower_unit *unit = &l->units[l->unit_of[op]];
+        for (uint32_t i = 0; i < unit->part_count; i++) {
+            keep(w, rp_lower_layer_input(l, unit, unit->parts[i].layer));
         }
+        keep(w, unit->part_count == 0 ? rp_lower_saved_input(l, &first, j) : RP_NO_HANDLE);
     }
 }
 
@@ -429,6 +402,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
+    most += rp_lower_layer_buffers(l);
     RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));

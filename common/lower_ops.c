@@ -116,8 +116,20 @@ static uint32_t list_marks(const rp_lowering *l, const rp_lower_job *job, rp_han
         if (unit->up_grad != RP_NO_HANDLE) {
             marks[count++] = unit->up_grad;
         }
+        for (uint32_t k = 0; job->backward && k < unit->part_count; k++) {
+            marks[count++] = unit->parts[k].up;
+        }
     }
     return count;
+}
+
+static size_t most_marks(const rp_lowering *l, const rp_lower_job *job)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < job->unit_count; i++) {
+        most += 2 + (size_t)l->units[job->first_unit + i].part_count;
+    }
+    return most;
 }
 
 static rp_status add_pieces(rp_lowering *l, rp_lower_job *job, const rp_lower_job *before)
@@ -128,7 +140,7 @@ static rp_status add_pieces(rp_lowering *l, rp_lower_job *job, const rp_lower_jo
     rp_handle *marks = NULL;
     uint32_t mark_count = 0;
     if (before != NULL) {
-        RP_TRY(rp_arena_alloc(l->arena, 2 * (size_t)before->unit_count, sizeof *marks, &marks));
+        RP_TRY(rp_arena_alloc(l->arena, most_marks(l, before), sizeof *marks, &marks));
         mark_count = list_marks(l, before, marks);
     }
     bin *bins = NULL;
@@ -251,8 +263,8 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     uint32_t position = l->producers.backward_position[op->stage];
     uint64_t boundary = l->config->sizes.boundary_bytes;
     uint64_t labels = l->config->sizes.input_bytes;
-    if (l->offload) { /* the stage's saved input, or token ids; the head's stage takes labels, too
-                       */
+    if (l->offload && unit->part_count == 0) { /* the stage's saved input, or token ids; the head's
+                                                  stage takes labels, too */
         bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
         uint64_t bytes = (from_ids ? labels : boundary) + (position == 0 ? labels : 0);
         RP_TRY(add_transfer(l, job, RP_LOWER_UPLOAD, RP_OP_UPLOAD_ACT, op, bytes, &unit->up_act));
@@ -269,24 +281,6 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     uint32_t queue = unit->received ? RP_LOWER_RECEIVE : RP_LOWER_UPLOAD;
     return add_transfer(l, job, queue, unit->received ? RP_OP_RECV : RP_OP_UPLOAD_GRAD, op,
                         boundary, &unit->up_grad);
-}
-
-static rp_status add_compute(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
-{
-    for (uint32_t i = unit->first; i <= unit->last; i++) {
-        rp_op op = l->schedule->ops[i];
-        rp_handle handle;
-        op.flags &= RP_OP_JOIN; /* one compute queue: what overlaps here are the transfers */
-        RP_TRY(rp_assembly_add(l->assembly, queue_of(job, RP_LOWER_COMPUTE), &op, 0, &handle));
-        if (i == unit->first) {
-            unit->compute_first = handle;
-        }
-        if (op.kind == RP_OP_FORWARD) {
-            unit->forward = handle;
-        }
-        unit->compute_last = handle;
-    }
-    return RP_OK;
 }
 
 /* The unit's boundary tensor leaves the GPU. */
@@ -307,7 +301,9 @@ static rp_status add_forward_downloads(rp_lowering *l, const rp_lower_job *job, 
     const rp_op *op = unit_op(l, unit);
     const rp_stage *stage = &p->stages[op->stage];
     uint64_t boundary = l->config->sizes.boundary_bytes;
-    for (uint32_t j = 0; l->separate && j < p->backward_count; j++) {
+    bool layers = unit->part_count != 0;
+    RP_TRY(layers && l->offload ? rp_lower_add_layer_downloads(l, unit) : RP_OK);
+    for (uint32_t j = 0; l->separate && !layers && j < p->backward_count; j++) {
         const rp_stage *backward = &p->stages[p->backward_chain[j]];
         uint32_t layer = backward->layer_begin;
         bool inside = layer > stage->layer_begin && layer < stage->layer_end;
@@ -353,16 +349,19 @@ static rp_status add_backward_downloads(rp_lowering *l, const rp_lower_job *job,
 
 static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
 {
+    uint32_t compute = queue_of(job, RP_LOWER_COMPUTE);
+    RP_TRY(rp_lower_find_parts(l, unit));
     if (rp_lower_is_weight(l, unit)) {
-        return add_compute(l, job, unit);
+        return rp_lower_add_compute(l, compute, unit);
     }
     if (job->backward) {
         RP_TRY(add_backward_uploads(l, job, unit));
-        RP_TRY(add_compute(l, job, unit));
+        RP_TRY(l->offload ? rp_lower_add_layer_uploads(l, unit) : RP_OK);
+        RP_TRY(rp_lower_add_compute(l, compute, unit));
         return add_backward_downloads(l, job, unit);
     }
     RP_TRY(add_forward_uploads(l, job, unit));
-    RP_TRY(add_compute(l, job, unit));
+    RP_TRY(rp_lower_add_compute(l, compute, unit));
     return add_forward_downloads(l, job, unit);
 }
 

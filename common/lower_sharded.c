@@ -90,18 +90,6 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
                &extra->shard_down);
 }
 
-static rp_status add_compute(const rp_sharded *s, uint32_t gpu, rp_lower_unit *unit)
-{
-    for (uint32_t i = unit->first; i <= unit->last; i++) {
-        rp_handle handle;
-        RP_TRY(rp_assembly_add(s->l->assembly, gpu * RP_LOWER_QUEUES_PER_GPU + RP_LOWER_COMPUTE,
-                               &s->l->schedule->ops[i], 0, &handle));
-        unit->compute_first = i == unit->first ? handle : unit->compute_first;
-        unit->compute_last = handle;
-    }
-    return RP_OK;
-}
-
 /* Tensor parallel: what the ranks add up inside the unit, as one collective after it. The bytes are
  * those of the microbatch that all ranks work on: every rank's sequences together. */
 static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const rp_op *op,
@@ -133,7 +121,9 @@ static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
             *extra = (rp_sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
                                        RP_NO_HANDLE};
             RP_TRY(add_gather(s, gpu, op, backward, extra));
-            RP_TRY(add_compute(s, gpu, unit));
+            RP_TRY(rp_lower_find_parts(s->l, unit));
+            RP_TRY(
+                rp_lower_add_compute(s->l, gpu * RP_LOWER_QUEUES_PER_GPU + RP_LOWER_COMPUTE, unit));
             if (s->sharding->forward_reduces != 0) {
                 RP_TRY(add_activation_reduces(s, gpu, op, backward, extra));
             } else if (backward) {

@@ -73,6 +73,7 @@ static rp_status connect_forward(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_op *op = unit_op(l, unit);
     uint32_t position = l->producers.forward_position[op->stage];
+    RP_TRY(rp_lower_connect_layers(l, unit));
     if (position != 0) {
         const rp_lower_unit *from = forward_unit(l, op, position - 1);
         if (unit->up_act == RP_NO_HANDLE) {
@@ -87,14 +88,16 @@ static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_op *op = unit_op(l, unit);
     uint32_t position = l->producers.backward_position[op->stage];
-    if (l->offload) {
+    RP_TRY(rp_lower_connect_layers(l, unit));
+    if (l->offload && unit->part_count == 0) {
         RP_TRY(data(l, unit->up_act, rp_lower_saved_input(l, op, position)));
         RP_TRY(data(l, unit->compute_first, unit->up_act));
     }
     if (position != 0) {
         const rp_lower_unit *from = backward_unit(l, op, position - 1);
         bool wait = l->schedule->recompute == RP_RECOMPUTE_WAIT;
-        rp_handle user = wait ? unit->compute_first : unit->compute_last;
+        rp_handle end = unit->part_count != 0 ? unit->parts[0].last : unit->compute_last;
+        rp_handle user = wait ? unit->compute_first : end;
         return take_boundary(l, unit, user, unit->up_grad, from->down_out);
     }
     return RP_OK;
@@ -107,6 +110,7 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
     const rp_op *op = unit_op(l, unit);
     RP_TRY(data(l, unit->down_out, unit->compute_last));
     bool forward = l->producers.forward_position[op->stage] != RP_NO_OP;
+    forward = forward && unit->part_count == 0;
     for (uint32_t j = 0; l->separate && forward && j < p->backward_count; j++) {
         const rp_stage *backward = &p->stages[p->backward_chain[j]];
         const rp_stage *stage = &p->stages[op->stage];
@@ -160,15 +164,22 @@ static rp_status connect_units(rp_lowering *l)
             begin = l->jobs[l->job_begin[gpu]].first_unit;
             end = last->first_unit + last->unit_count;
         }
+        rp_lower_flight flight = {RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE};
         for (uint32_t i = begin; i < end; i++) {
             const rp_lower_unit *unit = &l->units[i];
             if (rp_lower_is_weight(l, unit)) {
+                flight.compute = unit->compute_last;
                 continue;
             }
             RP_TRY(l->jobs[unit->job].backward ? connect_backward(l, unit)
                                                : connect_forward(l, unit));
             RP_TRY(connect_downloads(l, unit));
+            if (unit->part_count != 0 && l->offload) {
+                RP_TRY(rp_lower_issue_layers(l, unit, &flight));
+                continue;
+            }
             RP_TRY(limit_flight(l, unit, i - begin));
+            rp_lower_issue(unit, &flight);
         }
     }
     return RP_OK;

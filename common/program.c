@@ -131,6 +131,16 @@ bool rp_program_has_separate_backward(const rp_program *program)
     return true;
 }
 
+bool rp_program_names_layers(const rp_program *program)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].layer != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 rp_status rp_program_create(rp_program **program_out)
 {
     *program_out = NULL;

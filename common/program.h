@@ -247,6 +247,9 @@ uint32_t rp_program_queue_of(const rp_program *program, uint32_t op);
 /** @return whether backward stages are stages of their own (RoundPipe), not a pipeline's stages. */
 bool rp_program_has_separate_backward(const rp_program *program);
 
+/** @return whether ops of the program name layers: it goes layer by layer, at least in places. */
+bool rp_program_names_layers(const rp_program *program);
+
 /** Creates an empty program with its own arena. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_program_create(rp_program **program_out);
 

@@ -42,18 +42,22 @@ static uint32_t layer_launches(const rp_model *m)
     return 40 + (m->experts > 1 ? m->experts * (10 + mlp) : mlp);
 }
 
+#define HEAD_LAUNCHES 20u /* norm, logits, loss */
+
 rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
                                uint32_t queue_depth, rp_arena *arena,
                                rpsim_dispatch_counts *counts_out)
 {
-    rpsim_dispatch_counts counts = {.queue_depth = queue_depth, .routing = model->experts > 1};
+    rpsim_dispatch_counts counts = {.queue_depth = queue_depth,
+                                    .layer_launches = layer_launches(model),
+                                    .routing = model->experts > 1};
     size_t stages = program->stage_count;
     RP_TRY(rp_arena_alloc(arena, stages * RP_OP_KIND_COUNT, sizeof(uint32_t), &counts.launches));
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &counts.modules));
     for (uint32_t s = 0; s < stages; s++) {
         const rp_stage *stage = &program->stages[s];
         uint32_t layers = stage->layer_end - stage->layer_begin;
-        uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? 20 : 0; /* norm, logits, loss */
+        uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? HEAD_LAUNCHES : 0;
         bool runs = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
         uint32_t forward = layers * layer_launches(model);
         uint32_t *of = &counts.launches[s * RP_OP_KIND_COUNT];
@@ -361,6 +365,16 @@ static void clear_news(rpsim_dispatcher *d)
 /* ---- the engine's side ------------------------------------------------------------------------
  */
 
+static uint32_t launches_of(const rpsim_dispatcher *d, const rp_op *op)
+{
+    if (op->layer == 0) {
+        return d->counts->launches[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+    }
+    bool head = op->layer == d->program->layer_count + 1;
+    uint32_t forward = head ? HEAD_LAUNCHES : d->counts->layer_launches;
+    return op->kind == RP_OP_BACKWARD ? 2 * forward : forward;
+}
+
 static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
 {
     const rp_program *p = d->program;
@@ -372,7 +386,7 @@ static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
             d->ops[i].issued = is_upload(q) ? 0 : 1;
             continue;
         }
-        uint32_t launches = d->counts->launches[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+        uint32_t launches = launches_of(d, op);
         bool forward = op->kind == RP_OP_FORWARD || op->kind == RP_OP_RECOMPUTE;
         d->ops[i] = (op_state){.launches = launches,
                                .chunks = (launches - 1) / most + 1,

@@ -14,7 +14,7 @@ typedef struct rpsim_workload {
     /** Slices that a sequence is cut into, each of which counts as one in batch and microbatches:
      * tensor parallelism with fewer sequences than GPUs. 0 or 1: none. */
     uint32_t sequence_slices;
-    bool layer_grain;   /**< recompute layer by layer; in memory only, times are stage grain's */
+    bool layer_grain;   /**< recompute layer by layer */
     bool sets_constant; /**< the published cell set a constant of the platform file */
     uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;

@@ -115,6 +115,18 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     return RP_OK;
 }
 
+/* Each layer, and the head, as a stage of its own. */
+static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *ps)
+{
+    uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
+    for (uint32_t i = 0; i < table->layers; i++) {
+        const rp_stage layer = {i, i + 1, roles};
+        RP_TRY(fill_stage(table, &layer, s, &ps[(size_t)i * RP_OP_KIND_COUNT]));
+    }
+    const rp_stage head = {table->layers, table->layers, roles | RP_STAGE_HEAD};
+    return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT]);
+}
+
 /* Classes in the order of their first microbatch. */
 static uint32_t classify(const rp_program *program, uint32_t *class_of, uint32_t *first_of)
 {
@@ -145,6 +157,7 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
         return RP_INPUT;
     }
     rpsim_compute_costs costs = {.stage_count = program->stage_count,
+                                 .layer_count = table->layers + 1,
                                  .memory_ps_per_byte = 1e12 / rates->memory_bytes_per_s};
     uint32_t *first_of = NULL;
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of));
@@ -152,12 +165,19 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
     uint32_t classes = classify(program, costs.class_of, first_of);
     size_t rows = (size_t)classes * program->stage_count;
     RP_TRY(rp_arena_alloc(arena, rows * RP_OP_KIND_COUNT, sizeof(int64_t), &costs.ps));
+    size_t per_class = (size_t)costs.layer_count * RP_OP_KIND_COUNT;
+    if (rp_program_names_layers(program)) {
+        RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
+    }
     for (uint32_t k = 0; k < classes; k++) {
         scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
         for (uint32_t stage = 0; stage < program->stage_count; stage++) {
             size_t row = (size_t)k * program->stage_count + stage;
             RP_TRY(
                 fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT]));
+        }
+        if (costs.layer_ps != NULL) {
+            RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class]));
         }
     }
     *costs_out = costs;

@@ -32,6 +32,10 @@ typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
+    /** [class][layers + 1][RP_OP_KIND_COUNT] of ops that name a layer, from layer 1 on; NULL: none
+     * does */
+    int64_t *layer_ps;
+    uint32_t layer_count;           /**< layers + 1: with the head */
     double memory_ps_per_byte;      /**< of GPU memory, effective; 0: updates take no time */
     rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;
@@ -39,7 +43,12 @@ typedef struct rpsim_compute_costs {
 /** @return the time of a compute op of the program other than UPDATE. */
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
-    size_t row = (size_t)costs->class_of[op->microbatch] * costs->stage_count + op->stage;
+    size_t of_class = costs->class_of[op->microbatch];
+    if (op->layer != 0) {
+        size_t row = of_class * costs->layer_count + op->layer - 1u;
+        return costs->layer_ps[row * RP_OP_KIND_COUNT + op->kind];
+    }
+    size_t row = of_class * costs->stage_count + op->stage;
     return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
 }
 

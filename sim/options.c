@@ -42,7 +42,7 @@
     X(MAX_SEQLEN, "max-seqlen", NULL,                                                              \
       "the longest sequence that fits, in steps of 1024 tokens, and a run of it (hardware)")       \
     X(GRAIN, "grain", "stage|layer",                                                               \
-      "recompute a stage or a layer at a time (stage; layer: memory only, with --max-seqlen)")     \
+      "recompute a stage at a time, or layer by layer from saved inputs of each (stage)")          \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \
@@ -418,11 +418,6 @@ static rp_status check_memory(const rpsim_options *o)
     }
     if (o->grain_given && !o->hardware) {
         rp_log_error("--grain: valid only with --fidelity hardware");
-        return RP_USAGE;
-    }
-    if (o->layer_grain && !o->max_seqlen) {
-        rp_log_error("--grain: layer grain is known to the memory model only, its transfers are "
-                     "not simulated; valid is stage, or layer with --max-seqlen");
         return RP_USAGE;
     }
     return RP_OK;

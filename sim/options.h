@@ -55,7 +55,7 @@ typedef struct rpsim_options {
     rp_round_start round_start;
     bool max_seqlen; /**< the longest sequence that fits, instead of a run */
     bool grain_given;
-    bool layer_grain;     /**< --grain layer; only with max_seqlen */
+    bool layer_grain;     /**< --grain layer */
     uint32_t tune_budget; /**< evaluations of --partition tuned */
     uint64_t seed;
     bool jitter_given;

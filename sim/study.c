@@ -114,6 +114,16 @@ static rp_status check_heads(const rpsim_row *row)
     return RP_USAGE;
 }
 
+static rp_status check_grain(const rpsim_options *o, const rpsim_row *row)
+{
+    if (!o->layer_grain || row->config.recompute != RP_RECOMPUTE_NONE) {
+        return RP_OK;
+    }
+    rp_log_error("--grain: %s recomputes nothing here; valid are --recompute wait and early",
+                 row->schedule->name);
+    return RP_USAGE;
+}
+
 /* Gives the row its partition and checks that the schedule's rule allows it. */
 static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool captured,
                          rp_arena *arena, rpsim_row *row)
@@ -121,6 +131,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
+    RP_TRY(check_grain(o, row));
     RP_TRY(set_workload(o, arena, row));
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, captured,
                                   arena, partition, &row->planned));
@@ -343,6 +354,7 @@ static rp_status program_workload(const rpsim_options *o, const rp_program *prog
     row->workload = (rpsim_workload){.global_batch = (uint32_t)batch,
                                      .calls = 1,
                                      .microbatches = program->microbatch_count,
+                                     .layer_grain = rp_program_names_layers(program),
                                      .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
     return RP_OK;
 }

@@ -27,6 +27,27 @@ void rp_test_bench_sizes(rp_test_bench *b, uint64_t boundary, uint64_t weight)
     }
 }
 
+/* Each layer, and the head, as a stage of its own. */
+static void set_layer_times(rp_test_bench *b)
+{
+    uint32_t layers = b->c->costs.layers;
+    rp_program single = {.layer_count = layers, .stage_count = layers + 1};
+    rp_stage_times times;
+    cr_assert(eq(
+        int,
+        rp_arena_alloc(rp_test_tool_arena(), single.stage_count, sizeof(rp_stage), &single.stages),
+        RP_OK));
+    for (uint32_t i = 0; i <= layers; i++) {
+        uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
+        single.stages[i] =
+            i < layers ? (rp_stage){i, i + 1, roles} : (rp_stage){i, i, roles | RP_STAGE_HEAD};
+    }
+    cr_assert(eq(int, rp_stage_times_compute(&single, &b->c->costs, rp_test_tool_arena(), &times),
+                 RP_OK));
+    b->costs.layer_ps = times.ps;
+    b->costs.layer_count = layers + 1;
+}
+
 void rp_test_bench_lower(rp_test_bench *b)
 {
     rp_program *schedule = NULL;
@@ -51,6 +72,7 @@ void rp_test_bench_lower(rp_test_bench *b)
         eq(int,
            rp_arena_alloc(rp_test_tool_arena(), microbatches, sizeof(uint32_t), &b->costs.class_of),
            RP_OK));
+    set_layer_times(b);
 }
 
 rpsim_explain_case rp_test_bench_run(rp_test_bench *b)

@@ -99,6 +99,39 @@ Test(cli_memory, max_seqlen)
     json_decref(rows);
 }
 
+static json_t *run_at(double seq_len)
+{
+    char line[256];
+    snprintf(line, sizeof line,
+             "--schedule roundpipe,1f1b --gpus 4 --iterations 1 --grain layer --seq-len %.0f",
+             seq_len);
+    return run(line);
+}
+
+/* The length that the search finds at layer grain is that of the runs: it fits, one step more does
+ * not. */
+Test(cli_memory, max_seqlen_agrees_with_runs)
+{
+    json_t *rows =
+        run("--schedule roundpipe,1f1b --gpus 4 --iterations 1 --grain layer --max-seqlen");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(rows, i);
+        double found = rp_test_json_number(row, "max_seqlen");
+        json_t *fits = run_at(found);
+        json_t *more = run_at(found + 1024);
+        const json_t *same = json_array_get(fits, i);
+        cr_expect(eq(str, (char *)rp_test_json_text(same, "grain"), "layer"));
+        cr_expect(json_equal(json_object_get(same, "peak_gpu_bytes"),
+                             json_object_get(row, "peak_gpu_bytes")));
+        cr_expect(eq(int, json_is_true(json_object_get(same, "fits")) ? 1 : 0, 1));
+        const json_t *longer = json_array_get(more, i);
+        cr_expect(eq(int, json_is_false(json_object_get(longer, "fits")) ? 1 : 0, 1));
+        json_decref(fits);
+        json_decref(more);
+    }
+    json_decref(rows);
+}
+
 Test(cli_memory, bad_combinations_are_refused)
 {
     static const struct {
@@ -107,7 +140,8 @@ Test(cli_memory, bad_combinations_are_refused)
     } cases[] = {
         {"--schedule 1f1b --max-seqlen --fidelity stage", "--max-seqlen: valid only with"},
         {"--schedule 1f1b --fidelity hardware --max-seqlen --seq-len 1024", "without --seq-len"},
-        {"--schedule roundpipe --fidelity hardware --grain layer", "valid is stage, or layer with"},
+        {"--schedule 1f1b --grain layer --recompute none", "--grain: 1f1b recomputes nothing here"},
+        {"--schedule zb-h1 --grain layer", "valid are --recompute wait and early"},
         {"--schedule roundpipe --fidelity stage --grain stage", "--grain: valid only with"},
         {"--schedule roundpipe --fidelity hardware --grain row", "valid values are stage|layer"},
     };

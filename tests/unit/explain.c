@@ -166,7 +166,11 @@ Test(explain, random_programs_at_hardware_fidelity)
         rp_test_bench b = {.c = malloc(sizeof *b.c)};
         draw(&random, b.c);
         rp_test_bench_sizes(&b, rp_random_between(&random, 0, 400000000), 30000000u * (i % 7));
+        b.lower.grain = i / 2 % 2 == 0 ? RP_GRAIN_STAGE : RP_GRAIN_LAYER;
         rp_test_bench_lower(&b);
+        char text[512];
+        rp_random_case_print(b.c, text, sizeof text);
+        cr_assert(eq(int, rp_program_check(b.program), RP_OK), "%s", text);
         b.machine = (rpsim_machine){.upload_Bps = 20.97e9,
                                     .download_Bps = 18e9,
                                     .host_Bps = 95e9,
@@ -177,8 +181,6 @@ Test(explain, random_programs_at_hardware_fidelity)
         cr_assert(eq(int,
                      rpsim_dispatch_count(b.program, &moe, i % 4 * 40, arena, &b.costs.dispatch),
                      RP_OK));
-        char text[512];
-        rp_random_case_print(b.c, text, sizeof text);
         rpsim_explain_case given = rp_test_bench_run(&b);
         rpsim_explanation e;
         explain(&given, text, &e);

@@ -122,6 +122,12 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     for (size_t i = 0; i < entries; i++) {
         costs.ps[i] = (int64_t)(1000000 + 77000 * (i % 13));
     }
+    entries = (LAYERS + 1) * (size_t)RP_OP_KIND_COUNT;
+    cr_assert(eq(int, rp_arena_alloc(arena, entries, sizeof(int64_t), &costs.layer_ps), RP_OK));
+    costs.layer_count = LAYERS + 1;
+    for (size_t i = 0; i < entries; i++) {
+        costs.layer_ps[i] = (int64_t)(300000 + 33000 * (i % 11));
+    }
     rpsim_machine machine = {.upload_Bps = link_Bps, .download_Bps = link_Bps, .host_Bps = 1e12};
     rp_timeline *timeline = NULL;
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
