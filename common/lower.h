@@ -16,7 +16,9 @@
  *  - gradients go down once per job; from the second call of a step on the accumulated ones come up
  *    with the weights;
  *  - the next call begins when the loss of the last microbatch is on the host, unless the calls of
- * a step overlap (then the next step's first call still does);
+ * a step overlap (then the next step's first call still does). Calls that overlap have gradient
+ * slots of their own in host memory, which the host sums in the order of calls as it collects
+ * them: nothing goes up again;
  *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
  * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
  * uploads of the step and comes before the step's own optimizer, so weights are one step stale.
@@ -56,14 +58,15 @@ typedef enum rp_grain {
 
 typedef struct rp_lower_config {
     rp_placement placement;
-    rp_versions versions; /**< of resident weights */
+    rp_versions versions;        /**< of resident weights */
     const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t
         call_microbatches;  /**< microbatches of one call; the last call of a step may have fewer */
     uint64_t piece_bytes;   /**< largest piece of a parameter upload, RP_PIECE_BYTES */
     rp_grain grain;         /**< nothing is recomputed: no matter */
-    bool overlapping_calls; /**< the calls of a step do not wait for each other's loss */
+    bool overlapping_calls; /**< the calls of a step do not wait for each other's loss or gradients
+                             */
     /** Resident placement: successive GPUs that send boundary tensors to each other directly,
      * UINT32_MAX: all; 0: none do */
     uint32_t peer_gpus;
@@ -107,8 +110,9 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *a
  * @return bytes of a model in host memory under offload placement, activations apart (executor.md
  *         1.6): pinned working weights and gradient slots, pageable master weights, master
  *         gradients and Adam states; 20 B per parameter, and a slot more where the head is tied
+ * @param slots gradient slots per layer, at least 1: the calls of a step where they overlap
  */
-uint64_t rp_sizes_host_bytes(const rp_sizes *sizes);
+uint64_t rp_sizes_host_bytes(const rp_sizes *sizes, uint32_t slots);
 
 /**
  * Lowers a compute schedule.

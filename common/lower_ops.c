@@ -185,7 +185,8 @@ static rp_status begin_job(rp_lowering *l, rp_lower_job *job, const rp_lower_job
         return RP_OK;
     }
     RP_TRY(add_pieces(l, job, before));
-    if (job->backward && job->call > 0) { /* what earlier calls of the step have accumulated */
+    if (job->backward && job->call > 0 && !l->config->overlapping_calls) {
+        /* what earlier calls of the step have accumulated */
         const rp_op *like = unit_op(l, &l->units[job->first_unit]);
         RP_TRY(add(l, queue_of(job, RP_LOWER_PARAMS), RP_OP_UPLOAD_PARAM_GRAD, like,
                    gradient_bytes(l, job), &job->param_grads_up));
@@ -442,7 +443,9 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
     }
     for (uint32_t layer = count; layer-- > 0;) {
         parameters += l->config->sizes.parameters[layer];
-        uint64_t bytes = RP_COLLECT_BYTES * l->config->sizes.parameters[layer];
+        uint32_t more_slots = l->config->overlapping_calls ? l->calls - 1 : 0;
+        uint64_t bytes = (RP_COLLECT_BYTES + RP_GRADIENT_BYTES * more_slots) *
+                         l->config->sizes.parameters[layer];
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,
                         &l->collect[(size_t)iteration * count + layer]));
     }

@@ -266,6 +266,8 @@ static rp_status connect_host(rp_lowering *l)
 {
     const rp_program *p = l->schedule;
     uint32_t count = l->config->sizes.layers + 2;
+    /* The last call has accumulated what the others have; overlapping ones have a slot each. */
+    uint32_t first_call = l->config->overlapping_calls ? 0 : l->calls - 1;
     for (uint32_t i = 0; i < p->iteration_count; i++) {
         size_t row = (size_t)i * count;
         if (p->asynchronous) {
@@ -275,10 +277,11 @@ static rp_status connect_host(rp_lowering *l)
             uint32_t begin = 0;
             uint32_t end = 0;
             rp_lower_layers(l, p->backward_chain[j], true, &begin, &end);
-            const rp_lower_job *job =
-                &l->jobs[l->job_of[rp_lower_job_index(l, i, l->calls - 1, p->forward_count + j)]];
-            for (uint32_t layer = begin; layer < end; layer++) {
-                RP_TRY(data(l, l->collect[row + layer], job->param_grads_down));
+            for (uint32_t call = first_call; call < l->calls; call++) {
+                uint32_t job = l->job_of[rp_lower_job_index(l, i, call, p->forward_count + j)];
+                for (uint32_t layer = begin; layer < end; layer++) {
+                    RP_TRY(data(l, l->collect[row + layer], l->jobs[job].param_grads_down));
+                }
             }
         }
     }

@@ -81,14 +81,15 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *a
     return RP_OK;
 }
 
-uint64_t rp_sizes_host_bytes(const rp_sizes *sizes)
+uint64_t rp_sizes_host_bytes(const rp_sizes *sizes, uint32_t slots)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < sizes->layers + 2; i++) {
         bool twice = sizes->tied_head && i == sizes->layers + 1; /* the table is layer 0's */
         uint64_t frozen = twice ? 0 : sizes->weight_bytes[i] - sizes->gradient_bytes[i];
         uint64_t working = 2 * sizes->parameters[i] + frozen;
-        bytes += working + sizes->gradient_bytes[i] + RP_HOST_PAGEABLE_BYTES * sizes->parameters[i];
+        bytes += working + slots * sizes->gradient_bytes[i] +
+                 RP_HOST_PAGEABLE_BYTES * sizes->parameters[i];
     }
     return bytes;
 }

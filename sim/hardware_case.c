@@ -202,7 +202,8 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
     if (uploads_weights(result->program)) {
         rp_sizes sizes;
         RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
-        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes);
+        bool overlap = in->schedule != NULL && in->schedule->overlapping_rounds;
+        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, overlap ? in->workload->calls : 1);
     }
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }

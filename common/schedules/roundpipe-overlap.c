@@ -14,8 +14,7 @@
  * earliest start; on ties the one furthest in its round, then the older round. It goes to the GPU
  * on which it can begin then; of several to the one that has become free last, so that the others
  * stay free for what comes next, then to the lowest. A round never overtakes the one before it: its
- * job j is dispatched after that one's job j, because gradients of a stage are accumulated in the
- * order of rounds.
+ * job j is dispatched after that one's job j, so that the oldest round is always on its way out.
  *
  * Times. As RoundPipe's free-first start, dispatch replays stage times; what comes out has fixed
  * placements.
@@ -28,7 +27,12 @@
  *
  * What it costs. The same number of jobs as RoundPipe with the same R: every stage's weights go up
  * and its gradients come down as often, and a GPU holds two stages as before. The boundary
- * activations of W rounds are in host memory instead of those of one.
+ * activations of W rounds are in host memory instead of those of one. Gradients: RoundPipe
+ * accumulates rounds (calls of a step) on the GPU, so that a stage's next backward cannot begin
+ * before the one of the round before it has ended and its gradients have gone down and up again.
+ * Here every round of a step has a slot of its own in host memory, 2 bytes per parameter, and the
+ * host adds the slots in the order of rounds when it collects them: the same sum of the same terms
+ * in every run, at the precision of the master gradients.
  *
  * Where it does not help. One round per iteration (microbatches <= R): there is nothing to overlap.
  * Many rounds per iteration: fill and drain are paid once per iteration and are small anyway.

@@ -522,7 +522,8 @@ Test(memory, host_bytes_of_a_model)
     load(&m);
     cr_assert(eq(int, rp_sizes_of_model(&m.model, 2048, arena, &sizes), RP_OK));
     uint64_t slot = 2 * m.model.embedding_parameters;
-    cr_expect(eq(u64, rp_sizes_host_bytes(&sizes), 20 * m.model.total_parameters + slot));
+    cr_expect(eq(u64, rp_sizes_host_bytes(&sizes, 1), 20 * m.model.total_parameters + slot));
+    cr_expect(eq(u64, rp_sizes_host_bytes(&sizes, 4), 26 * m.model.total_parameters + 4 * slot));
 }
 
 Test(memory, grows_with_the_sequence)

@@ -279,6 +279,46 @@ static int64_t lead_ps(const rpsim_result *result, uint32_t per_call)
     return first - loss;
 }
 
+static uint64_t bytes_of(const rp_program *p, rp_op_kind kind, uint32_t *count_out)
+{
+    uint64_t bytes = 0;
+    *count_out = 0;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        bytes += p->ops[i].kind == kind ? p->op_bytes[i] : 0;
+        *count_out += p->ops[i].kind == kind ? 1 : 0;
+    }
+    return bytes;
+}
+
+/* Layers as the host counts them: embedding 0, head last. */
+static bool holds(const rp_program *p, const rp_stage *stage, uint32_t layer)
+{
+    if (layer == p->layer_count + 1) {
+        return (stage->roles & RP_STAGE_HEAD) != 0;
+    }
+    bool embedding = layer == 0 && stage->layer_begin == 0 && stage->layer_end > 0;
+    return embedding || (layer > stage->layer_begin && layer <= stage->layer_end);
+}
+
+/* Gradients of how many calls each layer's collection has waited for, at least. */
+static uint32_t collected_calls(const rpsim_result *result)
+{
+    const rp_program *p = result->program;
+    const rp_timeline *t = result->timeline;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        uint32_t calls = 0;
+        for (uint32_t k = 0; p->ops[i].kind == RP_OP_COLLECT && k < p->op_count; k++) {
+            bool here = p->ops[k].kind == RP_OP_DOWNLOAD_PARAM_GRAD &&
+                        holds(p, &p->stages[p->ops[k].stage], p->ops[i].microbatch);
+            cr_expect(not(here && t->end_ps[k] > t->start_ps[i]));
+            calls += here ? 1 : 0;
+        }
+        least = p->ops[i].kind == RP_OP_COLLECT && calls < least ? calls : least;
+    }
+    return least;
+}
+
 /* Calls of RoundPipe wait for the loss of the one before, overlapping ones do not; both programs
  * pass the validator with all transfers. */
 Test(overlap, calls_overlap_on_hardware)
@@ -310,6 +350,15 @@ Test(overlap, calls_overlap_on_hardware)
                      rpsim_hardware_case_run(rp_schedule_find(names[i]), &config, &workload, &model,
                                              &platform, &result),
                      RP_OK));
+        /* RoundPipe: from the second call on gradients go up again. Own: a slot per call. */
+        uint32_t ups = 0;
+        uint32_t collects = 0;
+        bytes_of(result.program, RP_OP_UPLOAD_PARAM_GRAD, &ups);
+        uint64_t collected = bytes_of(result.program, RP_OP_COLLECT, &collects);
+        cr_expect(eq(u32, collects, model.layers + 2));
+        cr_expect(eq(u64, collected, (i == 0 ? 10 : 16) * model.total_parameters));
+        cr_expect(eq(u32, ups, i == 0 ? 3 * partition.backward_count : 0));
+        cr_expect(eq(u32, collected_calls(&result), 4));
         if (i == 0) {
             cr_expect(ge(i64, lead_ps(&result, 4), 0));
         } else {
