@@ -40,21 +40,40 @@ static json_t *run_row(const char *line)
     return row;
 }
 
-/* ms of a steady step of `line` on a platform, with a partition or, where that is "", the one that
- * the run takes by itself, which is then written there. 0: refused. */
-static double step_ms(const char *line, const char *platform, char partition[1024])
+typedef struct step {
+    double ms;   /* of a steady step; 0: refused */
+    double peak; /* bytes of the fullest GPU */
+    bool fits;
+} step;
+
+/* A step of `line` on a platform, with a partition or, where that is "", the one that the run takes
+ * by itself, which is then written there. */
+static step run_step(const char *line, const char *platform, char partition[1024])
 {
     char full[2048];
     bool given = partition[0] != '\0';
     snprintf(full, sizeof full, "%s --platform %s%s%s", line, platform,
              given ? " --partition " : "", partition);
+    step out = {0};
     json_t *row = run_row(full);
-    double took_ms = row != NULL ? rp_test_json_number(row, "iteration_ms") : 0;
-    if (row != NULL && !given) {
+    if (row != NULL) {
+        size_t index = 0;
+        json_t *peak = NULL;
+        out.ms = rp_test_json_number(row, "iteration_ms");
+        out.fits = json_is_true(json_object_get(row, "fits"));
+        json_array_foreach(json_object_get(row, "peak_gpu_bytes"), index, peak)
+        {
+            out.peak = fmax(out.peak, json_number_value(peak));
+        }
         snprintf(partition, 1024, "%s", rp_test_json_text(row, "partition"));
     }
     json_decref(row);
-    return took_ms;
+    return out;
+}
+
+static double step_ms(const char *line, const char *platform, char partition[1024])
+{
+    return run_step(line, platform, partition).ms;
 }
 
 /* ---- rates -------------------------------------------------------------------------------------
@@ -194,7 +213,8 @@ RATES(network, "mobius", "roundpipe", "interleaved-1f1b", "fsdp", "megatron-tp")
 /* ---- work --------------------------------------------------------------------------------------
  */
 
-/* A longer sequence is more work of every kind; so is a larger microbatch, or another call. */
+/* A longer sequence is more work of every kind; so is a larger microbatch, or another call. It
+ * needs no less memory. */
 Test(plausible, more_work_takes_longer)
 {
     static const char *const ladder[] = {
@@ -210,16 +230,19 @@ Test(plausible, more_work_takes_longer)
     static const char *const platforms[] = {"rtx3090x8-pcie3", "rtx4090x16", "rtx5090x8", "a800x8",
                                             "h100x8",          "h200x8",     "rtx4090x64"};
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
-        double before_ms = 0;
+        step before = {.fits = true};
         char partition[1024] = "";
         for (size_t i = 0; i < sizeof ladder / sizeof ladder[0]; i++) {
             char line[512];
             snprintf(line, sizeof line,
                      "--schedule %s --model %s --gpus %u --microbatches %u --iterations 16 %s",
                      rp_schedules[s]->name, models[s % 3], GPUS, 2 * GPUS, ladder[i]);
-            double now_ms = step_ms(line, platforms[s % 7], partition);
-            cr_expect(gt(dbl, now_ms, before_ms), "%s", line);
-            before_ms = now_ms;
+            step now = run_step(line, platforms[s % 7], partition);
+            cr_expect(gt(dbl, now.ms, before.ms), "%s", line);
+            cr_expect(ge(dbl, now.peak, before.peak), "%s", line);
+            bool fits_again = now.fits && !before.fits;
+            cr_expect(not(fits_again), "%s", line);
+            before = now;
         }
     }
 }
