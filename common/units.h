@@ -23,3 +23,10 @@ static inline int64_t rp_ms_to_ps(double ms)
 {
     return (int64_t)llround(ms * (double)RP_PS_PER_MS);
 }
+
+/** @return a time of picoseconds that is not negative, to the nearest one; INT64_MAX beyond that.
+ */
+static inline int64_t rp_round_ps(double ps)
+{
+    return ps < 0x1p63 ? (int64_t)(ps + 0.5) : INT64_MAX;
+}

@@ -24,50 +24,56 @@ static uint32_t mlp_modules(const rp_model *m)
     return 3 * linear_modules(m) + 2;
 }
 
-static uint32_t layer_modules(const rp_model *m)
+static uint64_t layer_modules(const rp_model *m)
 {
     uint32_t attention = 4 * linear_modules(m) + (m->qk_norm ? 2 : 0) + 1;
     uint32_t norms_and_layer = 3;
-    uint32_t mlp = mlp_modules(m);
+    uint64_t mlp = mlp_modules(m);
     if (m->experts > 1) {
         uint32_t router_and_containers = 2;
-        mlp = router_and_containers + (m->expert_bias ? 1 : m->experts * mlp_modules(m));
+        mlp = router_and_containers + (m->expert_bias ? 1 : m->experts * mlp);
     }
     return attention + norms_and_layer + mlp;
 }
 
-static uint32_t layer_launches(const rp_model *m)
+static uint64_t layer_launches(const rp_model *m)
 {
-    uint32_t mlp = 3 * linear_launches(m);
+    uint64_t mlp = 3 * linear_launches(m);
     return 40 + (m->experts > 1 ? m->experts * (10 + mlp) : mlp);
 }
 
 #define HEAD_LAUNCHES 20u /* norm, logits, loss */
+
+/* Of absurd models: as many as there can be. */
+static uint32_t count_of(uint64_t count)
+{
+    return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+}
 
 rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
                                uint32_t queue_depth, rp_arena *arena,
                                rpsim_dispatch_counts *counts_out)
 {
     rpsim_dispatch_counts counts = {.queue_depth = queue_depth,
-                                    .layer_launches = layer_launches(model),
+                                    .layer_launches = count_of(layer_launches(model)),
                                     .routing = model->experts > 1};
     size_t stages = program->stage_count;
     RP_TRY(rp_arena_alloc(arena, stages * RP_OP_KIND_COUNT, sizeof(uint32_t), &counts.launches));
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &counts.modules));
     for (uint32_t s = 0; s < stages; s++) {
         const rp_stage *stage = &program->stages[s];
-        uint32_t layers = stage->layer_end - stage->layer_begin;
+        uint64_t layers = stage->layer_end - stage->layer_begin;
         uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? HEAD_LAUNCHES : 0;
         bool runs = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
-        uint32_t forward = layers * layer_launches(model);
+        uint64_t forward = layers * layer_launches(model);
         uint32_t *of = &counts.launches[s * RP_OP_KIND_COUNT];
-        of[RP_OP_FORWARD] = (runs ? forward : 0) + head + 1;
-        of[RP_OP_RECOMPUTE] = forward + 1;
-        of[RP_OP_BACKWARD] = 2 * (forward + head) + 1;
-        of[RP_OP_BACKWARD_INPUT] = forward + head + 1;
-        of[RP_OP_BACKWARD_WEIGHT] = forward + head + 1;
+        of[RP_OP_FORWARD] = count_of((runs ? forward : 0) + head + 1);
+        of[RP_OP_RECOMPUTE] = count_of(forward + 1);
+        of[RP_OP_BACKWARD] = count_of(2 * (forward + head) + 1);
+        of[RP_OP_BACKWARD_INPUT] = count_of(forward + head + 1);
+        of[RP_OP_BACKWARD_WEIGHT] = count_of(forward + head + 1);
         of[RP_OP_UPDATE] = 1;
-        counts.modules[s] = layers * layer_modules(model) + (head != 0 ? 2 : 0);
+        counts.modules[s] = count_of(layers * layer_modules(model) + (head != 0 ? 2 : 0));
     }
     *counts_out = counts;
     return RP_OK;
@@ -265,7 +271,7 @@ static void stand_in_line(rpsim_dispatcher *d, uint32_t gpu)
 }
 
 /* Whether the job has begun; then, if it takes time, its worker has the lock. */
-static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index, int64_t now_ps)
+static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 {
     const job *j = &d->jobs[index];
     if (d->next_job != UINT32_MAX && j->order != d->next_job) {
@@ -273,11 +279,13 @@ static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index, int64_t
     }
     d->next_job += d->next_job != UINT32_MAX ? 1 : 0;
     d->workers[gpu].next++;
-    int64_t ps = d->module_ps * d->counts->modules[d->program->ops[j->first].stage];
-    if (ps > 0) {
+    int64_t modules = d->counts->modules[d->program->ops[j->first].stage];
+    int64_t ps = 0;
+    bool endless = __builtin_mul_overflow(d->module_ps, modules, &ps);
+    if (ps > 0 || endless) {
         d->holder = gpu;
         d->news.holds = true;
-        d->news.until_ps = now_ps + ps;
+        d->news.hold_ps = endless ? INT64_MAX : ps;
     }
     return true;
 }
@@ -304,7 +312,7 @@ static bool issue_chunk(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 }
 
 /* The worker goes on until something holds it. */
-static void advance(rpsim_dispatcher *d, uint32_t gpu, int64_t now_ps)
+static void advance(rpsim_dispatcher *d, uint32_t gpu)
 {
     worker *w = &d->workers[gpu];
     while (w->next < w->end) {
@@ -318,7 +326,7 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu, int64_t now_ps)
         bool done = true;
         switch (next->kind) {
         case ITEM_JOB:
-            done = begin_job(d, gpu, next->index, now_ps);
+            done = begin_job(d, gpu, next->index);
             break;
         case ITEM_TRANSFER:
             d->ops[next->index].issued = 1;
@@ -336,7 +344,7 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu, int64_t now_ps)
 }
 
 /* Whoever is next in line, and whoever's job is next to be handed out. */
-static void advance_others(rpsim_dispatcher *d, int64_t now_ps)
+static void advance_others(rpsim_dispatcher *d)
 {
     for (;;) {
         uint32_t before = d->next_job;
@@ -345,10 +353,10 @@ static void advance_others(rpsim_dispatcher *d, int64_t now_ps)
             d->line_begin = (d->line_begin + 1) % d->program->gpu_count;
             d->line_count--;
             d->workers[gpu].waits_for_lock = false;
-            advance(d, gpu, now_ps);
+            advance(d, gpu);
         }
         if (d->next_job < d->job_count) {
-            advance(d, d->jobs[d->job_at[d->next_job]].gpu, now_ps);
+            advance(d, d->jobs[d->job_at[d->next_job]].gpu);
         }
         if (d->next_job == before) {
             return;
@@ -430,9 +438,9 @@ const rpsim_dispatch_news *rpsim_dispatcher_begin(rpsim_dispatcher *d)
 {
     clear_news(d);
     for (uint32_t gpu = 0; gpu < d->program->gpu_count; gpu++) {
-        advance(d, gpu, 0);
+        advance(d, gpu);
     }
-    advance_others(d, 0);
+    advance_others(d);
     return &d->news;
 }
 
@@ -449,7 +457,7 @@ int64_t rpsim_dispatcher_chunk_ps(const rpsim_dispatcher *d, uint32_t op, int64_
     return whole + (o->done < rest ? 1 : 0);
 }
 
-rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *d, uint32_t op, int64_t now_ps,
+rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *d, uint32_t op,
                                              const rpsim_dispatch_news **news_out)
 {
     op_state *o = &d->ops[op];
@@ -460,18 +468,18 @@ rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *d, uint32_t op, i
     bool last = o->done == o->chunks;
     o->held = !last && o->issued == o->done;
     bool held = o->held;
-    advance(d, gpu, now_ps);
-    advance_others(d, now_ps);
+    advance(d, gpu);
+    advance_others(d);
     *news_out = &d->news;
     return last ? RPSIM_CHUNK_LAST : held ? RPSIM_CHUNK_HELD : RPSIM_CHUNK_NEXT;
 }
 
-const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *d, int64_t now_ps)
+const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *d)
 {
     uint32_t gpu = d->holder;
     clear_news(d);
     d->holder = NO_GPU;
-    advance(d, gpu, now_ps);
-    advance_others(d, now_ps);
+    advance(d, gpu);
+    advance_others(d);
     return &d->news;
 }

@@ -61,8 +61,8 @@ typedef struct rpsim_dispatcher rpsim_dispatcher;
 typedef struct rpsim_dispatch_news {
     uint32_t *ops; /**< that have been issued, or whose next chunk has: in this order */
     uint32_t op_count;
-    bool holds; /**< the lock has been taken: tell rpsim_dispatcher_release at until_ps */
-    int64_t until_ps;
+    bool holds; /**< the lock has been taken: tell rpsim_dispatcher_release after hold_ps */
+    int64_t hold_ps;
 } rpsim_dispatch_news;
 
 /**
@@ -94,9 +94,9 @@ typedef enum rpsim_chunk_state {
     RPSIM_CHUNK_HELD, /**< the next chunk has not been issued: it will be among the news */
 } rpsim_chunk_state;
 
-/** The running chunk of `op` has ended at now_ps. @param news_out valid until the next call */
+/** The running chunk of `op` has ended. @param news_out valid until the next call */
 rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *dispatcher, uint32_t op,
-                                             int64_t now_ps, const rpsim_dispatch_news **news_out);
+                                             const rpsim_dispatch_news **news_out);
 
-/** The time of the last news' until_ps has come: the lock is free. */
-const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *dispatcher, int64_t now_ps);
+/** The time of the last news' hold_ps has passed: the lock is free. */
+const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *dispatcher);

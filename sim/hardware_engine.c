@@ -79,9 +79,20 @@ static bool earlier(const event *a, const event *b)
     return a->time_ps != b->time_ps ? a->time_ps < b->time_ps : a->sequence < b->sequence;
 }
 
-static void push_event(engine *e, int64_t time_ps, uint32_t op, event_kind kind)
+static void stop_too_long(engine *e)
 {
-    event new = {time_ps, e->sequence++, op, kind};
+    rp_log_error("the run takes longer than 106 days, where its clock ends; valid are shorter runs "
+                 "and faster GPUs, links and hosts");
+    e->status = RP_INPUT;
+}
+
+static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op, event_kind kind)
+{
+    if (after_ps >= RPSIM_NEVER - now_ps) {
+        stop_too_long(e);
+        return;
+    }
+    event new = {now_ps + after_ps, e->sequence++, op, kind};
     uint32_t at = e->heap_count++;
     while (at > 0 && earlier(&new, &e->heap[(at - 1) / 2])) {
         e->heap[at] = e->heap[(at - 1) / 2];
@@ -133,7 +144,7 @@ static void begin_transfer(engine *e, uint32_t op, int64_t now_ps)
 {
     e->start_ps[op] = now_ps;
     if (e->machine->copy_latency_ps > 0) {
-        push_event(e, now_ps + e->machine->copy_latency_ps, op, EVENT_FLOW);
+        push_event(e, now_ps, e->machine->copy_latency_ps, op, EVENT_FLOW);
     } else {
         begin_flow(e, op, now_ps);
     }
@@ -171,7 +182,7 @@ static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
     __builtin_prefetch(&e->dependents[e->ops[op].dependent_begin]);
     ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[op]);
     ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
-    push_event(e, now_ps + ps, op, EVENT_END);
+    push_event(e, now_ps, ps, op, EVENT_END);
 }
 
 /* Starts the op at the head of a queue if nothing holds it. */
@@ -230,7 +241,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
 static void take_news(engine *e, const rpsim_dispatch_news *news, int64_t now_ps)
 {
     if (news->holds) {
-        push_event(e, news->until_ps, 0, EVENT_RELEASE);
+        push_event(e, now_ps, news->hold_ps, 0, EVENT_RELEASE);
     }
     for (uint32_t i = 0; i < news->op_count; i++) {
         uint32_t op = news->ops[i];
@@ -252,7 +263,7 @@ static void end_compute(engine *e, uint32_t op, int64_t now_ps)
         return;
     }
     const rpsim_dispatch_news *news = NULL;
-    switch (rpsim_dispatcher_chunk_end(e->dispatcher, op, now_ps, &news)) {
+    switch (rpsim_dispatcher_chunk_end(e->dispatcher, op, &news)) {
     case RPSIM_CHUNK_LAST:
         finish(e, op, now_ps);
         break;
@@ -276,7 +287,7 @@ static void take_event(engine *e, const event *next)
         begin_flow(e, next->op, next->time_ps);
         break;
     case EVENT_RELEASE:
-        take_news(e, rpsim_dispatcher_release(e->dispatcher, next->time_ps), next->time_ps);
+        take_news(e, rpsim_dispatcher_release(e->dispatcher), next->time_ps);
         break;
     }
 }
@@ -293,6 +304,9 @@ static void run_events(engine *e)
             continue;
         }
         rpsim_completion done;
+        if (network_ps == RPSIM_NEVER && rpsim_network_flows(e->network) > 0) {
+            stop_too_long(e);
+        }
         if (network_ps == RPSIM_NEVER || !rpsim_network_pop(e->network, network_ps, &done)) {
             return;
         }

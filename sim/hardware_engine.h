@@ -17,8 +17,8 @@
  * Runs a lowered program.
  * @param program made by rp_lower
  * @param timeline_out owned by the caller
- * @retval RP_OK, RP_INPUT (rates out of range; logged), RP_INVALID_PROGRAM (deadlock: names an op
- * that never starts), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (rates out of range, or the run takes longer than the 106 days of its
+ * clock; logged), RP_INVALID_PROGRAM (deadlock: names an op that never starts), RP_NO_MEMORY
  */
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
                              const rpsim_machine *machine, rp_timeline **timeline_out);

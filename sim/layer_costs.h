@@ -16,6 +16,7 @@
 
 #include "common/program.h"
 #include "common/schedule.h"
+#include "common/units.h"
 #include "sim/dispatch.h"
 
 /** Effective rates of a GPU that the table does not say; from the platform file. */
@@ -58,7 +59,7 @@ static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_pro
                                   uint32_t op)
 {
     if (program->ops[op].kind == RP_OP_UPDATE) {
-        return (int64_t)((double)program->op_bytes[op] * costs->memory_ps_per_byte + 0.5);
+        return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte);
     }
     return rpsim_compute_ps(costs, &program->ops[op]);
 }

@@ -12,6 +12,7 @@
 #include "common/producers.h"
 #include "common/schedule.h"
 #include "common/timeline.h"
+#include "common/units.h"
 
 /**
  * Runs `program` with the stage times of its stages.
@@ -30,7 +31,7 @@ rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times
 /** @return a time multiplied by a factor, to the nearest picosecond; by 1, exactly the time. */
 static inline int64_t rpsim_scaled_ps(int64_t ps, double factor)
 {
-    return (int64_t)((double)ps * factor + 0.5);
+    return rp_round_ps((double)ps * factor);
 }
 
 /**
