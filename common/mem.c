@@ -335,6 +335,21 @@ rp_status rp_mem_resize(void *block_pointer, size_t size)
     return RP_OK;
 }
 
+rp_status rp_mem_reserve(void *list, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity) {
+        return RP_OK;
+    }
+    if (*capacity > UINT32_MAX / 2) {
+        rp_log_error("out of memory: a list of more than %u elements", *capacity);
+        return RP_NO_MEMORY;
+    }
+    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
+    RP_TRY(rp_mem_resize(list, wanted * size));
+    *capacity = wanted;
+    return RP_OK;
+}
+
 void rp_mem_release(void *block_pointer)
 {
     void *bytes;

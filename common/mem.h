@@ -67,6 +67,14 @@ rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *for
  */
 rp_status rp_mem_resize(void *block, size_t size);
 
+/**
+ * Room for one more element in a block of rp_mem_resize, which doubles when it is full.
+ * @param list as for rp_mem_resize, of `*capacity` elements of `size` bytes
+ * @param count elements in use
+ * @retval RP_OK, RP_NO_MEMORY (logged; also beyond 2^31 elements)
+ */
+rp_status rp_mem_reserve(void *list, uint32_t count, uint32_t *capacity, size_t size);
+
 /** Gives back a block of rp_mem_resize. `block` is the address of the pointer, which becomes NULL.
  */
 void rp_mem_release(void *block);

@@ -34,6 +34,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     RP_TRY(require_one(study, "--trace-out", o->trace_out));
     RP_TRY(require_one(study, "--program-out", o->program_out));
     RP_TRY(require_one(study, "--torch-csv-out", o->torch_csv_out));
+    RP_TRY(require_one(study, "--chakra-out", o->chakra_out));
     if (o->gantt_out != NULL) {
         if (study->row_count > RP_GANTT_MAX_PANELS) {
             rp_log_error("--gantt-out: %u runs do not fit one chart; valid are up to %u",
@@ -50,6 +51,10 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->torch_csv_out != NULL) {
         RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
+    }
+    if (o->chakra_out != NULL) {
+        RP_TRY(rpsim_chakra_open(o->chakra_out, study->rows[0].config.gpus, study->arena,
+                                 &artefacts_out->chakra));
     }
     if (writes_sidecar(o)) {
         RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
@@ -281,6 +286,11 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
     if (o->torch_csv_out != NULL) {
         RP_TRY(write_torch_csv(study, &artefacts->torch_csv, &artefacts->sidecar));
     }
+    if (o->chakra_out != NULL) {
+        const rpsim_row *row = &study->rows[0];
+        RP_TRY(rpsim_chakra_write(row->result.timeline, row->costs->hop_ps,
+                                  row->config.boundary_bytes, study->arena, &artefacts->chakra));
+    }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));
     }
@@ -303,6 +313,7 @@ void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->torch_csv);
     rp_output_discard(&artefacts->sidecar);
+    rpsim_chakra_discard(&artefacts->chakra);
     rp_store_close(artefacts->store);
     artefacts->store = NULL;
 }

@@ -3,6 +3,7 @@
 
 #include "common/store.h"
 #include "common/text.h"
+#include "sim/chakra.h"
 #include "sim/study.h"
 
 typedef struct rpsim_artefacts {
@@ -10,6 +11,7 @@ typedef struct rpsim_artefacts {
     rp_output program;
     rp_output torch_csv;
     rp_output sidecar;
+    rpsim_chakra_files chakra;
     rp_store *store;
 } rpsim_artefacts;
 

@@ -2,7 +2,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "common/version.h"
-#include "sim/import_options.h"
+#include "sim/import_chakra.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ static rp_status write_costs(const rpimport_options *o, rpsim_ranges *ranges, rp
     costs.source = "PyTorch's profiler, by rpimport --kineto";
     costs.microbatch_size = o->microbatch_size;
     costs.seq_len = o->seq_len;
-    RP_TRY(name_table(o->out, arena, &costs.name));
+    RP_TRY(name_table(o->out != NULL ? o->out : "-", arena, &costs.name));
     RP_TRY(rpsim_kineto_write(&costs, ranges, summaries, count, output->stream));
     return rp_output_commit(output);
 }
@@ -72,7 +72,7 @@ static rp_status import_kineto(const rpimport_options *o, rp_arena *arena)
 {
     rpsim_ranges ranges = {0};
     rp_output output = {0};
-    rp_status status = rp_output_open(o->out, &output);
+    rp_status status = rp_output_open(o->out != NULL ? o->out : "-", &output);
     if (status == RP_OK) {
         status = read_traces(o, &ranges);
     }
@@ -89,6 +89,8 @@ static rp_status act(const rpimport_options *options, rp_arena *arena)
     switch (options->action) {
     case RPIMPORT_ACTION_KINETO:
         return import_kineto(options, arena);
+    case RPIMPORT_ACTION_CHAKRA:
+        return rpimport_chakra(options, arena, stdout);
     case RPIMPORT_ACTION_HELP:
         rpimport_options_help();
         return RP_OK;

@@ -21,6 +21,13 @@
       "of the ranges of a stage and kind; min suits ranges of the CPU, which include waiting "     \
       "(median)")                                                                                  \
     X(OUT, "out", "F|-", "the cost table; its name is the file's (-, stdout)")                     \
+    X(CHAKRA, "chakra", "PREFIX",                                                                  \
+      "runs Chakra execution traces, PREFIX.RANK.et of all ranks from 0 on, as rpsim "             \
+      "--chakra-out and ASTRA-sim's tools write them")                                             \
+    X(PLATFORM, "platform", "NAME|FILE",                                                           \
+      "of --chakra: its rates give times to transfers and collectives that have a size only "      \
+      "(rtx4090x8)")                                                                               \
+    X(FORMAT, "format", "table|json", "of --chakra (table)")                                       \
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
 
@@ -46,8 +53,9 @@ void rpimport_options_help(void)
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
     };
-    puts("Usage: rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n\n"
-         "Takes measurements over from other programs.\n\nOptions (default):");
+    puts("Usage: rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n"
+         "       rpimport --chakra PREFIX [options]\n\n"
+         "Takes measurements and runs over from other programs.\n\nOptions (default):");
     rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpimport --kineto rank0.json,rank1.json --partition 14,14 --microbatch-size 4 "
@@ -59,7 +67,6 @@ static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_KINETO:
-        o->action = RPIMPORT_ACTION_KINETO;
         return rpsim_option_list("kineto", optarg, arena, &o->traces, &o->trace_count);
     case OPTION_PARTITION:
         o->partition = optarg;
@@ -76,6 +83,17 @@ static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
     case OPTION_OUT:
         o->out = optarg;
         return RP_OK;
+    case OPTION_CHAKRA:
+        o->chakra = optarg;
+        return RP_OK;
+    case OPTION_PLATFORM:
+        o->platform = optarg;
+        return RP_OK;
+    case OPTION_FORMAT:
+        RP_TRY(rpsim_option_choice("format", optarg, "table|json", &index));
+        o->format_given = true;
+        o->json = index == 1;
+        return RP_OK;
     case OPTION_HELP:
         o->action = RPIMPORT_ACTION_HELP;
         return RP_OK;
@@ -85,13 +103,29 @@ static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
     }
 }
 
-static rp_status check_combination(const rpimport_options *o)
+static rp_status check_combination(rpimport_options *o)
 {
-    if (o->action == RPIMPORT_ACTION_NONE) {
-        rp_log_error("nothing to import; valid is --kineto F[,F…]; see rpimport --help");
+    if (o->action != RPIMPORT_ACTION_NONE) {
+        return RP_OK; /* help or version */
+    }
+    if ((o->trace_count != 0) == (o->chakra != NULL)) {
+        rp_log_error("one thing to import; valid is either --kineto F[,F…] or --chakra PREFIX; "
+                     "see rpimport --help");
         return RP_USAGE;
     }
-    if (o->action == RPIMPORT_ACTION_KINETO && (o->microbatch_size == 0 || o->seq_len == 0)) {
+    o->action = o->chakra != NULL ? RPIMPORT_ACTION_CHAKRA : RPIMPORT_ACTION_KINETO;
+    bool table = o->partition != NULL || o->microbatch_size != 0 || o->seq_len != 0 ||
+                 o->statistic_given || o->out != NULL;
+    if (o->chakra != NULL && table) {
+        rp_log_error("--chakra: makes no cost table; valid beside it are --platform and --format");
+        return RP_USAGE;
+    }
+    if (o->chakra == NULL && (o->platform != NULL || o->format_given)) {
+        rp_log_error("%s: valid only with --chakra PREFIX",
+                     o->platform != NULL ? "--platform" : "--format");
+        return RP_USAGE;
+    }
+    if (o->chakra == NULL && (o->microbatch_size == 0 || o->seq_len == 0)) {
         rp_log_error("--kineto: a cost table says what it was measured on, and a trace does not; "
                      "valid with --microbatch-size B and --seq-len S");
         return RP_USAGE;
@@ -102,7 +136,7 @@ static rp_status check_combination(const rpimport_options *o)
 rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
                                  rpimport_options *options_out)
 {
-    *options_out = (rpimport_options){.out = "-"};
+    *options_out = (rpimport_options){0};
     optind = 0; /* GNU: start anew, also when called again in the same process */
     opterr = 0;
     for (;;) {

@@ -6,6 +6,7 @@
 typedef enum rpimport_action {
     RPIMPORT_ACTION_NONE,
     RPIMPORT_ACTION_KINETO,
+    RPIMPORT_ACTION_CHAKRA,
     RPIMPORT_ACTION_HELP,
     RPIMPORT_ACTION_VERSION,
 } rpimport_action;
@@ -20,7 +21,11 @@ typedef struct rpimport_options {
     uint32_t seq_len;
     bool statistic_given;
     rpsim_statistic statistic;
-    const char *out; /**< "-" for stdout */
+    const char *out;    /**< of a cost table; NULL for stdout */
+    const char *chakra; /**< what the names of the files begin with */
+    const char *platform;
+    bool format_given;
+    bool json;
 } rpimport_options;
 
 /**

@@ -36,18 +36,6 @@ void rpsim_ranges_fini(rpsim_ranges *ranges)
     *ranges = (rpsim_ranges){0};
 }
 
-/* Room for one more in a block that grows by doubling. */
-static rp_status make_room(void *block, uint32_t count, uint32_t *capacity, size_t size)
-{
-    if (count < *capacity) {
-        return RP_OK;
-    }
-    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
-    RP_TRY(rp_mem_resize(block, wanted * size));
-    *capacity = wanted;
-    return RP_OK;
-}
-
 static rp_status bad_event(const reader *r, size_t event, const char *name, const char *cause)
 {
     char shown[64];
@@ -88,7 +76,7 @@ static rp_status add_event(reader *r, size_t index, const json_t *event, const c
     const json_t *call = json_object_get(json_object_get(event, "args"), "External id");
     bool known =
         json_is_number(call) && json_number_value(call) >= 0 && json_number_value(call) < 1e15;
-    RP_TRY(make_room(&r->found, r->count, &r->capacity, sizeof *r->found));
+    RP_TRY(rp_mem_reserve(&r->found, r->count, &r->capacity, sizeof *r->found));
     r->found[r->count++] = (call_range){.call = known ? (int64_t)json_number_value(call) : -1,
                                         .event = index,
                                         .range = {.stage = parts[0].stage,
@@ -149,8 +137,8 @@ static rp_status take_over(reader *r, bool on_gpu, rpsim_ranges *ranges)
             i++;
             range.ps = r->found[i].range.ps > range.ps ? r->found[i].range.ps : range.ps;
         }
-        RP_TRY(
-            make_room(&ranges->ranges, ranges->count, &ranges->capacity, sizeof *ranges->ranges));
+        RP_TRY(rp_mem_reserve(&ranges->ranges, ranges->count, &ranges->capacity,
+                              sizeof *ranges->ranges));
         ranges->ranges[ranges->count++] = range;
     }
     ranges->on_gpu = on_gpu;

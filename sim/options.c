@@ -74,6 +74,8 @@
       "2.15's waits besides; the first two as of 2024, B and BW for I and B (compute-only)")       \
     X(RECV_PLACEMENT, "recv-placement", "asap|just-in-time",                                       \
       "receives of a lowered CSV: where the send is issued, or before their use (asap)")           \
+    X(CHAKRA_OUT, "chakra-out", "PREFIX",                                                          \
+      "the run as Chakra execution traces, PREFIX.RANK.et (rpimport --chakra runs them)")          \
     X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
     X(TORCH_CSV_IN, "torch-csv-in", "F",                                                           \
       "run the orders of this schedule CSV of PyTorch's pipelining, in any of its dialects")       \
@@ -332,6 +334,9 @@ static void take_artefact(int option, rpsim_options *o)
         break;
     case OPTION_TORCH_CSV_OUT:
         o->torch_csv_out = optarg;
+        break;
+    case OPTION_CHAKRA_OUT:
+        o->chakra_out = optarg;
         break;
     case OPTION_TORCH_SIDECAR:
         o->torch_sidecar = optarg;

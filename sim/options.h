@@ -66,6 +66,7 @@ typedef struct rpsim_options {
     const char *gantt_out;
     const char *program_out;
     const char *torch_csv_out;
+    const char *chakra_out;    /**< what the names of the files begin with */
     const char *torch_sidecar; /**< read with torch_csv_in, else written with torch_csv_out */
     bool multi_rank_stages;    /**< --allow-multi-rank-stages */
     bool torch_dialect_given;

@@ -320,7 +320,7 @@ Test(kineto_cli, bad_command_lines)
         const char *line;
         const char *message;
     } cases[] = {
-        {"", "nothing to import; valid is --kineto F[,F…]"},
+        {"", "one thing to import; valid is either --kineto F[,F…] or --chakra PREFIX"},
         {"--kineto", "--kineto: the value is missing"},
         {"--kineto a,,b", "--kineto: 'a,,b' is not valid"},
         {"--kineto a.json", "valid with --microbatch-size B and --seq-len S"},
