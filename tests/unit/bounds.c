@@ -259,6 +259,25 @@ Test(bounds, a_pipeline_of_equal_layers_is_optimal)
     }
 }
 
+/* The same with backwards in two parts, F = I = W = 1: the last GPU cannot begin before N - 1 and
+ * has 3 M to do; ZB-H1 needs 3 M + N - 1 (schedules.md 5.1). A weight part may end a GPU's work, so
+ * there is no drain. */
+Test(bounds, zero_bubble_of_equal_layers_is_optimal)
+{
+    for (uint32_t n = 2; n <= 8; n++) {
+        rp_costs costs;
+        rpsim_result result;
+        rp_test_equal_costs(arena, n, 1, 2, &costs);
+        cr_assert(eq(int,
+                     rp_test_run_even(rp_schedule_find("zb-h1"), &costs, n, 2 * n, 1,
+                                      RP_RECOMPUTE_NONE, arena, &result),
+                     RP_OK));
+        cr_expect(eq(i64, result.metrics.makespan_ps, 6 * n + n - 1));
+        cr_expect(eq(i64, result.bounds.ps[RPSIM_BOUND_RAMP], 6 * n + n - 1));
+        rpsim_result_fini(&result);
+    }
+}
+
 /* RoundPipe in one round, stages of one layer that all take t, as many GPUs as microbatches and N
  * dividing the stages: GPUs are full but for a fill and a drain of one stage per place in the
  * rotation, (M S / N + N - 1) t with S = 2 L stages. The area with these ramps is exactly that. */
