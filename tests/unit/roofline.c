@@ -511,10 +511,12 @@ Test(roofline, every_schedule_runs_everywhere)
     cr_assert(eq(int, rp_data_list("platforms", arena, &names, &count), RP_OK));
     for (uint32_t p = 0; p < count; p++) {
         char line[512];
+        rp_platform platform; /* more GPUs are tests/checks/combine.sh's part */
+        cr_assert(eq(int, rp_platform_load(names[p], arena, &platform), RP_OK));
         snprintf(line, sizeof line,
                  "--fidelity hardware --schedule all --platform %s --seq-len 512 --iterations 1 "
-                 "--format csv --model qwen3-1.7b,gpt-oss-20b,qwen3-32b-lora",
-                 names[p]);
+                 "--format csv --model qwen3-1.7b,gpt-oss-20b,qwen3-32b-lora --gpus %u",
+                 names[p], platform.gpus < 8 ? platform.gpus : 8);
         rp_test_outcome outcome = rp_test_rpsim(line);
         cr_expect(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
     }
