@@ -129,7 +129,8 @@ static void run_case(walk *w, const char *schedule)
                                         " --recompute none",
                                         " --recompute wait",
                                         " --optimizer async",
-                                        " --accumulate 2"};
+                                        " --accumulate 2",
+                                        " --grain layer"};
     const char *model_name = w->models[pick(w, w->model_count)];
     const char *platform_name = w->platforms[pick(w, w->platform_count)];
     rp_model model;
@@ -144,7 +145,7 @@ static void run_case(walk *w, const char *schedule)
              "--iterations %u%s%s",
              schedule, model_name, platform_name, gpus, lengths[pick(w, 6)],
              odd ? 1 + pick(w, 20) : gpus * (1 + pick(w, 2)), gpus <= 4 ? 16u : 1u,
-             partitions[pick(w, 3)], modes[pick(w, 7)]);
+             partitions[pick(w, 3)], modes[pick(w, 8)]);
     rp_test_outcome outcome = rp_test_rpsim_after("--format json", w->line);
     if (outcome.status == 2) {
         bool silent = outcome.output[0] == '\0';
