@@ -2,8 +2,8 @@
  * engine, queue and link has to carry, what each GPU has to hold.
  *
  * Edges are the data waits, the producers of compute ops that are on the same GPU (queue order
- * stands for them in the program), the pre-work joined to a backward and the pieces of a job's
- * weights. Control waits and queue
+ * stands for them in the program), the layers of a unit, the pre-work joined to a backward and the
+ * pieces of a job's weights. Control waits and queue
  * order are the schedule's choice and left out. */
 #include "common/producers.h"
 #include "sim/bounds.h"
@@ -120,15 +120,33 @@ static bool has_producers(const rp_producers *producers, const rp_op *op)
            op->kind == RP_OP_BACKWARD_WEIGHT;
 }
 
+static bool same_unit(const graph *g, uint32_t a, uint32_t b)
+{
+    const rp_op *ops = g->program->ops;
+    return g->queue_of[a] == g->queue_of[b] && ops[a].stage == ops[b].stage &&
+           ops[a].microbatch == ops[b].microbatch && ops[a].iteration == ops[b].iteration;
+}
+
+/* Of a unit that goes layer by layer: the same for the layer that needs this one's result. */
+static uint32_t next_layer(const graph *g, uint32_t op)
+{
+    const rp_op *ops = g->program->ops;
+    bool has_result = ops[op].layer != 0 && ops[op].kind != RP_OP_RECOMPUTE;
+    for (uint32_t i = op + 1; has_result && i <= op + 2 && i < g->program->op_count; i++) {
+        if (ops[i].layer != 0 && ops[i].kind == ops[op].kind && same_unit(g, op, i)) {
+            return i;
+        }
+    }
+    return RP_NO_OP;
+}
+
 /* Pieces of one job's weights: all of them come before its first op, which waits for the last. In
  * which order, makes no difference to their sum. */
 static bool same_weights(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
     bool pieces = ops[op].kind == RP_OP_UPLOAD_PARAMS && ops[op + 1].kind == RP_OP_UPLOAD_PARAMS;
-    return pieces && op + 1 < g->program->op_count && g->queue_of[op] == g->queue_of[op + 1] &&
-           ops[op].stage == ops[op + 1].stage && ops[op].microbatch == ops[op + 1].microbatch &&
-           ops[op].iteration == ops[op + 1].iteration;
+    return pieces && op + 1 < g->program->op_count && same_unit(g, op, op + 1);
 }
 
 /* The op of a kind that `op` has a data wait for. */
@@ -215,6 +233,10 @@ static void find_edges(graph *g, const rp_producers *producers)
         }
         if ((p->ops[i].flags & RP_OP_JOIN) != 0 || same_weights(g, i)) {
             add_edge(g, i, i + 1);
+        }
+        uint32_t layer = next_layer(g, i);
+        if (layer != RP_NO_OP) {
+            add_edge(g, i, layer);
         }
     }
 }
@@ -419,7 +441,7 @@ static rp_status bound_all(graph *g, const rpsim_memory_limits *limits, rp_arena
     rp_producers producers;
     RP_TRY(rpsim_machine_network(p, g->machine, arena, &g->routes, &g->network));
     RP_TRY(rp_producers_create(p, arena, &producers));
-    size_t most = (size_t)p->wait_count + (RP_MAX_PRODUCERS + 3) * (size_t)p->op_count;
+    size_t most = (size_t)p->wait_count + (RP_MAX_PRODUCERS + 4) * (size_t)p->op_count;
     RP_TRY(rp_arena_alloc_raw(arena, most, sizeof(edge), &g->edges));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &g->queue_of));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(int64_t), &g->ps));

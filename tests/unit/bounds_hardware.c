@@ -61,6 +61,7 @@ static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t
 {
     rpsim_workload workload = {.calls = 1,
                                .microbatches = gpus * rp_random_between(random, 1, 3),
+                               .layer_grain = rp_random_between(random, 0, 1) == 1,
                                .seq_len = 512u << rp_random_between(random, 0, 3)};
     if (schedule->separate_backward) {
         workload.calls = rp_random_between(random, 1, 3);
