@@ -179,8 +179,9 @@ static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
     };
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        bool stage_only = strncmp(times[i].name, "comm_", 5) == 0;
-        if (!row->hardware || !stage_only) {
+        bool of_one = strncmp(times[i].name, "comm_", 5) == 0;
+        bool one = row->config.iterations == 1 || !row->from_program;
+        if (!row->hardware || !of_one || one) {
             metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
         }
     }

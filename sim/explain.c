@@ -265,6 +265,21 @@ static void set_single(const rpsim_explanation *e, uint32_t count, const double 
     }
 }
 
+void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explanation *e,
+                                 int64_t *total_ps_out, int64_t *exposed_ps_out)
+{
+    const rp_program *p = timeline->program;
+    *total_ps_out = 0;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        rp_op_class class = rp_op_kind_class((rp_op_kind)p->ops[i].kind);
+        if (class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE) {
+            *total_ps_out += timeline->end_ps[i] - timeline->start_ps[i];
+        }
+    }
+    *exposed_ps_out = e->share_ps[RPSIM_SHARE_UPLOAD_PARAMS] + e->share_ps[RPSIM_SHARE_UPLOAD_ACT] +
+                      e->share_ps[RPSIM_SHARE_DOWNLOAD] + e->share_ps[RPSIM_SHARE_PEER];
+}
+
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rpsim_sensitivity *s)
 {
     struct {

@@ -153,6 +153,16 @@ typedef struct rpsim_explain_case {
 rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
                         rpsim_explanation *explanation_out);
 
+/**
+ * Communication of a run at hardware fidelity.
+ * @param total_ps_out the time that its transfers and collectives take, each by itself, waiting for
+ *        copy engines not included
+ * @param exposed_ps_out the time between their ops that GPUs wait for these, by the attribution,
+ *        summed over GPUs; fill and drain are not in it
+ */
+void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explanation *explanation,
+                                 int64_t *total_ps_out, int64_t *exposed_ps_out);
+
 /** @return the resource for which GPUs wait most between their ops (blame_ps), the lowest on ties;
  * UINT32_MAX where no GPU is ever idle between its ops. */
 uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);

@@ -104,11 +104,10 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = ms_field("switch_ms", m->switch_ps);
     f[n++] = ms_field("drain_ms", m->drain_ps);
     f[n++] = ms_field("intra_ms", m->intra_ps);
-    f[n++] =
-        row->hardware ? null_field("comm_total_ms") : ms_field("comm_total_ms", m->comm_total_ps);
-    f[n++] = row->hardware ? null_field("comm_exposed_ms")
-                           : ms_field("comm_exposed_ms", m->comm_exposed_ps);
     bool one = row->config.iterations == 1 || !row->from_program; /* metrics of one iteration */
+    bool comm = one || !row->hardware;
+    f[n++] = comm ? ms_field("comm_total_ms", m->comm_total_ps) : null_field("comm_total_ms");
+    f[n++] = comm ? ms_field("comm_exposed_ms", m->comm_exposed_ps) : null_field("comm_exposed_ms");
     f[n++] = one ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
     f[n++] = real_field("iteration_ms", row->result.period_ps / (double)RP_PS_PER_MS);
     f[n++] = real_field("iteration_paper_ms", paper_ps / (double)RP_PS_PER_MS);

@@ -5,6 +5,7 @@
 #include "common/units.h"
 #include "sim/bounds_run.h"
 #include "sim/clock.h"
+#include "sim/explain.h"
 #include "sim/platform_machine.h"
 #include "sim/roofline.h"
 
@@ -233,6 +234,18 @@ static rp_status find_bounds(const inputs *in, const rp_costs *table,
     return RP_OK;
 }
 
+static rp_status find_communication(const inputs *in, const rpsim_compute_costs *costs,
+                                    rpsim_result *result)
+{
+    rpsim_explain_case run = {
+        .timeline = result->timeline, .costs = costs, .machine = &in->machine};
+    rpsim_explanation explanation;
+    RP_TRY(rpsim_explain(&run, in->arena, &explanation));
+    rpsim_explain_communication(result->timeline, &explanation, &result->metrics.comm_total_ps,
+                                &result->metrics.comm_exposed_ps);
+    return RP_OK;
+}
+
 /* Validates, runs and measures result->program. */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
                              rpsim_result *result)
@@ -243,8 +256,11 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
     RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
-    return result->program->iteration_count == 1 ? find_bounds(in, table, &costs, seq_len, result)
-                                                 : RP_OK;
+    if (result->program->iteration_count > 1) {
+        return RP_OK;
+    }
+    RP_TRY(find_communication(in, &costs, result));
+    return find_bounds(in, table, &costs, seq_len, result);
 }
 
 static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)

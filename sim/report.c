@@ -245,7 +245,8 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
             percent * (double)m->bubble_ps, percent * (double)m->fill_ps,
             percent * (double)m->switch_ps, percent * (double)m->drain_ps,
             percent * (double)m->intra_ps);
-    write_optional(row->hardware ? NAN : rp_ps_to_ms(m->comm_exposed_ps), 9, 3, stream);
+    bool comm = !row->hardware || row->config.iterations == 1 || !row->from_program;
+    write_optional(comm ? rp_ps_to_ms(m->comm_exposed_ps) : NAN, 9, 3, stream);
     double gap = (double)m->makespan_ps / (double)m->lower_bound_ps - 1.0;
     write_optional(m->lower_bound_ps > 0 ? 100.0 * gap : NAN, 7, 2, stream);
     write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
@@ -343,7 +344,8 @@ static void write_table(const rpsim_study *study, FILE *stream)
     }
     fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: "
           "time "
-          "by which hops delay ops. bound: distance to\nthe largest lower bound, mostly "
+          "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
+          "transfers. bound: distance to\nthe largest lower bound, mostly "
           "that of the same placement (--explain has all). iteration: steady-state period. paper "
           "est: makespan - (fill + drain) / GPUs. "
           "* most tokens/s, of what fits.\n",
