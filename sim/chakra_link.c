@@ -198,6 +198,9 @@ static rp_status match_collectives(rpsim_chakra_trace *t, rp_arena *arena)
 
 rp_status rpsim_chakra_link(rpsim_chakra_trace *trace, rp_arena *arena)
 {
+    if (trace->node_count == 0) {
+        return RP_OK;
+    }
     for (uint32_t r = 0; r < trace->rank_count; r++) {
         RP_TRY(sort_rank(trace, r));
         RP_TRY(resolve_rank(trace, r));
