@@ -258,6 +258,22 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
     fputc('\n', stream);
 }
 
+static void write_tuned_note(const rpsim_row *row, FILE *stream)
+{
+    if (row->tune_evaluations == 0) {
+        return;
+    }
+    fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
+    if (row->schedule->rounds && row->config.round < row->config.microbatches) {
+        fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
+                row->schedule->overlapping_rounds                  ? ""
+                : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
+                                                                   : ", free first");
+    }
+    fprintf(stream, "; %s of %" PRIu64 " simulations\n",
+            row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
+}
+
 /* What a row of the table has no place for. */
 static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, FILE *stream)
 {
@@ -335,6 +351,7 @@ static void write_table(const rpsim_study *study, FILE *stream)
             write_table_row(&study->rows[i], end - begin > 1 && i == best, width, stream);
         }
         for (uint32_t i = begin; i < end; i++) {
+            write_tuned_note(&study->rows[i], stream);
             write_memory_notes(study, &study->rows[i], stream);
         }
         if (first->replica_ps != NULL) {

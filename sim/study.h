@@ -24,6 +24,8 @@ typedef struct rpsim_row {
     const char *partition_text;
     rp_schedule_config config;
     bool planned;                /**< the partition is RoundPipe's plan for this length */
+    uint64_t tune_evaluations;   /**< of --partition tuned; 0 without */
+    bool tune_exact;             /**< the search has tried every point of its space */
     bool hardware;               /**< fidelity */
     rpsim_workload workload;     /**< of one step; at stage fidelity one call */
     const rp_model *model;       /**< NULL when unknown */

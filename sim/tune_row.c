@@ -256,6 +256,8 @@ rp_status rpsim_tune_row(const rpsim_options *options, const rpsim_inputs *input
     *partition = result.point.partition;
     row->config.partition = partition;
     row->planned = false;
+    row->tune_evaluations = result.evaluations;
+    row->tune_exact = result.exact;
     row->config.round = result.point.round;
     row->config.round_start = result.point.round_start;
     return RP_OK;

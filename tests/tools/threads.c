@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "sim/replicas.h"
+#include "sim/tune.h"
 #include "tests/support/hash_runs.h"
 #include "tests/support/random_case.h"
 
@@ -74,6 +75,58 @@ static int check_replicas(void)
     return 0;
 }
 
+static rp_status makespan(const void *context, const rp_schedule_config *config, double *ps_out)
+{
+    rpsim_result result;
+    RP_TRY(rpsim_case_run(context, config, &result));
+    *ps_out = (double)result.metrics.makespan_ps;
+    rpsim_result_fini(&result);
+    return RP_OK;
+}
+
+/* The search for a partition finds the same one on 1, 2 and 7 threads. */
+static int check_tuned(void)
+{
+    static const uint32_t counts[] = {1, 2, 7};
+    static const rp_round_start start = RP_ROUND_START_FREE_FIRST;
+    static rp_random_case c;
+    rp_random random = {6};
+    do {
+        rp_random_case_draw(&random, 300, &c);
+    } while (strcmp(c.schedule->name, "roundpipe") != 0 || c.config.layers < 4);
+    c.config.iterations = 1;
+    rpsim_tune_point reference = {c.partition, c.config.round, start};
+    rpsim_tune_input input = {.config = &c.config,
+                              .separate_backward = true,
+                              .references = &reference,
+                              .reference_count = 1,
+                              .max_forward = 3,
+                              .max_backward = 3,
+                              .rounds = &c.config.round,
+                              .round_count = 1,
+                              .starts = &start,
+                              .start_count = 1,
+                              .objective = makespan,
+                              .context = c.schedule,
+                              .budget = 300,
+                              .seed = 2};
+    double ps[3];
+    for (int i = 0; i < 3; i++) {
+        rp_arena *arena = NULL;
+        rpsim_tune_result result = {0};
+        input.threads = counts[i];
+        rp_status status = rp_arena_create(&arena);
+        status = status == RP_OK ? rpsim_tune(&input, arena, &result) : status;
+        rp_arena_destroy(arena);
+        ps[i] = result.objective_ps;
+        if (status != RP_OK || ps[i] != ps[0] || ps[i] <= 0) {
+            fprintf(stderr, "threads: searches differ\n");
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -88,6 +141,7 @@ int main(void)
     int status = workers != NULL ? check(workers) : 1;
     free(workers);
     status = status != 0 ? status : check_replicas();
+    status = status != 0 ? status : check_tuned();
     if (status == 0) {
         puts("threads: all agree");
     }

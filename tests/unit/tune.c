@@ -463,6 +463,18 @@ Test(tune, the_seed_decides)
     cr_expect(eq(str, (char *)rp_test_tool_cell(&first, 0, "seed"), "3"));
 }
 
+/* The table has no column for it. */
+Test(tune, the_table_says_what_was_found)
+{
+    rp_test_outcome run = rp_test_rpsim_well("--schedule 1f1b --gpus 2 --fidelity stage "
+                                             "--partition tuned --tune-budget 29");
+    cr_expect(ne(ptr, (void *)strstr(run.output, "1f1b tuned: "), NULL));
+    cr_expect(ne(ptr, (void *)strstr(run.output, "; optimal, the best of 32 simulations"), NULL),
+              "29 ways to cut 28 layers in two, and three references: %s", run.output);
+    run = rp_test_rpsim_well("--schedule 1f1b --gpus 2 --fidelity stage --partition even");
+    cr_expect(eq(ptr, (void *)strstr(run.output, "tuned"), NULL));
+}
+
 Test(tune, what_options_fix_stays)
 {
     json_t *rows =
