@@ -2,12 +2,14 @@
  * schedule: what must not get slower does not, nothing gains more than was added, and no step is
  * shorter than its bytes take over the links and through the host.
  *
- * Partitions are fixed here (--partition), and so are nearly all orders: a run is a fixed graph of
- * ops. Without shared resources its makespan is monotone in every duration. With max-min fair
- * shares it need not be: an op that ends earlier lets another transfer begin earlier, and that one
- * takes its share of a link or of the DRAM from a third on the critical path (Graham's anomalies).
- * Link-bound pipelines do so chaotically. The worst of 13000 random comparisons was 0.15 %
- * (RoundPipe and Mobius on shared DRAM), hence the tolerance. */
+ * Partitions are fixed here (--partition), and most schedules' orders do not depend on times: a run
+ * is then a fixed graph of ops. Without shared resources its makespan is monotone in every
+ * duration. With max-min fair shares it need not be: an op that ends earlier lets another transfer
+ * begin earlier, and that one takes its share of a link or of the DRAM from a third on the critical
+ * path (Graham's anomalies). Link-bound pipelines do so chaotically. The worst of 15000 random
+ * comparisons was 0.15 % (RoundPipe and Mobius on shared DRAM). Schedules that place ops by their
+ * times find another order for other times, which may be worse: at worst 0.93 % (v-half-squeezed).
+ */
 #include "common/data.h"
 #include "common/schedule.h"
 #include "sim/platform_machine.h"
@@ -23,6 +25,7 @@
 TestSuite(plausible, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 500);
 
 #define TOLERANCE 0.003
+#define TOLERANCE_BY_TIME 0.02
 #define GPUS 4u
 
 /* One row, or NULL where the case is refused. */
@@ -74,6 +77,11 @@ static step run_step(const char *line, const char *platform, char partition[1024
 static double step_ms(const char *line, const char *platform, char partition[1024])
 {
     return run_step(line, platform, partition).ms;
+}
+
+static double tolerance_of(const rp_schedule_type *schedule)
+{
+    return schedule->prepare != NULL ? TOLERANCE_BY_TIME : TOLERANCE;
 }
 
 /* Picks a schedule's model and platform by its name: a new schedule leaves those of the others. */
@@ -188,10 +196,11 @@ static void walk_rates(const char *what, lines_fn *lines_of, const char *const *
             cr_assert(gt(dbl, took_ms[f], 0), "%s", line);
             if (f > 0) {
                 double factor = factors[f] / factors[f - 1];
-                cr_expect(le(dbl, took_ms[f], took_ms[f - 1] * (1 + TOLERANCE)), "%s x %g: %s",
+                double slack = tolerance_of(rp_schedules[s]);
+                cr_expect(le(dbl, took_ms[f], took_ms[f - 1] * (1 + slack)), "%s x %g: %s", what,
+                          factor, line);
+                cr_expect(ge(dbl, took_ms[f] * factor, took_ms[f - 1] * (1 - slack)), "%s x %g: %s",
                           what, factor, line);
-                cr_expect(ge(dbl, took_ms[f] * factor, took_ms[f - 1] * (1 - TOLERANCE)),
-                          "%s x %g: %s", what, factor, line);
             }
         }
         for (uint32_t g = 0; gains[g] != NULL; g++) {
@@ -316,14 +325,14 @@ Test(plausible, better_platforms_are_not_slower)
         for (uint32_t k = 0; k < 3; k++, pairs++) {
             char line[512];
             char partition[1024] = "";
+            const rp_schedule_type *schedule = rp_schedules[pairs * 7 % rp_schedule_count];
             snprintf(line, sizeof line,
                      "--schedule %s --model %s --gpus %u --microbatches 16 --iterations 16",
-                     rp_schedules[pairs * 7 % rp_schedule_count]->name, models[k],
-                     a.gpus < 8 || b.gpus < 8 ? 1u : 8u);
+                     schedule->name, models[k], a.gpus < 8 || b.gpus < 8 ? 1u : 8u);
             double before_ms = step_ms(line, names[i / count], partition);
             double after_ms = step_ms(line, names[i % count], partition);
             cr_assert(gt(dbl, before_ms, 0), "%s", line);
-            cr_expect(le(dbl, after_ms, before_ms * (1 + TOLERANCE)), "%s to %s: %s",
+            cr_expect(le(dbl, after_ms, before_ms * (1 + tolerance_of(schedule))), "%s to %s: %s",
                       names[i / count], names[i % count], line);
         }
     }
