@@ -111,6 +111,9 @@ typedef struct rp_schedule_type {
     bool one_dispatcher;
     /** Its processes hold the buffers of a collective library (rp_platform.communicator_gb). */
     bool communicator;
+    /** --max-seqlen counts what RoundPipe's library takes through PyTorch's allocator
+     * (sim/library_memory.h), not the lowered program's buffers. */
+    bool library_memory;
     rp_recompute default_recompute; /**< as published */
     /**
      * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.

@@ -2,6 +2,8 @@
 
 #include "common/planner.h"
 
+#define BACKWARD_BYTES 3 /* times the forward, where bytes stand for times */
+
 /* One stage per block and one for the head: what the cost model makes of them are layer times. */
 static rp_status describe_layers(uint32_t layers, uint32_t *sequences, rp_arena *arena,
                                  rp_program *program)
@@ -75,4 +77,26 @@ rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_
     RP_TRY(rpsim_run_costs(table, model, platform, largest, workload->seq_len, arena, &costs));
     return rpsim_table_plan(&costs, model, rp_plan_default_limit(platform), gpus, arena,
                             partition_out, raised_out);
+}
+
+rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_t memory_limit,
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out)
+{
+    rp_plan_input input;
+    rp_plan plan;
+    int64_t *times[2] = {0};
+    RP_TRY(rp_plan_input_from_costs(table, model, arena, &input));
+    for (int i = 0; i < 2; i++) {
+        RP_TRY(rp_arena_alloc(arena, input.layers, sizeof(int64_t), &times[i]));
+    }
+    for (uint32_t i = 0; i < input.layers; i++) {
+        times[0][i] = (int64_t)input.fwd_bytes[i];
+        times[1][i] = BACKWARD_BYTES * times[0][i];
+    }
+    input.fwd_time = times[0];
+    input.bwd_time = times[1];
+    input.min_stages = gpus;
+    input.memory_limit = memory_limit;
+    RP_TRY(rp_plan_make(&input, arena, &plan));
+    return rp_plan_partition(&plan, table->layers, arena, partition_out);
 }

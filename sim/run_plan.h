@@ -41,3 +41,12 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
 rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
                          const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
                          rp_partition *partition_out, uint64_t *raised_out);
+
+/**
+ * Plans a run's first iterations, before the library has measured anything: the bytes of a layer
+ * are its time, three times as long backward (executor.md 2.1).
+ * @param partition_out its arrays live in `arena`
+ * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_t memory_limit,
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out);

@@ -132,6 +132,7 @@ const rp_schedule_type rp_schedule_roundpipe = {
     .rounds = true,
     .placement = RP_PLACEMENT_OFFLOAD,
     .one_dispatcher = true,
+    .library_memory = true,
     .default_recompute = RP_RECOMPUTE_EARLY,
     .check = check,
     .prepare = prepare,

@@ -154,7 +154,7 @@ Test(cli_memory, bad_combinations_are_refused)
 }
 
 /* As prediction.accuracy_gates: what has been reached can only get better. */
-Test(cli_memory, published_lengths)
+Test(cli_memory, published_lengths, .timeout = 300)
 {
     rp_arena *arena = NULL;
     rp_text text = {0};
