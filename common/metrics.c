@@ -161,17 +161,17 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
     rp_metrics m = *metrics_out;
     m.busy_ps = m.fill_ps = m.switch_ps = m.drain_ps = m.intra_ps = 0;
     m.makespan_ps = rp_metrics_makespan_ps(timeline);
+    int64_t gpu_time = 0;
+    if (__builtin_mul_overflow((int64_t)program->gpu_count, m.makespan_ps, &gpu_time)) {
+        rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
+        return RP_INPUT;
+    }
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
         if (queue->kind == RP_QUEUE_COMPUTE) {
             uint32_t limit = separate_backward ? UINT32_MAX : program->gpu_count - queue->gpu;
             RP_TRY(measure_queue(timeline, queue, limit, &m));
         }
-    }
-    int64_t gpu_time = 0;
-    if (__builtin_mul_overflow((int64_t)program->gpu_count, m.makespan_ps, &gpu_time)) {
-        rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
-        return RP_INPUT;
     }
     m.bubble_ps = gpu_time - m.busy_ps;
     RP_TRY(check_sum(&m));

@@ -1,5 +1,6 @@
 /* A run that takes longer than the clock's 106 days says so, whatever it is that takes so long. */
 #include "common/log.h"
+#include "common/metrics.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
@@ -79,6 +80,22 @@ Test(hardware_limits, cloning)
         bench.machine.module_ps = INT64_MAX / part;
         expect_too_long("cloning");
     }
+}
+
+/* The run fits the clock, the time of all GPUs together does not. */
+Test(hardware_limits, gpu_time)
+{
+    make("1f1b");
+    bench.costs.ps[RP_OP_FORWARD] = INT64_MAX / 6; /* of the first stage, four times */
+    rp_test_bench_run(&bench);
+    char message[256];
+    rp_metrics metrics = {0};
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_metrics_measure(bench.timeline, false, &metrics);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_INPUT));
+    cr_expect(strstr(message, "GPU time of the run exceeds 106 days") != NULL, "%s", message);
+    rp_test_bench_fini(&bench);
 }
 
 /* Counts of models as large as model files may be do not wrap around. */
