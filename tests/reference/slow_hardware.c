@@ -1,0 +1,209 @@
+#include "tests/reference/slow_hardware.h"
+
+#include "tests/reference/slow_flows.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MAX_FLOWS 256
+
+static void flow(slow_hardware *h, slow_hardware_op *op)
+{
+    bool nothing = op->bytes == 0 || op->link_count == 0;
+    op->state = nothing ? SLOW_ARRIVED : SLOW_FLOWING;
+    op->left = op->bytes;
+    op->order = h->events++;
+}
+
+static void take_time(slow_hardware *h, slow_hardware_op *op, slow_op_state state, int64_t ps)
+{
+    op->state = state;
+    op->due_ps = h->now_ps + ps;
+    op->order = h->events++;
+}
+
+static void take_engine(slow_hardware *h, slow_hardware_op *op)
+{
+    h->engine_taken[op->engine] = true;
+    op->start_ps = h->now_ps;
+    if (h->latency_ps > 0) {
+        take_time(h, op, SLOW_LATENT, h->latency_ps);
+    } else {
+        flow(h, op);
+    }
+}
+
+static bool may_start(const slow_hardware *h, int number)
+{
+    const slow_hardware_op *op = &h->ops[number];
+    if (op->state != SLOW_IDLE) {
+        return false;
+    }
+    if (number > 0 && op[-1].queue == op->queue && op[-1].state != SLOW_ENDED) {
+        return false;
+    }
+    for (int w = 0; w < op->wait_count; w++) {
+        if (h->ops[op->waits[w]].state != SLOW_ENDED) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void start(slow_hardware *h, int number)
+{
+    slow_hardware_op *op = &h->ops[number];
+    if (!may_start(h, number)) {
+        return;
+    }
+    op->start_ps = h->now_ps;
+    if (op->compute_ps >= 0) {
+        take_time(h, op, SLOW_BUSY, op->compute_ps);
+    } else if (op->engine == SLOW_NO_ENGINE) {
+        flow(h, op);
+    } else if (!h->engine_taken[op->engine]) {
+        take_engine(h, op);
+    } else {
+        op->state = SLOW_ASKED;
+        op->order = h->events++;
+    }
+}
+
+/* Of the ops in `state` (due now, where they are timed) the one with the least order, or -1. */
+static int first_in(const slow_hardware *h, slow_op_state state, int engine)
+{
+    int first = -1;
+    for (int i = 0; i < h->op_count; i++) {
+        const slow_hardware_op *op = &h->ops[i];
+        bool timed = state == SLOW_BUSY || state == SLOW_LATENT;
+        if (op->state == state && (engine == SLOW_NO_ENGINE || op->engine == engine) &&
+            (!timed || op->due_ps == h->now_ps) && (first < 0 || op->order < h->ops[first].order)) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+static void end(slow_hardware *h, int number)
+{
+    slow_hardware_op *op = &h->ops[number];
+    op->state = SLOW_ENDED;
+    op->end_ps = h->now_ps;
+    if (op->engine != SLOW_NO_ENGINE) {
+        h->engine_taken[op->engine] = false;
+        int next = first_in(h, SLOW_ASKED, op->engine);
+        if (next >= 0) {
+            take_engine(h, &h->ops[next]);
+        }
+    }
+    if (number + 1 < h->op_count && h->ops[number + 1].queue == op->queue) {
+        start(h, number + 1);
+    }
+    for (int i = 0; i < h->op_count; i++) {
+        for (int w = 0; w < h->ops[i].wait_count; w++) {
+            if (h->ops[i].waits[w] == number) {
+                start(h, i);
+            }
+        }
+    }
+}
+
+static void set_speeds(slow_hardware *h)
+{
+    slow_flow flows[MAX_FLOWS] = {0};
+    int numbers[MAX_FLOWS];
+    int count = 0;
+    for (int i = 0; i < h->op_count; i++) {
+        if (h->ops[i].state == SLOW_FLOWING) {
+            if (count == MAX_FLOWS) {
+                abort();
+            }
+            flows[count] = (slow_flow){
+                .links = h->ops[i].links, .link_count = h->ops[i].link_count, .started = 1};
+            numbers[count++] = i;
+        }
+    }
+    slow_flows_fill(h->capacities_Bps, h->link_count, flows, count);
+    for (int i = 0; i < count; i++) {
+        h->ops[numbers[i]].speed = flows[i].rate / 1e12L;
+    }
+}
+
+static int64_t arrival_ps(const slow_hardware *h, const slow_hardware_op *op)
+{
+    return h->now_ps + (int64_t)floorl(op->left / op->speed + 0.5L);
+}
+
+/* Flows whose end is now, all at once. */
+static void let_arrive(slow_hardware *h)
+{
+    set_speeds(h);
+    for (int i = 0; i < h->op_count; i++) {
+        slow_hardware_op *op = &h->ops[i];
+        if (op->state == SLOW_FLOWING && arrival_ps(h, op) <= h->now_ps) {
+            op->state = SLOW_ARRIVED;
+        }
+    }
+}
+
+/* Deals with one thing that happens now. Returns whether there was one. */
+static bool step(slow_hardware *h)
+{
+    int busy = first_in(h, SLOW_BUSY, SLOW_NO_ENGINE);
+    int latent = first_in(h, SLOW_LATENT, SLOW_NO_ENGINE);
+    bool latent_first = latent >= 0 && (busy < 0 || h->ops[latent].order < h->ops[busy].order);
+    if (latent_first) {
+        flow(h, &h->ops[latent]);
+        return true;
+    }
+    int number = busy >= 0 ? busy : first_in(h, SLOW_ARRIVED, SLOW_NO_ENGINE);
+    if (number >= 0) {
+        end(h, number);
+    }
+    return number >= 0;
+}
+
+/* Moves the clock to the next event. Returns false where there is none. */
+static bool pass_time(slow_hardware *h)
+{
+    int64_t next_ps = INT64_MAX;
+    for (int i = 0; i < h->op_count; i++) {
+        const slow_hardware_op *op = &h->ops[i];
+        int64_t ps = INT64_MAX;
+        if (op->state == SLOW_BUSY || op->state == SLOW_LATENT) {
+            ps = op->due_ps;
+        } else if (op->state == SLOW_FLOWING) {
+            ps = arrival_ps(h, op);
+        }
+        next_ps = ps < next_ps ? ps : next_ps;
+    }
+    if (next_ps == INT64_MAX) {
+        return false;
+    }
+    for (int i = 0; i < h->op_count; i++) {
+        if (h->ops[i].state == SLOW_FLOWING) {
+            bool arrives = arrival_ps(h, &h->ops[i]) == next_ps;
+            h->ops[i].left -= h->ops[i].speed * (long double)(next_ps - h->now_ps);
+            h->ops[i].state = arrives ? SLOW_ARRIVED : SLOW_FLOWING;
+        }
+    }
+    h->now_ps = next_ps;
+    return true;
+}
+
+int slow_hardware_run(slow_hardware *h)
+{
+    for (int i = 0; i < h->op_count; i++) {
+        start(h, i);
+    }
+    do {
+        do {
+            let_arrive(h);
+        } while (step(h));
+    } while (pass_time(h));
+    int ended = 0;
+    for (int i = 0; i < h->op_count; i++) {
+        ended += h->ops[i].state == SLOW_ENDED ? 1 : 0;
+    }
+    return ended;
+}
