@@ -1,5 +1,5 @@
 /* The engine of hardware fidelity against a slow and obvious one (tests/reference/slow_hardware.h):
- * random lowered programs on random trees of links, every start and end the same picosecond. */
+ * random lowered programs on random machines, every start and end the same picosecond. */
 #include "tests/reference/slow_hardware.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
@@ -19,6 +19,9 @@ TestSuite(hardware_reference, .init = rp_test_tool_begin, .fini = rp_test_tool_e
 #define PROGRAMS 150u
 #endif
 
+#define MAX_NODES 2
+#define MAX_SOCKETS 4
+
 /* Numbers of the reference's links. */
 enum {
     UP = 0, /* of each GPU, from the host */
@@ -30,8 +33,11 @@ enum {
     OUT = 6 * GPUS, /* to peers */
     IN = 7 * GPUS,
     HOST = 8 * GPUS,
-    DRAM,
-    LINKS
+    DRAM, /* of each socket of each node */
+    NET_OUT = DRAM + MAX_NODES * MAX_SOCKETS,
+    NET_IN = NET_OUT + MAX_NODES,
+    BETWEEN = NET_IN + MAX_NODES, /* of each node, from each socket to each */
+    LINKS = BETWEEN + MAX_NODES * MAX_SOCKETS * MAX_SOCKETS
 };
 
 static double draw_Bps(rp_random *random)
@@ -42,17 +48,23 @@ static double draw_Bps(rp_random *random)
 static void draw_machine(rp_random *random, rpsim_machine *m)
 {
     static const uint32_t groups[] = {0, 1, 2, 4};
+    uint32_t nodes = rp_random_between(random, 1, MAX_NODES);
+    uint32_t largest = nodes == 1 ? 3 : 2; /* of `groups`, within a node */
     *m = (rpsim_machine){.upload_Bps = draw_Bps(random),
                          .download_Bps = draw_Bps(random),
                          .host_Bps = draw_Bps(random),
                          .peer_Bps = draw_Bps(random),
                          .peer_pcie = true};
-    m->gpus_per_switch = groups[rp_random_between(random, 0, 3)];
+    m->gpus_per_node = GPUS / nodes;
+    m->network_Bps = draw_Bps(random);
+    m->sockets = groups[rp_random_between(random, 1, 3)];
+    m->intersocket_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
+    m->gpus_per_switch = groups[rp_random_between(random, 0, largest)];
     m->switch_Bps = draw_Bps(random);
-    m->gpus_per_root = m->gpus_per_switch < 4 ? 4 * rp_random_between(random, 0, 1) : 0;
+    m->gpus_per_root = rp_random_between(random, 0, 1) == 0 ? 0 : groups[largest];
     m->root_Bps = draw_Bps(random);
     m->dram_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
-    m->nvlink_gpus = groups[rp_random_between(random, 0, 3)];
+    m->nvlink_gpus = groups[rp_random_between(random, 0, largest)];
     m->copy_latency_ps = rp_random_between(random, 0, 1) * INT64_C(1234567);
 }
 
@@ -90,8 +102,58 @@ static bool apart(uint32_t per_group, uint32_t a, uint32_t b)
     return per_group > 0 && a / per_group != b / per_group;
 }
 
-static void route_copy(const rpsim_machine *m, uint32_t gpu, bool up, slow_hardware_op *op)
+/* Sockets are numbered through all nodes. */
+static uint32_t socket_of(const rpsim_machine *m, uint32_t gpu)
 {
+    uint32_t gpus = m->gpus_per_node;
+    uint32_t per_socket = gpus > m->sockets ? gpus / m->sockets : 1;
+    return gpu / gpus * m->sockets + gpu % gpus / per_socket;
+}
+
+static uint32_t socket_count(const rpsim_machine *m)
+{
+    return GPUS / m->gpus_per_node * m->sockets;
+}
+
+static void add_way(const rpsim_machine *m, uint32_t from, uint32_t to, slow_hardware_op *op)
+{
+    uint32_t node = from / m->sockets;
+    if (node != to / m->sockets) {
+        add(op, NET_OUT + node);
+        add(op, NET_IN + to / m->sockets);
+    } else if (from != to && m->intersocket_Bps > 0) {
+        uint32_t pair = from % m->sockets * MAX_SOCKETS + to % m->sockets;
+        add(op, BETWEEN + node * MAX_SOCKETS * MAX_SOCKETS + pair);
+    }
+}
+
+/* Parameters and their gradients take turns over the sockets; everything else is where the GPU that
+ * wrote it is. */
+static uint32_t memory_of(const rp_test_bench *b, uint32_t number, const rp_queue *queue)
+{
+    const rp_program *p = b->program;
+    const rpsim_machine *m = &b->machine;
+    rp_op_kind kind = (rp_op_kind)p->ops[number].kind;
+    if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD ||
+        kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
+        return (queue->gpu + number - queue->op_begin) % socket_count(m);
+    }
+    uint32_t writer = queue->gpu;
+    for (uint32_t w = p->ops[number].wait_begin; w < p->ops[number + 1].wait_begin; w++) {
+        const rp_queue *from = &p->queues[rp_program_queue_of(p, rp_wait_op(p->waits[w]))];
+        bool written = from->kind == RP_QUEUE_DOWNLOAD && !rp_wait_is_control(p->waits[w]);
+        writer = written && queue->kind == RP_QUEUE_ACT_UPLOAD ? from->gpu : writer;
+    }
+    return socket_of(m, writer);
+}
+
+static void route_copy(const rp_test_bench *b, uint32_t number, const rp_queue *queue, bool up,
+                       slow_hardware_op *op)
+{
+    const rpsim_machine *m = &b->machine;
+    uint32_t gpu = queue->gpu;
+    uint32_t memory = memory_of(b, number, queue);
+    uint32_t near = socket_of(m, gpu);
     op->engine = (int)(2 * gpu + (up ? 0 : 1));
     add(op, (up ? UP : DOWN) + gpu);
     if (m->gpus_per_switch > 0) {
@@ -100,8 +162,9 @@ static void route_copy(const rpsim_machine *m, uint32_t gpu, bool up, slow_hardw
     if (m->gpus_per_root > 0) {
         add(op, (up ? ROOT_UP : ROOT_DOWN) + gpu / m->gpus_per_root);
     }
+    add_way(m, up ? memory : near, up ? near : memory, op);
     if (m->dram_Bps > 0) {
-        add(op, DRAM);
+        add(op, DRAM + memory);
     }
 }
 
@@ -121,6 +184,17 @@ static void route_peers(const rpsim_machine *m, uint32_t from, uint32_t to, slow
     if (apart(m->gpus_per_root, from, to)) {
         add(op, ROOT_DOWN + from / m->gpus_per_root);
         add(op, ROOT_UP + to / m->gpus_per_root);
+    }
+    add_way(m, socket_of(m, from), socket_of(m, to), op);
+}
+
+/* Every socket does its part, all at the same time. */
+static void route_host(const rpsim_machine *m, slow_hardware_op *op)
+{
+    op->bytes /= socket_count(m);
+    add(op, HOST);
+    for (uint32_t socket = 0; m->dram_Bps > 0 && socket < socket_count(m); socket++) {
+        add(op, DRAM + socket);
     }
 }
 
@@ -151,10 +225,10 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
         break;
     case RP_QUEUE_PARAM_UPLOAD:
     case RP_QUEUE_ACT_UPLOAD:
-        route_copy(&b->machine, queue->gpu, true, op);
+        route_copy(b, number, queue, true, op);
         break;
     case RP_QUEUE_DOWNLOAD:
-        route_copy(&b->machine, queue->gpu, false, op);
+        route_copy(b, number, queue, false, op);
         break;
     case RP_QUEUE_PEER:
         route_peers(&b->machine, queue->gpu, receiver(p, number), op);
@@ -163,10 +237,7 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
         op->bytes = 0;
         break;
     case RP_QUEUE_OPTIMIZER:
-        add(op, HOST);
-        if (b->machine.dram_Bps > 0) {
-            add(op, DRAM);
-        }
+        route_host(&b->machine, op);
         break;
     case RP_QUEUE_DISPATCH:
     case RP_QUEUE_KIND_COUNT:
@@ -179,7 +250,11 @@ static void fill_capacities(const rpsim_machine *m, double *capacities)
     for (uint32_t i = 0; i < LINKS; i++) {
         double of_group[] = {m->upload_Bps, m->download_Bps, m->switch_Bps, m->switch_Bps,
                              m->root_Bps,   m->root_Bps,     m->peer_Bps,   m->peer_Bps};
-        capacities[i] = i < HOST ? of_group[i / GPUS] : i == HOST ? m->host_Bps : m->dram_Bps;
+        capacities[i] = i < HOST      ? of_group[i / GPUS]
+                        : i == HOST   ? m->host_Bps / m->sockets
+                        : i < NET_OUT ? m->dram_Bps / m->sockets
+                        : i < BETWEEN ? m->network_Bps
+                                      : m->intersocket_Bps;
     }
 }
 
