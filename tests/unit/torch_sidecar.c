@@ -3,9 +3,11 @@
 #include "sim/torch_sidecar.h"
 #include "common/log.h"
 #include "tests/support/run_tool.h"
+#include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -134,6 +136,71 @@ Test(torch_sidecar, bad_ones_are_refused)
     }
 }
 
+/* Forward and backward stages apart, on several ranks: written and read, the cells are the same. */
+static bool cells_come_back(const rp_schedule_type *type, uint32_t gpus, uint32_t microbatches)
+{
+    rp_costs costs;
+    rp_partition partition;
+    rp_program *program = NULL;
+    rp_torch_csv csv;
+    rp_torch_csv read;
+    char *bytes = NULL;
+    size_t length = 0;
+    uint32_t layers = 3 * gpus + 1;
+    again();
+    rp_test_equal_costs(arena, layers, 1000, 2100, &costs);
+    if (rp_partition_even(type, &costs, gpus, layers, arena, &partition) != RP_OK) {
+        return false;
+    }
+    rp_schedule_config config = {.gpus = gpus,
+                                 .microbatches = microbatches,
+                                 .iterations = 1,
+                                 .round = gpus,
+                                 .recompute = RP_RECOMPUTE_WAIT,
+                                 .layers = layers,
+                                 .partition = &partition,
+                                 .costs = &costs};
+    if (rp_schedule_build(type, &config, &program) != RP_OK) {
+        return false;
+    }
+    cr_assert(eq(int, rp_torch_csv_of_program(program, true, arena, &csv), RP_OK), "%s", messages);
+    FILE *stream = open_memstream(&bytes, &length);
+    cr_assert(eq(int, rp_torch_csv_print(&csv, stream), RP_OK));
+    fclose(stream);
+    cr_assert(eq(int, rp_torch_csv_parse("written", bytes, length, arena, &read), RP_OK), "%s",
+              messages);
+    free(bytes);
+    read.separate = csv.separate;
+    read.forward_count = csv.forward_count;
+    cr_assert(eq(int, rp_torch_csv_check(&read, arena), RP_OK), "%s", messages);
+    uint32_t count = csv.row_begin[csv.rank_count];
+    cr_assert(eq(u32, read.row_begin[read.rank_count], count));
+    for (uint32_t i = 0; i < count; i++) {
+        const rp_torch_action *x = &csv.actions[i];
+        const rp_torch_action *y = &read.actions[i];
+        cr_assert(x->stage == y->stage && x->microbatch == y->microbatch && x->type == y->type &&
+                      x->column == y->column,
+                  "%s, action %u", type->name, i);
+    }
+    rp_program_destroy(program);
+    return true;
+}
+
+Test(torch_sidecar, cells_of_all_schedules_with_separate_backward)
+{
+    static const uint32_t gpus[] = {1, 2, 3, 4, 8};
+    for (uint32_t t = 0; t < rp_schedule_count; t++) {
+        uint32_t checked = 0;
+        for (size_t i = 0; rp_schedules[t]->separate_backward && i < 3 * COUNT(gpus); i++) {
+            uint32_t n = gpus[i % COUNT(gpus)];
+            uint32_t m = n * (1 + (uint32_t)(i / COUNT(gpus))) + (i / COUNT(gpus) == 1 ? 1 : 0);
+            checked += cells_come_back(rp_schedules[t], n, m) ? 1 : 0;
+        }
+        cr_expect(ge(u32, checked, rp_schedules[t]->separate_backward ? 10 : 0), "%s",
+                  rp_schedules[t]->name);
+    }
+}
+
 Test(torch_sidecar, schedules_without_stages_are_refused)
 {
     rpsim_sidecar s = {.name = "x.json", .schedule = "fsdp"};
@@ -167,6 +234,7 @@ Test(torch_sidecar_cli, the_same_program_comes_back)
          "--fidelity stage"},
         {"roundpipe --fidelity stage --round 3 --partition auto", "--fidelity stage"},
         {"roundpipe --iterations 1", "--iterations 1"},
+        {"roundpipe-overlap --fidelity stage", "--fidelity stage"},
         {"mobius --gpus 4 --iterations 1", "--iterations 1"},
         {"megatron-pp --gpus 4 --iterations 1", "--iterations 1"},
         {"zbv --gpus 4 --fidelity stage --recompute early", "--fidelity stage"},
