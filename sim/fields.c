@@ -159,6 +159,7 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
         row->hardware ? uint_field("accumulate", row->workload.calls) : null_field("accumulate");
     f[n++] = bound_field("lower_bound_any_ms", row, RPSIM_BOUND_CLASS_ANY);
     f[n++] = bound_field("lower_bound_same_ms", row, RPSIM_BOUND_CLASS_SAME);
+    f[n++] = row->rank != 0 ? uint_field("rank", row->rank) : null_field("rank");
     return n;
 }
 

@@ -77,6 +77,7 @@ typedef struct rpsim_options {
     const char *program_in;
     const char *torch_csv_in;
     const char *db;
+    bool quiet;   /**< not an option: schedules that are left out are no news */
     bool explain; /**< why each run takes as long as it does */
     bool db_ops;  /**< store every op of the timeline, too */
 } rpsim_options;

@@ -4,6 +4,7 @@
 
 #include "common/json.h"
 #include "sim/explain_report.h"
+#include "sim/ranking.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -195,7 +196,8 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
 /* ---- table ------------------------------------------------------------------------------------
  */
 
-static void write_group_head(const rpsim_row *row, int width, FILE *stream)
+static void write_group_head(const rpsim_study *study, const rpsim_row *row, int width,
+                             FILE *stream)
 {
     const rpsim_workload *w = &row->workload;
     fprintf(stream, "%s%s%s: %u GPUs, ", row->model_name, row->platform_name != NULL ? " on " : "",
@@ -208,10 +210,10 @@ static void write_group_head(const rpsim_row *row, int width, FILE *stream)
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
                 rp_ps_to_ms(row->costs->hop_ps));
     }
-    fprintf(stream, "  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
-            width, "schedule", "recompute", "optim", "makespan ms", "bubble %", "fill", "switch",
-            "drain", "intra", "hops ms", "bound %", "iteration ms", "paper est ms", "tokens/s",
-            row->hardware ? "  peak GB" : "");
+    fprintf(stream, "%s  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
+            study->options->all_schedules ? " rank" : "", width, "schedule", "recompute", "optim",
+            "makespan ms", "bubble %", "fill", "switch", "drain", "intra", "hops ms", "bound %",
+            "iteration ms", "paper est ms", "tokens/s", row->hardware ? "  peak GB" : "");
 }
 
 static void write_optional(double value, int width, int decimals, FILE *stream)
@@ -231,6 +233,15 @@ static uint64_t peak_gpu_bytes(const rpsim_row *row)
         peak = bytes > peak ? bytes : peak;
     }
     return peak;
+}
+
+static void write_rank(const rpsim_row *row, FILE *stream)
+{
+    if (row->rank != 0) {
+        fprintf(stream, "%5u", row->rank);
+    } else {
+        fputs("    -", stream);
+    }
 }
 
 static void write_table_row(const rpsim_row *row, bool best, int width, FILE *stream)
@@ -282,7 +293,10 @@ static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, F
                 row->max_seqlen);
     }
     if (row->memory.known && !row->memory.fits) {
-        fprintf(stream, "  %s does not fit: %s\n", row->schedule_name, row->memory.oom_reason);
+        bool all = study->options->all_schedules;
+        fprintf(stream, "  %s%s%s%s does not fit: %s\n", row->schedule_name,
+                all ? ", recompute " : "", all ? rp_recompute_text(row->config.recompute) : "",
+                all ? "," : "", row->memory.oom_reason);
     }
 }
 
@@ -345,9 +359,12 @@ static void write_table(const rpsim_study *study, FILE *stream)
             end++;
         }
         fputs(begin != 0 ? "\n" : "", stream);
-        write_group_head(first, width, stream);
+        write_group_head(study, first, width, stream);
         uint32_t best = find_best(study, begin, end);
         for (uint32_t i = begin; i < end; i++) {
+            if (study->options->all_schedules) {
+                write_rank(&study->rows[i], stream);
+            }
             write_table_row(&study->rows[i], end - begin > 1 && i == best, width, stream);
         }
         for (uint32_t i = begin; i < end; i++) {
@@ -377,13 +394,33 @@ static void write_table(const rpsim_study *study, FILE *stream)
     }
 }
 
+/* One comparison per model. They are simulated before the first line is written: it may fail. */
+static rp_status write_all(const rpsim_study *study, FILE *stream)
+{
+    const rpsim_options *o = study->options;
+    rpsim_comparison *comparisons = NULL;
+    uint32_t count = 0;
+    bool flips = o->all_schedules && !o->max_seqlen && !o->jitter_given;
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof *comparisons, &comparisons));
+    for (uint32_t i = 0; flips && i < study->row_count; i++) {
+        if (i == 0 || !same_group(&study->rows[i - 1], &study->rows[i])) {
+            RP_TRY(rpsim_comparison_make(study, i, &comparisons[count++]));
+        }
+    }
+    write_table(study, stream);
+    rpsim_refusals_write(study, stream);
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(rpsim_comparison_write(study, &comparisons[i], stream));
+    }
+    rpsim_explain_write(study, stream);
+    return RP_OK;
+}
+
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
 {
     switch (study->options->format) {
     case RPSIM_FORMAT_TABLE:
-        write_table(study, stream);
-        rpsim_explain_write(study, stream);
-        return RP_OK;
+        return write_all(study, stream);
     case RPSIM_FORMAT_JSON:
         write_json(study, stream);
         return RP_OK;

@@ -4,6 +4,7 @@
 #include "common/planner.h"
 #include "common/text.h"
 #include "sim/explain_report.h"
+#include "sim/ranking.h"
 #include "sim/roofline.h"
 #include "sim/seqlen.h"
 #include "sim/study_inputs.h"
@@ -145,14 +146,15 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
 }
 
 /* The cause is the last line: rpsim_inputs_allow may have left one before it. */
-static void warn_left_out(const rp_schedule_type *schedule, char *messages)
+static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
 {
     size_t length = strlen(messages);
     if (length > 0 && messages[length - 1] == '\n') {
         messages[length - 1] = '\0';
     }
     const char *newline = strrchr(messages, '\n');
-    rp_log_warning("%s left out: %s", schedule->name, newline != NULL ? newline + 1 : messages);
+    return rpsim_study_refuse(study, schedule, model, newline != NULL ? newline + 1 : messages,
+                              true);
 }
 
 static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *in)
@@ -179,8 +181,7 @@ static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule,
         rp_status status = fit_row(o, in, true, study->arena, &row);
         rp_log_capture_end();
         if (status == RP_USAGE) {
-            warn_left_out(schedule, messages);
-            return RP_OK;
+            return refuse(study, schedule->name, in->model_name, messages);
         }
     }
     RP_TRY(fit_row(o, in, false, study->arena, &row)); /* aloud: bad input is for all schedules */
@@ -193,14 +194,25 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
     if (schedule->versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
-        return RP_OK; /* flushed, it is 1F1B */
+        return rpsim_study_refuse(study, name, in->model_name,
+                                  "flushed after every step it is 1F1B; valid with --optimizer "
+                                  "async",
+                                  false);
     }
     if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {
-        return RP_OK; /* differs from that schedule only in what it moves, which is not modelled */
+        const char *reason = NULL;
+        RP_TRY(rp_arena_print(study->arena, &reason,
+                              "it differs from %s only in what it moves, which stage fidelity does "
+                              "not model; valid with --fidelity hardware",
+                              schedule->published_as));
+        return rpsim_study_refuse(study, name, in->model_name, reason, false);
     }
     if (schedule->data_parallel && !o->hardware) {
         if (o->all_schedules) {
-            return RP_OK; /* stage fidelity knows no collectives: they would come out free */
+            return rpsim_study_refuse(study, name, in->model_name,
+                                      "stage fidelity knows no collectives, they would come out "
+                                      "free; valid with --fidelity hardware",
+                                      false);
         }
         rp_log_error(
             "--schedule: %s lives on collectives, which stage fidelity does not know; valid "
@@ -418,6 +430,8 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
     uint32_t models = options->model_count != 0 ? options->model_count : 1;
     size_t capacity = (size_t)models * (options->schedule_count + 1) * RP_RECOMPUTE_COUNT;
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
+    capacity = (size_t)models * (options->schedule_count + 1);
+    RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_refusal), &study_out->refusals));
     if (options->torch_csv_in != NULL) {
         RP_TRY(read_orders(study_out));
     }
@@ -428,7 +442,10 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
         RP_TRY(add_model(study_out, options->models[i]));
     }
     if (study_out->row_count == 0) {
-        rp_log_error("--schedule: no schedule allows these sizes; see the warnings for valid ones");
+        if (!options->quiet) {
+            rp_log_error(
+                "--schedule: no schedule allows these sizes; see the warnings for valid ones");
+        }
         return RP_USAGE;
     }
     return RP_OK;
@@ -467,24 +484,72 @@ static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
     return status;
 }
 
-rp_status rpsim_study_run(rpsim_study *study)
+/* With --schedule all, what one schedule cannot do is no reason to give up the others. */
+static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused_out)
 {
     const rpsim_options *o = study->options;
-    for (uint32_t i = 0; i < study->row_count; i++) {
-        rpsim_row *row = &study->rows[i];
-        RP_TRY(run_row(o->max_seqlen, study->arena, row));
-        RP_TRY(rpsim_row_replicate(study, row));
-        if (o->explain) {
-            RP_TRY(rpsim_row_explain(row, study->arena));
+    *refused_out = false;
+    if (!o->all_schedules) {
+        return run_row(o->max_seqlen, study->arena, row);
+    }
+    char messages[2048];
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = run_row(o->max_seqlen, study->arena, row);
+    rp_log_capture_end();
+    if (status == RP_USAGE || status == RP_INPUT) {
+        *refused_out = true;
+        return refuse(study, row->schedule_name, row->model_name, messages);
+    }
+    if (messages[0] != '\0') {
+        rp_log_warning("%s: %s", row->schedule_name, messages);
+    }
+    return status;
+}
+
+static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
+{
+    const rpsim_options *o = study->options;
+    RP_TRY(rpsim_row_replicate(study, row));
+    if (o->explain) {
+        RP_TRY(rpsim_row_explain(row, study->arena));
+    }
+    row->ops = row->result.program->op_count;
+    RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
+    if (o->db != NULL) {
+        row->program_hash = rp_program_hash(row->result.program);
+    }
+    if (!keeps_timeline(o)) {
+        rpsim_result_fini(&row->result);
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_study_run(rpsim_study *study)
+{
+    uint32_t kept = 0;
+    uint32_t count = study->row_count;
+    for (uint32_t i = 0; i < count; i++) {
+        bool refused = false;
+        RP_TRY(run_or_refuse(study, &study->rows[i], &refused));
+        if (refused) {
+            continue;
         }
-        row->ops = row->result.program->op_count;
-        RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
-        if (o->db != NULL) {
-            row->program_hash = rp_program_hash(row->result.program);
-        }
-        if (!keeps_timeline(o)) {
-            rpsim_result_fini(&row->result);
-        }
+        RP_TRY(finish_row(study, &study->rows[i]));
+        rpsim_row row = study->rows[i];
+        study->rows[i] = study->rows[kept];
+        study->rows[kept++] = row;
+    }
+    study->row_count = kept;
+    if (kept == 0 && study->options->quiet) {
+        return RP_INPUT;
+    }
+    if (kept == 0) {
+        rp_log_error("--schedule: no schedule can run; the last cause: %s",
+                     study->refusals[study->refusal_count - 1].reason);
+        return RP_INPUT;
+    }
+    if (study->options->all_schedules) {
+        rpsim_study_rank(study);
     }
     return RP_OK;
 }

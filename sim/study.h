@@ -38,9 +38,17 @@ typedef struct rpsim_row {
     double *replica_ps;          /**< [options->replicas] iteration times; NULL without --jitter */
     rpsim_quantiles quantiles;   /**< of replica_ps */
     rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
+    uint32_t rank;               /**< --schedule all, from 1; 0: does not fit, or not ranked */
     uint32_t ops;
     uint64_t program_hash; /**< 0 where it was not asked for */
 } rpsim_row;
+
+/** A schedule that --schedule all asked for and that has no row. */
+typedef struct rpsim_refusal {
+    const char *schedule_name;
+    const char *model_name;
+    const char *reason;
+} rpsim_refusal;
 
 typedef struct rpsim_study {
     rp_arena *arena; /**< borrowed; all inputs live there */
@@ -49,6 +57,8 @@ typedef struct rpsim_study {
     const rpsim_sidecar *sidecar; /**< --torch-sidecar beside it; NULL without */
     rpsim_row *rows;
     uint32_t row_count;
+    rpsim_refusal *refusals;
+    uint32_t refusal_count;
 } rpsim_study;
 
 /**
@@ -60,7 +70,10 @@ typedef struct rpsim_study {
 rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
                               rpsim_study *study_out);
 
-/** Runs every row. Programs and timelines are kept only where an output needs them. */
+/**
+ * Runs every row. Programs and timelines are kept only where an output needs them. With --schedule
+ * all the rows are ranked (ranking.h), and one that cannot run is refused with a warning.
+ */
 rp_status rpsim_study_run(rpsim_study *study);
 
 /**
