@@ -103,6 +103,11 @@ static void check_row(walk *w, const json_t *row, const rp_model *model,
         double rate = rp_test_json_number(row, "tokens_per_s");
         cr_expect(epsilon_eq(dbl, rate, 1e3 * tokens / took_ms, 1e-6 * rate), "rpsim %s", w->line);
     }
+    double makespan_ms = rp_test_json_number(row, "makespan_ms");
+    double exposed_ms = rp_test_json_number(row, "comm_exposed_ms");
+    cr_expect(ge(dbl, makespan_ms * (1 + 1e-9), rp_test_json_number(row, "lower_bound_ms")),
+              "rpsim %s", w->line);
+    cr_expect(le(dbl, exposed_ms, gpus * makespan_ms), "rpsim %s", w->line);
     double bubble = rp_test_json_number(row, "bubble_pct");
     cr_expect(bubble >= 0 && bubble <= 100, "rpsim %s: bubble %g %%", w->line, bubble);
     const json_t *fits = json_object_get(row, "fits");
