@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "sim/case.h"
 #include "tests/support/lowered_bench.h"
+#include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -222,4 +223,32 @@ Test(peers, slow_ports_are_the_first_cause)
     cr_expect(lt(dbl, fabs(s.links), 0.001));
     cr_expect(lt(dbl, fabs(s.peer + s.compute - 1), 0.02), "%g + %g", s.peer, s.compute);
     rp_test_bench_fini(&b);
+}
+
+/* Weights that are not resident are no one's to keep: their schedules send boundary tensors to the
+ * host or gather them, whether GPUs reach each other or not, and the program is the same. Of the
+ * pipelines with resident weights, each sends. */
+Test(peers, only_resident_pipelines_send)
+{
+    const char *with = rp_test_platform_file("rtx4090x8", "with-peers",
+                                             "peer: nvlink\npeer_gb_per_s: 100\nnvlink_gpus: -");
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        const char *programs[2];
+        for (size_t k = 0; k < 2; k++) {
+            char line[512];
+            snprintf(line, sizeof line,
+                     "--schedule %s --gpus 2 --microbatches 8 --iterations 1 --platform %s "
+                     "--program-out @DIR@/program.txt",
+                     rp_schedules[i]->name, k == 0 ? "rtx4090x8" : with);
+            rp_test_rpsim_well(line);
+            const char *path = "@DIR@/program.txt";
+            programs[k] = rp_test_tool_read(rp_test_tool_expand(path, strlen(path)));
+        }
+        bool alike = strcmp(programs[0], programs[1]) == 0;
+        bool resident = rp_schedules[i]->placement == RP_PLACEMENT_RESIDENT;
+        cr_expect(eq(int, alike, !resident), "%s", rp_schedules[i]->name);
+        same += alike;
+    }
+    cr_expect(ge(u32, same, 8)); /* RoundPipe, Mobius, ZeRO, FSDP, Megatron-TP */
 }
