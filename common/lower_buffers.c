@@ -221,7 +221,9 @@ static void put_unfused_logits(const buffer_writer *w, const rp_lower_job *job,
         producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
     const rp_lower_unit *backward = &l->units[l->unit_of[at]];
     uint64_t bytes = rp_lower_scaled(l->config->sizes.logits_bytes, l->sequences[op->microbatch]);
-    put(w, RP_BUFFER_LOGITS, job->gpu, bytes, unit->compute_first,
+    rp_handle made =
+        unit->part_count != 0 ? unit->parts[unit->part_count - 1].first : unit->compute_first;
+    put(w, RP_BUFFER_LOGITS, job->gpu, bytes, made,
         backward == unit + 1 ? unit->compute_last : backward->compute_first);
 }
 

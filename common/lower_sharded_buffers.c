@@ -3,10 +3,11 @@
  *
  * All the time: the rank's share of weights, gradients and optimizer, or what of it is not sharded,
  * and the communication buckets. Per unit: gathered weights, from their gather to the unit's end.
- * Every layer is checkpointed: its input waits for the backward, which recomputes one layer at a
- * time. The loss and its backward are over before the first layer is recomputed, but the backward
- * of the head is no op of its own: so the logits are counted with the head's forward, and the
- * backward with its layers. Gradients that are reduced at once pass through the buckets. */
+ * Layer grain, as these systems have it: every layer is checkpointed, its input waits for the
+ * backward, which recomputes one layer at a time. Stage grain: one input and one tape per stage.
+ * The loss and its backward are over before the first layer is recomputed, but the backward of the
+ * head is no op of its own: so the logits are counted with the head's forward, and the backward
+ * with its layers. Gradients that are reduced at once pass through the buckets. */
 #include "common/lower_sharded.h"
 
 /* The two norms of a layer in fp32 and their inputs, 20 h per token (common/sizes.c), are not split
@@ -19,6 +20,7 @@ typedef struct writer {
     rp_program *program;
     bool tensor;  /* every layer is split over all ranks */
     bool gathers; /* weights are sharded and gathered unit by unit */
+    bool layers;  /* recomputed one layer at a time */
 } writer;
 
 static void put(const writer *w, rp_buffer_kind kind, uint32_t gpu, uint64_t bytes, rp_handle from,
@@ -186,6 +188,15 @@ static uint64_t tape_of(const writer *w, uint64_t per_sequence, uint64_t sequenc
     return bytes + (w->tensor ? rp_lower_scaled(more, w->s->gpus - 1) : 0);
 }
 
+/* Of all layers of a stage at once. */
+static uint64_t whole_tape(const writer *w, const rp_stage *stage, uint64_t sequences)
+{
+    uint64_t layers = stage->layer_end - stage->layer_begin;
+    uint64_t tape = tape_of(w, blocks_of(stage, w->sizes->tape_bytes), sequences);
+    tape += w->tensor && layers > 1 ? (layers - 1) * tape_of(w, 0, sequences) : 0;
+    return layers > 0 ? tape : 0;
+}
+
 static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit)
 {
     const rp_lowering *l = w->s->l;
@@ -195,12 +206,10 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
     uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
     rp_handle release = rp_sharded_unit_at(w->s, gpu, end)->compute_last;
     if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
-        uint64_t layers = stage->layer_end - stage->layer_begin;
-        uint64_t tape = tape_of(w, blocks_of(stage, w->sizes->tape_bytes), sequences);
-        tape += w->tensor && layers > 1 ? (layers - 1) * tape_of(w, 0, sequences) : 0;
-        put(w, RP_BUFFER_TAPE, gpu, layers > 0 ? tape : 0, unit->compute_first, release);
+        put(w, RP_BUFFER_TAPE, gpu, whole_tape(w, stage, sequences), unit->compute_first, release);
     } else {
-        uint64_t inputs = boundaries(w, stage->layer_end - stage->layer_begin, sequences);
+        uint64_t layers = stage->layer_end - stage->layer_begin;
+        uint64_t inputs = boundaries(w, w->layers || layers == 0 ? layers : 1, sequences);
         put(w, RP_BUFFER_ACTIVATION, gpu, inputs, unit->compute_first, release);
     }
     if (has_head(w, op)) {
@@ -213,14 +222,15 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
     }
 }
 
-/* The tape of one layer contains the layer's input, which has waited. */
+/* A tape contains the input that has waited. */
 static void put_backward(const writer *w, uint32_t gpu, const rp_lower_unit *unit)
 {
     const rp_lowering *l = w->s->l;
     const rp_op *op = rp_sharded_op_of(w->s, unit);
     const rp_stage *stage = stage_of(w, op);
     uint64_t sequences = l->sequences[op->microbatch];
-    uint64_t tape = tape_of(w, largest_of(stage, w->sizes->tape_bytes), sequences);
+    uint64_t tape = w->layers ? tape_of(w, largest_of(stage, w->sizes->tape_bytes), sequences)
+                              : whole_tape(w, stage, sequences);
     uint64_t input = boundaries(w, 1, sequences);
     bool recomputes =
         l->schedule->recompute != RP_RECOMPUTE_NONE && stage->layer_end > stage->layer_begin;
@@ -238,7 +248,8 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .sizes = &l->config->sizes,
                 .program = program,
                 .tensor = s->sharding->forward_reduces != 0,
-                .gathers = s->sharding->forward_gathers != 0};
+                .gathers = s->sharding->forward_gathers != 0,
+                .layers = l->config->grain == RP_GRAIN_LAYER};
     size_t most = (size_t)s->gpus * 4 + (size_t)l->unit_count * 7;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {

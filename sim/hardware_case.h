@@ -28,6 +28,10 @@ typedef struct rpsim_workload {
 rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
                                uint32_t **sequences_out);
 
+/** @return whether a schedule recomputes layer by layer where nobody says so: data-parallel systems
+ * and tensor parallelism, which checkpoint every layer. `schedule` may be NULL. */
+bool rpsim_usual_layer_grain(const rp_schedule_type *schedule);
+
 /**
  * The run configuration behind a published measurement (traces/configs/paper.csv).
  * @param optimizer_given whether `asynchronous` must match; otherwise any optimizer does

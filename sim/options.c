@@ -42,7 +42,8 @@
     X(MAX_SEQLEN, "max-seqlen", NULL,                                                              \
       "the longest sequence that fits, in steps of 1024 tokens, and a run of it (hardware)")       \
     X(GRAIN, "grain", "stage|layer",                                                               \
-      "recompute a stage at a time, or layer by layer from saved inputs of each (stage)")          \
+      "recompute a stage at a time, or layer by layer from saved inputs of each (stage; "          \
+      "data-parallel systems: layer)")                                                             \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \

@@ -55,6 +55,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
         return RP_OK;
     }
     row->hardware = true;
+    w->layer_grain = rpsim_usual_layer_grain(row->schedule);
     if (o->config_paper && o->max_seqlen) {
         RP_TRY(rpsim_workload_longest(row->schedule->name, row->model_name, w,
                                       &row->config.asynchronous));

@@ -121,14 +121,20 @@ static rp_status find_number(const rp_csv *csv, const query *q, const char *colu
     return read_number(csv, row, at, number_out);
 }
 
+bool rpsim_usual_layer_grain(const rp_schedule_type *schedule)
+{
+    return schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+}
+
 static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
                             rpsim_workload *workload, bool *asynchronous_out)
 {
     const char *text = NULL;
     RP_TRY(find(csv, q, workload, asynchronous_out));
     RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
-    workload->layer_grain = longest && strcmp(text, "layer") == 0;
+    workload->layer_grain = rpsim_usual_layer_grain(rp_schedule_find(q->schedule));
     if (longest) {
+        workload->layer_grain = strcmp(text, "layer") == 0;
         return find_number(csv, q, "sequence_slices", &workload->sequence_slices);
     }
     if (text[0] == '\0') {

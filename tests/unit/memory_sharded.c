@@ -45,6 +45,7 @@ typedef struct fixture {
     bool tied;
     uint32_t each; /* microbatches per GPU */
     rp_recompute recompute;
+    rp_grain grain;
     const char *partition;
 } fixture;
 
@@ -67,6 +68,7 @@ static fixture make(void)
                  .logits = LOGITS,
                  .each = 1,
                  .recompute = RP_RECOMPUTE_WAIT,
+                 .grain = RP_GRAIN_LAYER,
                  .partition = "1,1,1,1,1,1"};
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
         bool block = i != 0 && i != LAYERS + 1;
@@ -114,6 +116,7 @@ static rp_program *lower(fixture *f, const char *name)
                                        .unfused_loss = true,
                                        .tied_head = f->tied},
                              .call_microbatches = GPUS * f->each,
+                             .grain = f->grain,
                              .piece_bytes = RP_PIECE_BYTES};
     cr_assert(eq(int, rp_schedule_build(type, &config, &schedule), RP_OK), "%s", name);
     cr_assert(eq(int, rp_lower(schedule, &lower, sequences, &program), RP_OK), "%s", name);
@@ -132,6 +135,12 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
            RP_OK));
     for (size_t i = 0; i < entries; i++) {
         costs.ps[i] = (int64_t)(1000000000 + 7700000 * (i % 13));
+    }
+    entries = (LAYERS + 1) * (size_t)RP_OP_KIND_COUNT;
+    cr_assert(eq(int, rp_arena_alloc(arena, entries, sizeof(int64_t), &costs.layer_ps), RP_OK));
+    costs.layer_count = LAYERS + 1;
+    for (size_t i = 0; i < entries; i++) {
+        costs.layer_ps[i] = (int64_t)(500000000 + 3300000 * (i % 11));
     }
     rpsim_machine machine = {.upload_Bps = link_Bps,
                              .download_Bps = link_Bps,
@@ -172,6 +181,21 @@ Test(memory_sharded, zero2)
     cr_expect(eq(u64, peak(&f, "zero2"), resident + HEAD_PEAK));
     f.logits = 0;
     cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
+}
+
+/* Stage grain: of three stages of two layers only the stages' inputs wait, and a backward has both
+ * layers' tapes. Layer grain does not care how layers are cut into stages. */
+Test(memory_sharded, grain)
+{
+    fixture f = make();
+    uint64_t resident = ALL_WEIGHTS + (1 + 3) * ALL_WEIGHTS / GPUS + ZERO_BUCKETS;
+    f.partition = "2,2,2,0,0,0";
+    f.logits = 0;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
+    f.grain = RP_GRAIN_STAGE;
+    uint64_t waiting = 3 * BOUNDARY;
+    uint64_t tapes = 2 * TAPE - BOUNDARY;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + EACH * (waiting + tapes + TEMPORARY)));
 }
 
 /* Gradients and optimizer are the host's. */
@@ -284,6 +308,7 @@ Test(memory_sharded, megatron_pp_logits)
     fixture f = make();
     f.partition = "2,2,1,1";
     f.each = 2;
+    f.grain = RP_GRAIN_STAGE;
     rp_program *program = lower(&f, "megatron-pp");
     uint32_t logits = 0;
     for (uint32_t b = 0; b < program->buffer_count; b++) {
