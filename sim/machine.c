@@ -2,6 +2,8 @@
 
 #include "common/log.h"
 
+#include <inttypes.h>
+
 /* Copy engines of a GPU; links 2 * gpu and 2 * gpu + 1 are what they copy over. */
 enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
 
@@ -419,6 +421,11 @@ static rp_status check_op(const rp_program *program, const rpsim_machine *machin
                           const rp_queue *queue, uint32_t op)
 {
     rp_op_kind kind = (rp_op_kind)program->ops[op].kind;
+    if ((double)program->op_bytes[op] > RPSIM_MAX_FLOW_BYTES) {
+        rp_log_error("hardware fidelity: op %u moves %" PRIu64 " bytes; valid are up to %g", op,
+                     program->op_bytes[op], RPSIM_MAX_FLOW_BYTES);
+        return RP_INPUT;
+    }
     if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !(machine->collective_Bps > 0)) {
         rp_log_error("hardware fidelity: op %u is a collective (%s); valid are programs without "
                      "any, and platforms that say collective_gb_per_s",

@@ -126,6 +126,6 @@ static inline double rpsim_flow_bytes(const rpsim_routes *routes, uint64_t op_by
     return rp_op_kind_class(kind) == RP_CLASS_HOST ? bytes / routes->homes : bytes;
 }
 
-/** @retval RP_OK, RP_INPUT: the program has transfers between GPUs that the machine cannot do,
- * point to point or collectives without a rate (logged) */
+/** @retval RP_OK, RP_INPUT: an op moves more than RPSIM_MAX_FLOW_BYTES, or there are transfers
+ * between GPUs that the machine cannot do, point to point or collectives without a rate (logged) */
 rp_status rpsim_machine_check(const rp_program *program, const rpsim_machine *machine);

@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "common/model.h"
 #include "sim/case.h"
+#include "sim/hardware_engine.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -82,6 +83,55 @@ static void check_result(const rpsim_result *result)
     fuzz_require(m->lower_bound_ps <= m->makespan_ps, "the bound is below the makespan");
 }
 
+/* Compute times as at stage fidelity; a machine on which everything is possible. */
+static void fill_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena,
+                          rpsim_compute_costs *costs, rpsim_machine *machine)
+{
+    rp_stage_times times;
+    fuzz_require(rp_stage_times_compute(program, table, arena, &times) == RP_OK, "times");
+    *costs = (rpsim_compute_costs){
+        .ps = times.ps, .stage_count = program->stage_count, .memory_ps_per_byte = 1};
+    fuzz_require(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t),
+                                &costs->class_of) == RP_OK,
+                 "memory");
+    costs->layer_count = program->layer_count + 1;
+    size_t entries = (size_t)costs->layer_count * RP_OP_KIND_COUNT;
+    fuzz_require(rp_arena_alloc(arena, entries, sizeof(int64_t), &costs->layer_ps) == RP_OK,
+                 "memory");
+    for (size_t i = 0; i < entries; i++) {
+        costs->layer_ps[i] = 1000 * (int64_t)i;
+    }
+    *machine = (rpsim_machine){.upload_Bps = 20e9,
+                               .download_Bps = 21e9,
+                               .host_Bps = 90e9,
+                               .dram_Bps = 100e9,
+                               .collective_Bps = 5e9,
+                               .gpus_per_switch = 2,
+                               .switch_Bps = 25e9,
+                               .gpus_per_node = 4,
+                               .sockets = 2,
+                               .intersocket_Bps = 15e9,
+                               .network_Bps = 10e9,
+                               .peer_Bps = 30e9,
+                               .peer_pcie = true};
+}
+
+/* Lowered programs run on hardware, too, or take too long for the clock. */
+static void check_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena)
+{
+    rpsim_compute_costs costs;
+    rpsim_machine machine;
+    rp_timeline *timeline = NULL;
+    fill_hardware(program, table, arena, &costs, &machine);
+    rp_status status = rpsim_hardware_run(program, &costs, &machine, &timeline);
+    fuzz_require(status == RP_OK || status == RP_INPUT, "a lowered program runs on hardware");
+    for (uint32_t i = 0; status == RP_OK && i < program->op_count; i++) {
+        fuzz_require(timeline->start_ps[i] >= 0 && timeline->start_ps[i] <= timeline->end_ps[i],
+                     "ops end after they start");
+    }
+    rp_timeline_destroy(timeline);
+}
+
 /* Takes the program over. */
 static void check_run(rp_program *program)
 {
@@ -90,6 +140,9 @@ static void check_run(rp_program *program)
     rpsim_result result;
     fuzz_require(rp_arena_create(&arena) == RP_OK, "an arena");
     fill_costs(program, rp_program_hash(program), arena, &costs);
+    if (program->op_bytes != NULL) {
+        check_hardware(program, &costs, arena);
+    }
     rp_status status = rpsim_program_run(program, &costs, &result);
     if (status == RP_OK) {
         check_result(&result);

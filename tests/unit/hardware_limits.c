@@ -20,7 +20,7 @@ static void make(const char *schedule)
     rp_test_bench_run(&bench); /* as it is, it runs */
 }
 
-static void expect_too_long(const char *what)
+static void expect_refused(const char *why, const char *what)
 {
     char message[256];
     rp_timeline *timeline = NULL;
@@ -30,8 +30,13 @@ static void expect_too_long(const char *what)
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_INPUT), "%s", what);
     cr_expect(zero(ptr, timeline), "%s", what);
-    cr_expect(strstr(message, "longer than 106 days") != NULL, "%s: %s", what, message);
+    cr_expect(strstr(message, why) != NULL, "%s: %s", what, message);
     rp_test_bench_fini(&bench);
+}
+
+static void expect_too_long(const char *what)
+{
+    expect_refused("longer than 106 days", what);
 }
 
 Test(hardware_limits, links)
@@ -96,6 +101,22 @@ Test(hardware_limits, gpu_time)
     cr_expect(eq(int, status, RP_INPUT));
     cr_expect(strstr(message, "GPU time of the run exceeds 106 days") != NULL, "%s", message);
     rp_test_bench_fini(&bench);
+}
+
+/* Programs from a file may say any number of bytes. */
+Test(hardware_limits, bytes)
+{
+    static const rp_op_kind kinds[] = {RP_OP_UPLOAD_ACT, RP_OP_DOWNLOAD_ACT, RP_OP_OPTIMIZER};
+    for (size_t k = 0; k < 3; k++) {
+        make("roundpipe");
+        uint32_t op = 0;
+        while (bench.program->ops[op].kind != kinds[k]) {
+            op++;
+            cr_assert(lt(u32, op, bench.program->op_count));
+        }
+        bench.program->op_bytes[op] = UINT64_MAX;
+        expect_refused("moves 18446744073709551615 bytes", rp_op_kind_text(kinds[k]));
+    }
 }
 
 /* Counts of models as large as model files may be do not wrap around. */
