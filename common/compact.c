@@ -9,8 +9,7 @@
 /* How far back a cell looks for a gap; its old place is always found. */
 #define LOOK_BACK 4096u
 
-/* Rounds of two passes without gain before it stops, and cells looked at in all. */
-#define FRUITLESS 3u
+/* Cells looked at before no round of two passes is begun any more. */
 #define MOST_STEPS (UINT64_C(1) << 28)
 
 typedef struct entry {
@@ -180,18 +179,17 @@ static rp_status compact_in(const rp_cells *c, const uint32_t *capacity, rp_aren
     RP_TRY(rp_arena_alloc(scratch, c->count, sizeof(int64_t), &late_ps));
     RP_TRY(rp_cell_order_make(c, scratch, &order));
     rp_cell_order_copy(c, best, &order);
-    uint32_t fruitless = 0;
-    while (fruitless < FRUITLESS && p.steps < MOST_STEPS && order.makespan_ps != RP_CELL_DEADLOCK) {
+    bool gain = best->makespan_ps != RP_CELL_DEADLOCK;
+    while (gain && p.steps < MOST_STEPS) {
         RP_TRY(justify_late(&p, late_ps, &order));
         if (order.makespan_ps == RP_CELL_DEADLOCK) {
             break;
         }
         justify(&p, false, &order);
         RP_TRY(rp_cell_order_run(c, &order));
-        fruitless++;
-        if (order.makespan_ps < best->makespan_ps) {
+        gain = order.makespan_ps < best->makespan_ps;
+        if (gain) {
             rp_cell_order_copy(c, &order, best);
-            fruitless = 0;
         }
     }
     return RP_OK;

@@ -114,6 +114,9 @@ typedef struct rp_schedule_type {
     /** --max-seqlen counts what RoundPipe's library takes through PyTorch's allocator
      * (sim/library_memory.h), not the lowered program's buffers. */
     bool library_memory;
+    /** Making its orders takes as long as simulating them so many times at stage fidelity; 0: it
+     * takes nothing to speak of. A search (--partition tuned) tries fewer partitions then. */
+    uint32_t planning_runs;
     rp_recompute default_recompute; /**< as published */
     /**
      * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.

@@ -1,9 +1,15 @@
 #include "common/zero_bubble.h"
 
 #include "common/greedy.h"
+#include "common/hash.h"
+
+/* Fixed schedules, and each setting of the switches as often as it gains. */
+#define MOST_CANDIDATES 64u
 
 typedef struct search {
-    rp_cell_plan *plan; /* the best so far */
+    rp_cell_plan *plan;             /* the best so far */
+    uint64_t seen[MOST_CANDIDATES]; /* hashes of the candidates' orders */
+    uint32_t seen_count;
     uint32_t *capacity; /* [gpu] */
     rp_greedy greedy;
     rp_cell_order order; /* the greedy builder's */
@@ -18,11 +24,29 @@ static bool is_better(const rp_cells *c, const rp_cell_order *a, const rp_cell_o
             rp_cell_order_span_ps(c, a) < rp_cell_order_span_ps(c, b));
 }
 
+/* Many settings come to the same order, which is looked at once. */
+static bool is_new(search *s, const rp_cell_order *candidate)
+{
+    uint64_t hash = RP_HASH_SEED;
+    for (uint32_t i = 0; i < s->plan->cells.count; i++) {
+        hash = rp_hash_add(hash, candidate->cells[i]);
+    }
+    for (uint32_t i = 0; i < s->seen_count; i++) {
+        if (s->seen[i] == hash) {
+            return false;
+        }
+    }
+    if (s->seen_count < MOST_CANDIDATES) {
+        s->seen[s->seen_count++] = hash;
+    }
+    return true;
+}
+
 /* Compacts the candidate and keeps it if it is better than the best. */
-static rp_status consider(const search *s, rp_cell_order *candidate)
+static rp_status consider(search *s, rp_cell_order *candidate)
 {
     const rp_cells *c = &s->plan->cells;
-    if (candidate->makespan_ps == RP_CELL_DEADLOCK) {
+    if (candidate->makespan_ps == RP_CELL_DEADLOCK || !is_new(s, candidate)) {
         return RP_OK;
     }
     RP_TRY(rp_cell_order_compact(c, s->capacity, candidate));
@@ -33,8 +57,8 @@ static rp_status consider(const search *s, rp_cell_order *candidate)
     return RP_OK;
 }
 
-static rp_status try_fixed(const search *s, const rp_zb_search *rules,
-                           const rp_schedule_config *config, rp_arena *arena)
+static rp_status try_fixed(search *s, const rp_zb_search *rules, const rp_schedule_config *config,
+                           rp_arena *arena)
 {
     for (uint32_t i = 0; i < rules->fixed_count; i++) {
         const rp_zb_fixed *fixed = &rules->fixed[i];

@@ -208,7 +208,11 @@ static uint32_t default_budget(const space *s)
     bool separate = row->schedule->separate_backward;
     uint64_t stages = p->forward_count + (separate ? p->backward_count : p->forward_count);
     bool steady = row->hardware || row->config.asynchronous;
-    uint64_t units = stages * row->config.microbatches * (steady ? row->config.iterations : 1);
+    uint64_t one = stages * row->config.microbatches;
+    uint64_t units = one * (steady ? row->config.iterations : 1);
+    uint64_t planning = one * row->schedule->planning_runs; /* the same at either fidelity */
+    uint64_t ratio = RPSIM_TUNE_UNITS / RPSIM_TUNE_UNITS_HARDWARE;
+    units += row->hardware ? planning / ratio : planning;
     uint64_t budget = (row->hardware ? RPSIM_TUNE_UNITS_HARDWARE : RPSIM_TUNE_UNITS) / units;
     budget = budget < RPSIM_TUNE_LEAST_BUDGET ? RPSIM_TUNE_LEAST_BUDGET : budget;
     return (uint32_t)(budget > RPSIM_TUNE_LARGEST_BUDGET ? RPSIM_TUNE_LARGEST_BUDGET : budget);

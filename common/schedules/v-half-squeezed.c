@@ -22,6 +22,7 @@ const rp_schedule_type rp_schedule_v_half_squeezed = {
               "compaction of our own (common/cells.h)",
     .stages_per_gpu = 2,
     .splits_backward = true,
+    .planning_runs = 45,
     .default_recompute = RP_RECOMPUTE_NONE,
     .check = check,
     .prepare = prepare,

@@ -24,6 +24,7 @@ const rp_schedule_type rp_schedule_zb_auto_1p = {
         "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 3.1; with compaction "
         "of our own (common/cells.h)",
     .splits_backward = true,
+    .planning_runs = 70,
     .default_recompute = RP_RECOMPUTE_NONE,
     .check = check,
     .prepare = prepare,

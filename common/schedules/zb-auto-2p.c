@@ -26,6 +26,7 @@ const rp_schedule_type rp_schedule_zb_auto_2p = {
         "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 3.1; with compaction "
         "of our own (common/cells.h)",
     .splits_backward = true,
+    .planning_runs = 90,
     .default_recompute = RP_RECOMPUTE_NONE,
     .check = check,
     .prepare = prepare,

@@ -24,6 +24,7 @@ const rp_schedule_type rp_schedule_zbv_auto = {
               "of our own (common/cells.h)",
     .stages_per_gpu = 2,
     .splits_backward = true,
+    .planning_runs = 180,
     .default_recompute = RP_RECOMPUTE_NONE,
     .check = check,
     .prepare = prepare,
