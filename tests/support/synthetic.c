@@ -1,5 +1,7 @@
 #include "tests/support/synthetic.h"
 
+#include "common/pipeline_orders.h"
+
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
@@ -36,3 +38,18 @@ rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *cos
                                  .boundary_bytes = 1};
     return rpsim_case_run(schedule, &config, result_out);
 }
+
+uint32_t rp_test_lag;
+
+static void lagging_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
+                          uint32_t iteration, rp_emitter *emitter)
+{
+    (void)plan;
+    (void)iteration;
+    rp_zero_bubble_order(config, rank, config->gpus - 1 - rank, rp_test_lag, emitter);
+}
+
+const rp_schedule_type rp_test_lagging = {.name = "lagging",
+                                          .splits_backward = true,
+                                          .default_recompute = RP_RECOMPUTE_NONE,
+                                          .order = lagging_order};

@@ -16,3 +16,7 @@ void rp_test_equal_costs(rp_arena *arena, uint32_t layers, int64_t fwd_ps, int64
 rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
                            uint32_t microbatches, uint32_t stages_per_gpu, rp_recompute recompute,
                            rp_arena *arena, rpsim_result *result_out);
+
+/** 1F1B in two parts, each weight part `rp_test_lag` input parts after its own; not registered. */
+extern const rp_schedule_type rp_test_lagging;
+extern uint32_t rp_test_lag;

@@ -6,6 +6,7 @@
 #include "common/program.h"
 #include "common/schedule.h"
 #include "sim/seqlen.h"
+#include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -100,15 +101,20 @@ static void make_roundpipe(fixture *f, const char *partition, uint32_t microbatc
     }
 }
 
-static rp_program *lower(const fixture *f, const char *name)
+static rp_program *lower_type(const fixture *f, const rp_schedule_type *type)
 {
     rp_program *schedule = NULL;
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_schedule_build(rp_schedule_find(name), &f->config, &schedule), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(type, &f->config, &schedule), RP_OK));
     cr_assert(eq(int, rp_lower(schedule, &f->lower, f->sequences, &program), RP_OK));
     cr_assert(eq(int, rp_program_check(program), RP_OK));
     rp_program_destroy(schedule);
     return program;
+}
+
+static rp_program *lower(const fixture *f, const char *name)
+{
+    return lower_type(f, rp_schedule_find(name));
 }
 
 static rp_timeline *simulate(const rp_program *program, double link_Bps)
@@ -150,14 +156,16 @@ static bool lives(const rp_timeline *timeline, const rp_buffer *buffer, int64_t 
 }
 
 /* 1F1B without recompute: rank r of P holds weights, gradients and optimizer of its layers all the
- * time and the tapes of P - r microbatches at most (the schedule's published property). */
-static void check_resident(const char *name, bool asynchronous, const uint32_t versions[GPUS])
+ * time and the tapes of P - r microbatches at most (the schedule's published property), and of as
+ * many more as weight parts are deferred. */
+static void check_resident(const rp_schedule_type *type, bool asynchronous,
+                           const uint32_t versions[GPUS], uint32_t deferred)
 {
     fixture f;
     make(&f, "3,4,5,4", 8, RP_RECOMPUTE_NONE);
     f.config.asynchronous = asynchronous;
-    f.lower.versions = rp_schedule_find(name)->versions;
-    rp_program *program = lower(&f, name);
+    f.lower.versions = type->versions;
+    rp_program *program = lower_type(&f, type);
     rp_timeline *timeline = simulate(program, 1e12);
     rpsim_memory memory = measure(timeline, 0, 12345);
     uint32_t layer = 0;
@@ -169,8 +177,8 @@ static void check_resident(const char *name, bool asynchronous, const uint32_t v
             state += versions[r] * f.weights[layer] + f.gradients[layer] + f.optimizer[layer];
             tape += f.tapes[layer];
         }
-        cr_expect(eq(u64, memory.peak_gpu_bytes[r], 12345 + state + (GPUS - r) * tape),
-                  "%s, rank %u", name, r);
+        cr_expect(eq(u64, memory.peak_gpu_bytes[r], 12345 + state + (GPUS - r + deferred) * tape),
+                  "%s, rank %u", type->name, r);
     }
     cr_expect(eq(u32, layer, LAYERS + 2));
     rp_timeline_destroy(timeline);
@@ -180,8 +188,17 @@ static void check_resident(const char *name, bool asynchronous, const uint32_t v
 Test(memory, resident_1f1b_closed_form)
 {
     static const uint32_t one[GPUS] = {1, 1, 1, 1};
-    check_resident("1f1b", false, one);
-    check_resident("1f1b", true, one);
+    check_resident(rp_schedule_find("1f1b"), false, one, 0);
+    check_resident(rp_schedule_find("1f1b"), true, one, 0);
+}
+
+/* A tape is kept until the weight part: so many more of them as that comes later. */
+Test(memory, deferred_weight_parts_keep_tapes)
+{
+    static const uint32_t one[GPUS] = {1, 1, 1, 1};
+    for (rp_test_lag = 0; rp_test_lag <= 4; rp_test_lag++) {
+        check_resident(&rp_test_lagging, false, one, rp_test_lag);
+    }
 }
 
 /* PipeDream keeps a version of the weights for every microbatch in flight (SOSP 2019, section 3.3),
@@ -191,10 +208,10 @@ Test(memory, weight_versions)
     static const uint32_t one[GPUS] = {1, 1, 1, 1};
     static const uint32_t two[GPUS] = {2, 2, 2, 2};
     static const uint32_t stashed[GPUS] = {4, 3, 2, 1};
-    check_resident("pipedream", true, stashed);
-    check_resident("pipedream-2bw", true, two);
-    check_resident("pipedream", false, one);
-    check_resident("pipedream-2bw", false, one);
+    check_resident(rp_schedule_find("pipedream"), true, stashed, 0);
+    check_resident(rp_schedule_find("pipedream-2bw"), true, two, 0);
+    check_resident(rp_schedule_find("pipedream"), false, one, 0);
+    check_resident(rp_schedule_find("pipedream-2bw"), false, one, 0);
 }
 
 /* The same with recompute: only stage inputs wait, one tape lives at a time; GPipe keeps all M

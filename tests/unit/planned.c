@@ -1,10 +1,10 @@
 /* Schedules planned with times: against the fixed ones they start from, an exhaustive search, a
  * slow reference, closed forms and their limits of activations. */
 #include "common/log.h"
-#include "common/pipeline_orders.h"
 #include "sim/case.h"
 #include "tests/reference/slow_exact.h"
 #include "tests/support/stage_case.h"
+#include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -243,44 +243,29 @@ static int compare_ops(const void *left, const void *right)
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-static uint32_t lag_of_test;
-
-/* 1F1B, its weight parts lag_of_test input parts later. */
-static void lagging_order(const rp_schedule_config *config, const void *plan, uint32_t rank,
-                          uint32_t iteration, rp_emitter *emitter)
-{
-    (void)plan;
-    (void)iteration;
-    rp_zero_bubble_order(config, rank, config->gpus - 1 - rank, lag_of_test, emitter);
-}
-
 /* The set of ops and all forwards and input parts stay; what is kept grows by the lag. */
 Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
 {
-    const rp_schedule_type lagging = {.name = "lagging",
-                                      .splits_backward = true,
-                                      .default_recompute = RP_RECOMPUTE_NONE,
-                                      .order = lagging_order};
     const uint32_t gpus = 4;
     const uint32_t microbatches = 12;
     rp_test_stage_case c;
     rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){2, 2, 2}, arena, &c);
     rp_op *first = NULL;
-    for (lag_of_test = 0; lag_of_test <= microbatches; lag_of_test++) {
+    for (rp_test_lag = 0; rp_test_lag <= microbatches; rp_test_lag++) {
         rp_program *program = NULL;
-        cr_assert(eq(int, rp_schedule_build(&lagging, &c.config, &program), RP_OK));
+        cr_assert(eq(int, rp_schedule_build(&rp_test_lagging, &c.config, &program), RP_OK));
         cr_assert(eq(int, rp_program_check(program), RP_OK));
         for (uint32_t g = 0; g < gpus; g++) {
             /* P - 1 - r warm-up forwards, one in turn, and those that wait for their weight part */
-            uint32_t kept = gpus - g + lag_of_test;
+            uint32_t kept = gpus - g + rp_test_lag;
             cr_expect(eq(u32, peak_of(program, g), kept < microbatches ? kept : microbatches),
-                      "lag %u, GPU %u", lag_of_test, g);
+                      "lag %u, GPU %u", rp_test_lag, g);
         }
         rp_op *ops = calloc(program->op_count, sizeof *ops);
         memcpy(ops, program->ops, program->op_count * sizeof *ops);
         qsort(ops, program->op_count, sizeof *ops, compare_ops);
         for (uint32_t i = 0; i < program->op_count && first != NULL; i++) {
-            cr_assert(eq(int, compare_ops(&ops[i], &first[i]), 0), "lag %u", lag_of_test);
+            cr_assert(eq(int, compare_ops(&ops[i], &first[i]), 0), "lag %u", rp_test_lag);
         }
         cr_assert(eq(u32, program->op_count, 3 * gpus * microbatches));
         if (first == NULL) {
