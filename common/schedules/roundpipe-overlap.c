@@ -34,11 +34,18 @@
  * host adds the slots in the order of rounds when it collects them: the same sum of the same terms
  * in every run, at the precision of the master gradients.
  *
- * Where it does not help. One round per iteration (microbatches <= R): there is nothing to overlap.
- * Many rounds per iteration: fill and drain are paid once per iteration and are small anyway.
- * Asynchronous iterations, where the next iteration fills the gaps: what is left is the idle time
- * inside. Greedy dispatch looks one job ahead and is not optimal; experiments/optimality.md says
- * how far off. */
+ * On a GPU jobs follow each other without a pause, so that the gradients of one go down while the
+ * next one accumulates its own: twice a stage's weights and gradients must fit, which RoundPipe
+ * gets away without while it idles.
+ *
+ * Where it does not help (numbers: experiments/optimality.md). One round per iteration
+ * (microbatches <= R): there is nothing to overlap. Many rounds per iteration: fill and drain are
+ * paid once per iteration and are small anyway. Asynchronous iterations, where the next iteration
+ * fills the gaps: what is left is the little that is idle inside. Where the host's optimizer takes
+ * longer than the step's compute (gpt-oss-20b and qwen3-235b with 16 microbatches, asynchronous)
+ * the slots are more work for what everyone waits for, and RoundPipe in one call is better. Where a
+ * GPU holds little more than a layer (qwen3-235b on 24 GB) it does not fit. Greedy dispatch looks
+ * one job ahead and is not optimal. */
 #include "common/log.h"
 #include "common/round_replay.h"
 
