@@ -10,6 +10,13 @@
 #include <string.h>
 
 #define MOST_LAYERS 4u
+
+/* Sanitized builds are ten times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CASES 60u
+#else
+#define CASES 400u
+#endif
 /* States after which an instance is left out; nearly none reaches it. */
 #define MOST_STATES UINT64_C(60000)
 
@@ -175,7 +182,7 @@ Test(optimum, pipelines_with_their_placement)
     static const char *const split[] = {"zb-h1", "zb-h2"};
     rp_random random = {3};
     tally t[2] = {{0}};
-    for (uint32_t i = 0; i < 400; i++) {
+    for (uint32_t i = 0; i < CASES; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -197,8 +204,8 @@ Test(optimum, pipelines_with_their_placement)
             check(&instance, known, rpsim_bounds_best(&bounds), &t[k], "placed", i);
         }
     }
-    expect_tally(&t[0], "pipelines, F and B", 300, 150);
-    expect_tally(&t[1], "pipelines, F, I and W", 300, 150);
+    expect_tally(&t[0], "pipelines, F and B", CASES * 3 / 4, CASES / 3);
+    expect_tally(&t[1], "pipelines, F, I and W", CASES * 3 / 4, CASES / 3);
 }
 
 /* Each layer on any GPU: what no cut and no placement beats. Recompute that waits or none: early
@@ -208,7 +215,7 @@ Test(optimum, pipelines_with_any_placement)
     static const char *const names[] = {"gpipe", "1f1b", "looped-bfs"};
     rp_random random = {4};
     tally t = {0};
-    for (uint32_t i = 0; i < 300; i++) {
+    for (uint32_t i = 0; i < CASES; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -231,7 +238,7 @@ Test(optimum, pipelines_with_any_placement)
         check(&instance, known, rpsim_bounds_of_class(&bounds, RPSIM_BOUND_CLASS_SAME), &t,
               "same semantics", i);
     }
-    expect_tally(&t, "pipelines, any GPU", 200, 60);
+    expect_tally(&t, "pipelines, any GPU", CASES * 3 / 4, CASES / 3);
 }
 
 /* Every microbatch's layer on any GPU: what nothing that does the same work beats. */
@@ -240,7 +247,7 @@ Test(optimum, any_schedule_of_the_work)
     static const char *const names[] = {"gpipe", "1f1b"};
     rp_random random = {5};
     tally t = {0};
-    for (uint32_t i = 0; i < 300; i++) {
+    for (uint32_t i = 0; i < CASES; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -264,7 +271,7 @@ Test(optimum, any_schedule_of_the_work)
                   "same work", i);
         }
     }
-    expect_tally(&t, "any schedule of the work", 100, 80);
+    expect_tally(&t, "any schedule of the work", CASES / 3, CASES / 4);
 }
 
 /* ---- RoundPipe --------------------------------------------------------------------------------
@@ -322,7 +329,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
 {
     rp_random random = {6};
     tally t = {0};
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < CASES / 6; i++) {
         rp_costs costs;
         rp_schedule_config config;
         draw_costs(&random, &costs);
@@ -332,7 +339,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
         config.round = i % 2 == 0 ? config.microbatches : (config.microbatches + 1) / 2;
         check_partitions(&config, i, &t);
     }
-    expect_tally(&t, "roundpipe", 500, 50);
+    expect_tally(&t, "roundpipe", 3 * CASES, CASES);
 }
 
 /* ---- how far the schedules are ----------------------------------------------------------------
