@@ -1,5 +1,6 @@
 /* Schedules planned with times: against the fixed ones they start from, an exhaustive search, a
  * slow reference, closed forms and their limits of activations. */
+#include "common/greedy.h"
 #include "common/log.h"
 #include "sim/case.h"
 #include "tests/reference/slow_exact.h"
@@ -229,6 +230,108 @@ Test(planned, v_half_has_half_the_bubble)
         cr_expect(le(i64, bubble, 3 * (int64_t)(p - 1)), "P%u: %" PRId64, p, bubble);
         rpsim_result_fini(&result);
     }
+}
+
+/* ---- the parts of a plan by themselves ---------------------------------------------------------
+ */
+
+typedef struct workshop {
+    rp_test_stage_case c;
+    rp_cells cells;
+    rp_cell_order order;
+    rp_greedy greedy;
+    uint32_t peaks[MOST_GPUS];
+} workshop;
+
+/* Equal times, or drawn ones. */
+static void open_workshop(uint32_t gpus, uint32_t chunks, uint32_t microbatches, rp_random *random,
+                          workshop *w)
+{
+    rp_program *program = NULL;
+    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, arena, &w->c);
+    if (random != NULL) {
+        rp_test_stage_case_draw(random, true, &w->c);
+    }
+    const rp_schedule_type *any = rp_schedule_find(chunks == 1 ? "zb-h1" : "zbv");
+    cr_assert(eq(int, rp_schedule_build(any, &w->c.config, &program), RP_OK));
+    cr_assert(eq(int, rp_cells_make(&w->c.config, program, arena, &w->cells), RP_OK));
+    rp_program_destroy(program);
+    cr_assert(eq(int, rp_cell_order_make(&w->cells, arena, &w->order), RP_OK));
+    w->greedy = (rp_greedy){
+        .c = &w->cells, .order = &w->order, .chunks = chunks, .capacity = chunks * gpus};
+    cr_assert(eq(int, rp_arena_alloc(arena, gpus, sizeof(rp_greedy_gpu), &w->greedy.gpus), RP_OK));
+}
+
+/* Without the fixed schedules and without compaction, the builders find the closed forms. */
+Test(planned, builders_alone)
+{
+    for (uint32_t p = 1; p <= 12; p++) {
+        for (uint32_t bits = 0; bits < 8; bits++) {
+            workshop w;
+            int64_t m = 2 * p + bits;
+            open_workshop(p, 1, (uint32_t)m, NULL, &w);
+            rp_zb_switches switches = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+            cr_assert(eq(int, rp_greedy_zb(&w.greedy, &switches), RP_OK));
+            cr_expect(eq(i64, w.order.makespan_ps, 3 * m + p - 1), "zb P%u, %u", p, bits);
+            cr_expect(le(u32, rp_cell_order_peaks(&w.cells, &w.order, w.peaks), p));
+            open_workshop(p, 2, (uint32_t)m, NULL, &w);
+            cr_assert(eq(int, rp_greedy_zbv(&w.greedy, (bits & 1) != 0, (bits & 2) != 0), RP_OK));
+            cr_expect(eq(i64, w.order.makespan_ps, 6 * m + p - 1), "zbv P%u, %u", p, bits);
+            cr_expect(le(u32, rp_cell_order_peaks(&w.cells, &w.order, w.peaks), 2 * p));
+            cr_expect(eq(i64, rp_greedy_bubble_ps(&w.greedy), 0), "zbv P%u, %u", p, bits);
+        }
+    }
+}
+
+/* Any order: cells are drawn among those that can run, until all have. */
+static void draw_order(rp_random *random, workshop *w)
+{
+    rp_greedy *g = &w->greedy;
+    rp_greedy_begin(g);
+    for (uint32_t left = w->cells.count; left > 0;) {
+        uint32_t gpu = rp_random_between(random, 0, w->cells.gpus - 1);
+        uint32_t chunk = rp_random_between(random, 0, g->chunks - 1);
+        rp_cell_kind kind = (rp_cell_kind)rp_random_between(random, 0, RP_CELL_KINDS - 1);
+        if (rp_greedy_can(g, gpu, chunk, kind)) {
+            rp_greedy_put(g, gpu, chunk, kind);
+            left--;
+        }
+    }
+    cr_assert(eq(int, rp_greedy_end(g), RP_OK));
+}
+
+/* However bad an order is, compaction makes it no worse, in time and on each GPU in memory; it
+ * keeps all cells, and is worth its while. */
+Test(planned, compaction_of_any_order)
+{
+    rp_random random = {97};
+    double before = 0;
+    double after = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        workshop w;
+        uint32_t gpus = rp_random_between(&random, 1, 8);
+        open_workshop(gpus, i % 2 + 1, rp_random_between(&random, 1, 12), &random, &w);
+        draw_order(&random, &w);
+        int64_t makespan = w.order.makespan_ps;
+        uint32_t peaks[MOST_GPUS];
+        rp_cell_order_peaks(&w.cells, &w.order, peaks);
+        cr_assert(eq(int, rp_cell_order_compact(&w.cells, peaks, &w.order), RP_OK));
+        rp_cell_order_peaks(&w.cells, &w.order, w.peaks);
+        cr_assert(le(i64, w.order.makespan_ps, makespan), "%u", i);
+        uint32_t seen[8 * 2 * 12 * RP_CELL_KINDS] = {0};
+        for (uint32_t gpu = 0; gpu < gpus; gpu++) {
+            cr_assert(le(u32, w.peaks[gpu], peaks[gpu]), "%u, GPU %u", i, gpu);
+            for (uint32_t k = w.cells.begin[gpu]; k < w.cells.begin[gpu + 1]; k++) {
+                cr_assert(eq(u32, rp_cell_gpu(&w.cells, w.order.cells[k]), gpu));
+                cr_assert(eq(u32, seen[w.order.cells[k]]++, 0));
+            }
+        }
+        cr_assert(eq(int, rp_cell_order_run(&w.cells, &w.order), RP_OK));
+        cr_assert(le(i64, w.order.makespan_ps, makespan), "%u: not as run", i);
+        before += (double)makespan;
+        after += (double)w.order.makespan_ps;
+    }
+    cr_expect(lt(dbl, after, 0.95 * before), "%g of %g", after, before);
 }
 
 /* ---- weight parts deferred ---------------------------------------------------------------------
