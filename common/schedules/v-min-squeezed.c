@@ -1,5 +1,6 @@
 /* V-Min after compaction with the run's own times: warm-up and cool-down move into idle time, and
- * no GPU keeps more activations than it does in V-Min. */
+ * no GPU keeps more forwards of its stages than it does in V-Min. Where its two stages differ in
+ * layers, the bytes of as many forwards may be more. */
 #include "common/squeeze.h"
 
 extern const rp_schedule_type rp_schedule_v_min;
@@ -17,7 +18,7 @@ static rp_status prepare(const rp_schedule_config *config, const rp_program *pro
 
 const rp_schedule_type rp_schedule_v_min_squeezed = {
     .name = "v-min-squeezed",
-    .summary = "V-Min compacted for the run's times, with no more activations on any GPU",
+    .summary = "V-Min compacted for the run's times, with no more forwards kept on any GPU",
     .source = "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024, section 4; "
               "compaction of our own (common/cells.h)",
     .stages_per_gpu = 2,
