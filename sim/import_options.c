@@ -1,7 +1,7 @@
 #include "sim/import_options.h"
 
 #include "common/log.h"
-#include "sim/option_values.h"
+#include "common/option_values.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static const struct option long_options[] = {
 
 void rpimport_options_help(void)
 {
-    static const rpsim_option_help entries[] = {
+    static const rp_option_help entries[] = {
 #define OPTION_HELP(name, option, argument, help) {option, argument, help},
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
@@ -56,7 +56,7 @@ void rpimport_options_help(void)
     puts("Usage: rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n"
          "       rpimport --chakra PREFIX [options]\n\n"
          "Takes measurements and runs over from other programs.\n\nOptions (default):");
-    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpimport --kineto rank0.json,rank1.json --partition 14,14 --microbatch-size 4 "
          "--seq-len 2048 --out mine.yaml");
@@ -67,16 +67,16 @@ static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_KINETO:
-        return rpsim_option_list("kineto", optarg, arena, &o->traces, &o->trace_count);
+        return rp_option_list("kineto", optarg, arena, &o->traces, &o->trace_count);
     case OPTION_PARTITION:
         o->partition = optarg;
         return RP_OK;
     case OPTION_MICROBATCH_SIZE:
-        return rpsim_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
+        return rp_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
     case OPTION_SEQ_LEN:
-        return rpsim_option_u32("seq-len", optarg, 1u << 24, &o->seq_len);
+        return rp_option_u32("seq-len", optarg, 1u << 24, &o->seq_len);
     case OPTION_STATISTIC:
-        RP_TRY(rpsim_option_choice("statistic", optarg, "median|min", &index));
+        RP_TRY(rp_option_choice("statistic", optarg, "median|min", &index));
         o->statistic_given = true;
         o->statistic = (rpsim_statistic)index;
         return RP_OK;
@@ -90,7 +90,7 @@ static rp_status take_option(int option, rp_arena *arena, rpimport_options *o)
         o->platform = optarg;
         return RP_OK;
     case OPTION_FORMAT:
-        RP_TRY(rpsim_option_choice("format", optarg, "table|json", &index));
+        RP_TRY(rp_option_choice("format", optarg, "table|json", &index));
         o->format_given = true;
         o->json = index == 1;
         return RP_OK;
@@ -145,7 +145,7 @@ rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
             break;
         }
         if (option == '?' || option == ':') {
-            return rpsim_option_unknown("rpimport", argv[optind - 1], option, long_options);
+            return rp_option_unknown("rpimport", argv[optind - 1], option, long_options);
         }
         RP_TRY(take_option(option, arena, options_out));
     }

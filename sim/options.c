@@ -1,9 +1,9 @@
 #include "sim/options.h"
 
 #include "common/log.h"
+#include "common/option_values.h"
 #include "common/text.h"
 #include "sim/noise.h"
-#include "sim/option_values.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -111,14 +111,14 @@ static const struct option long_options[] = {
 
 void rpsim_options_help(void)
 {
-    static const rpsim_option_help entries[] = {
+    static const rp_option_help entries[] = {
 #define OPTION_HELP(name, option, argument, help) {option, argument, help},
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
     };
     puts("Usage: rpsim --schedule NAME[,NAME…]|all [options]\n\n"
          "Simulates pipeline schedules on GPUs and compares them.\n\nOptions (default):");
-    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg");
 }
@@ -139,13 +139,13 @@ static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
         o->schedule_count = rp_schedule_count;
         return RP_OK;
     }
-    RP_TRY(rpsim_option_list("schedule", optarg, arena, &o->schedules, &o->schedule_count));
+    RP_TRY(rp_option_list("schedule", optarg, arena, &o->schedules, &o->schedule_count));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         const rp_schedule_type *schedule = NULL;
         RP_TRY(rp_schedule_require("--schedule", o->schedules[i], &schedule));
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
-                return rpsim_option_bad("schedule", optarg, "different schedules");
+                return rp_option_bad("schedule", optarg, "different schedules");
             }
         }
     }
@@ -163,16 +163,16 @@ static rp_status take_recompute(rp_arena *arena, rpsim_options *o)
     }
     const char **names = NULL;
     uint32_t count = 0;
-    RP_TRY(rpsim_option_list("recompute", optarg, arena, &names, &count));
+    RP_TRY(rp_option_list("recompute", optarg, arena, &names, &count));
     o->recompute_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         rp_recompute recompute;
         if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
-            return rpsim_option_bad("recompute", optarg, valid);
+            return rp_option_bad("recompute", optarg, valid);
         }
         for (uint32_t k = 0; k < i; k++) {
             if (o->recomputes[k] == recompute) {
-                return rpsim_option_bad("recompute", optarg, valid);
+                return rp_option_bad("recompute", optarg, valid);
             }
         }
         o->recomputes[o->recompute_count++] = recompute;
@@ -203,7 +203,7 @@ static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_SCHEDULE:
         return take_schedules(arena, o);
     case OPTION_MODEL:
-        return rpsim_option_list("model", optarg, arena, &o->models, &o->model_count);
+        return rp_option_list("model", optarg, arena, &o->models, &o->model_count);
     case OPTION_PLATFORM:
         o->platform = optarg;
         return RP_OK;
@@ -232,34 +232,34 @@ static rp_status take_number(int option, rpsim_options *o)
 {
     switch (option) {
     case OPTION_GPUS:
-        return rpsim_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
+        return rp_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
     case OPTION_MICROBATCHES:
-        return rpsim_option_u32("microbatches", optarg, RP_MAX_MICROBATCHES, &o->microbatches);
+        return rp_option_u32("microbatches", optarg, RP_MAX_MICROBATCHES, &o->microbatches);
     case OPTION_MICROBATCH_SIZE:
-        return rpsim_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
+        return rp_option_u32("microbatch-size", optarg, 1u << 20, &o->microbatch_size);
     case OPTION_SEQ_LEN:
-        return rpsim_option_u32("seq-len", optarg, 1u << 30, &o->seq_len);
+        return rp_option_u32("seq-len", optarg, 1u << 30, &o->seq_len);
     case OPTION_STAGES:
-        return rpsim_option_u32("stages", optarg, RP_MAX_STAGES, &o->stages);
+        return rp_option_u32("stages", optarg, RP_MAX_STAGES, &o->stages);
     case OPTION_ITERATIONS:
-        return rpsim_option_u32("iterations", optarg, RP_MAX_ITERATIONS, &o->iterations);
+        return rp_option_u32("iterations", optarg, RP_MAX_ITERATIONS, &o->iterations);
     case OPTION_GLOBAL_BATCH:
-        return rpsim_option_u32("global-batch", optarg, 1u << 24, &o->global_batch);
+        return rp_option_u32("global-batch", optarg, 1u << 24, &o->global_batch);
     case OPTION_ACCUMULATE:
-        return rpsim_option_u32("accumulate", optarg, RP_MAX_MICROBATCHES, &o->accumulate);
+        return rp_option_u32("accumulate", optarg, RP_MAX_MICROBATCHES, &o->accumulate);
     case OPTION_TUNE_BUDGET:
-        return rpsim_option_u32("tune-budget", optarg, RPSIM_MAX_TUNE_BUDGET, &o->tune_budget);
+        return rp_option_u32("tune-budget", optarg, RPSIM_MAX_TUNE_BUDGET, &o->tune_budget);
     case OPTION_REPLICAS:
-        return rpsim_option_u32("replicas", optarg, RPSIM_MAX_REPLICAS, &o->replicas);
+        return rp_option_u32("replicas", optarg, RPSIM_MAX_REPLICAS, &o->replicas);
     case OPTION_JITTER:
         o->jitter_given = true;
         if (!rp_parse_double(optarg, 0, RPSIM_MAX_JITTER, &o->jitter)) {
-            return rpsim_option_bad("jitter", optarg, "numbers from 0 to 2");
+            return rp_option_bad("jitter", optarg, "numbers from 0 to 2");
         }
         return RP_OK;
     case OPTION_SEED:
         if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
-            return rpsim_option_bad("seed", optarg, "integers from 0 to 18446744073709551615");
+            return rp_option_bad("seed", optarg, "integers from 0 to 18446744073709551615");
         }
         return RP_OK;
     default:
@@ -272,47 +272,47 @@ static rp_status take_mode(int option, rpsim_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_FIDELITY:
-        RP_TRY(rpsim_option_choice("fidelity", optarg, "stage|hardware", &index));
+        RP_TRY(rp_option_choice("fidelity", optarg, "stage|hardware", &index));
         o->hardware = index == 1;
         return RP_OK;
     case OPTION_CONFIG:
         o->config_paper = true;
-        return rpsim_option_choice("config", optarg, "paper", &index);
+        return rp_option_choice("config", optarg, "paper", &index);
     case OPTION_GRAIN:
-        RP_TRY(rpsim_option_choice("grain", optarg, "stage|layer", &index));
+        RP_TRY(rp_option_choice("grain", optarg, "stage|layer", &index));
         o->grain_given = true;
         o->layer_grain = index == 1;
         return RP_OK;
     case OPTION_OPTIMIZER:
-        RP_TRY(rpsim_option_choice("optimizer", optarg, "sync|async", &index));
+        RP_TRY(rp_option_choice("optimizer", optarg, "sync|async", &index));
         o->optimizer_given = true;
         o->asynchronous = index == 1;
         return RP_OK;
     case OPTION_ROUND_START:
-        RP_TRY(rpsim_option_choice("round-start", optarg, "free-first|rotate", &index));
+        RP_TRY(rp_option_choice("round-start", optarg, "free-first|rotate", &index));
         o->round_start_given = true;
         o->round_start = (rp_round_start)index;
         return RP_OK;
     case OPTION_FORMAT:
-        RP_TRY(rpsim_option_choice("format", optarg, "table|json|csv|kv", &index));
+        RP_TRY(rp_option_choice("format", optarg, "table|json|csv|kv", &index));
         o->format = (rpsim_format)index;
         return RP_OK;
     case OPTION_TORCH_CSV_DIALECT:
-        RP_TRY(rpsim_option_choice("torch-csv-dialect", optarg,
-                                   "compute-only|lowered|lowered-waits|legacy|lowered-legacy",
-                                   &index));
+        RP_TRY(rp_option_choice("torch-csv-dialect", optarg,
+                                "compute-only|lowered|lowered-waits|legacy|lowered-legacy",
+                                &index));
         o->torch_dialect_given = true;
         o->torch_lowered = index != 0 && index != 3;
         o->torch_legacy = index > 2;
         o->torch_lowering.waits = index == 2;
         return RP_OK;
     case OPTION_RECV_PLACEMENT:
-        RP_TRY(rpsim_option_choice("recv-placement", optarg, "asap|just-in-time", &index));
+        RP_TRY(rp_option_choice("recv-placement", optarg, "asap|just-in-time", &index));
         o->recv_placement_given = true;
         o->torch_lowering.receives = (rp_torch_receives)index;
         return RP_OK;
     case OPTION_LIST:
-        RP_TRY(rpsim_option_choice("list", optarg, "schedules|models|platforms|costs", &index));
+        RP_TRY(rp_option_choice("list", optarg, "schedules|models|platforms|costs", &index));
         o->action = RPSIM_ACTION_LIST;
         o->list = optarg;
         return RP_OK;
@@ -561,7 +561,7 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
             break;
         }
         if (option == '?' || option == ':') {
-            return rpsim_option_unknown("rpsim", argv[optind - 1], option, long_options);
+            return rp_option_unknown("rpsim", argv[optind - 1], option, long_options);
         }
         RP_TRY(take_option(option, arena, options_out));
     }

@@ -1,9 +1,9 @@
 #include "sim/plan_options.h"
 
 #include "common/log.h"
+#include "common/option_values.h"
 #include "common/schedule.h"
 #include "common/text.h"
-#include "sim/option_values.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static const struct option long_options[] = {
 
 void rpplan_options_help(void)
 {
-    static const rpsim_option_help entries[] = {
+    static const rp_option_help entries[] = {
 #define OPTION_HELP(name, option, argument, help) {option, argument, help},
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
@@ -58,7 +58,7 @@ void rpplan_options_help(void)
          "       rpplan FILE|-      as rpplan --instance FILE|-\n\n"
          "Cuts the layers of a model into RoundPipe's forward and backward stages.\n\n"
          "Options (default):");
-    rpsim_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(entries, sizeof entries / sizeof entries[0]);
     puts("\nLayer 0 is the embedding, the last one norm, LM head and loss. Times are those of the "
          "cost\ntable, the backward's with its recompute; sizes are fp16 weights and gradients of "
          "all\nparameters. --memory-limit 0 is a limit like any other: it is raised to what the "
@@ -100,9 +100,8 @@ static rp_status take_tolerance(rpplan_options *o)
     uint64_t fraction = 0;
     const char *rest = scan_decimal(optarg, &whole, &fraction);
     if (rest == NULL || *rest != '\0' || whole < 1 || whole > 1000 || fraction % 1000 != 0) {
-        return rpsim_option_bad(
-            "tolerance", optarg,
-            "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1");
+        return rp_option_bad("tolerance", optarg,
+                             "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1");
     }
     o->tolerance_num = (uint32_t)(whole * 1000000 + fraction / 1000);
     o->tolerance_den = 1000000;
@@ -143,7 +142,7 @@ static rp_status take_limit(rpplan_options *o)
     const char *unit = scan_decimal(optarg, &whole, &fraction);
     uint64_t size = unit != NULL ? unit_bytes(unit) : 0;
     if (size == 0 || whole > (uint64_t)INT64_MAX / size || (size == 1 && fraction != 0)) {
-        return rpsim_option_bad(
+        return rp_option_bad(
             "memory-limit", optarg,
             "none, bytes, and numbers with at most 9 decimals and one of B, MB, GB, "
             "TB, MiB, GiB, TiB, such as 14.1GB");
@@ -158,7 +157,7 @@ static rp_status take_format(rpplan_options *o)
 {
     o->json = strcmp(optarg, "json") == 0;
     if (!o->json && strcmp(optarg, "table") != 0) {
-        return rpsim_option_bad("format", optarg, "table, json");
+        return rp_option_bad("format", optarg, "table, json");
     }
     return RP_OK;
 }
@@ -176,11 +175,11 @@ static rp_status take_option(int option, rpplan_options *o)
         o->costs = optarg;
         return RP_OK;
     case OPTION_GPUS:
-        return rpsim_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
+        return rp_option_u32("gpus", optarg, RP_MAX_GPUS, &o->gpus);
     case OPTION_MODE:
         return rp_plan_mode_parse(optarg, &o->mode)
                    ? RP_OK
-                   : rpsim_option_bad("mode", optarg, "fused, train, infer");
+                   : rp_option_bad("mode", optarg, "fused, train, infer");
     case OPTION_TOLERANCE:
         return take_tolerance(o);
     case OPTION_MEMORY_LIMIT:
@@ -231,7 +230,7 @@ rp_status rpplan_options_parse(int argc, char **argv, rpplan_options *options_ou
             break;
         }
         if (option == '?' || option == ':') {
-            return rpsim_option_unknown("rpplan", argv[optind - 1], option, long_options);
+            return rp_option_unknown("rpplan", argv[optind - 1], option, long_options);
         }
         RP_TRY(take_option(option, options_out));
     }

@@ -1,4 +1,4 @@
-#include "sim/option_values.h"
+#include "common/option_values.h"
 
 #include "common/log.h"
 #include "common/text.h"
@@ -9,7 +9,7 @@
 /* More options than any of the programs has. */
 #define MAX_OPTIONS 128
 
-void rpsim_option_print(const rpsim_option_help *entries, size_t count)
+void rp_option_print(const rp_option_help *entries, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const char *argument = entries[i].argument != NULL ? entries[i].argument : "";
@@ -17,13 +17,13 @@ void rpsim_option_print(const rpsim_option_help *entries, size_t count)
     }
 }
 
-rp_status rpsim_option_bad(const char *option, const char *value, const char *valid)
+rp_status rp_option_bad(const char *option, const char *value, const char *valid)
 {
     rp_log_error("--%s: '%s' is not valid; valid values are %s", option, value, valid);
     return RP_USAGE;
 }
 
-rp_status rpsim_option_u32(const char *option, const char *text, uint32_t high, uint32_t *value_out)
+rp_status rp_option_u32(const char *option, const char *text, uint32_t high, uint32_t *value_out)
 {
     uint64_t value = 0;
     if (!rp_parse_u64(text, 1, high, &value)) {
@@ -35,8 +35,8 @@ rp_status rpsim_option_u32(const char *option, const char *text, uint32_t high, 
     return RP_OK;
 }
 
-rp_status rpsim_option_list(const char *option, const char *text, rp_arena *arena,
-                            const char ***names_out, uint32_t *count_out)
+rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
+                         const char ***names_out, uint32_t *count_out)
 {
     size_t commas = 0;
     for (const char *c = text; *c != '\0'; c++) {
@@ -48,7 +48,7 @@ rp_status rpsim_option_list(const char *option, const char *text, rp_arena *aren
     for (size_t i = 0; i <= commas; i++) {
         size_t length = strcspn(begin, ",");
         if (length == 0) {
-            return rpsim_option_bad(option, text, "names separated by single commas");
+            return rp_option_bad(option, text, "names separated by single commas");
         }
         RP_TRY(rp_arena_copy_text(arena, begin, length, &names[i]));
         begin += length + 1;
@@ -58,8 +58,8 @@ rp_status rpsim_option_list(const char *option, const char *text, rp_arena *aren
     return RP_OK;
 }
 
-rp_status rpsim_option_choice(const char *option, const char *text, const char *names,
-                              uint32_t *index_out)
+rp_status rp_option_choice(const char *option, const char *text, const char *names,
+                           uint32_t *index_out)
 {
     uint32_t index = 0;
     size_t wanted = strlen(text);
@@ -71,11 +71,11 @@ rp_status rpsim_option_choice(const char *option, const char *text, const char *
         }
         begin += length + (begin[length] == '|' ? 1 : 0);
     }
-    return rpsim_option_bad(option, text, names);
+    return rp_option_bad(option, text, names);
 }
 
-rp_status rpsim_option_unknown(const char *program, const char *text, int result,
-                               const struct option *options)
+rp_status rp_option_unknown(const char *program, const char *text, int result,
+                            const struct option *options)
 {
     if (result == ':') {
         rp_log_error("%s: the value is missing; see %s --help", text, program);

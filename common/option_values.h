@@ -1,4 +1,4 @@
-/** @file option_values.h  What the command lines of rpsim and rpplan have in common. */
+/** @file option_values.h  What the command lines of all programs have in common. */
 #pragma once
 
 #include "common/mem.h"
@@ -8,33 +8,32 @@
 #include <stdint.h>
 
 /** One line of --help. */
-typedef struct rpsim_option_help {
+typedef struct rp_option_help {
     const char *option;
     const char *argument; /**< NULL: none */
     const char *help;
-} rpsim_option_help;
+} rp_option_help;
 
 /** Prints the options to stdout, two lines each. */
-void rpsim_option_print(const rpsim_option_help *entries, size_t count);
+void rp_option_print(const rp_option_help *entries, size_t count);
 
 /** Logs "--OPTION: 'VALUE' is not valid; valid values are VALID". @return RP_USAGE */
-rp_status rpsim_option_bad(const char *option, const char *value, const char *valid);
+rp_status rp_option_bad(const char *option, const char *value, const char *valid);
 
 /** Reads `text` as an integer from 1 to `high`. @retval RP_OK, RP_USAGE (logged) */
-rp_status rpsim_option_u32(const char *option, const char *text, uint32_t high,
-                           uint32_t *value_out);
+rp_status rp_option_u32(const char *option, const char *text, uint32_t high, uint32_t *value_out);
 
 /** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item; logged), RP_NO_MEMORY */
-rp_status rpsim_option_list(const char *option, const char *text, rp_arena *arena,
-                            const char ***names_out, uint32_t *count_out);
+rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
+                         const char ***names_out, uint32_t *count_out);
 
 /**
  * Finds `text` among `names`, which are separated by '|'.
  * @param index_out counted from 0
  * @retval RP_OK, RP_USAGE (logged)
  */
-rp_status rpsim_option_choice(const char *option, const char *text, const char *names,
-                              uint32_t *index_out);
+rp_status rp_option_choice(const char *option, const char *text, const char *names,
+                           uint32_t *index_out);
 
 /**
  * Logs what getopt_long did not understand, with the nearest option there is.
@@ -44,5 +43,5 @@ rp_status rpsim_option_choice(const char *option, const char *text, const char *
  * @param options of getopt_long, ended by a NULL name
  * @return RP_USAGE
  */
-rp_status rpsim_option_unknown(const char *program, const char *text, int result,
-                               const struct option *options);
+rp_status rp_option_unknown(const char *program, const char *text, int result,
+                            const struct option *options);
