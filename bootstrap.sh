@@ -14,6 +14,7 @@ cores=$(nproc)
 # installed.
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
     gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
+    libopenblas-pthread-dev\|libopenblas-dev
     universal-ctags)
 
 usage()

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mman.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -362,4 +363,17 @@ void rp_mem_release(void *block_pointer)
     free(header);
     bytes = NULL;
     memcpy(block_pointer, &bytes, sizeof bytes);
+}
+
+void *rp_mem_map(int descriptor, size_t bytes)
+{
+    void *mapping = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    return mapping == MAP_FAILED ? NULL : mapping;
+}
+
+void rp_mem_unmap(void *mapping, size_t bytes)
+{
+    if (mapping != NULL) {
+        (void)munmap(mapping, bytes);
+    }
 }

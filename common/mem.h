@@ -78,3 +78,12 @@ rp_status rp_mem_reserve(void *list, uint32_t count, uint32_t *capacity, size_t 
 /** Gives back a block of rp_mem_resize. `block` is the address of the pointer, which becomes NULL.
  */
 void rp_mem_release(void *block);
+
+/**
+ * Maps the first `bytes` bytes of an open file, to be read. It must not become shorter meanwhile.
+ * @return NULL where that fails (errno says why)
+ */
+void *rp_mem_map(int descriptor, size_t bytes);
+
+/** Gives back a mapping of rp_mem_map; NULL is allowed. */
+void rp_mem_unmap(void *mapping, size_t bytes);

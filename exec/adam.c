@@ -1,0 +1,49 @@
+#include "exec/adam.h"
+
+#include <math.h>
+
+rpexec_adam rpexec_adam_defaults(void)
+{
+    return (rpexec_adam){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+}
+
+/* Factors of a step, in single precision as the arrays are. */
+typedef struct factors {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float rate;   /* lr / (1 - b1^t) */
+    float unbias; /* 1 / sqrt(1 - b2^t) */
+    float eps;
+    float decay;  /* of the gradient */
+    float shrink; /* of the parameter, decoupled */
+} factors;
+
+static factors factors_of(const rpexec_adam *a, uint64_t step)
+{
+    double t = (double)step;
+    return (factors){.beta1 = (float)a->beta1,
+                     .one_minus_beta1 = (float)(1 - a->beta1),
+                     .beta2 = (float)a->beta2,
+                     .one_minus_beta2 = (float)(1 - a->beta2),
+                     .rate = (float)(a->lr / (1 - pow(a->beta1, t))),
+                     .unbias = (float)(1 / sqrt(1 - pow(a->beta2, t))),
+                     .eps = (float)a->eps,
+                     .decay = a->decoupled ? 0.0f : (float)a->weight_decay,
+                     .shrink = a->decoupled ? (float)(1 - a->lr * a->weight_decay) : 1.0f};
+}
+
+void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice)
+{
+    const factors f = factors_of(adam, step);
+    float *restrict p = slice->parameters;
+    const float *restrict gradients = slice->gradients;
+    float *restrict m = slice->m;
+    float *restrict v = slice->v;
+    for (uint64_t i = 0; i < slice->count; i++) {
+        float g = gradients[i] + f.decay * p[i];
+        float first = f.beta1 * m[i] + f.one_minus_beta1 * g;
+        float second = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
+        m[i] = first;
+        v[i] = second;
+        p[i] = p[i] * f.shrink - f.rate * first / (sqrtf(second) * f.unbias + f.eps);
+    }
+}

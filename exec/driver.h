@@ -1,0 +1,54 @@
+/** @file driver.h  What the executor needs of a backend: memories, in-order queues, events.
+ *
+ * An event is the completion of an op: there is one per op of the program. Ops are submitted in an
+ * order in which everything an op waits for has been submitted before it, by one thread per GPU.
+ * A queue performs its ops one after the other, each once the events it waits for have happened:
+ * CUDA streams, or threads.
+ */
+#pragma once
+
+#include "common/timeline.h"
+#include "exec/operators.h"
+#include "exec/plan.h"
+
+typedef struct rpexec_driver rpexec_driver;
+
+/** How a backend's machine is set up for a run. */
+typedef struct rpexec_driver_config {
+    const rpexec_plan *plan;
+    double link_bytes_per_s; /**< of each GPU's link and direction; 0: as fast as it goes */
+    uint64_t delay_seed;     /**< with delay_us: the seed of random delays before ops */
+    uint32_t delay_us;       /**< longest delay before an op; 0: none */
+    uint32_t watchdog_s;     /**< a run in which nothing ends for so long is given up; 0: never */
+    bool poison;             /**< memory that no tensor has yet is filled with NaN */
+} rpexec_driver_config;
+
+/**
+ * Performs an op: called by the backend in the queue's own time (host) or when it is submitted
+ * (CUDA, where it enqueues kernels and copies).
+ * @retval RP_OK, anything else ends the run
+ */
+typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lane);
+
+typedef struct rpexec_driver_type {
+    const rpexec_operators *operators;
+    /**
+     * Sets up memories of plan->arena_bytes and one queue per queue of the program.
+     * @param perform called for every op with `context`
+     * @param driver_out closed by the caller with `close`
+     * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged)
+     */
+    rp_status (*open)(const rpexec_driver_config *config, rpexec_perform perform, void *context,
+                      rpexec_driver **driver_out);
+    /** @return the memory of a place of the plan: a GPU's arena, or pinned host memory. */
+    unsigned char *(*memory)(rpexec_driver *driver, uint32_t place);
+    /** Copies between two memories in the queue of `op`, throttled as its link is. */
+    void (*copy)(rpexec_driver *driver, uint32_t op, void *to, const void *from, uint64_t bytes);
+    /** Submits an op to its queue. @retval RP_OK, or why the run has failed */
+    rp_status (*submit)(rpexec_driver *driver, uint32_t op);
+    /** Waits until everything that has been submitted is done. @retval as submit */
+    rp_status (*finish)(rpexec_driver *driver, rp_timeline *timeline);
+    /** Makes the run fail: everybody stops as soon as possible. The first status stays. */
+    void (*fail)(rpexec_driver *driver, rp_status status);
+    void (*close)(rpexec_driver *driver);
+} rpexec_driver_type;

@@ -1,0 +1,412 @@
+/* The host backend: every queue is a thread, every memory an arena of its own, copies are copies.
+ *
+ * One lock guards who has ended; a queue sleeps on a condition of its own until its next op has
+ * been submitted and everything that it waits for has ended. Work itself is done without the lock.
+ */
+#include "exec/host/driver.h"
+
+#include "common/log.h"
+#include "exec/host/lane.h"
+#include "exec/random.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#define COPY_CHUNK                                                                                 \
+    (UINT64_C(1) << 20) /* bytes that are copied before the link's pace is looked at */
+
+typedef struct queue {
+    rpexec_driver *driver;
+    uint32_t number;
+    uint32_t next;      /* op that runs next */
+    uint32_t submitted; /* ops before this one have been */
+    pthread_t thread;
+    pthread_cond_t wake;
+    rpexec_lane lane;
+} queue;
+
+/* Of one direction of a GPU's link: when it is free again. */
+typedef struct link_clock {
+    pthread_mutex_t lock;
+    int64_t free_ns;
+} link_clock;
+
+struct rpexec_driver {
+    rpexec_driver_config config;
+    rpexec_perform perform;
+    void *context;
+    rp_arena *arena;
+    unsigned char **memories; /* [gpu + 1] */
+    queue *queues;
+    uint32_t started;  /* threads */
+    link_clock *links; /* [gpu][up, down] */
+    pthread_mutex_t lock;
+    pthread_cond_t ended_one;
+    bool *ended; /* [op] */
+    uint32_t ended_count;
+    int64_t *start_ns; /* [op] */
+    int64_t *end_ns;
+    int64_t begin_ns;
+    int64_t last_end_ns;
+    bool closing;
+    rp_status status;
+    uint32_t failed; /* op that failed first; op_count: none has */
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void sleep_until(int64_t time_ns)
+{
+    struct timespec t = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) {
+    }
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------
+ */
+
+static const rp_program *program_of(const rpexec_driver *d)
+{
+    return d->config.plan->program;
+}
+
+/* An op that is waited for and has not ended; op_count: none. */
+static uint32_t missing(const rpexec_driver *d, uint32_t op)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        if (!d->ended[rp_wait_op(p->waits[w])]) {
+            return rp_wait_op(p->waits[w]);
+        }
+    }
+    return p->op_count;
+}
+
+static bool can_run(const queue *q)
+{
+    return q->next < q->submitted && missing(q->driver, q->next) == program_of(q->driver)->op_count;
+}
+
+static void wake_all(rpexec_driver *d)
+{
+    for (uint32_t i = 0; i < program_of(d)->queue_count; i++) {
+        pthread_cond_signal(&d->queues[i].wake);
+    }
+    pthread_cond_broadcast(&d->ended_one);
+}
+
+static void fail_locked(rpexec_driver *d, rp_status status)
+{
+    d->status = d->status == RP_OK ? status : d->status;
+    wake_all(d);
+}
+
+/* Wakes the queues whose next op waits for `op`. */
+static void tell(rpexec_driver *d, uint32_t op)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        queue *q = &d->queues[i];
+        if (q->next >= q->submitted) {
+            continue;
+        }
+        for (uint32_t w = p->ops[q->next].wait_begin; w < p->ops[q->next + 1].wait_begin; w++) {
+            if (rp_wait_op(p->waits[w]) == op) {
+                pthread_cond_signal(&q->wake);
+            }
+        }
+    }
+    pthread_cond_broadcast(&d->ended_one);
+}
+
+/* ---- queues -----------------------------------------------------------------------------------
+ */
+
+static void delay(const rpexec_driver *d, uint32_t op)
+{
+    if (d->config.delay_us != 0) {
+        uint64_t bits = rpexec_random_bits(d->config.delay_seed, 0, op);
+        sleep_until(now_ns() + (int64_t)(bits % (1000 * (uint64_t)d->config.delay_us)));
+    }
+}
+
+static void log_failure(const rpexec_driver *d, uint32_t op, rp_status status)
+{
+    const rp_op *o = &program_of(d)->ops[op];
+    char name[RP_OP_NAME_SIZE];
+    rp_op_name(o, name);
+    rp_log_error("%s failed (stage %u, microbatch %u): %s", name, o->stage, o->microbatch,
+                 rp_status_text(status));
+}
+
+static void run_one(queue *q)
+{
+    rpexec_driver *d = q->driver;
+    uint32_t op = q->next;
+    pthread_mutex_unlock(&d->lock);
+    delay(d, op);
+    int64_t start_ns = now_ns();
+    rp_status status = d->perform(d->context, op, &q->lane);
+    int64_t end_ns = now_ns();
+    pthread_mutex_lock(&d->lock);
+    d->start_ns[op] = start_ns;
+    d->end_ns[op] = end_ns;
+    d->last_end_ns = end_ns;
+    d->ended[op] = true;
+    d->ended_count++;
+    q->next++;
+    tell(d, op);
+    if (status != RP_OK) {
+        d->failed = d->status == RP_OK ? op : d->failed;
+        fail_locked(d, status);
+    }
+}
+
+static void *run_queue(void *context)
+{
+    queue *q = context;
+    rpexec_driver *d = q->driver;
+    pthread_mutex_lock(&d->lock);
+    while (!d->closing && d->status == RP_OK) {
+        if (can_run(q)) {
+            run_one(q);
+        } else {
+            pthread_cond_wait(&q->wake, &d->lock);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* ---- the watchdog -----------------------------------------------------------------------------
+ */
+
+static void dump(const rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    rp_log_error("nothing has ended for %u s; who waits for whom:", d->config.watchdog_s);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        const queue *q = &d->queues[i];
+        if (q->next == p->queues[i].op_end) {
+            continue;
+        }
+        char name[RP_OP_NAME_SIZE];
+        char other[RP_OP_NAME_SIZE] = "the program to submit it";
+        rp_op_name(&p->ops[q->next], name);
+        uint32_t op = q->next < q->submitted ? missing(d, q->next) : p->op_count;
+        if (op != p->op_count) {
+            rp_op_name(&p->ops[op], other);
+        } else if (q->next < q->submitted) {
+            strcpy(other, "nothing: it runs");
+        }
+        rp_log_error("  GPU %u, %s: %s waits for %s", p->queues[i].gpu,
+                     rp_queue_kind_text((rp_queue_kind)p->queues[i].kind), name, other);
+    }
+}
+
+/* Waits for a sign of life, a second at most; gives up when there has been none for too long. */
+static void wait_for_one(rpexec_driver *d)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    pthread_cond_timedwait(&d->ended_one, &d->lock, &until);
+    int64_t idle_ns = now_ns() - d->last_end_ns;
+    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
+        idle_ns > INT64_C(1000000000) * d->config.watchdog_s) {
+        dump(d);
+        fail_locked(d, RP_BROKEN);
+    }
+}
+
+/* ---- the interface ----------------------------------------------------------------------------
+ */
+
+static rp_status open_queues(rpexec_driver *d)
+{
+    openblas_set_num_threads(1); /* one thread per GPU: its compute queue's */
+    const rp_program *p = program_of(d);
+    size_t scratch = rpexec_host_scratch(d->config.plan->model->config->head_dim);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        queue *q = &d->queues[i];
+        *q = (queue){.driver = d,
+                     .number = i,
+                     .next = p->queues[i].op_begin,
+                     .submitted = p->queues[i].op_begin};
+        pthread_cond_init(&q->wake, NULL);
+        if (p->queues[i].kind == RP_QUEUE_COMPUTE) {
+            RP_TRY(rp_arena_alloc(d->arena, scratch, sizeof(float), &q->lane.scratch));
+            q->lane.scratch_count = scratch;
+        }
+    }
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        int error = pthread_create(&d->queues[i].thread, NULL, run_queue, &d->queues[i]);
+        if (error != 0) {
+            rp_log_error("pthread_create: %s", strerror(error));
+            return RP_TOOL;
+        }
+        d->started++;
+    }
+    return RP_OK;
+}
+
+static rp_status open_memories(rpexec_driver *d)
+{
+    const rpexec_plan *plan = d->config.plan;
+    for (uint32_t place = 0; place <= plan->program->gpu_count; place++) {
+        uint64_t bytes = plan->arena_bytes[place];
+        RP_TRY(rp_arena_alloc(d->arena, bytes, 1, &d->memories[place]));
+        if (d->config.poison) {
+            memset(d->memories[place], 0xff, bytes);
+        }
+    }
+    return RP_OK;
+}
+
+static void host_close(rpexec_driver *d)
+{
+    pthread_mutex_lock(&d->lock);
+    d->closing = true;
+    wake_all(d);
+    pthread_mutex_unlock(&d->lock);
+    for (uint32_t i = 0; i < d->started; i++) {
+        pthread_join(d->queues[i].thread, NULL);
+    }
+    rp_arena_destroy(d->arena);
+}
+
+static rp_status host_open(const rpexec_driver_config *config, rpexec_perform perform,
+                           void *context, rpexec_driver **driver_out)
+{
+    const rp_program *p = config->plan->program;
+    rp_arena *arena = NULL;
+    rpexec_driver *d = NULL;
+    *driver_out = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, 1, sizeof *d, &d);
+    if (status != RP_OK) {
+        rp_arena_destroy(arena);
+        return status;
+    }
+    *d = (rpexec_driver){.config = *config,
+                         .perform = perform,
+                         .context = context,
+                         .arena = arena,
+                         .failed = p->op_count};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->ended_one, NULL);
+    const struct {
+        size_t count, size;
+        void *pointer;
+    } arrays[] = {{p->gpu_count + 1, sizeof(unsigned char *), &d->memories},
+                  {p->queue_count, sizeof(queue), &d->queues},
+                  {2 * (size_t)p->gpu_count, sizeof(link_clock), &d->links},
+                  {p->op_count, sizeof(bool), &d->ended},
+                  {p->op_count, sizeof(int64_t), &d->start_ns},
+                  {p->op_count, sizeof(int64_t), &d->end_ns}};
+    for (size_t i = 0; status == RP_OK && i < sizeof arrays / sizeof arrays[0]; i++) {
+        status = rp_arena_alloc(arena, arrays[i].count, arrays[i].size, arrays[i].pointer);
+    }
+    for (uint32_t i = 0; status == RP_OK && i < 2 * p->gpu_count; i++) {
+        pthread_mutex_init(&d->links[i].lock, NULL);
+    }
+    status = status == RP_OK ? open_memories(d) : status;
+    d->begin_ns = d->last_end_ns = now_ns();
+    status = status == RP_OK ? open_queues(d) : status;
+    if (status != RP_OK) {
+        host_close(d);
+        return status;
+    }
+    *driver_out = d;
+    return RP_OK;
+}
+
+static unsigned char *host_memory(rpexec_driver *d, uint32_t place)
+{
+    return d->memories[place];
+}
+
+/* A link passes its bytes one copy after the other: who comes first is done first. */
+static void pace(link_clock *link, double bytes_per_s, uint64_t bytes)
+{
+    int64_t took_ns = (int64_t)(1e9 * (double)bytes / bytes_per_s);
+    pthread_mutex_lock(&link->lock);
+    int64_t now = now_ns();
+    link->free_ns = (link->free_ns > now ? link->free_ns : now) + took_ns;
+    int64_t until_ns = link->free_ns;
+    pthread_mutex_unlock(&link->lock);
+    sleep_until(until_ns);
+}
+
+static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, uint64_t bytes)
+{
+    double rate = d->config.link_bytes_per_s;
+    const rp_queue *of_op = &program_of(d)->queues[d->config.plan->order.queue_of[op]];
+    bool down = of_op->kind == RP_QUEUE_DOWNLOAD;
+    link_clock *link = &d->links[2 * of_op->gpu + (down ? 1 : 0)];
+    for (uint64_t at = 0; at < bytes; at += COPY_CHUNK) {
+        uint64_t chunk = bytes - at < COPY_CHUNK ? bytes - at : COPY_CHUNK;
+        memcpy((unsigned char *)to + at, (const unsigned char *)from + at, chunk);
+        if (rate > 0) {
+            pace(link, rate, chunk);
+        }
+    }
+}
+
+static rp_status host_submit(rpexec_driver *d, uint32_t op)
+{
+    queue *q = &d->queues[d->config.plan->order.queue_of[op]];
+    pthread_mutex_lock(&d->lock);
+    q->submitted = op + 1;
+    if (q->next == op) {
+        pthread_cond_signal(&q->wake);
+    }
+    rp_status status = d->status;
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
+{
+    uint32_t ops = program_of(d)->op_count;
+    pthread_mutex_lock(&d->lock);
+    while (d->ended_count < ops && d->status == RP_OK) {
+        wait_for_one(d);
+    }
+    rp_status status = d->status;
+    uint32_t failed = d->failed;
+    pthread_mutex_unlock(&d->lock);
+    if (failed != ops) {
+        log_failure(d, failed, status);
+    }
+    for (uint32_t i = 0; status == RP_OK && timeline != NULL && i < ops; i++) {
+        timeline->start_ps[i] = 1000 * (d->start_ns[i] - d->begin_ns);
+        timeline->end_ps[i] = 1000 * (d->end_ns[i] - d->begin_ns);
+    }
+    return status;
+}
+
+static void host_fail(rpexec_driver *d, rp_status status)
+{
+    pthread_mutex_lock(&d->lock);
+    fail_locked(d, status);
+    pthread_mutex_unlock(&d->lock);
+}
+
+const rpexec_driver_type rpexec_host_driver = {
+    .operators = &rpexec_host_operators,
+    .open = host_open,
+    .memory = host_memory,
+    .copy = host_copy,
+    .submit = host_submit,
+    .finish = host_finish,
+    .fail = host_fail,
+    .close = host_close,
+};

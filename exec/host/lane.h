@@ -1,0 +1,69 @@
+/** @file lane.h  A lane of the host backend, and its operators. */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+#include "exec/operators.h"
+
+#include <stddef.h>
+
+/** Scratch memory of one lane; the operators never allocate. */
+struct rpexec_lane {
+    float *scratch;       /**< aligned to 64 bytes */
+    size_t scratch_count; /**< floats */
+};
+
+/** Operators in plain C and OpenBLAS (linear, attention). */
+extern const rpexec_operators rpexec_host_operators;
+
+/** Rows of queries and of keys that attention works on at a time. */
+#define RPEXEC_ATTENTION_QUERIES 64u
+#define RPEXEC_ATTENTION_KEYS 128u
+
+/** @return floats of scratch that the operators need with heads of `head_dim`. */
+size_t rpexec_host_scratch(uint32_t head_dim);
+
+/**
+ * e^x by range reduction and a polynomial, relative error below 2e-7 for -87 < x < 88, and 0 below
+ * -87. The same bits on every machine, and simple enough for a compiler to vectorise.
+ */
+static inline float rpexec_exp(float x)
+{
+    /* x = n ln 2 + r with |r| <= ln 2 / 2; n by the usual trick of adding 1.5 * 2^23. */
+    const float shift = 12582912.0f;
+    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float moved = clamped * 1.44269504088896341f + shift;
+    float n = moved - shift;
+    float r = clamped - n * 0.693359375f;
+    r -= n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    union {
+        float f;
+        uint32_t i; /* unsigned: a NaN's bits must not overflow */
+    } bits = {.f = moved}, power;
+    power.i = (bits.i - 0x4b400000u + 127u) << 23;
+    return x < -87.0f ? 0.0f : p * power.f;
+}
+
+/* The parts of the table, one file each. */
+void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+                          const float *x, const float *weight, float *y, float *r);
+void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                                const float *weight, const float *r, const float *dy, bool add,
+                                float *dx);
+void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                                 const float *r, const float *dy, float *dweight);
+void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const float *q,
+                           const float *k, const float *v, float *o, float *logsumexp);
+void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                                    const float *q, const float *k, const float *v, const float *o,
+                                    const float *logsumexp, const float *d_o, float *dq, float *dk,
+                                    float *dv);
+void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                               const int32_t *labels, float scale, float *z, double *loss);

@@ -1,0 +1,179 @@
+/* The smaller operators of the host backend, and the table. */
+#include "exec/host/lane.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <string.h>
+
+size_t rpexec_host_scratch(uint32_t head_dim)
+{
+    (void)head_dim; /* blocks of keys do not depend on it */
+    return (size_t)2 * RPEXEC_ATTENTION_QUERIES * RPEXEC_ATTENTION_KEYS;
+}
+
+static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const float *x,
+                   const float *weight, bool add, float *y)
+{
+    (void)lane;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)rows, (blasint)out, (blasint)in,
+                1.0f, x, (blasint)in, weight, (blasint)in, add ? 1.0f : 0.0f, y, (blasint)out);
+}
+
+static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                         const float *dy, const float *weight, bool add, float *dx)
+{
+    (void)lane;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)rows, (blasint)in, (blasint)out,
+                1.0f, dy, (blasint)out, weight, (blasint)in, add ? 1.0f : 0.0f, dx, (blasint)in);
+}
+
+static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                          const float *dy, const float *x, float *dweight)
+{
+    (void)lane;
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)out, (blasint)in, (blasint)rows,
+                1.0f, dy, (blasint)out, x, (blasint)in, 1.0f, dweight, (blasint)in);
+}
+
+static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                   float *x)
+{
+    (void)lane;
+    uint32_t half = head_dim / 2;
+    float sign = inverse ? -1.0f : 1.0f;
+    for (uint64_t t = 0; t < (uint64_t)sequences * seq_len; t++) {
+        const float *c = cosines + t % seq_len * half;
+        const float *s = sines + t % seq_len * half;
+        for (uint32_t j = 0; j < heads; j++) {
+            float *a = x + (t * heads + j) * head_dim;
+            float *b = a + half;
+            for (uint32_t i = 0; i < half; i++) {
+                float sine = sign * s[i];
+                float first = a[i] * c[i] - b[i] * sine;
+                b[i] = b[i] * c[i] + a[i] * sine;
+                a[i] = first;
+            }
+        }
+    }
+}
+
+static void swiglu(rpexec_lane *lane, uint64_t count, const float *gate, const float *up, float *s)
+{
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        s[i] = gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i];
+    }
+}
+
+static void swiglu_backward(rpexec_lane *lane, uint64_t count, const float *gate, const float *up,
+                            const float *ds, float *dgate, float *dup)
+{
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        float d = ds[i];
+        float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
+        float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
+        float to_gate = d * up[i] * slope;
+        dup[i] = d * gate[i] * sigma;
+        dgate[i] = to_gate;
+    }
+}
+
+static void add(rpexec_lane *lane, uint64_t count, const float *a, const float *b, float *y)
+{
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        y[i] = a[i] + b[i];
+    }
+}
+
+static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                  const float *table, float *x)
+{
+    (void)lane;
+    for (uint64_t t = 0; t < tokens; t++) {
+        memcpy(x + t * width, table + (size_t)ids[t] * width, width * sizeof *x);
+    }
+}
+
+static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                         const float *dx, float *dtable)
+{
+    (void)lane;
+    for (uint64_t t = 0; t < tokens; t++) {
+        float *row = dtable + (size_t)ids[t] * width;
+        for (uint32_t j = 0; j < width; j++) {
+            row[j] += dx[t * width + j];
+        }
+    }
+}
+
+void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                               const int32_t *labels, float scale, float *z, double *loss)
+{
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++) {
+        float *logits = z + row * vocab;
+        if (labels[row] == RPEXEC_IGNORED) {
+            memset(logits, 0, vocab * sizeof *logits);
+            continue;
+        }
+        float most = logits[0];
+        for (uint32_t j = 1; j < vocab; j++) {
+            most = logits[j] > most ? logits[j] : most;
+        }
+        float own = logits[labels[row]]; /* read before the row is overwritten */
+        double sum = 0;
+        for (uint32_t j = 0; j < vocab; j++) {
+            logits[j] = rpexec_exp(logits[j] - most);
+            sum += (double)logits[j];
+        }
+        *loss += log(sum) + (double)most - (double)own;
+        float factor = (float)((double)scale / sum);
+        for (uint32_t j = 0; j < vocab; j++) {
+            logits[j] *= factor;
+        }
+        logits[labels[row]] -= scale;
+    }
+}
+
+static void zero(rpexec_lane *lane, uint64_t count, float *x)
+{
+    (void)lane;
+    memset(x, 0, count * sizeof *x);
+}
+
+static void copy(rpexec_lane *lane, uint64_t count, const float *from, float *to)
+{
+    (void)lane;
+    memcpy(to, from, count * sizeof *to);
+}
+
+static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+                      const rpexec_adam_slice *slice)
+{
+    (void)lane;
+    rpexec_adam_step(adam, step, slice);
+}
+
+const rpexec_operators rpexec_host_operators = {
+    .rms_norm = rpexec_host_rms_norm,
+    .rms_norm_input = rpexec_host_rms_norm_input,
+    .rms_norm_weight = rpexec_host_rms_norm_weight,
+    .linear = linear,
+    .linear_input = linear_input,
+    .linear_weight = linear_weight,
+    .rotate = rotate,
+    .attention = rpexec_host_attention,
+    .attention_backward = rpexec_host_attention_backward,
+    .swiglu = swiglu,
+    .swiglu_backward = swiglu_backward,
+    .add = add,
+    .embed = embed,
+    .embed_weight = embed_weight,
+    .cross_entropy = rpexec_host_cross_entropy,
+    .zero = zero,
+    .copy = copy,
+    .adam = adam_step,
+};

@@ -1,0 +1,95 @@
+/* RMSNorm over rows: of a block's input and, with width = head_dim, of queries and keys. */
+#include "exec/host/lane.h"
+
+#include <math.h>
+
+/* Eight partial sums in a fixed order: vectorisable, and the same bits everywhere. */
+enum { PARTS = 8 };
+
+static float sum_of(const float parts[PARTS])
+{
+    return ((parts[0] + parts[4]) + (parts[1] + parts[5])) +
+           ((parts[2] + parts[6]) + (parts[3] + parts[7]));
+}
+
+static float sum_of_squares(uint32_t width, const float *x)
+{
+    float parts[PARTS] = {0};
+    uint32_t whole = width / PARTS * PARTS;
+    for (uint32_t j = 0; j < whole; j += PARTS) {
+        for (uint32_t k = 0; k < PARTS; k++) {
+            parts[k] += x[j + k] * x[j + k];
+        }
+    }
+    for (uint32_t j = whole; j < width; j++) {
+        parts[j - whole] += x[j] * x[j];
+    }
+    return sum_of(parts);
+}
+
+static float sum_of_products(uint32_t width, const float *dy, const float *weight, const float *x)
+{
+    float parts[PARTS] = {0};
+    uint32_t whole = width / PARTS * PARTS;
+    for (uint32_t j = 0; j < whole; j += PARTS) {
+        for (uint32_t k = 0; k < PARTS; k++) {
+            parts[k] += dy[j + k] * weight[j + k] * x[j + k];
+        }
+    }
+    for (uint32_t j = whole; j < width; j++) {
+        parts[j - whole] += dy[j] * weight[j] * x[j];
+    }
+    return sum_of(parts);
+}
+
+void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+                          const float *x, const float *weight, float *y, float *r)
+{
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++) {
+        const float *from = x + row * width;
+        float *to = y + row * width;
+        float scale = 1.0f / sqrtf(sum_of_squares(width, from) / (float)width + eps);
+        r[row] = scale;
+        for (uint32_t j = 0; j < width; j++) {
+            to[j] = from[j] * scale * weight[j];
+        }
+    }
+}
+
+void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                                const float *weight, const float *r, const float *dy, bool add,
+                                float *dx)
+{
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++) {
+        const float *in = x + row * width;
+        const float *from = dy + row * width;
+        float *to = dx + row * width;
+        float scale = r[row];
+        float mean = sum_of_products(width, from, weight, in) / (float)width;
+        float pull = scale * scale * scale * mean;
+        if (add) {
+            for (uint32_t j = 0; j < width; j++) {
+                to[j] += scale * from[j] * weight[j] - in[j] * pull;
+            }
+        } else {
+            for (uint32_t j = 0; j < width; j++) {
+                to[j] = scale * from[j] * weight[j] - in[j] * pull;
+            }
+        }
+    }
+}
+
+void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                                 const float *r, const float *dy, float *dweight)
+{
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++) {
+        const float *in = x + row * width;
+        const float *from = dy + row * width;
+        for (uint32_t j = 0; j < width; j++) {
+            dweight[j] += from[j] * in[j] * r[row];
+        }
+    }
+}

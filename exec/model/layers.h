@@ -1,0 +1,88 @@
+/** @file layers.h  Forward and backward of stages, made of a backend's operators.
+ *
+ * A stage is layers [begin, end) as exec/model/model.h counts them. Nothing here knows schedules or
+ * queues: the executor calls these functions for each compute op, with pointers into one GPU's
+ * memory. All of them are linear in the gradients they add to, so that microbatches accumulate.
+ *
+ * The head's forward computes loss and gradient of its input at once, in chunks of tokens
+ * (executor.md 5.1), since the upstream gradient is known beforehand: its gradients are added to in
+ * FORWARD, and its backward begins with what that left in head_gradient. It is not part of a
+ * recompute.
+ */
+#pragma once
+
+#include "exec/model/model.h"
+#include "exec/operators.h"
+
+/** Tokens of which the head holds logits at a time. */
+#define RPEXEC_LOSS_CHUNK_TOKENS 512u
+
+/** What all functions need. */
+typedef struct rpexec_compute {
+    const rpexec_model *model;
+    const rpexec_operators *operators;
+    rpexec_lane *lane;
+} rpexec_compute;
+
+/** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */
+typedef struct rpexec_stage_save {
+    uint32_t layer;
+    float *to; /**< [T, hidden] */
+} rpexec_stage_save;
+
+/** One microbatch of a stage: what is in the GPU's memory. */
+typedef struct rpexec_stage_data {
+    uint32_t begin; /**< layers [begin, end) */
+    uint32_t end;
+    uint32_t sequences;
+    const float *weights;  /**< arrays of the layers, one after the other */
+    float *gradients;      /**< alike; added to. May be NULL in a forward without head */
+    const float *input;    /**< [T, hidden], or NULL where the stage begins with the embedding */
+    const int32_t *ids;    /**< [T], where it begins with the embedding */
+    const int32_t *labels; /**< [T], where it has the head */
+    float loss_scale;      /**< gradient of the summed loss: 1 / valid tokens of the step */
+    double *loss;          /**< added to, not scaled */
+    float *output; /**< [T, hidden], of the last layer below the head; NULL in a recompute */
+    const rpexec_stage_save *saves; /**< [save_count] ascending by layer */
+    uint32_t save_count;
+    float *tape;           /**< rpexec_stage_tape_floats; for the backward */
+    float *weight_tape;    /**< rpexec_stage_weight_tape_floats; split backward only */
+    float *scratch;        /**< rpexec_stage_scratch_floats */
+    float *head_gradient;  /**< [T, hidden] from the head's forward to its backward */
+    const float *d_output; /**< [T, hidden]; unused where the stage has the head */
+    float *d_input;        /**< [T, hidden]; NULL where the stage begins with the embedding */
+} rpexec_stage_data;
+
+/** @return floats of tape, of T tokens, that a layer needs: what its backward reads. */
+uint64_t rpexec_tape_floats(const rpexec_model *model, uint32_t layer, uint64_t tokens);
+
+/** @return floats of scratch that a forward or backward of the layer needs. */
+uint64_t rpexec_scratch_floats(const rpexec_model *model, uint32_t layer, uint64_t tokens);
+
+/** The same for layers [begin, end); without `keep` the forward runs on the tape of one layer. */
+uint64_t rpexec_stage_tape_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                  uint64_t tokens, bool keep);
+uint64_t rpexec_stage_weight_tape_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                         uint64_t tokens);
+uint64_t rpexec_stage_scratch_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                     uint64_t tokens);
+
+/**
+ * Layers [begin, end) but the head forward: FORWARD of them, or RECOMPUTE.
+ * @param keep the whole tape is kept; otherwise it is one layer's and overwritten
+ */
+void rpexec_stage_forward(const rpexec_compute *compute, const rpexec_stage_data *data, bool keep);
+
+/** The head on what the layers below gave: adds loss and gradients, fills head_gradient. */
+void rpexec_stage_head(const rpexec_compute *compute, const rpexec_stage_data *data);
+
+/** What of the backward to do. */
+typedef enum rpexec_backward_part {
+    RPEXEC_BACKWARD_BOTH,
+    RPEXEC_BACKWARD_INPUT,  /**< gradients of inputs and norms; fills weight_tape */
+    RPEXEC_BACKWARD_WEIGHT, /**< gradients of matrices and the embedding from the weight_tape */
+} rpexec_backward_part;
+
+/** The backward of layers [begin, end), after a forward that kept the tape. */
+void rpexec_stage_backward(const rpexec_compute *compute, const rpexec_stage_data *data,
+                           rpexec_backward_part part);

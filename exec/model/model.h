@@ -1,0 +1,88 @@
+/** @file model.h  The parameters of a decoder as the executor stores them.
+ *
+ * Layers are counted as the lowering counts them (common/lower.h): 0 the embedding, 1 .. L the
+ * blocks, L + 1 the head (final norm and language model head). A layer's parameters are one
+ * contiguous array of floats, tensor after tensor, each tensor beginning at a multiple of 16
+ * floats; the rest is zero and stays zero. Names, shapes and order: executor.md section 4.3.
+ */
+#pragma once
+
+#include "common/lower.h"
+#include "common/model.h"
+
+typedef enum rpexec_initial {
+    RPEXEC_INITIAL_NORMAL,   /**< normal with standard deviation 0.02 */
+    RPEXEC_INITIAL_RESIDUAL, /**< 0.02 / sqrt(2 L): what is added to the residual stream (GPT-2) */
+    RPEXEC_INITIAL_ONES,
+} rpexec_initial;
+
+/** One parameter tensor, row-major [rows, columns]; a vector has one row. */
+typedef struct rpexec_tensor {
+    const char *name; /**< without "model.layers.N."; "model.norm.weight" and so on elsewhere */
+    uint64_t rows;
+    uint64_t columns;
+    uint64_t offset; /**< floats from the beginning of the layer's array */
+    rpexec_initial initial;
+} rpexec_tensor;
+
+typedef struct rpexec_layer {
+    uint32_t tensor_count;
+    rpexec_tensor *tensors;
+    uint64_t floats; /**< of the array, padding included */
+} rpexec_layer;
+
+/** Where a block's tensors are: indices into its layer's tensors. */
+typedef enum rpexec_block_tensor {
+    RPEXEC_NORM_1,
+    RPEXEC_Q,
+    RPEXEC_K,
+    RPEXEC_V,
+    RPEXEC_O,
+    RPEXEC_NORM_2,
+    RPEXEC_GATE,
+    RPEXEC_UP,
+    RPEXEC_DOWN,
+    RPEXEC_Q_NORM, /**< only with QK-norm */
+    RPEXEC_K_NORM,
+} rpexec_block_tensor;
+
+enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
+
+/** Owned by the arena it was made in. */
+typedef struct rpexec_model {
+    const rp_model *config; /**< borrowed */
+    uint32_t layer_count;   /**< L + 2 */
+    rpexec_layer embedding;
+    rpexec_layer block;
+    rpexec_layer head; /**< a tied head has the table here, too: a copy of the embedding's */
+    float *cosines;    /**< [seq_len, head_dim / 2] of the rotary embedding */
+    float *sines;
+    uint32_t seq_len;
+} rpexec_model;
+
+/**
+ * Lays out the parameters and computes the rotary tables: angle = position * frequency, frequency
+ * theta^(-2i/h), with the Llama-3.1 scaling where the model has it (executor.md 4.1).
+ * @param seq_len longest sequence, 1 to max_positions
+ * @retval RP_OK, RP_INPUT (the model has what the executor cannot compute; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_arena *arena,
+                              rpexec_model *model_out);
+
+/** @return the layout of layer `layer` < layer_count. */
+const rpexec_layer *rpexec_model_layer(const rpexec_model *model, uint32_t layer);
+
+/**
+ * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, whatever
+ * else the model has; a tied head's table is that of layer 0.
+ * @param array [layer floats]
+ */
+void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
+                             float *array);
+
+/**
+ * Bytes of everything that a training step moves or keeps, for the lowering: fp32 weights,
+ * gradients and boundaries, tape as exec/model/layers.h has it.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_sizes *sizes_out);

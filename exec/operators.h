@@ -1,0 +1,100 @@
+/** @file operators.h  The operators of a decoder on one GPU's memory: the table a backend fills.
+ *
+ * All matrices are row-major fp32, all pointers lie in the memory of the GPU whose `rpexec_lane`
+ * is given. Operators of one lane run in the order they are called; on the host backend a call
+ * returns when the operator is done. Formulas: shared/design/executor.md section 5. T = tokens of
+ * a microbatch = sequences x seq_len; sequences lie one after the other.
+ *
+ * Every operator is deterministic: the order of its floating-point sums depends on its sizes only,
+ * not on the number of GPUs, on addresses or on what else runs.
+ */
+#pragma once
+
+#include "exec/adam.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** The compute queue of one GPU with its scratch memory; a backend's own type. */
+typedef struct rpexec_lane rpexec_lane;
+
+/** Sizes of causal grouped-query attention. Query head j uses kv head j / (heads / kv_heads). */
+typedef struct rpexec_attention_sizes {
+    uint32_t sequences;
+    uint32_t seq_len;
+    uint32_t heads;    /**< H */
+    uint32_t kv_heads; /**< K, divides H */
+    uint32_t head_dim; /**< h */
+    uint32_t window;   /**< a token attends to itself and window - 1 tokens before; 0: to all */
+} rpexec_attention_sizes;
+
+/** Label of a token that has none: it adds nothing to loss and gradient. */
+#define RPEXEC_IGNORED INT32_C(-100)
+
+typedef struct rpexec_operators {
+    /** y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */
+    void (*rms_norm)(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const float *x,
+                     const float *weight, float *y, float *r);
+    /** dx (+)= r (dy w) - x (r^3 / width) sum(dy w x). dx may be dy where `add` is false. */
+    void (*rms_norm_input)(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                           const float *weight, const float *r, const float *dy, bool add,
+                           float *dx);
+    /** dweight += sum over rows of dy x r. */
+    void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
+                            const float *r, const float *dy, float *dweight);
+    /** y[rows, out] (+)= x[rows, in] weight[out, in]^T. */
+    void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const float *x,
+                   const float *weight, bool add, float *y);
+    /** dx[rows, in] (+)= dy[rows, out] weight[out, in]. */
+    void (*linear_input)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                         const float *dy, const float *weight, bool add, float *dx);
+    /** dweight[out, in] += dy[rows, out]^T x[rows, in]. */
+    void (*linear_weight)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                          const float *dy, const float *x, float *dweight);
+    /**
+     * Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it
+     * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).
+     * @param cosines [seq_len, head_dim / 2], @param sines alike
+     */
+    void (*rotate)(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                   float *x);
+    /**
+     * o = softmax(mask(q k^T / sqrt(h))) v, in blocks: no seq_len x seq_len matrix is ever stored.
+     * q, o [T, H, h]; k, v [T, K, h]; `logsumexp` [T, H] is kept for the backward.
+     */
+    void (*attention)(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const float *q,
+                      const float *k, const float *v, float *o, float *logsumexp);
+    /** Gradients of the above, overwritten; P is computed again from q, k and logsumexp. */
+    void (*attention_backward)(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                               const float *q, const float *k, const float *v, const float *o,
+                               const float *logsumexp, const float *d_o, float *dq, float *dk,
+                               float *dv);
+    /** s = gate sigmoid(gate) up. */
+    void (*swiglu)(rpexec_lane *lane, uint64_t count, const float *gate, const float *up, float *s);
+    /** dgate, dup from ds; either may be ds. */
+    void (*swiglu_backward)(rpexec_lane *lane, uint64_t count, const float *gate, const float *up,
+                            const float *ds, float *dgate, float *dup);
+    /** y = a + b; y may be a or b. */
+    void (*add)(rpexec_lane *lane, uint64_t count, const float *a, const float *b, float *y);
+    /** x[t, :] = table[ids[t], :]. ids are below the vocabulary: whoever reads data checks it. */
+    void (*embed)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                  const float *table, float *x);
+    /** dtable[ids[t], :] += dx[t, :], t ascending. */
+    void (*embed_weight)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                         const float *dx, float *dtable);
+    /**
+     * Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient
+     * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of
+     * (logsumexp - z_label) of the others, in double, not scaled.
+     */
+    void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
+                          float scale, float *z, double *loss);
+    /** Sets `count` floats to zero. */
+    void (*zero)(rpexec_lane *lane, uint64_t count, float *x);
+    /** Copies `count` floats within the GPU. */
+    void (*copy)(rpexec_lane *lane, uint64_t count, const float *from, float *to);
+    /** One Adam step of arrays in the GPU's memory (adam.h). */
+    void (*adam)(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+                 const rpexec_adam_slice *slice);
+} rpexec_operators;

@@ -1,0 +1,93 @@
+/** @file plan.h  What each op of a lowered program reads and writes, and where in memory it lies.
+ *
+ * Made once per program, before anything runs: every tensor of the run gets a place in its GPU's
+ * arena (or in pinned host memory), so that a run allocates nothing and a program that does not fit
+ * is refused at once. Two tensors may share bytes where the program's own order says that one is
+ * no longer used when the other begins (order.h); the run cannot violate what the plan relies on,
+ * since queues and events enforce just that order.
+ */
+#pragma once
+
+#include "exec/model/layers.h"
+#include "exec/order.h"
+
+#define RPEXEC_NO_TENSOR UINT32_MAX
+
+/** A tensor of the run: bytes in one memory, from its first user to its last. */
+typedef struct rpexec_value {
+    uint64_t bytes;
+    uint64_t offset;     /**< in the arena of its place, a multiple of 64 */
+    uint32_t place;      /**< GPU, or gpu_count for pinned host memory */
+    uint32_t first_op;   /**< writes it; all other users come after it */
+    uint32_t user_begin; /**< its users are plan.users[user_begin .. user_end) */
+    uint32_t user_end;
+} rpexec_value;
+
+/** One job of offload placement: a stage's weights and gradients on a GPU for a call. With resident
+ * weights: a stage on its GPU. */
+typedef struct rpexec_job {
+    uint32_t stage;
+    uint32_t gpu;
+    uint32_t begin; /**< layers [begin, end) of the model */
+    uint32_t end;
+    bool backward;
+    uint32_t weights;   /**< tensors */
+    uint32_t gradients; /**< RPEXEC_NO_TENSOR where it has none */
+    uint32_t moments;   /**< resident: Adam's m, then v; otherwise RPEXEC_NO_TENSOR */
+} rpexec_job;
+
+/** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */
+typedef struct rpexec_task {
+    uint32_t job;           /**< of compute and parameters */
+    uint32_t input;         /**< activation: source of a transfer, input of a stage */
+    uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input */
+    uint32_t body;          /**< what the stage's layers below the head give */
+    uint32_t d_output;      /**< gradient that a backward begins with */
+    uint32_t ids;           /**< token ids on the GPU */
+    uint32_t labels;        /**< labels on the GPU; none: read from host memory */
+    uint32_t tape;          /**< of the stage (kept) or of one layer */
+    uint32_t weight_tape;   /**< split backward */
+    uint32_t head_gradient; /**< from the head's forward to its backward */
+    uint32_t scratch;
+    uint32_t save_begin; /**< plan.saves[save_begin .. save_end): inputs of later backward stages */
+    uint32_t save_end;
+    uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
+    uint64_t to_byte;
+    bool keep;        /**< a forward or recompute that keeps the whole tape */
+    bool clears;      /**< the job's gradients are zeroed first */
+    bool runs_layers; /**< FORWARD: computes its layers */
+    bool runs_head; /**< computes the head: FORWARD, or a backward whose forward was another job */
+} rpexec_task;
+
+/** An activation that a forward leaves for a backward stage that begins inside of its stage. */
+typedef struct rpexec_save {
+    uint32_t layer; /**< whose output it is */
+    uint32_t value;
+} rpexec_save;
+
+/** Everything lives in the arena it was made in. */
+typedef struct rpexec_plan {
+    const rp_program *program;
+    const rpexec_model *model;
+    rpexec_order order;
+    rpexec_task *tasks; /**< [op] */
+    uint32_t value_count;
+    rpexec_value *values;
+    uint32_t *users;
+    uint32_t job_count;
+    rpexec_job *jobs;
+    uint32_t save_count;
+    rpexec_save *saves;
+    uint64_t *arena_bytes; /**< [gpu_count + 1] the most that each place holds; host last */
+    bool resident;         /**< weights, gradients and Adam's moments stay on the GPUs */
+} rpexec_plan;
+
+/**
+ * Plans a lowered program.
+ * @param program accepted by rp_program_check; lowered with rpexec_model_sizes of `model`
+ * @param cap_bytes of each GPU's arena; 0: whatever is needed
+ * @retval RP_OK, RP_USAGE (it needs what the executor does not do, or does not fit; logged with the
+ *         GPU, the tensor's op and the bytes), RP_INVALID_PROGRAM, RP_NO_MEMORY
+ */
+rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
+                             uint64_t cap_bytes, rp_arena *arena, rpexec_plan *plan_out);

@@ -1,0 +1,76 @@
+/** @file plan_inside.h  Inside of the planner (plan*.c). Not for other modules. */
+#pragma once
+
+#include "common/producers.h"
+#include "exec/plan.h"
+
+/** What is known of a (stage, microbatch) of an iteration on the way through its ops. */
+typedef struct rpexec_plan_record {
+    uint32_t input, ids, labels, output, d_output, d_input, tape, weight_tape, head_gradient;
+    bool recomputes;
+} rpexec_plan_record;
+
+/** Users of a tensor while they are collected: a list. */
+typedef struct rpexec_plan_user {
+    uint32_t op;
+    uint32_t next; /**< index + 1 */
+} rpexec_plan_user;
+
+typedef struct rpexec_planner {
+    rpexec_plan *plan;
+    const rp_program *program;
+    rp_arena *arena;
+    rp_producers producers;
+    bool offload;
+    rpexec_plan_record *records; /**< [iteration][stage][microbatch] */
+    uint32_t *first_user;        /**< [value] index + 1 */
+    rpexec_plan_user *users;
+    uint32_t user_count;
+    uint32_t *downloads; /**< [op] of a FORWARD: how many downloads have been met */
+    uint32_t most_values;
+} rpexec_planner;
+
+/** Notes that `op` uses a tensor; RPEXEC_NO_TENSOR is allowed. */
+void rpexec_plan_use(rpexec_planner *planner, uint32_t value, uint32_t op);
+
+/** @return a new tensor of `bytes`, first used by `op`; RP_NO_OP: resident. */
+uint32_t rpexec_plan_new_value(rpexec_planner *planner, uint32_t place, uint64_t bytes,
+                               uint32_t op);
+
+/** @return the GPU of an op's queue. */
+uint32_t rpexec_plan_gpu_of(const rpexec_planner *planner, uint32_t op);
+
+/** @return the record of the op's iteration and microbatch in `stage`. */
+rpexec_plan_record *rpexec_plan_record_of(const rpexec_planner *planner, const rp_op *op,
+                                          uint32_t stage);
+
+/** @return tokens of the op's microbatch. */
+uint64_t rpexec_plan_tokens(const rpexec_planner *planner, const rp_op *op);
+
+/** @return bytes of a boundary tensor of the op's microbatch. */
+uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *planner, const rp_op *op);
+
+/** @return bytes of the weights of a job's layers. */
+uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *job);
+
+/** @return whether the op kind is a backward or a part of one. */
+bool rpexec_plan_is_backward(uint8_t kind);
+
+/**
+ * Finds the jobs of all GPUs and, with offloaded weights, which bytes each upload moves.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_find_jobs(rpexec_planner *planner, rp_arena *scratch);
+
+/**
+ * Plans a compute op of a stage.
+ * @retval RP_OK, RP_USAGE (nothing has kept what a backward needs; logged)
+ */
+rp_status rpexec_plan_compute(rpexec_planner *planner, uint32_t op);
+
+/**
+ * Gives every tensor its offset: in the order of their first ops, each at the lowest place that no
+ * tensor needs that may still be in use.
+ * @retval RP_OK, RP_USAGE (does not fit; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch);

@@ -1,0 +1,55 @@
+#include "exec/random.h"
+
+#include <math.h>
+
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    return mix(mix(mix(seed) ^ stream) ^ index);
+}
+
+static double uniform(uint64_t bits) /* (0, 1] */
+{
+    return ((double)(bits >> 11) + 1.0) * 0x1p-53;
+}
+
+void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
+                          float *to)
+{
+    const double turn = 2 * acos(-1.0);
+    for (uint64_t i = 0; i < count; i += 2) {
+        double radius = deviation * sqrt(-2 * log(uniform(rpexec_random_bits(seed, stream, i))));
+        double angle = turn * uniform(rpexec_random_bits(seed, stream, i + 1));
+        to[i] = (float)(radius * cos(angle));
+        if (i + 1 < count) {
+            to[i + 1] = (float)(radius * sin(angle));
+        }
+    }
+}
+
+uint64_t rpexec_random_permute(uint64_t seed, uint64_t count, uint64_t index)
+{
+    uint32_t half = 1; /* bits of each half */
+    while (half < 31 && (UINT64_C(1) << (2 * half)) < count) {
+        half++;
+    }
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = index >> half;
+        uint64_t right = index & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            uint64_t next = left ^ (rpexec_random_bits(seed, round, right) & mask);
+            left = right;
+            right = next;
+        }
+        index = left << half | right;
+    } while (index >= count);
+    return index;
+}

@@ -1,0 +1,21 @@
+/** @file random.h  Reproducible random numbers of the executor: initial weights, shuffles, tests.
+ *
+ * Counter-based (SplitMix64's output function, Steele, Lea and Flood 2014, applied to a hashed
+ * counter): number i of a stream needs no number before it, so that resuming needs no state.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/** @return number `index` of stream (`seed`, `stream`): 64 uniform bits. */
+uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index);
+
+/** Fills `to` with `count` normal numbers of mean 0 (Box and Muller, in double). */
+void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
+                          float *to);
+
+/**
+ * @return where a seeded permutation of 0 .. count - 1 sends `index` < count: a Feistel network on
+ *         the next power of four, walked until it lands inside (cycle walking)
+ */
+uint64_t rpexec_random_permute(uint64_t seed, uint64_t count, uint64_t index);

@@ -1,0 +1,94 @@
+#include "exec/single.h"
+
+/* Memory of a microbatch. */
+typedef struct memory {
+    float *output;
+    float *tape;
+    float *scratch;
+    float *head_gradient;
+} memory;
+
+static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->microbatches; i++) {
+        most = s->sequences[i] > most ? s->sequences[i] : most;
+    }
+    uint64_t tokens = (uint64_t)most * s->model->seq_len;
+    uint64_t boundary = tokens * s->model->config->hidden;
+    uint32_t end = s->model->layer_count;
+    RP_TRY(rp_arena_alloc(arena, boundary, sizeof(float), &m->output));
+    RP_TRY(rp_arena_alloc(arena, boundary, sizeof(float), &m->head_gradient));
+    RP_TRY(rp_arena_alloc(arena, rpexec_stage_tape_floats(s->model, 0, end, tokens, true),
+                          sizeof(float), &m->tape));
+    return rp_arena_alloc(arena, rpexec_stage_scratch_floats(s->model, 0, end, tokens),
+                          sizeof(float), &m->scratch);
+}
+
+static double run_microbatch(const rpexec_single *s, const memory *m, const rpexec_batch *batch,
+                             uint32_t microbatch, uint64_t first_token)
+{
+    double loss = 0;
+    const rpexec_compute c = {.model = s->model, .operators = s->operators, .lane = s->lane};
+    const rpexec_stage_data data = {.begin = 0,
+                                    .end = s->model->layer_count,
+                                    .sequences = s->sequences[microbatch],
+                                    .weights = s->state->working,
+                                    .gradients = s->state->slots,
+                                    .ids = batch->ids + first_token,
+                                    .labels = batch->labels + first_token,
+                                    .loss_scale = (float)(1.0 / (double)batch->valid_tokens),
+                                    .loss = &loss,
+                                    .output = m->output,
+                                    .tape = m->tape,
+                                    .scratch = m->scratch,
+                                    .head_gradient = m->head_gradient};
+    rpexec_stage_forward(&c, &data, true);
+    rpexec_stage_head(&c, &data);
+    rpexec_stage_backward(&c, &data, RPEXEC_BACKWARD_BOTH);
+    return loss;
+}
+
+static void refresh(const rpexec_single *s)
+{
+    for (uint32_t layer = 0; layer < s->model->layer_count; layer++) {
+        rpexec_state_refresh(s->state, layer);
+    }
+}
+
+/* Asynchronous: the next iteration's weights are taken before Adam has worked. */
+static void step(const rpexec_single *s)
+{
+    if (s->asynchronous) {
+        refresh(s);
+    }
+    for (uint32_t layer = s->model->layer_count; layer-- > 0;) {
+        rpexec_state_collect(s->state, layer);
+    }
+    rpexec_state_optimise(s->state, &s->adam);
+    if (!s->asynchronous) {
+        refresh(s);
+    }
+}
+
+rp_status rpexec_single_run(rpexec_single *s)
+{
+    memory m;
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = allocate(s, arena, &m);
+    uint64_t floats = s->state->offsets[s->model->layer_count];
+    for (uint32_t i = 0; status == RP_OK && i < s->iterations; i++) {
+        double sum = 0;
+        uint64_t sequence = 0;
+        s->operators->zero(s->lane, floats, s->state->slots);
+        for (uint32_t k = 0; k < s->microbatches; k++) {
+            sum += run_microbatch(s, &m, &s->batches[i], k, sequence * s->model->seq_len);
+            sequence += s->sequences[k];
+        }
+        s->losses[i] = sum / (double)s->batches[i].valid_tokens;
+        step(s);
+    }
+    rp_arena_destroy(arena);
+    return status;
+}

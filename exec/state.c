@@ -1,0 +1,104 @@
+#include "exec/state.h"
+
+#include <string.h>
+
+rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out)
+{
+    rpexec_state s = {.model = model};
+    RP_TRY(rp_arena_alloc(arena, (size_t)model->layer_count + 1, sizeof(uint64_t), &s.offsets));
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        s.offsets[i + 1] = s.offsets[i] + rpexec_model_layer(model, i)->floats;
+    }
+    float **const arrays[] = {&s.working, &s.slots, &s.master, &s.gradients, &s.m, &s.v};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        RP_TRY(rp_arena_alloc(arena, s.offsets[model->layer_count], sizeof(float), arrays[i]));
+    }
+    *state_out = s;
+    return RP_OK;
+}
+
+static uint64_t floats_of(const rpexec_state *s, uint32_t layer)
+{
+    return s->offsets[layer + 1] - s->offsets[layer];
+}
+
+static bool is_tied_head(const rpexec_state *s, uint32_t layer)
+{
+    return layer + 1 == s->model->layer_count && s->model->config->tied_head;
+}
+
+/* Where the table begins in the head's array. */
+static uint64_t table_offset(const rpexec_state *s)
+{
+    return s->model->head.tensors[RPEXEC_HEAD_TABLE].offset;
+}
+
+/* Floats of a layer that have a master of their own. */
+static uint64_t own_floats(const rpexec_state *s, uint32_t layer)
+{
+    return is_tied_head(s, layer) ? table_offset(s) : floats_of(s, layer);
+}
+
+void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
+{
+    uint64_t floats = s->offsets[s->model->layer_count];
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        rpexec_model_initialise(s->model, i, seed, s->master + s->offsets[i]);
+    }
+    memset(s->m, 0, floats * sizeof *s->m);
+    memset(s->v, 0, floats * sizeof *s->v);
+    s->step = 0;
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        rpexec_state_refresh(s, i);
+    }
+}
+
+void rpexec_state_collect(rpexec_state *s, uint32_t layer)
+{
+    const float *slot = s->slots + s->offsets[layer];
+    float *to = s->gradients + s->offsets[layer];
+    memcpy(to, slot, own_floats(s, layer) * sizeof *to);
+    if (layer == 0 && s->model->config->tied_head) {
+        const float *head = s->slots + s->offsets[s->model->layer_count - 1] + table_offset(s);
+        for (uint64_t i = 0; i < floats_of(s, 0); i++) {
+            to[i] = head[i] + slot[i];
+        }
+    }
+}
+
+void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
+{
+    s->step++;
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        uint64_t at = s->offsets[i];
+        rpexec_adam_slice slice = {.parameters = s->master + at,
+                                   .gradients = s->gradients + at,
+                                   .m = s->m + at,
+                                   .v = s->v + at,
+                                   .count = own_floats(s, i)};
+        rpexec_adam_step(adam, s->step, &slice);
+    }
+}
+
+void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, float *m, float *v)
+{
+    uint64_t first = s->offsets[begin];
+    uint64_t floats = s->offsets[end] - first;
+    memcpy(m, s->m + first, floats * sizeof *m);
+    memcpy(v, s->v + first, floats * sizeof *v);
+    if (is_tied_head(s, end - 1)) {
+        uint64_t table = s->offsets[end - 1] + table_offset(s) - first;
+        memcpy(m + table, s->m, s->offsets[1] * sizeof *m);
+        memcpy(v + table, s->v, s->offsets[1] * sizeof *v);
+    }
+}
+
+void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
+{
+    uint64_t own = own_floats(s, layer);
+    float *to = s->working + s->offsets[layer];
+    memcpy(to, s->master + s->offsets[layer], own * sizeof *to);
+    if (is_tied_head(s, layer)) {
+        memcpy(to + own, s->master, s->offsets[1] * sizeof *to);
+    }
+}

@@ -1,0 +1,44 @@
+/** @file state.h  What training keeps between steps, in host memory.
+ *
+ * Six arrays over all layers, one after the other as exec/model/model.h lays them out (executor.md
+ * 1.6): working weights (read by uploads), gradient slots (written by downloads), master weights,
+ * master gradients, Adam's m and v. A tied head has a slot and working weights of its own, but its
+ * table's master is the embedding's.
+ */
+#pragma once
+
+#include "exec/adam.h"
+#include "exec/model/model.h"
+
+typedef struct rpexec_state {
+    const rpexec_model *model;
+    uint64_t *offsets; /**< [layer_count + 1] where a layer begins, in floats */
+    float *working;
+    float *slots;
+    float *master;
+    float *gradients; /**< of the step that is being collected; after a step its sum */
+    float *m;
+    float *v;
+    uint64_t step; /**< optimizer steps that have been taken */
+} rpexec_state;
+
+/** Zeroed arrays in `arena`. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out);
+
+/** Fills master and working weights from a seed; m, v and step become 0. */
+void rpexec_state_initialise(rpexec_state *state, uint64_t seed);
+
+/** COLLECT of a layer: the slot becomes the master gradient; a tied table's two slots are added,
+ * the head's first. Call for the last layer first. */
+void rpexec_state_collect(rpexec_state *state, uint32_t layer);
+
+/** OPTIMIZER: one Adam step of all layers from the master gradients. */
+void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
+
+/** Adam's m and v of layers [begin, end) into arrays as long; a tied head's table has the
+ * embedding's. */
+void rpexec_state_moments(const rpexec_state *state, uint32_t begin, uint32_t end, float *m,
+                          float *v);
+
+/** REFRESH of a layer: working := master; of a tied head the embedding's master. */
+void rpexec_state_refresh(rpexec_state *state, uint32_t layer);

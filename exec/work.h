@@ -1,0 +1,37 @@
+/** @file work.h  From a schedule and sizes to the program that the executor runs. */
+#pragma once
+
+#include "common/schedule.h"
+#include "exec/model/model.h"
+
+typedef struct rpexec_work {
+    const rp_schedule_type *schedule;
+    uint32_t gpus;
+    uint32_t calls;           /**< of a step, each of `microbatches` microbatches */
+    uint32_t microbatches;    /**< of a call */
+    uint32_t microbatch_size; /**< sequences of a microbatch */
+    uint32_t iterations;
+    uint32_t round; /**< microbatches of a RoundPipe round, or RP_ROUND_ALL */
+    bool asynchronous;
+    rp_recompute recompute;
+    bool layer_grain;
+    uint64_t piece_bytes;          /**< largest piece of a parameter upload */
+    const rp_partition *partition; /**< NULL: even */
+} rpexec_work;
+
+/**
+ * Times of one microbatch from FLOP counts (executor.md section 5) at 10 GFLOP/s: what a partition
+ * balances before anything has been measured. Only their ratios mean anything.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_arena *arena,
+                            rp_costs *costs_out);
+
+/**
+ * Builds and lowers the program.
+ * @param costs places RoundPipe's rounds and the even partition; rpexec_work_costs or measured ones
+ * @param program_out owned by the caller
+ * @retval RP_OK, RP_USAGE (what the schedule or the executor does not do; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model,
+                              const rp_costs *costs, rp_program **program_out);

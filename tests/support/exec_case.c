@@ -1,0 +1,167 @@
+#include "tests/support/exec_case.h"
+
+#include "exec/host/driver.h"
+#include "exec/host/lane.h"
+#include "exec/random.h"
+
+#include <string.h>
+
+#define SEED 1u
+
+rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm)
+{
+    rp_model m = {.name = "test decoder",
+                  .layers = layers,
+                  .hidden = 32,
+                  .heads = 4,
+                  .kv_heads = 2,
+                  .head_dim = 8,
+                  .intermediate = 48,
+                  .experts = 1,
+                  .active_experts = 1,
+                  .vocab = 97,
+                  .max_positions = 4096,
+                  .rope_theta = 10000,
+                  .norm_eps = 1e-6,
+                  .tied_head = tied,
+                  .qk_norm = qk_norm,
+                  .rope_scaling = "none"};
+    m.attention_parameters = (uint64_t)m.hidden * (m.heads + 2 * m.kv_heads) * m.head_dim +
+                             m.heads * m.head_dim * m.hidden;
+    m.mlp_parameters = (uint64_t)3 * m.hidden * m.intermediate;
+    return m;
+}
+
+void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
+                     uint32_t sequences, uint64_t seed, rpexec_batch **batches_out)
+{
+    rpexec_batch *batches = NULL;
+    uint64_t tokens = (uint64_t)sequences * model->seq_len;
+    (void)rp_arena_alloc(arena, iterations, sizeof *batches, &batches);
+    for (uint32_t i = 0; i < iterations; i++) {
+        int32_t *ids = NULL;
+        int32_t *labels = NULL;
+        (void)rp_arena_alloc(arena, tokens, sizeof *ids, &ids);
+        (void)rp_arena_alloc(arena, tokens, sizeof *labels, &labels);
+        batches[i] = (rpexec_batch){.ids = ids, .labels = labels};
+        for (uint64_t t = 0; t < tokens; t++) {
+            uint64_t bits = rpexec_random_bits(seed, i, t);
+            ids[t] = (int32_t)(bits % model->config->vocab);
+            bool ignored = (bits >> 32) % 7 == 0;
+            labels[t] = ignored ? RPEXEC_IGNORED : (int32_t)((bits >> 16) % model->config->vocab);
+            batches[i].valid_tokens += ignored ? 0 : 1;
+        }
+    }
+    *batches_out = batches;
+}
+
+static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                       const rpexec_work *work, rp_test_run *run)
+{
+    *run = (rp_test_run){0};
+    RP_TRY(rpexec_model_create(config, seq_len, arena, &run->model));
+    RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
+    rpexec_state_initialise(&run->state, SEED);
+    rp_test_batches(arena, &run->model, work->iterations,
+                    work->calls * work->microbatches * work->microbatch_size, SEED, &run->batches);
+    return rp_arena_alloc(arena, work->iterations, sizeof(double), &run->losses);
+}
+
+/* RP_MAX_OPS: no op. */
+static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind == kind) {
+            return i;
+        }
+    }
+    return RP_MAX_OPS;
+}
+
+static rp_status execute(const rp_program *program, const rp_test_twist *twist, rp_arena *arena,
+                         rp_test_run *run)
+{
+    rpexec_plan plan;
+    RP_TRY(rpexec_plan_create(program, &run->model, twist->cap_bytes, arena, &plan));
+    for (uint32_t i = 0; i < program->gpu_count; i++) {
+        run->most_bytes =
+            plan.arena_bytes[i] > run->most_bytes ? plan.arena_bytes[i] : run->most_bytes;
+    }
+    rpexec_execution e = {.plan = &plan,
+                          .state = &run->state,
+                          .adam = rpexec_adam_defaults(),
+                          .batches = run->batches,
+                          .driver_type = &rpexec_host_driver,
+                          .driver = {.delay_seed = twist->delay_seed,
+                                     .delay_us = twist->delay_us,
+                                     .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
+                                     .poison = true},
+                          .fail_op =
+                              twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
+                          .keep_gradients = true,
+                          .losses = run->losses};
+    RP_TRY(rpexec_execute(&e));
+    run->uploaded_bytes = e.uploaded_bytes;
+    run->downloaded_bytes = e.downloaded_bytes;
+    return RP_OK;
+}
+
+rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                          const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
+{
+    static const rp_test_twist none = {0};
+    rp_costs costs;
+    rp_program *program = NULL;
+    RP_TRY(begin(arena, config, seq_len, work, run));
+    RP_TRY(rpexec_work_costs(&run->model, work->microbatch_size, arena, &costs));
+    RP_TRY(rpexec_work_program(work, &run->model, &costs, &program));
+    rp_status status = execute(program, twist != NULL ? twist : &none, arena, run);
+    rp_program_destroy(program);
+    return status;
+}
+
+rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                         const rpexec_work *work, rp_test_run *run)
+{
+    rpexec_lane lane = {.scratch_count = rpexec_host_scratch(config->head_dim)};
+    uint32_t microbatches = work->calls * work->microbatches;
+    uint32_t *sequences = NULL;
+    RP_TRY(begin(arena, config, seq_len, work, run));
+    RP_TRY(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch));
+    RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
+    for (uint32_t i = 0; i < microbatches; i++) {
+        sequences[i] = work->microbatch_size;
+    }
+    rpexec_single s = {.model = &run->model,
+                       .state = &run->state,
+                       .adam = rpexec_adam_defaults(),
+                       .microbatches = microbatches,
+                       .sequences = sequences,
+                       .iterations = work->iterations,
+                       .batches = run->batches,
+                       .asynchronous = work->asynchronous,
+                       .operators = &rpexec_host_operators,
+                       .lane = &lane,
+                       .losses = run->losses};
+    return rpexec_single_run(&s);
+}
+
+bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations)
+{
+    uint64_t floats = a->state.offsets[a->model.layer_count];
+    const struct {
+        const float *a, *b;
+    } arrays[] = {{a->state.master, b->state.master},
+                  {a->state.m, b->state.m},
+                  {a->state.v, b->state.v},
+                  {a->state.gradients, b->state.gradients}};
+    bool same = memcmp(a->losses, b->losses, iterations * sizeof(double)) == 0;
+    uint32_t head = a->model.layer_count - 1;
+    uint64_t end = a->model.config->tied_head
+                       ? a->state.offsets[head] + a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
+                       : floats; /* a tied head's table is the embedding's */
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        same &= memcmp(arrays[i].a, arrays[i].b, end * sizeof(float)) == 0;
+    }
+    return same;
+}

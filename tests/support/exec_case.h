@@ -1,0 +1,45 @@
+/** @file exec_case.h  A small decoder, its data, and runs of it on the host backend. */
+#pragma once
+
+#include "exec/execute.h"
+#include "exec/single.h"
+#include "exec/work.h"
+
+/** A model for tests: d = 32, GQA 4/2, head_dim 8, f = 48, V = 97 (executor.md section 3.3). */
+rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
+
+typedef struct rp_test_run {
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_batch *batches; /**< [iterations] */
+    double *losses;        /**< [iterations] */
+    uint64_t uploaded_bytes;
+    uint64_t downloaded_bytes;
+    uint64_t most_bytes; /**< of the fullest GPU's memory */
+} rp_test_run;
+
+/** Random tokens of `sequences` sequences per iteration; some labels are ignored. */
+void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
+                     uint32_t sequences, uint64_t seed, rpexec_batch **batches_out);
+
+/** How a run departs from the plain one. Zeroes: not at all. */
+typedef struct rp_test_twist {
+    uint64_t delay_seed;
+    uint32_t delay_us;
+    uint32_t watchdog_s;  /**< 0: 30 */
+    uint64_t cap_bytes;   /**< of each GPU's memory */
+    rp_op_kind fail_kind; /**< with `fails`: the first op of that kind fails */
+    bool fails;
+} rp_test_twist;
+
+/** Runs `work` on the host backend from seed 1. `twist` may be NULL. The run lives in `arena`. */
+rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                          const rpexec_work *work, const rp_test_twist *twist,
+                          rp_test_run *run_out);
+
+/** The same on one device in plain loops. */
+rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                         const rpexec_work *work, rp_test_run *run_out);
+
+/** @return whether losses, weights, moments and the last gradients are equal bit for bit. */
+bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations);
