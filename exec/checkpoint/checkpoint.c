@@ -1,0 +1,248 @@
+#include "exec/checkpoint/checkpoint.h"
+
+#include "common/log.h"
+#include "common/text.h"
+#include "exec/checkpoint/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "step-"
+#define UNFINISHED ".step-"
+#define KEPT 2u
+
+/* ---- folders ----------------------------------------------------------------------------------
+ */
+
+static rp_status failed(const char *path, const char *what)
+{
+    rp_log_error("%s: %s: %s", path, what, strerror(errno));
+    return RP_IO;
+}
+
+static rp_status sync_folder(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) {
+        return failed(path, "open");
+    }
+    int error = fsync(descriptor) != 0 ? errno : 0;
+    (void)close(descriptor);
+    errno = error;
+    return error == 0 ? RP_OK : failed(path, "fsync");
+}
+
+/* Of a checkpoint: the two files, then the folder itself. */
+static void remove_checkpoint(rp_arena *arena, const char *folder, const char *name)
+{
+    static const char *const files[] = {"/model.safetensors", "/training.safetensors", ""};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const char *path = NULL;
+        if (rp_arena_print(arena, &path, "%s/%s%s", folder, name, files[i]) == RP_OK) {
+            (void)remove(path);
+        }
+    }
+}
+
+typedef struct listing {
+    uint64_t newest[KEPT + 1]; /* descending */
+    uint32_t count;
+} listing;
+
+static void insert(listing *l, uint64_t step)
+{
+    uint32_t at = l->count < KEPT + 1 ? l->count++ : KEPT;
+    if (l->count == KEPT + 1 && at == KEPT && l->newest[KEPT] > step && l->count > KEPT) {
+        return;
+    }
+    l->newest[at] = step;
+    for (; at > 0 && l->newest[at - 1] < l->newest[at]; at--) {
+        uint64_t other = l->newest[at - 1];
+        l->newest[at - 1] = l->newest[at];
+        l->newest[at] = other;
+    }
+}
+
+static bool step_of(const char *name, uint64_t *step_out)
+{
+    size_t length = strlen(PREFIX);
+    return strncmp(name, PREFIX, length) == 0 &&
+           rp_parse_u64(name + length, 0, UINT64_MAX, step_out);
+}
+
+/* What is there; with `clean` everything but the newest goes. */
+static rp_status list(const char *folder, rp_arena *arena, bool clean, listing *l)
+{
+    *l = (listing){0};
+    DIR *open_folder = opendir(folder);
+    if (open_folder == NULL) {
+        return errno == ENOENT ? RP_OK : failed(folder, "opendir");
+    }
+    for (struct dirent *entry = readdir(open_folder); entry != NULL; entry = readdir(open_folder)) {
+        uint64_t step;
+        if (step_of(entry->d_name, &step)) {
+            insert(l, step);
+        }
+    }
+    rewinddir(open_folder);
+    for (struct dirent *entry = readdir(open_folder); clean && entry != NULL;
+         entry = readdir(open_folder)) {
+        uint64_t step;
+        bool old = step_of(entry->d_name, &step) && l->count >= KEPT && step < l->newest[KEPT - 1];
+        bool broken = strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0;
+        if (old || broken) {
+            remove_checkpoint(arena, folder, entry->d_name);
+        }
+    }
+    (void)closedir(open_folder);
+    return RP_OK;
+}
+
+/* ---- saving -----------------------------------------------------------------------------------
+ */
+
+static rp_status write_weights(const rpexec_state *s, const char *folder, rp_arena *arena)
+{
+    const char *path = NULL;
+    rpexec_writable *tensors = NULL;
+    uint32_t count = 0;
+    const rpexec_metadata format = {"format", "pt"};
+    RP_TRY(rp_arena_print(arena, &path, "%s/model.safetensors", folder));
+    RP_TRY(rpexec_weights_list(s, s->master, "", arena, &tensors, &count));
+    return rpexec_safetensors_write(path, tensors, count, &format, 1);
+}
+
+static rp_status write_training(const rpexec_state *s, const rpexec_progress *progress,
+                                const char *folder, rp_arena *arena)
+{
+    const char *path = NULL;
+    const char *numbers[4] = {NULL};
+    uint64_t floats = s->offsets[s->model->layer_count];
+    const rpexec_writable tensors[] = {
+        {.name = "m", .rank = 1, .shape = {floats}, .values = s->m},
+        {.name = "v", .rank = 1, .shape = {floats}, .values = s->v},
+        {.name = "working", .rank = 1, .shape = {floats}, .values = s->working},
+    };
+    RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", folder));
+    RP_TRY(rp_arena_print(arena, &numbers[0], "%" PRIu64, s->step));
+    RP_TRY(rp_arena_print(arena, &numbers[1], "%" PRIu64, progress->place));
+    RP_TRY(rp_arena_print(arena, &numbers[2], "%" PRIu64, progress->seed));
+    RP_TRY(rp_arena_print(arena, &numbers[3], "%" PRIu32, progress->seq_len));
+    const rpexec_metadata metadata[] = {
+        {"step", numbers[0]}, {"place", numbers[1]}, {"seed", numbers[2]}, {"seq_len", numbers[3]}};
+    return rpexec_safetensors_write(path, tensors, 3, metadata, 4);
+}
+
+static rp_status save(const char *folder, const rpexec_state *s, const rpexec_progress *progress,
+                      rp_arena *arena)
+{
+    listing l;
+    const char *unfinished = NULL;
+    const char *finished = NULL;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        (void)failed(folder, "mkdir");
+        return RP_INPUT;
+    }
+    RP_TRY(list(folder, arena, true, &l)); /* removes what a killed run has left */
+    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, s->step));
+    RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, s->step));
+    if (mkdir(unfinished, 0777) != 0) {
+        return failed(unfinished, "mkdir");
+    }
+    RP_TRY(write_weights(s, unfinished, arena));
+    RP_TRY(write_training(s, progress, unfinished, arena));
+    RP_TRY(sync_folder(unfinished));
+    const char *name = strrchr(finished, '/') + 1;
+    remove_checkpoint(arena, folder, name); /* the same step, from a run before this one */
+    if (rename(unfinished, finished) != 0) {
+        return failed(finished, "rename");
+    }
+    RP_TRY(sync_folder(folder));
+    return list(folder, arena, true, &l);
+}
+
+rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
+                                 const rpexec_progress *progress)
+{
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = save(folder, state, progress, arena);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+/* ---- resuming ---------------------------------------------------------------------------------
+ */
+
+static rp_status number_of(const rpexec_safetensors *file, const char *key, uint64_t *value_out)
+{
+    const char *text = rpexec_safetensors_metadata(file, key);
+    if (text == NULL || !rp_parse_u64(text, 0, UINT64_MAX, value_out)) {
+        rp_log_error("%s: metadata: \"%s\" must be a whole number", file->path, key);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status array_of(const rpexec_safetensors *file, const char *name, uint64_t floats,
+                          float *to)
+{
+    const rpexec_stored *stored = rpexec_safetensors_find(file, name);
+    if (stored == NULL || stored->elements != floats) {
+        rp_log_error("%s: tensor \"%s\": valid for this model are %" PRIu64 " values", file->path,
+                     name, floats);
+        return RP_INPUT;
+    }
+    return rpexec_safetensors_read(file, stored, to);
+}
+
+static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
+                               rpexec_progress *progress)
+{
+    uint64_t floats = s->offsets[s->model->layer_count];
+    uint64_t seq_len;
+    RP_TRY(array_of(file, "m", floats, s->m));
+    RP_TRY(array_of(file, "v", floats, s->v));
+    RP_TRY(array_of(file, "working", floats, s->working));
+    RP_TRY(number_of(file, "step", &s->step));
+    RP_TRY(number_of(file, "place", &progress->place));
+    RP_TRY(number_of(file, "seed", &progress->seed));
+    RP_TRY(number_of(file, "seq_len", &seq_len));
+    progress->seq_len = (uint32_t)seq_len;
+    return RP_OK;
+}
+
+static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *progress,
+                        rp_arena *arena, bool *found_out)
+{
+    listing l;
+    const char *path = NULL;
+    rpexec_safetensors file;
+    RP_TRY(list(folder, arena, false, &l));
+    *found_out = l.count > 0;
+    if (l.count == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_print(arena, &path, "%s/" PREFIX "%" PRIu64, folder, l.newest[0]));
+    RP_TRY(rpexec_weights_load(path, s));
+    RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", path));
+    RP_TRY(rpexec_safetensors_open(path, arena, &file));
+    rp_status status = read_training(&file, s, progress);
+    rpexec_safetensors_close(&file);
+    return status;
+}
+
+rp_status rpexec_checkpoint_resume(const char *folder, rpexec_state *state,
+                                   rpexec_progress *progress_out, bool *found_out)
+{
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = resume(folder, state, progress_out, arena, found_out);
+    rp_arena_destroy(arena);
+    return status;
+}

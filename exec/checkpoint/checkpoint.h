@@ -1,0 +1,37 @@
+/** @file checkpoint.h  Saving and resuming a training run, atomically.
+ *
+ * A run's folder holds step-N folders, each with model.safetensors (weights, as Hugging Face names
+ * them) and training.safetensors (Adam's moments, the working weights of the next step, and in the
+ * metadata step, place in the data and seed). A step's folder gets its name when all of it is on
+ * disk, so a killed run leaves whole checkpoints and at most one that is ignored and removed. The
+ * newest two are kept.
+ *
+ * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
+ * one step old, which is why working weights are saved.
+ */
+#pragma once
+
+#include "exec/state.h"
+
+/** Where a run is. */
+typedef struct rpexec_progress {
+    uint64_t place; /**< in the data's stream: sequences that have been used */
+    uint64_t seed;
+    uint32_t seq_len;
+} rpexec_progress;
+
+/**
+ * Saves under folder/step-N, N = state->step.
+ * @param folder is made if it is not there
+ * @retval RP_OK, RP_IO, RP_INPUT (folder cannot be made; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
+                                 const rpexec_progress *progress);
+
+/**
+ * Loads the newest checkpoint of a folder.
+ * @param found_out whether there was one; otherwise nothing changes
+ * @retval RP_OK, RP_INPUT (damaged, or of another model; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_checkpoint_resume(const char *folder, rpexec_state *state,
+                                   rpexec_progress *progress_out, bool *found_out);

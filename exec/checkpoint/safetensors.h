@@ -1,0 +1,103 @@
+/** @file safetensors.h  Reading and writing safetensors files (executor.md section 4.4).
+ *
+ * A file: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes without holes. The
+ * reader trusts nothing: sizes are multiplied with checks, keys may not repeat, tensors must cover
+ * the data exactly, and alignment is never assumed. Values are converted to fp32.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RPEXEC_SAFETENSORS_MAX_RANK 8u
+/** The reference reader's limit. */
+#define RPEXEC_SAFETENSORS_MAX_HEADER UINT64_C(100000000)
+
+/** X(enumerator, name in the file, bytes of an element). Others are refused by name. */
+#define RPEXEC_DTYPE_LIST(X)                                                                       \
+    X(F32, "F32", 4)                                                                               \
+    X(F16, "F16", 2)                                                                               \
+    X(BF16, "BF16", 2)
+
+typedef enum rpexec_dtype {
+#define RPEXEC_DTYPE_ENUM(name, text, bytes) RPEXEC_DTYPE_##name,
+    RPEXEC_DTYPE_LIST(RPEXEC_DTYPE_ENUM)
+#undef RPEXEC_DTYPE_ENUM
+        RPEXEC_DTYPE_COUNT
+} rpexec_dtype;
+
+typedef struct rpexec_stored {
+    const char *name;
+    rpexec_dtype dtype;
+    uint32_t rank;
+    uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
+    uint64_t elements;
+    uint64_t begin; /**< of its bytes, from the beginning of the file */
+    uint64_t end;
+} rpexec_stored;
+
+typedef struct rpexec_metadata {
+    const char *key;
+    const char *value;
+} rpexec_metadata;
+
+/** Owned by the arena it was read into, but for `descriptor`. */
+typedef struct rpexec_safetensors {
+    const char *path;
+    int descriptor; /**< -1 where only a header was parsed */
+    uint32_t count;
+    rpexec_stored *tensors; /**< by their place in the file */
+    uint32_t metadata_count;
+    rpexec_metadata *metadata;
+} rpexec_safetensors;
+
+/**
+ * Checks a header.
+ * @param path for messages; borrowed
+ * @param bytes the first `length` bytes of the file, at least 8 + N of them where N is valid
+ * @param file_bytes size of the whole file
+ * @retval RP_OK, RP_INPUT ("path: cause; valid values are …"), RP_NO_MEMORY
+ */
+rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes, size_t length,
+                                   uint64_t file_bytes, rp_arena *arena,
+                                   rpexec_safetensors *file_out);
+
+/** Opens a regular file and checks its header. Close it with rpexec_safetensors_close.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY */
+rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safetensors *file_out);
+
+/** Harmless on a file that was only parsed. */
+void rpexec_safetensors_close(rpexec_safetensors *file);
+
+/** @return the tensor of that name, or NULL (nothing is logged). */
+const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name);
+
+/** @return the metadata of that key, or NULL. */
+const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const char *key);
+
+/**
+ * Reads a tensor's values as fp32.
+ * @param to [elements]
+ * @retval RP_OK, RP_IO (logged; also where the file has become shorter)
+ */
+rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_stored *tensor,
+                                  float *to);
+
+/** An fp32 tensor to be written. */
+typedef struct rpexec_writable {
+    const char *name; /**< plain text: no quotes, backslashes or control characters */
+    uint32_t rank;
+    uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
+    const float *values;
+} rpexec_writable;
+
+/**
+ * Writes a file, atomically; the tensors lie in the order given, which is by name.
+ * @retval RP_OK, RP_INPUT (cannot be opened), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_safetensors_write(const char *path, const rpexec_writable *tensors, uint32_t count,
+                                   const rpexec_metadata *metadata, uint32_t metadata_count);

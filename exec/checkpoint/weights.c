@@ -1,0 +1,310 @@
+#include "exec/checkpoint/weights.h"
+
+#include "common/log.h"
+#include "common/text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INDEX_LIMIT_BYTES ((size_t)64 << 20)
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+static rp_status name_of(const rpexec_model *model, uint32_t layer, const rpexec_tensor *tensor,
+                         const char *prefix, rp_arena *arena, const char **name_out)
+{
+    bool block = layer != 0 && layer + 1 != model->layer_count;
+    return block ? rp_arena_print(arena, name_out, "%smodel.layers.%" PRIu32 ".%s", prefix,
+                                  layer - 1, tensor->name)
+                 : rp_arena_print(arena, name_out, "%s%s", prefix, tensor->name);
+}
+
+static bool is_tied_table(const rpexec_model *model, uint32_t layer, uint32_t tensor)
+{
+    return layer + 1 == model->layer_count && tensor == RPEXEC_HEAD_TABLE &&
+           model->config->tied_head;
+}
+
+rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
+                              rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out)
+{
+    const rpexec_model *model = state->model;
+    uint32_t most = 3 + model->config->layers * model->block.tensor_count;
+    rpexec_writable *tensors = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_arena_alloc(arena, most, sizeof *tensors, &tensors));
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(model, i);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            const rpexec_tensor *t = &layer->tensors[k];
+            if (is_tied_table(model, i, k)) {
+                continue;
+            }
+            bool vector = t->rows == 1;
+            rpexec_writable *w = &tensors[count++];
+            *w = (rpexec_writable){.rank = vector ? 1 : 2,
+                                   .shape = {vector ? t->columns : t->rows, t->columns},
+                                   .values = values + state->offsets[i] + t->offset};
+            RP_TRY(name_of(model, i, t, prefix, arena, &w->name));
+        }
+    }
+    *tensors_out = tensors;
+    *count_out = count;
+    return RP_OK;
+}
+
+/* ---- files of a folder ------------------------------------------------------------------------
+ */
+
+typedef struct folder {
+    const char *path;
+    rp_arena *arena;
+    uint32_t count;
+    rpexec_safetensors *files;
+    bool *used; /* [all tensors of all files] */
+} folder;
+
+static void close_folder(folder *f)
+{
+    for (uint32_t i = 0; i < f->count; i++) {
+        rpexec_safetensors_close(&f->files[i]);
+    }
+}
+
+/* Shards lie in the folder itself: a name that leads elsewhere is an attack. */
+static bool is_bare(const char *name)
+{
+    return name[0] != '\0' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static rp_status open_shard(folder *f, const char *index, const char *name)
+{
+    for (uint32_t i = 0; i < f->count; i++) {
+        const char *known = strrchr(f->files[i].path, '/') + 1;
+        if (strcmp(known, name) == 0) {
+            return RP_OK;
+        }
+    }
+    if (!is_bare(name)) {
+        rp_log_error("%s: shard \"%s\"; valid are names of files in the same folder", index, name);
+        return RP_INPUT;
+    }
+    const char *path = NULL;
+    RP_TRY(rp_arena_print(f->arena, &path, "%s/%s", f->path, name));
+    RP_TRY(rpexec_safetensors_open(path, f->arena, &f->files[f->count]));
+    f->count++;
+    return RP_OK;
+}
+
+/* A tensor must be in the shard that the index names, and in no other. */
+static rp_status check_map(const folder *f, const char *index, const json_t *map)
+{
+    for (uint32_t i = 0; i < f->count; i++) {
+        const rpexec_safetensors *file = &f->files[i];
+        for (uint32_t k = 0; k < file->count; k++) {
+            const char *shard = json_string_value(json_object_get(map, file->tensors[k].name));
+            if (shard == NULL || strcmp(shard, strrchr(file->path, '/') + 1) != 0) {
+                rp_log_error("%s: tensor \"%s\" of %s is %s in weight_map", index,
+                             file->tensors[k].name, file->path,
+                             shard == NULL ? "missing" : "in another shard");
+                return RP_INPUT;
+            }
+        }
+    }
+    const char *name;
+    json_t *shard;
+    json_object_foreach((json_t *)(uintptr_t)map, name, shard)
+    {
+        bool found = false;
+        for (uint32_t i = 0; i < f->count && !found; i++) {
+            found = rpexec_safetensors_find(&f->files[i], name) != NULL;
+        }
+        if (!found) {
+            rp_log_error("%s: tensor \"%s\" is not in %s", index, name, json_string_value(shard));
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status open_map(folder *f, const char *index, json_t *map)
+{
+    if (!json_is_object(map) || json_object_size(map) == 0) {
+        rp_log_error("%s: weight_map must be an object of tensor and file names", index);
+        return RP_INPUT;
+    }
+    RP_TRY(rp_arena_alloc(f->arena, json_object_size(map), sizeof *f->files, &f->files));
+    const char *name;
+    json_t *shard;
+    json_object_foreach(map, name, shard)
+    {
+        if (!json_is_string(shard)) {
+            rp_log_error("%s: weight_map: \"%s\" must be a file name", index, name);
+            return RP_INPUT;
+        }
+        RP_TRY(open_shard(f, index, json_string_value(shard)));
+    }
+    return check_map(f, index, map);
+}
+
+static rp_status open_index(folder *f, const char *index)
+{
+    rp_text text = {0};
+    json_error_t error;
+    RP_TRY(rp_text_read_file(index, INDEX_LIMIT_BYTES, &text));
+    json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
+    rp_text_fini(&text);
+    if (root == NULL) {
+        rp_log_error("%s:%d: %s", index, error.line, error.text);
+        return RP_INPUT;
+    }
+    rp_status status = open_map(f, index, json_object_get(root, "weight_map"));
+    json_decref(root);
+    return status;
+}
+
+static rp_status open_folder(folder *f)
+{
+    const char *index = NULL;
+    const char *single = NULL;
+    RP_TRY(rp_arena_print(f->arena, &index, "%s/model.safetensors.index.json", f->path));
+    RP_TRY(rp_arena_print(f->arena, &single, "%s/model.safetensors", f->path));
+    if (access(index, F_OK) == 0) {
+        return open_index(f, index);
+    }
+    RP_TRY(rp_arena_alloc(f->arena, 1, sizeof *f->files, &f->files));
+    RP_TRY(rpexec_safetensors_open(single, f->arena, &f->files[0]));
+    f->count = 1;
+    return RP_OK;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------
+ */
+
+static const rpexec_stored *find(const folder *f, const char *name, uint32_t *file_out)
+{
+    for (uint32_t i = 0; i < f->count; i++) {
+        const rpexec_stored *stored = rpexec_safetensors_find(&f->files[i], name);
+        if (stored != NULL) {
+            *file_out = i;
+            return stored;
+        }
+    }
+    return NULL;
+}
+
+static void mark_used(folder *f, uint32_t file, const rpexec_stored *stored)
+{
+    size_t before = 0;
+    for (uint32_t i = 0; i < file; i++) {
+        before += f->files[i].count;
+    }
+    f->used[before + (size_t)(stored - f->files[file].tensors)] = true;
+}
+
+static rp_status check_shape(const char *path, const rpexec_stored *stored,
+                             const rpexec_tensor *tensor)
+{
+    bool vector = tensor->rows == 1;
+    if (vector ? stored->rank == 1 && stored->shape[0] == tensor->columns
+               : stored->rank == 2 && stored->shape[0] == tensor->rows &&
+                     stored->shape[1] == tensor->columns) {
+        return RP_OK;
+    }
+    char valid[64];
+    if (vector) {
+        (void)snprintf(valid, sizeof valid, "[%" PRIu64 "]", tensor->columns);
+    } else {
+        (void)snprintf(valid, sizeof valid, "[%" PRIu64 ", %" PRIu64 "]", tensor->rows,
+                       tensor->columns);
+    }
+    rp_log_error("%s: tensor \"%s\" has another shape; valid for this model is %s", path,
+                 stored->name, valid);
+    return RP_INPUT;
+}
+
+static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *tensor, float *to)
+{
+    uint32_t file = 0;
+    const rpexec_stored *stored = find(f, name, &file);
+    if (stored == NULL) {
+        rp_log_error("%s: tensor \"%s\" is missing", f->path, name);
+        return RP_INPUT;
+    }
+    mark_used(f, file, stored);
+    RP_TRY(check_shape(f->files[file].path, stored, tensor));
+    return rpexec_safetensors_read(&f->files[file], stored, to);
+}
+
+/* A tied table may be stored twice; then both must be equal. */
+static rp_status check_tied(folder *f, const rpexec_state *state, const char *name,
+                            const rpexec_tensor *tensor)
+{
+    uint32_t file = 0;
+    float *copy = NULL;
+    uint64_t count = tensor->rows * tensor->columns;
+    if (find(f, name, &file) == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(f->arena, count, sizeof(float), &copy));
+    RP_TRY(load_tensor(f, name, tensor, copy));
+    if (memcmp(copy, state->master, count * sizeof(float)) != 0) {
+        rp_log_error(
+            "%s: tensor \"%s\" differs from the embedding's table, to which the model ties "
+            "it; valid are equal tables, or none",
+            f->path, name);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status load_all(folder *f, rpexec_state *state)
+{
+    const rpexec_model *model = state->model;
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(model, i);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            const rpexec_tensor *t = &layer->tensors[k];
+            const char *name = NULL;
+            RP_TRY(name_of(model, i, t, "", f->arena, &name));
+            RP_TRY(is_tied_table(model, i, k)
+                       ? check_tied(f, state, name, t)
+                       : load_tensor(f, name, t, state->master + state->offsets[i] + t->offset));
+        }
+    }
+    size_t at = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        for (uint32_t k = 0; k < f->files[i].count; k++) {
+            if (!f->used[at++]) {
+                rp_log_error("%s: tensor \"%s\" is none of %s", f->files[i].path,
+                             f->files[i].tensors[k].name, model->config->name);
+                return RP_INPUT;
+            }
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpexec_weights_load(const char *path, rpexec_state *state)
+{
+    folder f = {.path = path};
+    size_t tensors = 0;
+    RP_TRY(rp_arena_create(&f.arena));
+    rp_status status = open_folder(&f);
+    for (uint32_t i = 0; status == RP_OK && i < f.count; i++) {
+        tensors += f.files[i].count;
+    }
+    status = status == RP_OK ? rp_arena_alloc(f.arena, tensors, sizeof(bool), &f.used) : status;
+    status = status == RP_OK ? load_all(&f, state) : status;
+    close_folder(&f);
+    rp_arena_destroy(f.arena);
+    for (uint32_t i = 0; status == RP_OK && i < state->model->layer_count; i++) {
+        rpexec_state_refresh(state, i);
+    }
+    return status;
+}

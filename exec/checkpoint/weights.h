@@ -1,0 +1,35 @@
+/** @file weights.h  Checkpoints of Hugging Face's layout: a folder with config.json and weights.
+ *
+ * Weights are one model.safetensors, or shards named in model.safetensors.index.json. Every
+ * expected tensor must be there with its shape; unknown names are refused. A tied head may be
+ * absent, or present and equal to the embedding (executor.md 4.2).
+ */
+#pragma once
+
+#include "exec/checkpoint/safetensors.h"
+#include "exec/state.h"
+
+/**
+ * Reads a config.json in either style (rope_theta and rope_scaling, or rope_parameters) of
+ * model_type llama, qwen3 or qwen3_moe.
+ * @param model_out lives in `arena`
+ * @retval RP_OK, RP_INPUT ("path: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_out);
+
+/**
+ * Fills the master weights from a folder and refreshes the working ones.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_weights_load(const char *folder, rpexec_state *state);
+
+/**
+ * Lists all parameters as Hugging Face names them, in the order of the layers; a tied head's table
+ * is left out.
+ * @param values one of the state's arrays
+ * @param prefix before every name, "" for weights
+ * @param tensors_out [*count_out] in `arena`, pointing into `values`
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
+                              rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out);
