@@ -1,25 +1,14 @@
-/* rpexec, as far as it exists: which backends this build has and which devices they see. */
+/* rpexec: trains a decoder with a pipeline schedule. */
 #include "common/log.h"
 #include "exec/backend.h"
+#include "exec/report.h"
 
-#include <getopt.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-#define WHAT_EXISTS "valid options are --list backends, --help, --version"
-
-static const char help_text[] =
-    "Usage: rpexec --list backends\n"
-    "\n"
-    "The executor itself does not exist yet: rpexec cannot run a schedule. What it can do today:\n"
-    "  --list backends   the backends of this build and the devices that each of them sees\n"
-    "  --help            this text\n"
-    "  --version         the version\n"
-    "\n"
-    "Schedules are simulated by rpsim (rpsim --help).\n"
-    "Exit status: 0 success, 1 the run failed, 2 bad usage.\n";
 
 static void print_device(void *context, const rpexec_device *device)
 {
@@ -55,71 +44,50 @@ static rp_status list_backends(void)
 
 static rp_status list(const char *what)
 {
-    if (strcmp(what, "backends") != 0) {
-        rp_log_error("--list: unknown list \"%s\"; valid values are backends", what);
-        return RP_USAGE;
+    if (strcmp(what, "backends") == 0) {
+        return list_backends();
     }
-    return list_backends();
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        bool sharded = rp_schedules[i]->placement == RP_PLACEMENT_SHARDED;
+        printf("%s: %s%s\n", rp_schedules[i]->name, rp_schedules[i]->summary,
+               sharded ? " (simulated only: the executor has no collectives yet)" : "");
+    }
+    return RP_OK;
 }
 
-/** getopt has moved past an option that it does not know or whose value is missing. */
-static rp_status refuse(int letter, const char *argument)
+static rp_status run(int argc, char **argv, rp_arena *arena)
 {
-    if (letter == ':') {
-        rp_log_error("%s: needs a value; " WHAT_EXISTS, argument);
-    } else {
-        rp_log_error("%s: no such option; the executor does not exist yet; " WHAT_EXISTS, argument);
+    rpexec_options options;
+    rpexec_outcome outcome;
+    RP_TRY(rpexec_options_parse(argc, argv, &options));
+    switch (options.action) {
+    case RPEXEC_ACTION_HELP:
+        rpexec_options_help();
+        return RP_OK;
+    case RPEXEC_ACTION_VERSION:
+        printf("rpexec %s\n", RP_VERSION);
+        return RP_OK;
+    case RPEXEC_ACTION_LIST:
+        return list(options.list);
+    case RPEXEC_ACTION_RUN:
+        RP_TRY(rpexec_train(&options, arena, &outcome));
+        rpexec_report(&options, &outcome, stdout);
+        return RP_OK;
     }
-    return RP_USAGE;
-}
-
-static rp_status run(int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"list", required_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},
-        {NULL, 0, NULL, 0},
-    };
-    opterr = 0;
-    const char *what = NULL;
-    for (;;) {
-        int letter = getopt_long(argc, argv, ":", options, NULL);
-        if (letter == -1) {
-            break;
-        }
-        switch (letter) {
-        case 'l':
-            what = optarg;
-            break;
-        case 'h':
-            fputs(help_text, stdout);
-            return RP_OK;
-        case 'v':
-            printf("rpexec %s (backend registry only)\n", RP_VERSION);
-            return RP_OK;
-        default:
-            return refuse(letter, argv[optind - 1]);
-        }
-    }
-    if (optind < argc) {
-        return refuse('?', argv[optind]);
-    }
-    if (what == NULL) {
-        rp_log_error("nothing to do; the executor does not exist yet; " WHAT_EXISTS);
-        return RP_USAGE;
-    }
-    return list(what);
+    return RP_BROKEN;
 }
 
 int main(int argc, char **argv)
 {
     rp_log_set_program("rpexec");
-    rp_status status = run(argc, argv);
-    bool written = fflush(stdout) == 0 && ferror(stdout) == 0;
-    if (status == RP_OK && !written) {
-        rp_log_error("standard output cannot be written");
+    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
+    rp_arena *arena = NULL;
+    rp_status status = rp_arena_create(&arena);
+    status = status == RP_OK ? run(argc, argv, arena) : status;
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
+        rp_log_error("standard output: %s", strerror(errno));
         status = RP_IO;
     }
+    rp_arena_destroy(arena);
     return rp_status_exit(status);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# rpexec: what it can do works, everything else exits 2 and names what exists.
+# rpexec: it trains as plain loops do, goes on where it was stopped, and refuses what it cannot do.
 set -euo pipefail
 rpexec=$2/exec/rpexec
 work=$(mktemp -d)
@@ -29,21 +29,59 @@ expect()
     fi
 }
 
+data=$1/README.md
 expect 0 "host: the processors of this machine" "" --list backends
 expect 0 " cores" "" --list=backends
-expect 0 "--list backends" "" --help
-expect 0 "does not exist yet" "" --help
+expect 0 "simulated only" "" --list schedules
+expect 0 "--check" "" --help
 expect 0 "rpexec " "" --version
-expect 2 "" "valid options are --list backends"
-expect 2 "" "valid values are backends" --list schedules
-expect 2 "" "--list: needs a value" --list
-expect 2 "" "--schedule: no such option; the executor does not exist yet" --schedule roundpipe --gpus 4
-expect 2 "" "tiny: no such option" tiny
-expect 2 "" "tiny: no such option" --list backends tiny
+expect 2 "" "valid values are backends|schedules" --list models
+expect 2 "" "--list: the value is missing" --list
+expect 2 "" "did you mean --steps" --step
+expect 2 "" "'tiny': valid are options only" tiny
+expect 2 "" "unknown schedule 'pipe'" --schedule pipe
+expect 2 "" "valid values are host" --backend tpu
+expect 2 "" "valid values are integers from 1 to 64" --gpus 65
+expect 2 "" "valid values are integers from 1" --steps 0
+expect 2 "" "valid values are numbers from 0" --lr fast
+expect 2 "" "valid only with --save DIR" --resume
+expect 2 "" "valid is one of them" --model tiny --weights /nowhere
+expect 2 "" "/nowhere/config.json" --weights /nowhere
+expect 2 "" "valid are token files and texts" --data /nowhere/text
+expect 2 "" "valid for tiny are 1 to 4096" --seq-len 5000
+expect 2 "" "ALL_GATHER ops, which the executor does not run yet" --schedule fsdp
+expect 2 "" "bytes beyond its end" --gpu-memory-mb 1 --microbatch-size 8
+expect 2 "" "has experts, which the executor does not compute" --model gpt-oss-20b
+expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
+expect 0 "the same bits" "" --steps 3 --check
+expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
+expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 status=0
 "$rpexec" --help >/dev/full 2>"$work/err" || status=$?
-if [ $status -ne 1 ] || ! grep -q 'cannot be written' "$work/err"; then
+if [ $status -ne 1 ] || ! grep -q 'standard output' "$work/err"; then
     echo "a full disk goes unnoticed: exit status $status"
     failures=$((failures + 1))
 fi
+
+# Killed at a random moment and resumed, again and again: training ends with the same weights.
+train=(--gpus 2 --microbatches 2 --seq-len 16 --data "$data" --steps 40 --save-every 3 --optimizer async)
+"$rpexec" "${train[@]}" --save "$work/whole" >/dev/null
+for round in $(seq 1 20); do
+    timeout -s KILL "0.0$((RANDOM % 9 + 1))" "$rpexec" "${train[@]}" --save "$work/parts" --resume >/dev/null 2>&1 || true
+done
+"$rpexec" "${train[@]}" --save "$work/parts" --resume >/dev/null
+for file in model training; do
+    if ! cmp "$work/whole/step-40/$file.safetensors" "$work/parts/step-40/$file.safetensors"; then
+        echo "resumed training differs in $file.safetensors"
+        failures=$((failures + 1))
+    fi
+done
+if [ "$(find "$work/parts" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ]; then
+    echo "left behind:"
+    find "$work/parts"
+    failures=$((failures + 1))
+fi
+# A checkpoint is a Hugging Face folder once its config.json lies beside it; here the file is read alone.
+rm "$work/whole/step-40/training.safetensors"
+expect 2 "" "training.safetensors" --gpus 2 --seq-len 16 --save "$work/whole" --resume --steps 50
 [ $failures -eq 0 ]

@@ -1,0 +1,264 @@
+#include "exec/options.h"
+
+#include "common/log.h"
+#include "common/option_values.h"
+#include "common/text.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+/* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
+#define OPTION_LIST(X)                                                                             \
+    X(SCHEDULE, "schedule", "NAME", "what to run (roundpipe)")                                     \
+    X(GPUS, "gpus", "N", "GPUs; on the host backend each is a set of threads (4)")                 \
+    X(BACKEND, "backend", "host", "where to run (host)")                                           \
+    X(MODEL, "model", "NAME|FILE",                                                                 \
+      "the decoder; without --weights initialised from the seed "                                  \
+      "(tiny)")                                                                                    \
+    X(WEIGHTS, "weights", "DIR", "a Hugging Face checkpoint: config.json and safetensors")         \
+    X(DATA, "data", "FILE", "token file, or any text as byte tokens (random tokens)")              \
+    X(STEPS, "steps", "K", "optimizer steps (10)")                                                 \
+    X(MICROBATCHES, "microbatches", "M", "microbatches per call (2 N)")                            \
+    X(MICROBATCH_SIZE, "microbatch-size", "B", "sequences per microbatch (1)")                     \
+    X(SEQ_LEN, "seq-len", "S", "tokens per sequence (128)")                                        \
+    X(ACCUMULATE, "accumulate", "A", "calls that a step is split into (1)")                        \
+    X(PARTITION, "partition", "P|even", "layers per stage: 3,3,4,… or fwd…|bwd… (even)")           \
+    X(ROUND, "round", "R|all", "microbatches per RoundPipe round (all)")                           \
+    X(RECOMPUTE, "recompute", "none|wait|early", "when a recompute may run (as published)")        \
+    X(OPTIMIZER, "optimizer", "sync|async",                                                        \
+      "async: weights one step old, Adam beside the next "                                         \
+      "step (sync)")                                                                               \
+    X(LR, "lr", "X", "Adam's learning rate (0.001)")                                               \
+    X(WEIGHT_DECAY, "weight-decay", "X", "decoupled, as AdamW has it (0)")                         \
+    X(SEED, "seed", "K", "of weights and data (0)")                                                \
+    X(GPU_MEMORY_MB, "gpu-memory-mb", "M", "cap of each GPU's memory in MiB (what is needed)")     \
+    X(LINK_GB_PER_S, "link-gb-per-s", "X", "rate of each GPU's link and direction (not limited)")  \
+    X(WATCHDOG, "watchdog-s", "S", "give up when nothing has ended for so long (60)")              \
+    X(SAVE, "save", "DIR", "checkpoints: every --save-every steps and at the end")                 \
+    X(SAVE_EVERY, "save-every", "K", "steps (50)")                                                 \
+    X(RESUME, "resume", NULL, "go on from the newest checkpoint of --save")                        \
+    X(CHECK, "check", NULL, "compare losses and gradients with a run on one device")               \
+    X(FORMAT, "format", "table|json", "output on stdout (table)")                                  \
+    X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
+    X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
+    X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time")                                     \
+    X(LIST, "list", "backends|schedules", "what there is")                                         \
+    X(HELP, "help", NULL, "this text")                                                             \
+    X(VERSION, "version", NULL, "the version")
+
+enum {
+    OPTION_BASE = 256,
+#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+};
+
+static const struct option long_options[] = {
+#define OPTION_ENTRY(name, option, argument, help)                                                 \
+    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
+    OPTION_LIST(OPTION_ENTRY)
+#undef OPTION_ENTRY
+        {NULL, 0, NULL, 0},
+};
+
+void rpexec_options_help(void)
+{
+    static const rp_option_help entries[] = {
+#define OPTION_HELP(name, option, argument, help) {option, argument, help},
+        OPTION_LIST(OPTION_HELP)
+#undef OPTION_HELP
+    };
+    puts("Usage: rpexec [options]\n\n"
+         "Trains a decoder with a pipeline schedule, and can check it against plain loops.\n\n"
+         "Options (default):");
+    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
+         "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
+}
+
+static rp_status take_number(const char *option, double high, double *value_out)
+{
+    if (!rp_parse_double(optarg, 0, high, value_out)) {
+        rp_log_error("--%s: '%s' is not valid; valid values are numbers from 0 to %g", option,
+                     optarg, high);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status take_round(rpexec_options *o)
+{
+    o->round = RP_ROUND_ALL;
+    return strcmp(optarg, "all") == 0
+               ? RP_OK
+               : rp_option_u32("round", optarg, RP_MAX_MICROBATCHES, &o->round);
+}
+
+static rp_status take_seed(rpexec_options *o)
+{
+    return rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)
+               ? RP_OK
+               : rp_option_bad("seed", optarg, "integers from 0 on");
+}
+
+static rp_status take_choice(int option, rpexec_options *o)
+{
+    uint32_t index = 0;
+    switch (option) {
+    case OPTION_RECOMPUTE:
+        o->recompute_given = true;
+        return rp_recompute_parse(optarg, &o->recompute)
+                   ? RP_OK
+                   : rp_option_bad("recompute", optarg, "none, wait and early");
+    case OPTION_OPTIMIZER:
+        RP_TRY(rp_option_choice("optimizer", optarg, "sync|async", &index));
+        o->asynchronous = index == 1;
+        return RP_OK;
+    case OPTION_FORMAT:
+        RP_TRY(rp_option_choice("format", optarg, "table|json", &index));
+        o->json = index == 1;
+        return RP_OK;
+    case OPTION_LIST:
+        o->action = RPEXEC_ACTION_LIST;
+        o->list = optarg;
+        return rp_option_choice("list", optarg, "backends|schedules", &index);
+    case OPTION_BACKEND:
+        o->backend = optarg;
+        return rp_option_choice("backend", optarg, "host", &index);
+    default:
+        return rp_schedule_require("--schedule", optarg, &o->schedule);
+    }
+}
+
+static rp_status take_value(int option, rpexec_options *o)
+{
+    switch (option) {
+    case OPTION_GPUS:
+        return rp_option_u32("gpus", optarg, 64, &o->gpus);
+    case OPTION_STEPS:
+        return rp_option_u32("steps", optarg, INT32_MAX, &o->steps);
+    case OPTION_MICROBATCHES:
+        return rp_option_u32("microbatches", optarg, 65536, &o->microbatches);
+    case OPTION_MICROBATCH_SIZE:
+        return rp_option_u32("microbatch-size", optarg, 65536, &o->microbatch_size);
+    case OPTION_SEQ_LEN:
+        return rp_option_u32("seq-len", optarg, 1048576, &o->seq_len);
+    case OPTION_ACCUMULATE:
+        return rp_option_u32("accumulate", optarg, 65536, &o->accumulate);
+    case OPTION_SAVE_EVERY:
+        return rp_option_u32("save-every", optarg, INT32_MAX, &o->save_every);
+    case OPTION_GPU_MEMORY_MB:
+        return rp_option_u32("gpu-memory-mb", optarg, 1048576, &o->gpu_memory_mb);
+    case OPTION_WATCHDOG:
+        return rp_option_u32("watchdog-s", optarg, 86400, &o->watchdog_s);
+    case OPTION_ROUND:
+        return take_round(o);
+    case OPTION_SEED:
+        return take_seed(o);
+    case OPTION_LR:
+        return take_number("lr", 1e6, &o->lr);
+    case OPTION_WEIGHT_DECAY:
+        return take_number("weight-decay", 1e6, &o->weight_decay);
+    case OPTION_LINK_GB_PER_S:
+        return take_number("link-gb-per-s", 1e6, &o->link_gb_per_s);
+    default:
+        return take_choice(option, o);
+    }
+}
+
+static rp_status take(int option, rpexec_options *o)
+{
+    switch (option) {
+    case OPTION_MODEL:
+        o->model = optarg;
+        return RP_OK;
+    case OPTION_WEIGHTS:
+        o->weights = optarg;
+        return RP_OK;
+    case OPTION_DATA:
+        o->data = optarg;
+        return RP_OK;
+    case OPTION_PARTITION:
+        o->partition = strcmp(optarg, "even") == 0 ? NULL : optarg;
+        return RP_OK;
+    case OPTION_SAVE:
+        o->save = optarg;
+        return RP_OK;
+    case OPTION_PROGRAM_OUT:
+        o->program_out = optarg;
+        return RP_OK;
+    case OPTION_TRACE_OUT:
+        o->trace_out = optarg;
+        return RP_OK;
+    case OPTION_LOSS_OUT:
+        o->loss_out = optarg;
+        return RP_OK;
+    case OPTION_RESUME:
+        o->resume = true;
+        return RP_OK;
+    case OPTION_CHECK:
+        o->check = true;
+        return RP_OK;
+    case OPTION_HELP:
+        o->action = RPEXEC_ACTION_HELP;
+        return RP_OK;
+    case OPTION_VERSION:
+        o->action = RPEXEC_ACTION_VERSION;
+        return RP_OK;
+    default:
+        return take_value(option, o);
+    }
+}
+
+static rp_status complete(rpexec_options *o)
+{
+    if (o->resume && o->save == NULL) {
+        rp_log_error("--resume: valid only with --save DIR, whose newest checkpoint it takes");
+        return RP_USAGE;
+    }
+    if (o->model != NULL && o->weights != NULL) {
+        rp_log_error("--model: --weights has a config.json of its own; valid is one of them");
+        return RP_USAGE;
+    }
+    o->model = o->model == NULL ? "tiny" : o->model;
+    o->microbatches = o->microbatches == 0 ? 2 * o->gpus : o->microbatches;
+    o->recompute = o->recompute_given ? o->recompute : o->schedule->default_recompute;
+    return RP_OK;
+}
+
+rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_out)
+{
+    rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
+                        .backend = "host",
+                        .gpus = 4,
+                        .microbatch_size = 1,
+                        .accumulate = 1,
+                        .seq_len = 128,
+                        .steps = 10,
+                        .round = RP_ROUND_ALL,
+                        .save_every = 50,
+                        .watchdog_s = 60,
+                        .lr = 1e-3};
+    opterr = 0;
+    for (;;) {
+        int at = optind;
+        int option = getopt_long(argc, argv, ":", long_options, NULL);
+        if (option == -1) {
+            break;
+        }
+        if (option == '?' || option == ':') {
+            return rp_option_unknown("rpexec", argv[at], option, long_options);
+        }
+        RP_TRY(take(option, &o));
+    }
+    if (optind < argc) {
+        rp_log_error("'%s': valid are options only; see rpexec --help", argv[optind]);
+        return RP_USAGE;
+    }
+    if (o.action == RPEXEC_ACTION_RUN) {
+        RP_TRY(complete(&o));
+    }
+    *options_out = o;
+    return RP_OK;
+}

@@ -1,0 +1,53 @@
+/** @file options.h  The command line of rpexec. */
+#pragma once
+
+#include "exec/work.h"
+
+typedef enum rpexec_action {
+    RPEXEC_ACTION_RUN,
+    RPEXEC_ACTION_HELP,
+    RPEXEC_ACTION_VERSION,
+    RPEXEC_ACTION_LIST,
+} rpexec_action;
+
+/** Texts are borrowed from the arguments. */
+typedef struct rpexec_options {
+    rpexec_action action;
+    const char *list;
+    const rp_schedule_type *schedule;
+    const char *backend;
+    const char *model;
+    const char *weights;   /**< NULL: initialised from the seed */
+    const char *data;      /**< NULL: random tokens */
+    const char *partition; /**< NULL: even */
+    const char *save;      /**< folder of checkpoints; NULL: none */
+    const char *program_out;
+    const char *trace_out;
+    const char *loss_out;
+    uint32_t gpus;
+    uint32_t microbatches; /**< 0: 2 N */
+    uint32_t microbatch_size;
+    uint32_t accumulate;
+    uint32_t seq_len;
+    uint32_t steps;
+    uint32_t round;
+    uint32_t save_every;
+    uint32_t gpu_memory_mb; /**< 0: what the plan needs */
+    uint32_t watchdog_s;
+    uint64_t seed;
+    double lr;
+    double weight_decay;
+    double link_gb_per_s; /**< of each GPU, per direction; 0: as fast as memory is */
+    rp_recompute recompute;
+    bool recompute_given;
+    bool asynchronous;
+    bool resume;
+    bool check;
+    bool json;
+} rpexec_options;
+
+/** @retval RP_OK, RP_USAGE (logged) */
+rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_out);
+
+/** Prints --help to stdout. */
+void rpexec_options_help(void);

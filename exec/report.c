@@ -1,0 +1,114 @@
+#include "exec/report.h"
+
+#include "common/json.h"
+
+#include <inttypes.h>
+
+static void write_array(rp_json *json, const char *key, const double *values, uint32_t count)
+{
+    rp_json_key(json, key);
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < count; i++) {
+        rp_json_double(json, values[i]);
+    }
+    rp_json_end_array(json);
+}
+
+static void write_text(rp_json *json, const char *key, const char *value)
+{
+    rp_json_key(json, key);
+    rp_json_string(json, value);
+}
+
+static void write_count(rp_json *json, const char *key, uint64_t value)
+{
+    rp_json_key(json, key);
+    rp_json_uint(json, value);
+}
+
+static const char *model_of(const rpexec_options *o)
+{
+    return o->weights != NULL ? o->weights : o->model;
+}
+
+static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    rp_json json;
+    rp_json_begin_document(&json, stream, 1);
+    rp_json_begin_object(&json);
+    write_text(&json, "schedule", o->schedule->name);
+    write_text(&json, "backend", o->backend);
+    write_text(&json, "device", "host threads");
+    write_count(&json, "gpus", o->gpus);
+    write_count(&json, "microbatches", o->microbatches);
+    write_count(&json, "microbatch_size", o->microbatch_size);
+    write_count(&json, "seq_len", o->seq_len);
+    write_text(&json, "model", model_of(o));
+    write_text(&json, "optimizer", o->asynchronous ? "async" : "sync");
+    write_text(&json, "recompute", rp_recompute_text(o->recompute));
+    write_count(&json, "steps", out->steps);
+    write_count(&json, "first_step", out->first_step);
+    write_array(&json, "loss", out->losses, out->steps);
+    write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
+    rp_json_key(&json, "tokens_per_s");
+    rp_json_double(&json, out->tokens_per_s);
+    rp_json_key(&json, "predicted_iteration_ms");
+    rp_json_null(&json);
+    rp_json_key(&json, "prediction_error_pct");
+    rp_json_null(&json);
+    rp_json_key(&json, "max_grad_rel_err");
+    if (out->checked && out->steps > 0) {
+        rp_json_double(&json, out->max_grad_rel_err);
+    } else {
+        rp_json_null(&json);
+    }
+    rp_json_key(&json, "peak_gpu_bytes");
+    rp_json_begin_array(&json);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        rp_json_uint(&json, out->peak_gpu_bytes[i]);
+    }
+    rp_json_end_array(&json);
+    write_count(&json, "uploaded_bytes", out->uploaded_bytes);
+    write_count(&json, "downloaded_bytes", out->downloaded_bytes);
+    write_count(&json, "seed", o->seed);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+}
+
+static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    fprintf(stream,
+            "%s on %" PRIu32 " GPUs (host threads): %s, %" PRIu32 " x %" PRIu32
+            " microbatches of %" PRIu32 " x %" PRIu32 " tokens, %s\n",
+            o->schedule->name, o->gpus, model_of(o), o->accumulate, o->microbatches,
+            o->microbatch_size, o->seq_len, o->asynchronous ? "asynchronous" : "synchronous");
+    uint32_t shown = out->steps < 10 ? out->steps : 10;
+    for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */
+        uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));
+        fprintf(stream, "step %6" PRIu64 "  loss %10.6f  %10.3f ms\n", out->first_step + step + 1,
+                out->losses[step], out->iteration_ms[step]);
+    }
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
+    }
+    fprintf(stream, "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down\n",
+            out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
+            (double)out->downloaded_bytes / 1048576.0);
+    if (out->checked && out->steps > 0) {
+        fprintf(stream,
+                "check: gradients of the first step differ by %.3g at most, losses by %.3g, from "
+                "plain loops on one device%s\n",
+                out->max_grad_rel_err, out->max_loss_rel_err,
+                out->same_bits ? ": the same bits" : "");
+    }
+}
+
+void rpexec_report(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    if (o->json) {
+        write_json(o, out, stream);
+    } else {
+        write_table(o, out, stream);
+    }
+}

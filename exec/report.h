@@ -1,0 +1,9 @@
+/** @file report.h  What rpexec prints. */
+#pragma once
+
+#include "exec/train.h"
+
+#include <stdio.h>
+
+/** One JSON object with the keys of cli.md, or a few lines of text. */
+void rpexec_report(const rpexec_options *options, const rpexec_outcome *outcome, FILE *stream);

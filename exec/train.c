@@ -1,0 +1,482 @@
+#include "exec/train.h"
+
+#include "common/log.h"
+#include "common/text.h"
+#include "common/trace.h"
+#include "common/units.h"
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/weights.h"
+#include "exec/data/tokens.h"
+#include "exec/host/driver.h"
+#include "exec/host/lane.h"
+#include "exec/random.h"
+#include "exec/single.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Steps that one program has. With the asynchronous optimizer steps overlap inside of a program. */
+#define SEGMENT_STEPS 8u
+
+/* What --check allows: accumulating microbatches in another order costs a few roundings of fp32
+ * (executor.md section 3, 1); over several steps Adam enlarges them. */
+#define GRADIENT_TOLERANCE 1e-5
+#define LOSS_TOLERANCE 1e-4
+
+typedef struct trainer {
+    const rpexec_options *o;
+    rp_arena *arena;
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_state reference; /* --check */
+    rpexec_lane lane;       /* of the reference */
+    uint32_t *sequences;    /* [microbatches of a step] */
+    rpexec_work work;
+    rp_costs costs;
+    rp_partition partition;
+    rpexec_tokens tokens; /* mapping NULL: random ones */
+    rpexec_progress progress;
+    rpexec_adam adam;
+    rpexec_outcome *outcome;
+    double *reference_losses;
+    double seconds; /* of all segments */
+    rp_output program_out;
+    rp_output trace_out;
+    rp_output loss_out;
+} trainer;
+
+/* ---- setting up -------------------------------------------------------------------------------
+ */
+
+static rp_status load_config(trainer *t)
+{
+    if (t->o->weights == NULL) {
+        return rp_model_load(t->o->model, t->arena, &t->config);
+    }
+    const char *path = NULL;
+    RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
+    return rpexec_config_load(path, t->arena, &t->config);
+}
+
+static rp_status set_state(trainer *t)
+{
+    RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
+    rpexec_state_initialise(&t->state, t->o->seed);
+    if (t->o->weights != NULL) {
+        RP_TRY(rpexec_weights_load(t->o->weights, &t->state));
+    }
+    t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
+    bool found = false;
+    if (t->o->resume) {
+        RP_TRY(rpexec_checkpoint_resume(t->o->save, &t->state, &t->progress, &found));
+    }
+    if (found && (t->progress.seed != t->o->seed || t->progress.seq_len != t->o->seq_len)) {
+        rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
+                     "; valid are the same ones",
+                     t->progress.seed, t->progress.seq_len);
+        return RP_USAGE;
+    }
+    t->outcome->first_step = t->state.step;
+    return RP_OK;
+}
+
+/* A second state that begins as the first, for plain loops. */
+static rp_status set_reference(trainer *t)
+{
+    uint64_t floats = t->state.offsets[t->model.layer_count];
+    RP_TRY(rpexec_state_create(&t->model, t->arena, &t->reference));
+    const struct {
+        float *to;
+        const float *from;
+    } arrays[] = {{t->reference.working, t->state.working},
+                  {t->reference.master, t->state.master},
+                  {t->reference.m, t->state.m},
+                  {t->reference.v, t->state.v}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        memcpy(arrays[i].to, arrays[i].from, floats * sizeof(float));
+    }
+    t->reference.step = t->state.step;
+    t->lane.scratch_count = rpexec_host_scratch(t->config.head_dim);
+    RP_TRY(rp_arena_alloc(t->arena, t->lane.scratch_count, sizeof(float), &t->lane.scratch));
+    return rp_arena_alloc(t->arena, t->outcome->steps, sizeof(double), &t->reference_losses);
+}
+
+static uint32_t microbatches_of(const trainer *t)
+{
+    return t->o->accumulate * t->o->microbatches;
+}
+
+static uint32_t sequences_of(const trainer *t)
+{
+    return microbatches_of(t) * t->o->microbatch_size;
+}
+
+static rp_status set_work(trainer *t)
+{
+    const rpexec_options *o = t->o;
+    t->work = (rpexec_work){.schedule = o->schedule,
+                            .gpus = o->gpus,
+                            .calls = o->accumulate,
+                            .microbatches = o->microbatches,
+                            .microbatch_size = o->microbatch_size,
+                            .round = o->round,
+                            .asynchronous = o->asynchronous,
+                            .recompute = o->recompute,
+                            .piece_bytes = RP_PIECE_BYTES};
+    RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->costs));
+    if (o->partition != NULL) {
+        RP_TRY(rp_partition_parse("--partition", o->partition, t->arena, &t->partition));
+        t->work.partition = &t->partition;
+    }
+    RP_TRY(rp_arena_alloc(t->arena, microbatches_of(t), sizeof(uint32_t), &t->sequences));
+    for (uint32_t i = 0; i < microbatches_of(t); i++) {
+        t->sequences[i] = o->microbatch_size;
+    }
+    return RP_OK;
+}
+
+static rp_status open_outputs(trainer *t)
+{
+    const struct {
+        const char *path;
+        rp_output *output;
+    } outputs[] = {{t->o->program_out, &t->program_out},
+                   {t->o->trace_out, &t->trace_out},
+                   {t->o->loss_out, &t->loss_out}};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        if (outputs[i].path != NULL) {
+            RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status set_up(trainer *t)
+{
+    rpexec_outcome *out = t->outcome;
+    RP_TRY(load_config(t));
+    RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->arena, &t->model));
+    if (t->o->data != NULL) {
+        RP_TRY(
+            rpexec_tokens_open(t->o->data, t->o->seq_len, t->config.vocab, t->o->seed, &t->tokens));
+    }
+    RP_TRY(set_work(t));
+    RP_TRY(set_state(t));
+    RP_TRY(open_outputs(t));
+    t->adam = rpexec_adam_defaults();
+    t->adam.lr = t->o->lr;
+    t->adam.weight_decay = t->o->weight_decay;
+    t->adam.decoupled = t->o->weight_decay > 0;
+    out->gpus = t->o->gpus;
+    out->steps = t->o->steps > t->state.step ? (uint32_t)(t->o->steps - t->state.step) : 0;
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
+    RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
+    return t->o->check ? set_reference(t) : RP_OK;
+}
+
+/* ---- one segment ------------------------------------------------------------------------------
+ */
+
+static void fill_random(const trainer *t, uint64_t place, uint32_t count, int32_t *ids,
+                        int32_t *labels)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k <= t->o->seq_len; k++) {
+            uint64_t bits = rpexec_random_bits(t->o->seed, place + i, k);
+            int32_t token = (int32_t)(bits % t->config.vocab);
+            size_t row = (size_t)i * t->o->seq_len;
+            if (k < t->o->seq_len) {
+                ids[row + k] = token;
+            }
+            if (k > 0) {
+                labels[row + k - 1] = token;
+            }
+        }
+    }
+}
+
+static rp_status read_batches(trainer *t, uint32_t steps, rp_arena *arena,
+                              rpexec_batch **batches_out)
+{
+    rpexec_batch *batches = NULL;
+    uint32_t count = sequences_of(t);
+    uint64_t tokens = (uint64_t)count * t->o->seq_len;
+    RP_TRY(rp_arena_alloc(arena, steps, sizeof *batches, &batches));
+    for (uint32_t i = 0; i < steps; i++) {
+        int32_t *ids = NULL;
+        int32_t *labels = NULL;
+        uint64_t place = t->progress.place + (uint64_t)i * count;
+        RP_TRY(rp_arena_alloc(arena, tokens, sizeof *ids, &ids));
+        RP_TRY(rp_arena_alloc(arena, tokens, sizeof *labels, &labels));
+        if (t->tokens.mapping != NULL) {
+            rpexec_tokens_read(&t->tokens, place, count, ids, labels);
+        } else {
+            fill_random(t, place, count, ids, labels);
+        }
+        batches[i] = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = tokens};
+    }
+    *batches_out = batches;
+    return RP_OK;
+}
+
+/* When an iteration's work is done; an asynchronous optimizer works on beside the next one. */
+static void set_times(const trainer *t, const rp_timeline *timeline, uint32_t done)
+{
+    const rp_program *p = timeline->program;
+    int64_t before = 0;
+    for (uint32_t i = 0; i < p->iteration_count; i++) {
+        int64_t end = before;
+        for (uint32_t op = 0; op < p->op_count; op++) {
+            bool host = rp_op_kind_class((rp_op_kind)p->ops[op].kind) == RP_CLASS_HOST;
+            bool counts = p->ops[op].iteration == i && !(host && t->o->asynchronous);
+            end = counts && timeline->end_ps[op] > end ? timeline->end_ps[op] : end;
+        }
+        t->outcome->iteration_ms[done + i] = (double)(end - before) / 1e9;
+        before = end;
+    }
+}
+
+static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
+                          uint32_t done, rp_timeline *timeline)
+{
+    rpexec_execution e = {
+        .plan = plan,
+        .state = &t->state,
+        .adam = t->adam,
+        .batches = batches,
+        .driver_type = &rpexec_host_driver,
+        .driver = {.link_bytes_per_s = 1e9 * t->o->link_gb_per_s, .watchdog_s = t->o->watchdog_s},
+        .fail_op = RP_MAX_OPS,
+        .keep_gradients = t->o->check,
+        .losses = t->outcome->losses + done,
+        .timeline = timeline};
+    RP_TRY(rpexec_execute(&e));
+    t->outcome->uploaded_bytes += e.uploaded_bytes;
+    t->outcome->downloaded_bytes += e.downloaded_bytes;
+    for (uint32_t i = 0; i < t->o->gpus; i++) {
+        uint64_t bytes = plan->arena_bytes[i];
+        uint64_t *peak = &t->outcome->peak_gpu_bytes[i];
+        *peak = bytes > *peak ? bytes : *peak;
+    }
+    set_times(t, timeline, done);
+    return RP_OK;
+}
+
+static rp_status write_artefacts(trainer *t, const rp_timeline *timeline)
+{
+    if (t->program_out.stream != NULL) {
+        RP_TRY(rp_program_write(timeline->program, t->program_out.stream));
+        RP_TRY(rp_output_commit(&t->program_out));
+    }
+    if (t->trace_out.stream != NULL) {
+        const rp_trace_fact facts[] = {{"schedule", t->o->schedule->name},
+                                       {"model", t->config.name},
+                                       {"backend", t->o->backend},
+                                       {"measured", "true"}};
+        RP_TRY(
+            rp_trace_write(timeline, facts, sizeof facts / sizeof facts[0], t->trace_out.stream));
+        RP_TRY(rp_output_commit(&t->trace_out));
+    }
+    return RP_OK;
+}
+
+/* The same steps in plain loops. */
+static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t done,
+                               uint32_t steps)
+{
+    rpexec_single s = {.model = &t->model,
+                       .state = &t->reference,
+                       .adam = t->adam,
+                       .microbatches = microbatches_of(t),
+                       .sequences = t->sequences,
+                       .iterations = steps,
+                       .batches = batches,
+                       .asynchronous = t->work.asynchronous &&
+                                       t->work.schedule->placement == RP_PLACEMENT_OFFLOAD,
+                       .operators = &rpexec_host_operators,
+                       .lane = &t->lane,
+                       .losses = t->reference_losses + done};
+    return rpexec_single_run(&s);
+}
+
+static void compare_gradients(trainer *t)
+{
+    rpexec_writable *ours = NULL;
+    rpexec_writable *right = NULL;
+    uint32_t count = 0;
+    double worst = 0;
+    if (rpexec_weights_list(&t->state, t->state.gradients, "", t->arena, &ours, &count) != RP_OK ||
+        rpexec_weights_list(&t->reference, t->reference.gradients, "", t->arena, &right, &count) !=
+            RP_OK) {
+        worst = NAN;
+        count = 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        double squares = 0;
+        uint64_t elements =
+            right[i].rank == 2 ? right[i].shape[0] * right[i].shape[1] : right[i].shape[0];
+        for (uint64_t k = 0; k < elements; k++) {
+            squares += (double)right[i].values[k] * right[i].values[k];
+        }
+        double rms = sqrt(squares / (double)elements);
+        for (uint64_t k = 0; k < elements; k++) {
+            double difference = fabs((double)ours[i].values[k] - (double)right[i].values[k]);
+            double size = rms + fabs((double)right[i].values[k]);
+            double error = difference == 0 ? 0 : difference / size;
+            worst = !(error <= worst) ? error : worst; /* a NaN stays */
+        }
+    }
+    t->outcome->max_grad_rel_err = worst;
+    t->outcome->same_bits = worst == 0;
+}
+
+static rp_status check_segment(trainer *t, const rpexec_batch *batches, uint32_t done,
+                               uint32_t steps)
+{
+    RP_TRY(run_reference(t, batches, done, steps));
+    for (uint32_t i = done; i < done + steps; i++) {
+        double right = t->reference_losses[i];
+        double error = fabs(t->outcome->losses[i] - right) / fabs(right);
+        double *worst = &t->outcome->max_loss_rel_err;
+        *worst = !(error <= *worst) ? error : *worst;
+        t->outcome->same_bits &= t->outcome->losses[i] == right;
+    }
+    return RP_OK;
+}
+
+static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool last, rp_arena *arena)
+{
+    rpexec_plan plan;
+    rpexec_batch *batches = NULL;
+    rp_program *program = NULL;
+    rp_timeline *timeline = NULL;
+    uint64_t cap_bytes = (uint64_t)t->o->gpu_memory_mb << 20;
+    t->work.iterations = steps;
+    RP_TRY(read_batches(t, steps, arena, &batches));
+    RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &program));
+    rp_status status = rpexec_plan_create(program, &t->model, cap_bytes, arena, &plan);
+    status = status == RP_OK ? rp_timeline_create(program, &timeline) : status;
+    status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline) : status;
+    status = status == RP_OK && last ? write_artefacts(t, timeline) : status;
+    if (status == RP_OK && t->o->check) {
+        status = check_segment(t, batches, done, steps);
+        if (status == RP_OK && done == 0) {
+            compare_gradients(t);
+            t->outcome->same_bits &= t->outcome->losses[0] == t->reference_losses[0];
+        }
+    }
+    rp_timeline_destroy(timeline);
+    rp_program_destroy(program);
+    t->progress.place += (uint64_t)steps * sequences_of(t);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static double tokens_per_s(const trainer *t, uint32_t done)
+{
+    double tokens = (double)done * sequences_of(t) * t->o->seq_len;
+    return t->seconds > 0 ? tokens / t->seconds : 0;
+}
+
+static void show_progress(const trainer *t, uint32_t done, bool last)
+{
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    double left = t->seconds / done * (t->outcome->steps - done);
+    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32 "  loss %.4f  %.0f tokens/s  %d:%02d left   %s",
+            t->outcome->first_step + done, t->o->steps, t->outcome->losses[done - 1],
+            tokens_per_s(t, done), (int)left / 60, (int)left % 60, last ? "\n" : "");
+}
+
+/* The first step stands alone with --check: its gradients are compared. Checkpoints are made
+ * between programs. */
+static uint32_t segment_steps(const trainer *t, uint32_t done)
+{
+    uint32_t left = t->outcome->steps - done;
+    uint32_t steps = left < SEGMENT_STEPS ? left : SEGMENT_STEPS;
+    if (t->o->save != NULL) {
+        uint32_t until_save =
+            t->o->save_every - (uint32_t)((t->outcome->first_step + done) % t->o->save_every);
+        steps = steps < until_save ? steps : until_save;
+    }
+    return t->o->check && done == 0 ? 1 : steps;
+}
+
+static rp_status train(trainer *t)
+{
+    for (uint32_t done = 0; done < t->outcome->steps;) {
+        rp_arena *arena = NULL;
+        uint32_t steps = segment_steps(t, done);
+        bool last = done + steps == t->outcome->steps;
+        double begin_s = now_s();
+        RP_TRY(rp_arena_create(&arena));
+        rp_status status = run_segment(t, done, steps, last, arena);
+        rp_arena_destroy(arena);
+        RP_TRY(status);
+        done += steps;
+        t->seconds += now_s() - begin_s;
+        show_progress(t, done, last);
+        if (t->o->save != NULL && (last || t->state.step % t->o->save_every == 0)) {
+            RP_TRY(rpexec_checkpoint_save(t->o->save, &t->state, &t->progress));
+        }
+    }
+    t->outcome->tokens_per_s = tokens_per_s(t, t->outcome->steps);
+    return RP_OK;
+}
+
+static rp_status write_losses(trainer *t)
+{
+    FILE *stream = t->loss_out.stream;
+    if (stream == NULL) {
+        return RP_OK;
+    }
+    fputs("step,loss,iteration_ms\n", stream);
+    for (uint32_t i = 0; i < t->outcome->steps; i++) {
+        fprintf(stream, "%" PRIu64 ",%.9g,%.6f\n", t->outcome->first_step + i + 1,
+                t->outcome->losses[i], t->outcome->iteration_ms[i]);
+    }
+    return rp_output_commit(&t->loss_out);
+}
+
+static rp_status judge(const trainer *t)
+{
+    const rpexec_outcome *out = t->outcome;
+    if (!t->o->check || out->steps == 0 ||
+        (out->max_grad_rel_err <= GRADIENT_TOLERANCE && out->max_loss_rel_err <= LOSS_TOLERANCE)) {
+        return RP_OK;
+    }
+    rp_log_error("--check: gradients differ by %g, losses by %g from a run on one device; valid "
+                 "are %g and %g",
+                 out->max_grad_rel_err, out->max_loss_rel_err, GRADIENT_TOLERANCE, LOSS_TOLERANCE);
+    return RP_TOOL;
+}
+
+rp_status rpexec_train(const rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
+{
+    trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
+    *outcome_out = (rpexec_outcome){.checked = options->check};
+    rp_status status = set_up(&t);
+    status = status == RP_OK ? train(&t) : status;
+    status = status == RP_OK ? write_losses(&t) : status;
+    status = status == RP_OK ? judge(&t) : status;
+    rpexec_tokens_close(&t.tokens);
+    rp_output_discard(&t.program_out);
+    rp_output_discard(&t.trace_out);
+    rp_output_discard(&t.loss_out);
+    return status;
+}

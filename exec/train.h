@@ -1,0 +1,29 @@
+/** @file train.h  A training run: programs of some steps each, data, checkpoints, progress. */
+#pragma once
+
+#include "exec/execute.h"
+#include "exec/options.h"
+
+/** What a run gives; arrays live in the arena of rpexec_train. */
+typedef struct rpexec_outcome {
+    uint32_t gpus;
+    uint32_t steps;       /**< that this run has made */
+    uint64_t first_step;  /**< 0, or where it was resumed */
+    double *losses;       /**< [steps] */
+    double *iteration_ms; /**< [steps] */
+    double tokens_per_s;
+    uint64_t *peak_gpu_bytes; /**< [gpus] */
+    uint64_t uploaded_bytes;  /**< of all steps */
+    uint64_t downloaded_bytes;
+    bool checked;
+    double max_grad_rel_err; /**< of the first step, against one device */
+    double max_loss_rel_err; /**< of all steps */
+    bool same_bits;          /**< losses and the first step's gradients are equal */
+} rpexec_outcome;
+
+/**
+ * Trains as the options say. Progress goes to stderr where that is a terminal.
+ * @retval RP_OK, RP_USAGE, RP_INPUT (before anything runs; logged), RP_INVALID_PROGRAM, RP_TOOL,
+ *         RP_BROKEN, RP_IO, RP_NO_MEMORY; RP_TOOL also where --check finds a difference (logged)
+ */
+rp_status rpexec_train(const rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out);
