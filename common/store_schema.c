@@ -24,7 +24,7 @@ const char *const rp_store_migrations[RP_STORE_VERSION] = {
         "CREATE TABLE metrics ("
         "  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,"
         "  name TEXT NOT NULL,"
-        "  value ANY," /* INTEGER for names in _ps and _bytes, REAL otherwise, NULL for unknown */
+        "  value ANY," /* INTEGER for _ps, _bytes and counts, REAL otherwise, NULL: unknown */
         "  PRIMARY KEY (run_id, name)"
         ") STRICT, WITHOUT ROWID;"
 

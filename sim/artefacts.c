@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define MOST_METRICS 24
+
 static rp_status require_one(const rpsim_study *study, const char *option, const char *path)
 {
     if (path == NULL || study->row_count == 1) {
@@ -159,6 +161,28 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     return RP_OK;
 }
 
+/* Memory where it is known; of GPUs the fullest one. */
+static uint32_t collect_memory(const rpsim_study *study, const rpsim_row *row,
+                               rp_store_metric *metrics)
+{
+    const rpsim_memory *m = &row->memory;
+    uint64_t peak = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; m->known && i < m->gpu_count; i++) {
+        peak = m->peak_gpu_bytes[i] > peak ? m->peak_gpu_bytes[i] : peak;
+    }
+    if (m->known) {
+        metrics[n++] = (rp_store_metric){.name = "peak_gpu_bytes", .integer = (int64_t)peak};
+        metrics[n++] =
+            (rp_store_metric){.name = "peak_host_bytes", .integer = (int64_t)m->peak_host_bytes};
+        metrics[n++] = (rp_store_metric){.name = "fits", .integer = m->fits ? 1 : 0};
+    }
+    if (study->options->max_seqlen) {
+        metrics[n++] = (rp_store_metric){.name = "max_seqlen", .integer = row->max_seqlen};
+    }
+    return n;
+}
+
 static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
 {
     const rp_metrics *m = &row->result.metrics;
@@ -208,7 +232,7 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
 {
     char *json = NULL;
     RP_TRY(config_json(study, row, &json));
-    rp_store_metric metrics[24];
+    rp_store_metric metrics[MOST_METRICS];
     rp_store_run run = {
         .program = "rpsim",
         .version = rp_version(),
@@ -233,6 +257,7 @@ static rp_status store_row(const rpsim_study *study, const rpsim_row *row, const
         .metrics = metrics,
     };
     run.metric_count = collect_metrics(row, metrics);
+    run.metric_count += collect_memory(study, row, &metrics[run.metric_count]);
     return rp_store_add_run(store, &run, study->options->db_ops ? row->result.timeline : NULL);
 }
 

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,60 @@ Test(cli_memory, max_seqlen_agrees_with_runs)
         json_decref(more);
     }
     json_decref(rows);
+}
+
+/* -1 where the store has no such metric. */
+static double stored(const char *path, const char *metric)
+{
+    sqlite3 *database;
+    sqlite3_stmt *statement;
+    double value = -1;
+    cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
+    cr_assert(eq(int,
+                 sqlite3_prepare_v2(database, "SELECT value FROM metrics WHERE name = ?", -1,
+                                    &statement, NULL),
+                 SQLITE_OK));
+    sqlite3_bind_text(statement, 1, metric, -1, SQLITE_STATIC);
+    if (sqlite3_step(statement) == SQLITE_ROW) {
+        value = sqlite3_column_double(statement, 0);
+    }
+    sqlite3_finalize(statement);
+    sqlite3_close(database);
+    return value;
+}
+
+/* The store has what the row says; at stage fidelity, where nothing is known, it has nothing. */
+Test(cli_memory, stored)
+{
+    static const char *const lines[] = {"--schedule 1f1b", "--schedule 1f1b --max-seqlen"};
+    char options[512];
+    char path[256];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%zu.db", rp_test_tool_folder(), i);
+        snprintf(options, sizeof options, "--fidelity hardware --format json --db %s", path);
+        json_t *rows = run_with(options, lines[i]);
+        const json_t *row = json_array_get(rows, 0);
+        const json_t *peaks = json_object_get(row, "peak_gpu_bytes");
+        double peak = 0;
+        for (size_t k = 0; k < json_array_size(peaks); k++) {
+            double bytes = (double)json_integer_value(json_array_get(peaks, k));
+            peak = bytes > peak ? bytes : peak;
+        }
+        bool fits = json_is_true(json_object_get(row, "fits"));
+        cr_expect(eq(dbl, stored(path, "peak_gpu_bytes"), peak));
+        cr_expect(
+            eq(dbl, stored(path, "peak_host_bytes"), rp_test_json_number(row, "peak_host_bytes")));
+        cr_expect(eq(dbl, stored(path, "fits"), fits ? 1 : 0));
+        double longest = i == 1 ? rp_test_json_number(row, "max_seqlen") : -1;
+        cr_expect(eq(dbl, stored(path, "max_seqlen"), longest));
+        json_decref(rows);
+    }
+    snprintf(path, sizeof path, "%s/stage.db", rp_test_tool_folder());
+    snprintf(options, sizeof options, "--fidelity stage --format json --db %s", path);
+    json_decref(run_with(options, "--schedule 1f1b"));
+    cr_expect(gt(dbl, stored(path, "makespan_ps"), 0));
+    cr_expect(eq(dbl, stored(path, "peak_gpu_bytes"), -1));
+    cr_expect(eq(dbl, stored(path, "fits"), -1));
 }
 
 Test(cli_memory, bad_combinations_are_refused)
