@@ -48,11 +48,15 @@ typedef struct job {
 static rp_status take(replay *r, uint32_t stream, uint64_t bytes, rpsim_block **block_out)
 {
     *block_out = NULL;
-    if (r->out_of_memory || bytes == 0) {
+    if (bytes == 0) {
         return RP_OK;
     }
     RP_TRY(rpsim_allocator_take(&r->allocator, stream, bytes, block_out));
-    r->out_of_memory = *block_out == NULL;
+    if (*block_out == NULL) { /* goes on, so that the peak is the whole run's */
+        r->out_of_memory = true;
+        r->allocator.limit_bytes = UINT64_MAX;
+        RP_TRY(rpsim_allocator_take(&r->allocator, stream, bytes, block_out));
+    }
     return RP_OK;
 }
 
@@ -195,7 +199,7 @@ static rp_status end_job(replay *r, const job *j, block_list *weights)
 static rp_status follow(replay *r, rpsim_block **tensors, size_t begin, size_t end)
 {
     const rpsim_layer_tensors *layer = r->run->tensors;
-    for (size_t i = begin; i < end && !r->out_of_memory; i++) {
+    for (size_t i = begin; i < end; i++) {
         const rpsim_tensor_event *event = &layer->events[i];
         if (event->kind == RPSIM_TENSOR_ALLOC) {
             RP_TRY(take(r, COMPUTE, event->bytes, &tensors[event->tensor]));
@@ -381,7 +385,7 @@ static rp_status run_job(replay *r, const job *j)
     RP_TRY(upload_weights(r, j, &weights));
     uint32_t most =
         r->run->microbatches < MOST_MICROBATCHES ? r->run->microbatches : MOST_MICROBATCHES;
-    for (uint32_t m = 0; m < most && !r->out_of_memory; m++) {
+    for (uint32_t m = 0; m < most; m++) {
         RP_TRY(j->backward ? backward_microbatch(r, j, tapes) : forward_microbatch(r, j));
     }
     return end_job(r, j, &weights);
@@ -416,7 +420,7 @@ static rp_status run_all(replay *r, uint32_t gpu)
         for (uint32_t call = 0; call < r->run->calls[p]; call++) {
             for (uint32_t i = 0; i < plan->forward_count + plan->backward_count; i++) {
                 job j = job_of(plan, r->run->model->layers, i);
-                if (number++ % r->run->gpus == gpu && !r->out_of_memory) {
+                if (number++ % r->run->gpus == gpu) {
                     RP_TRY(run_job(r, &j));
                 }
             }

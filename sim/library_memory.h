@@ -33,7 +33,7 @@ typedef struct rpsim_library_run {
 typedef struct rpsim_library_memory {
     bool fits;
     uint64_t peak_live_bytes; /**< tensors, on the GPU where it is largest */
-    uint64_t peak_bytes;      /**< what the allocator has reserved for them */
+    uint64_t peak_bytes; /**< reserved by the allocator; beyond the limit where it does not fit */
 } rpsim_library_memory;
 
 /**

@@ -1,11 +1,7 @@
 #include "sim/seqlen.h"
 
 #include "common/log.h"
-#include "common/planner.h"
-#include "sim/library_memory.h"
-
-#include <stdio.h>
-
+#include "sim/library_run.h"
 
 typedef struct search {
     const rp_schedule_type *schedule;
@@ -16,61 +12,6 @@ typedef struct search {
     const rp_platform *platform;
     rp_arena *arena;
 } search;
-
-/* GPUs' memory as the library takes it: the first step with the plan that it has before it has
- * measured anything, where it plans at all. */
-static rp_status follow_library(const search *s, rp_arena *scratch, rpsim_memory *memory)
-{
-    const rpsim_workload *w = s->workload;
-    uint32_t largest = (w->global_batch - 1) / (w->calls * w->microbatches) + 1;
-    rp_partition plans[2] = {*s->config->partition, *s->config->partition};
-    uint32_t calls[2] = {w->calls, w->calls};
-    rpsim_layer_tensors tensors;
-    if (s->replan) {
-        RP_TRY(rpsim_first_plan(s->config->costs, s->model, rp_plan_default_limit(s->platform),
-                                s->config->gpus, scratch, &plans[0]));
-    }
-    rpsim_library_run run = {.model = s->model,
-                             .tensors = &tensors,
-                             .tokens = (uint64_t)largest * w->seq_len,
-                             .microbatches = w->microbatches,
-                             .layer_grain = w->layer_grain,
-                             .gpus = s->config->gpus,
-                             .plans = plans,
-                             .calls = calls,
-                             .plan_count = 2};
-    rpsim_memory_limits limits = rpsim_memory_limits_of(s->platform, 0);
-    uint64_t fixed = limits.gpu_fixed_bytes;
-    uint64_t limit = limits.gpu_bytes > fixed ? limits.gpu_bytes - fixed : 0;
-    RP_TRY(rpsim_layer_tensors_load(s->model, run.tokens, scratch, &tensors));
-    memory->fits = limits.host_bytes == 0 || memory->peak_host_bytes <= limits.host_bytes;
-    if (memory->fits) {
-        memory->oom_reason[0] = '\0';
-    }
-    for (uint32_t gpu = 0; gpu < memory->gpu_count && memory->fits; gpu++) {
-        rpsim_library_memory taken;
-        RP_TRY(rpsim_library_memory_of(&run, gpu, limit, &taken));
-        memory->peak_gpu_bytes[gpu] = fixed + taken.peak_bytes;
-        memory->fits = taken.fits;
-        if (!taken.fits) {
-            snprintf(memory->oom_reason, sizeof memory->oom_reason,
-                     "GPU %u: PyTorch's allocator has %llu bytes for %llu bytes of tensors and may "
-                     "take %llu; the next tensor does not fit",
-                     gpu, (unsigned long long)taken.peak_bytes,
-                     (unsigned long long)taken.peak_live_bytes, (unsigned long long)limit);
-        }
-    }
-    return RP_OK;
-}
-
-static rp_status apply_library(const search *s, rpsim_memory *memory)
-{
-    rp_arena *scratch = NULL;
-    RP_TRY(rp_arena_create(&scratch));
-    rp_status status = follow_library(s, scratch, memory);
-    rp_arena_destroy(scratch);
-    return status;
-}
 
 static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
 {
@@ -88,7 +29,8 @@ static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
         rpsim_result_fini(result_out);
         return RP_BROKEN; /* every lowered program has buffers */
     }
-    rp_status status = s->schedule->library_memory ? apply_library(s, &result_out->memory) : RP_OK;
+    rp_status status = rpsim_library_measure(s->schedule, s->replan, s->config, s->workload,
+                                             s->model, s->platform, &result_out->memory);
     if (status != RP_OK) {
         rpsim_result_fini(result_out);
     }

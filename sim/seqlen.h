@@ -18,10 +18,9 @@
  * times. So the assumption is checked at four more lengths, two on either side; where it fails, a
  * warning says at which length.
  *
- * A schedule with `library_memory` fits where RoundPipe's library does (library_memory.h): the
- * GPUs' peaks are what PyTorch's allocator reserves; with `replan` the first step has the plan of a
- * run that has measured nothing yet (rpsim_first_plan). An allocator's fragments may make a longer
- * sequence fit where a shorter one does not.
+ * A schedule with `library_memory` fits where RoundPipe's library does (library_run.h); with
+ * `replan` the first step has the plan of a run that has measured nothing yet (rpsim_first_plan).
+ * An allocator's fragments may make a longer sequence fit where a shorter one does not.
  * @param replan each length gets RoundPipe's plan for it (run_plan.h); otherwise all have the
  * partition of `config`
  * @param config where planned, its partition is set to that of result_out, which lives in `arena`
