@@ -19,6 +19,7 @@ typedef struct rpexec_driver_config {
     double link_bytes_per_s; /**< of each GPU's link and direction; 0: as fast as it goes */
     uint64_t delay_seed;     /**< with delay_us: the seed of random delays before ops */
     uint32_t delay_us;       /**< longest delay before an op; 0: none */
+    uint32_t delay_classes;  /**< 1 << rp_op_class of the ops that are delayed; 0: all */
     uint32_t watchdog_s;     /**< a run in which nothing ends for so long is given up; 0: never */
     bool poison;             /**< memory that no tensor has yet is filled with NaN */
 } rpexec_driver_config;

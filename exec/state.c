@@ -53,16 +53,21 @@ void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
     }
 }
 
+/* What the head has delivered of a tied table is taken at once: the next step may already write its
+ * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer)
 {
     const float *slot = s->slots + s->offsets[layer];
     float *to = s->gradients + s->offsets[layer];
-    memcpy(to, slot, own_floats(s, layer) * sizeof *to);
     if (layer == 0 && s->model->config->tied_head) {
-        const float *head = s->slots + s->offsets[s->model->layer_count - 1] + table_offset(s);
         for (uint64_t i = 0; i < floats_of(s, 0); i++) {
-            to[i] = head[i] + slot[i];
+            to[i] += slot[i];
         }
+        return;
+    }
+    memcpy(to, slot, own_floats(s, layer) * sizeof *to);
+    if (is_tied_head(s, layer)) {
+        memcpy(s->gradients, slot + table_offset(s), floats_of(s, 0) * sizeof *to);
     }
 }
 

@@ -37,16 +37,24 @@ static rp_status sync_folder(const char *path)
     return error == 0 ? RP_OK : failed(path, "fsync");
 }
 
-/* Of a checkpoint: the two files, then the folder itself. */
+/* A checkpoint's folder with all that is in it, also what a killed writer has left. */
 static void remove_checkpoint(rp_arena *arena, const char *folder, const char *name)
 {
-    static const char *const files[] = {"/model.safetensors", "/training.safetensors", ""};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        const char *path = NULL;
-        if (rp_arena_print(arena, &path, "%s/%s%s", folder, name, files[i]) == RP_OK) {
-            (void)remove(path);
+    const char *path = NULL;
+    if (rp_arena_print(arena, &path, "%s/%s", folder, name) != RP_OK) {
+        return;
+    }
+    DIR *inside = opendir(path);
+    if (inside == NULL) {
+        return;
+    }
+    for (struct dirent *entry = readdir(inside); entry != NULL; entry = readdir(inside)) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            (void)unlinkat(dirfd(inside), entry->d_name, 0);
         }
     }
+    (void)closedir(inside);
+    (void)rmdir(path);
 }
 
 typedef struct listing {

@@ -131,7 +131,9 @@ static void tell(rpexec_driver *d, uint32_t op)
 
 static void delay(const rpexec_driver *d, uint32_t op)
 {
-    if (d->config.delay_us != 0) {
+    rp_op_class class = rp_op_kind_class((rp_op_kind)program_of(d)->ops[op].kind);
+    bool meant = d->config.delay_classes == 0 || (d->config.delay_classes >> class & 1) != 0;
+    if (d->config.delay_us != 0 && meant) {
         uint64_t bits = rpexec_random_bits(d->config.delay_seed, 0, op);
         sleep_until(now_ns() + (int64_t)(bits % (1000 * (uint64_t)d->config.delay_us)));
     }

@@ -37,7 +37,7 @@ expect 0 "--check" "" --help
 expect 0 "rpexec " "" --version
 expect 2 "" "valid values are backends|schedules" --list models
 expect 2 "" "--list: the value is missing" --list
-expect 2 "" "did you mean --steps" --step
+expect 2 "" "did you mean --steps" --stepz 3
 expect 2 "" "'tiny': valid are options only" tiny
 expect 2 "" "unknown schedule 'pipe'" --schedule pipe
 expect 2 "" "valid values are host" --backend tpu
@@ -66,7 +66,7 @@ fi
 # Killed at a random moment and resumed, again and again: training ends with the same weights.
 train=(--gpus 2 --microbatches 2 --seq-len 16 --data "$data" --steps 40 --save-every 3 --optimizer async)
 "$rpexec" "${train[@]}" --save "$work/whole" >/dev/null
-for round in $(seq 1 20); do
+for round in $(seq 1 20); do # 10 to 90 ms: some die before, some while they write a checkpoint
     timeout -s KILL "0.0$((RANDOM % 9 + 1))" "$rpexec" "${train[@]}" --save "$work/parts" --resume >/dev/null 2>&1 || true
 done
 "$rpexec" "${train[@]}" --save "$work/parts" --resume >/dev/null

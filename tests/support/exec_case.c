@@ -94,6 +94,7 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
                           .driver_type = &rpexec_host_driver,
                           .driver = {.delay_seed = twist->delay_seed,
                                      .delay_us = twist->delay_us,
+                                     .delay_classes = twist->delay_classes,
                                      .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
                                      .poison = true},
                           .fail_op =

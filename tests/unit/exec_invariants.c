@@ -69,6 +69,28 @@ Test(exec_invariants, random_delays_change_nothing)
     }
 }
 
+/* 10 and 11: a slow host, or slow transfers, whatever overlaps then. With two GPUs and a tied table
+ * the next step's head may deliver before this step's embedding is collected. */
+Test(exec_invariants, slow_hosts_and_links_change_nothing)
+{
+    rp_model config = rp_test_decoder(LAYERS, true, true);
+    for (uint32_t number = 0; number < 24; number++) {
+        rpexec_work work = work_of("roundpipe", 1 + number % 4, 2 + number % 3);
+        work.asynchronous = number % 6 != 5;
+        work.iterations = 5;
+        rp_test_twist twist = {.delay_seed = number,
+                               .delay_us = number % 2 == 0 ? 3000 : 300,
+                               .delay_classes =
+                                   number % 2 == 0 ? 1 << RP_CLASS_HOST : 1 << RP_CLASS_TRANSFER};
+        rp_test_run slow;
+        rp_test_run plain;
+        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &slow), RP_OK));
+        cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+        cr_expect(rp_test_same(&slow, &plain, 5), "%u", number);
+        again();
+    }
+}
+
 /* fwd of `a` stages, then bwd of `b`, the first of which has what is left. */
 static bool make_partition(uint32_t a, uint32_t b, rp_partition *partition)
 {
