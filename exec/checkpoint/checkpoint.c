@@ -14,6 +14,7 @@
 
 #define PREFIX "step-"
 #define UNFINISHED ".step-"
+#define REMOVED ".old-"
 #define KEPT 2u
 
 /* ---- folders ----------------------------------------------------------------------------------
@@ -37,8 +38,8 @@ static rp_status sync_folder(const char *path)
     return error == 0 ? RP_OK : failed(path, "fsync");
 }
 
-/* A checkpoint's folder with all that is in it, also what a killed writer has left. */
-static void remove_checkpoint(rp_arena *arena, const char *folder, const char *name)
+/* A folder with all that is in it, also what a killed writer has left. */
+static void remove_folder(rp_arena *arena, const char *folder, const char *name)
 {
     const char *path = NULL;
     if (rp_arena_print(arena, &path, "%s/%s", folder, name) != RP_OK) {
@@ -55,6 +56,29 @@ static void remove_checkpoint(rp_arena *arena, const char *folder, const char *n
     }
     (void)closedir(inside);
     (void)rmdir(path);
+}
+
+static bool step_of(const char *name, uint64_t *step_out)
+{
+    size_t length = strlen(PREFIX);
+    return strncmp(name, PREFIX, length) == 0 &&
+           rp_parse_u64(name + length, 0, UINT64_MAX, step_out);
+}
+
+/* A checkpoint loses its name first: what is removed halfway must not pass for one. */
+static void remove_checkpoint(rp_arena *arena, const char *folder, const char *name)
+{
+    const char *from = NULL;
+    const char *to = NULL;
+    uint64_t step;
+    if (!step_of(name, &step) || rp_arena_print(arena, &from, "%s/%s", folder, name) != RP_OK ||
+        rp_arena_print(arena, &to, "%s/" REMOVED "%" PRIu64, folder, step) != RP_OK) {
+        return;
+    }
+    remove_folder(arena, folder, strrchr(to, '/') + 1);
+    if (rename(from, to) == 0) {
+        remove_folder(arena, folder, strrchr(to, '/') + 1);
+    }
 }
 
 typedef struct listing {
@@ -76,15 +100,8 @@ static void insert(listing *l, uint64_t step)
     }
 }
 
-static bool step_of(const char *name, uint64_t *step_out)
-{
-    size_t length = strlen(PREFIX);
-    return strncmp(name, PREFIX, length) == 0 &&
-           rp_parse_u64(name + length, 0, UINT64_MAX, step_out);
-}
-
-/* What is there; with `clean` everything but the newest goes. */
-static rp_status list(const char *folder, rp_arena *arena, bool clean, listing *l)
+/* What is there, when everything but the newest has been removed. */
+static rp_status list(const char *folder, rp_arena *arena, listing *l)
 {
     *l = (listing){0};
     DIR *open_folder = opendir(folder);
@@ -98,13 +115,15 @@ static rp_status list(const char *folder, rp_arena *arena, bool clean, listing *
         }
     }
     rewinddir(open_folder);
-    for (struct dirent *entry = readdir(open_folder); clean && entry != NULL;
-         entry = readdir(open_folder)) {
+    for (struct dirent *entry = readdir(open_folder); entry != NULL; entry = readdir(open_folder)) {
         uint64_t step;
         bool old = step_of(entry->d_name, &step) && l->count >= KEPT && step < l->newest[KEPT - 1];
-        bool broken = strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0;
-        if (old || broken) {
+        bool broken = strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0 ||
+                      strncmp(entry->d_name, REMOVED, strlen(REMOVED)) == 0;
+        if (old) {
             remove_checkpoint(arena, folder, entry->d_name);
+        } else if (broken) {
+            remove_folder(arena, folder, entry->d_name);
         }
     }
     (void)closedir(open_folder);
@@ -156,7 +175,7 @@ static rp_status save(const char *folder, const rpexec_state *s, const rpexec_pr
         (void)failed(folder, "mkdir");
         return RP_INPUT;
     }
-    RP_TRY(list(folder, arena, true, &l)); /* removes what a killed run has left */
+    RP_TRY(list(folder, arena, &l)); /* removes what a killed run has left */
     RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, s->step));
     RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, s->step));
     if (mkdir(unfinished, 0777) != 0) {
@@ -171,7 +190,7 @@ static rp_status save(const char *folder, const rpexec_state *s, const rpexec_pr
         return failed(finished, "rename");
     }
     RP_TRY(sync_folder(folder));
-    return list(folder, arena, true, &l);
+    return list(folder, arena, &l);
 }
 
 rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
@@ -231,7 +250,7 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
     listing l;
     const char *path = NULL;
     rpexec_safetensors file;
-    RP_TRY(list(folder, arena, false, &l));
+    RP_TRY(list(folder, arena, &l));
     *found_out = l.count > 0;
     if (l.count == 0) {
         return RP_OK;

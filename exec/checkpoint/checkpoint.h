@@ -3,8 +3,8 @@
  * A run's folder holds step-N folders, each with model.safetensors (weights, as Hugging Face names
  * them) and training.safetensors (Adam's moments, the working weights of the next step, and in the
  * metadata step, place in the data and seed). A step's folder gets its name when all of it is on
- * disk, so a killed run leaves whole checkpoints and at most one that is ignored and removed. The
- * newest two are kept.
+ * disk, so a killed run leaves whole checkpoints and what is ignored and removed by the next one.
+ * The newest two are kept.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
