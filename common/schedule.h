@@ -111,7 +111,7 @@ typedef struct rp_schedule_type {
     bool one_dispatcher;
     /** Its processes hold the buffers of a collective library (rp_platform.communicator_gb). */
     bool communicator;
-    /** A run's GPUs need what RoundPipe's library takes through PyTorch's allocator
+    /** --max-seqlen counts what RoundPipe's library takes through PyTorch's allocator
      * (sim/library_memory.h), not the lowered program's buffers. */
     bool library_memory;
     /** Making its orders takes as long as simulating them so many times at stage fidelity; 0: it

@@ -4,7 +4,6 @@
 #include "common/planner.h"
 #include "common/text.h"
 #include "sim/explain_report.h"
-#include "sim/library_run.h"
 #include "sim/ranking.h"
 #include "sim/roofline.h"
 #include "sim/seqlen.h"
@@ -471,10 +470,8 @@ static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
         return rp_partition_text(row->config.partition, arena, &row->partition_text);
     }
     if (row->given == NULL && row->hardware) {
-        RP_TRY(rpsim_hardware_case_run(row->schedule, &row->config, &row->workload, row->model,
-                                       row->platform, &row->result));
-        return rpsim_library_measure(row->schedule, row->planned, &row->config, &row->workload,
-                                     row->model, row->platform, &row->result.memory);
+        return rpsim_hardware_case_run(row->schedule, &row->config, &row->workload, row->model,
+                                       row->platform, &row->result);
     }
     if (row->given == NULL) {
         return rpsim_case_run(row->schedule, &row->config, &row->result);
