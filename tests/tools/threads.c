@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "sim/replicas.h"
 #include "sim/tune.h"
+#include "tests/support/exec_case.h"
 #include "tests/support/hash_runs.h"
 #include "tests/support/random_case.h"
 
@@ -127,6 +128,41 @@ static int check_tuned(void)
     return 0;
 }
 
+/* The executor's queues and workers, with random delays: training as plain loops do it. */
+static int check_training(void)
+{
+    static const char *const names[] = {"roundpipe", "1f1b", "zbv"};
+    rp_model config = rp_test_decoder(6, true, true);
+    for (uint32_t i = 0; i < 6; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i / 2]);
+        rp_arena *arena = NULL;
+        rp_test_run trained;
+        rp_test_run plain;
+        rpexec_work w = {.schedule = schedule,
+                         .gpus = 3,
+                         .calls = 1,
+                         .microbatches = 6,
+                         .microbatch_size = 1,
+                         .iterations = 3,
+                         .round = RP_ROUND_ALL,
+                         .asynchronous = i == 0,
+                         .recompute = schedule->default_recompute,
+                         .piece_bytes = 20000};
+        rp_test_twist twist = {.delay_seed = i, .delay_us = i % 2 == 0 ? 0 : 200};
+        rp_status status = rp_arena_create(&arena);
+        status =
+            status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &twist, &trained) : status;
+        status = status == RP_OK ? rp_test_single(arena, &config, 5, &w, &plain) : status;
+        bool same = status == RP_OK && rp_test_same(&trained, &plain, w.iterations);
+        rp_arena_destroy(arena);
+        if (!same) {
+            fprintf(stderr, "threads: %s trains differently\n", schedule->name);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -142,6 +178,7 @@ int main(void)
     free(workers);
     status = status != 0 ? status : check_replicas();
     status = status != 0 ? status : check_tuned();
+    status = status != 0 ? status : check_training();
     if (status == 0) {
         puts("threads: all agree");
     }
