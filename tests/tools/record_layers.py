@@ -1,6 +1,6 @@
 """Records what one decoder layer allocates and frees in PyTorch, forward with its tape and backward.
 
-Usage: record.py FOLDER    writes FOLDER/KIND.csv for every kind of layer
+Usage: record_layers.py FOLDER    writes FOLDER/KIND.csv for every kind of layer
 
 The layers are those of the transformers library, on the meta device (no memory, no GPU). Attention
 is a function with what flash attention saves and allocates. Experts run one after the other, each
