@@ -88,7 +88,9 @@ static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
         entry *grown = NULL;
         uint32_t room = p->room == 0 ? 64 : 2 * p->room;
         RP_TRY(rp_arena_alloc(s->arena, room, sizeof *grown, &grown));
-        memcpy(grown, p->blocks, p->count * sizeof *grown);
+        if (p->count > 0) { /* an empty pool has no array */
+            memcpy(grown, p->blocks, p->count * sizeof *grown);
+        }
         p->blocks = grown;
         p->room = room;
     }
