@@ -207,8 +207,16 @@ Test(cli_memory, bad_combinations_are_refused)
     }
 }
 
+/* Two minutes under sanitizers, for figures that do not depend on them; the other tests here take
+ * the same paths on shorter searches. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOW_HERE true
+#else
+#define SLOW_HERE false
+#endif
+
 /* As prediction.accuracy_gates: what has been reached can only get better. */
-Test(cli_memory, published_lengths, .timeout = 300)
+Test(cli_memory, published_lengths, .timeout = 300, .disabled = SLOW_HERE)
 {
     rp_arena *arena = NULL;
     rp_text text = {0};
