@@ -151,7 +151,8 @@ rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_
     json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
     if (root == NULL) {
-        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line, error.text);
+        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line,
+                     rp_text_flatten(error.text));
         return RP_INPUT;
     }
     const reader r = {.path = path, .root = root, .arena = arena};

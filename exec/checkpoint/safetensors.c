@@ -1,11 +1,13 @@
 #include "exec/checkpoint/safetensors.h"
 
 #include "common/log.h"
+#include "common/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,8 +89,10 @@ static rp_status read_dtype(const char *path, const char *name, const json_t *va
             return RP_OK;
         }
     }
+    char shown[32];
+    (void)snprintf(shown, sizeof shown, "%s", json_string_value(value));
     rp_log_error("%s: tensor \"%s\": dtype %s cannot be read; valid values are F32, F16 and BF16",
-                 path, name, json_string_value(value));
+                 path, name, rp_text_flatten(shown));
     return RP_INPUT;
 }
 
@@ -148,11 +152,22 @@ static rp_status read_offsets(const char *path, const char *name, const json_t *
     return RP_OK;
 }
 
+static bool has_control(const char *text)
+{
+    while (*text != '\0' && (unsigned char)*text >= ' ' && *text != '\x7f') {
+        text++;
+    }
+    return *text != '\0';
+}
+
 static rp_status read_tensor(const char *path, const char *name, const json_t *value,
                              uint64_t data_bytes, rpexec_stored *t)
 {
     if (name[0] == '\0') {
         return refuse(path, "a tensor has no name");
+    }
+    if (has_control(name)) { /* messages quote names, on one line */
+        return refuse(path, "a tensor's name has control characters");
     }
     if (!json_is_object(value) || json_object_size(value) != 3) {
         return refuse_tensor(path, name, "valid are exactly dtype, shape and data_offsets");
@@ -269,7 +284,7 @@ rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes,
     json_error_t error;
     json_t *root = json_loadb(text, end, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        rp_log_error("%s: header, byte %d: %s", path, error.position, error.text);
+        rp_log_error("%s: header, byte %d: %s", path, error.position, rp_text_flatten(error.text));
         return RP_INPUT;
     }
     uint64_t data = LENGTH_BYTES + header;

@@ -160,7 +160,7 @@ static rp_status open_index(folder *f, const char *index)
     json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
     if (root == NULL) {
-        rp_log_error("%s:%d: %s", index, error.line, error.text);
+        rp_log_error("%s:%d: %s", index, error.line, rp_text_flatten(error.text));
         return RP_INPUT;
     }
     rp_status status = open_map(f, index, json_object_get(root, "weight_map"));

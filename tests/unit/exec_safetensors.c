@@ -78,6 +78,9 @@ static const bad headers[] = {
     {"{" T("a", "F32", "[1]", "[0,4]") "}", 5, "1 bytes behind the last tensor"},
     {"{" T("", "F32", "[1]", "[0,4]") "}", 4, "has no name"},
     {"{\"a\\u0000b\":1}", 0, "\\u0000"},
+    {"{" T("a\\nb", "F32", "[1]", "[0,4]") "}", 4, "name has control characters"},
+    {"{" T("a", "F\\n", "[1]", "[0,4]") "}", 4, "dtype F? cannot be read"},
+    {"{\"for\\u\n0000\":1}", 0, "header, byte"},
     {"{\"__metadata__\":[]}", 0, "__metadata__ must be an object of strings"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__ must be an object of strings"},
 };
@@ -109,6 +112,7 @@ Test(exec_safetensors, bad_headers_are_refused_with_their_cause)
         cr_expect(eq(int, status, RP_INPUT), "%s", b->header);
         cr_expect(strstr(message, "bad.safetensors: ") == message, "%s: %s", b->header, message);
         cr_expect(strstr(message, b->cause) != NULL, "%s: %s", b->header, message);
+        cr_expect(strchr(message, '\n') == message + strlen(message) - 1, "%s", message);
     }
 }
 
