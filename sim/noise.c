@@ -1,7 +1,7 @@
 #include "sim/noise.h"
 
+#include "common/crew.h"
 #include "common/log.h"
-#include "sim/crew.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -127,8 +127,8 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
 {
     crew c = {
         .noise = noise, .program = program, .run = run, .context = context, .values = values_out};
-    pthread_t threads[RPSIM_MAX_THREADS];
-    uint32_t wanted = rpsim_crew_threads(noise->threads, noise->replicas);
+    pthread_t threads[RP_CREW_MAX_THREADS];
+    uint32_t wanted = rp_crew_threads(noise->threads, noise->replicas);
     uint32_t started = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &c) == 0) {

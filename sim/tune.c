@@ -1,7 +1,7 @@
 /* Both searches and what they have in common (tune.h). */
 #include "sim/tune.h"
 
-#include "sim/crew.h"
+#include "common/crew.h"
 #include "sim/tune_inside.h"
 
 #include <math.h>
@@ -356,11 +356,11 @@ static rp_status search_in(const rpsim_tune_input *in, rp_arena *scratch, rp_are
     }
     result->exact = rpsim_tune_space(in) <= in->budget;
     if (result->exact) {
-        RP_TRY(rpsim_crew_run(in->threads, RPSIM_TUNE_CHAINS, run_enumerate, &s));
+        RP_TRY(rp_crew_run(in->threads, RPSIM_TUNE_CHAINS, run_enumerate, &s));
     } else if (in->budget > 0) {
         RP_TRY(add_starts(&s, scratch));
-        RP_TRY(rpsim_crew_run(in->threads, s.start_count, run_explore, &s));
-        RP_TRY(rpsim_crew_run(in->threads, RPSIM_TUNE_CHAINS, run_refine, &s));
+        RP_TRY(rp_crew_run(in->threads, s.start_count, run_explore, &s));
+        RP_TRY(rp_crew_run(in->threads, RPSIM_TUNE_CHAINS, run_refine, &s));
     }
     return collect(&s, arena, result);
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* sched_getaffinity */
-#include "sim/crew.h"
+#include "common/crew.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 typedef struct crew {
     uint32_t jobs;
-    rpsim_crew_job run;
+    rp_crew_job run;
     void *context;
     _Atomic uint32_t next; /* job that nobody has taken */
     _Atomic int status;    /* of the first failure */
@@ -32,7 +32,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-uint32_t rpsim_crew_threads(uint32_t wanted, uint32_t jobs)
+uint32_t rp_crew_threads(uint32_t wanted, uint32_t jobs)
 {
     uint32_t count = wanted;
     if (count == 0) {
@@ -40,15 +40,15 @@ uint32_t rpsim_crew_threads(uint32_t wanted, uint32_t jobs)
         bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
         count = known ? (uint32_t)CPU_COUNT(&cores) : 1;
     }
-    count = count > RPSIM_MAX_THREADS ? RPSIM_MAX_THREADS : count;
+    count = count > RP_CREW_MAX_THREADS ? RP_CREW_MAX_THREADS : count;
     return count > jobs ? jobs : count;
 }
 
-rp_status rpsim_crew_run(uint32_t threads, uint32_t jobs, rpsim_crew_job run, void *context)
+rp_status rp_crew_run(uint32_t threads, uint32_t jobs, rp_crew_job run, void *context)
 {
     crew c = {.jobs = jobs, .run = run, .context = context};
-    pthread_t started[RPSIM_MAX_THREADS];
-    uint32_t wanted = rpsim_crew_threads(threads, jobs);
+    pthread_t started[RP_CREW_MAX_THREADS];
+    uint32_t wanted = rp_crew_threads(threads, jobs);
     uint32_t count = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
     while (count + 1 < wanted && pthread_create(&started[count], NULL, work, &c) == 0) {
