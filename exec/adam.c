@@ -1,5 +1,7 @@
 #include "exec/adam.h"
 
+#include "common/crew.h"
+
 #include <math.h>
 
 rpexec_adam rpexec_adam_defaults(void)
@@ -31,9 +33,14 @@ static factors factors_of(const rpexec_adam *a, uint64_t step)
                      .shrink = a->decoupled ? (float)(1 - a->lr * a->weight_decay) : 1.0f};
 }
 
-void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice)
+/* Parameters that a thread takes at a time: small enough to share fairly, large enough that taking
+ * them costs nothing. */
+#define PIECE (UINT64_C(1) << 18)
+
+RPEXEC_VECTOR
+static void update(const factors *factors_here, const rpexec_adam_slice *slice)
 {
-    const factors f = factors_of(adam, step);
+    const factors f = *factors_here;
     float *restrict p = slice->parameters;
     const float *restrict gradients = slice->gradients;
     float *restrict m = slice->m;
@@ -46,4 +53,51 @@ void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_
         v[i] = second;
         p[i] = p[i] * f.shrink - f.rate * first / (sqrtf(second) * f.unbias + f.eps);
     }
+}
+
+void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice)
+{
+    const factors f = factors_of(adam, step);
+    update(&f, slice);
+}
+
+typedef struct shared_step {
+    factors f;
+    const rpexec_adam_slice *slices;
+} shared_step;
+
+static uint64_t pieces_of(const rpexec_adam_slice *slice)
+{
+    return (slice->count + PIECE - 1) / PIECE;
+}
+
+static rp_status update_piece(void *context, uint32_t job)
+{
+    const shared_step *s = context;
+    uint64_t piece = job;
+    const rpexec_adam_slice *slice = s->slices;
+    while (piece >= pieces_of(slice)) {
+        piece -= pieces_of(slice++);
+    }
+    uint64_t first = piece * PIECE;
+    uint64_t rest = slice->count - first;
+    rpexec_adam_slice part = {.parameters = slice->parameters + first,
+                              .gradients = slice->gradients + first,
+                              .m = slice->m + first,
+                              .v = slice->v + first,
+                              .count = rest < PIECE ? rest : PIECE};
+    update(&s->f, &part);
+    return RP_OK;
+}
+
+void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slices,
+                       uint32_t count, uint32_t threads)
+{
+    shared_step s = {.f = factors_of(adam, step), .slices = slices};
+    uint64_t pieces = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        pieces += pieces_of(&slices[i]);
+    }
+    /* A few pieces are done before another thread has begun. */
+    (void)rp_crew_run(pieces < 8 ? 1 : threads, (uint32_t)pieces, update_piece, &s);
 }

@@ -36,3 +36,10 @@ typedef struct rpexec_adam_slice {
  * @param step t, from 1 on
  */
 void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice);
+
+/**
+ * One step of several slices by several threads, in pieces that fit into no cache anyway.
+ * @param threads at most so many; 0: as many as there are cores for this process
+ */
+void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slices,
+                       uint32_t count, uint32_t threads);

@@ -13,6 +13,7 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         RP_TRY(rp_arena_alloc(arena, s.offsets[model->layer_count], sizeof(float), arrays[i]));
     }
+    RP_TRY(rp_arena_alloc(arena, model->layer_count, sizeof *s.slices, &s.slices));
     *state_out = s;
     return RP_OK;
 }
@@ -76,13 +77,13 @@ void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
     s->step++;
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         uint64_t at = s->offsets[i];
-        rpexec_adam_slice slice = {.parameters = s->master + at,
-                                   .gradients = s->gradients + at,
-                                   .m = s->m + at,
-                                   .v = s->v + at,
-                                   .count = own_floats(s, i)};
-        rpexec_adam_step(adam, s->step, &slice);
+        s->slices[i] = (rpexec_adam_slice){.parameters = s->master + at,
+                                           .gradients = s->gradients + at,
+                                           .m = s->m + at,
+                                           .v = s->v + at,
+                                           .count = own_floats(s, i)};
     }
+    rpexec_adam_steps(adam, s->step, s->slices, s->model->layer_count, 0);
 }
 
 void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, float *m, float *v)

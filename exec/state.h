@@ -19,7 +19,8 @@ typedef struct rpexec_state {
     float *gradients; /**< of the step that is being collected; after a step its sum */
     float *m;
     float *v;
-    uint64_t step; /**< optimizer steps that have been taken */
+    uint64_t step;             /**< optimizer steps that have been taken */
+    rpexec_adam_slice *slices; /**< [layer_count] what Adam works on */
 } rpexec_state;
 
 /** Zeroed arrays in `arena`. @retval RP_OK, RP_NO_MEMORY */
@@ -32,7 +33,7 @@ void rpexec_state_initialise(rpexec_state *state, uint64_t seed);
  * the head's first. Call for the last layer first. */
 void rpexec_state_collect(rpexec_state *state, uint32_t layer);
 
-/** OPTIMIZER: one Adam step of all layers from the master gradients. */
+/** OPTIMIZER: one Adam step of all layers from the master gradients, on all cores. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 
 /** Adam's m and v of layers [begin, end) into arrays as long; a tied head's table has the

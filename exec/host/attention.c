@@ -48,7 +48,7 @@ static void scores(const head *a, const float *q, const float *k, uint32_t query
     }
 }
 
-static float largest(const float *s, uint32_t columns)
+static inline float largest(const float *s, uint32_t columns)
 {
     float most = -INFINITY;
     for (uint32_t j = 0; j < columns; j++) {
@@ -58,7 +58,7 @@ static float largest(const float *s, uint32_t columns)
 }
 
 /* s := e^(s - most); returns the sum, in a fixed order of eight parts. */
-static float exponentials(float *s, uint32_t columns, float most)
+static inline float exponentials(float *s, uint32_t columns, float most)
 {
     float parts[8] = {0};
     uint32_t whole = columns / 8 * 8;
@@ -79,6 +79,7 @@ static float exponentials(float *s, uint32_t columns, float most)
 
 /* One block of keys joins the softmax of a block of queries: what has been summed is scaled to the
  * new maximum. */
+RPEXEC_VECTOR
 static void join_block(const head *a, uint32_t rows, uint32_t columns, float *s, float *most,
                        float *sum, float *o)
 {
@@ -158,6 +159,7 @@ static void row_products(const head *a, const gradients *g, uint32_t query, uint
 }
 
 /* p holds the scores, dp do v^T: afterwards P and scale ds. */
+RPEXEC_VECTOR
 static void softmax_backward(const head *a, const gradients *g, uint32_t query, uint32_t rows,
                              uint32_t columns, const float *d, float *p, float *dp)
 {
