@@ -1,0 +1,39 @@
+/** @file execute_inside.h  Inside of a run (execute*.c). Not for other modules. */
+#pragma once
+
+#include "exec/execute.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/** A run while it is on. */
+typedef struct rpexec_run {
+    rpexec_execution *e;
+    const rpexec_plan *plan;
+    const rp_program *program;
+    rpexec_driver *driver;
+    uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
+    double *loss_of;          /**< [iteration][microbatch] */
+    rpexec_stage_save *saves; /**< [save] of the plan */
+    atomic_ullong uploaded;   /**< bytes */
+    atomic_ullong downloaded;
+    /* Who has submitted what: an op is submitted once all that it waits for has been. */
+    pthread_mutex_t lock;
+    pthread_cond_t submitted_one;
+    bool *submitted; /**< [op] */
+    bool stopped;
+    uint32_t *tables; /**< [iteration] jobs with a tied table whose gradients are complete */
+} rpexec_run;
+
+/** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
+void *rpexec_run_at(const rpexec_run *run, uint32_t value);
+
+/** Does what `op` says; a driver's callback. @param context the run
+ * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
+rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
+
+/** Resident weights: the GPUs get weights and Adam's moments from the state. */
+void rpexec_run_load(rpexec_run *run);
+
+/** Resident weights: what the GPUs have trained is the state again. */
+void rpexec_run_store(rpexec_run *run);
