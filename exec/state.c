@@ -1,5 +1,7 @@
 #include "exec/state.h"
 
+#include "common/host_memory.h"
+
 #include <string.h>
 
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out)
@@ -10,8 +12,13 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
         s.offsets[i + 1] = s.offsets[i] + rpexec_model_layer(model, i)->floats;
     }
     float **const arrays[] = {&s.working, &s.slots, &s.master, &s.gradients, &s.m, &s.v};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+    size_t count = sizeof arrays / sizeof arrays[0];
+    RP_TRY(rp_host_memory_require(count * s.offsets[model->layer_count] * sizeof(float),
+                                  "weights, gradients and Adam's moments"));
+    for (size_t i = 0; i < count; i++) {
         RP_TRY(rp_arena_alloc(arena, s.offsets[model->layer_count], sizeof(float), arrays[i]));
+        /* What has been granted is taken now: whoever asks later must not count on it, too. */
+        memset(*arrays[i], 0, s.offsets[model->layer_count] * sizeof(float));
     }
     RP_TRY(rp_arena_alloc(arena, model->layer_count, sizeof *s.slices, &s.slices));
     *state_out = s;

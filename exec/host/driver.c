@@ -5,6 +5,7 @@
  */
 #include "exec/host/driver.h"
 
+#include "common/host_memory.h"
 #include "common/log.h"
 #include "exec/host/lane.h"
 #include "exec/random.h"
@@ -262,6 +263,11 @@ static rp_status open_queues(rpexec_driver *d)
 static rp_status open_memories(rpexec_driver *d)
 {
     const rpexec_plan *plan = d->config.plan;
+    uint64_t all = 0;
+    for (uint32_t place = 0; place <= plan->program->gpu_count; place++) {
+        all += plan->arena_bytes[place];
+    }
+    RP_TRY(rp_host_memory_require(all, "the arenas of the emulated GPUs"));
     for (uint32_t place = 0; place <= plan->program->gpu_count; place++) {
         uint64_t bytes = plan->arena_bytes[place];
         RP_TRY(rp_arena_alloc(d->arena, bytes, 1, &d->memories[place]));

@@ -1,0 +1,25 @@
+/** @file host_memory.h  How much memory this machine, or this process's control group, has left.
+ *
+ * Linux grants memory that it does not have and kills whoever touches it. Work that needs a lot
+ * asks here first.
+ */
+#pragma once
+
+#include "common/status.h"
+
+#include <stdint.h>
+
+/**
+ * Bytes that can be had: MemAvailable of /proc/meminfo (Linux's estimate, reclaimable caches
+ * included), and at most what the limit of the process's control group (version 2) and of the
+ * groups above it leave.
+ * @param root put before all paths; "" for this machine, a folder in tests
+ * @return UINT64_MAX where nothing is known
+ */
+uint64_t rp_host_memory_available(const char *root);
+
+/**
+ * @param what it is for, for the message
+ * @retval RP_OK, RP_NO_MEMORY (logged, with both numbers)
+ */
+rp_status rp_host_memory_require(uint64_t bytes, const char *what);
