@@ -107,7 +107,7 @@ typedef struct rp_platform {
     double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
     double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
     double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
-    /* Topology (sim/machine.h): successive GPUs belong together. A count and its rate: both or
+    /* Topology (common/machine.h): successive GPUs belong together. A count and its rate: both or
      * none. Rates are per direction. */
     uint32_t gpus_per_switch;    /**< that share a PCIe switch's uplink, divides a node's; 0: every
                                       GPU has a root port of its own */

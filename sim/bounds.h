@@ -166,8 +166,8 @@ rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times 
  * @param program lowered, one step
  * @param limits NULL: no MEMORY, as for runs that do not fit
  * @param bounds_out the other terms are not touched
- * @retval RP_OK, RP_INPUT (as rpsim_machine_network), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (as rp_machine_network), RP_NO_MEMORY
  */
 rp_status rpsim_bounds_of_program(const rp_program *program, const rpsim_compute_costs *costs,
-                                  const rpsim_machine *machine, const rpsim_memory_limits *limits,
+                                  const rp_machine *machine, const rpsim_memory_limits *limits,
                                   rpsim_bounds *bounds_out);

@@ -28,9 +28,9 @@ typedef struct edge {
 typedef struct graph {
     const rp_program *program;
     const rpsim_compute_costs *costs;
-    const rpsim_machine *machine;
-    rpsim_routes routes;
-    rpsim_network *network;
+    const rp_machine *machine;
+    rp_routes routes;
+    rp_network *network;
     uint32_t *queue_of;
     int64_t *ps;   /* [op] by itself */
     int64_t *head; /* [op] earliest start */
@@ -58,9 +58,9 @@ static int64_t min_ps(int64_t a, int64_t b)
 static double narrowest_Bps(const graph *g, uint32_t route)
 {
     double least = INFINITY;
-    for (uint32_t i = 0; i < rpsim_network_route_length(g->network, route); i++) {
-        uint32_t link = rpsim_network_route_link(g->network, route, i);
-        least = fmin(least, rpsim_network_capacity(g->network, link));
+    for (uint32_t i = 0; i < rp_network_route_length(g->network, route); i++) {
+        uint32_t link = rp_network_route_link(g->network, route, i);
+        least = fmin(least, rp_network_capacity(g->network, link));
     }
     return least;
 }
@@ -68,18 +68,18 @@ static double narrowest_Bps(const graph *g, uint32_t route)
 /* A flow ends at the nearest picosecond: a whole one is left to rounding. */
 static int64_t flow_ps(double bytes, double Bps)
 {
-    return max_ps(0, (int64_t)(bytes / Bps * RPSIM_PICOSECONDS) - 1);
+    return max_ps(0, (int64_t)(bytes / Bps * RP_PICOSECONDS) - 1);
 }
 
 static uint32_t route_of(const graph *g, uint32_t op)
 {
-    return rpsim_route_of(&g->routes, g->queue_of[op], op, (rp_op_kind)g->program->ops[op].kind);
+    return rp_route_of(&g->routes, g->queue_of[op], op, (rp_op_kind)g->program->ops[op].kind);
 }
 
 static double bytes_of(const graph *g, uint32_t op)
 {
-    return rpsim_flow_bytes(&g->routes, g->program->op_bytes[op],
-                            (rp_op_kind)g->program->ops[op].kind);
+    return rp_flow_bytes(&g->routes, g->program->op_bytes[op],
+                         (rp_op_kind)g->program->ops[op].kind);
 }
 
 static void measure_ops(graph *g)
@@ -87,7 +87,7 @@ static void measure_ops(graph *g)
     const rp_program *p = g->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
         int64_t latency = 0;
-        if (rpsim_copy_engine(&p->queues[q]) != RPSIM_NO_ENGINE) {
+        if (rp_copy_engine(&p->queues[q]) != RP_NO_ENGINE) {
             latency = g->machine->copy_latency_ps;
         }
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
@@ -322,12 +322,12 @@ static rp_status bound_queues(const graph *g, rp_arena *arena, rpsim_bounds *bou
 {
     const rp_program *p = g->program;
     shared *engines = NULL;
-    uint32_t engine_count = p->gpu_count * RPSIM_ENGINES_PER_GPU;
+    uint32_t engine_count = p->gpu_count * RP_ENGINES_PER_GPU;
     RP_TRY(create_shared(arena, engine_count + p->queue_count, &engines));
     for (uint32_t i = 0; i < p->op_count; i++) {
         uint32_t queue = g->queue_of[i];
-        uint32_t engine = rpsim_copy_engine(&p->queues[queue]);
-        engine = engine == RPSIM_NO_ENGINE ? engine_count + queue : engine;
+        uint32_t engine = rp_copy_engine(&p->queues[queue]);
+        engine = engine == RP_NO_ENGINE ? engine_count + queue : engine;
         if (p->ops[i].kind == RP_OP_UPDATE) {
             engines[engine].last_ps += g->ps[i];
         } else if (g->ps[i] > 0) {
@@ -350,22 +350,22 @@ static rp_status bound_links(const graph *g, rp_arena *arena, int64_t *ps)
 {
     const rp_program *p = g->program;
     shared *links = NULL;
-    uint32_t count = rpsim_network_link_count(g->network);
+    uint32_t count = rp_network_link_count(g->network);
     RP_TRY(create_shared(arena, count, &links));
     for (uint32_t i = 0; i < p->op_count; i++) {
         uint32_t queue = g->queue_of[i];
         bool moves = p->queues[queue].kind != RP_QUEUE_COMPUTE && g->ps[i] > 0;
         uint32_t route = moves ? route_of(g, i) : 0;
-        uint32_t length = moves ? rpsim_network_route_length(g->network, route) : 0;
+        uint32_t length = moves ? rp_network_route_length(g->network, route) : 0;
         for (uint32_t k = 0; k < length; k++) {
-            use(&links[rpsim_network_route_link(g->network, route, k)], 0, bytes_of(g, i),
-                g->head[i], g->tail[i]);
+            use(&links[rp_network_route_link(g->network, route, k)], 0, bytes_of(g, i), g->head[i],
+                g->tail[i]);
         }
     }
     for (uint32_t k = 0; k < count; k++) {
         const shared *s = &links[k];
         if (s->count > 0) {
-            int64_t whole = flow_ps(s->bytes, rpsim_network_capacity(g->network, k));
+            int64_t whole = flow_ps(s->bytes, rp_network_capacity(g->network, k));
             /* Each flow may end half a picosecond early. */
             whole = max_ps(0, whole - (int64_t)s->count);
             *ps = max_ps(*ps, s->head_ps + whole + s->tail_ps);
@@ -439,7 +439,7 @@ static rp_status bound_all(graph *g, const rpsim_memory_limits *limits, rp_arena
 {
     const rp_program *p = g->program;
     rp_producers producers;
-    RP_TRY(rpsim_machine_network(p, g->machine, arena, &g->routes, &g->network));
+    RP_TRY(rp_machine_network(p, g->machine, arena, &g->routes, &g->network));
     RP_TRY(rp_producers_create(p, arena, &producers));
     size_t most = (size_t)p->wait_count + (RP_MAX_PRODUCERS + 4) * (size_t)p->op_count;
     RP_TRY(rp_arena_alloc_raw(arena, most, sizeof(edge), &g->edges));
@@ -461,14 +461,14 @@ static rp_status bound_all(graph *g, const rpsim_memory_limits *limits, rp_arena
 }
 
 rp_status rpsim_bounds_of_program(const rp_program *program, const rpsim_compute_costs *costs,
-                                  const rpsim_machine *machine, const rpsim_memory_limits *limits,
+                                  const rp_machine *machine, const rpsim_memory_limits *limits,
                                   rpsim_bounds *bounds_out)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     graph g = {.program = program, .costs = costs, .machine = machine};
     rp_status status = bound_all(&g, limits, arena, bounds_out);
-    rpsim_network_destroy(g.network);
+    rp_network_destroy(g.network);
     rp_arena_destroy(arena);
     return status;
 }

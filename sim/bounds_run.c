@@ -92,7 +92,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
 /* Down to host memory and up again; the narrower links on the way are left out. */
 static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
 {
-    const rpsim_machine *m = run->machine;
+    const rp_machine *m = run->machine;
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < run->program->microbatch_count; i++) {
         uint32_t sequences = run->program->sequences[i];
@@ -107,7 +107,7 @@ static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
 rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out)
 {
     const rp_program *p = run->program;
-    const rpsim_machine *m = run->machine;
+    const rp_machine *m = run->machine;
     rpsim_bound_work work = describe(p, run->busy_ps);
     rp_arena *arena = NULL;
     rp_sizes bytes;

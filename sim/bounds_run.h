@@ -30,7 +30,7 @@ typedef struct rpsim_bound_run {
     const rpsim_compute_costs *costs;
     const rp_model *model;
     const rp_platform *platform;
-    const rpsim_machine *machine;
+    const rp_machine *machine;
     const rpsim_memory_limits *limits; /**< NULL where the run does not fit, or nobody knows */
     uint32_t seq_len;
     bool through_host; /**< boundary tensors go through host memory */

@@ -2,6 +2,7 @@
 #include "sim/chakra.h"
 
 #include "common/log.h"
+#include "common/platform_machine.h"
 #include "sim/roofline.h"
 
 #include <inttypes.h>
@@ -174,7 +175,7 @@ static void finish(engine *e, uint32_t index)
 
 rpsim_chakra_rates rpsim_chakra_platform_rates(const rp_platform *platform)
 {
-    double link = rpsim_link_bytes_per_s(platform);
+    double link = rp_link_bytes_per_s(platform);
     link = link > 0 ? link : 1e9 * platform->link_gb_per_s;
     double peer = platform->peer_gb_per_s > 0 ? 1e9 * platform->peer_gb_per_s : link;
     bool bus = platform->collective_gb_per_s > 0;

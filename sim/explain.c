@@ -13,7 +13,7 @@ typedef struct charge {
     uint32_t gpu; /* that waits */
 } charge;
 
-static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
+static rp_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
 {
     if (step == RPSIM_STEP_MEMORY) {
         return RPSIM_SHARE_MEMORY;
@@ -40,7 +40,7 @@ static rpsim_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step st
     return RPSIM_SHARE_PEER;
 }
 
-static rpsim_share share_of_work(rp_op_kind kind)
+static rp_share share_of_work(rp_op_kind kind)
 {
     return kind == RP_OP_FORWARD     ? RPSIM_SHARE_FORWARD
            : kind == RP_OP_RECOMPUTE ? RPSIM_SHARE_RECOMPUTE
@@ -52,7 +52,7 @@ static void charge_wait(void *context, const rpsim_walk_piece *piece)
 {
     charge *c = context;
     int64_t ps = piece->end_ps - piece->start_ps;
-    rpsim_share share = share_of_wait(c->walk, piece->op, piece->step);
+    rp_share share = share_of_wait(c->walk, piece->op, piece->step);
     c->explanation->gpu_share_ps[c->gpu][share] += ps;
     c->explanation->blame_ps[rpsim_walk_resource(c->walk, piece->op, piece->step)] += ps;
 }
@@ -285,13 +285,13 @@ rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rp
     struct {
         rpsim_resource_kind kind;
         double elasticity; /* NaN is larger than nothing */
-    } groups[5 + RPSIM_SHARED_COUNT] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
-                                        {RPSIM_RESOURCE_LINK_UP, s->links},
-                                        {RPSIM_RESOURCE_HOST, s->host},
-                                        {RPSIM_RESOURCE_DISPATCH, s->dispatch},
-                                        {RPSIM_RESOURCE_PEER, s->peer}};
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
-        groups[5 + k].kind = rpsim_resource_of_shared((rpsim_shared)k);
+    } groups[5 + RP_SHARED_COUNT] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
+                                     {RPSIM_RESOURCE_LINK_UP, s->links},
+                                     {RPSIM_RESOURCE_HOST, s->host},
+                                     {RPSIM_RESOURCE_DISPATCH, s->dispatch},
+                                     {RPSIM_RESOURCE_PEER, s->peer}};
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
+        groups[5 + k].kind = rpsim_resource_of_shared((rp_shared)k);
         groups[5 + k].elasticity = s->shared[k];
     }
     rpsim_first_cause cause = {.kind = RPSIM_RESOURCE_KIND_COUNT, .group_count = 1};

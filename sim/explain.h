@@ -45,12 +45,12 @@
     X(FILL, "fill", "fill, before the GPU's first op")                                             \
     X(DRAIN, "drain", "drain, after the GPU's last op")
 
-typedef enum rpsim_share {
+typedef enum rp_share {
 #define RPSIM_SHARE_ENUM(name, key, words) RPSIM_SHARE_##name,
     RPSIM_SHARE_LIST(RPSIM_SHARE_ENUM)
 #undef RPSIM_SHARE_ENUM
         RPSIM_SHARE_COUNT
-} rpsim_share;
+} rp_share;
 
 /** Kinds of resources; the first three are one per GPU. Those that ops use one at a time come
  * first: a timeline says when. Links that GPUs share come last: which of them limits a transfer no
@@ -66,19 +66,19 @@ typedef enum rpsim_resource_kind {
     RPSIM_RESOURCE_TIMED_COUNT,
     RPSIM_RESOURCE_BEFORE_SHARED = RPSIM_RESOURCE_TIMED_COUNT - 1,
 #define RPSIM_RESOURCE_ENUM(name, key, one, all) RPSIM_RESOURCE_##name,
-    RPSIM_SHARED_LIST(RPSIM_RESOURCE_ENUM)
+    RP_SHARED_LIST(RPSIM_RESOURCE_ENUM)
 #undef RPSIM_RESOURCE_ENUM
         RPSIM_RESOURCE_KIND_COUNT
 } rpsim_resource_kind;
 
-/** @return whether GPUs share resources of the kind (RPSIM_SHARED_LIST). */
+/** @return whether GPUs share resources of the kind (RP_SHARED_LIST). */
 static inline bool rpsim_resource_is_shared(rpsim_resource_kind kind)
 {
     return kind >= RPSIM_RESOURCE_TIMED_COUNT && kind < RPSIM_RESOURCE_KIND_COUNT;
 }
 
 /** @return the resource kind of a shared link. */
-static inline rpsim_resource_kind rpsim_resource_of_shared(rpsim_shared kind)
+static inline rpsim_resource_kind rpsim_resource_of_shared(rp_shared kind)
 {
     return (rpsim_resource_kind)(RPSIM_RESOURCE_TIMED_COUNT + (int)kind);
 }
@@ -138,7 +138,7 @@ typedef struct rpsim_explain_case {
     const rp_timeline *timeline;
     const rp_stage_times *times;      /**< stage fidelity, otherwise NULL */
     const rpsim_compute_costs *costs; /**< hardware fidelity, otherwise NULL */
-    const rpsim_machine *machine;     /**< hardware fidelity, otherwise NULL */
+    const rp_machine *machine;        /**< hardware fidelity, otherwise NULL */
     const double *factors;            /**< [op_count] of compute times, or NULL: none */
 } rpsim_explain_case;
 
@@ -185,9 +185,9 @@ typedef struct rpsim_sensitivity {
     double peer;        /**< hops at stage fidelity, otherwise collectives where there are any */
     double *link_of;    /**< [gpu]; NULL at stage fidelity and with many GPUs */
     double *compute_of; /**< [gpu]; NULL with many GPUs */
-    double shared[RPSIM_SHARED_COUNT];         /**< all links of a kind; NaN: there are none */
-    uint32_t shared_count[RPSIM_SHARED_COUNT]; /**< links of a kind */
-    double *shared_of[RPSIM_SHARED_COUNT];     /**< [number]; NULL: none or many */
+    double shared[RP_SHARED_COUNT];         /**< all links of a kind; NaN: there are none */
+    uint32_t shared_count[RP_SHARED_COUNT]; /**< links of a kind */
+    double *shared_of[RP_SHARED_COUNT];     /**< [number]; NULL: none or many */
 } rpsim_sensitivity;
 
 /**

@@ -18,9 +18,9 @@ static const struct {
 };
 
 /* Links that GPUs share. */
-static const char *const shared_keys[RPSIM_SHARED_COUNT] = {
+static const char *const shared_keys[RP_SHARED_COUNT] = {
 #define SHARED_KEY(name, key, one, all) key,
-    RPSIM_SHARED_LIST(SHARED_KEY)
+    RP_SHARED_LIST(SHARED_KEY)
 #undef SHARED_KEY
 };
 
@@ -154,13 +154,13 @@ static void write_elasticities(const rpsim_sensitivity *s, uint32_t gpus, rp_jso
     rp_json_double(json, s->peer);
     write_list("link_of_gpu", s->link_of, gpus, json);
     write_list("compute_of_gpu", s->compute_of, gpus, json);
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         rp_json_key(json, shared_keys[k]);
         rp_json_double(json, s->shared[k]);
     }
     rp_json_key(json, "of_shared");
     rp_json_begin_object(json);
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         write_list(shared_keys[k], s->shared_of[k], s->shared_count[k], json);
     }
     rp_json_end_object(json);

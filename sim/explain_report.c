@@ -14,7 +14,7 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
 {
     rpsim_explained *explained = NULL;
     rpsim_compute_costs costs;
-    rpsim_machine machine;
+    rp_machine machine;
     rp_stage_times times;
     const rp_program *program = row->result.program;
     rpsim_explain_case c = {.timeline = row->result.timeline};
@@ -63,9 +63,9 @@ static rpsim_resource_kind kind_of(uint32_t resource, uint32_t gpus)
 static const struct {
     const char *one; /* a number follows */
     const char *all;
-} shared_words[RPSIM_SHARED_COUNT] = {
+} shared_words[RP_SHARED_COUNT] = {
 #define SHARED_WORDS(name, key, one, all) {one, all},
-    RPSIM_SHARED_LIST(SHARED_WORDS)
+    RP_SHARED_LIST(SHARED_WORDS)
 #undef SHARED_WORDS
 };
 
@@ -306,13 +306,13 @@ static void write_single(const rpsim_explained *x, rpsim_resource_kind kind, con
 static void write_remedies(const rpsim_explained *x, FILE *stream)
 {
     const rpsim_sensitivity *s = &x->sensitivity;
-    remedy remedies[5 + RPSIM_SHARED_COUNT] = {
+    remedy remedies[5 + RP_SHARED_COUNT] = {
         {"host-to-GPU links", s->links},
         {"GPUs", s->compute},
         {"host memory (optimizer, refresh, collect)", s->host},
         {"dispatch by the host", s->dispatch},
         {isnan(s->links) ? "hops" : "transfers between GPUs", s->peer}};
-    for (uint32_t k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (uint32_t k = 0; k < RP_SHARED_COUNT; k++) {
         remedies[5 + k].text = shared_words[k].all;
         remedies[5 + k].elasticity = s->shared[k];
     }
@@ -338,8 +338,8 @@ static void write_remedies(const rpsim_explained *x, FILE *stream)
     uint32_t gpus = x->explanation.gpus;
     write_single(x, RPSIM_RESOURCE_COMPUTE, "GPUs, GPU", s->compute_of, gpus, stream);
     write_single(x, RPSIM_RESOURCE_LINK_UP, "links, that of GPU", s->link_of, gpus, stream);
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
-        write_single(x, rpsim_resource_of_shared((rpsim_shared)k), shared_words[k].one,
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
+        write_single(x, rpsim_resource_of_shared((rp_shared)k), shared_words[k].one,
                      s->shared_of[k], s->shared_count[k], stream);
     }
 }

@@ -14,15 +14,15 @@ typedef struct speeds {
     double host;
     double dispatch;
     double peer;
-    double *shared[RPSIM_SHARED_COUNT]; /* [number] */
-    uint32_t shared_count[RPSIM_SHARED_COUNT];
+    double *shared[RP_SHARED_COUNT]; /* [number] */
+    uint32_t shared_count[RP_SHARED_COUNT];
 } speeds;
 
 typedef struct rerun {
     const rpsim_explain_case *c;
     double *link_scale; /* [gpu] */
     double *factors;    /* [op] */
-    double *shared_scale[RPSIM_SHARED_COUNT];
+    double *shared_scale[RP_SHARED_COUNT];
 } rerun;
 
 static double step_of(const rp_timeline *t)
@@ -63,9 +63,9 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
         times.hop_ps = rpsim_scaled_ps(times.hop_ps, 1.0 / s->peer);
         return rpsim_stage_run_scaled(p, &times, r->factors, timeline_out, &unused);
     }
-    rpsim_machine machine = *r->c->machine;
+    rp_machine machine = *r->c->machine;
     machine.link_scale = scaled(machine.link_scale, s->links, p->gpu_count, r->link_scale);
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         machine.shared_scale[k] =
             scaled(machine.shared_scale[k], s->shared[k], s->shared_count[k], r->shared_scale[k]);
     }
@@ -126,7 +126,7 @@ static bool has_peers(const rp_program *p)
 /* Of the links that GPUs share. */
 static rp_status shared_elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
 {
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         uint32_t count = s->shared_count[k];
         if (count > 0) {
             RP_TRY(elasticity(r, s, s->shared[k], 0, count, &out->shared[k]));
@@ -174,8 +174,8 @@ static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         s->links[gpu] = s->compute[gpu] = 1.0;
     }
-    for (int k = 0; c->machine != NULL && k < RPSIM_SHARED_COUNT; k++) {
-        uint32_t count = rpsim_machine_shared_count(c->machine, p->gpu_count, (rpsim_shared)k);
+    for (int k = 0; c->machine != NULL && k < RP_SHARED_COUNT; k++) {
+        uint32_t count = rp_machine_shared_count(c->machine, p->gpu_count, (rp_shared)k);
         RP_TRY(rp_arena_alloc(scratch, count, sizeof(double), &s->shared[k]));
         RP_TRY(rp_arena_alloc(scratch, count, sizeof(double), &r->shared_scale[k]));
         s->shared_count[k] = count;
@@ -198,10 +198,10 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
     if (gpus <= RPSIM_MAX_SINGLE && c->machine != NULL) {
         RP_TRY(rp_arena_alloc(arena, gpus, sizeof(double), &out.link_of));
     }
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         out.shared[k] = NAN;
         if (c->machine != NULL) {
-            out.shared_count[k] = rpsim_machine_shared_count(c->machine, gpus, (rpsim_shared)k);
+            out.shared_count[k] = rp_machine_shared_count(c->machine, gpus, (rp_shared)k);
         }
         if (out.shared_count[k] > 0 && out.shared_count[k] <= RPSIM_MAX_SINGLE) {
             RP_TRY(rp_arena_alloc(arena, out.shared_count[k], sizeof(double), &out.shared_of[k]));

@@ -4,8 +4,8 @@
 #include "common/csv.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/network.h"
 #include "common/text.h"
-#include "sim/network.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -92,7 +92,7 @@ static rp_status read_links(const json_t *object, rp_arena *arena, json_t *indic
     json_object_foreach(links, name, value)
     {
         double capacity = json_number_value(value);
-        if (!(capacity >= RPSIM_MIN_CAPACITY && capacity <= RPSIM_MAX_CAPACITY)) {
+        if (!(capacity >= RP_MIN_CAPACITY && capacity <= RP_MAX_CAPACITY)) {
             char shown[RP_CSV_SHOW_SIZE];
             char what[160];
             snprintf(what, sizeof what, "the capacity of link '%s' is not valid",
@@ -149,7 +149,7 @@ static rp_status read_flow(const json_t *object, const json_t *indices, scenario
         return mistake(&s->at, "\"id\" is no integer", "integers");
     }
     f->id = id != NULL ? (int64_t)json_integer_value(id) : f->id;
-    RP_TRY(read_number(&s->at, object, "bytes", RPSIM_MAX_FLOW_BYTES, &f->bytes));
+    RP_TRY(read_number(&s->at, object, "bytes", RP_MAX_FLOW_BYTES, &f->bytes));
     if (json_object_get(object, "start_s") != NULL) {
         RP_TRY(read_number(&s->at, object, "start_s", RPSIM_MAX_FLOWS_S, &f->start_s));
     }
@@ -230,17 +230,17 @@ static int compare_starts(const void *a, const void *b)
     return left->index < right->index ? -1 : 1;
 }
 
-static rp_status run_network(const scenario *s, flow **order, rpsim_network *network)
+static rp_status run_network(const scenario *s, flow **order, rp_network *network)
 {
     for (size_t i = 0; i < s->flow_count; i++) {
         const flow *f = order[i];
         uint32_t route = 0;
-        RP_TRY(rpsim_network_route(network, &s->links[f->link_begin], f->link_count, &route));
+        RP_TRY(rp_network_route(network, &s->links[f->link_begin], f->link_count, &route));
         int64_t now_ticks = (int64_t)llround(f->start_s * s->ticks_per_s);
-        RP_TRY(rpsim_network_start(network, route, f->bytes, now_ticks, f->index));
+        RP_TRY(rp_network_start(network, route, f->bytes, now_ticks, f->index));
     }
-    rpsim_completion done;
-    while (rpsim_network_pop(network, rpsim_network_next(network), &done)) {
+    rp_completion done;
+    while (rp_network_pop(network, rp_network_next(network), &done)) {
         s->flows[done.tag].end_s = (double)done.time_ticks / s->ticks_per_s;
     }
     return RP_OK;
@@ -255,10 +255,10 @@ static rp_status solve(rp_arena *arena, scenario *s)
         order[i] = &s->flows[i];
     }
     qsort(order, s->flow_count, sizeof *order, compare_starts);
-    rpsim_network *network = NULL;
-    RP_TRY(rpsim_network_create(s->capacities_Bps, s->link_count, s->ticks_per_s, &network));
+    rp_network *network = NULL;
+    RP_TRY(rp_network_create(s->capacities_Bps, s->link_count, s->ticks_per_s, &network));
     rp_status status = run_network(s, order, network);
-    rpsim_network_destroy(network);
+    rp_network_destroy(network);
     return status;
 }
 

@@ -2,11 +2,11 @@
 
 #include "common/log.h"
 #include "common/lower.h"
+#include "common/platform_machine.h"
 #include "common/units.h"
 #include "sim/bounds_run.h"
 #include "sim/clock.h"
 #include "sim/explain.h"
-#include "sim/platform_machine.h"
 #include "sim/roofline.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct inputs {
     rp_arena *arena;
     uint32_t *sequences;
     rpsim_gpu_rates rates;
-    rpsim_machine machine;
+    rp_machine machine;
     rpsim_memory_limits limits;
     uint32_t peer_gpus;   /* rp_lower_config */
     uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
@@ -59,13 +59,13 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
 static rp_status set_machine(const rp_platform *platform, inputs *in)
 {
     in->platform = platform;
-    in->machine = rpsim_machine_of(platform);
-    in->peer_gpus = rpsim_peer_gpus(platform);
+    in->machine = rp_machine_of(platform);
+    in->peer_gpus = rp_peer_gpus(platform);
     const struct {
         const char *key;
         double value;
     } needed[] = {
-        {"link_effective_gb_per_s or link_efficiency", rpsim_link_bytes_per_s(platform)},
+        {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
@@ -161,7 +161,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
                  .config = config,
                  .workload = workload,
                  .model = model,
-                 .peer_gpus = rpsim_peer_gpus(platform)};
+                 .peer_gpus = rp_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
     if (status == RP_OK) {
@@ -174,7 +174,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
                                 const rp_costs *table, const rp_model *model,
                                 const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
-                                rpsim_compute_costs *costs_out, rpsim_machine *machine_out)
+                                rpsim_compute_costs *costs_out, rp_machine *machine_out)
 {
     inputs in = {.model = model};
     RP_TRY(set_machine(platform, &in));

@@ -64,7 +64,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
                                 const rp_costs *table, const rp_model *model,
                                 const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
-                                rpsim_compute_costs *costs_out, rpsim_machine *machine_out);
+                                rpsim_compute_costs *costs_out, rp_machine *machine_out);
 
 /**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with

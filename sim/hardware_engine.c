@@ -53,10 +53,10 @@ typedef struct engine {
     const rp_program *program;
     const rpsim_compute_costs *costs;
     const double *factors; /* [op], or NULL */
-    const rpsim_machine *machine;
-    rpsim_network *network;
+    const rp_machine *machine;
+    rp_network *network;
     rpsim_dispatcher *dispatcher; /* NULL: dispatch is not modelled */
-    rpsim_routes routes;
+    rp_routes routes;
     op_state *ops; /* [op + 1] */
     uint32_t *dependents;
     queue_state *queues;
@@ -88,7 +88,7 @@ static void stop_too_long(engine *e)
 
 static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op, event_kind kind)
 {
-    if (after_ps >= RPSIM_NEVER - now_ps) {
+    if (after_ps >= RP_NEVER - now_ps) {
         stop_too_long(e);
         return;
     }
@@ -132,9 +132,9 @@ static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
     const op_state *o = &e->ops[op];
     rp_op_kind kind = (rp_op_kind)o->kind;
     __builtin_prefetch(&e->dependents[o->dependent_begin]);
-    uint32_t route = rpsim_route_of(&e->routes, o->queue, op, kind);
-    double bytes = rpsim_flow_bytes(&e->routes, e->program->op_bytes[op], kind);
-    rp_status status = rpsim_network_start(e->network, route, bytes, now_ps, op);
+    uint32_t route = rp_route_of(&e->routes, o->queue, op, kind);
+    double bytes = rp_flow_bytes(&e->routes, e->program->op_bytes[op], kind);
+    rp_status status = rp_network_start(e->network, route, bytes, now_ps, op);
     if (status != RP_OK) {
         e->status = status;
     }
@@ -196,7 +196,7 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
         return;
     }
     q->running = true;
-    if (q->engine != RPSIM_NO_ENGINE) {
+    if (q->engine != RP_NO_ENGINE) {
         request_engine(e, queue, now_ps);
         return;
     }
@@ -224,7 +224,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     __builtin_prefetch(&e->start_ps[ahead], 1);
     __builtin_prefetch(&e->end_ps[ahead], 1);
     __builtin_prefetch(&e->program->op_bytes[ahead]);
-    if (q->engine != RPSIM_NO_ENGINE) {
+    if (q->engine != RP_NO_ENGINE) {
         release_engine(e, q->engine, now_ps);
     }
     try_start(e, queue, now_ps);
@@ -296,18 +296,18 @@ static void take_event(engine *e, const event *next)
 static void run_events(engine *e)
 {
     while (e->status == RP_OK) {
-        int64_t network_ps = rpsim_network_next(e->network);
+        int64_t network_ps = rp_network_next(e->network);
         bool timed = e->heap_count > 0 && e->heap[0].time_ps <= network_ps;
         if (timed) {
             event next = pop_event(e);
             take_event(e, &next);
             continue;
         }
-        rpsim_completion done;
-        if (network_ps == RPSIM_NEVER && rpsim_network_flows(e->network) > 0) {
+        rp_completion done;
+        if (network_ps == RP_NEVER && rp_network_flows(e->network) > 0) {
             stop_too_long(e);
         }
-        if (network_ps == RPSIM_NEVER || !rpsim_network_pop(e->network, network_ps, &done)) {
+        if (network_ps == RP_NEVER || !rp_network_pop(e->network, network_ps, &done)) {
             return;
         }
         finish(e, (uint32_t)done.tag, done.time_ticks);
@@ -346,15 +346,15 @@ static rp_status prepare(engine *e, rp_arena *arena)
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
     /* One per queue, and one for the host's lock. */
     RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(event), &e->heap));
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RPSIM_ENGINES_PER_GPU, sizeof(copy_engine),
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RP_ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
-    RP_TRY(rpsim_machine_check(p, e->machine));
+    RP_TRY(rp_machine_check(p, e->machine));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
         e->queues[q] = (queue_state){.next = queue->op_begin,
                                      .end = queue->op_end,
                                      .computes = queue->kind == RP_QUEUE_COMPUTE,
-                                     .engine = rpsim_copy_engine(queue),
+                                     .engine = rp_copy_engine(queue),
                                      .held_from_ps = -1};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;
@@ -365,7 +365,7 @@ static rp_status prepare(engine *e, rp_arena *arena)
         RP_TRY(rpsim_dispatcher_create(p, &e->costs->dispatch, e->machine->module_ps, arena,
                                        &e->dispatcher));
     }
-    return rpsim_machine_network(p, e->machine, arena, &e->routes, &e->network);
+    return rp_machine_network(p, e->machine, arena, &e->routes, &e->network);
 }
 
 static rp_status check_finished(const engine *e)
@@ -403,19 +403,19 @@ static rp_status run(engine *e)
     if (status == RP_OK) {
         status = check_finished(e);
     }
-    rpsim_network_destroy(e->network);
+    rp_network_destroy(e->network);
     rp_arena_destroy(arena);
     return status;
 }
 
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
-                             const rpsim_machine *machine, rp_timeline **timeline_out)
+                             const rp_machine *machine, rp_timeline **timeline_out)
 {
     return rpsim_hardware_run_scaled(program, costs, machine, NULL, timeline_out);
 }
 
 rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compute_costs *costs,
-                                    const rpsim_machine *machine, const double *factors,
+                                    const rp_machine *machine, const double *factors,
                                     rp_timeline **timeline_out)
 {
     *timeline_out = NULL;

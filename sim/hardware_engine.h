@@ -9,9 +9,9 @@
  */
 #pragma once
 
+#include "common/machine.h"
 #include "common/timeline.h"
 #include "sim/layer_costs.h"
-#include "sim/machine.h"
 
 /**
  * Runs a lowered program.
@@ -21,7 +21,7 @@
  * clock; logged), RP_INVALID_PROGRAM (deadlock: names an op that never starts), RP_NO_MEMORY
  */
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
-                             const rpsim_machine *machine, rp_timeline **timeline_out);
+                             const rp_machine *machine, rp_timeline **timeline_out);
 
 /**
  * As rpsim_hardware_run, the time of each compute op multiplied by its factor (noise.h).
@@ -29,5 +29,5 @@ rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_cost
  * @retval as rpsim_hardware_run
  */
 rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compute_costs *costs,
-                                    const rpsim_machine *machine, const double *factors,
+                                    const rp_machine *machine, const double *factors,
                                     rp_timeline **timeline_out);

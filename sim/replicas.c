@@ -8,7 +8,7 @@ typedef struct scene {
     bool steady; /* the period over iterations, otherwise the makespan */
     rp_stage_times times;
     rpsim_compute_costs costs; /* at hardware fidelity */
-    rpsim_machine machine;
+    rp_machine machine;
 } scene;
 
 static double iteration_ps(const scene *s, rp_timeline *timeline)

@@ -4,6 +4,7 @@
 #include "sim/roofline.h"
 
 #include "common/log.h"
+#include "common/platform_machine.h"
 
 #include <math.h>
 
@@ -211,19 +212,6 @@ double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t 
     return 2.0 * sequences * seq_len * model->hidden;
 }
 
-double rpsim_link_bytes_per_s(const rp_platform *platform)
-{
-    bool measured = platform->link_effective_gb_per_s > 0;
-    return 1e9 * (measured ? platform->link_effective_gb_per_s
-                           : platform->link_gb_per_s * platform->link_efficiency);
-}
-
-double rpsim_peer_bytes_per_s(const rp_platform *platform)
-{
-    double share = platform->link_efficiency > 0 ? platform->link_efficiency : 1;
-    return 1e9 * platform->peer_gb_per_s * share;
-}
-
 rp_status rpsim_roofline_check(const rp_platform *platform)
 {
     const struct {
@@ -234,7 +222,7 @@ rp_status rpsim_roofline_check(const rp_platform *platform)
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
-        {"link_effective_gb_per_s or link_efficiency", rpsim_link_bytes_per_s(platform)},
+        {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
     };
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         if (!(needed[i].value > 0)) {

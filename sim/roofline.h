@@ -9,7 +9,7 @@
  *  - matrix products, LM head: gemm_efficiency x the peak with fp16 accumulation;
  *  - attention: attention_fwd_tflops and attention_bwd_tflops;
  *  - memory: memory_effective_gb_per_s;
- *  - hop: rpsim_link_bytes_per_s, or peer_gb_per_s where all GPUs reach each other.
+ *  - hop: rp_link_bytes_per_s, or peer_gb_per_s where all GPUs reach each other.
  *
  * Not modelled: one expert's backward that writes the gradient of all experts (gpt-oss), experts
  * with uneven loads, routing that waits for the host.
@@ -80,18 +80,6 @@ uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer);
 
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
-
-/**
- * The host link: as measured, otherwise link_efficiency of nominal; 0 where the platform says
- * neither.
- * @return bytes per second
- */
-double rpsim_link_bytes_per_s(const rp_platform *platform);
-
-/** @return what a GPU sends to or receives from others at most, bytes per second: peer_gb_per_s
- * times link_efficiency, where the file says one; 0: GPUs reach each other through the host only.
- */
-double rpsim_peer_bytes_per_s(const rp_platform *platform);
 
 /** @return seconds of one pass on a platform that rpsim_roofline_check accepts. */
 double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform);

@@ -1,5 +1,6 @@
 /* Cost tables made of the roofline, and measured ones moved by it. */
 #include "common/log.h"
+#include "common/platform_machine.h"
 #include "common/units.h"
 #include "sim/roofline.h"
 
@@ -36,7 +37,7 @@ static double backward(const times *t)
 static double hop_bytes_per_s(const rp_platform *platform)
 {
     bool peers = platform->peer_gb_per_s > 0 && platform->nvlink_gpus == 0;
-    return peers ? rpsim_peer_bytes_per_s(platform) : rpsim_link_bytes_per_s(platform);
+    return peers ? rp_peer_bytes_per_s(platform) : rp_link_bytes_per_s(platform);
 }
 
 static rp_status compute(const rp_model *model, const rp_platform *platform, uint32_t sequences,

@@ -28,7 +28,7 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
 {
     rp_program program;
     rpsim_compute_costs times;
-    rpsim_machine unused;
+    rp_machine unused;
     rp_costs costs = *table;
     costs.microbatch_size = sequences;
     costs.seq_len = seq_len;

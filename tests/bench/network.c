@@ -1,5 +1,5 @@
-/* Benchmark: events of the link model (sim/network.h) with 64, 512 and 4096 concurrent flows on 64
- * routes of a server with 8 GPUs below two PCIe switches.
+/* Benchmark: events of the link model (common/network.h) with 64, 512 and 4096 concurrent flows on
+ * 64 routes of a server with 8 GPUs below two PCIe switches.
  *
  * Usage: bench_network [REPETITIONS [EVENTS]] > network.csv
  * An event is one flow that ends and one, of another size on another route, that starts in its
@@ -7,7 +7,7 @@
  * of CPU time (the machine may be busy) per event over the repetitions, and the median against that
  * of 64 flows. Each repetition is a fresh network, the sizes take turns; the first repetition is a
  * warm-up, and so are the first events of each. */
-#include "sim/network.h"
+#include "common/network.h"
 #include "common/mem.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static void require(rp_status status)
 
 /* GPU g: up 2 g, down 2 g + 1. Switch s: up 16 + 2 s, down 17 + 2 s. Memory: in 20, out 21.
  * All 56 ordered pairs of GPUs, and from memory to each GPU. */
-static void make_route(rpsim_network *network, uint32_t from, uint32_t to)
+static void make_route(rp_network *network, uint32_t from, uint32_t to)
 {
     uint32_t links[4];
     uint32_t count = 0;
@@ -66,17 +66,17 @@ static void make_route(rpsim_network *network, uint32_t from, uint32_t to)
     }
     links[count++] = 2 * to + 1;
     uint32_t route;
-    require(rpsim_network_route(network, links, count, &route));
+    require(rp_network_route(network, links, count, &route));
 }
 
-static rpsim_network *make_server(void)
+static rp_network *make_server(void)
 {
     double capacities[LINKS];
     for (uint32_t i = 0; i < LINKS; i++) {
         capacities[i] = i < 2 * GPUS + 4 ? 25e9 + 1e8 * i : 90e9;
     }
-    rpsim_network *network = NULL;
-    require(rpsim_network_create(capacities, LINKS, RPSIM_PICOSECONDS, &network));
+    rp_network *network = NULL;
+    require(rp_network_create(capacities, LINKS, RP_PICOSECONDS, &network));
     for (uint32_t from = 0; from <= GPUS; from++) {
         for (uint32_t to = 0; to < GPUS; to++) {
             if (from != to) {
@@ -87,17 +87,17 @@ static rpsim_network *make_server(void)
     return network;
 }
 
-static void start_flow(rpsim_network *network, uint32_t route, int64_t now_ps)
+static void start_flow(rp_network *network, uint32_t route, int64_t now_ps)
 {
     double bytes = 1e6 + (double)(next_random() % 64000000);
-    require(rpsim_network_start(network, route, bytes, now_ps, 0));
+    require(rp_network_start(network, route, bytes, now_ps, 0));
 }
 
-static void pass_events(rpsim_network *network, uint64_t events)
+static void pass_events(rp_network *network, uint64_t events)
 {
     for (uint64_t i = 0; i < events; i++) {
-        rpsim_completion done;
-        if (!rpsim_network_pop(network, rpsim_network_next(network), &done)) {
+        rp_completion done;
+        if (!rp_network_pop(network, rp_network_next(network), &done)) {
             require(RP_BROKEN);
         }
         start_flow(network, (uint32_t)(next_random() % ROUTES), done.time_ticks);
@@ -107,7 +107,7 @@ static void pass_events(rpsim_network *network, uint64_t events)
 static double run_once(uint32_t flows, uint64_t events)
 {
     random_state = 20261122;
-    rpsim_network *network = make_server();
+    rp_network *network = make_server();
     for (uint32_t i = 0; i < flows; i++) {
         start_flow(network, i % ROUTES, 0);
     }
@@ -115,7 +115,7 @@ static double run_once(uint32_t flows, uint64_t events)
     double begin_s = cpu_s();
     pass_events(network, events);
     double took_s = cpu_s() - begin_s;
-    rpsim_network_destroy(network);
+    rp_network_destroy(network);
     return 1e9 * took_s / (double)events;
 }
 

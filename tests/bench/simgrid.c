@@ -49,7 +49,7 @@ typedef struct subject {
     rp_arena *arena;
     rp_program *program;
     rpsim_compute_costs costs;
-    rpsim_machine machine;
+    rp_machine machine;
     simgrid_case simgrid;
     uint32_t *pending; /* fresh; each run of SimGrid has a process and so a copy of its own */
 } subject;
@@ -114,7 +114,7 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
     require(rp_stage_times_compute(s->program, &costs, s->arena, &times) == RP_OK, "costs");
     s->costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = s->program->stage_count};
     s->costs.class_of = array(s->arena, microbatches, sizeof(uint32_t));
-    s->machine = (rpsim_machine){
+    s->machine = (rp_machine){
         .upload_Bps = 20.97e9, .download_Bps = 20.97e9, .host_Bps = 95e9, .dram_Bps = 80e9};
 }
 

@@ -85,7 +85,7 @@ static void check_result(const rpsim_result *result)
 
 /* Compute times as at stage fidelity; a machine on which everything is possible. */
 static void fill_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena,
-                          rpsim_compute_costs *costs, rpsim_machine *machine)
+                          rpsim_compute_costs *costs, rp_machine *machine)
 {
     rp_stage_times times;
     fuzz_require(rp_stage_times_compute(program, table, arena, &times) == RP_OK, "times");
@@ -101,26 +101,26 @@ static void fill_hardware(const rp_program *program, const rp_costs *table, rp_a
     for (size_t i = 0; i < entries; i++) {
         costs->layer_ps[i] = 1000 * (int64_t)i;
     }
-    *machine = (rpsim_machine){.upload_Bps = 20e9,
-                               .download_Bps = 21e9,
-                               .host_Bps = 90e9,
-                               .dram_Bps = 100e9,
-                               .collective_Bps = 5e9,
-                               .gpus_per_switch = 2,
-                               .switch_Bps = 25e9,
-                               .gpus_per_node = 4,
-                               .sockets = 2,
-                               .intersocket_Bps = 15e9,
-                               .network_Bps = 10e9,
-                               .peer_Bps = 30e9,
-                               .peer_pcie = true};
+    *machine = (rp_machine){.upload_Bps = 20e9,
+                            .download_Bps = 21e9,
+                            .host_Bps = 90e9,
+                            .dram_Bps = 100e9,
+                            .collective_Bps = 5e9,
+                            .gpus_per_switch = 2,
+                            .switch_Bps = 25e9,
+                            .gpus_per_node = 4,
+                            .sockets = 2,
+                            .intersocket_Bps = 15e9,
+                            .network_Bps = 10e9,
+                            .peer_Bps = 30e9,
+                            .peer_pcie = true};
 }
 
 /* Lowered programs run on hardware, too, or take too long for the clock. */
 static void check_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena)
 {
     rpsim_compute_costs costs;
-    rpsim_machine machine;
+    rp_machine machine;
     rp_timeline *timeline = NULL;
     fill_hardware(program, table, arena, &costs, &machine);
     rp_status status = rpsim_hardware_run(program, &costs, &machine, &timeline);

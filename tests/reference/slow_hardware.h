@@ -1,7 +1,7 @@
 /* A deliberately slow and obvious simulation of ops on hardware: streams, copy engines, latency and
  * links shared max-min fairly. After every step all ops are looked at and all rates are filled from
  * zero (slow_flows.h). It is the oracle of tests/unit/hardware_reference.c and shares no code with
- * sim/. The rules are those of sim/hardware_engine.h and sim/network.h:
+ * sim/. The rules are those of sim/hardware_engine.h and common/network.h:
  *
  *  - An op begins when the one before it in its queue and all it waits for have ended.
  *  - One that needs a copy engine asks for it then and gets it first come, first served; after the

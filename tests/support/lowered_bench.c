@@ -124,7 +124,7 @@ void rp_test_bench_make(rp_test_bench *b, const char *schedule, uint32_t microba
                                    c->schedule->separate_backward ? 0 : RP_TEST_BENCH_GPUS,
                                    rp_test_tool_arena(), &c->partition),
                  RP_OK));
-    b->machine = (rpsim_machine){.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
+    b->machine = (rp_machine){.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
 }
 
 rpsim_first_cause rp_test_bench_cause(rp_test_bench *b, rpsim_explanation *e_out,

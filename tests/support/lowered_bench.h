@@ -16,7 +16,7 @@ typedef struct rp_test_bench {
     rp_lower_config lower;
     rp_program *program;
     rpsim_compute_costs costs;
-    rpsim_machine machine;
+    rp_machine machine;
     double *factors; /**< [op] of compute times, or NULL */
     rp_timeline *timeline;
 } rp_test_bench;

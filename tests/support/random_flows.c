@@ -126,18 +126,18 @@ void rp_random_flows_draw(rp_random *random, rp_random_flows *out)
     }
 }
 
-rpsim_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_per_s)
+rp_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_per_s)
 {
-    rpsim_network *network = NULL;
+    rp_network *network = NULL;
     cr_assert(eq(int,
-                 rpsim_network_create(flows->capacities, RP_TEST_MAX_LINKS + RP_TEST_MAX_FLOWS,
-                                      ticks_per_s, &network),
+                 rp_network_create(flows->capacities, RP_TEST_MAX_LINKS + RP_TEST_MAX_FLOWS,
+                                   ticks_per_s, &network),
                  RP_OK));
     return network;
 }
 
 static void start(const rp_random_flows *flows, uint32_t index, bool alone, double ticks_per_s,
-                  rpsim_network *network)
+                  rp_network *network)
 {
     const slow_flow *flow = &flows->flows[index];
     uint32_t links[RP_TEST_MAX_HOPS + 1];
@@ -150,30 +150,30 @@ static void start(const rp_random_flows *flows, uint32_t index, bool alone, doub
     }
     uint32_t route = 0;
     int64_t now_ticks = (int64_t)llround(flow->start_s * ticks_per_s);
-    cr_assert(eq(int, rpsim_network_route(network, links, count, &route), RP_OK));
-    cr_assert(eq(int, rpsim_network_start(network, route, flow->bytes, now_ticks, index), RP_OK));
+    cr_assert(eq(int, rp_network_route(network, links, count, &route), RP_OK));
+    cr_assert(eq(int, rp_network_start(network, route, flow->bytes, now_ticks, index), RP_OK));
 }
 
 void rp_random_flows_start(const rp_random_flows *flows, uint32_t index, double ticks_per_s,
-                           rpsim_network *network)
+                           rp_network *network)
 {
     start(flows, index, false, ticks_per_s, network);
 }
 
-static void drain(rp_random_flows *flows, rpsim_network *network, bool recompute)
+static void drain(rp_random_flows *flows, rp_network *network, bool recompute)
 {
-    rpsim_completion done;
+    rp_completion done;
     uint32_t count = 0;
-    while (rpsim_network_pop(network, rpsim_network_next(network), &done)) {
+    while (rp_network_pop(network, rp_network_next(network), &done)) {
         cr_assert(lt(u32, count, flows->flow_count));
         flows->end_ticks[done.tag] = done.time_ticks;
         flows->completions[count++] = (uint32_t)done.tag;
         if (recompute) {
-            rpsim_network_recompute(network);
+            rp_network_recompute(network);
         }
     }
     cr_assert(eq(u32, count, flows->flow_count), "%u of %u flows ended", count, flows->flow_count);
-    cr_assert(eq(u64, rpsim_network_flows(network), 0));
+    cr_assert(eq(u64, rp_network_flows(network), 0));
 }
 
 /* The last flow that starts together with flow `first`. */
@@ -193,18 +193,18 @@ void rp_random_flows_run(rp_random_flows *flows, rp_flows_variant variant)
         flows->capacities[flows->link_count + i] = WIDE_LINK;
         flows->capacities[RP_TEST_MAX_LINKS + i] = WIDE_LINK;
     }
-    rpsim_network *network = rp_random_flows_network(flows, FEMTOSECONDS);
+    rp_network *network = rp_random_flows_network(flows, FEMTOSECONDS);
     for (uint32_t first = 0; first < flows->flow_count;) {
         uint32_t last = last_together(flows, first);
         for (uint32_t i = first; i <= last; i++) {
             uint32_t index = variant == RP_FLOWS_REVERSED ? first + last - i : i;
             start(flows, index, variant == RP_FLOWS_ALONE, FEMTOSECONDS, network);
             if (variant == RP_FLOWS_RECOMPUTE) {
-                rpsim_network_recompute(network);
+                rp_network_recompute(network);
             }
         }
         first = last + 1;
     }
     drain(flows, network, variant == RP_FLOWS_RECOMPUTE);
-    rpsim_network_destroy(network);
+    rp_network_destroy(network);
 }

@@ -1,7 +1,7 @@
-/** @file random_flows.h  Random networks with flows, and one run of each through sim/network. */
+/** @file random_flows.h  Random networks with flows, and one run of each through common/network. */
 #pragma once
 
-#include "sim/network.h"
+#include "common/network.h"
 #include "tests/reference/slow_flows.h"
 #include "tests/support/random_case.h"
 
@@ -39,11 +39,11 @@ typedef enum rp_flows_variant {
 } rp_flows_variant;
 
 /** Creates the network of a drawn case, without flows. Failures fail the test. */
-rpsim_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_per_s);
+rp_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_per_s);
 
 /** Starts flow `index` at its time, tagged with its index; the route is looked up. */
 void rp_random_flows_start(const rp_random_flows *flows, uint32_t index, double ticks_per_s,
-                           rpsim_network *network);
+                           rp_network *network);
 
 /** Runs all flows with ticks of 1 fs; sets end_ticks and completions. */
 void rp_random_flows_run(rp_random_flows *flows, rp_flows_variant variant);

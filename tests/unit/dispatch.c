@@ -28,7 +28,7 @@ typedef struct bench {
     rp_model model;
     rp_program *program;
     rpsim_compute_costs costs;
-    rpsim_machine machine;
+    rp_machine machine;
     rp_timeline *timeline;
 } bench;
 

@@ -135,9 +135,9 @@ Test(explain, random_programs_at_stage_fidelity)
         if (c->costs.hop_ps == 0) {
             cr_assert(eq(i64, e.share_ps[RPSIM_SHARE_PEER], 0), "%s", text);
         }
-        static const rpsim_share never[] = {RPSIM_SHARE_UPLOAD_PARAMS, RPSIM_SHARE_UPLOAD_ACT,
-                                            RPSIM_SHARE_DOWNLOAD, RPSIM_SHARE_HOST,
-                                            RPSIM_SHARE_MEMORY};
+        static const rp_share never[] = {RPSIM_SHARE_UPLOAD_PARAMS, RPSIM_SHARE_UPLOAD_ACT,
+                                         RPSIM_SHARE_DOWNLOAD, RPSIM_SHARE_HOST,
+                                         RPSIM_SHARE_MEMORY};
         for (size_t k = 0; k < sizeof never / sizeof never[0]; k++) {
             cr_assert(eq(i64, e.share_ps[never[k]], 0), "%s", text);
         }
@@ -171,12 +171,12 @@ Test(explain, random_programs_at_hardware_fidelity)
         char text[512];
         rp_random_case_print(b.c, text, sizeof text);
         cr_assert(eq(int, rp_program_check(b.program), RP_OK), "%s", text);
-        b.machine = (rpsim_machine){.upload_Bps = 20.97e9,
-                                    .download_Bps = 18e9,
-                                    .host_Bps = 95e9,
-                                    .dram_Bps = i % 3 == 0 ? 40e9 : 0,
-                                    .copy_latency_ps = (int64_t)(i % 2) * 5000,
-                                    .module_ps = (int64_t)(i % 5) * 10000000};
+        b.machine = (rp_machine){.upload_Bps = 20.97e9,
+                                 .download_Bps = 18e9,
+                                 .host_Bps = 95e9,
+                                 .dram_Bps = i % 3 == 0 ? 40e9 : 0,
+                                 .copy_latency_ps = (int64_t)(i % 2) * 5000,
+                                 .module_ps = (int64_t)(i % 5) * 10000000};
         const rp_model moe = {.experts = 1 + 8 * (i % 2)};
         cr_assert(eq(int,
                      rpsim_dispatch_count(b.program, &moe, i % 4 * 40, arena, &b.costs.dispatch),
@@ -204,7 +204,7 @@ Test(explain, free_transfers_are_never_blamed)
         draw(&random, b.c);
         rp_test_bench_sizes(&b, 0, 0);
         rp_test_bench_lower(&b);
-        b.machine = (rpsim_machine){.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
+        b.machine = (rp_machine){.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
         char text[512];
         rp_random_case_print(b.c, text, sizeof text);
         rpsim_explain_case given = rp_test_bench_run(&b);

@@ -14,7 +14,7 @@ TestSuite(explain_shared, .init = rp_test_tool_begin, .fini = rp_test_tool_end, 
 static void check_sum(const rpsim_sensitivity *s, const char *text)
 {
     double sum = s->compute + s->links + s->host + (isnan(s->peer) ? 0 : s->peer);
-    for (int k = 0; k < RPSIM_SHARED_COUNT; k++) {
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
         sum += isnan(s->shared[k]) ? 0 : s->shared[k];
     }
     cr_expect(lt(dbl, fabs(sum - 1.0), 0.02), "%s: %g", text, sum);
@@ -55,7 +55,7 @@ Test(explain_shared, slow_uplink_of_all)
 /* What carries much: each of the kinds with two numbers, one of them 20 % slower. Weights of 2 GB
  * per layer take 100 ms over a link of 20 GB/s, but uplinks of 25 GB/s have two GPUs behind each.
  */
-static void slow_down_each(rpsim_shared kind, const rpsim_machine *machine)
+static void slow_down_each(rp_shared kind, const rp_machine *machine)
 {
     rp_test_bench b;
     rp_test_bench_make(&b, "roundpipe", 4, 8, true);
@@ -65,7 +65,7 @@ static void slow_down_each(rpsim_shared kind, const rpsim_machine *machine)
     }
     rp_test_bench_lower(&b);
     b.machine = *machine;
-    cr_assert(eq(u32, rpsim_machine_shared_count(&b.machine, GPUS, kind), 2));
+    cr_assert(eq(u32, rp_machine_shared_count(&b.machine, GPUS, kind), 2));
     for (uint32_t slow = 0; slow < 2; slow++) {
         const double scale[2] = {slow == 0 ? 0.8 : 1.0, slow == 1 ? 0.8 : 1.0};
         b.machine.shared_scale[kind] = scale;
@@ -76,53 +76,53 @@ static void slow_down_each(rpsim_shared kind, const rpsim_machine *machine)
     rp_test_bench_fini(&b);
 }
 
-static const rpsim_machine base = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
+static const rp_machine base = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
 
 Test(explain_shared, slow_switch)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_switch = 2;
     m.switch_Bps = 25e9;
-    slow_down_each(RPSIM_SHARED_SWITCH, &m);
+    slow_down_each(RP_SHARED_SWITCH, &m);
 }
 
 Test(explain_shared, slow_root_complex)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_switch = 1;
     m.switch_Bps = 21e9;
     m.gpus_per_root = 2;
     m.root_Bps = 25e9;
-    slow_down_each(RPSIM_SHARED_ROOT, &m);
+    slow_down_each(RP_SHARED_ROOT, &m);
 }
 
 /* Two sockets, each with half of the DRAM, which two GPUs read. */
 Test(explain_shared, slow_dram)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.sockets = 2;
     m.dram_Bps = 50e9;
     m.local_memory = true;
-    slow_down_each(RPSIM_SHARED_DRAM, &m);
+    slow_down_each(RP_SHARED_DRAM, &m);
 }
 
 /* Half of what a node's GPUs upload is in the other node's memory. */
 Test(explain_shared, slow_network)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_node = 2;
     m.network_Bps = 5e9;
-    slow_down_each(RPSIM_SHARED_NETWORK, &m);
+    slow_down_each(RP_SHARED_NETWORK, &m);
 }
 
 /* Two nodes of two sockets. Half of the traffic within a node is between its sockets, but half of
  * all traffic is between nodes: the network is wide. */
 Test(explain_shared, slow_links_between_sockets)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_node = 2;
     m.network_Bps = 500e9;
     m.sockets = 2;
     m.intersocket_Bps = 1e9;
-    slow_down_each(RPSIM_SHARED_INTERSOCKET, &m);
+    slow_down_each(RP_SHARED_INTERSOCKET, &m);
 }

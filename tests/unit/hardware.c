@@ -116,7 +116,7 @@ Test(hardware, without_transfers_it_is_the_stage_engine)
         rp_program *program = lower_case(c, &lower);
         rpsim_compute_costs costs;
         stage_costs(program, &c->costs, &costs);
-        rpsim_machine machine = {.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
+        rp_machine machine = {.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
         rp_timeline *timeline = NULL;
         cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
         rpsim_result stage;
@@ -138,7 +138,7 @@ typedef struct busy_until {
 
 /* Nothing starts before what it waits for, queues keep their order, and no transfer beats its link.
  */
-static void check_timeline(const rp_timeline *t, const rpsim_machine *machine, uint32_t number)
+static void check_timeline(const rp_timeline *t, const rp_machine *machine, uint32_t number)
 {
     const rp_program *p = t->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
@@ -209,11 +209,11 @@ Test(hardware, any_timeline_keeps_the_rules)
         rp_program *program = lower_case(c, &lower);
         rpsim_compute_costs costs;
         stage_costs(program, &c->costs, &costs);
-        rpsim_machine machine = {.upload_Bps = 20.97e9,
-                                 .download_Bps = 18e9,
-                                 .host_Bps = 95e9,
-                                 .dram_Bps = i % 3 == 0 ? 40e9 : 0,
-                                 .copy_latency_ps = (int64_t)(i % 2) * 5000};
+        rp_machine machine = {.upload_Bps = 20.97e9,
+                              .download_Bps = 18e9,
+                              .host_Bps = 95e9,
+                              .dram_Bps = i % 3 == 0 ? 40e9 : 0,
+                              .copy_latency_ps = (int64_t)(i % 2) * 5000};
         rp_timeline *first = NULL;
         rp_timeline *second = NULL;
         cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &first), RP_OK));
@@ -243,8 +243,8 @@ Test(hardware, switches_at_their_extremes)
         rpsim_compute_costs costs;
         stage_costs(program, &c->costs, &costs);
         uint32_t gpus = program->gpu_count;
-        const rpsim_machine fast = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 95e9};
-        rpsim_machine machines[5] = {fast, fast, fast, fast, fast};
+        const rp_machine fast = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 95e9};
+        rp_machine machines[5] = {fast, fast, fast, fast, fast};
         machines[1].gpus_per_switch = gpus;
         machines[1].switch_Bps = 21e9 * gpus;
         machines[2].gpus_per_switch = 1;

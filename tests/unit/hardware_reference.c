@@ -45,16 +45,16 @@ static double draw_Bps(rp_random *random)
     return 1e9 * rp_random_between(random, 1, 60) + 7.0 * rp_random_between(random, 0, 1000000);
 }
 
-static void draw_machine(rp_random *random, rpsim_machine *m)
+static void draw_machine(rp_random *random, rp_machine *m)
 {
     static const uint32_t groups[] = {0, 1, 2, 4};
     uint32_t nodes = rp_random_between(random, 1, MAX_NODES);
     uint32_t largest = nodes == 1 ? 3 : 2; /* of `groups`, within a node */
-    *m = (rpsim_machine){.upload_Bps = draw_Bps(random),
-                         .download_Bps = draw_Bps(random),
-                         .host_Bps = draw_Bps(random),
-                         .peer_Bps = draw_Bps(random),
-                         .peer_pcie = true};
+    *m = (rp_machine){.upload_Bps = draw_Bps(random),
+                      .download_Bps = draw_Bps(random),
+                      .host_Bps = draw_Bps(random),
+                      .peer_Bps = draw_Bps(random),
+                      .peer_pcie = true};
     m->gpus_per_node = GPUS / nodes;
     m->network_Bps = draw_Bps(random);
     m->sockets = groups[rp_random_between(random, 1, 3)];
@@ -103,19 +103,19 @@ static bool apart(uint32_t per_group, uint32_t a, uint32_t b)
 }
 
 /* Sockets are numbered through all nodes. */
-static uint32_t socket_of(const rpsim_machine *m, uint32_t gpu)
+static uint32_t socket_of(const rp_machine *m, uint32_t gpu)
 {
     uint32_t gpus = m->gpus_per_node;
     uint32_t per_socket = gpus > m->sockets ? gpus / m->sockets : 1;
     return gpu / gpus * m->sockets + gpu % gpus / per_socket;
 }
 
-static uint32_t socket_count(const rpsim_machine *m)
+static uint32_t socket_count(const rp_machine *m)
 {
     return GPUS / m->gpus_per_node * m->sockets;
 }
 
-static void add_way(const rpsim_machine *m, uint32_t from, uint32_t to, slow_hardware_op *op)
+static void add_way(const rp_machine *m, uint32_t from, uint32_t to, slow_hardware_op *op)
 {
     uint32_t node = from / m->sockets;
     if (node != to / m->sockets) {
@@ -132,7 +132,7 @@ static void add_way(const rpsim_machine *m, uint32_t from, uint32_t to, slow_har
 static uint32_t memory_of(const rp_test_bench *b, uint32_t number, const rp_queue *queue)
 {
     const rp_program *p = b->program;
-    const rpsim_machine *m = &b->machine;
+    const rp_machine *m = &b->machine;
     rp_op_kind kind = (rp_op_kind)p->ops[number].kind;
     if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD ||
         kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
@@ -150,7 +150,7 @@ static uint32_t memory_of(const rp_test_bench *b, uint32_t number, const rp_queu
 static void route_copy(const rp_test_bench *b, uint32_t number, const rp_queue *queue, bool up,
                        slow_hardware_op *op)
 {
-    const rpsim_machine *m = &b->machine;
+    const rp_machine *m = &b->machine;
     uint32_t gpu = queue->gpu;
     uint32_t memory = memory_of(b, number, queue);
     uint32_t near = socket_of(m, gpu);
@@ -168,7 +168,7 @@ static void route_copy(const rp_test_bench *b, uint32_t number, const rp_queue *
     }
 }
 
-static void route_peers(const rpsim_machine *m, uint32_t from, uint32_t to, slow_hardware_op *op)
+static void route_peers(const rp_machine *m, uint32_t from, uint32_t to, slow_hardware_op *op)
 {
     add(op, OUT + from);
     add(op, IN + to);
@@ -189,7 +189,7 @@ static void route_peers(const rpsim_machine *m, uint32_t from, uint32_t to, slow
 }
 
 /* Every socket does its part, all at the same time. */
-static void route_host(const rpsim_machine *m, slow_hardware_op *op)
+static void route_host(const rp_machine *m, slow_hardware_op *op)
 {
     op->bytes /= socket_count(m);
     add(op, HOST);
@@ -245,7 +245,7 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
     }
 }
 
-static void fill_capacities(const rpsim_machine *m, double *capacities)
+static void fill_capacities(const rp_machine *m, double *capacities)
 {
     for (uint32_t i = 0; i < LINKS; i++) {
         double of_group[] = {m->upload_Bps, m->download_Bps, m->switch_Bps, m->switch_Bps,

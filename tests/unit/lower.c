@@ -207,10 +207,10 @@ Test(lower, no_deadlock)
                     cr_assert(eq(int, rp_program_check(p), RP_OK));
                     rpsim_compute_costs costs;
                     make_costs(p, &costs);
-                    rpsim_machine machine = {.upload_Bps = 1e9,
-                                             .download_Bps = 1e9,
-                                             .host_Bps = 1e9,
-                                             .copy_latency_ps = 10};
+                    rp_machine machine = {.upload_Bps = 1e9,
+                                          .download_Bps = 1e9,
+                                          .host_Bps = 1e9,
+                                          .copy_latency_ps = 10};
                     rp_timeline *timeline = NULL;
                     cr_assert(eq(int, rpsim_hardware_run(p, &costs, &machine, &timeline), RP_OK),
                               "%u GPUs, %u microbatches, %u|%u stages", n, m, a, b);

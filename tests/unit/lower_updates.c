@@ -84,7 +84,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
 /* Picoseconds that a run takes where GPU memory moves a byte in `ps_per_byte`. */
 static int64_t run(const rp_program *program, double ps_per_byte)
 {
-    static const rpsim_machine machine = {
+    static const rp_machine machine = {
         .upload_Bps = 1e12, .download_Bps = 1e12, .host_Bps = 1e12, .collective_Bps = 1e12};
     rp_stage_times times;
     rp_timeline *timeline = NULL;

@@ -1,5 +1,5 @@
 /* Links and routes of a machine, against closed forms. */
-#include "sim/machine.h"
+#include "common/machine.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -22,7 +22,7 @@ TestSuite(machine, .init = begin, .fini = end, .timeout = 60);
 #define GPUS 4u
 
 /* Queues 2 * gpu: uploads; 2 * gpu + 1: downloads. The rate of each that is in `busy`. */
-static void rates(const rpsim_machine *m, uint32_t busy, double rates_out[2 * GPUS])
+static void rates(const rp_machine *m, uint32_t busy, double rates_out[2 * GPUS])
 {
     rp_queue queues[2 * GPUS] = {0};
     for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
@@ -30,21 +30,21 @@ static void rates(const rpsim_machine *m, uint32_t busy, double rates_out[2 * GP
         queues[2 * gpu + 1] = (rp_queue){.kind = RP_QUEUE_DOWNLOAD, .gpu = gpu};
     }
     rp_program program = {.gpu_count = GPUS, .queue_count = 2 * GPUS, .queues = queues};
-    rpsim_routes routes;
-    rpsim_network *network = NULL;
-    cr_assert(eq(int, rpsim_machine_network(&program, m, arena, &routes, &network), RP_OK));
+    rp_routes routes;
+    rp_network *network = NULL;
+    cr_assert(eq(int, rp_machine_network(&program, m, arena, &routes, &network), RP_OK));
     for (uint32_t q = 0; q < 2 * GPUS; q++) {
         if ((busy >> q & 1u) != 0) {
-            cr_assert(eq(int, rpsim_network_start(network, routes.of_queue[q], 1e9, 0, q), RP_OK));
+            cr_assert(eq(int, rp_network_start(network, routes.of_queue[q], 1e9, 0, q), RP_OK));
         }
     }
     for (uint32_t q = 0; q < 2 * GPUS; q++) {
-        rates_out[q] = rpsim_network_rate(network, routes.of_queue[q]);
+        rates_out[q] = rp_network_rate(network, routes.of_queue[q]);
     }
-    rpsim_network_destroy(network);
+    rp_network_destroy(network);
 }
 
-static void expect_rates(const rpsim_machine *m, uint32_t busy, const double expected[2 * GPUS])
+static void expect_rates(const rp_machine *m, uint32_t busy, const double expected[2 * GPUS])
 {
     double got[2 * GPUS];
     rates(m, busy, got);
@@ -58,11 +58,11 @@ static void expect_rates(const rpsim_machine *m, uint32_t busy, const double exp
  * switch half the uplink each, two of different switches their links. Directions share nothing. */
 Test(machine, an_uplink_is_shared_by_its_switch_only)
 {
-    rpsim_machine m = {.upload_Bps = 20e9,
-                       .download_Bps = 20e9,
-                       .host_Bps = 95e9,
-                       .gpus_per_switch = 2,
-                       .switch_Bps = 24e9};
+    rp_machine m = {.upload_Bps = 20e9,
+                    .download_Bps = 20e9,
+                    .host_Bps = 95e9,
+                    .gpus_per_switch = 2,
+                    .switch_Bps = 24e9};
     expect_rates(&m, 0x01, (double[2 * GPUS]){20e9});
     expect_rates(&m, 0x05, (double[2 * GPUS]){12e9, 0, 12e9});
     expect_rates(&m, 0x11, (double[2 * GPUS]){20e9, 0, 0, 0, 20e9});
@@ -77,12 +77,12 @@ Test(machine, an_uplink_is_shared_by_its_switch_only)
 Test(machine, max_min_over_uplink_and_dram)
 {
     const double scale[GPUS] = {0.25, 1, 1, 1};
-    rpsim_machine m = {.upload_Bps = 20e9,
-                       .download_Bps = 20e9,
-                       .host_Bps = 95e9,
-                       .gpus_per_switch = 3,
-                       .switch_Bps = 24e9,
-                       .link_scale = scale};
+    rp_machine m = {.upload_Bps = 20e9,
+                    .download_Bps = 20e9,
+                    .host_Bps = 95e9,
+                    .gpus_per_switch = 3,
+                    .switch_Bps = 24e9,
+                    .link_scale = scale};
     expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 20e9});
     m.dram_Bps = 35e9; /* the last switch has one GPU, which gets what the others leave */
     expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 11e9});

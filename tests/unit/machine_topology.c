@@ -20,11 +20,11 @@ typedef struct net {
     rp_queue queues[2 * GPUS];
     rp_op ops[2 * GPUS * OPS + 1];
     rp_program program;
-    rpsim_routes routes;
-    rpsim_network *network;
+    rp_routes routes;
+    rp_network *network;
 } net;
 
-static void open_net(net *n, const rpsim_machine *m)
+static void open_net(net *n, const rp_machine *m)
 {
     *n = (net){0};
     for (uint32_t q = 0; q < 2 * GPUS; q++) {
@@ -42,9 +42,9 @@ static void open_net(net *n, const rpsim_machine *m)
                               .queues = n->queues,
                               .op_count = 2 * GPUS * OPS,
                               .ops = n->ops};
-    cr_assert(eq(
-        int, rpsim_machine_network(&n->program, m, rp_test_tool_arena(), &n->routes, &n->network),
-        RP_OK));
+    cr_assert(eq(int,
+                 rp_machine_network(&n->program, m, rp_test_tool_arena(), &n->routes, &n->network),
+                 RP_OK));
 }
 
 static uint32_t route_of(const net *n, uint32_t op)
@@ -53,20 +53,19 @@ static uint32_t route_of(const net *n, uint32_t op)
 }
 
 /* The rates of ops that flow together, in GB/s. */
-static void expect(const rpsim_machine *m, uint32_t count, const uint32_t *ops,
-                   const double *expected)
+static void expect(const rp_machine *m, uint32_t count, const uint32_t *ops, const double *expected)
 {
     net n;
     open_net(&n, m);
     for (uint32_t i = 0; i < count; i++) {
-        cr_assert(eq(int, rpsim_network_start(n.network, route_of(&n, ops[i]), 1e9, 0, i), RP_OK));
+        cr_assert(eq(int, rp_network_start(n.network, route_of(&n, ops[i]), 1e9, 0, i), RP_OK));
     }
     for (uint32_t i = 0; i < count; i++) {
-        double got = rpsim_network_rate(n.network, route_of(&n, ops[i])) * 1e-9;
+        double got = rp_network_rate(n.network, route_of(&n, ops[i])) * 1e-9;
         cr_expect(epsilon_eq(dbl, got, expected[i], 1e-9), "op %u of %u: %g for %g", i, count, got,
                   expected[i]);
     }
-    rpsim_network_destroy(n.network);
+    rp_network_destroy(n.network);
 }
 
 /* Piece `piece` of an upload to a GPU, and a gradient on its way down. */
@@ -74,12 +73,12 @@ static void expect(const rpsim_machine *m, uint32_t count, const uint32_t *ops,
 #define DOWNLOAD(gpu, piece) ((2u * (gpu) + 1u) * OPS + (piece))
 #define EXPECT(machine, ops, rates) expect(machine, sizeof(ops) / sizeof(uint32_t), ops, rates)
 
-static const rpsim_machine base = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
+static const rp_machine base = {.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
 
 /* Two GPUs per switch of 30 GB/s, two switches per root complex of 50 GB/s. */
 Test(machine_topology, a_root_complex_is_shared_by_its_switches)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_switch = 2;
     m.switch_Bps = 30e9;
     m.gpus_per_root = 4;
@@ -98,7 +97,7 @@ Test(machine_topology, a_root_complex_is_shared_by_its_switches)
  * socket 0 and 1, those of GPU 1 between 1 and 0. */
 Test(machine_topology, weights_are_interleaved_over_sockets)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.sockets = 2;
     m.intersocket_Bps = 12e9;
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0)}), ((double[]){20}));
@@ -117,22 +116,22 @@ Test(machine_topology, weights_are_interleaved_over_sockets)
 /* 30 GB/s of DRAM in each of two sockets, whoever reads or writes it; links between are wide. */
 Test(machine_topology, dram_belongs_to_a_socket)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.sockets = 2;
     m.dram_Bps = 60e9;
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), UPLOAD(2, 0)}), ((double[]){15, 15}));
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), UPLOAD(2, 1)}), ((double[]){20, 20}));
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), UPLOAD(4, 0), DOWNLOAD(2, 2)}),
            ((double[]){10, 10, 10}));
-    cr_expect(eq(u32, rpsim_machine_shared_count(&m, GPUS, RPSIM_SHARED_DRAM), 2));
-    cr_expect(eq(u32, rpsim_machine_shared_count(&m, GPUS, RPSIM_SHARED_INTERSOCKET), 0));
+    cr_expect(eq(u32, rp_machine_shared_count(&m, GPUS, RP_SHARED_DRAM), 2));
+    cr_expect(eq(u32, rp_machine_shared_count(&m, GPUS, RP_SHARED_INTERSOCKET), 0));
 }
 
 /* Two nodes of four GPUs, ports of 9 GB/s: reading node 1 from node 0 takes the way out of node 1
  * and the way into node 0. Three nodes: both ports limit. */
 Test(machine_topology, nodes_read_each_other_over_the_network)
 {
-    rpsim_machine m = base;
+    rp_machine m = base;
     m.gpus_per_node = 4;
     m.network_Bps = 9e9;
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0)}), ((double[]){20}));
@@ -148,7 +147,7 @@ Test(machine_topology, nodes_read_each_other_over_the_network)
 /* ---- random programs --------------------------------------------------------------------------
  */
 
-static uint64_t run_hash(rp_test_bench *b, const rpsim_machine *m)
+static uint64_t run_hash(rp_test_bench *b, const rp_machine *m)
 {
     b->machine = *m;
     rp_test_bench_run(b);
@@ -171,7 +170,7 @@ Test(machine_topology, wide_links_change_nothing)
         rp_test_bench_lower(&b);
         uint32_t gpus = b.program->gpu_count;
         uint64_t plain = run_hash(&b, &base);
-        rpsim_machine wide = base;
+        rp_machine wide = base;
         wide.gpus_per_root = (gpus + 1) / 2;
         wide.root_Bps = wide.intersocket_Bps = wide.network_Bps = 21e9 * gpus;
         wide.sockets = 2;
@@ -185,7 +184,7 @@ Test(machine_topology, wide_links_change_nothing)
             cr_assert(eq(u64, run_hash(&b, &wide), plain), "case %u: two nodes", i);
         }
         const double narrow_Bps = 1e9;
-        rpsim_machine narrow[3] = {base, base, base};
+        rp_machine narrow[3] = {base, base, base};
         narrow[0].gpus_per_root = gpus;
         narrow[0].root_Bps = narrow_Bps;
         narrow[1].dram_Bps = narrow_Bps;

@@ -134,7 +134,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     for (size_t i = 0; i < entries; i++) {
         costs.layer_ps[i] = (int64_t)(300000 + 33000 * (i % 11));
     }
-    rpsim_machine machine = {.upload_Bps = link_Bps, .download_Bps = link_Bps, .host_Bps = 1e12};
+    rp_machine machine = {.upload_Bps = link_Bps, .download_Bps = link_Bps, .host_Bps = 1e12};
     rp_timeline *timeline = NULL;
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
     return timeline;

@@ -1,5 +1,5 @@
 /* Flows that share links: golden scenarios, the slow reference, what max-min fairness means, and
- * the rules about time and order that sim/network.h promises. */
+ * the rules about time and order that common/network.h promises. */
 #include "common/log.h"
 #include "common/mem.h"
 #include "tests/support/random_flows.h"
@@ -144,7 +144,8 @@ Test(network, completions_are_in_order_of_time_and_start)
 }
 
 /* Every build computes the same ticks: one number for all of them, made by the release build. A
- * change of the arithmetic in sim/network_rates.c changes it; a compiler or its flags must not. */
+ * change of the arithmetic in common/network_rates.c changes it; a compiler or its flags must not.
+ */
 Test(network, every_build_gives_the_same_ticks)
 {
     rp_random random = {8};
@@ -162,7 +163,7 @@ Test(network, every_build_gives_the_same_ticks)
 /* ---- Max-min fairness, conservation: at every event of random networks ---- */
 
 typedef struct observed {
-    rpsim_network *network;
+    rp_network *network;
     uint32_t routes[RP_TEST_MAX_FLOWS];
     bool active[RP_TEST_MAX_FLOWS];
     double load[RP_TEST_MAX_LINKS];    /* bytes per second */
@@ -181,7 +182,7 @@ static void measure_loads(observed *o)
     }
     for (uint32_t i = 0; i < flows->flow_count; i++) {
         for (int k = 0; o->active[i] && k < flows->flows[i].link_count; k++) {
-            double rate = rpsim_network_rate(o->network, o->routes[i]);
+            double rate = rp_network_rate(o->network, o->routes[i]);
             int link = flows->links[i][k];
             o->load[link] += rate;
             o->fastest[link] = fmax(o->fastest[link], rate);
@@ -201,8 +202,8 @@ static void check_max_min(const observed *o)
         if (!o->active[i] || flows->flows[i].link_count == 0) {
             continue;
         }
-        double rate = rpsim_network_rate(o->network, o->routes[i]);
-        uint32_t bottleneck = rpsim_network_bottleneck(o->network, o->routes[i]);
+        double rate = rp_network_rate(o->network, o->routes[i]);
+        uint32_t bottleneck = rp_network_bottleneck(o->network, o->routes[i]);
         cr_assert(lt(u32, bottleneck, flows->link_count));
         cr_assert(ge(dbl, o->load[bottleneck], flows->capacities[bottleneck] * (1 - 1e-12)));
         cr_assert(ge(dbl, rate, o->fastest[bottleneck] * (1 - 1e-12)), "flow %u", i);
@@ -217,7 +218,7 @@ static void check_max_min(const observed *o)
 static void check_usage(const observed *o)
 {
     for (uint32_t l = 0; l < flows->link_count; l++) {
-        rpsim_link_usage usage = rpsim_network_usage(o->network, l);
+        rp_link_usage usage = rp_network_usage(o->network, l);
         cr_assert(lt(dbl, fabs(usage.bytes - o->carried[l]), 1 + 1e-9 * o->carried[l]),
                   "link %u: %.17g, integral %.17g", l, usage.bytes, o->carried[l]);
         cr_assert(eq(i64, usage.busy_ticks, o->busy_ticks[l]));
@@ -233,14 +234,14 @@ static void pass_time(observed *o, int64_t to_ticks)
 {
     measure_loads(o);
     check_max_min(o);
-    int64_t ticks = to_ticks - rpsim_network_clock(o->network);
+    int64_t ticks = to_ticks - rp_network_clock(o->network);
     for (uint32_t l = 0; l < flows->link_count; l++) {
         o->carried[l] += o->load[l] * ((double)ticks / FEMTOSECONDS);
         o->busy_ticks[l] += o->on_link[l] > 0 ? ticks : 0;
     }
-    rpsim_network_advance(o->network, to_ticks);
-    rpsim_completion done;
-    while (rpsim_network_pop(o->network, to_ticks, &done)) {
+    rp_network_advance(o->network, to_ticks);
+    rp_completion done;
+    while (rp_network_pop(o->network, to_ticks, &done)) {
         cr_assert(eq(i64, done.time_ticks, to_ticks));
         o->active[done.tag] = false;
     }
@@ -250,12 +251,12 @@ static void pass_time(observed *o, int64_t to_ticks)
 static void pass_until(observed *o, int64_t to_ticks)
 {
     int64_t next_ticks = 0;
-    while ((next_ticks = rpsim_network_next(o->network)) <= to_ticks && next_ticks != RPSIM_NEVER) {
-        int64_t clock_ticks = rpsim_network_clock(o->network);
+    while ((next_ticks = rp_network_next(o->network)) <= to_ticks && next_ticks != RP_NEVER) {
+        int64_t clock_ticks = rp_network_clock(o->network);
         pass_time(o, clock_ticks + (next_ticks - clock_ticks) / 2);
         pass_time(o, next_ticks);
     }
-    if (to_ticks != RPSIM_NEVER) {
+    if (to_ticks != RP_NEVER) {
         pass_time(o, to_ticks);
     }
 }
@@ -273,8 +274,8 @@ static void observe_run(observed *o)
             links[k] = (uint32_t)flows->links[i][k];
         }
         cr_assert(eq(int,
-                     rpsim_network_route(o->network, links, (uint32_t)flows->flows[i].link_count,
-                                         &o->routes[i]),
+                     rp_network_route(o->network, links, (uint32_t)flows->flows[i].link_count,
+                                      &o->routes[i]),
                      RP_OK));
         pass_until(o, llround(flows->flows[i].start_s * FEMTOSECONDS));
         rp_random_flows_start(flows, i, FEMTOSECONDS, o->network);
@@ -283,7 +284,7 @@ static void observe_run(observed *o)
             check_usage(o);
         }
     }
-    pass_until(o, RPSIM_NEVER);
+    pass_until(o, RP_NEVER);
     check_usage(o);
 }
 
@@ -297,7 +298,7 @@ static void check_conservation(observed *o)
                 bytes += flows->links[i][k] == (int)l ? flows->flows[i].bytes : 0;
             }
         }
-        cr_assert(eq(dbl, rpsim_network_usage(o->network, l).bytes, bytes), "link %u", l);
+        cr_assert(eq(dbl, rp_network_usage(o->network, l).bytes, bytes), "link %u", l);
     }
 }
 
@@ -309,7 +310,7 @@ Test(network, rates_are_max_min_fair_and_bytes_are_conserved)
         rp_random_flows_draw(&random, flows);
         observe_run(o);
         check_conservation(o);
-        rpsim_network_destroy(o->network);
+        rp_network_destroy(o->network);
     }
     free(o);
 }

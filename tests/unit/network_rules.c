@@ -2,7 +2,7 @@
  * by hand. */
 #include "common/log.h"
 #include "common/mem.h"
-#include "sim/network.h"
+#include "common/network.h"
 #include "tests/reference/slow_flows.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@
 
 #define PS_PER_MS INT64_C(1000000000)
 
-static rpsim_network *network;
+static rp_network *network;
 static char messages[1024];
 
 static void begin(void)
@@ -23,7 +23,7 @@ static void begin(void)
 static void end(void)
 {
     rp_log_capture_end();
-    rpsim_network_destroy(network);
+    rp_network_destroy(network);
     cr_expect(eq(sz, rp_mem_live_bytes(), 0));
 }
 
@@ -36,49 +36,49 @@ static void create(uint32_t links)
     for (uint32_t i = 0; i < links; i++) {
         capacities[i] = 25e9;
     }
-    cr_assert(eq(int, rpsim_network_create(capacities, links, RPSIM_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, links, RP_PICOSECONDS, &network), RP_OK));
 }
 
 static uint32_t route(uint32_t count, uint32_t a, uint32_t b)
 {
     uint32_t links[2] = {a, b};
     uint32_t index = UINT32_MAX;
-    cr_assert(eq(int, rpsim_network_route(network, links, count, &index), RP_OK));
+    cr_assert(eq(int, rp_network_route(network, links, count, &index), RP_OK));
     return index;
 }
 
 static void start(uint32_t on, double bytes, int64_t now_ps, uint64_t tag)
 {
-    cr_assert(eq(int, rpsim_network_start(network, on, bytes, now_ps, tag), RP_OK));
+    cr_assert(eq(int, rp_network_start(network, on, bytes, now_ps, tag), RP_OK));
 }
 
 static void expect(int64_t time_ps, uint64_t tag)
 {
-    rpsim_completion done = {-1, 0, 0};
-    cr_expect(eq(i64, rpsim_network_next(network), time_ps));
-    cr_assert(not(rpsim_network_pop(network, time_ps - 1, &done)));
-    cr_assert(rpsim_network_pop(network, time_ps, &done));
+    rp_completion done = {-1, 0, 0};
+    cr_expect(eq(i64, rp_network_next(network), time_ps));
+    cr_assert(not(rp_network_pop(network, time_ps - 1, &done)));
+    cr_assert(rp_network_pop(network, time_ps, &done));
     cr_expect(eq(i64, done.time_ticks, time_ps));
     cr_expect(eq(u64, done.tag, tag));
 }
 
 static void expect_none(void)
 {
-    rpsim_completion done;
-    cr_expect(eq(i64, rpsim_network_next(network), RPSIM_NEVER));
-    cr_expect(not(rpsim_network_pop(network, RPSIM_NEVER, &done)));
-    cr_expect(eq(u64, rpsim_network_flows(network), 0));
+    rp_completion done;
+    cr_expect(eq(i64, rp_network_next(network), RP_NEVER));
+    cr_expect(not(rp_network_pop(network, RP_NEVER, &done)));
+    cr_expect(eq(u64, rp_network_flows(network), 0));
 }
 
 Test(network_rules, a_flow_alone_takes_bytes_over_capacity)
 {
     create(2);
     start(route(2, 0, 1), 1000, 17, 42);
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, 0), 25e9, 1e-3));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, 0), 25e9, 1e-3));
     expect(17 + 40000, 42);
     expect_none();
-    cr_expect(eq(dbl, rpsim_network_rate(network, 0), 0));
-    cr_expect(eq(u32, rpsim_network_bottleneck(network, 0), RPSIM_NO_LINK));
+    cr_expect(eq(dbl, rp_network_rate(network, 0), 0));
+    cr_expect(eq(u32, rp_network_bottleneck(network, 0), RP_NO_LINK));
 }
 
 Test(network_rules, nothing_to_send_ends_at_once)
@@ -86,7 +86,7 @@ Test(network_rules, nothing_to_send_ends_at_once)
     create(1);
     uint32_t shared = route(1, 0, 0);
     uint32_t free_route = route(0, 0, 0);
-    cr_expect(isinf(rpsim_network_rate(network, free_route)));
+    cr_expect(isinf(rp_network_rate(network, free_route)));
     start(shared, 0, 5, 1);
     start(free_route, 1e9, 5, 2);
     start(shared, 100, 5, 3);
@@ -96,7 +96,7 @@ Test(network_rules, nothing_to_send_ends_at_once)
     expect(5, 4);
     expect(4005, 3);
     expect_none();
-    cr_expect(eq(dbl, rpsim_network_usage(network, 0).bytes, 100));
+    cr_expect(eq(dbl, rp_network_usage(network, 0).bytes, 100));
 }
 
 /* Equal ends come in the order of the starts, whatever the routes. */
@@ -116,7 +116,7 @@ Test(network_rules, ties_go_by_the_order_of_starts)
 Test(network_rules, ends_are_rounded_to_the_nearest_tick_and_never_before_the_start)
 {
     double capacities[] = {1e18, 3e12};
-    cr_assert(eq(int, rpsim_network_create(capacities, 2, RPSIM_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network), RP_OK));
     start(route(1, 0, 0), 1, 1000, 1);
     expect(1000, 1);
     start(route(1, 1, 0), 1, 1000, 2); /* a third of a tick */
@@ -134,12 +134,12 @@ Test(network_rules, an_end_comes_before_a_start_of_the_same_instant)
     start(route(1, 0, 0), 1000, 40000, 2);
     expect(40000, 1);
     expect(80000, 2);
-    rpsim_link_usage usage = rpsim_network_usage(network, 0);
+    rp_link_usage usage = rp_network_usage(network, 0);
     cr_expect(eq(i64, usage.busy_ticks, 80000));
     cr_expect(eq(i64, usage.full_ticks, 80000));
     start(route(1, 0, 0), 1000, 100000, 3);
     expect(140000, 3);
-    cr_expect(eq(i64, rpsim_network_usage(network, 0).busy_ticks, 120000));
+    cr_expect(eq(i64, rp_network_usage(network, 0).busy_ticks, 120000));
 }
 
 /* Completions are kept while the clock moves on. */
@@ -147,12 +147,12 @@ Test(network_rules, completions_wait_until_they_are_popped)
 {
     create(1);
     start(route(1, 0, 0), 1000, 0, 1);
-    rpsim_network_advance(network, 50000);
-    cr_expect(eq(i64, rpsim_network_clock(network), 50000));
+    rp_network_advance(network, 50000);
+    cr_expect(eq(i64, rp_network_clock(network), 50000));
     start(route(1, 0, 0), 1000, 60000, 2);
-    rpsim_network_advance(network, 10);
-    cr_expect(eq(i64, rpsim_network_clock(network), 60000));
-    cr_expect(eq(u64, rpsim_network_flows(network), 1));
+    rp_network_advance(network, 10);
+    cr_expect(eq(i64, rp_network_clock(network), 60000));
+    cr_expect(eq(u64, rp_network_flows(network), 1));
     expect(40000, 1);
     expect(100000, 2);
     expect_none();
@@ -162,21 +162,21 @@ Test(network_rules, completions_wait_until_they_are_popped)
 Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
 {
     double capacities[] = {25e9, 5e9};
-    cr_assert(eq(int, rpsim_network_create(capacities, 2, RPSIM_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network), RP_OK));
     uint32_t wide = route(1, 0, 0);
     uint32_t narrow = route(2, 1, 0);
     start(wide, 10e6, 0, 1);
     start(wide, 20e6, 0, 2);
     start(narrow, 10e6, 0, 3);
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, wide), 10e9, 1));
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, narrow), 5e9, 1));
-    cr_expect(eq(u32, rpsim_network_bottleneck(network, wide), 0));
-    cr_expect(eq(u32, rpsim_network_bottleneck(network, narrow), 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, wide), 10e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, narrow), 5e9, 1));
+    cr_expect(eq(u32, rp_network_bottleneck(network, wide), 0));
+    cr_expect(eq(u32, rp_network_bottleneck(network, narrow), 1));
     expect(PS_PER_MS, 1);
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, wide), 20e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, wide), 20e9, 1));
     expect(PS_PER_MS * 3 / 2, 2);
     expect(2 * PS_PER_MS, 3);
-    rpsim_link_usage usage = rpsim_network_usage(network, 0);
+    rp_link_usage usage = rp_network_usage(network, 0);
     cr_expect(eq(dbl, usage.bytes, 40e6));
     cr_expect(eq(i64, usage.full_ticks, PS_PER_MS * 3 / 2));
     cr_expect(eq(i64, usage.busy_ticks, 2 * PS_PER_MS));
@@ -189,7 +189,7 @@ Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
 Test(network_rules, a_wide_link_limits_when_it_gets_full)
 {
     double capacities[] = {100e9, 30e9, 10e9};
-    cr_assert(eq(int, rpsim_network_create(capacities, 3, RPSIM_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 3, RP_PICOSECONDS, &network), RP_OK));
     uint32_t first = route(1, 0, 0);
     uint32_t both = route(2, 0, 1);
     uint32_t wide = route(1, 1, 0);
@@ -200,16 +200,16 @@ Test(network_rules, a_wide_link_limits_when_it_gets_full)
     expect(PS_PER_MS, 2);
     expect(2 * PS_PER_MS, 3);
     start(narrow, 1e9, 3 * PS_PER_MS, 4);
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, narrow), 10e9, 1));
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, first), 100e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, narrow), 10e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, first), 100e9, 1));
     start(both, 1e9, 4 * PS_PER_MS, 5);
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, narrow), 10e9, 1));
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, both), 20e9, 1));
-    cr_expect(epsilon_eq(dbl, rpsim_network_rate(network, first), 80e9, 1));
-    cr_expect(eq(u32, rpsim_network_bottleneck(network, narrow), 2));
-    cr_expect(eq(u32, rpsim_network_bottleneck(network, both), 1));
-    cr_expect(eq(i64, rpsim_network_usage(network, 1).full_ticks, 2 * PS_PER_MS));
-    cr_expect(eq(i64, rpsim_network_usage(network, 1).busy_ticks, 3 * PS_PER_MS));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, narrow), 10e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, both), 20e9, 1));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(network, first), 80e9, 1));
+    cr_expect(eq(u32, rp_network_bottleneck(network, narrow), 2));
+    cr_expect(eq(u32, rp_network_bottleneck(network, both), 1));
+    cr_expect(eq(i64, rp_network_usage(network, 1).full_ticks, 2 * PS_PER_MS));
+    cr_expect(eq(i64, rp_network_usage(network, 1).busy_ticks, 3 * PS_PER_MS));
 }
 
 Test(network_rules, a_set_of_links_is_one_route)
@@ -236,38 +236,38 @@ Test(network_rules, a_group_that_is_never_empty_stays_exact)
     static slow_flow flows[300];
     static const int links[] = {0};
     double capacity = 25e9;
-    cr_assert(eq(int, rpsim_network_create(&capacity, 1, 1e15, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network), RP_OK));
     for (int i = 0; i < 300; i++) {
         int64_t start_ms = i < 2 ? 0 : 400 * (i - 1);
         flows[i] = (slow_flow){.bytes = 1e10 + i, .start_s = (double)start_ms / 1e3, links, 1};
         start(route(1, 0, 0), flows[i].bytes, start_ms * INT64_C(1000000000000), (uint64_t)i);
     }
     slow_flows_run(&capacity, 1, flows, 300);
-    rpsim_completion done;
+    rp_completion done;
     double worst_s = 0;
     double sum_bytes = 0;
-    while (rpsim_network_pop(network, rpsim_network_next(network), &done)) {
+    while (rp_network_pop(network, rp_network_next(network), &done)) {
         long double end_s = (long double)done.time_ticks / 1e15L;
         worst_s = fmax(worst_s, (double)fabsl(end_s - flows[done.tag].end_s));
         sum_bytes += flows[done.tag].bytes;
     }
     cr_log_info("worst difference %.3g s after %.3g s", worst_s, (double)flows[299].end_s);
     cr_expect(lt(dbl, worst_s, 1e-12));
-    cr_expect(eq(dbl, rpsim_network_usage(network, 0).bytes, sum_bytes));
+    cr_expect(eq(dbl, rp_network_usage(network, 0).bytes, sum_bytes));
     expect_none();
 }
 
 /* Later than int64 can say is never. */
 Test(network_rules, an_end_beyond_the_clock_never_comes)
 {
-    double capacity = RPSIM_MIN_CAPACITY;
-    cr_assert(eq(int, rpsim_network_create(&capacity, 1, 1e15, &network), RP_OK));
-    start(route(1, 0, 0), RPSIM_MAX_FLOW_BYTES, 0, 1);
-    rpsim_completion done;
-    cr_expect(eq(i64, rpsim_network_next(network), RPSIM_NEVER));
-    cr_expect(not(rpsim_network_pop(network, RPSIM_NEVER, &done)));
-    rpsim_network_advance(network, RPSIM_NEVER - 1);
-    cr_expect(eq(u64, rpsim_network_flows(network), 1));
+    double capacity = RP_MIN_CAPACITY;
+    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network), RP_OK));
+    start(route(1, 0, 0), RP_MAX_FLOW_BYTES, 0, 1);
+    rp_completion done;
+    cr_expect(eq(i64, rp_network_next(network), RP_NEVER));
+    cr_expect(not(rp_network_pop(network, RP_NEVER, &done)));
+    rp_network_advance(network, RP_NEVER - 1);
+    cr_expect(eq(u64, rp_network_flows(network), 1));
 }
 
 Test(network_rules, bad_links_and_ticks_are_refused)
@@ -278,14 +278,14 @@ Test(network_rules, bad_links_and_ticks_are_refused)
         capacities[1] = bad[i];
         rp_log_capture_end();
         rp_log_capture_begin(messages, sizeof messages);
-        rp_status status = rpsim_network_create(capacities, 2, RPSIM_PICOSECONDS, &network);
+        rp_status status = rp_network_create(capacities, 2, RP_PICOSECONDS, &network);
         cr_expect(eq(int, status, RP_INPUT));
         cr_expect(ne(ptr, strstr(messages, "valid values are"), NULL), "%s", messages);
         cr_expect(eq(ptr, network, NULL));
     }
     capacities[1] = 1;
-    cr_expect(eq(int, rpsim_network_create(capacities, 2, 0.5, &network), RP_INPUT));
-    cr_expect(eq(int, rpsim_network_create(capacities, 2, 1e16, &network), RP_INPUT));
+    cr_expect(eq(int, rp_network_create(capacities, 2, 0.5, &network), RP_INPUT));
+    cr_expect(eq(int, rp_network_create(capacities, 2, 1e16, &network), RP_INPUT));
 }
 
 Test(network_rules, bad_routes_and_flows_are_refused)
@@ -295,17 +295,17 @@ Test(network_rules, bad_routes_and_flows_are_refused)
     const uint32_t twice[] = {1, 0, 1};
     const uint32_t unknown[] = {0, 2};
     const uint32_t same[] = {1, 1};
-    cr_expect(eq(int, rpsim_network_route(network, twice, 3, &index), RP_INPUT));
-    cr_expect(eq(int, rpsim_network_route(network, unknown, 2, &index), RP_INPUT));
-    cr_expect(eq(int, rpsim_network_route(network, same, 2, &index), RP_INPUT));
+    cr_expect(eq(int, rp_network_route(network, twice, 3, &index), RP_INPUT));
+    cr_expect(eq(int, rp_network_route(network, unknown, 2, &index), RP_INPUT));
+    cr_expect(eq(int, rp_network_route(network, same, 2, &index), RP_INPUT));
     cr_expect(eq(u32, index, 77));
     start(route(1, 0, 0), 10, 100, 1);
-    cr_expect(eq(int, rpsim_network_start(network, 0, 10, 99, 1), RP_BROKEN));
-    cr_expect(eq(int, rpsim_network_start(network, 1, 10, 100, 1), RP_BROKEN));
-    cr_expect(eq(int, rpsim_network_start(network, 0, -1, 100, 1), RP_BROKEN));
-    cr_expect(eq(int, rpsim_network_start(network, 0, NAN, 100, 1), RP_BROKEN));
-    cr_expect(eq(int, rpsim_network_start(network, 0, 1e19, 100, 1), RP_BROKEN));
-    cr_expect(eq(int, rpsim_network_start(network, 0, 1, RPSIM_NEVER, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 0, 10, 99, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 1, 10, 100, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 0, -1, 100, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 0, NAN, 100, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 0, 1e19, 100, 1), RP_BROKEN));
+    cr_expect(eq(int, rp_network_start(network, 0, 1, RP_NEVER, 1), RP_BROKEN));
     expect(500, 1);
     expect_none();
 }

@@ -2,7 +2,7 @@
  * pipeline, and after every event all rates are those of the slow reference's filling from zero.
  * Most links cannot be full here, and which can changes all the time. */
 #include "common/mem.h"
-#include "sim/network.h"
+#include "common/network.h"
 #include "tests/reference/slow_flows.h"
 #include "tests/support/random_case.h"
 
@@ -34,7 +34,7 @@ typedef struct traffic {
     int link_counts[MAX_ROUTES];
     uint32_t routes[MAX_ROUTES]; /* the network's numbers; equal sets share one */
     uint32_t most;               /* flows at a time */
-    rpsim_network *network;
+    rp_network *network;
     slow_flow flows[MAX_FLOWS]; /* a place per flow that is under way */
     uint32_t route_of[MAX_FLOWS];
     uint32_t shared; /* events at which two flows had different bottlenecks */
@@ -68,7 +68,7 @@ static void draw_route(traffic *t, uint32_t route)
         links[i] = (uint32_t)t->links[route][i];
     }
     cr_assert(
-        eq(int, rpsim_network_route(t->network, links, (uint32_t)count, &t->routes[route]), RP_OK));
+        eq(int, rp_network_route(t->network, links, (uint32_t)count, &t->routes[route]), RP_OK));
 }
 
 static void draw(traffic *t, uint64_t seed)
@@ -83,8 +83,7 @@ static void draw(traffic *t, uint64_t seed)
     for (uint32_t i = 0; i < t->link_count; i++) {
         t->capacities[i] = draw_capacity(&t->random, kind);
     }
-    cr_assert(eq(int,
-                 rpsim_network_create(t->capacities, t->link_count, RPSIM_PICOSECONDS, &t->network),
+    cr_assert(eq(int, rp_network_create(t->capacities, t->link_count, RP_PICOSECONDS, &t->network),
                  RP_OK));
     for (uint32_t i = 0; i < t->route_count; i++) {
         draw_route(t, i);
@@ -104,9 +103,9 @@ static void start(traffic *t, uint32_t place, int64_t now_ps)
     t->flows[place] =
         (slow_flow){.links = t->links[route], .link_count = t->link_counts[route], .started = 1};
     t->route_of[place] = route;
-    cr_assert(
-        eq(int, rpsim_network_start(t->network, t->routes[route], 1e-3 * ms * least, now_ps, place),
-           RP_OK));
+    cr_assert(eq(int,
+                 rp_network_start(t->network, t->routes[route], 1e-3 * ms * least, now_ps, place),
+                 RP_OK));
 }
 
 static void start_some(traffic *t, int64_t now_ps)
@@ -123,16 +122,16 @@ static void start_some(traffic *t, int64_t now_ps)
 static void compare(traffic *t)
 {
     slow_flows_fill(t->capacities, (int)t->link_count, t->flows, (int)t->most);
-    uint32_t first = RPSIM_NO_LINK;
+    uint32_t first = RP_NO_LINK;
     for (uint32_t i = 0; i < t->most; i++) {
         if (t->flows[i].started && !t->flows[i].ended) {
             uint32_t route = t->routes[t->route_of[i]];
-            double rate = rpsim_network_rate(t->network, route);
+            double rate = rp_network_rate(t->network, route);
             double expected = (double)t->flows[i].rate;
             cr_assert(lt(dbl, fabs(rate - expected), 1e-12 * expected), "%.17g, not %.17g", rate,
                       expected);
-            uint32_t bottleneck = rpsim_network_bottleneck(t->network, route);
-            first = first == RPSIM_NO_LINK ? bottleneck : first;
+            uint32_t bottleneck = rp_network_bottleneck(t->network, route);
+            first = first == RP_NO_LINK ? bottleneck : first;
             t->shared += bottleneck != first ? 1 : 0;
         }
     }
@@ -142,14 +141,14 @@ static void pass_events(traffic *t)
 {
     int64_t now_ps = 0;
     for (uint32_t i = 0; i < EVENTS; i++) {
-        rpsim_completion done;
-        bool ended = rpsim_network_pop(t->network, rpsim_network_next(t->network), &done);
+        rp_completion done;
+        bool ended = rp_network_pop(t->network, rp_network_next(t->network), &done);
         if (ended) {
             t->flows[done.tag].ended = 1;
             now_ps = done.time_ticks;
         }
         start_some(t, now_ps);
-        if (rpsim_network_next(t->network) > now_ps) { /* not in the middle of several ends */
+        if (rp_network_next(t->network) > now_ps) { /* not in the middle of several ends */
             compare(t);
         }
     }
@@ -163,7 +162,7 @@ Test(network_steady, rates_are_those_of_filling_from_zero, .timeout = 300)
         draw(t, seed);
         pass_events(t);
         several += t->shared > 0 ? 1 : 0;
-        rpsim_network_destroy(t->network);
+        rp_network_destroy(t->network);
     }
     free(t);
     cr_log_info("%" PRIu64 " of %u networks had several bottlenecks at a time", several, NETWORKS);

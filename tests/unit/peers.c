@@ -16,12 +16,12 @@ TestSuite(peers, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout 
 
 #define MS INT64_C(1000000000)
 
-static const rpsim_machine nvlink = {.upload_Bps = 20e9,
-                                     .download_Bps = 20e9,
-                                     .host_Bps = 100e9,
-                                     .peer_Bps = 100e9,
-                                     .nvlink_gpus = RP_TEST_BENCH_GPUS,
-                                     .peer_pcie = true};
+static const rp_machine nvlink = {.upload_Bps = 20e9,
+                                  .download_Bps = 20e9,
+                                  .host_Bps = 100e9,
+                                  .peer_Bps = 100e9,
+                                  .nvlink_gpus = RP_TEST_BENCH_GPUS,
+                                  .peer_pcie = true};
 
 static int64_t makespan_of(const rp_timeline *t)
 {
@@ -33,7 +33,7 @@ static int64_t makespan_of(const rp_timeline *t)
     return last;
 }
 
-static int64_t run_ps(rp_test_bench *b, const rpsim_machine *m)
+static int64_t run_ps(rp_test_bench *b, const rp_machine *m)
 {
     b->machine = *m;
     rp_test_bench_run(b);
@@ -70,7 +70,7 @@ Test(peers, a_row_of_gpus)
     cr_expect(eq(u32, count_kind(b.program, RP_OP_RECV), 6));
     cr_expect(eq(u32, count_kind(b.program, RP_OP_DOWNLOAD_ACT), 0));
     cr_expect(eq(i64, run_ps(&b, &nvlink), (48 + 6 * 10) * MS)); /* 100 GB/s */
-    rpsim_machine m = nvlink;
+    rp_machine m = nvlink;
     m.nvlink_gpus = 0; /* PCIe: the port is wider than the link of 20 GB/s */
     cr_expect(eq(i64, run_ps(&b, &m), (48 + 6 * 50) * MS));
     m.gpus_per_switch = 2; /* 1 to 2 and back pass two uplinks; the others none */
@@ -97,7 +97,7 @@ Test(peers, bridged_pairs)
 {
     rp_test_bench b;
     make_row(&b, 2);
-    rpsim_machine m = nvlink;
+    rp_machine m = nvlink;
     m.nvlink_gpus = 2;
     m.peer_pcie = false;
     cr_expect(eq(u32, count_kind(b.program, RP_OP_SEND), 4));
@@ -112,7 +112,7 @@ Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;
     make_row(&b, UINT32_MAX);
-    rpsim_machine machines[2] = {nvlink, nvlink};
+    rp_machine machines[2] = {nvlink, nvlink};
     machines[0].peer_Bps = 0;
     machines[1].nvlink_gpus = 2;
     machines[1].peer_pcie = false;
@@ -178,7 +178,7 @@ Test(peers, random_pipelines)
         b.lower.peer_gpus = i % 5 == 0 ? 2 : UINT32_MAX;
         rp_test_bench_lower(&b);
         cr_assert(eq(int, rp_program_check(b.program), RP_OK), "case %u", i);
-        rpsim_machine m = nvlink;
+        rp_machine m = nvlink;
         m.nvlink_gpus = i % 5 == 0 ? 2 : i % 7 == 0 ? 0 : 4096;
         int64_t took = run_ps(&b, &m);
         const rp_timeline *t = b.timeline;

@@ -1,5 +1,5 @@
 /* Platform keys of links and topology: what they stand for, and what machine they make. */
-#include "sim/platform_machine.h"
+#include "common/platform_machine.h"
 #include "sim/roofline.h"
 #include "tests/support/run_tool.h"
 
@@ -38,12 +38,12 @@ Test(platform, pcie_generations)
             rp_platform p = parse(text);
             double nominal = (double)(1u << (gen - 3)) * lanes;
             cr_expect(eq(dbl, p.link_gb_per_s, nominal));
-            cr_expect(eq(dbl, rpsim_link_bytes_per_s(&p), 0.75e9 * nominal));
+            cr_expect(eq(dbl, rp_link_bytes_per_s(&p), 0.75e9 * nominal));
         }
     }
     rp_platform p = parse("pcie_gen: 4\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 20.97\n");
     cr_expect(eq(dbl, p.link_gb_per_s, 32));
-    cr_expect(eq(dbl, rpsim_link_bytes_per_s(&p), 1e9 * 20.97));
+    cr_expect(eq(dbl, rp_link_bytes_per_s(&p), 1e9 * 20.97));
 }
 
 #define LINK "link_gb_per_s: 32\nlink_efficiency: 0.75\n"
@@ -51,9 +51,9 @@ Test(platform, pcie_generations)
 Test(platform, what_is_absent_limits_nothing)
 {
     rp_platform p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\n");
-    rpsim_machine m = rpsim_machine_of(&p);
-    for (int kind = 0; kind < RPSIM_SHARED_COUNT; kind++) {
-        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 8, (rpsim_shared)kind), 0));
+    rp_machine m = rp_machine_of(&p);
+    for (int kind = 0; kind < RP_SHARED_COUNT; kind++) {
+        cr_expect(eq(u32, rp_machine_shared_count(&m, 8, (rp_shared)kind), 0));
     }
     cr_expect(eq(dbl, m.host_Bps, 95e9));
     cr_expect(eq(dbl, m.peer_Bps, 0));
@@ -65,12 +65,12 @@ Test(platform, counts_of_shared_links)
                                "network_gb_per_s: 12.5\nsockets: 2\nintersocket_gb_per_s: 40\n"
                                "gpus_per_switch: 1\nswitch_gb_per_s: 32\ngpus_per_root: 2\n"
                                "root_gb_per_s: 48\nhost_dram_gb_per_s: 200\n");
-    rpsim_machine m = rpsim_machine_of(&p);
-    const uint32_t of_8[RPSIM_SHARED_COUNT] = {8, 4, 2, 4, 2};
-    const uint32_t of_4[RPSIM_SHARED_COUNT] = {4, 2, 1, 2, 0};
-    for (int kind = 0; kind < RPSIM_SHARED_COUNT; kind++) {
-        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 8, (rpsim_shared)kind), of_8[kind]));
-        cr_expect(eq(u32, rpsim_machine_shared_count(&m, 4, (rpsim_shared)kind), of_4[kind]));
+    rp_machine m = rp_machine_of(&p);
+    const uint32_t of_8[RP_SHARED_COUNT] = {8, 4, 2, 4, 2};
+    const uint32_t of_4[RP_SHARED_COUNT] = {4, 2, 1, 2, 0};
+    for (int kind = 0; kind < RP_SHARED_COUNT; kind++) {
+        cr_expect(eq(u32, rp_machine_shared_count(&m, 8, (rp_shared)kind), of_8[kind]));
+        cr_expect(eq(u32, rp_machine_shared_count(&m, 4, (rp_shared)kind), of_4[kind]));
     }
     cr_expect(eq(dbl, m.switch_Bps, 24e9)); /* as effective as the link */
     cr_expect(eq(dbl, m.root_Bps, 36e9));
@@ -95,7 +95,7 @@ Test(platform, optimizer_threads)
         char text[256];
         snprintf(text, sizeof text, LINK "peer_gb_per_s: 0\n%s", rows[i].text);
         rp_platform p = parse(text);
-        cr_expect(eq(dbl, rpsim_machine_of(&p).host_Bps, rows[i].expected_Bps), "%s", rows[i].text);
+        cr_expect(eq(dbl, rp_machine_of(&p).host_Bps, rows[i].expected_Bps), "%s", rows[i].text);
     }
 }
 
@@ -120,7 +120,7 @@ Test(platform, peers)
         char text[256];
         snprintf(text, sizeof text, LINK "host_optimizer_gb_per_s: 95\n%s", rows[i].text);
         rp_platform p = parse(text);
-        rpsim_machine m = rpsim_machine_of(&p);
+        rp_machine m = rp_machine_of(&p);
         cr_expect(epsilon_eq(dbl, m.peer_Bps, rows[i].peer_Bps, 1), "%s", rows[i].text);
         cr_expect(eq(u32, m.nvlink_gpus, rows[i].nvlink_gpus), "%s", rows[i].text);
         cr_expect(eq(int, m.peer_pcie, rows[i].pcie), "%s", rows[i].text);

@@ -11,8 +11,8 @@
  * times find another order for other times, which may be worse: at worst 0.93 % (v-half-squeezed).
  */
 #include "common/data.h"
+#include "common/platform_machine.h"
 #include "common/schedule.h"
-#include "sim/platform_machine.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 
@@ -276,8 +276,8 @@ Test(plausible, more_work_takes_longer)
  * both have the same kind. */
 static bool dominates(const rp_platform *b, const rp_platform *a)
 {
-    rpsim_machine ma = rpsim_machine_of(a);
-    rpsim_machine mb = rpsim_machine_of(b);
+    rp_machine ma = rp_machine_of(a);
+    rp_machine mb = rp_machine_of(b);
     const double rates[][2] = {
         {a->fp16_tflops_fp16_acc * a->gemm_efficiency,
          b->fp16_tflops_fp16_acc * b->gemm_efficiency},
@@ -361,7 +361,7 @@ Test(plausible, offloading_is_bound_by_links_and_host)
         rp_model model;
         cr_assert(eq(int, rp_platform_load(platform_name, arena, &platform), RP_OK));
         cr_assert(eq(int, rp_model_load(model_name, arena, &model), RP_OK));
-        rpsim_machine m = rpsim_machine_of(&platform);
+        rp_machine m = rp_machine_of(&platform);
         uint32_t gpus = platform.gpus < GPUS ? platform.gpus : GPUS;
         double parameters = (double)model.layers * (double)model.layer_parameters;
         double link_ms = 1e3 * 2 * parameters / gpus / m.upload_Bps;

@@ -87,13 +87,13 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t each)
     return make_calls(name, gpus, each, gpus * each);
 }
 
-static const rpsim_machine machine = {.upload_Bps = 20e9,
-                                      .download_Bps = 20e9,
-                                      .host_Bps = 90e9,
-                                      .collective_Bps = 2.5e9,
-                                      .collect_Bps = 12e9};
+static const rp_machine machine = {.upload_Bps = 20e9,
+                                   .download_Bps = 20e9,
+                                   .host_Bps = 90e9,
+                                   .collective_Bps = 2.5e9,
+                                   .collect_Bps = 12e9};
 
-static int64_t run_on(const rp_program *program, const rpsim_machine *on)
+static int64_t run_on(const rp_program *program, const rp_machine *on)
 {
     rp_stage_times times;
     rp_timeline *timeline = NULL;
@@ -245,7 +245,7 @@ static double seconds(double bytes, double rate)
     return bytes / rate;
 }
 
-static unit_times unit_of(const rp_program *p, uint32_t s, bool backward, const rpsim_machine *on)
+static unit_times unit_of(const rp_program *p, uint32_t s, bool backward, const rp_machine *on)
 {
     const rp_stage *stage = &p->stages[s];
     double n = p->gpu_count;
@@ -283,7 +283,7 @@ static void add_unit_times(unit_times *to, unit_times u)
     to->reduce += u.reduce;
 }
 
-static step_times times_of(const rp_program *p, const rpsim_machine *on)
+static step_times times_of(const rp_program *p, const rp_machine *on)
 {
     step_times t = {.first = unit_of(p, 0, false, on), .last = unit_of(p, 0, true, on)};
     t.turn = unit_of(p, p->forward_count - 1, true, on);
@@ -306,7 +306,7 @@ Test(systems, fsdp_offload_step_times)
     rp_program *p = make("fsdp-offload", n, each);
     double adam = 32.0 * (double)sum(parameters) / 90e9;
 
-    rpsim_machine on = machine; /* the GPUs */
+    rp_machine on = machine; /* the GPUs */
     on.upload_Bps = on.download_Bps = on.collective_Bps = 4e12;
     step_times t = times_of(p, &on);
     double step = t.first.up + t.first.gather + each * t.all.compute + t.backward.reduce +

@@ -1,5 +1,5 @@
 /* Which groups a change reaches: those that links connect with it. */
-#include "sim/network_inside.h"
+#include "common/network_inside.h"
 
 /* The reached links and groups are kept: as long as changes are connected with them, they remain
  * closed (no group with flows has one link that connects inside and another one outside), and need
@@ -9,31 +9,31 @@
 
 /* ---- Links and the groups on them ---- */
 
-static void list(rpsim_network *network, uint32_t index)
+static void list(rp_network *network, uint32_t index)
 {
-    const rpsim_group *group = &network->groups[index];
+    const rp_group *group = &network->groups[index];
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        rpsim_hop *hop = &network->hops[group->hop_begin + i];
-        rpsim_link *link = &network->links[hop->link];
+        rp_hop *hop = &network->hops[group->hop_begin + i];
+        rp_link *link = &network->links[hop->link];
         hop->slot = link->member_count;
-        link->members[link->member_count++] = (rpsim_member){index, i};
+        link->members[link->member_count++] = (rp_member){index, i};
         link->demand += hop->demand;
     }
 }
 
-static void unlist(rpsim_network *network, const rpsim_group *group)
+static void unlist(rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_hop *hop = &network->hops[group->hop_begin + i];
-        rpsim_link *link = &network->links[hop->link];
-        rpsim_member moved = link->members[--link->member_count];
+        const rp_hop *hop = &network->hops[group->hop_begin + i];
+        rp_link *link = &network->links[hop->link];
+        rp_member moved = link->members[--link->member_count];
         link->members[hop->slot] = moved;
         network->hops[network->groups[moved.group].hop_begin + moved.hop].slot = hop->slot;
         link->demand -= hop->demand;
     }
 }
 
-static void count_busy(rpsim_link *link, int64_t now)
+static void count_busy(rp_link *link, int64_t now)
 {
     bool busy = link->flows > 0;
     if (link->busy != busy) {
@@ -43,12 +43,12 @@ static void count_busy(rpsim_link *link, int64_t now)
     }
 }
 
-void rpsim_network_relink(rpsim_network *network, uint32_t index)
+void rp_network_relink(rp_network *network, uint32_t index)
 {
-    rpsim_group *group = &network->groups[index];
+    rp_group *group = &network->groups[index];
     uint64_t more = group->flows.count - group->solved_flows; /* modulo 2^64 */
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
         link->flows += more;
         link->first_share = link->flows > 0 ? link->capacity / (double)link->flows : 0;
         count_busy(link, network->clock_ticks);
@@ -65,11 +65,11 @@ void rpsim_network_relink(rpsim_network *network, uint32_t index)
     group->solved_flows = group->flows.count;
 }
 
-bool rpsim_group_is_alone(const rpsim_network *network, const rpsim_group *group)
+bool rp_group_is_alone(const rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (link->member_count > group->listed && rpsim_link_connects(link)) {
+        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        if (link->member_count > group->listed && rp_link_connects(link)) {
             return false;
         }
     }
@@ -78,26 +78,26 @@ bool rpsim_group_is_alone(const rpsim_network *network, const rpsim_group *group
 
 /* ---- Reaching ---- */
 
-static void reach_link(rpsim_network *network, uint32_t index)
+static void reach_link(rp_network *network, uint32_t index)
 {
-    rpsim_link *link = &network->links[index];
+    rp_link *link = &network->links[index];
     if (link->mark != network->mark) {
         link->mark = network->mark;
         network->reached_links[network->reached_link_count++] = index;
     }
 }
 
-static void reach_links(rpsim_network *network, const rpsim_group *group)
+static void reach_links(rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
         uint32_t index = network->hops[group->hop_begin + i].link;
-        if (network->whole || rpsim_link_connects(&network->links[index])) {
+        if (network->whole || rp_link_connects(&network->links[index])) {
             reach_link(network, index);
         }
     }
 }
 
-static void reach_group(rpsim_network *network, uint32_t index)
+static void reach_group(rp_network *network, uint32_t index)
 {
     if (network->groups[index].mark != network->mark) {
         network->groups[index].mark = network->mark;
@@ -106,7 +106,7 @@ static void reach_group(rpsim_network *network, uint32_t index)
     }
 }
 
-static void reach_members(rpsim_network *network, const rpsim_link *link)
+static void reach_members(rp_network *network, const rp_link *link)
 {
     for (uint32_t k = 0; k < link->member_count; k++) {
         reach_group(network, link->members[k].group);
@@ -114,7 +114,7 @@ static void reach_members(rpsim_network *network, const rpsim_link *link)
 }
 
 /* The list of links grows while it is walked: breadth first. */
-static void reach_from(rpsim_network *network, uint32_t begin)
+static void reach_from(rp_network *network, uint32_t begin)
 {
     for (uint32_t i = begin; i < network->reached_link_count; i++) {
         reach_members(network, &network->links[network->reached_links[i]]);
@@ -122,7 +122,7 @@ static void reach_from(rpsim_network *network, uint32_t begin)
 }
 
 /* Groups that have lost their last flow leave the reached ones. */
-static void drop_empty_groups(rpsim_network *network)
+static void drop_empty_groups(rp_network *network)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < network->reached_group_count; i++) {
@@ -137,7 +137,7 @@ static void drop_empty_groups(rpsim_network *network)
     network->group_left = false;
 }
 
-static void begin_search(rpsim_network *network)
+static void begin_search(rp_network *network)
 {
     network->mark++;
     network->reuse = 0;
@@ -146,10 +146,10 @@ static void begin_search(rpsim_network *network)
 }
 
 /* Whether one of the group's links is reached and connected before, with all groups on it. */
-static bool is_connected(const rpsim_network *network, const rpsim_group *group)
+static bool is_connected(const rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
         if (link->tight && link->mark == network->mark) {
             return true;
         }
@@ -157,7 +157,7 @@ static bool is_connected(const rpsim_network *network, const rpsim_group *group)
     return false;
 }
 
-static bool all_connected(const rpsim_network *network)
+static bool all_connected(const rp_network *network)
 {
     for (uint32_t i = 0; i < network->start_count; i++) {
         if (!is_connected(network, &network->groups[network->starts[i]])) {
@@ -168,17 +168,17 @@ static bool all_connected(const rpsim_network *network)
 }
 
 /* Links that are among the reached ones, but did not connect before. */
-static void reach_newly_tight(rpsim_network *network, const rpsim_group *group)
+static void reach_newly_tight(rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (!link->tight && link->mark == network->mark && rpsim_link_connects(link)) {
+        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        if (!link->tight && link->mark == network->mark && rp_link_connects(link)) {
             reach_members(network, link);
         }
     }
 }
 
-void rpsim_network_reach(rpsim_network *network)
+void rp_network_reach(rp_network *network)
 {
     uint32_t begin = network->reached_link_count;
     if (!all_connected(network) || ++network->reuse >= SEARCH_EVERY) {
@@ -186,7 +186,7 @@ void rpsim_network_reach(rpsim_network *network)
         begin = 0;
     }
     for (uint32_t i = 0; i < network->start_count; i++) {
-        const rpsim_group *group = &network->groups[network->starts[i]];
+        const rp_group *group = &network->groups[network->starts[i]];
         reach_newly_tight(network, group);
         reach_links(network, group);
         if (group->listed) {
@@ -200,30 +200,30 @@ void rpsim_network_reach(rpsim_network *network)
 }
 
 /* Whether the group or one of its links that connect is among the reached ones. */
-static bool is_reached(const rpsim_network *network, const rpsim_group *group)
+static bool is_reached(const rp_network *network, const rp_group *group)
 {
     if (group->mark == network->mark) {
         return true;
     }
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rpsim_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (link->mark == network->mark && rpsim_link_connects(link)) {
+        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        if (link->mark == network->mark && rp_link_connects(link)) {
             return true;
         }
     }
     return false;
 }
 
-void rpsim_network_reach_alone(rpsim_network *network, uint32_t index)
+void rp_network_reach_alone(rp_network *network, uint32_t index)
 {
-    const rpsim_group *group = &network->groups[index];
+    const rp_group *group = &network->groups[index];
     if (group->listed && is_reached(network, group)) {
         reach_links(network, group);
         reach_group(network, index);
     }
 }
 
-void rpsim_network_reach_all(rpsim_network *network)
+void rp_network_reach_all(rp_network *network)
 {
     begin_search(network);
     for (uint32_t i = 0; i < network->group_count; i++) {

@@ -1,4 +1,4 @@
-#include "sim/machine.h"
+#include "common/machine.h"
 
 #include "common/log.h"
 
@@ -10,9 +10,9 @@ enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
 /* Directions of a shared link, as seen from the GPUs' copy engines. */
 enum { UP = ENGINE_UPLOAD, DOWN = ENGINE_DOWNLOAD };
 
-uint32_t rpsim_copy_engine(const rp_queue *queue)
+uint32_t rp_copy_engine(const rp_queue *queue)
 {
-    uint32_t first = queue->gpu * RPSIM_ENGINES_PER_GPU;
+    uint32_t first = queue->gpu * RP_ENGINES_PER_GPU;
     switch ((rp_queue_kind)queue->kind) {
     case RP_QUEUE_PARAM_UPLOAD:
     case RP_QUEUE_ACT_UPLOAD:
@@ -27,7 +27,7 @@ uint32_t rpsim_copy_engine(const rp_queue *queue)
     case RP_QUEUE_KIND_COUNT:
         break;
     }
-    return RPSIM_NO_ENGINE;
+    return RP_NO_ENGINE;
 }
 
 /* ---- who belongs to what ----------------------------------------------------------------------
@@ -38,44 +38,44 @@ static uint32_t groups(uint32_t gpus, uint32_t per_group)
     return per_group > 0 && gpus > 0 ? (gpus - 1) / per_group + 1 : 0;
 }
 
-static uint32_t node_count(const rpsim_machine *m, uint32_t gpus)
+static uint32_t node_count(const rp_machine *m, uint32_t gpus)
 {
     return m->gpus_per_node > 0 ? groups(gpus, m->gpus_per_node) : 1;
 }
 
-static uint32_t socket_count(const rpsim_machine *m)
+static uint32_t socket_count(const rp_machine *m)
 {
     return m->sockets > 0 ? m->sockets : 1;
 }
 
-static uint32_t node_of(const rpsim_machine *m, uint32_t gpu)
+static uint32_t node_of(const rp_machine *m, uint32_t gpu)
 {
     return m->gpus_per_node > 0 ? gpu / m->gpus_per_node : 0;
 }
 
 /* The memory near a GPU: its socket, counted over all nodes. */
-static uint32_t home_of(const rpsim_machine *m, uint32_t gpus, uint32_t gpu)
+static uint32_t home_of(const rp_machine *m, uint32_t gpus, uint32_t gpu)
 {
     uint32_t per_node = m->gpus_per_node > 0 ? m->gpus_per_node : gpus;
     uint32_t per_socket = (per_node - 1) / socket_count(m) + 1;
     return node_of(m, gpu) * socket_count(m) + gpu % per_node / per_socket;
 }
 
-uint32_t rpsim_machine_shared_count(const rpsim_machine *m, uint32_t gpus, rpsim_shared kind)
+uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared kind)
 {
     uint32_t nodes = node_count(m, gpus);
     switch (kind) {
-    case RPSIM_SHARED_SWITCH:
+    case RP_SHARED_SWITCH:
         return groups(gpus, m->gpus_per_switch);
-    case RPSIM_SHARED_ROOT:
+    case RP_SHARED_ROOT:
         return groups(gpus, m->gpus_per_root);
-    case RPSIM_SHARED_INTERSOCKET:
+    case RP_SHARED_INTERSOCKET:
         return socket_count(m) > 1 && m->intersocket_Bps > 0 ? nodes : 0;
-    case RPSIM_SHARED_DRAM:
+    case RP_SHARED_DRAM:
         return m->dram_Bps > 0 ? nodes * socket_count(m) : 0;
-    case RPSIM_SHARED_NETWORK:
+    case RP_SHARED_NETWORK:
         return nodes > 1 ? nodes : 0;
-    case RPSIM_SHARED_COUNT:
+    case RP_SHARED_COUNT:
         break;
     }
     return 0;
@@ -89,7 +89,7 @@ uint32_t rpsim_machine_shared_count(const rpsim_machine *m, uint32_t gpus, rpsim
  * the links from each socket of a node to each (those to itself are not used), and each GPU's ports
  * to and from its peers. */
 typedef struct link_numbers {
-    const rpsim_machine *machine;
+    const rp_machine *machine;
     uint32_t gpus;
     uint32_t homes; /* sockets of all nodes */
     uint32_t bus;
@@ -104,7 +104,7 @@ typedef struct link_numbers {
     uint32_t count;
 } link_numbers;
 
-static link_numbers number_links(const rp_program *program, const rpsim_machine *m)
+static link_numbers number_links(const rp_program *program, const rp_machine *m)
 {
     uint32_t gpus = program->gpu_count;
     uint32_t sockets = socket_count(m);
@@ -113,45 +113,45 @@ static link_numbers number_links(const rp_program *program, const rpsim_machine 
     n.collect = n.host + 1;
     n.dram = n.host + 2;
     n.switches = n.dram + n.homes;
-    n.roots = n.switches + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_SWITCH);
-    n.network = n.roots + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_ROOT);
-    n.intersocket = n.network + 2 * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_NETWORK);
-    n.peers = n.intersocket +
-              sockets * sockets * rpsim_machine_shared_count(m, gpus, RPSIM_SHARED_INTERSOCKET);
+    n.roots = n.switches + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH);
+    n.network = n.roots + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_ROOT);
+    n.intersocket = n.network + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
+    n.peers =
+        n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
     n.count = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
     return n;
 }
 
-static double shared_scale(const rpsim_machine *m, rpsim_shared kind, uint32_t number)
+static double shared_scale(const rp_machine *m, rp_shared kind, uint32_t number)
 {
     return m->shared_scale[kind] != NULL ? m->shared_scale[kind][number] : 1.0;
 }
 
 /* `each` links for each number of a kind. */
-static void set_shared(const link_numbers *n, rpsim_shared kind, uint32_t first, uint32_t each,
+static void set_shared(const link_numbers *n, rp_shared kind, uint32_t first, uint32_t each,
                        double Bps, double *capacities)
 {
-    uint32_t count = rpsim_machine_shared_count(n->machine, n->gpus, kind);
+    uint32_t count = rp_machine_shared_count(n->machine, n->gpus, kind);
     for (uint32_t i = 0; i < count * each; i++) {
         capacities[first + i] = shared_scale(n->machine, kind, i / each) * Bps;
     }
 }
 
 /* Rings over several nodes leave and enter each node as often as they pass each of its GPUs. */
-static double bus_Bps(const rpsim_machine *m, const link_numbers *n)
+static double bus_Bps(const rp_machine *m, const link_numbers *n)
 {
     double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
-    uint32_t ports = rpsim_machine_shared_count(m, n->gpus, RPSIM_SHARED_NETWORK);
+    uint32_t ports = rp_machine_shared_count(m, n->gpus, RP_SHARED_NETWORK);
     for (uint32_t i = 0; i < ports; i++) {
-        double port_Bps = shared_scale(m, RPSIM_SHARED_NETWORK, i) * m->network_Bps;
+        double port_Bps = shared_scale(m, RP_SHARED_NETWORK, i) * m->network_Bps;
         Bps = port_Bps < Bps ? port_Bps : Bps;
     }
     return Bps;
 }
 
-static rp_status create_links(const link_numbers *n, rp_arena *arena, rpsim_network **network_out)
+static rp_status create_links(const link_numbers *n, rp_arena *arena, rp_network **network_out)
 {
-    const rpsim_machine *m = n->machine;
+    const rp_machine *m = n->machine;
     uint32_t sockets = socket_count(m);
     double *capacities = NULL;
     RP_TRY(rp_arena_alloc(arena, n->count, sizeof(double), &capacities));
@@ -172,13 +172,13 @@ static rp_status create_links(const link_numbers *n, rp_arena *arena, rpsim_netw
     for (uint32_t i = n->peers; i < n->count; i++) {
         capacities[i] = m->peer_Bps;
     }
-    set_shared(n, RPSIM_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
-    set_shared(n, RPSIM_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
-    set_shared(n, RPSIM_SHARED_ROOT, n->roots, 2, m->root_Bps, capacities);
-    set_shared(n, RPSIM_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
-    set_shared(n, RPSIM_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
+    set_shared(n, RP_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
+    set_shared(n, RP_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
+    set_shared(n, RP_SHARED_ROOT, n->roots, 2, m->root_Bps, capacities);
+    set_shared(n, RP_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
+    set_shared(n, RP_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
                capacities);
-    return rpsim_network_create(capacities, n->count, RPSIM_PICOSECONDS, network_out);
+    return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out);
 }
 
 /* ---- routes -----------------------------------------------------------------------------------
@@ -214,11 +214,11 @@ static void add_between(const link_numbers *n, uint32_t from_home, uint32_t to_h
 
 /* Between a GPU and the memory of a socket. */
 static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t home,
-                              rpsim_network *network, uint32_t *route_out)
+                              rp_network *network, uint32_t *route_out)
 {
-    const rpsim_machine *m = n->machine;
-    uint32_t gpu = engine / RPSIM_ENGINES_PER_GPU;
-    uint32_t direction = engine % RPSIM_ENGINES_PER_GPU;
+    const rp_machine *m = n->machine;
+    uint32_t gpu = engine / RP_ENGINES_PER_GPU;
+    uint32_t direction = engine % RP_ENGINES_PER_GPU;
     uint32_t near = home_of(m, n->gpus, gpu);
     route_links r = {{engine}, 1};
     if (m->gpus_per_switch > 0) {
@@ -231,13 +231,13 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
     if (m->dram_Bps > 0) {
         add(&r, n->dram + home);
     }
-    return rpsim_network_route(network, r.links, r.count, route_out);
+    return rp_network_route(network, r.links, r.count, route_out);
 }
 
 /* Two GPUs over PCIe meet at the first bridge that both are behind. */
 static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_links *r)
 {
-    const rpsim_machine *m = n->machine;
+    const rp_machine *m = n->machine;
     add(r, 2 * from + ENGINE_DOWNLOAD);
     add(r, 2 * to + ENGINE_UPLOAD);
     if (m->gpus_per_switch > 0 && from / m->gpus_per_switch != to / m->gpus_per_switch) {
@@ -251,25 +251,25 @@ static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_li
     add_between(n, home_of(m, n->gpus, from), home_of(m, n->gpus, to), r);
 }
 
-static bool joined_by_nvlink(const rpsim_machine *m, uint32_t from, uint32_t to)
+static bool joined_by_nvlink(const rp_machine *m, uint32_t from, uint32_t to)
 {
     return m->nvlink_gpus > 0 && from / m->nvlink_gpus == to / m->nvlink_gpus &&
            node_of(m, from) == node_of(m, to);
 }
 
-static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to,
-                             rpsim_network *network, uint32_t *route_out)
+static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to, rp_network *network,
+                             uint32_t *route_out)
 {
     route_links r = {{n->peers + 2 * from + DOWN, n->peers + 2 * to + UP}, 2};
     if (!joined_by_nvlink(n->machine, from, to)) {
         add_pcie(n, from, to, &r);
     }
-    return rpsim_network_route(network, r.links, r.count, route_out);
+    return rp_network_route(network, r.links, r.count, route_out);
 }
 
 /* Each socket does its part of every host op, all at the same time. */
 static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *arena,
-                            rpsim_network *network, uint32_t *route_out)
+                            rp_network *network, uint32_t *route_out)
 {
     uint32_t *links = NULL;
     uint32_t count = 0;
@@ -278,24 +278,24 @@ static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *are
     for (uint32_t home = 0; n->machine->dram_Bps > 0 && home < n->homes; home++) {
         links[count++] = n->dram + home;
     }
-    return rpsim_network_route(network, links, count, route_out);
+    return rp_network_route(network, links, count, route_out);
 }
 
 static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
-                               rpsim_network *network, rpsim_routes *routes)
+                               rp_network *network, rp_routes *routes)
 {
     bool own = n->machine->collect_Bps > 0;
     RP_TRY(route_host(n, own ? n->collect : n->host, arena, network, &routes->collect));
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
-        uint32_t engine = rpsim_copy_engine(queue);
+        uint32_t engine = rp_copy_engine(queue);
         uint32_t bus = n->bus + queue->gpu;
         uint32_t *route = &routes->of_queue[q];
-        if (engine != RPSIM_NO_ENGINE) {
+        if (engine != RP_NO_ENGINE) {
             uint32_t home = home_of(n->machine, n->gpus, queue->gpu);
             RP_TRY(route_memory(n, engine, home, network, route));
         } else if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
-            RP_TRY(rpsim_network_route(network, &bus, 1, route));
+            RP_TRY(rp_network_route(network, &bus, 1, route));
         } else {
             RP_TRY(route_host(n, n->host, arena, network, route));
         }
@@ -333,11 +333,11 @@ static uint32_t home_of_op(const rp_program *p, const link_numbers *n, const rp_
 }
 
 static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q, uint32_t op,
-                          rpsim_network *network, rpsim_routes *routes)
+                          rp_network *network, rp_routes *routes)
 {
     const rp_queue *queue = &p->queues[q];
-    uint32_t engine = rpsim_copy_engine(queue);
-    if (engine != RPSIM_NO_ENGINE && n->homes > 1) {
+    uint32_t engine = rp_copy_engine(queue);
+    if (engine != RP_NO_ENGINE && n->homes > 1) {
         return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
     }
     if (p->ops[op].kind != RP_OP_SEND) { /* a SEND's is set with its RECV */
@@ -366,7 +366,7 @@ static bool has_sends(const rp_program *p)
 }
 
 static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp_arena *arena,
-                                  rpsim_network *network, rpsim_routes *routes)
+                                  rp_network *network, rp_routes *routes)
 {
     if (n->homes == 1 && !has_sends(p)) {
         return RP_OK;
@@ -380,14 +380,13 @@ static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp
     return RP_OK;
 }
 
-rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *machine,
-                                rp_arena *arena, rpsim_routes *routes_out,
-                                rpsim_network **network_out)
+rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
+                             rp_routes *routes_out, rp_network **network_out)
 {
     *network_out = NULL;
     link_numbers numbers = number_links(program, machine);
-    rpsim_network *network = NULL;
-    *routes_out = (rpsim_routes){.homes = numbers.homes};
+    rp_network *network = NULL;
+    *routes_out = (rp_routes){.homes = numbers.homes};
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
     RP_TRY(create_links(&numbers, arena, &network));
     rp_status status = create_routes(program, &numbers, arena, network, routes_out);
@@ -395,7 +394,7 @@ rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *
         status = create_op_routes(program, &numbers, arena, network, routes_out);
     }
     if (status != RP_OK) {
-        rpsim_network_destroy(network);
+        rp_network_destroy(network);
         return status;
     }
     *network_out = network;
@@ -417,13 +416,13 @@ static uint32_t sender_of(const rp_program *p, uint32_t op)
     return UINT32_MAX;
 }
 
-static rp_status check_op(const rp_program *program, const rpsim_machine *machine,
+static rp_status check_op(const rp_program *program, const rp_machine *machine,
                           const rp_queue *queue, uint32_t op)
 {
     rp_op_kind kind = (rp_op_kind)program->ops[op].kind;
-    if ((double)program->op_bytes[op] > RPSIM_MAX_FLOW_BYTES) {
+    if ((double)program->op_bytes[op] > RP_MAX_FLOW_BYTES) {
         rp_log_error("hardware fidelity: op %u moves %" PRIu64 " bytes; valid are up to %g", op,
-                     program->op_bytes[op], RPSIM_MAX_FLOW_BYTES);
+                     program->op_bytes[op], RP_MAX_FLOW_BYTES);
         return RP_INPUT;
     }
     if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !(machine->collective_Bps > 0)) {
@@ -445,7 +444,7 @@ static rp_status check_op(const rp_program *program, const rpsim_machine *machin
     return RP_OK;
 }
 
-rp_status rpsim_machine_check(const rp_program *program, const rpsim_machine *machine)
+rp_status rp_machine_check(const rp_program *program, const rp_machine *machine)
 {
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];

@@ -1,7 +1,7 @@
 /* The network's flows and its clock: network.h. */
 #include "common/log.h"
 #include "common/mem.h"
-#include "sim/network_inside.h"
+#include "common/network_inside.h"
 
 #include <math.h>
 
@@ -12,39 +12,39 @@ static rp_status check_capacities(const double *capacities, uint32_t count, doub
         return RP_INPUT;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!(capacities[i] >= RPSIM_MIN_CAPACITY && capacities[i] <= RPSIM_MAX_CAPACITY)) {
+        if (!(capacities[i] >= RP_MIN_CAPACITY && capacities[i] <= RP_MAX_CAPACITY)) {
             rp_log_error("network: link %u has capacity %g; valid values are %g to %g bytes/s", i,
-                         capacities[i], RPSIM_MIN_CAPACITY, RPSIM_MAX_CAPACITY);
+                         capacities[i], RP_MIN_CAPACITY, RP_MAX_CAPACITY);
             return RP_INPUT;
         }
     }
     return RP_OK;
 }
 
-static rp_status allocate(uint32_t link_count, rpsim_network *network)
+static rp_status allocate(uint32_t link_count, rp_network *network)
 {
     size_t count = link_count > 0 ? link_count : 1;
     RP_TRY(rp_mem_resize(&network->links, count * sizeof *network->links));
     network->link_count = link_count;
     for (uint32_t i = 0; i < link_count; i++) {
-        network->links[i] = (rpsim_link){0};
+        network->links[i] = (rp_link){0};
     }
     RP_TRY(rp_mem_resize(&network->sorted_links, count * sizeof *network->sorted_links));
     RP_TRY(rp_mem_resize(&network->reached_links, count * sizeof *network->reached_links));
     return rp_mem_resize(&network->shares, count * sizeof *network->shares);
 }
 
-rp_status rpsim_network_create(const double *capacities_Bps, uint32_t link_count,
-                               double ticks_per_s, rpsim_network **network_out)
+rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, double ticks_per_s,
+                            rp_network **network_out)
 {
     *network_out = NULL;
     RP_TRY(check_capacities(capacities_Bps, link_count, ticks_per_s));
-    rpsim_network *network = NULL;
+    rp_network *network = NULL;
     RP_TRY(rp_mem_resize(&network, sizeof *network));
-    *network = (rpsim_network){.ticks_per_s = ticks_per_s, .mark = 1};
+    *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1};
     rp_status status = allocate(link_count, network);
     if (status != RP_OK) {
-        rpsim_network_destroy(network);
+        rp_network_destroy(network);
         return status;
     }
     for (uint32_t i = 0; i < link_count; i++) {
@@ -54,7 +54,7 @@ rp_status rpsim_network_create(const double *capacities_Bps, uint32_t link_count
     return RP_OK;
 }
 
-void rpsim_network_destroy(rpsim_network *network)
+void rp_network_destroy(rp_network *network)
 {
     if (network == NULL) {
         return;
@@ -82,30 +82,30 @@ void rpsim_network_destroy(rpsim_network *network)
 }
 
 /* Room for it was reserved when the flow started. */
-static void end_flow(rpsim_network *network, rpsim_group *group, int64_t time_ticks)
+static void end_flow(rp_network *network, rp_group *group, int64_t time_ticks)
 {
-    rpsim_heap_entry flow = rpsim_heap_pop(&group->flows);
+    rp_heap_entry flow = rp_heap_pop(&group->flows);
     group->ended_bytes += flow.bytes;
-    group->service_at_starts -= rpsim_key_service(flow.key) - flow.bytes;
+    group->service_at_starts -= rp_key_service(flow.key) - flow.bytes;
     flow.key = (uint64_t)time_ticks;
-    rpsim_heap_push(&network->ended, flow);
+    rp_heap_push(&network->ended, flow);
 }
 
 /* Ends the flows of the groups whose next end is `time_ticks`: all that end then at the rates that
  * held so far. */
-static void end_flows(rpsim_network *network, int64_t time_ticks)
+static void end_flows(rp_network *network, int64_t time_ticks)
 {
     network->clock_ticks = time_ticks;
     while (network->end_count > 0 && network->ends[0].ticks <= time_ticks) {
         uint32_t index = network->ends[0].group;
-        rpsim_group *group = &network->groups[index];
-        rpsim_ends_remove(network, 0);
-        rpsim_network_touch(network, index);
+        rp_group *group = &network->groups[index];
+        rp_ends_remove(network, 0);
+        rp_network_touch(network, index);
         while (group->flows.count > 0 &&
-               rpsim_group_end(group, group->flows.entries[0].key) <= time_ticks) {
+               rp_group_end(group, group->flows.entries[0].key) <= time_ticks) {
             end_flow(network, group, time_ticks);
         }
-        group->service = rpsim_group_service(network, group);
+        group->service = rp_group_service(network, group);
         group->since_ticks = time_ticks;
         if (group->flows.count == 0) {
             group->service = 0;
@@ -114,14 +114,14 @@ static void end_flows(rpsim_network *network, int64_t time_ticks)
     }
 }
 
-static int64_t next_end(const rpsim_network *network)
+static int64_t next_end(const rp_network *network)
 {
-    return network->end_count > 0 ? network->ends[0].ticks : RPSIM_NEVER;
+    return network->end_count > 0 ? network->ends[0].ticks : RP_NEVER;
 }
 
-int64_t rpsim_network_next(rpsim_network *network)
+int64_t rp_network_next(rp_network *network)
 {
-    rpsim_network_settle(network);
+    rp_network_settle(network);
     int64_t next = next_end(network);
     if (network->ended.count > 0 && (int64_t)network->ended.entries[0].key < next) {
         next = (int64_t)network->ended.entries[0].key;
@@ -129,19 +129,18 @@ int64_t rpsim_network_next(rpsim_network *network)
     return next;
 }
 
-bool rpsim_network_pop(rpsim_network *network, int64_t until_ticks,
-                       rpsim_completion *completion_out)
+bool rp_network_pop(rp_network *network, int64_t until_ticks, rp_completion *completion_out)
 {
-    rpsim_heap *ended = &network->ended;
+    rp_heap *ended = &network->ended;
     for (;;) {
         if (until_ticks > network->clock_ticks) {
-            rpsim_network_settle(network);
+            rp_network_settle(network);
         }
         int64_t limit = until_ticks;
         if (ended->count > 0 && (int64_t)ended->entries[0].key < limit) {
             limit = (int64_t)ended->entries[0].key;
         }
-        if (next_end(network) > limit || next_end(network) == RPSIM_NEVER) {
+        if (next_end(network) > limit || next_end(network) == RP_NEVER) {
             break;
         }
         end_flows(network, network->ends[0].ticks);
@@ -149,19 +148,19 @@ bool rpsim_network_pop(rpsim_network *network, int64_t until_ticks,
     if (ended->count == 0 || (int64_t)ended->entries[0].key > until_ticks) {
         return false;
     }
-    rpsim_heap_entry flow = rpsim_heap_pop(ended);
-    *completion_out = (rpsim_completion){(int64_t)flow.key, flow.sequence, flow.tag};
+    rp_heap_entry flow = rp_heap_pop(ended);
+    *completion_out = (rp_completion){(int64_t)flow.key, flow.sequence, flow.tag};
     network->flow_count--;
     return true;
 }
 
-void rpsim_network_advance(rpsim_network *network, int64_t now_ticks)
+void rp_network_advance(rp_network *network, int64_t now_ticks)
 {
     for (;;) {
         if (now_ticks > network->clock_ticks) {
-            rpsim_network_settle(network);
+            rp_network_settle(network);
         }
-        if (next_end(network) > now_ticks || next_end(network) == RPSIM_NEVER) {
+        if (next_end(network) > now_ticks || next_end(network) == RP_NEVER) {
             break;
         }
         end_flows(network, network->ends[0].ticks);
@@ -171,14 +170,14 @@ void rpsim_network_advance(rpsim_network *network, int64_t now_ticks)
     }
 }
 
-static rp_status check_start(const rpsim_network *network, uint32_t route, double bytes,
+static rp_status check_start(const rp_network *network, uint32_t route, double bytes,
                              int64_t now_ticks)
 {
-    if (route >= network->group_count || !(bytes >= 0 && bytes <= RPSIM_MAX_FLOW_BYTES) ||
-        now_ticks < network->clock_ticks || now_ticks == RPSIM_NEVER) {
+    if (route >= network->group_count || !(bytes >= 0 && bytes <= RP_MAX_FLOW_BYTES) ||
+        now_ticks < network->clock_ticks || now_ticks == RP_NEVER) {
         rp_log_error("network: flow of %g bytes on route %u at %lld; valid are routes below %u, "
                      "0 to %g bytes, times from %lld",
-                     bytes, route, (long long)now_ticks, network->group_count, RPSIM_MAX_FLOW_BYTES,
+                     bytes, route, (long long)now_ticks, network->group_count, RP_MAX_FLOW_BYTES,
                      (long long)network->clock_ticks);
         return RP_BROKEN;
     }
@@ -189,97 +188,97 @@ static rp_status check_start(const rpsim_network *network, uint32_t route, doubl
  * Above this (64 GiB, at which the last bit is worth 2^-17 bytes) it starts again at 0. */
 #define LARGE_SERVICE 68719476736.0
 
-static void rebase(rpsim_group *group)
+static void rebase(rp_group *group)
 {
     uint64_t count = group->flows.count;
     group->flows.count = 0;
     for (uint64_t i = 0; i < count; i++) {
-        rpsim_heap_entry flow = group->flows.entries[i];
-        double left = rpsim_key_service(flow.key) - group->service;
-        flow.key = rpsim_service_key(left > 0 ? left : 0);
-        rpsim_heap_push(&group->flows, flow);
+        rp_heap_entry flow = group->flows.entries[i];
+        double left = rp_key_service(flow.key) - group->service;
+        flow.key = rp_service_key(left > 0 ? left : 0);
+        rp_heap_push(&group->flows, flow);
     }
     group->service_at_starts -= (double)count * group->service;
     group->service = 0;
 }
 
-static void add_flow(rpsim_network *network, uint32_t route, rpsim_heap_entry flow)
+static void add_flow(rp_network *network, uint32_t route, rp_heap_entry flow)
 {
-    rpsim_group *group = &network->groups[route];
+    rp_group *group = &network->groups[route];
     if (group->flows.count > 0) {
-        group->service = rpsim_group_service(network, group);
+        group->service = rp_group_service(network, group);
     }
     group->since_ticks = network->clock_ticks;
     if (group->service > LARGE_SERVICE) {
         rebase(group);
     }
     group->service_at_starts += group->service;
-    flow.key = rpsim_service_key(group->service + flow.bytes);
-    rpsim_heap_push(&group->flows, flow);
-    rpsim_network_touch(network, route);
+    flow.key = rp_service_key(group->service + flow.bytes);
+    rp_heap_push(&group->flows, flow);
+    rp_network_touch(network, route);
 }
 
-rp_status rpsim_network_start(rpsim_network *network, uint32_t route, double bytes,
-                              int64_t now_ticks, uint64_t tag)
+rp_status rp_network_start(rp_network *network, uint32_t route, double bytes, int64_t now_ticks,
+                           uint64_t tag)
 {
     RP_TRY(check_start(network, route, bytes, now_ticks));
-    RP_TRY(rpsim_heap_reserve(&network->ended, network->flow_count + 1));
-    rpsim_group *group = &network->groups[route];
-    RP_TRY(rpsim_heap_reserve(&group->flows, group->flows.count + 1));
-    rpsim_network_advance(network, now_ticks);
-    rpsim_heap_entry flow = {.sequence = network->sequence++, .tag = tag, .bytes = bytes};
+    RP_TRY(rp_heap_reserve(&network->ended, network->flow_count + 1));
+    rp_group *group = &network->groups[route];
+    RP_TRY(rp_heap_reserve(&group->flows, group->flows.count + 1));
+    rp_network_advance(network, now_ticks);
+    rp_heap_entry flow = {.sequence = network->sequence++, .tag = tag, .bytes = bytes};
     network->flow_count++;
     if (bytes > 0 && group->hop_count > 0) {
         add_flow(network, route, flow);
     } else {
         group->ended_bytes += bytes;
         flow.key = (uint64_t)now_ticks;
-        rpsim_heap_push(&network->ended, flow);
+        rp_heap_push(&network->ended, flow);
     }
     return RP_OK;
 }
 
-int64_t rpsim_network_clock(const rpsim_network *network)
+int64_t rp_network_clock(const rp_network *network)
 {
     return network->clock_ticks;
 }
 
-uint64_t rpsim_network_flows(const rpsim_network *network)
+uint64_t rp_network_flows(const rp_network *network)
 {
     return network->flow_count - network->ended.count;
 }
 
-double rpsim_network_rate(rpsim_network *network, uint32_t route)
+double rp_network_rate(rp_network *network, uint32_t route)
 {
-    rpsim_network_settle(network);
-    const rpsim_group *group = &network->groups[route];
+    rp_network_settle(network);
+    const rp_group *group = &network->groups[route];
     return group->hop_count > 0 ? group->rate * network->ticks_per_s : INFINITY;
 }
 
-uint32_t rpsim_network_bottleneck(rpsim_network *network, uint32_t route)
+uint32_t rp_network_bottleneck(rp_network *network, uint32_t route)
 {
-    rpsim_network_settle(network);
+    rp_network_settle(network);
     return network->groups[route].bottleneck;
 }
 
-static double carried_bytes(const rpsim_network *network, const rpsim_group *group)
+static double carried_bytes(const rp_network *network, const rp_group *group)
 {
     if (group->flows.count == 0) {
         return group->ended_bytes;
     }
-    return group->ended_bytes + (double)group->flows.count * rpsim_group_service(network, group) -
+    return group->ended_bytes + (double)group->flows.count * rp_group_service(network, group) -
            group->service_at_starts;
 }
 
-rpsim_link_usage rpsim_network_usage(rpsim_network *network, uint32_t link)
+rp_link_usage rp_network_usage(rp_network *network, uint32_t link)
 {
-    rpsim_network_settle(network);
-    const rpsim_link *of = &network->links[link];
-    rpsim_link_usage usage = {0, of->busy_ticks, of->full_ticks};
+    rp_network_settle(network);
+    const rp_link *of = &network->links[link];
+    rp_link_usage usage = {0, of->busy_ticks, of->full_ticks};
     usage.busy_ticks += of->busy ? network->clock_ticks - of->busy_since : 0;
     usage.full_ticks += of->full ? network->clock_ticks - of->full_since : 0;
     for (uint32_t i = 0; i < network->group_count; i++) {
-        const rpsim_group *group = &network->groups[i];
+        const rp_group *group = &network->groups[i];
         for (uint32_t k = 0; k < group->hop_count; k++) {
             if (network->hops[group->hop_begin + k].link == link) {
                 usage.bytes += carried_bytes(network, group);

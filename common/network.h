@@ -42,45 +42,45 @@
 #include <stdint.h>
 
 /** Valid capacities of a link, in bytes per second. */
-#define RPSIM_MIN_CAPACITY 1e-3
-#define RPSIM_MAX_CAPACITY 1e18
+#define RP_MIN_CAPACITY 1e-3
+#define RP_MAX_CAPACITY 1e18
 /** Most bytes of one flow. */
-#define RPSIM_MAX_FLOW_BYTES 1e18
+#define RP_MAX_FLOW_BYTES 1e18
 /** Ticks per second where a tick is a picosecond. */
-#define RPSIM_PICOSECONDS 1e12
+#define RP_PICOSECONDS 1e12
 /** No completion is to come. */
-#define RPSIM_NEVER INT64_MAX
+#define RP_NEVER INT64_MAX
 /** No link limits the flows of a route. */
-#define RPSIM_NO_LINK UINT32_MAX
+#define RP_NO_LINK UINT32_MAX
 
-typedef struct rpsim_network rpsim_network;
+typedef struct rp_network rp_network;
 
 /** A flow that has ended. */
-typedef struct rpsim_completion {
+typedef struct rp_completion {
     int64_t time_ticks;
     uint64_t sequence; /**< how many flows were started before this one */
-    uint64_t tag;      /**< as given to rpsim_network_start */
-} rpsim_completion;
+    uint64_t tag;      /**< as given to rp_network_start */
+} rp_completion;
 
 /** What a link has done so far. */
-typedef struct rpsim_link_usage {
+typedef struct rp_link_usage {
     double bytes;       /**< carried, of flows that have not ended too */
     int64_t busy_ticks; /**< time in which at least one flow was on the link */
     int64_t full_ticks; /**< time in which it was the bottleneck of at least one flow */
-} rpsim_link_usage;
+} rp_link_usage;
 
 /**
  * Creates a network without routes and flows, its clock at 0.
- * @param capacities_Bps of each link, bytes per second, RPSIM_MIN_CAPACITY to RPSIM_MAX_CAPACITY
+ * @param capacities_Bps of each link, bytes per second, RP_MIN_CAPACITY to RP_MAX_CAPACITY
  * @param ticks_per_s 1 to 1e15
  * @param network_out owned by the caller; NULL on failure
  * @retval RP_OK, RP_INPUT (a capacity or ticks_per_s out of range; logged), RP_NO_MEMORY
  */
-rp_status rpsim_network_create(const double *capacities_Bps, uint32_t link_count,
-                               double ticks_per_s, rpsim_network **network_out);
+rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, double ticks_per_s,
+                            rp_network **network_out);
 
 /** Frees the network with its flows. NULL is allowed. */
-void rpsim_network_destroy(rpsim_network *network);
+void rp_network_destroy(rp_network *network);
 
 /**
  * Gives the route over a set of links a number. The order of the links does not matter: the same
@@ -89,73 +89,72 @@ void rpsim_network_destroy(rpsim_network *network);
  * @param route_out 0, 1, … in the order of first use
  * @retval RP_OK, RP_INPUT (an unknown link, or one that comes twice; logged), RP_NO_MEMORY
  */
-rp_status rpsim_network_route(rpsim_network *network, const uint32_t *links, uint32_t link_count,
-                              uint32_t *route_out);
+rp_status rp_network_route(rp_network *network, const uint32_t *links, uint32_t link_count,
+                           uint32_t *route_out);
 
 /**
- * Starts a flow. Completions up to `now_ticks` happen first; they wait for rpsim_network_pop.
+ * Starts a flow. Completions up to `now_ticks` happen first; they wait for rp_network_pop.
  * A flow of zero bytes and one on a route without links end at once, at `now_ticks`.
- * @param bytes 0 to RPSIM_MAX_FLOW_BYTES, need not be whole
+ * @param bytes 0 to RP_MAX_FLOW_BYTES, need not be whole
  * @param now_ticks not before any time given to this network earlier (0 at first)
  * @param tag comes back with the completion
  * @retval RP_OK, RP_BROKEN (a parameter out of range; logged), RP_NO_MEMORY
  */
-rp_status rpsim_network_start(rpsim_network *network, uint32_t route, double bytes,
-                              int64_t now_ticks, uint64_t tag);
+rp_status rp_network_start(rp_network *network, uint32_t route, double bytes, int64_t now_ticks,
+                           uint64_t tag);
 
 /**
- * @return the time of the next completion that rpsim_network_pop would give, not before the clock;
- * RPSIM_NEVER where there is none, or none within the range of int64. Where two flows of an instant
+ * @return the time of the next completion that rp_network_pop would give, not before the clock;
+ * RP_NEVER where there is none, or none within the range of int64. Where two flows of an instant
  * take less than half a tick, this call is what finds that they end now.
  */
-int64_t rpsim_network_next(rpsim_network *network);
+int64_t rp_network_next(rp_network *network);
 
 /**
  * Takes the next completion, in the order of (time, sequence), if it is not after `until_ticks`.
  * Moves the clock to the completion's time, not to `until_ticks`. Completions that follow from
- * starts at the clock's own instant appear once rpsim_network_next was called.
+ * starts at the clock's own instant appear once rp_network_next was called.
  * @return false, and `*completion_out` as before, where there is none.
  */
-bool rpsim_network_pop(rpsim_network *network, int64_t until_ticks,
-                       rpsim_completion *completion_out);
+bool rp_network_pop(rp_network *network, int64_t until_ticks, rp_completion *completion_out);
 
 /**
  * Moves the clock to `now_ticks`, if that is later; completions until then wait for
- * rpsim_network_pop.
+ * rp_network_pop.
  */
-void rpsim_network_advance(rpsim_network *network, int64_t now_ticks);
+void rp_network_advance(rp_network *network, int64_t now_ticks);
 
 /** @return the clock: the latest time of a start, an advance or a completion so far. */
-int64_t rpsim_network_clock(const rpsim_network *network);
+int64_t rp_network_clock(const rp_network *network);
 
 /** @return flows that have been started and have not ended. */
-uint64_t rpsim_network_flows(const rpsim_network *network);
+uint64_t rp_network_flows(const rp_network *network);
 
 /**
  * @return the rate of each flow on `route` from the clock on, bytes per second: 0 where there is no
  * flow, infinite where the route has no links.
  */
-double rpsim_network_rate(rpsim_network *network, uint32_t route);
+double rp_network_rate(rp_network *network, uint32_t route);
 
-/** @return the link that limits the flows on `route` from the clock on; RPSIM_NO_LINK where there
+/** @return the link that limits the flows on `route` from the clock on; RP_NO_LINK where there
  * is no flow. Of several such links the one with the lowest index. */
-uint32_t rpsim_network_bottleneck(rpsim_network *network, uint32_t route);
+uint32_t rp_network_bottleneck(rp_network *network, uint32_t route);
 
 /** @return what `link` has carried up to the clock. Costs a look at every route: for reports. */
-rpsim_link_usage rpsim_network_usage(rpsim_network *network, uint32_t link);
+rp_link_usage rp_network_usage(rp_network *network, uint32_t link);
 
 /** Recomputes the rates of all flows, not only of those that a change reaches: for tests, which
  * find that nothing ever changes by it. */
-void rpsim_network_recompute(rpsim_network *network);
+void rp_network_recompute(rp_network *network);
 
-/** @return how many links a route has. `route` must be one of rpsim_network_route. */
-uint32_t rpsim_network_route_length(const rpsim_network *network, uint32_t route);
+/** @return how many links a route has. `route` must be one of rp_network_route. */
+uint32_t rp_network_route_length(const rp_network *network, uint32_t route);
 
 /** @return the link at a place of a route, 0 to its length - 1. */
-uint32_t rpsim_network_route_link(const rpsim_network *network, uint32_t route, uint32_t place);
+uint32_t rp_network_route_link(const rp_network *network, uint32_t route, uint32_t place);
 
 /** @return how many links the network has. */
-uint32_t rpsim_network_link_count(const rpsim_network *network);
+uint32_t rp_network_link_count(const rp_network *network);
 
 /** @return a link's capacity in bytes per second. */
-double rpsim_network_capacity(const rpsim_network *network, uint32_t link);
+double rp_network_capacity(const rp_network *network, uint32_t link);

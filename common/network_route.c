@@ -1,7 +1,7 @@
 /* Routes: the same set of links is the same route, found by its hash. */
 #include "common/log.h"
 #include "common/mem.h"
-#include "sim/network_inside.h"
+#include "common/network_inside.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static int compare_links(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static rp_status sort_links(rpsim_network *network, const uint32_t *links, uint32_t count)
+static rp_status sort_links(rp_network *network, const uint32_t *links, uint32_t count)
 {
     uint32_t *sorted = network->sorted_links;
     for (uint32_t i = 0; i < count; i++) {
@@ -34,9 +34,9 @@ static rp_status sort_links(rpsim_network *network, const uint32_t *links, uint3
     return RP_OK;
 }
 
-static bool is_route(const rpsim_network *network, uint32_t route, uint32_t count)
+static bool is_route(const rp_network *network, uint32_t route, uint32_t count)
 {
-    const rpsim_group *group = &network->groups[route];
+    const rp_group *group = &network->groups[route];
     if (group->hop_count != count) {
         return false;
     }
@@ -55,7 +55,7 @@ static uint32_t hash_step(uint32_t hash, uint32_t link)
 }
 
 /* The route's place in the table, or the empty place where it belongs. */
-static uint32_t find_place(const rpsim_network *network, uint32_t count)
+static uint32_t find_place(const rp_network *network, uint32_t count)
 {
     uint32_t hash = 2166136261u;
     for (uint32_t i = 0; i < count; i++) {
@@ -68,7 +68,7 @@ static uint32_t find_place(const rpsim_network *network, uint32_t count)
     return place;
 }
 
-static uint32_t hash_of_group(const rpsim_network *network, const rpsim_group *group)
+static uint32_t hash_of_group(const rp_network *network, const rp_group *group)
 {
     uint32_t hash = 2166136261u;
     for (uint32_t i = 0; i < group->hop_count; i++) {
@@ -78,7 +78,7 @@ static uint32_t hash_of_group(const rpsim_network *network, const rpsim_group *g
 }
 
 /* Twice the room, at most half of it used. */
-static rp_status grow_table(rpsim_network *network)
+static rp_status grow_table(rp_network *network)
 {
     if (network->table_size > 2 * network->group_count) {
         return RP_OK;
@@ -100,7 +100,7 @@ static rp_status grow_table(rpsim_network *network)
 }
 
 /* Everything that a recomputation needs, so that it cannot fail. */
-static rp_status grow_groups(rpsim_network *network)
+static rp_status grow_groups(rp_network *network)
 {
     if (network->group_count < network->group_capacity) {
         return RP_OK;
@@ -117,26 +117,26 @@ static rp_status grow_groups(rpsim_network *network)
 }
 
 /* What a route whose narrowest link has `least` could take of a link: rounded up, so that a sum
- * below RPSIM_TIGHT is that of rates below the capacity. */
+ * below RP_TIGHT is that of rates below the capacity. */
 static uint32_t demand_of(double least, double capacity)
 {
-    return least < capacity ? (uint32_t)(least / capacity * RPSIM_WHOLE) + 1 : RPSIM_WHOLE;
+    return least < capacity ? (uint32_t)(least / capacity * RP_WHOLE) + 1 : RP_WHOLE;
 }
 
-static rp_status add_hops(rpsim_network *network, uint32_t count)
+static rp_status add_hops(rp_network *network, uint32_t count)
 {
-    RP_TRY(rpsim_grow(&network->hops, &network->hop_capacity, network->hop_count + count,
-                      sizeof *network->hops));
+    RP_TRY(rp_grow(&network->hops, &network->hop_capacity, network->hop_count + count,
+                   sizeof *network->hops));
     double least = INFINITY;
     for (uint32_t i = 0; i < count; i++) {
         least = fmin(least, network->links[network->sorted_links[i]].capacity);
     }
     for (uint32_t i = 0; i < count; i++) {
-        rpsim_link *link = &network->links[network->sorted_links[i]];
-        RP_TRY(rpsim_grow(&link->members, &link->member_capacity, link->route_count + 1,
-                          sizeof *link->members));
-        network->hops[network->hop_count + i] = (rpsim_hop){
-            .link = network->sorted_links[i], .demand = demand_of(least, link->capacity)};
+        rp_link *link = &network->links[network->sorted_links[i]];
+        RP_TRY(rp_grow(&link->members, &link->member_capacity, link->route_count + 1,
+                       sizeof *link->members));
+        network->hops[network->hop_count + i] =
+            (rp_hop){.link = network->sorted_links[i], .demand = demand_of(least, link->capacity)};
     }
     for (uint32_t i = 0; i < count; i++) {
         network->links[network->sorted_links[i]].route_count++;
@@ -144,8 +144,8 @@ static rp_status add_hops(rpsim_network *network, uint32_t count)
     return RP_OK;
 }
 
-rp_status rpsim_network_route(rpsim_network *network, const uint32_t *links, uint32_t link_count,
-                              uint32_t *route_out)
+rp_status rp_network_route(rp_network *network, const uint32_t *links, uint32_t link_count,
+                           uint32_t *route_out)
 {
     RP_TRY(sort_links(network, links, link_count));
     RP_TRY(grow_table(network));
@@ -157,32 +157,32 @@ rp_status rpsim_network_route(rpsim_network *network, const uint32_t *links, uin
     RP_TRY(grow_groups(network));
     RP_TRY(add_hops(network, link_count));
     uint32_t route = network->group_count++;
-    network->groups[route] = (rpsim_group){.hop_begin = network->hop_count,
-                                           .hop_count = link_count,
-                                           .bottleneck = RPSIM_NO_LINK,
-                                           .end_slot = RPSIM_NO_SLOT};
+    network->groups[route] = (rp_group){.hop_begin = network->hop_count,
+                                        .hop_count = link_count,
+                                        .bottleneck = RP_NO_LINK,
+                                        .end_slot = RP_NO_SLOT};
     network->hop_count += link_count;
     network->table[place] = route + 1;
     *route_out = route;
     return RP_OK;
 }
 
-uint32_t rpsim_network_route_length(const rpsim_network *network, uint32_t route)
+uint32_t rp_network_route_length(const rp_network *network, uint32_t route)
 {
     return network->groups[route].hop_count;
 }
 
-uint32_t rpsim_network_route_link(const rpsim_network *network, uint32_t route, uint32_t place)
+uint32_t rp_network_route_link(const rp_network *network, uint32_t route, uint32_t place)
 {
     return network->hops[network->groups[route].hop_begin + place].link;
 }
 
-uint32_t rpsim_network_link_count(const rpsim_network *network)
+uint32_t rp_network_link_count(const rp_network *network)
 {
     return network->link_count;
 }
 
-double rpsim_network_capacity(const rpsim_network *network, uint32_t link)
+double rp_network_capacity(const rp_network *network, uint32_t link)
 {
     return network->links[link].capacity * network->ticks_per_s;
 }

@@ -26,12 +26,12 @@
  */
 #pragma once
 
+#include "common/network.h"
 #include "common/program.h"
-#include "sim/network.h"
 
 /** X(enumerator, JSON key, one of several, all of them). Links that several GPUs share; a number
  * follows the third. Nothing else enumerates them. */
-#define RPSIM_SHARED_LIST(X)                                                                       \
+#define RP_SHARED_LIST(X)                                                                          \
     X(SWITCH, "switch", "the uplink of PCIe switch", "the uplinks of PCIe switches")               \
     X(ROOT, "root", "root complex", "the root complexes")                                          \
     X(INTERSOCKET, "intersocket", "the links between the sockets of node",                         \
@@ -39,15 +39,15 @@
     X(DRAM, "dram", "the DRAM of socket", "the host's DRAM")                                       \
     X(NETWORK, "network", "the network port of node", "the network between nodes")
 
-typedef enum rpsim_shared {
-#define RPSIM_SHARED_ENUM(name, key, one, all) RPSIM_SHARED_##name,
-    RPSIM_SHARED_LIST(RPSIM_SHARED_ENUM)
-#undef RPSIM_SHARED_ENUM
-        RPSIM_SHARED_COUNT
-} rpsim_shared;
+typedef enum rp_shared {
+#define RP_SHARED_ENUM(name, key, one, all) RP_SHARED_##name,
+    RP_SHARED_LIST(RP_SHARED_ENUM)
+#undef RP_SHARED_ENUM
+        RP_SHARED_COUNT
+} rp_shared;
 
 /** The machine as the engine sees it; bytes per second, per GPU. 0: there is none. */
-typedef struct rpsim_machine {
+typedef struct rp_machine {
     double upload_Bps;        /**< host to GPU */
     double download_Bps;      /**< GPU to host */
     double host_Bps;          /**< of a node: traffic of the host's optimizer, cast and collect */
@@ -70,32 +70,32 @@ typedef struct rpsim_machine {
     int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
     /** [kind][number] factors on single shared links, all their directions; NULL: all 1 */
-    const double *shared_scale[RPSIM_SHARED_COUNT];
-} rpsim_machine;
+    const double *shared_scale[RP_SHARED_COUNT];
+} rp_machine;
 
 /** @return how many links of a kind a program on GPUs 0 to gpus - 1 uses: switches, root complexes,
  * nodes (for the links between their sockets and for their network ports), sockets (for DRAM); 0
  * where the kind limits nothing. */
-uint32_t rpsim_machine_shared_count(const rpsim_machine *machine, uint32_t gpus, rpsim_shared kind);
+uint32_t rp_machine_shared_count(const rp_machine *machine, uint32_t gpus, rp_shared kind);
 
 /** Copy engines, numbered from this times the GPU on. */
-#define RPSIM_ENGINES_PER_GPU 2u
+#define RP_ENGINES_PER_GPU 2u
 
 /** What a queue has whose ops need no copy engine. */
-#define RPSIM_NO_ENGINE UINT32_MAX
+#define RP_NO_ENGINE UINT32_MAX
 
 /** @return the number of the copy engine that the ops of a queue take turns on: upload or download
- * of its GPU; RPSIM_NO_ENGINE for compute, peers and the host. */
-uint32_t rpsim_copy_engine(const rp_queue *queue);
+ * of its GPU; RP_NO_ENGINE for compute, peers and the host. */
+uint32_t rp_copy_engine(const rp_queue *queue);
 
 /** Routes of a machine's network. */
-typedef struct rpsim_routes {
+typedef struct rp_routes {
     uint32_t *of_queue; /**< [queue] of its ops with memory near the GPU; not of those that collect
                            gradients, nor of SENDs */
     uint32_t collect;   /**< of ops of kind COLLECT */
     uint32_t *of_op;    /**< [op] where ops of a queue differ, otherwise NULL */
     double homes;       /**< sockets, over which host ops are spread: each does its part */
-} rpsim_routes;
+} rp_routes;
 
 /**
  * Creates the network of a machine and routes for all ops.
@@ -103,13 +103,12 @@ typedef struct rpsim_routes {
  * @param network_out owned by the caller; NULL on failure
  * @retval RP_OK, RP_INPUT (a rate out of range; logged), RP_NO_MEMORY
  */
-rp_status rpsim_machine_network(const rp_program *program, const rpsim_machine *machine,
-                                rp_arena *arena, rpsim_routes *routes_out,
-                                rpsim_network **network_out);
+rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
+                             rp_routes *routes_out, rp_network **network_out);
 
 /** @return the route of an op that is not compute. */
-static inline uint32_t rpsim_route_of(const rpsim_routes *routes, uint32_t queue, uint32_t op,
-                                      rp_op_kind kind)
+static inline uint32_t rp_route_of(const rp_routes *routes, uint32_t queue, uint32_t op,
+                                   rp_op_kind kind)
 {
     if (routes->of_op != NULL) {
         return routes->of_op[op];
@@ -119,13 +118,12 @@ static inline uint32_t rpsim_route_of(const rpsim_routes *routes, uint32_t queue
 
 /** @return bytes that an op carries over each link of its route: its SEND has carried those of a
  * RECV, and each socket does its part of a host op. @param op_bytes rp_program.op_bytes of it */
-static inline double rpsim_flow_bytes(const rpsim_routes *routes, uint64_t op_bytes,
-                                      rp_op_kind kind)
+static inline double rp_flow_bytes(const rp_routes *routes, uint64_t op_bytes, rp_op_kind kind)
 {
     double bytes = kind == RP_OP_RECV ? 0 : (double)op_bytes;
     return rp_op_kind_class(kind) == RP_CLASS_HOST ? bytes / routes->homes : bytes;
 }
 
-/** @retval RP_OK, RP_INPUT: an op moves more than RPSIM_MAX_FLOW_BYTES, or there are transfers
+/** @retval RP_OK, RP_INPUT: an op moves more than RP_MAX_FLOW_BYTES, or there are transfers
  * between GPUs that the machine cannot do, point to point or collectives without a rate (logged) */
-rp_status rpsim_machine_check(const rp_program *program, const rpsim_machine *machine);
+rp_status rp_machine_check(const rp_program *program, const rp_machine *machine);
