@@ -1,0 +1,37 @@
+/* A whole decoder in double precision, made of slow_operators.h: loss and the gradients of all
+ * parameters of one batch. Names, shapes and order of the parameters: executor.md section 4.3. */
+#pragma once
+
+#include "tests/reference/slow_operators.h"
+
+#include <stddef.h>
+
+typedef struct slow_decoder {
+    int layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
+    double theta, eps;
+    bool tied, qk_norm, llama; /* llama: the scaled rotation of Llama 3.1 */
+} slow_decoder;
+
+#define SLOW_NAME_SIZE 80
+
+/* A parameter [rows, columns]; a vector has one row. */
+typedef struct slow_parameter {
+    char name[SLOW_NAME_SIZE]; /* with "model.layers.N." */
+    int rows, columns;
+    size_t offset; /* of its first element among all parameters */
+} slow_parameter;
+
+/* All parameters; a tied head has no table of its own. The caller frees the list. */
+slow_parameter *slow_decoder_parameters(const slow_decoder *decoder, int *count_out,
+                                        size_t *elements_out);
+
+typedef struct slow_batch {
+    int sequences, seq_len;
+    const int32_t *ids;    /* [sequences][seq_len] */
+    const int32_t *labels; /* alike, or SLOW_IGNORED */
+} slow_batch;
+
+/* The loss, averaged over the labels that are not ignored (there must be one), of weights as
+ * slow_decoder_parameters lays them out. `gradients`, as long, is overwritten; may be NULL. */
+double slow_decoder_loss(const slow_decoder *decoder, const slow_batch *batch,
+                         const double *weights, double *gradients);
