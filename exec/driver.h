@@ -32,7 +32,7 @@ typedef struct rpexec_driver_config {
 typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lane);
 
 typedef struct rpexec_driver_type {
-    const rpexec_operators *operators;
+    const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] by storage type */
     /**
      * Sets up memories of plan->arena_bytes and one queue per queue of the program.
      * @param perform called for every op with `context`

@@ -32,6 +32,16 @@ static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
     return (uint64_t)r->program->sequences[op->microbatch] * r->plan->model->seq_len;
 }
 
+static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
+{
+    return r->e->state->offsets[job->end] - r->e->state->offsets[job->begin];
+}
+
+static const rpexec_operators *operators_of(const rpexec_run *r)
+{
+    return r->e->driver_type->operators[r->plan->model->dtype];
+}
+
 /* ---- transfers --------------------------------------------------------------------------------
  */
 
@@ -50,7 +60,8 @@ static void upload_activation(rpexec_run *r, uint32_t op)
     uint64_t bytes = tokens_of(r, o) * sizeof(int32_t);
     uint64_t first = first_token(r, o);
     if (task->output != RPEXEC_NO_TENSOR) {
-        uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden * sizeof(float);
+        uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden *
+                            rpexec_dtype_bytes(r->plan->model->dtype);
         copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input), boundary);
     }
     if (task->ids != RPEXEC_NO_TENSOR) {
@@ -74,19 +85,19 @@ static void move_parameters(rpexec_run *r, uint32_t op)
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     rpexec_state *state = r->e->state;
-    uint64_t first = state->offsets[job->begin];
-    uint64_t whole = (state->offsets[job->end] - first) * sizeof(float);
+    uint64_t whole = job_values(r, job) * rpexec_dtype_bytes(r->plan->model->dtype);
+    const unsigned char *working = rpexec_state_working(state, job->begin);
+    void *slot = rpexec_state_slot(state, job->begin);
     switch (r->program->ops[op].kind) {
     case RP_OP_UPLOAD_PARAMS:
         copy(r, op, (unsigned char *)rpexec_run_at(r, job->weights) + task->from_byte,
-             (const unsigned char *)(state->working + first) + task->from_byte,
-             task->to_byte - task->from_byte);
+             working + task->from_byte, task->to_byte - task->from_byte);
         break;
     case RP_OP_UPLOAD_PARAM_GRAD:
-        copy(r, op, rpexec_run_at(r, job->gradients), state->slots + first, whole);
+        copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
         break;
     default:
-        copy(r, op, state->slots + first, rpexec_run_at(r, job->gradients), whole);
+        copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
         break;
     }
 }
@@ -100,8 +111,7 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     const rpexec_batch *batch = batch_of(r, o);
-    const rpexec_compute c = {
-        .model = r->plan->model, .operators = r->e->driver_type->operators, .lane = lane};
+    const rpexec_compute c = {.model = r->plan->model, .operators = operators_of(r), .lane = lane};
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *labels = rpexec_run_at(r, task->labels);
     rpexec_stage_data data = {.begin = job->begin,
@@ -123,8 +133,7 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
                               .saves = r->saves + task->save_begin,
                               .save_count = task->save_end - task->save_begin};
     if (task->clears) {
-        uint64_t floats = r->e->state->offsets[job->end] - r->e->state->offsets[job->begin];
-        c.operators->zero(lane, floats, data.gradients);
+        c.operators->zero(lane, job_values(r, job), data.gradients);
     }
     if (task->runs_layers) {
         rpexec_stage_forward(&c, &data, task->keep);
@@ -145,20 +154,15 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 /* ---- the host ---------------------------------------------------------------------------------
  */
 
-static uint64_t job_floats(const rpexec_run *r, const rpexec_job *job)
-{
-    return r->e->state->offsets[job->end] - r->e->state->offsets[job->begin];
-}
-
 /* Where the other copy of a tied table is: in the head's array for a job that has the embedding,
  * in the embedding's for one with the head; NULL where the model has one table only. */
-static float *table_of(const rpexec_run *r, const rpexec_job *job, uint32_t tensor, bool head)
+static void *table_of(const rpexec_run *r, const rpexec_job *job, uint32_t tensor, bool head)
 {
     const rpexec_state *state = r->e->state;
     uint32_t layer = head ? r->plan->model->layer_count - 1 : 0;
     uint64_t first = state->offsets[layer] - state->offsets[job->begin];
     uint64_t inside = head ? r->plan->model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
-    return (float *)rpexec_run_at(r, tensor) + first + inside;
+    return rpexec_element(r->plan->model->dtype, rpexec_run_at(r, tensor), first + inside);
 }
 
 static bool has_layer(const rpexec_job *job, uint32_t layer)
@@ -168,7 +172,7 @@ static bool has_layer(const rpexec_job *job, uint32_t layer)
 
 /* The two gradients of a tied table become their sum, as Megatron-LM's all-reduce between the first
  * and the last stage has it: whoever comes second adds, head's first, for both. */
-static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration)
+static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration, rpexec_lane *lane)
 {
     const rpexec_job *first = NULL;
     const rpexec_job *last = NULL;
@@ -185,11 +189,11 @@ static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration)
     pthread_mutex_lock(&r->lock);
     uint32_t arrived = ++r->tables[iteration];
     if (arrived == needed) {
-        float *to = table_of(r, first, first->gradients, false);
-        float *other = table_of(r, last, last->gradients, true);
-        for (uint64_t i = 0; i < r->plan->model->embedding.floats; i++) {
-            to[i] = other[i] = other[i] + to[i];
-        }
+        void *to = table_of(r, first, first->gradients, false);
+        void *other = table_of(r, last, last->gradients, true);
+        uint64_t values = r->plan->model->embedding.floats;
+        operators_of(r)->add(lane, values, other, to, to);
+        operators_of(r)->copy(lane, values, to, other);
         r->tables[iteration] = TABLE_DONE;
         pthread_cond_broadcast(&r->submitted_one);
     }
@@ -201,13 +205,27 @@ static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration)
     return done;
 }
 
+/* What Adam works on of a job. */
+static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job)
+{
+    uint64_t values = job_values(r, job);
+    float *moments = rpexec_run_at(r, job->moments);
+    bool wide = r->plan->model->dtype == RPEXEC_DTYPE_F32;
+    return (rpexec_update){.master = wide ? rpexec_run_at(r, job->weights) : moments + 2 * values,
+                           .weights = wide ? NULL : rpexec_run_at(r, job->weights),
+                           .gradients = rpexec_run_at(r, job->gradients),
+                           .m = moments,
+                           .v = moments + values,
+                           .count = values};
+}
+
 /* Adam of what a GPU has; then its gradients are empty again. */
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    const rpexec_operators *operators = r->e->driver_type->operators;
+    const rpexec_operators *operators = operators_of(r);
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
-    if (r->plan->model->config->tied_head && !reduce_table(r, gpu, iteration)) {
+    if (r->plan->model->config->tied_head && !reduce_table(r, gpu, iteration, lane)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
@@ -215,19 +233,13 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         if (job->gpu != gpu) {
             continue;
         }
-        uint64_t floats = job_floats(r, job);
-        float *moments = rpexec_run_at(r, job->moments);
-        const rpexec_adam_slice slice = {.parameters = rpexec_run_at(r, job->weights),
-                                         .gradients = rpexec_run_at(r, job->gradients),
-                                         .m = moments,
-                                         .v = moments + floats,
-                                         .count = floats};
+        const rpexec_update update = update_of(r, job);
         if (r->e->keep_gradients) {
-            memcpy(r->e->state->gradients + r->e->state->offsets[job->begin],
-                   rpexec_run_at(r, job->gradients), floats * sizeof(float));
+            memcpy(r->e->state->gradients + r->e->state->offsets[job->begin], update.gradients,
+                   update.count * sizeof(float));
         }
-        operators->adam(lane, &r->e->adam, r->e->state->step + iteration + 1, &slice);
-        operators->zero(lane, floats, rpexec_run_at(r, job->gradients));
+        operators->adam(lane, &r->e->adam, r->e->state->step + iteration + 1, &update);
+        operators->zero(lane, update.count, rpexec_run_at(r, job->gradients));
     }
     return RP_OK;
 }
@@ -237,12 +249,11 @@ void rpexec_run_load(rpexec_run *r)
     const rpexec_state *state = r->e->state;
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        uint64_t floats = job_floats(r, job);
-        float *moments = rpexec_run_at(r, job->moments);
-        rpexec_state_moments(state, job->begin, job->end, moments, moments + floats);
-        memcpy(rpexec_run_at(r, job->weights), state->working + state->offsets[job->begin],
-               floats * sizeof(float));
-        memset(rpexec_run_at(r, job->gradients), 0, floats * sizeof(float));
+        const rpexec_update update = update_of(r, job);
+        uint64_t bytes = update.count * rpexec_dtype_bytes(r->plan->model->dtype);
+        rpexec_state_moments(state, job->begin, job->end, update.m, update.v);
+        memcpy(rpexec_run_at(r, job->weights), rpexec_state_working(state, job->begin), bytes);
+        memset(rpexec_run_at(r, job->gradients), 0, bytes);
     }
 }
 
@@ -253,12 +264,12 @@ void rpexec_run_store(rpexec_run *r)
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         uint64_t first = state->offsets[job->begin];
-        uint64_t floats = job_floats(r, job);
-        const float *moments = rpexec_run_at(r, job->moments);
-        memcpy(state->master + first, rpexec_run_at(r, job->weights), floats * sizeof(float));
-        memcpy(state->working + first, rpexec_run_at(r, job->weights), floats * sizeof(float));
-        memcpy(state->m + first, moments, floats * sizeof(float));
-        memcpy(state->v + first, moments + floats, floats * sizeof(float));
+        const rpexec_update update = update_of(r, job);
+        memcpy(state->master + first, update.master, update.count * sizeof(float));
+        memcpy(rpexec_state_working(state, job->begin), rpexec_run_at(r, job->weights),
+               update.count * rpexec_dtype_bytes(r->plan->model->dtype));
+        memcpy(state->m + first, update.m, update.count * sizeof(float));
+        memcpy(state->v + first, update.v, update.count * sizeof(float));
     }
     state->step += r->plan->resident ? r->program->iteration_count : 0;
 }

@@ -1,9 +1,12 @@
-/** @file operators.h  The operators of a decoder on one GPU's memory: the table a backend fills.
+/** @file operators.h  The operators of a decoder on one GPU's memory: the tables a backend fills.
  *
- * All matrices are row-major fp32, all pointers lie in the memory of the GPU whose `rpexec_lane`
- * is given. Operators of one lane run in the order they are called; on the host backend a call
- * returns when the operator is done. Formulas: shared/design/executor.md section 5. T = tokens of
- * a microbatch = sequences x seq_len; sequences lie one after the other.
+ * One table per storage type (dtype.h): void pointers are to tensors of the table's type, floats to
+ * what is fp32 always. Operators compute in fp32 and round to nearest even when they store; where
+ * they add to a tensor, that is one rounding of the sum. All matrices are row-major, all pointers
+ * lie in the memory of the GPU whose `rpexec_lane` is given. Operators of one lane run in the order
+ * they are called; on the host backend a call returns when the operator is done. Formulas:
+ * shared/design/executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences
+ * lie one after the other.
  *
  * Every operator is deterministic: the order of its floating-point sums depends on its sizes only,
  * not on the number of GPUs, on addresses or on what else runs.
@@ -11,6 +14,7 @@
 #pragma once
 
 #include "exec/adam.h"
+#include "exec/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,26 +35,35 @@ typedef struct rpexec_attention_sizes {
 /** Label of a token that has none: it adds nothing to loss and gradient. */
 #define RPEXEC_IGNORED INT32_C(-100)
 
+/** What Adam works on in a GPU's memory: `count` values. */
+typedef struct rpexec_update {
+    float *master;
+    void *weights; /**< become the rounded masters; NULL in fp32: the masters are what computes */
+    const void *gradients;
+    float *m;
+    float *v;
+    uint64_t count;
+} rpexec_update;
+
 typedef struct rpexec_operators {
     /** y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */
-    void (*rms_norm)(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const float *x,
-                     const float *weight, float *y, float *r);
+    void (*rms_norm)(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
+                     const void *weight, void *y, float *r);
     /** dx (+)= r (dy w) - x (r^3 / width) sum(dy w x). dx may be dy where `add` is false. */
-    void (*rms_norm_input)(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                           const float *weight, const float *r, const float *dy, bool add,
-                           float *dx);
+    void (*rms_norm_input)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                           const void *weight, const float *r, const void *dy, bool add, void *dx);
     /** dweight += sum over rows of dy x r. */
-    void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                            const float *r, const float *dy, float *dweight);
+    void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                            const float *r, const void *dy, void *dweight);
     /** y[rows, out] (+)= x[rows, in] weight[out, in]^T. */
-    void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const float *x,
-                   const float *weight, bool add, float *y);
+    void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                   const void *weight, bool add, void *y);
     /** dx[rows, in] (+)= dy[rows, out] weight[out, in]. */
     void (*linear_input)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const float *dy, const float *weight, bool add, float *dx);
+                         const void *dy, const void *weight, bool add, void *dx);
     /** dweight[out, in] += dy[rows, out]^T x[rows, in]. */
     void (*linear_weight)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const float *dy, const float *x, float *dweight);
+                          const void *dy, const void *x, void *dweight);
     /**
      * Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it
      * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).
@@ -58,43 +71,43 @@ typedef struct rpexec_operators {
      */
     void (*rotate)(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                    uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   float *x);
+                   void *x);
     /**
      * o = softmax(mask(q k^T / sqrt(h))) v, in blocks: no seq_len x seq_len matrix is ever stored.
      * q, o [T, H, h]; k, v [T, K, h]; `logsumexp` [T, H] is kept for the backward.
      */
-    void (*attention)(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const float *q,
-                      const float *k, const float *v, float *o, float *logsumexp);
+    void (*attention)(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
+                      const void *k, const void *v, void *o, float *logsumexp);
     /** Gradients of the above, overwritten; P is computed again from q, k and logsumexp. */
     void (*attention_backward)(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                               const float *q, const float *k, const float *v, const float *o,
-                               const float *logsumexp, const float *d_o, float *dq, float *dk,
-                               float *dv);
+                               const void *q, const void *k, const void *v, const void *o,
+                               const float *logsumexp, const void *d_o, void *dq, void *dk,
+                               void *dv);
     /** s = gate sigmoid(gate) up. */
-    void (*swiglu)(rpexec_lane *lane, uint64_t count, const float *gate, const float *up, float *s);
+    void (*swiglu)(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *s);
     /** dgate, dup from ds; either may be ds. */
-    void (*swiglu_backward)(rpexec_lane *lane, uint64_t count, const float *gate, const float *up,
-                            const float *ds, float *dgate, float *dup);
+    void (*swiglu_backward)(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                            const void *ds, void *dgate, void *dup);
     /** y = a + b; y may be a or b. */
-    void (*add)(rpexec_lane *lane, uint64_t count, const float *a, const float *b, float *y);
+    void (*add)(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y);
     /** x[t, :] = table[ids[t], :]. ids are below the vocabulary: whoever reads data checks it. */
     void (*embed)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const float *table, float *x);
+                  const void *table, void *x);
     /** dtable[ids[t], :] += dx[t, :], t ascending. */
     void (*embed_weight)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const float *dx, float *dtable);
+                         const void *dx, void *dtable);
     /**
      * Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient
      * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of
      * (logsumexp - z_label) of the others, in double, not scaled.
      */
     void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
-                          float scale, float *z, double *loss);
-    /** Sets `count` floats to zero. */
-    void (*zero)(rpexec_lane *lane, uint64_t count, float *x);
-    /** Copies `count` floats within the GPU. */
-    void (*copy)(rpexec_lane *lane, uint64_t count, const float *from, float *to);
+                          float scale, void *z, double *loss);
+    /** Sets `count` values to zero. */
+    void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
+    /** Copies `count` values within the GPU. */
+    void (*copy)(rpexec_lane *lane, uint64_t count, const void *from, void *to);
     /** One Adam step of arrays in the GPU's memory (adam.h). */
     void (*adam)(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
-                 const rpexec_adam_slice *slice);
+                 const rpexec_update *update);
 } rpexec_operators;

@@ -47,7 +47,8 @@ uint64_t rpexec_plan_tokens(const rpexec_planner *p, const rp_op *op)
 
 uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
 {
-    return rpexec_plan_tokens(p, op) * p->plan->model->config->hidden * sizeof(float);
+    return rpexec_plan_tokens(p, op) * p->plan->model->config->hidden *
+           rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
 /* ---- transfers --------------------------------------------------------------------------------

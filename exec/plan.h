@@ -33,7 +33,8 @@ typedef struct rpexec_job {
     bool backward;
     uint32_t weights;   /**< tensors */
     uint32_t gradients; /**< RPEXEC_NO_TENSOR where it has none */
-    uint32_t moments;   /**< resident: Adam's m, then v; otherwise RPEXEC_NO_TENSOR */
+    uint32_t moments;   /**< resident: Adam's m, v, and of 16-bit weights the masters, in fp32;
+                         otherwise RPEXEC_NO_TENSOR */
 } rpexec_job;
 
 /** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */

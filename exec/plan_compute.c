@@ -88,8 +88,8 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     task->keep = task->runs_layers && job->backward && (recompute || !r->recomputes);
     uint64_t tokens = rpexec_plan_tokens(p, o);
     if (task->runs_layers) {
-        uint64_t tape = rpexec_stage_tape_floats(model, job->begin, job->end, tokens, task->keep);
-        task->tape = rpexec_plan_new_value(p, job->gpu, tape * sizeof(float), op);
+        uint64_t tape = rpexec_stage_tape_bytes(model, job->begin, job->end, tokens, task->keep);
+        task->tape = rpexec_plan_new_value(p, job->gpu, tape, op);
         r->tape = task->keep ? task->tape : NO;
         if (!recompute || head) {
             r->output = rpexec_plan_new_value(p, job->gpu, rpexec_plan_boundary_bytes(p, o), op);
@@ -128,8 +128,8 @@ static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_recor
     task->tape = r->tape;
     rpexec_plan_use(p, r->tape, op);
     if (o->kind == RP_OP_BACKWARD_INPUT) {
-        uint64_t floats = rpexec_stage_weight_tape_floats(model, job->begin, job->end, tokens);
-        r->weight_tape = rpexec_plan_new_value(p, job->gpu, floats * sizeof(float), op);
+        uint64_t bytes = rpexec_stage_weight_tape_bytes(model, job->begin, job->end, tokens);
+        r->weight_tape = rpexec_plan_new_value(p, job->gpu, bytes, op);
     }
     task->weight_tape = o->kind == RP_OP_BACKWARD ? NO : r->weight_tape;
     rpexec_plan_use(p, task->weight_tape, op);
@@ -161,9 +161,9 @@ rp_status rpexec_plan_compute(rpexec_planner *p, uint32_t op)
     } else {
         plan_forward(p, op, r);
     }
-    uint64_t floats =
-        rpexec_stage_scratch_floats(p->plan->model, job->begin, job->end, rpexec_plan_tokens(p, o));
-    task->scratch = rpexec_plan_new_value(p, job->gpu, floats * sizeof(float), op);
+    uint64_t bytes =
+        rpexec_stage_scratch_bytes(p->plan->model, job->begin, job->end, rpexec_plan_tokens(p, o));
+    task->scratch = rpexec_plan_new_value(p, job->gpu, bytes, op);
     task->input = r->input;
     task->ids = r->ids;
     task->labels = r->labels;

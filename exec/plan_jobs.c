@@ -17,13 +17,25 @@ static void set_layers(const rpexec_planner *p, rpexec_job *job)
     job->end = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
 }
 
+static uint64_t values_of(const rpexec_planner *p, const rpexec_job *job)
+{
+    uint64_t values = 0;
+    for (uint32_t layer = job->begin; layer < job->end; layer++) {
+        values += rpexec_model_layer(p->plan->model, layer)->floats;
+    }
+    return values;
+}
+
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
-    uint64_t floats = 0;
-    for (uint32_t layer = job->begin; layer < job->end; layer++) {
-        floats += rpexec_model_layer(p->plan->model, layer)->floats;
-    }
-    return floats * sizeof(float);
+    return values_of(p, job) * rpexec_dtype_bytes(p->plan->model->dtype);
+}
+
+/* Adam's m and v; of 16-bit weights the fp32 masters besides. */
+static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
+{
+    uint64_t arrays = p->plan->model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
+    return arrays * values_of(p, job) * sizeof(float);
 }
 
 static uint32_t new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
@@ -109,8 +121,7 @@ static void find_resident(rpexec_planner *p, const rp_queue *compute, uint32_t *
             j->backward = true;
             j->weights = rpexec_plan_new_value(p, j->gpu, rpexec_plan_job_bytes(p, j), RP_NO_OP);
             j->gradients = rpexec_plan_new_value(p, j->gpu, rpexec_plan_job_bytes(p, j), RP_NO_OP);
-            j->moments =
-                rpexec_plan_new_value(p, j->gpu, 2 * rpexec_plan_job_bytes(p, j), RP_NO_OP);
+            j->moments = rpexec_plan_new_value(p, j->gpu, moment_bytes(p, j), RP_NO_OP);
         }
         p->plan->tasks[op].job = job_of_stage[stage];
     }

@@ -2,10 +2,10 @@
 
 /* Memory of a microbatch. */
 typedef struct memory {
-    float *output;
-    float *tape;
-    float *scratch;
-    float *head_gradient;
+    void *output;
+    void *tape;
+    void *scratch;
+    void *head_gradient;
 } memory;
 
 static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
@@ -17,12 +17,13 @@ static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
     uint64_t tokens = (uint64_t)most * s->model->seq_len;
     uint64_t boundary = tokens * s->model->config->hidden;
     uint32_t end = s->model->layer_count;
-    RP_TRY(rp_arena_alloc(arena, boundary, sizeof(float), &m->output));
-    RP_TRY(rp_arena_alloc(arena, boundary, sizeof(float), &m->head_gradient));
-    RP_TRY(rp_arena_alloc(arena, rpexec_stage_tape_floats(s->model, 0, end, tokens, true),
-                          sizeof(float), &m->tape));
-    return rp_arena_alloc(arena, rpexec_stage_scratch_floats(s->model, 0, end, tokens),
-                          sizeof(float), &m->scratch);
+    size_t bytes = rpexec_dtype_bytes(s->model->dtype);
+    RP_TRY(rp_arena_alloc(arena, boundary, bytes, &m->output));
+    RP_TRY(rp_arena_alloc(arena, boundary, bytes, &m->head_gradient));
+    RP_TRY(rp_arena_alloc(arena, rpexec_stage_tape_bytes(s->model, 0, end, tokens, true), 1,
+                          &m->tape));
+    return rp_arena_alloc(arena, rpexec_stage_scratch_bytes(s->model, 0, end, tokens), 1,
+                          &m->scratch);
 }
 
 static double run_microbatch(const rpexec_single *s, const memory *m, const rpexec_batch *batch,

@@ -11,18 +11,39 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
     for (uint32_t i = 0; i < model->layer_count; i++) {
         s.offsets[i + 1] = s.offsets[i] + rpexec_model_layer(model, i)->floats;
     }
-    float **const arrays[] = {&s.working, &s.slots, &s.master, &s.gradients, &s.m, &s.v};
-    size_t count = sizeof arrays / sizeof arrays[0];
-    RP_TRY(rp_host_memory_require(count * s.offsets[model->layer_count] * sizeof(float),
+    uint64_t values = s.offsets[model->layer_count];
+    uint64_t bytes = values * rpexec_dtype_bytes(model->dtype);
+    const struct {
+        void *to;
+        uint64_t bytes;
+    } arrays[] = {{&s.working, bytes},
+                  {&s.slots, bytes},
+                  {&s.master, values * sizeof(float)},
+                  {&s.gradients, values * sizeof(float)},
+                  {&s.m, values * sizeof(float)},
+                  {&s.v, values * sizeof(float)}};
+    RP_TRY(rp_host_memory_require(2 * bytes + 4 * values * sizeof(float),
                                   "weights, gradients and Adam's moments"));
-    for (size_t i = 0; i < count; i++) {
-        RP_TRY(rp_arena_alloc(arena, s.offsets[model->layer_count], sizeof(float), arrays[i]));
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        void *array = NULL;
+        RP_TRY(rp_arena_alloc(arena, arrays[i].bytes, 1, &array));
+        memcpy(arrays[i].to, &array, sizeof array);
         /* What has been granted is taken now: whoever asks later must not count on it, too. */
-        memset(*arrays[i], 0, s.offsets[model->layer_count] * sizeof(float));
+        memset(array, 0, arrays[i].bytes);
     }
     RP_TRY(rp_arena_alloc(arena, model->layer_count, sizeof *s.slices, &s.slices));
     *state_out = s;
     return RP_OK;
+}
+
+void *rpexec_state_working(const rpexec_state *s, uint32_t layer)
+{
+    return rpexec_element(s->model->dtype, s->working, s->offsets[layer]);
+}
+
+void *rpexec_state_slot(const rpexec_state *s, uint32_t layer)
+{
+    return rpexec_element(s->model->dtype, s->slots, s->offsets[layer]);
 }
 
 static uint64_t floats_of(const rpexec_state *s, uint32_t layer)
@@ -65,7 +86,7 @@ void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
  * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer)
 {
-    const float *slot = s->slots + s->offsets[layer];
+    const float *slot = rpexec_state_slot(s, layer);
     float *to = s->gradients + s->offsets[layer];
     if (layer == 0 && s->model->config->tied_head) {
         for (uint64_t i = 0; i < floats_of(s, 0); i++) {
@@ -109,7 +130,7 @@ void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, f
 void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
 {
     uint64_t own = own_floats(s, layer);
-    float *to = s->working + s->offsets[layer];
+    float *to = rpexec_state_working(s, layer);
     memcpy(to, s->master + s->offsets[layer], own * sizeof *to);
     if (is_tied_head(s, layer)) {
         memcpy(to + own, s->master, s->offsets[1] * sizeof *to);

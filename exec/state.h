@@ -2,8 +2,8 @@
  *
  * Six arrays over all layers, one after the other as exec/model/model.h lays them out (executor.md
  * 1.6): working weights (read by uploads), gradient slots (written by downloads), master weights,
- * master gradients, Adam's m and v. A tied head has a slot and working weights of its own, but its
- * table's master is the embedding's.
+ * master gradients, Adam's m and v. The first two are of the model's storage type, the others fp32.
+ * A tied head has a slot and working weights of its own, but its table's master is the embedding's.
  */
 #pragma once
 
@@ -12,9 +12,9 @@
 
 typedef struct rpexec_state {
     const rpexec_model *model;
-    uint64_t *offsets; /**< [layer_count + 1] where a layer begins, in floats */
-    float *working;
-    float *slots;
+    uint64_t *offsets; /**< [layer_count + 1] where a layer begins, in values */
+    void *working;
+    void *slots;
     float *master;
     float *gradients; /**< of the step that is being collected; after a step its sum */
     float *m;
@@ -40,6 +40,10 @@ void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
  * embedding's. */
 void rpexec_state_moments(const rpexec_state *state, uint32_t begin, uint32_t end, float *m,
                           float *v);
+
+/** @return where a layer's working weights, or its slot, begin. */
+void *rpexec_state_working(const rpexec_state *state, uint32_t layer);
+void *rpexec_state_slot(const rpexec_state *state, uint32_t layer);
 
 /** REFRESH of a layer: working := master; of a tied head the embedding's master. */
 void rpexec_state_refresh(rpexec_state *state, uint32_t layer);

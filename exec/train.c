@@ -87,17 +87,18 @@ static rp_status set_state(trainer *t)
 /* A second state that begins as the first, for plain loops. */
 static rp_status set_reference(trainer *t)
 {
-    uint64_t floats = t->state.offsets[t->model.layer_count];
+    uint64_t values = t->state.offsets[t->model.layer_count];
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->reference));
     const struct {
-        float *to;
-        const float *from;
-    } arrays[] = {{t->reference.working, t->state.working},
-                  {t->reference.master, t->state.master},
-                  {t->reference.m, t->state.m},
-                  {t->reference.v, t->state.v}};
+        void *to;
+        const void *from;
+        size_t bytes;
+    } arrays[] = {{t->reference.working, t->state.working, rpexec_dtype_bytes(t->model.dtype)},
+                  {t->reference.master, t->state.master, sizeof(float)},
+                  {t->reference.m, t->state.m, sizeof(float)},
+                  {t->reference.v, t->state.v, sizeof(float)}};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        memcpy(arrays[i].to, arrays[i].from, floats * sizeof(float));
+        memcpy(arrays[i].to, arrays[i].from, values * arrays[i].bytes);
     }
     t->reference.step = t->state.step;
     t->lane.scratch_count = rpexec_host_scratch(t->config.head_dim);
@@ -159,7 +160,7 @@ static rp_status set_up(trainer *t)
 {
     rpexec_outcome *out = t->outcome;
     RP_TRY(load_config(t));
-    RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->arena, &t->model));
+    RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, RPEXEC_DTYPE_F32, t->arena, &t->model));
     if (t->o->data != NULL) {
         RP_TRY(
             rpexec_tokens_open(t->o->data, t->o->seq_len, t->config.vocab, t->o->seed, &t->tokens));
@@ -298,7 +299,7 @@ static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t
                        .batches = batches,
                        .asynchronous = t->work.asynchronous &&
                                        t->work.schedule->placement == RP_PLACEMENT_OFFLOAD,
-                       .operators = &rpexec_host_operators,
+                       .operators = rpexec_host_operators[t->model.dtype],
                        .lane = &t->lane,
                        .losses = t->reference_losses + done};
     return rpexec_single_run(&s);

@@ -20,7 +20,7 @@ static const struct {
     const char *name;
     uint64_t bytes;
 } dtypes[] = {
-#define DTYPE(name, text, bytes) {text, bytes},
+#define DTYPE(name, stored, text, bytes) {stored, bytes},
     RPEXEC_DTYPE_LIST(DTYPE)
 #undef DTYPE
 };

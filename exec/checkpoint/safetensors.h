@@ -2,12 +2,14 @@
  *
  * A file: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes without holes. The
  * reader trusts nothing: sizes are multiplied with checks, keys may not repeat, tensors must cover
- * the data exactly, and alignment is never assumed. Values are converted to fp32.
+ * the data exactly, and alignment is never assumed. Types but those of dtype.h are refused by name.
+ * Values are converted to fp32.
  */
 #pragma once
 
 #include "common/mem.h"
 #include "common/status.h"
+#include "exec/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,19 +18,6 @@
 #define RPEXEC_SAFETENSORS_MAX_RANK 8u
 /** The reference reader's limit. */
 #define RPEXEC_SAFETENSORS_MAX_HEADER UINT64_C(100000000)
-
-/** X(enumerator, name in the file, bytes of an element). Others are refused by name. */
-#define RPEXEC_DTYPE_LIST(X)                                                                       \
-    X(F32, "F32", 4)                                                                               \
-    X(F16, "F16", 2)                                                                               \
-    X(BF16, "BF16", 2)
-
-typedef enum rpexec_dtype {
-#define RPEXEC_DTYPE_ENUM(name, text, bytes) RPEXEC_DTYPE_##name,
-    RPEXEC_DTYPE_LIST(RPEXEC_DTYPE_ENUM)
-#undef RPEXEC_DTYPE_ENUM
-        RPEXEC_DTYPE_COUNT
-} rpexec_dtype;
 
 typedef struct rpexec_stored {
     const char *name;

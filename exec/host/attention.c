@@ -225,9 +225,14 @@ static head head_of(const rpexec_attention_sizes *sizes)
                   .scale = 1.0f / sqrtf((float)sizes->head_dim)};
 }
 
-void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const float *q,
-                           const float *k, const float *v, float *o, float *logsumexp)
+void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                           const void *queries, const void *keys, const void *values, void *outputs,
+                           float *logsumexp)
 {
+    const float *q = queries;
+    const float *k = keys;
+    const float *v = values;
+    float *o = outputs;
     head a = head_of(sizes);
     uint32_t group = sizes->heads / sizes->kv_heads;
     for (uint32_t b = 0; b < sizes->sequences; b++) {
@@ -242,10 +247,19 @@ void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *size
 }
 
 void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                                    const float *q, const float *k, const float *v, const float *o,
-                                    const float *logsumexp, const float *d_o, float *dq, float *dk,
-                                    float *dv)
+                                    const void *queries, const void *keys, const void *values,
+                                    const void *outputs, const float *logsumexp,
+                                    const void *d_outputs, void *d_queries, void *d_keys,
+                                    void *d_values)
 {
+    const float *q = queries;
+    const float *k = keys;
+    const float *v = values;
+    const float *o = outputs;
+    const float *d_o = d_outputs;
+    float *dq = d_queries;
+    float *dk = d_keys;
+    float *dv = d_values;
     head a = head_of(sizes);
     uint32_t group = sizes->heads / sizes->kv_heads;
     size_t kv_count = (size_t)sizes->sequences * sizes->seq_len * a.kv_stride;

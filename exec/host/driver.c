@@ -409,7 +409,7 @@ static void host_fail(rpexec_driver *d, rp_status status)
 }
 
 const rpexec_driver_type rpexec_host_driver = {
-    .operators = &rpexec_host_operators,
+    .operators = rpexec_host_operators,
     .open = host_open,
     .memory = host_memory,
     .copy = host_copy,

@@ -13,8 +13,8 @@ struct rpexec_lane {
     size_t scratch_count; /**< floats */
 };
 
-/** Operators in plain C and OpenBLAS (linear, attention). */
-extern const rpexec_operators rpexec_host_operators;
+/** Operators in plain C and OpenBLAS (linear, attention), one table per storage type. */
+extern const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT];
 
 /** Rows of queries and of keys that attention works on at a time. */
 #define RPEXEC_ATTENTION_QUERIES 64u
@@ -51,19 +51,19 @@ static inline float rpexec_exp(float x)
     return x < -87.0f ? 0.0f : p * power.f;
 }
 
-/* The parts of the table, one file each. */
+/* The parts of the fp32 table, one file each. */
 void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
-                          const float *x, const float *weight, float *y, float *r);
-void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                                const float *weight, const float *r, const float *dy, bool add,
-                                float *dx);
-void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                                 const float *r, const float *dy, float *dweight);
-void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const float *q,
-                           const float *k, const float *v, float *o, float *logsumexp);
+                          const void *x, const void *weight, void *y, float *r);
+void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                const void *weight, const float *r, const void *dy, bool add,
+                                void *dx);
+void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                 const float *r, const void *dy, void *dweight);
+void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
+                           const void *k, const void *v, void *o, float *logsumexp);
 void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                                    const float *q, const float *k, const float *v, const float *o,
-                                    const float *logsumexp, const float *d_o, float *dq, float *dk,
-                                    float *dv);
+                                    const void *q, const void *k, const void *v, const void *o,
+                                    const float *logsumexp, const void *d_o, void *dq, void *dk,
+                                    void *dv);
 void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float scale, float *z, double *loss);
+                               const int32_t *labels, float scale, void *z, double *loss);

@@ -11,8 +11,8 @@ size_t rpexec_host_scratch(uint32_t head_dim)
     return (size_t)2 * RPEXEC_ATTENTION_QUERIES * RPEXEC_ATTENTION_KEYS;
 }
 
-static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const float *x,
-                   const float *weight, bool add, float *y)
+static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                   const void *weight, bool add, void *y)
 {
     (void)lane;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)rows, (blasint)out, (blasint)in,
@@ -20,7 +20,7 @@ static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, 
 }
 
 static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const float *dy, const float *weight, bool add, float *dx)
+                         const void *dy, const void *weight, bool add, void *dx)
 {
     (void)lane;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)rows, (blasint)in, (blasint)out,
@@ -28,7 +28,7 @@ static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t
 }
 
 static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const float *dy, const float *x, float *dweight)
+                          const void *dy, const void *x, void *dweight)
 {
     (void)lane;
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)out, (blasint)in, (blasint)rows,
@@ -37,8 +37,9 @@ static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_
 
 static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                    uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   float *x)
+                   void *values)
 {
+    float *x = values;
     (void)lane;
     uint32_t half = head_dim / 2;
     float sign = inverse ? -1.0f : 1.0f;
@@ -58,17 +59,26 @@ static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint
     }
 }
 
-static void swiglu(rpexec_lane *lane, uint64_t count, const float *gate, const float *up, float *s)
+static void swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
+                   void *outputs)
 {
+    const float *gate = gates;
+    const float *up = ups;
+    float *s = outputs;
     (void)lane;
     for (uint64_t i = 0; i < count; i++) {
         s[i] = gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i];
     }
 }
 
-static void swiglu_backward(rpexec_lane *lane, uint64_t count, const float *gate, const float *up,
-                            const float *ds, float *dgate, float *dup)
+static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
+                            const void *d_outputs, void *d_gates, void *d_ups)
 {
+    const float *gate = gates;
+    const float *up = ups;
+    const float *ds = d_outputs;
+    float *dgate = d_gates;
+    float *dup = d_ups;
     (void)lane;
     for (uint64_t i = 0; i < count; i++) {
         float d = ds[i];
@@ -80,8 +90,11 @@ static void swiglu_backward(rpexec_lane *lane, uint64_t count, const float *gate
     }
 }
 
-static void add(rpexec_lane *lane, uint64_t count, const float *a, const float *b, float *y)
+static void add(rpexec_lane *lane, uint64_t count, const void *first, const void *second, void *sum)
 {
+    const float *a = first;
+    const float *b = second;
+    float *y = sum;
     (void)lane;
     for (uint64_t i = 0; i < count; i++) {
         y[i] = a[i] + b[i];
@@ -89,8 +102,10 @@ static void add(rpexec_lane *lane, uint64_t count, const float *a, const float *
 }
 
 static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const float *table, float *x)
+                  const void *rows, void *outputs)
 {
+    const float *table = rows;
+    float *x = outputs;
     (void)lane;
     for (uint64_t t = 0; t < tokens; t++) {
         memcpy(x + t * width, table + (size_t)ids[t] * width, width * sizeof *x);
@@ -98,8 +113,10 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
 }
 
 static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const float *dx, float *dtable)
+                         const void *d_outputs, void *d_rows)
 {
+    const float *dx = d_outputs;
+    float *dtable = d_rows;
     (void)lane;
     for (uint64_t t = 0; t < tokens; t++) {
         float *row = dtable + (size_t)ids[t] * width;
@@ -110,8 +127,10 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
 }
 
 void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float scale, float *z, double *loss)
+                               const int32_t *labels, float scale, void *rows_of_logits,
+                               double *loss)
 {
+    float *z = rows_of_logits;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         float *logits = z + row * vocab;
@@ -138,26 +157,31 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
-static void zero(rpexec_lane *lane, uint64_t count, float *x)
+static void zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     (void)lane;
-    memset(x, 0, count * sizeof *x);
+    memset(x, 0, count * sizeof(float));
 }
 
-static void copy(rpexec_lane *lane, uint64_t count, const float *from, float *to)
+static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
     (void)lane;
-    memcpy(to, from, count * sizeof *to);
+    memcpy(to, from, count * sizeof(float));
 }
 
 static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
-                      const rpexec_adam_slice *slice)
+                      const rpexec_update *update)
 {
+    const rpexec_adam_slice slice = {.parameters = update->master,
+                                     .gradients = update->gradients,
+                                     .m = update->m,
+                                     .v = update->v,
+                                     .count = update->count};
     (void)lane;
-    rpexec_adam_step(adam, step, slice);
+    rpexec_adam_step(adam, step, &slice);
 }
 
-const rpexec_operators rpexec_host_operators = {
+static const rpexec_operators fp32_operators = {
     .rms_norm = rpexec_host_rms_norm,
     .rms_norm_input = rpexec_host_rms_norm_input,
     .rms_norm_weight = rpexec_host_rms_norm_weight,
@@ -176,4 +200,8 @@ const rpexec_operators rpexec_host_operators = {
     .zero = zero,
     .copy = copy,
     .adam = adam_step,
+};
+
+const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT] = {
+    [RPEXEC_DTYPE_F32] = &fp32_operators,
 };

@@ -43,8 +43,11 @@ static float sum_of_products(uint32_t width, const float *dy, const float *weigh
 }
 
 void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
-                          const float *x, const float *weight, float *y, float *r)
+                          const void *inputs, const void *weights, void *outputs, float *r)
 {
+    const float *x = inputs;
+    const float *weight = weights;
+    float *y = outputs;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         const float *from = x + row * width;
@@ -57,10 +60,14 @@ void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, floa
     }
 }
 
-void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                                const float *weight, const float *r, const float *dy, bool add,
-                                float *dx)
+void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width,
+                                const void *inputs, const void *weights, const float *r,
+                                const void *d_outputs, bool add, void *d_inputs)
 {
+    const float *x = inputs;
+    const float *weight = weights;
+    const float *dy = d_outputs;
+    float *dx = d_inputs;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * width;
@@ -81,9 +88,13 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
     }
 }
 
-void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const float *x,
-                                 const float *r, const float *dy, float *dweight)
+void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width,
+                                 const void *inputs, const float *r, const void *d_outputs,
+                                 void *d_weights)
 {
+    const float *x = inputs;
+    const float *dy = d_outputs;
+    float *dweight = d_weights;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * width;

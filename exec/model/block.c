@@ -1,7 +1,7 @@
 /* u = x + attention(norm(x)), y = u + mlp(norm(u)); executor.md section 5. */
 #include "exec/model/block.h"
 
-/* Sizes of a microbatch in this model; w*: floats of one row. */
+/* Sizes of a microbatch in this model; q, kv: values of one row. */
 typedef struct sizes {
     uint32_t d, f, q, kv, heads, kv_heads, head_dim;
     uint64_t tokens;
@@ -31,110 +31,126 @@ static sizes sizes_here(const rpexec_compute *c, uint32_t sequences)
     return sizes_of(c->model->config, (uint64_t)sequences * seq_len, sequences, seq_len);
 }
 
-/* Cuts an array into tensors, each at a multiple of 16 floats. */
+/* Cuts memory into tensors, each at a multiple of 64 bytes. */
 typedef struct cutter {
-    float *base;
-    uint64_t used;
+    unsigned char *base;
+    rpexec_dtype dtype;
+    uint64_t used; /* bytes */
 } cutter;
 
-static float *cut(cutter *c, uint64_t floats)
+static void *cut_bytes(cutter *c, uint64_t bytes)
 {
-    float *at = c->base == NULL ? NULL : c->base + c->used;
-    c->used += (floats + 15) / 16 * 16;
+    void *at = c->base == NULL ? NULL : c->base + c->used;
+    c->used += (bytes + 63) / 64 * 64;
     return at;
 }
 
+/* A tensor of the run's storage type. */
+static void *cut(cutter *c, uint64_t values)
+{
+    return cut_bytes(c, values * rpexec_dtype_bytes(c->dtype));
+}
+
+/* Statistics. */
+static float *cut_floats(cutter *c, uint64_t floats)
+{
+    return cut_bytes(c, floats * sizeof(float));
+}
+
 typedef struct block_tape {
-    float *n1, *r1; /* norm(x) and its factors */
-    float *q0, *k0; /* before QK-norm */
+    void *n1;      /* norm(x) */
+    float *r1;     /* its factors */
+    void *q0, *k0; /* before QK-norm */
     float *rq, *rk;
-    float *q, *k, *v, *o; /* as attention has them */
-    float *l;             /* its logsumexp */
-    float *u, *n2, *r2;
-    float *gate, *up;
+    void *q, *k, *v, *o; /* as attention has them */
+    float *l;            /* its logsumexp */
+    void *u, *n2;
+    float *r2;
+    void *gate, *up;
 } block_tape;
 
-static block_tape cut_tape(const rp_model *m, const sizes *s, float *base, uint64_t *floats_out)
+static block_tape cut_tape(const rpexec_model *m, const sizes *s, void *base, uint64_t *bytes_out)
 {
-    cutter c = {.base = base};
+    cutter c = {.base = base, .dtype = m->dtype};
     uint64_t t = s->tokens;
-    block_tape tape = {.n1 = cut(&c, t * s->d), .r1 = cut(&c, t)};
+    block_tape tape = {.n1 = cut(&c, t * s->d), .r1 = cut_floats(&c, t)};
     tape.q = cut(&c, t * s->q);
     tape.k = cut(&c, t * s->kv);
-    if (m->qk_norm) {
+    if (m->config->qk_norm) {
         tape.q0 = cut(&c, t * s->q);
         tape.k0 = cut(&c, t * s->kv);
-        tape.rq = cut(&c, t * s->heads);
-        tape.rk = cut(&c, t * s->kv_heads);
+        tape.rq = cut_floats(&c, t * s->heads);
+        tape.rk = cut_floats(&c, t * s->kv_heads);
     }
     tape.v = cut(&c, t * s->kv);
     tape.o = cut(&c, t * s->q);
-    tape.l = cut(&c, t * s->heads);
+    tape.l = cut_floats(&c, t * s->heads);
     tape.u = cut(&c, t * s->d);
     tape.n2 = cut(&c, t * s->d);
-    tape.r2 = cut(&c, t);
+    tape.r2 = cut_floats(&c, t);
     tape.gate = cut(&c, t * s->f);
     tape.up = cut(&c, t * s->f);
-    *floats_out = c.used;
+    *bytes_out = c.used;
     return tape;
 }
 
 /* Gradients of the outputs of the matrices. */
 typedef struct weight_tape {
-    float *dq, *dk, *dv, *du, *dgate, *dup;
+    void *dq, *dk, *dv, *du, *dgate, *dup;
 } weight_tape;
 
-static weight_tape cut_weight_tape(const sizes *s, float *base, uint64_t *floats_out)
+static weight_tape cut_weight_tape(const rpexec_model *m, const sizes *s, void *base,
+                                   uint64_t *bytes_out)
 {
-    cutter c = {.base = base};
+    cutter c = {.base = base, .dtype = m->dtype};
     uint64_t t = s->tokens;
     weight_tape tape = {.dq = cut(&c, t * s->q), .dk = cut(&c, t * s->kv)};
     tape.dv = cut(&c, t * s->kv);
     tape.du = cut(&c, t * s->d);
     tape.dgate = cut(&c, t * s->f);
     tape.dup = cut(&c, t * s->f);
-    *floats_out = c.used;
+    *bytes_out = c.used;
     return tape;
 }
 
-uint64_t rpexec_block_tape_floats(const rp_model *model, uint64_t tokens)
+uint64_t rpexec_block_tape_bytes(const rpexec_model *model, uint64_t tokens)
 {
-    sizes s = sizes_of(model, tokens, 0, 0);
-    uint64_t floats;
-    (void)cut_tape(model, &s, NULL, &floats);
-    return floats;
+    sizes s = sizes_of(model->config, tokens, 0, 0);
+    uint64_t bytes;
+    (void)cut_tape(model, &s, NULL, &bytes);
+    return bytes;
 }
 
-uint64_t rpexec_block_weight_tape_floats(const rp_model *model, uint64_t tokens)
+uint64_t rpexec_block_weight_tape_bytes(const rpexec_model *model, uint64_t tokens)
 {
-    sizes s = sizes_of(model, tokens, 0, 0);
-    uint64_t floats;
-    (void)cut_weight_tape(&s, NULL, &floats);
-    return floats;
+    sizes s = sizes_of(model->config, tokens, 0, 0);
+    uint64_t bytes;
+    (void)cut_weight_tape(model, &s, NULL, &bytes);
+    return bytes;
 }
 
-uint64_t rpexec_block_scratch_floats(const rp_model *model, uint64_t tokens)
+uint64_t rpexec_block_scratch_bytes(const rpexec_model *model, uint64_t tokens)
 {
-    sizes s = sizes_of(model, tokens, 0, 0);
-    cutter c = {0};
+    sizes s = sizes_of(model->config, tokens, 0, 0);
+    cutter c = {.dtype = model->dtype};
     (void)cut(&c, tokens * s.d);
     (void)cut(&c, tokens * (s.f > s.q ? s.f : s.q));
     return c.used;
 }
 
-static const float *tensor(const rpexec_compute *c, const float *array, rpexec_block_tensor which)
+static const void *tensor(const rpexec_compute *c, const void *array, rpexec_block_tensor which)
 {
-    return array + c->model->block.tensors[which].offset;
+    return rpexec_element_const(c->model->dtype, array, c->model->block.tensors[which].offset);
 }
 
-static float *gradient(const rpexec_compute *c, float *array, rpexec_block_tensor which)
+static void *gradient(const rpexec_compute *c, void *array, rpexec_block_tensor which)
 {
-    return array + c->model->block.tensors[which].offset;
+    return rpexec_element(c->model->dtype, array, c->model->block.tensors[which].offset);
 }
 
 /* Norm (where the model has it) and rotation of queries or keys, from `before` into `x`. */
-static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const float *weight,
-                 float *before, float *r, float *x)
+static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *weight,
+                 void *before, float *r, void *x)
 {
     const rpexec_operators *op = c->operators;
     if (weight != NULL) {
@@ -145,15 +161,15 @@ static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const 
                c->model->cosines, c->model->sines, false, x);
 }
 
-static void attention_forward(const rpexec_compute *c, const sizes *s, const float *w,
-                              const float *x, const block_tape *tape)
+static void attention_forward(const rpexec_compute *c, const sizes *s, const void *w, const void *x,
+                              const block_tape *tape)
 {
     const rpexec_operators *op = c->operators;
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s->tokens;
     bool norm = c->model->config->qk_norm;
-    float *q = norm ? tape->q0 : tape->q;
-    float *k = norm ? tape->k0 : tape->k;
+    void *q = norm ? tape->q0 : tape->q;
+    void *k = norm ? tape->k0 : tape->k;
     op->rms_norm(c->lane, t, s->d, eps, x, tensor(c, w, RPEXEC_NORM_1), tape->n1, tape->r1);
     op->linear(c->lane, t, s->d, s->q, tape->n1, tensor(c, w, RPEXEC_Q), false, q);
     op->linear(c->lane, t, s->d, s->kv, tape->n1, tensor(c, w, RPEXEC_K), false, k);
@@ -165,13 +181,13 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const flo
     op->linear(c->lane, t, s->q, s->d, tape->o, tensor(c, w, RPEXEC_O), true, tape->u);
 }
 
-void rpexec_block_forward(const rpexec_compute *c, const float *weights, uint32_t sequences,
-                          const float *x, float *y, float *tape_base, float *scratch)
+void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t sequences,
+                          const void *x, void *y, void *tape_base, void *scratch)
 {
     const rpexec_operators *op = c->operators;
     sizes s = sizes_here(c, sequences);
-    uint64_t floats;
-    block_tape tape = cut_tape(c->model->config, &s, tape_base, &floats);
+    uint64_t bytes;
+    block_tape tape = cut_tape(c->model, &s, tape_base, &bytes);
     attention_forward(c, &s, weights, x, &tape);
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s.tokens;
@@ -184,9 +200,9 @@ void rpexec_block_forward(const rpexec_compute *c, const float *weights, uint32_
 }
 
 /* du, and the gradient of the second norm's weight. */
-static void mlp_backward_input(const rpexec_compute *c, const sizes *s, const float *w, float *g,
-                               const block_tape *tape, const float *dy, const weight_tape *out,
-                               float *dn, float *ds)
+static void mlp_backward_input(const rpexec_compute *c, const sizes *s, const void *w, void *g,
+                               const block_tape *tape, const void *dy, const weight_tape *out,
+                               void *dn, void *ds)
 {
     const rpexec_operators *op = c->operators;
     uint64_t t = s->tokens;
@@ -201,8 +217,8 @@ static void mlp_backward_input(const rpexec_compute *c, const sizes *s, const fl
 }
 
 /* The backward of `turn`, in place. */
-static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, const float *weight,
-                      float *dweight, const float *before, const float *r, float *dx)
+static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *weight,
+                      void *dweight, const void *before, const float *r, void *dx)
 {
     const rpexec_operators *op = c->operators;
     op->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
@@ -214,21 +230,20 @@ static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, c
     }
 }
 
-void rpexec_block_backward_input(const rpexec_compute *c, const float *weights, float *gradients,
-                                 uint32_t sequences, const float *x, const float *tape_base,
-                                 const float *dy, float *dx, float *weight_tape_base,
-                                 float *scratch)
+void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, void *gradients,
+                                 uint32_t sequences, const void *x, const void *tape_base,
+                                 const void *dy, void *dx, void *weight_tape_base, void *scratch)
 {
     const rpexec_operators *op = c->operators;
     sizes s = sizes_here(c, sequences);
-    uint64_t floats;
+    uint64_t bytes;
     uint64_t t = s.tokens;
     /* The tape is only read: one layout serves both directions. */
-    block_tape tape = cut_tape(c->model->config, &s, (float *)(uintptr_t)tape_base, &floats);
-    weight_tape out = cut_weight_tape(&s, weight_tape_base, &floats);
-    cutter rest = {.base = scratch};
-    float *dn = cut(&rest, t * s.d);
-    float *wide = cut(&rest, t * (s.f > s.q ? s.f : s.q));
+    block_tape tape = cut_tape(c->model, &s, (void *)(uintptr_t)tape_base, &bytes);
+    weight_tape out = cut_weight_tape(c->model, &s, weight_tape_base, &bytes);
+    cutter rest = {.base = scratch, .dtype = c->model->dtype};
+    void *dn = cut(&rest, t * s.d);
+    void *wide = cut(&rest, t * (s.f > s.q ? s.f : s.q));
     mlp_backward_input(c, &s, weights, gradients, &tape, dy, &out, dn, wide);
     op->linear_input(c->lane, t, s.q, s.d, out.du, tensor(c, weights, RPEXEC_O), false, wide);
     op->attention_backward(c->lane, &s.attention, tape.q, tape.k, tape.v, tape.o, tape.l, wide,
@@ -249,16 +264,16 @@ void rpexec_block_backward_input(const rpexec_compute *c, const float *weights, 
     }
 }
 
-void rpexec_block_backward_weight(const rpexec_compute *c, float *g, uint32_t sequences,
-                                  const float *tape_base, const float *dy,
-                                  const float *weight_tape_base, float *scratch)
+void rpexec_block_backward_weight(const rpexec_compute *c, void *g, uint32_t sequences,
+                                  const void *tape_base, const void *dy,
+                                  const void *weight_tape_base, void *scratch)
 {
     const rpexec_operators *op = c->operators;
     sizes s = sizes_here(c, sequences);
-    uint64_t floats;
+    uint64_t bytes;
     uint64_t t = s.tokens;
-    block_tape tape = cut_tape(c->model->config, &s, (float *)(uintptr_t)tape_base, &floats);
-    weight_tape in = cut_weight_tape(&s, (float *)(uintptr_t)weight_tape_base, &floats);
+    block_tape tape = cut_tape(c->model, &s, (void *)(uintptr_t)tape_base, &bytes);
+    weight_tape in = cut_weight_tape(c->model, &s, (void *)(uintptr_t)weight_tape_base, &bytes);
     op->swiglu(c->lane, t * s.f, tape.gate, tape.up, scratch);
     op->linear_weight(c->lane, t, s.f, s.d, dy, scratch, gradient(c, g, RPEXEC_DOWN));
     op->linear_weight(c->lane, t, s.d, s.f, in.dgate, tape.n2, gradient(c, g, RPEXEC_GATE));

@@ -2,9 +2,26 @@
 
 #include "exec/model/block.h"
 
-static uint64_t padded(uint64_t floats)
+static uint64_t padded(uint64_t bytes)
 {
-    return (floats + 15) / 16 * 16;
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes of [rows, width] in the storage type. */
+static uint64_t tensor_bytes(const rpexec_model *m, uint64_t rows, uint32_t width)
+{
+    return padded(rows * width * rpexec_dtype_bytes(m->dtype));
+}
+
+/* Bytes of [tokens, hidden]. */
+static uint64_t rows_bytes(const rpexec_model *m, uint64_t tokens)
+{
+    return tensor_bytes(m, tokens, m->config->hidden);
+}
+
+static void *after(void *base, uint64_t bytes)
+{
+    return (unsigned char *)base + bytes;
 }
 
 static bool is_embedding(uint32_t layer)
@@ -26,11 +43,11 @@ static uint32_t body_end(const rpexec_model *m, uint32_t end)
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
-uint64_t rpexec_tape_floats(const rpexec_model *m, uint32_t layer, uint64_t tokens)
+uint64_t rpexec_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
-    uint64_t output = padded(tokens * m->config->hidden); /* the head's: gradient of its input */
+    uint64_t output = rows_bytes(m, tokens); /* the head's: gradient of its input */
     bool block = !is_embedding(layer) && !is_head(m, layer);
-    return output + (block ? rpexec_block_tape_floats(m->config, tokens) : 0);
+    return output + (block ? rpexec_block_tape_bytes(m, tokens) : 0);
 }
 
 static uint64_t chunk_tokens(uint64_t tokens)
@@ -39,61 +56,61 @@ static uint64_t chunk_tokens(uint64_t tokens)
 }
 
 /* Normed rows, their gradient, factors and logits of a chunk. */
-static uint64_t head_scratch(const rp_model *m, uint64_t tokens)
+static uint64_t head_scratch(const rpexec_model *m, uint64_t tokens)
 {
     uint64_t rows = chunk_tokens(tokens);
-    return 2 * padded(rows * m->hidden) + padded(rows) + padded(rows * m->vocab);
+    return 2 * rows_bytes(m, rows) + padded(rows * sizeof(float)) +
+           tensor_bytes(m, rows, m->config->vocab);
 }
 
-uint64_t rpexec_scratch_floats(const rpexec_model *m, uint32_t layer, uint64_t tokens)
+uint64_t rpexec_scratch_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
-    uint64_t gradients = 2 * padded(tokens * m->config->hidden);
+    uint64_t gradients = 2 * rows_bytes(m, tokens);
     if (is_embedding(layer)) {
         return gradients;
     }
-    return is_head(m, layer) ? head_scratch(m->config, tokens)
-                             : gradients + rpexec_block_scratch_floats(m->config, tokens) +
-                                   rpexec_block_weight_tape_floats(m->config, tokens);
+    return is_head(m, layer) ? head_scratch(m, tokens)
+                             : gradients + rpexec_block_scratch_bytes(m, tokens) +
+                                   rpexec_block_weight_tape_bytes(m, tokens);
 }
 
-uint64_t rpexec_stage_tape_floats(const rpexec_model *m, uint32_t begin, uint32_t end,
-                                  uint64_t tokens, bool keep)
+uint64_t rpexec_stage_tape_bytes(const rpexec_model *m, uint32_t begin, uint32_t end,
+                                 uint64_t tokens, bool keep)
 {
     uint64_t sum = 0;
     uint64_t most = 0;
     for (uint32_t layer = begin; layer < body_end(m, end); layer++) {
-        uint64_t floats = rpexec_tape_floats(m, layer, tokens);
-        sum += floats;
-        most = floats > most ? floats : most;
+        uint64_t bytes = rpexec_tape_bytes(m, layer, tokens);
+        sum += bytes;
+        most = bytes > most ? bytes : most;
     }
-    uint64_t second_output = padded(tokens * m->config->hidden);
+    uint64_t second_output = rows_bytes(m, tokens);
     return keep ? sum : most + second_output;
 }
 
-static uint64_t weight_tape_floats(const rpexec_model *m, uint32_t layer, uint64_t tokens)
+static uint64_t weight_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
-    uint64_t output = padded(tokens * m->config->hidden);
-    return is_embedding(layer) ? output
-                               : output + rpexec_block_weight_tape_floats(m->config, tokens);
+    uint64_t output = rows_bytes(m, tokens);
+    return is_embedding(layer) ? output : output + rpexec_block_weight_tape_bytes(m, tokens);
 }
 
-uint64_t rpexec_stage_weight_tape_floats(const rpexec_model *m, uint32_t begin, uint32_t end,
-                                         uint64_t tokens)
+uint64_t rpexec_stage_weight_tape_bytes(const rpexec_model *m, uint32_t begin, uint32_t end,
+                                        uint64_t tokens)
 {
     uint64_t sum = 0;
     for (uint32_t layer = begin; layer < body_end(m, end); layer++) {
-        sum += weight_tape_floats(m, layer, tokens);
+        sum += weight_tape_bytes(m, layer, tokens);
     }
     return sum;
 }
 
-uint64_t rpexec_stage_scratch_floats(const rpexec_model *m, uint32_t begin, uint32_t end,
-                                     uint64_t tokens)
+uint64_t rpexec_stage_scratch_bytes(const rpexec_model *m, uint32_t begin, uint32_t end,
+                                    uint64_t tokens)
 {
     uint64_t most = 0;
     for (uint32_t layer = begin; layer < end; layer++) {
-        uint64_t floats = rpexec_scratch_floats(m, layer, tokens);
-        most = floats > most ? floats : most;
+        uint64_t bytes = rpexec_scratch_bytes(m, layer, tokens);
+        most = bytes > most ? bytes : most;
     }
     return most;
 }
@@ -107,44 +124,50 @@ static uint64_t tokens_of(const rpexec_compute *c, const rpexec_stage_data *data
 }
 
 /* Where layer `layer`'s tape begins when all of them are kept. */
-static float *tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+static void *tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
-    return data->tape + (layer == data->begin ? 0
-                                              : rpexec_stage_tape_floats(c->model, data->begin,
-                                                                         layer, tokens, true));
+    return after(data->tape, layer == data->begin ? 0
+                                                  : rpexec_stage_tape_bytes(c->model, data->begin,
+                                                                            layer, tokens, true));
 }
 
 /* A layer's output is the last of its tape. */
-static float *output_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+static void *output_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
-    return tape_at(c, data, layer) + rpexec_tape_floats(c->model, layer, tokens) -
-           padded(tokens * c->model->config->hidden);
+    return after(tape_at(c, data, layer),
+                 rpexec_tape_bytes(c->model, layer, tokens) - rows_bytes(c->model, tokens));
 }
 
-static const float *input_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+static const void *input_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     return layer == data->begin ? data->input : output_at(c, data, layer - 1);
 }
 
-static const float *weights_at(const rpexec_compute *c, const rpexec_stage_data *data,
-                               uint32_t layer)
+/* Values before a layer's in the arrays of the stage. */
+static uint64_t offset_of(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t offset = 0;
     for (uint32_t i = data->begin; i < layer; i++) {
         offset += rpexec_model_layer(c->model, i)->floats;
     }
-    return data->weights + offset;
+    return offset;
 }
 
-static float *gradients_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+static const void *weights_at(const rpexec_compute *c, const rpexec_stage_data *data,
+                              uint32_t layer)
 {
-    return data->gradients + (weights_at(c, data, layer) - data->weights);
+    return rpexec_element_const(c->model->dtype, data->weights, offset_of(c, data, layer));
 }
 
-static float *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer,
-                           bool keep)
+static void *gradients_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+{
+    return rpexec_element(c->model->dtype, data->gradients, offset_of(c, data, layer));
+}
+
+static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer,
+                          bool keep)
 {
     bool last = layer + 1 == body_end(c->model, data->end);
     if (last && data->output != NULL) {
@@ -155,26 +178,26 @@ static float *forward_slot(const rpexec_compute *c, const rpexec_stage_data *dat
     }
     /* Two outputs in turn, at the end of the one tape there is. */
     uint64_t tokens = tokens_of(c, data);
-    uint64_t output = padded(tokens * c->model->config->hidden);
-    uint64_t floats = rpexec_stage_tape_floats(c->model, data->begin, data->end, tokens, false);
-    return data->tape + floats - (1 + layer % 2) * output;
+    uint64_t output = rows_bytes(c->model, tokens);
+    uint64_t bytes = rpexec_stage_tape_bytes(c->model, data->begin, data->end, tokens, false);
+    return after(data->tape, bytes - (1 + layer % 2) * output);
 }
 
 void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data, bool keep)
 {
-    const float *x = data->input;
+    const void *x = data->input;
     if (data->begin == data->end && data->output != NULL) { /* a stage without layers */
         c->operators->copy(c->lane, tokens_of(c, data) * c->model->config->hidden, x, data->output);
         return;
     }
     for (uint32_t layer = data->begin; layer < body_end(c->model, data->end); layer++) {
-        float *y = forward_slot(c, data, layer, keep);
-        const float *weights = weights_at(c, data, layer);
+        void *y = forward_slot(c, data, layer, keep);
+        const void *weights = weights_at(c, data, layer);
         if (is_embedding(layer)) {
             c->operators->embed(c->lane, tokens_of(c, data), c->model->config->hidden, data->ids,
                                 weights, y);
         } else {
-            float *tape = keep ? tape_at(c, data, layer) : data->tape;
+            void *tape = keep ? tape_at(c, data, layer) : data->tape;
             rpexec_block_forward(c, weights, data->sequences, x, y, tape, data->scratch);
         }
         for (uint32_t i = 0; i < data->save_count; i++) {
@@ -193,20 +216,23 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
     const rp_model *m = c->model->config;
     const rpexec_tensor *tensors = c->model->head.tensors;
     uint32_t head = data->end - 1;
-    const float *norm = weights_at(c, data, head) + tensors[RPEXEC_HEAD_NORM].offset;
-    const float *table = weights_at(c, data, head) + tensors[RPEXEC_HEAD_TABLE].offset;
-    float *dnorm = gradients_at(c, data, head) + tensors[RPEXEC_HEAD_NORM].offset;
-    float *dtable = gradients_at(c, data, head) + tensors[RPEXEC_HEAD_TABLE].offset;
-    const float *input = head == data->begin ? data->input : data->output;
+    rpexec_dtype dtype = c->model->dtype;
+    const void *weights = weights_at(c, data, head);
+    void *gradients = gradients_at(c, data, head);
+    const void *norm = rpexec_element_const(dtype, weights, tensors[RPEXEC_HEAD_NORM].offset);
+    const void *table = rpexec_element_const(dtype, weights, tensors[RPEXEC_HEAD_TABLE].offset);
+    void *dnorm = rpexec_element(dtype, gradients, tensors[RPEXEC_HEAD_NORM].offset);
+    void *dtable = rpexec_element(dtype, gradients, tensors[RPEXEC_HEAD_TABLE].offset);
+    const void *input = head == data->begin ? data->input : data->output;
     uint64_t tokens = tokens_of(c, data);
     uint64_t chunk = chunk_tokens(tokens);
-    float *n = data->scratch;
-    float *dn = n + padded(chunk * m->hidden);
-    float *r = dn + padded(chunk * m->hidden);
-    float *z = r + padded(chunk);
+    void *n = data->scratch;
+    void *dn = after(n, rows_bytes(c->model, chunk));
+    float *r = after(dn, rows_bytes(c->model, chunk));
+    void *z = after(r, padded(chunk * sizeof(float)));
     for (uint64_t t = 0; t < tokens; t += chunk) {
         uint64_t rows = tokens - t < chunk ? tokens - t : chunk;
-        const float *x = input + t * m->hidden;
+        const void *x = rpexec_element_const(dtype, input, t * m->hidden);
         op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, x, norm, n, r);
         op->linear(c->lane, rows, m->hidden, m->vocab, n, table, false, z);
         op->cross_entropy(c->lane, rows, m->vocab, data->labels + t, data->loss_scale, z,
@@ -214,7 +240,7 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
         op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, dtable);
         op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, false,
-                           data->head_gradient + t * m->hidden);
+                           rpexec_element(dtype, data->head_gradient, t * m->hidden));
         op->rms_norm_weight(c->lane, rows, m->hidden, x, r, dn, dnorm);
     }
 }
@@ -223,60 +249,60 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
  */
 
 /* Where the weight part finds what the input part left of a layer. */
-static float *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
     uint64_t before = 0;
     for (uint32_t i = data->begin; i < layer; i++) {
-        before += weight_tape_floats(c->model, i, tokens);
+        before += weight_tape_bytes(c->model, i, tokens);
     }
-    return data->weight_tape + before;
+    return after(data->weight_tape, before);
 }
 
 /* Scratch of a backward: two gradients in turn, then the blocks' own, then a weight tape. */
 typedef struct backward_scratch {
-    float *gradients[2];
-    float *block;
-    float *weight_tape;
+    void *gradients[2];
+    void *block;
+    void *weight_tape;
 } backward_scratch;
 
 static backward_scratch cut_scratch(const rpexec_compute *c, const rpexec_stage_data *data)
 {
     uint64_t tokens = tokens_of(c, data);
-    uint64_t one = padded(tokens * c->model->config->hidden);
-    float *block = data->scratch + 2 * one;
-    return (backward_scratch){.gradients = {data->scratch, data->scratch + one},
+    uint64_t one = rows_bytes(c->model, tokens);
+    void *block = after(data->scratch, 2 * one);
+    return (backward_scratch){.gradients = {data->scratch, after(data->scratch, one)},
                               .block = block,
                               .weight_tape =
-                                  block + rpexec_block_scratch_floats(c->model->config, tokens)};
+                                  after(block, rpexec_block_scratch_bytes(c->model, tokens))};
 }
 
 static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *data)
 {
     backward_scratch scratch = cut_scratch(c, data);
     uint64_t tokens = tokens_of(c, data);
-    uint64_t output = padded(tokens * c->model->config->hidden);
+    uint64_t output = rows_bytes(c->model, tokens);
     for (uint32_t layer = body_end(c->model, data->end); layer-- > data->begin;) {
-        const float *dy = weight_tape_at(c, data, layer);
-        float *gradients = gradients_at(c, data, layer);
+        void *dy = weight_tape_at(c, data, layer);
+        void *gradients = gradients_at(c, data, layer);
         if (is_embedding(layer)) {
             c->operators->embed_weight(c->lane, tokens, c->model->config->hidden, data->ids, dy,
                                        gradients);
         } else {
             rpexec_block_backward_weight(c, gradients, data->sequences, tape_at(c, data, layer), dy,
-                                         dy + output, scratch.block);
+                                         after(dy, output), scratch.block);
         }
     }
 }
 
 /* One layer of the input part, or of both. Returns the gradient of its input. */
-static const float *backward_layer(const rpexec_compute *c, const rpexec_stage_data *data,
-                                   uint32_t layer, const float *dy, bool split)
+static const void *backward_layer(const rpexec_compute *c, const rpexec_stage_data *data,
+                                  uint32_t layer, const void *dy, bool split)
 {
     backward_scratch scratch = cut_scratch(c, data);
     uint64_t tokens = tokens_of(c, data);
     uint64_t count = tokens * c->model->config->hidden;
-    float *kept = split ? weight_tape_at(c, data, layer) : NULL;
+    void *kept = split ? weight_tape_at(c, data, layer) : NULL;
     if (split) {
         c->operators->copy(c->lane, count, dy, kept);
     }
@@ -287,8 +313,8 @@ static const float *backward_layer(const rpexec_compute *c, const rpexec_stage_d
         }
         return NULL;
     }
-    float *weight_tape = split ? kept + padded(count) : scratch.weight_tape;
-    float *dx = layer == data->begin ? data->d_input : scratch.gradients[layer % 2];
+    void *weight_tape = split ? after(kept, rows_bytes(c->model, tokens)) : scratch.weight_tape;
+    void *dx = layer == data->begin ? data->d_input : scratch.gradients[layer % 2];
     rpexec_block_backward_input(c, weights_at(c, data, layer), gradients_at(c, data, layer),
                                 data->sequences, input_at(c, data, layer), tape_at(c, data, layer),
                                 dy, dx, weight_tape, scratch.block);
@@ -307,7 +333,7 @@ void rpexec_stage_backward(const rpexec_compute *c, const rpexec_stage_data *dat
         return;
     }
     uint32_t end = body_end(c->model, data->end);
-    const float *dy = end != data->end ? data->head_gradient : data->d_output;
+    const void *dy = end != data->end ? data->head_gradient : data->d_output;
     if (end == data->begin && data->d_input != NULL) { /* the head alone, or no layer at all */
         uint64_t count = tokens_of(c, data) * c->model->config->hidden;
         c->operators->copy(c->lane, count, dy, data->d_input);

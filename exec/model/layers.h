@@ -20,52 +20,52 @@
 /** What all functions need. */
 typedef struct rpexec_compute {
     const rpexec_model *model;
-    const rpexec_operators *operators;
+    const rpexec_operators *operators; /**< of the model's storage type */
     rpexec_lane *lane;
 } rpexec_compute;
 
 /** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */
 typedef struct rpexec_stage_save {
     uint32_t layer;
-    float *to; /**< [T, hidden] */
+    void *to; /**< [T, hidden] */
 } rpexec_stage_save;
 
-/** One microbatch of a stage: what is in the GPU's memory. */
+/** One microbatch of a stage: what is in the GPU's memory, in the model's storage type. */
 typedef struct rpexec_stage_data {
     uint32_t begin; /**< layers [begin, end) */
     uint32_t end;
     uint32_t sequences;
-    const float *weights;  /**< arrays of the layers, one after the other */
-    float *gradients;      /**< alike; added to. May be NULL in a forward without head */
-    const float *input;    /**< [T, hidden], or NULL where the stage begins with the embedding */
+    const void *weights;   /**< arrays of the layers, one after the other */
+    void *gradients;       /**< alike; added to. May be NULL in a forward without head */
+    const void *input;     /**< [T, hidden], or NULL where the stage begins with the embedding */
     const int32_t *ids;    /**< [T], where it begins with the embedding */
     const int32_t *labels; /**< [T], where it has the head */
     float loss_scale;      /**< gradient of the summed loss: 1 / valid tokens of the step */
     double *loss;          /**< added to, not scaled */
-    float *output; /**< [T, hidden], of the last layer below the head; NULL in a recompute */
+    void *output; /**< [T, hidden], of the last layer below the head; NULL in a recompute */
     const rpexec_stage_save *saves; /**< [save_count] ascending by layer */
     uint32_t save_count;
-    float *tape;           /**< rpexec_stage_tape_floats; for the backward */
-    float *weight_tape;    /**< rpexec_stage_weight_tape_floats; split backward only */
-    float *scratch;        /**< rpexec_stage_scratch_floats */
-    float *head_gradient;  /**< [T, hidden] from the head's forward to its backward */
-    const float *d_output; /**< [T, hidden]; unused where the stage has the head */
-    float *d_input;        /**< [T, hidden]; NULL where the stage begins with the embedding */
+    void *tape;           /**< rpexec_stage_tape_bytes; for the backward */
+    void *weight_tape;    /**< rpexec_stage_weight_tape_bytes; split backward only */
+    void *scratch;        /**< rpexec_stage_scratch_bytes */
+    void *head_gradient;  /**< [T, hidden] from the head's forward to its backward */
+    const void *d_output; /**< [T, hidden]; unused where the stage has the head */
+    void *d_input;        /**< [T, hidden]; NULL where the stage begins with the embedding */
 } rpexec_stage_data;
 
-/** @return floats of tape, of T tokens, that a layer needs: what its backward reads. */
-uint64_t rpexec_tape_floats(const rpexec_model *model, uint32_t layer, uint64_t tokens);
+/** @return bytes of tape, of T tokens, that a layer needs: what its backward reads. */
+uint64_t rpexec_tape_bytes(const rpexec_model *model, uint32_t layer, uint64_t tokens);
 
-/** @return floats of scratch that a forward or backward of the layer needs. */
-uint64_t rpexec_scratch_floats(const rpexec_model *model, uint32_t layer, uint64_t tokens);
+/** @return bytes of scratch that a forward or backward of the layer needs. */
+uint64_t rpexec_scratch_bytes(const rpexec_model *model, uint32_t layer, uint64_t tokens);
 
 /** The same for layers [begin, end); without `keep` the forward runs on the tape of one layer. */
-uint64_t rpexec_stage_tape_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
-                                  uint64_t tokens, bool keep);
-uint64_t rpexec_stage_weight_tape_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
-                                         uint64_t tokens);
-uint64_t rpexec_stage_scratch_floats(const rpexec_model *model, uint32_t begin, uint32_t end,
-                                     uint64_t tokens);
+uint64_t rpexec_stage_tape_bytes(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                 uint64_t tokens, bool keep);
+uint64_t rpexec_stage_weight_tape_bytes(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                        uint64_t tokens);
+uint64_t rpexec_stage_scratch_bytes(const rpexec_model *model, uint32_t begin, uint32_t end,
+                                    uint64_t tokens);
 
 /**
  * Layers [begin, end) but the head forward: FORWARD of them, or RECOMPUTE.

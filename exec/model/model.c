@@ -122,12 +122,12 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     return RP_OK;
 }
 
-rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_arena *arena,
-                              rpexec_model *model_out)
+rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
+                              rp_arena *arena, rpexec_model *model_out)
 {
     RP_TRY(check(config, seq_len));
-    *model_out =
-        (rpexec_model){.config = config, .layer_count = config->layers + 2, .seq_len = seq_len};
+    *model_out = (rpexec_model){
+        .config = config, .dtype = dtype, .layer_count = config->layers + 2, .seq_len = seq_len};
     RP_TRY(lay_out(config, arena, model_out));
     return fill_rotary(config, arena, model_out);
 }
@@ -167,8 +167,9 @@ rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_size
 {
     uint32_t count = model->layer_count;
     uint64_t seq = model->seq_len;
+    uint64_t value = rpexec_dtype_bytes(model->dtype);
     rp_sizes sizes = {.layers = model->config->layers,
-                      .boundary_bytes = sizeof(float) * seq * model->config->hidden,
+                      .boundary_bytes = value * seq * model->config->hidden,
                       .input_bytes = sizeof(int32_t) * seq,
                       .tied_head = model->config->tied_head};
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
@@ -180,10 +181,10 @@ rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_size
     for (uint32_t i = 0; i < count; i++) {
         uint64_t floats = rpexec_model_layer(model, i)->floats;
         bool tied = i + 1 == count && sizes.tied_head;
-        sizes.weight_bytes[i] = sizes.gradient_bytes[i] = sizeof(float) * floats;
+        sizes.weight_bytes[i] = sizes.gradient_bytes[i] = value * floats;
         sizes.parameters[i] = tied ? model->config->hidden : floats;
-        sizes.tape_bytes[i] = sizeof(float) * rpexec_tape_floats(model, i, seq);
-        sizes.temporary_bytes[i] = sizeof(float) * rpexec_scratch_floats(model, i, seq);
+        sizes.tape_bytes[i] = rpexec_tape_bytes(model, i, seq);
+        sizes.temporary_bytes[i] = rpexec_scratch_bytes(model, i, seq);
         sizes.optimizer_bytes[i] = 3 * sizeof(float) * sizes.parameters[i];
     }
     *sizes_out = sizes;

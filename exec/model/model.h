@@ -2,13 +2,16 @@
  *
  * Layers are counted as the lowering counts them (common/lower.h): 0 the embedding, 1 .. L the
  * blocks, L + 1 the head (final norm and language model head). A layer's parameters are one
- * contiguous array of floats, tensor after tensor, each tensor beginning at a multiple of 16
- * floats; the rest is zero and stays zero. Names, shapes and order: executor.md section 4.3.
+ * contiguous array, tensor after tensor, each tensor beginning at a multiple of 16 values; the rest
+ * is zero and stays zero. Masters, moments and master gradients are arrays of floats, working
+ * weights and gradients of the run's storage type (dtype.h), with the same offsets. Names, shapes
+ * and order: executor.md section 4.3.
  */
 #pragma once
 
 #include "common/lower.h"
 #include "common/model.h"
+#include "exec/dtype.h"
 
 typedef enum rpexec_initial {
     RPEXEC_INITIAL_NORMAL,   /**< normal with standard deviation 0.02 */
@@ -21,14 +24,14 @@ typedef struct rpexec_tensor {
     const char *name; /**< without "model.layers.N."; "model.norm.weight" and so on elsewhere */
     uint64_t rows;
     uint64_t columns;
-    uint64_t offset; /**< floats from the beginning of the layer's array */
+    uint64_t offset; /**< values from the beginning of the layer's array */
     rpexec_initial initial;
 } rpexec_tensor;
 
 typedef struct rpexec_layer {
     uint32_t tensor_count;
     rpexec_tensor *tensors;
-    uint64_t floats; /**< of the array, padding included */
+    uint64_t floats; /**< values of the array, padding included */
 } rpexec_layer;
 
 /** Where a block's tensors are: indices into its layer's tensors. */
@@ -51,6 +54,7 @@ enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
 /** Owned by the arena it was made in. */
 typedef struct rpexec_model {
     const rp_model *config; /**< borrowed */
+    rpexec_dtype dtype;     /**< of working weights, boundaries, tape and gradients */
     uint32_t layer_count;   /**< L + 2 */
     rpexec_layer embedding;
     rpexec_layer block;
@@ -64,10 +68,11 @@ typedef struct rpexec_model {
  * Lays out the parameters and computes the rotary tables: angle = position * frequency, frequency
  * theta^(-2i/h), with the Llama-3.1 scaling where the model has it (executor.md 4.1).
  * @param seq_len longest sequence, 1 to max_positions
+ * @param dtype storage type of the run
  * @retval RP_OK, RP_INPUT (the model has what the executor cannot compute; logged), RP_NO_MEMORY
  */
-rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_arena *arena,
-                              rpexec_model *model_out);
+rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
+                              rp_arena *arena, rpexec_model *model_out);
 
 /** @return the layout of layer `layer` < layer_count. */
 const rpexec_layer *rpexec_model_layer(const rpexec_model *model, uint32_t layer);
@@ -81,8 +86,9 @@ void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t
                              float *array);
 
 /**
- * Bytes of everything that a training step moves or keeps, for the lowering: fp32 weights,
- * gradients and boundaries, tape as exec/model/layers.h has it.
+ * Bytes of everything that a training step moves or keeps, for the lowering: weights,
+ * gradients and boundaries of the model's storage type, tape as exec/model/layers.h has it, masters
+ * and moments in fp32.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_sizes *sizes_out);

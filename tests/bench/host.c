@@ -200,15 +200,17 @@ static void bench_block(rp_arena *arena, int repetitions, uint32_t seq_len)
     rp_model config;
     rpexec_model model;
     check(rp_model_load("qwen3-0.6b", arena, &config), "qwen3-0.6b");
-    check(rpexec_model_create(&config, seq_len, arena, &model), "model");
+    check(rpexec_model_create(&config, seq_len, RPEXEC_DTYPE_F32, arena, &model), "model");
     rpexec_lane lane = {.scratch_count = rpexec_host_scratch(config.head_dim)};
     check(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch), "allocation");
-    const rpexec_compute c = {.model = &model, .operators = &rpexec_host_operators, .lane = &lane};
+    const rpexec_compute c = {
+        .model = &model, .operators = rpexec_host_operators[RPEXEC_DTYPE_F32], .lane = &lane};
     float *weights = filled(arena, model.block.floats, 0.05f);
     float *x = filled(arena, (uint64_t)seq_len * config.hidden, 1.0f);
     float *y = filled(arena, (uint64_t)seq_len * config.hidden, 0.0f);
-    float *tape = filled(arena, rpexec_block_tape_floats(&config, seq_len), 0.0f);
-    float *scratch = filled(arena, rpexec_block_scratch_floats(&config, seq_len), 0.0f);
+    float *tape = filled(arena, rpexec_block_tape_bytes(&model, seq_len) / sizeof(float), 0.0f);
+    float *scratch =
+        filled(arena, rpexec_block_scratch_bytes(&model, seq_len) / sizeof(float), 0.0f);
     double seconds[MAX_REPETITIONS];
     double share[MAX_REPETITIONS];
     for (int i = -1; i < repetitions; i++) {

@@ -59,7 +59,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
                        const rpexec_work *work, rp_test_run *run)
 {
     *run = (rp_test_run){0};
-    RP_TRY(rpexec_model_create(config, seq_len, arena, &run->model));
+    RP_TRY(rpexec_model_create(config, seq_len, RPEXEC_DTYPE_F32, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     rpexec_state_initialise(&run->state, SEED);
     rp_test_batches(arena, &run->model, work->iterations,
@@ -141,7 +141,7 @@ rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_l
                        .iterations = work->iterations,
                        .batches = run->batches,
                        .asynchronous = work->asynchronous,
-                       .operators = &rpexec_host_operators,
+                       .operators = rpexec_host_operators[run->model.dtype],
                        .lane = &lane,
                        .losses = run->losses};
     return rpexec_single_run(&s);

@@ -84,7 +84,7 @@ static void check(const char *folder)
     rpexec_lane lane = {.scratch_count = rpexec_host_scratch(16)};
     cr_assert(eq(int, rp_arena_print(arena, &path, "%s/config.json", folder), RP_OK));
     cr_assert(eq(int, rpexec_config_load(path, arena, &config), RP_OK));
-    cr_assert(eq(int, rpexec_model_create(&config, 19, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
     cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
     cr_assert(eq(int, rp_arena_print(arena, &path, "%s/expected.safetensors", folder), RP_OK));
@@ -101,7 +101,7 @@ static void check(const char *folder)
                             .sequences = &sequences,
                             .iterations = 1,
                             .batches = &batch,
-                            .operators = &rpexec_host_operators,
+                            .operators = rpexec_host_operators[RPEXEC_DTYPE_F32],
                             .lane = &lane,
                             .losses = &loss};
     cr_assert(eq(int, rpexec_single_run(&single), RP_OK));
