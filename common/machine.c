@@ -267,6 +267,18 @@ static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to, 
     return rp_network_route(network, r.links, r.count, route_out);
 }
 
+rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *machine, uint32_t from,
+                                uint32_t to, rp_network *network, uint32_t *route_out)
+{
+    link_numbers n = number_links(program, machine);
+    route_links r = {{0}, 0};
+    if (machine->peer_Bps > 0 && (machine->peer_pcie || joined_by_nvlink(machine, from, to))) {
+        return route_peers(&n, from, to, network, route_out);
+    }
+    add_pcie(&n, from, to, &r);
+    return rp_network_route(network, r.links, r.count, route_out);
+}
+
 /* Each socket does its part of every host op, all at the same time. */
 static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *arena,
                             rp_network *network, uint32_t *route_out)

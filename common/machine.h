@@ -106,6 +106,15 @@ typedef struct rp_routes {
 rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
                              rp_routes *routes_out, rp_network **network_out);
 
+/**
+ * The route from one GPU's memory to another's (from != to): as its SENDs have it where the machine
+ * has peers that reach each other, otherwise over both PCIe links and what lies between them.
+ * @param network of the same program and machine
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *machine, uint32_t from,
+                                uint32_t to, rp_network *network, uint32_t *route_out);
+
 /** @return the route of an op that is not compute. */
 static inline uint32_t rp_route_of(const rp_routes *routes, uint32_t queue, uint32_t op,
                                    rp_op_kind kind)

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "common/machine.h"
 #include "common/timeline.h"
 #include "exec/operators.h"
 #include "exec/plan.h"
@@ -16,12 +17,12 @@ typedef struct rpexec_driver rpexec_driver;
 /** How a backend's machine is set up for a run. */
 typedef struct rpexec_driver_config {
     const rpexec_plan *plan;
-    double link_bytes_per_s; /**< of each GPU's link and direction; 0: as fast as it goes */
-    uint64_t delay_seed;     /**< with delay_us: the seed of random delays before ops */
-    uint32_t delay_us;       /**< longest delay before an op; 0: none */
-    uint32_t delay_classes;  /**< 1 << rp_op_class of the ops that are delayed; 0: all */
-    uint32_t watchdog_s;     /**< a run in which nothing ends for so long is given up; 0: never */
-    bool poison;             /**< memory that no tensor has yet is filled with NaN */
+    const rp_machine *machine; /**< whose links copies go over; NULL: as fast as it goes */
+    uint64_t delay_seed;       /**< with delay_us: the seed of random delays before ops */
+    uint32_t delay_us;         /**< longest delay before an op; 0: none */
+    uint32_t delay_classes;    /**< 1 << rp_op_class of the ops that are delayed; 0: all */
+    uint32_t watchdog_s;       /**< a run in which nothing ends for so long is given up; 0: never */
+    bool poison;               /**< memory that no tensor has yet is filled with NaN */
 } rpexec_driver_config;
 
 /**

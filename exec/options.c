@@ -32,8 +32,12 @@
     X(LR, "lr", "X", "Adam's learning rate (0.001)")                                               \
     X(WEIGHT_DECAY, "weight-decay", "X", "decoupled, as AdamW has it (0)")                         \
     X(SEED, "seed", "K", "of weights and data (0)")                                                \
-    X(GPU_MEMORY_MB, "gpu-memory-mb", "M", "cap of each GPU's memory in MiB (what is needed)")     \
-    X(LINK_GB_PER_S, "link-gb-per-s", "X", "rate of each GPU's link and direction (not limited)")  \
+    X(GPU_MEMORY_MB, "gpu-memory-mb", "M",                                                         \
+      "cap of each GPU's memory in MiB (the platform's, otherwise what is needed)")                \
+    X(PLATFORM, "platform", "NAME|FILE",                                                           \
+      "server whose links the GPUs have, shared as it shares them (links as fast as memory)")      \
+    X(LINK_GB_PER_S, "link-gb-per-s", "X",                                                         \
+      "rate of each GPU's link and direction (the platform's, otherwise not limited)")             \
     X(WATCHDOG, "watchdog-s", "S", "give up when nothing has ended for so long (60)")              \
     X(SAVE, "save", "DIR", "checkpoints: every --save-every steps and at the end")                 \
     X(SAVE_EVERY, "save-every", "K", "steps (50)")                                                 \
@@ -181,6 +185,9 @@ static rp_status take(int option, rpexec_options *o)
         return RP_OK;
     case OPTION_PARTITION:
         o->partition = strcmp(optarg, "even") == 0 ? NULL : optarg;
+        return RP_OK;
+    case OPTION_PLATFORM:
+        o->platform = optarg;
         return RP_OK;
     case OPTION_SAVE:
         o->save = optarg;

@@ -20,6 +20,7 @@ typedef struct rpexec_options {
     const char *weights;   /**< NULL: initialised from the seed */
     const char *data;      /**< NULL: random tokens */
     const char *partition; /**< NULL: even */
+    const char *platform;  /**< NULL: none */
     const char *save;      /**< folder of checkpoints; NULL: none */
     const char *program_out;
     const char *trace_out;
@@ -32,12 +33,12 @@ typedef struct rpexec_options {
     uint32_t steps;
     uint32_t round;
     uint32_t save_every;
-    uint32_t gpu_memory_mb; /**< 0: what the plan needs */
+    uint32_t gpu_memory_mb; /**< 0: the platform's, or what the plan needs */
     uint32_t watchdog_s;
     uint64_t seed;
     double lr;
     double weight_decay;
-    double link_gb_per_s; /**< of each GPU, per direction; 0: as fast as memory is */
+    double link_gb_per_s; /**< of each GPU, per direction; 0: the platform's */
     rp_recompute recompute;
     bool recompute_given;
     bool asynchronous;

@@ -9,6 +9,7 @@
 #include "exec/data/tokens.h"
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
+#include "exec/machine.h"
 #include "exec/random.h"
 #include "exec/single.h"
 
@@ -36,6 +37,7 @@ typedef struct trainer {
     rpexec_lane lane;       /* of the reference */
     uint32_t *sequences;    /* [microbatches of a step] */
     rpexec_work work;
+    rpexec_machine machine;
     rp_costs costs;
     rp_partition partition;
     rpexec_tokens tokens; /* mapping NULL: random ones */
@@ -165,6 +167,9 @@ static rp_status set_up(trainer *t)
         RP_TRY(
             rpexec_tokens_open(t->o->data, t->o->seq_len, t->config.vocab, t->o->seed, &t->tokens));
     }
+    RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
+                               &t->machine));
+    t->machine.machine.local_memory = t->o->schedule->data_parallel;
     RP_TRY(set_work(t));
     RP_TRY(set_state(t));
     RP_TRY(open_outputs(t));
@@ -245,17 +250,17 @@ static void set_times(const trainer *t, const rp_timeline *timeline, uint32_t do
 static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
                           uint32_t done, rp_timeline *timeline)
 {
-    rpexec_execution e = {
-        .plan = plan,
-        .state = &t->state,
-        .adam = t->adam,
-        .batches = batches,
-        .driver_type = &rpexec_host_driver,
-        .driver = {.link_bytes_per_s = 1e9 * t->o->link_gb_per_s, .watchdog_s = t->o->watchdog_s},
-        .fail_op = RP_MAX_OPS,
-        .keep_gradients = t->o->check,
-        .losses = t->outcome->losses + done,
-        .timeline = timeline};
+    rpexec_execution e = {.plan = plan,
+                          .state = &t->state,
+                          .adam = t->adam,
+                          .batches = batches,
+                          .driver_type = &rpexec_host_driver,
+                          .driver = {.machine = t->machine.limited ? &t->machine.machine : NULL,
+                                     .watchdog_s = t->o->watchdog_s},
+                          .fail_op = RP_MAX_OPS,
+                          .keep_gradients = t->o->check,
+                          .losses = t->outcome->losses + done,
+                          .timeline = timeline};
     RP_TRY(rpexec_execute(&e));
     t->outcome->uploaded_bytes += e.uploaded_bytes;
     t->outcome->downloaded_bytes += e.downloaded_bytes;
@@ -350,13 +355,19 @@ static rp_status check_segment(trainer *t, const rpexec_batch *batches, uint32_t
     return RP_OK;
 }
 
+static uint64_t cap_of(const trainer *t)
+{
+    uint64_t platform = (uint64_t)(1e9 * t->machine.platform.memory_gb);
+    return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : platform;
+}
+
 static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool last, rp_arena *arena)
 {
     rpexec_plan plan;
     rpexec_batch *batches = NULL;
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
-    uint64_t cap_bytes = (uint64_t)t->o->gpu_memory_mb << 20;
+    uint64_t cap_bytes = cap_of(t);
     t->work.iterations = steps;
     RP_TRY(read_batches(t, steps, arena, &batches));
     RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &program));

@@ -8,15 +8,13 @@
 #include "common/host_memory.h"
 #include "common/log.h"
 #include "exec/host/lane.h"
+#include "exec/host/links.h"
 #include "exec/random.h"
 
 #include <cblas.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
-
-#define COPY_CHUNK                                                                                 \
-    (UINT64_C(1) << 20) /* bytes that are copied before the link's pace is looked at */
 
 typedef struct queue {
     rpexec_driver *driver;
@@ -28,12 +26,6 @@ typedef struct queue {
     rpexec_lane lane;
 } queue;
 
-/* Of one direction of a GPU's link: when it is free again. */
-typedef struct link_clock {
-    pthread_mutex_t lock;
-    int64_t free_ns;
-} link_clock;
-
 struct rpexec_driver {
     rpexec_driver_config config;
     rpexec_perform perform;
@@ -41,8 +33,8 @@ struct rpexec_driver {
     rp_arena *arena;
     unsigned char **memories; /* [gpu + 1] */
     queue *queues;
-    uint32_t started;  /* threads */
-    link_clock *links; /* [gpu][up, down] */
+    uint32_t started;    /* threads */
+    rpexec_links *links; /* NULL: not limited */
     pthread_mutex_t lock;
     pthread_cond_t ended_one;
     bool *ended; /* [op] */
@@ -106,6 +98,7 @@ static void wake_all(rpexec_driver *d)
 static void fail_locked(rpexec_driver *d, rp_status status)
 {
     d->status = d->status == RP_OK ? status : d->status;
+    rpexec_links_stop(d->links);
     wake_all(d);
 }
 
@@ -159,7 +152,7 @@ static void run_one(queue *q)
     rp_status status = d->perform(d->context, op, &q->lane);
     int64_t end_ns = now_ns();
     pthread_mutex_lock(&d->lock);
-    d->start_ns[op] = start_ns;
+    d->start_ns[op] = d->start_ns[op] != 0 ? d->start_ns[op] : start_ns;
     d->end_ns[op] = end_ns;
     d->last_end_ns = end_ns;
     d->ended[op] = true;
@@ -287,6 +280,7 @@ static void host_close(rpexec_driver *d)
     for (uint32_t i = 0; i < d->started; i++) {
         pthread_join(d->queues[i].thread, NULL);
     }
+    rpexec_links_close(d->links);
     rp_arena_destroy(d->arena);
 }
 
@@ -315,15 +309,14 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
         void *pointer;
     } arrays[] = {{p->gpu_count + 1, sizeof(unsigned char *), &d->memories},
                   {p->queue_count, sizeof(queue), &d->queues},
-                  {2 * (size_t)p->gpu_count, sizeof(link_clock), &d->links},
                   {p->op_count, sizeof(bool), &d->ended},
                   {p->op_count, sizeof(int64_t), &d->start_ns},
                   {p->op_count, sizeof(int64_t), &d->end_ns}};
     for (size_t i = 0; status == RP_OK && i < sizeof arrays / sizeof arrays[0]; i++) {
         status = rp_arena_alloc(arena, arrays[i].count, arrays[i].size, arrays[i].pointer);
     }
-    for (uint32_t i = 0; status == RP_OK && i < 2 * p->gpu_count; i++) {
-        pthread_mutex_init(&d->links[i].lock, NULL);
+    if (status == RP_OK && config->machine != NULL) {
+        status = rpexec_links_open(p, config->machine, arena, &d->links);
     }
     status = status == RP_OK ? open_memories(d) : status;
     d->begin_ns = d->last_end_ns = now_ns();
@@ -341,30 +334,26 @@ static unsigned char *host_memory(rpexec_driver *d, uint32_t place)
     return d->memories[place];
 }
 
-/* A link passes its bytes one copy after the other: who comes first is done first. */
-static void pace(link_clock *link, double bytes_per_s, uint64_t bytes)
+static void host_fail(rpexec_driver *d, rp_status status)
 {
-    int64_t took_ns = (int64_t)(1e9 * (double)bytes / bytes_per_s);
-    pthread_mutex_lock(&link->lock);
-    int64_t now = now_ns();
-    link->free_ns = (link->free_ns > now ? link->free_ns : now) + took_ns;
-    int64_t until_ns = link->free_ns;
-    pthread_mutex_unlock(&link->lock);
-    sleep_until(until_ns);
+    pthread_mutex_lock(&d->lock);
+    fail_locked(d, status);
+    pthread_mutex_unlock(&d->lock);
 }
 
+/* A throttled op starts when its link takes it, not when it begins to wait for that. */
 static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, uint64_t bytes)
 {
-    double rate = d->config.link_bytes_per_s;
-    const rp_queue *of_op = &program_of(d)->queues[d->config.plan->order.queue_of[op]];
-    bool down = of_op->kind == RP_QUEUE_DOWNLOAD;
-    link_clock *link = &d->links[2 * of_op->gpu + (down ? 1 : 0)];
-    for (uint64_t at = 0; at < bytes; at += COPY_CHUNK) {
-        uint64_t chunk = bytes - at < COPY_CHUNK ? bytes - at : COPY_CHUNK;
-        memcpy((unsigned char *)to + at, (const unsigned char *)from + at, chunk);
-        if (rate > 0) {
-            pace(link, rate, chunk);
-        }
+    int64_t begin_ns = 0;
+    if (d->links == NULL) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    rp_status status = rpexec_links_copy(d->links, op, to, from, bytes, &begin_ns);
+    if (status != RP_OK) {
+        host_fail(d, status);
+    } else if (d->start_ns[op] == 0) {
+        d->start_ns[op] = begin_ns;
     }
 }
 
@@ -399,13 +388,6 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
         timeline->end_ps[i] = 1000 * (d->end_ns[i] - d->begin_ns);
     }
     return status;
-}
-
-static void host_fail(rpexec_driver *d, rp_status status)
-{
-    pthread_mutex_lock(&d->lock);
-    fail_locked(d, status);
-    pthread_mutex_unlock(&d->lock);
 }
 
 const rpexec_driver_type rpexec_host_driver = {

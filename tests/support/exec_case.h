@@ -26,10 +26,11 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 typedef struct rp_test_twist {
     uint64_t delay_seed;
     uint32_t delay_us;
-    uint32_t delay_classes; /**< rpexec_driver_config */
-    uint32_t watchdog_s;    /**< 0: 30 */
-    uint64_t cap_bytes;     /**< of each GPU's memory */
-    rp_op_kind fail_kind;   /**< with `fails`: the first op of that kind fails */
+    uint32_t delay_classes;    /**< rpexec_driver_config */
+    uint32_t watchdog_s;       /**< 0: 30 */
+    uint64_t cap_bytes;        /**< of each GPU's memory */
+    const rp_machine *machine; /**< rpexec_driver_config */
+    rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
 } rp_test_twist;
 

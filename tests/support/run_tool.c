@@ -7,6 +7,7 @@
 #include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,4 +171,31 @@ double rp_test_json_number(const json_t *row, const char *key)
 const char *rp_test_json_text(const json_t *row, const char *key)
 {
     return json_string_value(json_object_get(row, key));
+}
+
+static void check_refusal(rp_test_outcome (*run)(const char *line), const char *line,
+                          const char *status, const char *cause, const char *valid)
+{
+    rp_test_outcome result = run(line);
+    cr_expect(eq(int, result.status, atoi(status)), "%s: %s", line, result.messages);
+    cr_expect(eq(str, (char *)result.output, ""), "%s", line);
+    const char *wanted = rp_test_tool_expand(cause, strlen(cause));
+    cr_expect(strstr(result.messages, wanted) != NULL, "%s: %s", line, result.messages);
+    cr_expect(strstr(result.messages, valid) != NULL, "%s: %s", line, result.messages);
+    const char *newline = strchr(result.messages, '\n');
+    cr_expect(newline != NULL && newline[1] == '\0', "%s: one line: %s", line, result.messages);
+    cr_expect(eq(sz, rp_test_remove(rp_test_tool_folder()), 0), "%s leaves files", line);
+    cr_assert(eq(int, mkdir(rp_test_tool_folder(), 0777), 0));
+}
+
+void rp_test_refusals(const char *path, uint32_t least, rp_test_outcome (*run)(const char *line))
+{
+    rp_csv table = rp_test_tool_table(path, rp_test_tool_read(path), '\t');
+    cr_assert(ge(u32, table.rows, least));
+    for (uint32_t row = 0; row < table.rows; row++) {
+        check_refusal(run, rp_test_tool_cell(&table, row, "arguments"),
+                      rp_test_tool_cell(&table, row, "status"),
+                      rp_test_tool_cell(&table, row, "message contains"),
+                      rp_test_tool_cell(&table, row, "valid values contain"));
+    }
 }

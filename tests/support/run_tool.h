@@ -62,3 +62,11 @@ double rp_test_json_number(const json_t *row, const char *key);
 
 /** @return the text under `key` of a JSON object, NULL where it is none */
 const char *rp_test_json_text(const json_t *row, const char *key);
+
+/**
+ * Expects every row of a table of bad command lines to be refused: its exit status, nothing on
+ * stdout, one line of messages that has both texts, and nothing left in the folder.
+ * @param path tab-separated: arguments, status, message contains, valid values contain
+ * @param least rows that the table must have
+ */
+void rp_test_refusals(const char *path, uint32_t least, rp_test_outcome (*run)(const char *line));

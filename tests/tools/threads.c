@@ -148,7 +148,14 @@ static int check_training(void)
                          .asynchronous = i == 0,
                          .recompute = schedule->default_recompute,
                          .piece_bytes = 20000};
-        rp_test_twist twist = {.delay_seed = i, .delay_us = i % 2 == 0 ? 0 : 200};
+        static const rp_machine machine = {.upload_Bps = 2e8,
+                                           .download_Bps = 2e8,
+                                           .host_Bps = 1e9,
+                                           .gpus_per_switch = 2,
+                                           .switch_Bps = 2e8};
+        rp_test_twist twist = {.delay_seed = i,
+                               .delay_us = i % 2 == 0 ? 0 : 200,
+                               .machine = i % 3 == 0 ? &machine : NULL};
         rp_status status = rp_arena_create(&arena);
         status =
             status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &twist, &trained) : status;

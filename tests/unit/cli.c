@@ -6,7 +6,6 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,31 +21,14 @@ TestSuite(cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 
 /* Outputs are asked for in the same command: none may be left, under any name. */
 #define PREFIX "--fidelity stage --trace-out @DIR@/t.json --program-out @DIR@/p.txt"
 
-static void check_refusal(const char *line, const char *status, const char *cause,
-                          const char *valid)
+static rp_test_outcome run_with_outputs(const char *line)
 {
-    rp_test_outcome result = rp_test_rpsim_after(PREFIX, line);
-    cr_expect(eq(int, result.status, atoi(status)), "%s: %s", line, result.messages);
-    cr_expect(eq(str, (char *)result.output, ""), "%s", line);
-    const char *wanted = rp_test_tool_expand(cause, strlen(cause));
-    cr_expect(strstr(result.messages, wanted) != NULL, "%s: %s", line, result.messages);
-    cr_expect(strstr(result.messages, valid) != NULL, "%s: %s", line, result.messages);
-    const char *newline = strchr(result.messages, '\n');
-    cr_expect(newline != NULL && newline[1] == '\0', "%s: one line: %s", line, result.messages);
-    cr_expect(eq(sz, rp_test_remove(rp_test_tool_folder()), 0), "%s leaves files", line);
-    cr_assert(eq(int, mkdir(rp_test_tool_folder(), 0777), 0));
+    return rp_test_rpsim_after(PREFIX, line);
 }
 
 Test(cli, bad_commands_are_refused)
 {
-    rp_csv table = rp_test_tool_table(COMMANDS, rp_test_tool_read(COMMANDS), '\t');
-    cr_assert(ge(u32, table.rows, 60));
-    for (uint32_t row = 0; row < table.rows; row++) {
-        check_refusal(rp_test_tool_cell(&table, row, "arguments"),
-                      rp_test_tool_cell(&table, row, "status"),
-                      rp_test_tool_cell(&table, row, "message contains"),
-                      rp_test_tool_cell(&table, row, "valid values contain"));
-    }
+    rp_test_refusals(COMMANDS, 60, run_with_outputs);
 }
 
 Test(cli, full_output_fails_the_run)
