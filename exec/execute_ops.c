@@ -105,6 +105,32 @@ static void move_parameters(rpexec_run *r, uint32_t op)
 /* ---- compute ----------------------------------------------------------------------------------
  */
 
+/* Weights and gradients of the layers that an op works on, among those of its job. */
+static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_stage_data *data)
+{
+    const uint64_t *offsets = r->e->state->offsets;
+    uint64_t first = offsets[data->begin] - offsets[job->begin];
+    data->weights =
+        rpexec_element_const(r->plan->model->dtype, rpexec_run_at(r, job->weights), first);
+    data->gradients =
+        rpexec_element(r->plan->model->dtype, rpexec_run_at(r, job->gradients), first);
+}
+
+/* A backward's weight part whose input part went layer by layer. */
+static void compute_parts(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c,
+                          rpexec_stage_data *data)
+{
+    for (uint32_t i = task->part_end; i-- > task->part_begin;) {
+        const rpexec_part *part = &r->plan->parts[i];
+        data->begin = part->begin;
+        data->end = part->end;
+        data->tape = rpexec_run_at(r, part->tape);
+        data->weight_tape = rpexec_run_at(r, part->weight_tape);
+        set_parameters(r, &r->plan->jobs[task->job], data);
+        rpexec_stage_backward(c, data, RPEXEC_BACKWARD_WEIGHT);
+    }
+}
+
 static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
@@ -114,11 +140,9 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_compute c = {.model = r->plan->model, .operators = operators_of(r), .lane = lane};
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *labels = rpexec_run_at(r, task->labels);
-    rpexec_stage_data data = {.begin = job->begin,
-                              .end = job->end,
+    rpexec_stage_data data = {.begin = task->begin,
+                              .end = task->end,
                               .sequences = r->program->sequences[o->microbatch],
-                              .weights = rpexec_run_at(r, job->weights),
-                              .gradients = rpexec_run_at(r, job->gradients),
                               .input = rpexec_run_at(r, task->input),
                               .ids = rpexec_run_at(r, task->ids),
                               .labels = labels != NULL ? labels : batch->labels + first_token(r, o),
@@ -133,8 +157,9 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
                               .saves = r->saves + task->save_begin,
                               .save_count = task->save_end - task->save_begin};
     if (task->clears) {
-        c.operators->zero(lane, job_values(r, job), data.gradients);
+        c.operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
     }
+    set_parameters(r, job, &data);
     if (task->runs_layers) {
         rpexec_stage_forward(&c, &data, task->keep);
     }
@@ -142,6 +167,10 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         rpexec_stage_head(&c, &data);
     }
     if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
+        return;
+    }
+    if (task->part_end > task->part_begin) {
+        compute_parts(r, task, &c, &data);
         return;
     }
     data.d_input = rpexec_run_at(r, task->output);

@@ -26,6 +26,8 @@
     X(PARTITION, "partition", "P|even", "layers per stage: 3,3,4,… or fwd…|bwd… (even)")           \
     X(ROUND, "round", "R|all", "microbatches per RoundPipe round (all)")                           \
     X(RECOMPUTE, "recompute", "none|wait|early", "when a recompute may run (as published)")        \
+    X(GRAIN, "grain", "stage|layer",                                                               \
+      "recompute a stage at a time, or layer by layer from saved inputs of each (stage)")          \
     X(OPTIMIZER, "optimizer", "sync|async",                                                        \
       "async: weights one step old, Adam beside the next "                                         \
       "step (sync)")                                                                               \
@@ -115,6 +117,10 @@ static rp_status take_choice(int option, rpexec_options *o)
         return rp_recompute_parse(optarg, &o->recompute)
                    ? RP_OK
                    : rp_option_bad("recompute", optarg, "none, wait and early");
+    case OPTION_GRAIN:
+        RP_TRY(rp_option_choice("grain", optarg, "stage|layer", &index));
+        o->layer_grain = index == 1;
+        return RP_OK;
     case OPTION_OPTIMIZER:
         RP_TRY(rp_option_choice("optimizer", optarg, "sync|async", &index));
         o->asynchronous = index == 1;

@@ -41,6 +41,7 @@ typedef struct rpexec_options {
     double link_gb_per_s; /**< of each GPU, per direction; 0: the platform's */
     rp_recompute recompute;
     bool recompute_given;
+    bool layer_grain;
     bool asynchronous;
     bool resume;
     bool check;

@@ -174,6 +174,27 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     return RP_USAGE;
 }
 
+/* Only where some op goes alone. */
+static rp_status allocate_layers(rpexec_planner *p, rp_arena *scratch)
+{
+    const rp_program *program = p->program;
+    uint32_t alone = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        alone += program->ops[i].layer != 0 ? 1 : 0;
+    }
+    if (alone == 0) {
+        return RP_OK;
+    }
+    size_t count =
+        (size_t)program->iteration_count * p->plan->model->layer_count * program->microbatch_count;
+    RP_TRY(rp_arena_alloc(p->arena, alone, sizeof(rpexec_part), &p->plan->parts));
+    RP_TRY(rp_arena_alloc(scratch, count, sizeof(rpexec_plan_layer), &p->layers));
+    for (size_t i = 0; i < count; i++) {
+        p->layers[i] = (rpexec_plan_layer){NO, NO, NO};
+    }
+    return RP_OK;
+}
+
 static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
@@ -194,8 +215,9 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(scratch, p->most_values, sizeof(uint32_t), &p->first_user));
     RP_TRY(rp_arena_alloc(scratch, 16 * ops + p->most_values, sizeof(rpexec_plan_user), &p->users));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
+    RP_TRY(allocate_layers(p, scratch));
     for (size_t i = 0; i < records; i++) {
-        p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, false};
+        p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, false, false};
     }
     for (size_t i = 0; i < ops; i++) {
         plan->tasks[i] = (rpexec_task){.job = NO_JOB,

@@ -37,9 +37,20 @@ typedef struct rpexec_job {
                          otherwise RPEXEC_NO_TENSOR */
 } rpexec_job;
 
+/** A layer of a backward's weight part that goes back through what was kept layer by layer. */
+typedef struct rpexec_part {
+    uint32_t begin; /**< layers [begin, end): a block, with the embedding where that comes before */
+    uint32_t end;
+    uint32_t tape; /**< tensors */
+    uint32_t weight_tape;
+} rpexec_part;
+
 /** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */
 typedef struct rpexec_task {
-    uint32_t job;           /**< of compute and parameters */
+    uint32_t job;   /**< of compute and parameters */
+    uint32_t begin; /**< compute: layers [begin, end) of the model, all of the job's or one;
+                         the embedding goes with the first block */
+    uint32_t end;
     uint32_t input;         /**< activation: source of a transfer, input of a stage */
     uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input */
     uint32_t body;          /**< what the stage's layers below the head give */
@@ -52,6 +63,9 @@ typedef struct rpexec_task {
     uint32_t scratch;
     uint32_t save_begin; /**< plan.saves[save_begin .. save_end): inputs of later backward stages */
     uint32_t save_end;
+    uint32_t part_begin; /**< plan.parts[part_begin .. part_end): a weight part's layers, ascending;
+                              none: `tape` and `weight_tape` have them all */
+    uint32_t part_end;
     uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
     uint64_t to_byte;
     bool keep;        /**< a forward or recompute that keeps the whole tape */
@@ -79,6 +93,8 @@ typedef struct rpexec_plan {
     rpexec_job *jobs;
     uint32_t save_count;
     rpexec_save *saves;
+    uint32_t part_count;
+    rpexec_part *parts;
     uint64_t *arena_bytes; /**< [gpu_count + 1] the most that each place holds; host last */
     bool resident;         /**< weights, gradients and Adam's moments stay on the GPUs */
 } rpexec_plan;

@@ -8,7 +8,14 @@
 typedef struct rpexec_plan_record {
     uint32_t input, ids, labels, output, d_output, d_input, tape, weight_tape, head_gradient;
     bool recomputes;
+    bool layered; /**< its backward goes layer by layer */
 } rpexec_plan_record;
+
+/** The same of one layer, where ops go layer by layer. */
+typedef struct rpexec_plan_layer {
+    uint32_t input; /**< on the GPU, from its forward on; resident weights */
+    uint32_t tape, weight_tape;
+} rpexec_plan_layer;
 
 /** Users of a tensor while they are collected: a list. */
 typedef struct rpexec_plan_user {
@@ -23,6 +30,7 @@ typedef struct rpexec_planner {
     rp_producers producers;
     bool offload;
     rpexec_plan_record *records; /**< [iteration][stage][microbatch] */
+    rpexec_plan_layer *layers;   /**< [iteration][layer][microbatch]; NULL: none goes alone */
     uint32_t *first_user;        /**< [value] index + 1 */
     rpexec_plan_user *users;
     uint32_t user_count;

@@ -129,6 +129,7 @@ static rp_status set_work(trainer *t)
                             .round = o->round,
                             .asynchronous = o->asynchronous,
                             .recompute = o->recompute,
+                            .layer_grain = o->layer_grain,
                             .piece_bytes = RP_PIECE_BYTES};
     RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->costs));
     if (o->partition != NULL) {

@@ -44,6 +44,7 @@ expect 2 "" "valid values are host" --backend tpu
 expect 2 "" "valid values are integers from 1 to 64" --gpus 65
 expect 2 "" "valid values are integers from 1" --steps 0
 expect 2 "" "valid values are numbers from 0" --lr fast
+expect 2 "" "valid values are stage|layer" --grain block
 expect 2 "" "valid only with --save DIR" --resume
 expect 2 "" "valid is one of them" --model tiny --weights /nowhere
 expect 2 "" "/nowhere/config.json" --weights /nowhere
@@ -54,6 +55,7 @@ expect 2 "" "bytes beyond its end" --gpu-memory-mb 1 --microbatch-size 8
 expect 2 "" "has experts, which the executor does not compute" --model gpt-oss-20b
 expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
 expect 0 "the same bits" "" --steps 3 --check
+expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 status=0
