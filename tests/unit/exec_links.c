@@ -59,7 +59,7 @@ static void set_up(void)
                         .recompute = RP_RECOMPUTE_WAIT,
                         .piece_bytes = UINT64_C(1) << 30};
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rpexec_model_create(&config, 4, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
 }
