@@ -64,6 +64,14 @@ static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, 
     return from;
 }
 
+/* A stage without layers has no weights to wait for: its job begins where its ops do. */
+static bool is_other_empty_stage(const rpexec_planner *p, uint32_t job, uint32_t stage)
+{
+    rpexec_job of_stage = {.stage = stage};
+    set_layers(p, &of_stage);
+    return of_stage.begin == of_stage.end && (job == NO_JOB || p->plan->jobs[job].stage != stage);
+}
+
 /* Offload: a job begins with the compute op that waits for parameters. Its uploads are the range of
  * the stage's array that follows the upload before. */
 static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_queue *params)
@@ -73,7 +81,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
         const rp_op *o = &p->program->ops[op];
         uint32_t end = needed(p->program, op, params, next);
-        if (end > next) {
+        if (end > next || is_other_empty_stage(p, job, o->stage)) {
             job = new_job(p, o->stage, compute->gpu);
             uint64_t at = 0;
             for (; next < end; next++) {

@@ -78,10 +78,29 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
     return status;
 }
 
+const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchronous)
+{
+    if (asynchronous && schedule->versions != RP_VERSIONS_ONE) {
+        return "microbatches of one step use several versions of the weights, and the executor "
+               "keeps one";
+    }
+    if (schedule->sharding != NULL && schedule->sharding->forward_reduces != 0) {
+        return "layers are cut between GPUs (tensor parallel), and the executor runs whole ones";
+    }
+    return NULL;
+}
+
 rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model,
                               const rp_costs *costs, rp_program **program_out)
 {
     rp_arena *arena = NULL;
+    const char *obstacle = rpexec_work_obstacle(work->schedule, work->asynchronous);
+    if (obstacle != NULL) {
+        bool helps = rpexec_work_obstacle(work->schedule, false) == NULL;
+        rp_log_error("--schedule: %s: %s; valid %s", work->schedule->name, obstacle,
+                     helps ? "is --optimizer sync" : "are pipelines of whole layers");
+        return RP_USAGE;
+    }
     if (work->schedule->overlapping_rounds && work->calls > 1) {
         rp_log_error(
             "--accumulate: the calls of %s overlap, with gradients of their own, which the "

@@ -28,6 +28,13 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
                             rp_costs *costs_out);
 
 /**
+ * Why a schedule is simulated only; whether sizes fit is another matter.
+ * @param asynchronous with --optimizer async
+ * @return what it has that the executor does not do, for "NAME: ..." (static); NULL: nothing
+ */
+const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchronous);
+
+/**
  * Builds and lowers the program.
  * @param costs places RoundPipe's rounds and the even partition; rpexec_work_costs or measured ones
  * @param program_out owned by the caller

@@ -58,12 +58,14 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                        const rpexec_work *work, rp_test_run *run)
 {
-    *run = (rp_test_run){0};
+    *run = (rp_test_run){.iterations = work->iterations,
+                         .sequences =
+                             (uint64_t)work->calls * work->microbatches * work->microbatch_size};
     RP_TRY(rpexec_model_create(config, seq_len, RPEXEC_DTYPE_F32, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     rpexec_state_initialise(&run->state, SEED);
-    rp_test_batches(arena, &run->model, work->iterations,
-                    work->calls * work->microbatches * work->microbatch_size, SEED, &run->batches);
+    rp_test_batches(arena, &run->model, work->iterations, (uint32_t)run->sequences, SEED,
+                    &run->batches);
     return rp_arena_alloc(arena, work->iterations, sizeof(double), &run->losses);
 }
 
@@ -81,27 +83,31 @@ static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
 static rp_status execute(const rp_program *program, const rp_test_twist *twist, rp_arena *arena,
                          rp_test_run *run)
 {
-    rpexec_plan plan;
-    RP_TRY(rpexec_plan_create(program, &run->model, twist->cap_bytes, arena, &plan));
+    rpexec_plan *plan = &run->plan;
+    RP_TRY(rpexec_plan_create(program, &run->model, twist->cap_bytes, arena, plan));
+    if (twist->replan != NULL) {
+        twist->replan(twist->context, arena, plan);
+    }
     for (uint32_t i = 0; i < program->gpu_count; i++) {
         run->most_bytes =
-            plan.arena_bytes[i] > run->most_bytes ? plan.arena_bytes[i] : run->most_bytes;
+            plan->arena_bytes[i] > run->most_bytes ? plan->arena_bytes[i] : run->most_bytes;
     }
-    rpexec_execution e = {.plan = &plan,
-                          .state = &run->state,
-                          .adam = rpexec_adam_defaults(),
-                          .batches = run->batches,
-                          .driver_type = &rpexec_host_driver,
-                          .driver = {.machine = twist->machine,
-                                     .delay_seed = twist->delay_seed,
-                                     .delay_us = twist->delay_us,
-                                     .delay_classes = twist->delay_classes,
-                                     .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
-                                     .poison = true},
-                          .fail_op =
-                              twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
-                          .keep_gradients = true,
-                          .losses = run->losses};
+    rpexec_execution e = {
+        .plan = plan,
+        .state = &run->state,
+        .adam = rpexec_adam_defaults(),
+        .batches = run->batches,
+        .driver_type = twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver,
+        .driver = {.machine = twist->machine,
+                   .delay_seed = twist->delay_seed,
+                   .delay_us = twist->delay_us,
+                   .delay_classes = twist->delay_classes,
+                   .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
+                   .poison = true},
+        .fail_op = twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
+        .keep_gradients = true,
+        .losses = run->losses,
+        .timeline = run->timeline};
     RP_TRY(rpexec_execute(&e));
     run->uploaded_bytes = e.uploaded_bytes;
     run->downloaded_bytes = e.downloaded_bytes;
@@ -113,22 +119,45 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
 {
     static const rp_test_twist none = {0};
     rp_costs costs;
-    rp_program *program = NULL;
+    twist = twist != NULL ? twist : &none;
     RP_TRY(begin(arena, config, seq_len, work, run));
+    if (twist->prepare != NULL) {
+        twist->prepare(twist->context, arena, run);
+    }
     RP_TRY(rpexec_work_costs(&run->model, work->microbatch_size, arena, &costs));
-    RP_TRY(rpexec_work_program(work, &run->model, &costs, &program));
-    rp_status status = execute(program, twist != NULL ? twist : &none, arena, run);
-    rp_program_destroy(program);
+    RP_TRY(rpexec_work_program(work, &run->model, &costs, &run->program));
+    rp_status status = twist->observe ? rp_timeline_create(run->program, &run->timeline) : RP_OK;
+    status = status == RP_OK ? execute(run->program, twist, arena, run) : status;
+    if (status != RP_OK || !twist->observe) {
+        rp_test_forget(run);
+    }
     return status;
+}
+
+void rp_test_forget(rp_test_run *run)
+{
+    rp_timeline_destroy(run->timeline);
+    rp_program_destroy(run->program);
+    run->timeline = NULL;
+    run->program = NULL;
 }
 
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                          const rpexec_work *work, rp_test_run *run)
 {
+    return rp_test_single_from(arena, config, seq_len, work, NULL, run);
+}
+
+rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                              const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
+{
     rpexec_lane lane = {.scratch_count = rpexec_host_scratch(config->head_dim)};
     uint32_t microbatches = work->calls * work->microbatches;
     uint32_t *sequences = NULL;
     RP_TRY(begin(arena, config, seq_len, work, run));
+    if (twist != NULL && twist->prepare != NULL) {
+        twist->prepare(twist->context, arena, run);
+    }
     RP_TRY(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {

@@ -11,11 +11,16 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
 typedef struct rp_test_run {
     rpexec_model model;
     rpexec_state state;
+    uint32_t iterations;
+    uint64_t sequences;    /**< of an iteration */
     rpexec_batch *batches; /**< [iterations] */
     double *losses;        /**< [iterations] */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
     uint64_t most_bytes; /**< of the fullest GPU's memory */
+    rp_program *program; /**< with twist.observe: what ran, and when; rp_test_forget */
+    rp_timeline *timeline;
+    rpexec_plan plan;
 } rp_test_run;
 
 /** Random tokens of `sequences` sequences per iteration; some labels are ignored. */
@@ -32,6 +37,14 @@ typedef struct rp_test_twist {
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
+    double link_bytes_per_s;               /**< 0: as fast as it goes */
+    bool observe;                          /**< keeps program, plan and timeline in the run */
+    const rpexec_driver_type *driver_type; /**< NULL: the host backend */
+    /** Called before the run: weights and batches may be replaced. NULL: nothing is. */
+    void (*prepare)(void *context, rp_arena *arena, rp_test_run *run);
+    /** Called when the plan has been made: it may be changed. NULL: it is not. */
+    void (*replan)(void *context, rp_arena *arena, rpexec_plan *plan);
+    void *context;
 } rp_test_twist;
 
 /** Runs `work` on the host backend from seed 1. `twist` may be NULL. The run lives in `arena`. */
@@ -39,9 +52,17 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
                           const rpexec_work *work, const rp_test_twist *twist,
                           rp_test_run *run_out);
 
+/** Frees what twist.observe has kept. */
+void rp_test_forget(rp_test_run *run);
+
 /** The same on one device in plain loops. */
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                          const rpexec_work *work, rp_test_run *run_out);
+
+/** The same with the twist's `prepare`; NULL: none. */
+rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
+                              const rpexec_work *work, const rp_test_twist *twist,
+                              rp_test_run *run_out);
 
 /** @return whether losses, weights, moments and the last gradients are equal bit for bit. */
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations);

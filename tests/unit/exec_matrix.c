@@ -1,0 +1,208 @@
+/* Loss and gradients of whole decoders against the double-precision reference (tests/reference,
+ * executor.md section 3, 1, 3 and 4): every schedule that rpexec runs, on 1, 2, 3, 5 and 8 GPUs,
+ * with each number of microbatches, recompute mode and optimizer. Nothing of the expected values
+ * comes from the executor. */
+#include "common/log.h"
+#include "tests/support/golden_case.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+/* Under sanitizers only one in so many combinations runs, a different one for each schedule. */
+#ifdef __SANITIZE_ADDRESS__
+#define SAMPLE 5u
+#else
+#define SAMPLE 1u
+#endif
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_arena_destroy(arena);
+    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+}
+
+TestSuite(exec_matrix, .init = begin, .fini = end, .timeout = 120);
+
+static const uint32_t gpu_counts[] = {1, 2, 3, 5, 8};
+
+/* What may be combined with a schedule and a number of GPUs. */
+typedef struct combination {
+    uint32_t rounds; /* microbatches per GPU */
+    rp_recompute recompute;
+    bool asynchronous;
+} combination;
+
+static const combination combinations[] = {
+    {2, RP_RECOMPUTE_NONE, false}, {3, RP_RECOMPUTE_WAIT, false}, {2, RP_RECOMPUTE_EARLY, false},
+    {2, RP_RECOMPUTE_WAIT, true},  {3, RP_RECOMPUTE_EARLY, true},
+};
+#define COMBINATIONS (sizeof combinations / sizeof combinations[0])
+
+/* Rounding of fp32 on the way from the inputs to a gradient: k u sqrt(length of all sums on it).
+ * A block adds up d elements six times (two norms, four products), a head's scores and a row of
+ * attention, and f; a backward has twice the products; then the head and the sum over tokens. */
+static double tolerance_of(const rp_test_golden *golden)
+{
+    const slow_decoder *d = &golden->file.decoder;
+    const double k = 4;
+    const double u = ldexp(1, -24);
+    double block = 6.0 * d->hidden + d->head_dim + golden->file.seq_len + d->intermediate;
+    double length = 3 * (d->layers * block + d->hidden + d->vocab) +
+                    golden->file.sequences * golden->file.seq_len;
+    return k * u * sqrt(length);
+}
+
+/* In asynchronous training the first two steps have the initial weights, others only the first. */
+static uint32_t iterations_of(const rp_schedule_type *schedule, const combination *c)
+{
+    return c->asynchronous && schedule->placement == RP_PLACEMENT_OFFLOAD ? 2 : 1;
+}
+
+/* False where the executor refuses the combination, with a reason that is allowed. */
+static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, uint32_t gpus,
+                    const combination *c)
+{
+    char message[2048] = "";
+    char report[256];
+    rp_test_run run;
+    rpexec_work work = {.schedule = schedule,
+                        .gpus = gpus,
+                        .calls = 1,
+                        .microbatches = c->rounds * gpus,
+                        .iterations = iterations_of(schedule, c),
+                        .round = RP_ROUND_ALL,
+                        .asynchronous = c->asynchronous,
+                        .recompute = c->recompute,
+                        .piece_bytes = 3000};
+    uint32_t sequences = (uint32_t)golden->file.sequences;
+    work.microbatch_size = (sequences + work.microbatches - 1) / work.microbatches;
+    const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = golden};
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_test_execute(arena, &golden->config, (uint32_t)golden->file.seq_len,
+                                       &work, &twist, &run);
+    rp_log_capture_end();
+    bool none = c->recompute == RP_RECOMPUTE_NONE;
+    bool offload = schedule->placement == RP_PLACEMENT_OFFLOAD;
+    if (status != RP_OK) {
+        bool may = (none && offload && strstr(message, "--recompute") == message) ||
+                   (schedule->separate_backward && gpus > (uint32_t)golden->file.decoder.layers &&
+                    strstr(message, "--partition: the last backward stage has no") == message);
+        cr_expect(may && status == RP_USAGE, "%s, %s, %u GPUs: %s", golden->name, schedule->name,
+                  gpus, message);
+        return false;
+    }
+    double error = rp_test_golden_error(golden, &run, tolerance_of(golden), report, sizeof report);
+    cr_expect(error <= 1, "%s, %s, %u GPUs, %u microbatches, recompute %s, %s: %.2f times: %s",
+              golden->name, schedule->name, gpus, work.microbatches,
+              rp_recompute_text(c->recompute), c->asynchronous ? "async" : "sync", error, report);
+    return true;
+}
+
+static bool runs_at_all(const rp_schedule_type *schedule)
+{
+    return rpexec_work_obstacle(schedule, false) == NULL &&
+           schedule->placement != RP_PLACEMENT_SHARDED;
+}
+
+/* Of `gpu_limit` and fewer GPUs, every schedule must run on each number of them. */
+static void run_all(const char *name, uint32_t gpu_limit, size_t combination_count)
+{
+    rp_test_golden golden;
+    rp_test_golden_load(name, &golden);
+    uint32_t number = 0;
+    for (uint32_t s = 0; s < rp_schedule_count; s++) {
+        const rp_schedule_type *schedule = rp_schedules[s];
+        for (size_t n = 0; runs_at_all(schedule) && n < 5; n++) {
+            uint32_t ran = 0;
+            for (size_t i = 0; gpu_counts[n] <= gpu_limit && i < combination_count; i++) {
+                const combination *c = &combinations[i];
+                bool other = c->asynchronous && schedule->placement != RP_PLACEMENT_OFFLOAD;
+                if (!other && number++ % SAMPLE == 0) { /* it has its weights to itself */
+                    ran += run_one(&golden, schedule, gpu_counts[n], c) ? 1 : 0;
+                    rp_arena_destroy(arena);
+                    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+                }
+            }
+            bool should = SAMPLE == 1 && gpu_counts[n] <= gpu_limit;
+            cr_expect(ran > 0 || !should, "%s never ran on %u GPUs", schedule->name, gpu_counts[n]);
+        }
+    }
+    slow_golden_free(&golden.file);
+}
+
+Test(exec_matrix, deep_decoder_on_all_numbers_of_gpus)
+{
+    run_all("deep", 8, COMBINATIONS);
+}
+
+/* As many stages as layers, or two with none. */
+Test(exec_matrix, tied_decoder_with_qk_norm)
+{
+    run_all("tied", 2, 3);
+}
+
+Test(exec_matrix, untied_decoder_with_scaled_rotation)
+{
+    run_all("untied", 2, 3);
+}
+
+/* What runs on one device with nothing of a schedule is right to begin with, in each part. */
+Test(exec_matrix, plain_loops)
+{
+    for (int i = 0; i < slow_golden_count; i++) {
+        char report[256];
+        rp_test_golden golden;
+        rp_test_run run;
+        rp_test_golden_load(slow_golden_names[i], &golden);
+        const rpexec_work work = {.gpus = 1,
+                                  .calls = 1,
+                                  .microbatches = 1,
+                                  .microbatch_size = (uint32_t)golden.file.sequences,
+                                  .iterations = 1};
+        const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
+        cr_assert(eq(int,
+                     rp_test_single_from(arena, &golden.config, (uint32_t)golden.file.seq_len,
+                                         &work, &twist, &run),
+                     RP_OK));
+        double error =
+            rp_test_golden_error(&golden, &run, tolerance_of(&golden), report, sizeof report);
+        cr_expect(error <= 1, "%s: %.2f times: %s", golden.name, error, report);
+        slow_golden_free(&golden.file);
+    }
+}
+
+/* Weights of several versions are none of the executor's; it must not train with wrong ones. */
+Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
+{
+    static const char *const names[] = {"pipedream", "pipedream-2bw", "megatron-tp"};
+    rp_model config = rp_test_decoder(4, true, true);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char message[1024] = "";
+        rp_test_run run;
+        const rp_schedule_type *schedule = rp_schedule_find(names[i]);
+        const rpexec_work work = {.schedule = schedule,
+                                  .gpus = 2,
+                                  .calls = 1,
+                                  .microbatches = 4,
+                                  .microbatch_size = 1,
+                                  .iterations = 2,
+                                  .asynchronous = true,
+                                  .recompute = RP_RECOMPUTE_WAIT};
+        cr_expect(rpexec_work_obstacle(schedule, true) != NULL);
+        rp_log_capture_begin(message, sizeof message);
+        rp_status status = rp_test_execute(arena, &config, 5, &work, NULL, &run);
+        rp_log_capture_end();
+        cr_expect(eq(int, status, RP_USAGE), "%s", names[i]);
+        cr_expect(strstr(message, "--schedule: ") == message, "%s", message);
+        cr_expect(strstr(message, rpexec_work_obstacle(schedule, true)) != NULL, "%s", message);
+    }
+}
