@@ -1,7 +1,7 @@
 /* Loss and gradients of whole decoders against the double-precision reference (tests/reference,
  * executor.md section 3, 1, 3 and 4): every schedule that rpexec runs, on 1, 2, 3, 5 and 8 GPUs,
- * with each number of microbatches, recompute mode and optimizer. Nothing of the expected values
- * comes from the executor. */
+ * with each number of microbatches, recompute mode, grain and optimizer. Nothing of the expected
+ * values comes from the executor. */
 #include "common/log.h"
 #include "tests/support/golden_case.h"
 
@@ -39,11 +39,13 @@ typedef struct combination {
     uint32_t rounds; /* microbatches per GPU */
     rp_recompute recompute;
     bool asynchronous;
+    bool layer_grain;
 } combination;
 
 static const combination combinations[] = {
-    {2, RP_RECOMPUTE_NONE, false}, {3, RP_RECOMPUTE_WAIT, false}, {2, RP_RECOMPUTE_EARLY, false},
-    {2, RP_RECOMPUTE_WAIT, true},  {3, RP_RECOMPUTE_EARLY, true},
+    {2, RP_RECOMPUTE_NONE, false, false}, {3, RP_RECOMPUTE_WAIT, false, false},
+    {2, RP_RECOMPUTE_WAIT, false, true},  {2, RP_RECOMPUTE_EARLY, false, false},
+    {2, RP_RECOMPUTE_WAIT, true, false},  {3, RP_RECOMPUTE_EARLY, true, true},
 };
 #define COMBINATIONS (sizeof combinations / sizeof combinations[0])
 
@@ -82,6 +84,7 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
                         .round = RP_ROUND_ALL,
                         .asynchronous = c->asynchronous,
                         .recompute = c->recompute,
+                        .layer_grain = c->layer_grain,
                         .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
     work.microbatch_size = (sequences + work.microbatches - 1) / work.microbatches;
@@ -101,9 +104,12 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
         return false;
     }
     double error = rp_test_golden_error(golden, &run, tolerance_of(golden), report, sizeof report);
-    cr_expect(error <= 1, "%s, %s, %u GPUs, %u microbatches, recompute %s, %s: %.2f times: %s",
+    cr_expect(error <= 1,
+              "%s, %s, %u GPUs, %u microbatches, recompute %s, %s grain, %s: %.2f "
+              "times: %s",
               golden->name, schedule->name, gpus, work.microbatches,
-              rp_recompute_text(c->recompute), c->asynchronous ? "async" : "sync", error, report);
+              rp_recompute_text(c->recompute), c->layer_grain ? "layer" : "stage",
+              c->asynchronous ? "async" : "sync", error, report);
     return true;
 }
 
