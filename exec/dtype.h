@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,3 +42,18 @@ static inline const void *rpexec_element_const(rpexec_dtype dtype, const void *a
 {
     return array == NULL ? NULL : (const unsigned char *)array + index * rpexec_dtype_bytes(dtype);
 }
+
+/** @return the type's name on the command line: "fp32", "bf16", "fp16". */
+const char *rpexec_dtype_text(rpexec_dtype dtype);
+
+/** @retval true and *dtype_out for one of those names (nothing is logged otherwise) */
+bool rpexec_dtype_parse(const char *text, rpexec_dtype *dtype_out);
+
+/** Converts `count` values to fp32, which is exact. The arrays must not overlap. */
+void rpexec_widen(rpexec_dtype dtype, uint64_t count, const void *from, float *to);
+
+/**
+ * Rounds `count` values to nearest, ties to even: what is too large becomes infinite, what is too
+ * small a subnormal or zero, a NaN stays one. The arrays must not overlap.
+ */
+void rpexec_narrow(rpexec_dtype dtype, uint64_t count, const float *from, void *to);

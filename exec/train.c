@@ -103,8 +103,8 @@ static rp_status set_reference(trainer *t)
         memcpy(arrays[i].to, arrays[i].from, values * arrays[i].bytes);
     }
     t->reference.step = t->state.step;
-    t->lane.scratch_count = rpexec_host_scratch(t->config.head_dim);
-    RP_TRY(rp_arena_alloc(t->arena, t->lane.scratch_count, sizeof(float), &t->lane.scratch));
+    RP_TRY(rpexec_host_lane_create(&t->model, (uint64_t)t->o->microbatch_size * t->o->seq_len,
+                                   t->arena, &t->lane));
     return rp_arena_alloc(t->arena, t->outcome->steps, sizeof(double), &t->reference_losses);
 }
 

@@ -396,43 +396,7 @@ const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const ch
 /* ---- values -----------------------------------------------------------------------------------
  */
 
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction bits. */
-static float float_of_half(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t exponent = half >> 10 & 0x1fu;
-    uint32_t fraction = half & 0x3ffu;
-    if (exponent == 0x1f) { /* infinities and NaN */
-        return float_of_bits(sign | 0x7f800000u | fraction << 13);
-    }
-    if (exponent == 0) { /* zeros and subnormals: fraction * 2^-24 */
-        float value = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -value : value;
-    }
-    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-static void convert(rpexec_dtype dtype, const unsigned char *bytes, size_t count, float *to)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (dtype == RPEXEC_DTYPE_F32) {
-            const unsigned char *b = bytes + 4 * i;
-            to[i] = float_of_bits((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 |
-                                  (uint32_t)b[3] << 24);
-        } else {
-            uint16_t bits = (uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8);
-            to[i] = dtype == RPEXEC_DTYPE_F16 ? float_of_half(bits)
-                                              : float_of_bits((uint32_t)bits << 16);
-        }
-    }
-}
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken as they are");
 
 rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_stored *tensor,
                                   float *to)
@@ -448,7 +412,7 @@ rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_s
         status = read_at(file->path, file->descriptor, tensor->begin + done, bytes, piece);
         if (status == RP_OK) {
             uint64_t width = dtypes[tensor->dtype].bytes;
-            convert(tensor->dtype, piece, (size_t)(bytes / width), to + done / width);
+            rpexec_widen(tensor->dtype, bytes / width, piece, to + done / width);
             done += bytes;
         }
     }

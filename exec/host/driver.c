@@ -229,7 +229,11 @@ static rp_status open_queues(rpexec_driver *d)
 {
     openblas_set_num_threads(1); /* one thread per GPU: its compute queue's */
     const rp_program *p = program_of(d);
-    size_t scratch = rpexec_host_scratch(d->config.plan->model->config->head_dim);
+    const rpexec_model *model = d->config.plan->model;
+    uint32_t sequences = 0;
+    for (uint32_t i = 0; i < p->microbatch_count; i++) {
+        sequences = p->sequences[i] > sequences ? p->sequences[i] : sequences;
+    }
     for (uint32_t i = 0; i < p->queue_count; i++) {
         queue *q = &d->queues[i];
         *q = (queue){.driver = d,
@@ -238,8 +242,8 @@ static rp_status open_queues(rpexec_driver *d)
                      .submitted = p->queues[i].op_begin};
         pthread_cond_init(&q->wake, NULL);
         if (p->queues[i].kind == RP_QUEUE_COMPUTE) {
-            RP_TRY(rp_arena_alloc(d->arena, scratch, sizeof(float), &q->lane.scratch));
-            q->lane.scratch_count = scratch;
+            RP_TRY(rpexec_host_lane_create(model, (uint64_t)sequences * model->seq_len, d->arena,
+                                           &q->lane));
         }
     }
     for (uint32_t i = 0; i < p->queue_count; i++) {

@@ -3,12 +3,14 @@
 
 #include "common/mem.h"
 #include "common/status.h"
+#include "exec/model/model.h"
 #include "exec/operators.h"
 
 #include <stddef.h>
 
 /** Scratch memory of one lane; the operators never allocate. */
 struct rpexec_lane {
+    rpexec_dtype dtype;   /**< of the tensors: that of the table that is used with it */
     float *scratch;       /**< aligned to 64 bytes */
     size_t scratch_count; /**< floats */
 };
@@ -16,12 +18,27 @@ struct rpexec_lane {
 /** Operators in plain C and OpenBLAS (linear, attention), one table per storage type. */
 extern const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT];
 
+/** The table for fp32, and the one for 16-bit storage: the lane says which of the two. */
+extern const rpexec_operators rpexec_host_fp32;
+extern const rpexec_operators rpexec_host_half;
+
 /** Rows of queries and of keys that attention works on at a time. */
 #define RPEXEC_ATTENTION_QUERIES 64u
 #define RPEXEC_ATTENTION_KEYS 128u
 
-/** @return floats of scratch that the operators need with heads of `head_dim`. */
-size_t rpexec_host_scratch(uint32_t head_dim);
+/**
+ * A lane with scratch memory for the model's operators.
+ * @param tokens of the largest microbatch
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_host_lane_create(const rpexec_model *model, uint64_t tokens, rp_arena *arena,
+                                  rpexec_lane *lane_out);
+
+/** @return floats of scratch of fp32 attention: two blocks of scores. */
+size_t rpexec_host_attention_scratch(void);
+
+/** @return floats of scratch that the operators of 16-bit storage need at most. */
+size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens);
 
 /**
  * e^x by range reduction and a polynomial, relative error below 2e-7 for -87 < x < 88, and 0 below

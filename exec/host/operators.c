@@ -5,9 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-size_t rpexec_host_scratch(uint32_t head_dim)
+size_t rpexec_host_attention_scratch(void)
 {
-    (void)head_dim; /* blocks of keys do not depend on it */
     return (size_t)2 * RPEXEC_ATTENTION_QUERIES * RPEXEC_ATTENTION_KEYS;
 }
 
@@ -181,7 +180,7 @@ static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
     rpexec_adam_step(adam, step, &slice);
 }
 
-static const rpexec_operators fp32_operators = {
+const rpexec_operators rpexec_host_fp32 = {
     .rms_norm = rpexec_host_rms_norm,
     .rms_norm_input = rpexec_host_rms_norm_input,
     .rms_norm_weight = rpexec_host_rms_norm_weight,
@@ -203,5 +202,7 @@ static const rpexec_operators fp32_operators = {
 };
 
 const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = &fp32_operators,
+    [RPEXEC_DTYPE_F32] = &rpexec_host_fp32,
+    [RPEXEC_DTYPE_F16] = &rpexec_host_half,
+    [RPEXEC_DTYPE_BF16] = &rpexec_host_half,
 };

@@ -201,8 +201,8 @@ static void bench_block(rp_arena *arena, int repetitions, uint32_t seq_len)
     rpexec_model model;
     check(rp_model_load("qwen3-0.6b", arena, &config), "qwen3-0.6b");
     check(rpexec_model_create(&config, seq_len, RPEXEC_DTYPE_F32, arena, &model), "model");
-    rpexec_lane lane = {.scratch_count = rpexec_host_scratch(config.head_dim)};
-    check(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch), "allocation");
+    rpexec_lane lane;
+    check(rpexec_host_lane_create(&model, seq_len, arena, &lane), "allocation");
     const rpexec_compute c = {
         .model = &model, .operators = rpexec_host_operators[RPEXEC_DTYPE_F32], .lane = &lane};
     float *weights = filled(arena, model.block.floats, 0.05f);

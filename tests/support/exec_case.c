@@ -151,14 +151,15 @@ rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_l
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                               const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
 {
-    rpexec_lane lane = {.scratch_count = rpexec_host_scratch(config->head_dim)};
+    rpexec_lane lane;
     uint32_t microbatches = work->calls * work->microbatches;
     uint32_t *sequences = NULL;
     RP_TRY(begin(arena, config, seq_len, work, run));
     if (twist != NULL && twist->prepare != NULL) {
         twist->prepare(twist->context, arena, run);
     }
-    RP_TRY(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch));
+    RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)work->microbatch_size * seq_len, arena,
+                                   &lane));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
         sequences[i] = work->microbatch_size;

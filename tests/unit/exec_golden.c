@@ -81,7 +81,7 @@ static void check(const char *folder)
     rpexec_model model;
     rpexec_state state;
     rpexec_safetensors expected;
-    rpexec_lane lane = {.scratch_count = rpexec_host_scratch(16)};
+    rpexec_lane lane;
     cr_assert(eq(int, rp_arena_print(arena, &path, "%s/config.json", folder), RP_OK));
     cr_assert(eq(int, rpexec_config_load(path, arena, &config), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
@@ -89,8 +89,7 @@ static void check(const char *folder)
     cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
     cr_assert(eq(int, rp_arena_print(arena, &path, "%s/expected.safetensors", folder), RP_OK));
     cr_assert(eq(int, rpexec_safetensors_open(path, arena, &expected), RP_OK));
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch), RP_OK));
+    cr_assert(eq(int, rpexec_host_lane_create(&model, 2 * 19, arena, &lane), RP_OK));
     const rpexec_batch batch = batch_of(&expected);
     const uint32_t sequences = 2;
     double loss = 0;

@@ -1,0 +1,126 @@
+/* Conversions without branches, so that a compiler vectorises them. */
+#include "exec/dtype.h"
+
+#include <string.h>
+
+static const char *const texts[] = {
+#define TEXT(name, stored, text, bytes) text,
+    RPEXEC_DTYPE_LIST(TEXT)
+#undef TEXT
+};
+
+#define BYTES(name, stored, text, bytes)                                                           \
+    _Static_assert((bytes) == ((RPEXEC_DTYPE_##name) == RPEXEC_DTYPE_F32 ? 4 : 2), text);
+RPEXEC_DTYPE_LIST(BYTES)
+#undef BYTES
+
+const char *rpexec_dtype_text(rpexec_dtype dtype)
+{
+    return texts[dtype];
+}
+
+bool rpexec_dtype_parse(const char *text, rpexec_dtype *dtype_out)
+{
+    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+        if (strcmp(text, texts[i]) == 0) {
+            *dtype_out = (rpexec_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* ---- bf16: the upper half of an fp32 ----------------------------------------------------------
+ */
+
+RPEXEC_VECTOR
+static void widen_bf16(uint64_t count, const uint16_t *restrict from, float *restrict to)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        to[i] = float_of((uint32_t)from[i] << 16);
+    }
+}
+
+RPEXEC_VECTOR
+static void narrow_bf16(uint64_t count, const float *restrict from, uint16_t *restrict to)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(from[i]);
+        /* Half of the last place, less one where it is even; the carry goes into the exponent. */
+        uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        uint32_t nan = bits >> 16 | 0x40u; /* quiet: its upper half alone might be an infinity */
+        to[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    }
+}
+
+/* ---- fp16: 1 sign, 5 exponent (bias 15), 10 fraction bits -------------------------------------
+ */
+
+RPEXEC_VECTOR
+static void widen_fp16(uint64_t count, const uint16_t *restrict from, float *restrict to)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t magnitude = from[i] & 0x7fffu;
+        uint32_t shifted = magnitude << 13;
+        /* Signed: a vector unit converts those. Subnormals are multiples of 2^-24. */
+        uint32_t subnormal = bits_of((float)(int32_t)magnitude * 0x1p-24f);
+        uint32_t normal = shifted + (112u << 23);
+        uint32_t special = shifted | 0x7f800000u; /* infinities and NaN */
+        uint32_t bits = magnitude < 0x400u ? subnormal : magnitude < 0x7c00u ? normal : special;
+        to[i] = float_of(bits | (uint32_t)(from[i] & 0x8000u) << 16);
+    }
+}
+
+RPEXEC_VECTOR
+static void narrow_fp16(uint64_t count, const float *restrict from, uint16_t *restrict to)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(from[i]);
+        uint32_t magnitude = bits & 0x7fffffffu;
+        uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+        /* One half has steps of 2^-24, as fp16's subnormals have: the sum is rounded to them. */
+        uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
+        uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
+        uint32_t rounded = magnitude < 0x38800000u   ? subnormal /* below 2^-14 */
+                           : magnitude < 0x477ff000u ? normal    /* 65520 becomes infinite */
+                           : magnitude > 0x7f800000u ? nan
+                                                     : 0x7c00u;
+        to[i] = (uint16_t)(rounded | (bits >> 16 & 0x8000u));
+    }
+}
+
+void rpexec_widen(rpexec_dtype dtype, uint64_t count, const void *from, float *to)
+{
+    if (dtype == RPEXEC_DTYPE_F32) {
+        memcpy(to, from, count * sizeof *to);
+    } else if (dtype == RPEXEC_DTYPE_BF16) {
+        widen_bf16(count, from, to);
+    } else {
+        widen_fp16(count, from, to);
+    }
+}
+
+void rpexec_narrow(rpexec_dtype dtype, uint64_t count, const float *from, void *to)
+{
+    if (dtype == RPEXEC_DTYPE_F32) {
+        memcpy(to, from, count * sizeof *from);
+    } else if (dtype == RPEXEC_DTYPE_BF16) {
+        narrow_bf16(count, from, to);
+    } else {
+        narrow_fp16(count, from, to);
+    }
+}

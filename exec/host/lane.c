@@ -1,0 +1,12 @@
+#include "exec/host/lane.h"
+
+rp_status rpexec_host_lane_create(const rpexec_model *model, uint64_t tokens, rp_arena *arena,
+                                  rpexec_lane *lane_out)
+{
+    rpexec_lane lane = {.dtype = model->dtype};
+    lane.scratch_count = model->dtype == RPEXEC_DTYPE_F32 ? rpexec_host_attention_scratch()
+                                                          : rpexec_host_half_scratch(model, tokens);
+    RP_TRY(rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch));
+    *lane_out = lane;
+    return RP_OK;
+}
