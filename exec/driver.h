@@ -9,6 +9,7 @@
 
 #include "common/machine.h"
 #include "common/timeline.h"
+#include "exec/collective.h"
 #include "exec/operators.h"
 #include "exec/plan.h"
 
@@ -46,6 +47,13 @@ typedef struct rpexec_driver_type {
     unsigned char *(*memory)(rpexec_driver *driver, uint32_t place);
     /** Copies between two memories in the queue of `op`, throttled as its link is. */
     void (*copy)(rpexec_driver *driver, uint32_t op, void *to, const void *from, uint64_t bytes);
+    /**
+     * Takes part in a collective of all GPUs in the queue of `op`, as the rank of the op's GPU.
+     * @param moved_out bytes that have come from other GPUs
+     * @retval RP_OK, RP_BROKEN (another rank has failed, or has come to something else)
+     */
+    rp_status (*collective)(rpexec_driver *driver, uint32_t op, const rpexec_collective *collective,
+                            uint64_t *moved_out);
     /** Submits an op to its queue. @retval RP_OK, or why the run has failed */
     rp_status (*submit)(rpexec_driver *driver, uint32_t op);
     /** Waits until everything that has been submitted is done. @retval as submit */

@@ -7,12 +7,14 @@
 
 #include "common/host_memory.h"
 #include "common/log.h"
+#include "exec/host/collective.h"
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
 #include "exec/random.h"
 
 #include <cblas.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,8 +35,9 @@ struct rpexec_driver {
     rp_arena *arena;
     unsigned char **memories; /* [gpu + 1] */
     queue *queues;
-    uint32_t started;    /* threads */
-    rpexec_links *links; /* NULL: not limited */
+    uint32_t started;         /* threads */
+    rpexec_links *links;      /* NULL: not limited */
+    rpexec_host_group *group; /* of all GPUs */
     pthread_mutex_t lock;
     pthread_cond_t ended_one;
     bool *ended; /* [op] */
@@ -99,6 +102,7 @@ static void fail_locked(rpexec_driver *d, rp_status status)
 {
     d->status = d->status == RP_OK ? status : d->status;
     rpexec_links_stop(d->links);
+    rpexec_host_group_abort(d->group);
     wake_all(d);
 }
 
@@ -138,8 +142,13 @@ static void log_failure(const rpexec_driver *d, uint32_t op, rp_status status)
     const rp_op *o = &program_of(d)->ops[op];
     char name[RP_OP_NAME_SIZE];
     rp_op_name(o, name);
-    rp_log_error("%s failed (stage %u, microbatch %u): %s", name, o->stage, o->microbatch,
-                 rp_status_text(status));
+    const rp_queue *at = &program_of(d)->queues[d->config.plan->order.queue_of[op]];
+    char where[32] = "host";
+    if (rp_queue_kind_on_gpu((rp_queue_kind)at->kind)) {
+        snprintf(where, sizeof where, "GPU %u", at->gpu);
+    }
+    rp_log_error("%s failed (%s, stage %u, microbatch %u): %s", name, where, o->stage,
+                 o->microbatch, rp_status_text(status));
 }
 
 static void run_one(queue *q)
@@ -275,6 +284,28 @@ static rp_status open_memories(rpexec_driver *d)
     return RP_OK;
 }
 
+static void host_fail(rpexec_driver *d, rp_status status)
+{
+    pthread_mutex_lock(&d->lock);
+    fail_locked(d, status);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* What a collective takes from another GPU's memory. */
+static void fetch(void *context, uint32_t to_gpu, void *to, uint32_t from_gpu, const void *from,
+                  uint64_t bytes)
+{
+    rpexec_driver *d = context;
+    if (d->links == NULL) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    rp_status status = rpexec_links_copy_peer(d->links, to_gpu, to, from_gpu, from, bytes);
+    if (status != RP_OK) {
+        host_fail(d, status);
+    }
+}
+
 static void host_close(rpexec_driver *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -285,6 +316,7 @@ static void host_close(rpexec_driver *d)
         pthread_join(d->queues[i].thread, NULL);
     }
     rpexec_links_close(d->links);
+    rpexec_host_group_close(d->group);
     rp_arena_destroy(d->arena);
 }
 
@@ -323,6 +355,10 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
         status = rpexec_links_open(p, config->machine, arena, &d->links);
     }
     status = status == RP_OK ? open_memories(d) : status;
+    uint32_t most_arrays = config->plan->model->layer_count + 1;
+    status = status == RP_OK
+                 ? rpexec_host_group_open(p->gpu_count, most_arrays, fetch, d, arena, &d->group)
+                 : status;
     d->begin_ns = d->last_end_ns = now_ns();
     status = status == RP_OK ? open_queues(d) : status;
     if (status != RP_OK) {
@@ -336,13 +372,6 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
 static unsigned char *host_memory(rpexec_driver *d, uint32_t place)
 {
     return d->memories[place];
-}
-
-static void host_fail(rpexec_driver *d, rp_status status)
-{
-    pthread_mutex_lock(&d->lock);
-    fail_locked(d, status);
-    pthread_mutex_unlock(&d->lock);
 }
 
 /* A throttled op starts when its link takes it, not when it begins to wait for that. */
@@ -359,6 +388,13 @@ static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from,
     } else if (d->start_ns[op] == 0) {
         d->start_ns[op] = begin_ns;
     }
+}
+
+static rp_status host_collective(rpexec_driver *d, uint32_t op, const rpexec_collective *collective,
+                                 uint64_t *moved_out)
+{
+    uint32_t rank = program_of(d)->queues[d->config.plan->order.queue_of[op]].gpu;
+    return rpexec_host_group_run(d->group, rank, collective, moved_out);
 }
 
 static rp_status host_submit(rpexec_driver *d, uint32_t op)
@@ -399,6 +435,7 @@ const rpexec_driver_type rpexec_host_driver = {
     .open = host_open,
     .memory = host_memory,
     .copy = host_copy,
+    .collective = host_collective,
     .submit = host_submit,
     .finish = host_finish,
     .fail = host_fail,

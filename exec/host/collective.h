@@ -1,0 +1,43 @@
+/** @file collective.h  Collectives between the memories of the host backend's GPUs.
+ *
+ * Every rank's thread fetches what it needs from the other ranks' memories, so that each byte
+ * crosses the links of its sender and its receiver once: (n - 1) / n of the bytes into each rank
+ * for a gather or a reduce-scatter, twice as much for an all-reduce, as with a ring.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+#include "exec/collective.h"
+
+typedef struct rpexec_host_group rpexec_host_group;
+
+/** Copies from one rank's memory into another's, throttled as their links are; called by the
+ * receiver's thread. */
+typedef void (*rpexec_host_fetch)(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
+                                  const void *from, uint64_t bytes);
+
+/**
+ * Makes a group of `ranks` ranks.
+ * @param most_arrays of one collective
+ * @param group_out lives in `arena`; to be closed
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_host_group_open(uint32_t ranks, uint32_t most_arrays, rpexec_host_fetch fetch,
+                                 void *context, rp_arena *arena, rpexec_host_group **group_out);
+
+/**
+ * Takes part in the next collective; returns when it is done for this rank and nobody reads its
+ * memory any more.
+ * @param moved_out bytes that have come from other ranks
+ * @retval RP_OK, RP_BROKEN (the group was aborted, or the ranks called different things; the latter
+ *         is logged, and aborts the group)
+ */
+rp_status rpexec_host_group_run(rpexec_host_group *group, uint32_t rank,
+                                const rpexec_collective *collective, uint64_t *moved_out);
+
+/** Wakes everybody who waits in the group, now and later: all of them get RP_BROKEN. */
+void rpexec_host_group_abort(rpexec_host_group *group);
+
+/** NULL is allowed. Nobody may be in it any more. */
+void rpexec_host_group_close(rpexec_host_group *group);

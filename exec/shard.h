@@ -1,0 +1,42 @@
+/** @file shard.h  Which parameters each rank of a data-parallel group owns.
+ *
+ * Layers are cut in pieces and each piece in shares (exec/collective.h), one per rank. A piece is a
+ * layer's array; the head's is two, the norm and the table, so that the shares of a tied table lie
+ * with the same ranks as the embedding's. A rank keeps its shares of several layers packed, one
+ * after the other.
+ */
+#pragma once
+
+#include "exec/collective.h"
+#include "exec/model/model.h"
+
+/** A walk over the pieces of layers [begin, end), in the order in which they lie. */
+typedef struct rpexec_pieces {
+    const rpexec_model *model;
+    uint32_t ranks;
+    uint32_t rank;
+    uint32_t layer; /**< of the current piece */
+    uint32_t end;
+    bool table;      /**< the current piece is the embedding's or the head's table */
+    uint64_t at;     /**< elements from the beginning of the first layer's array to the piece */
+    uint64_t count;  /**< elements of the piece */
+    uint64_t begin;  /**< the rank's share: elements [begin, begin + share) of the piece */
+    uint64_t share;  /**< its length */
+    uint64_t packed; /**< where it lies among the rank's packed shares */
+    bool started;
+} rpexec_pieces;
+
+/** @return a walk that stands before the first piece. */
+rpexec_pieces rpexec_pieces_of(const rpexec_model *model, uint32_t begin, uint32_t end,
+                               uint32_t ranks, uint32_t rank);
+
+/** @return whether there was another piece; then the walk stands on it. */
+bool rpexec_pieces_next(rpexec_pieces *pieces);
+
+/** @return elements of a rank's packed shares of layers [begin, end). */
+uint64_t rpexec_shard_elements(const rpexec_model *model, uint32_t begin, uint32_t end,
+                               uint32_t ranks, uint32_t rank);
+
+/** @return elements of the longest share of a piece of these layers. */
+uint64_t rpexec_longest_share(const rpexec_model *model, uint32_t begin, uint32_t end,
+                              uint32_t ranks);
