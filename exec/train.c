@@ -311,6 +311,12 @@ static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t
     return rpexec_single_run(&s);
 }
 
+/* The larger one; a NaN is larger than everything, and stays. */
+static double worse(double worst, double error)
+{
+    return isnan(worst) || error <= worst ? worst : error;
+}
+
 static void compare_gradients(trainer *t)
 {
     rpexec_writable *ours = NULL;
@@ -335,7 +341,7 @@ static void compare_gradients(trainer *t)
             double difference = fabs((double)ours[i].values[k] - (double)right[i].values[k]);
             double size = rms + fabs((double)right[i].values[k]);
             double error = difference == 0 ? 0 : difference / size;
-            worst = !(error <= worst) ? error : worst; /* a NaN stays */
+            worst = worse(worst, error);
         }
     }
     t->outcome->max_grad_rel_err = worst;
@@ -350,7 +356,7 @@ static rp_status check_segment(trainer *t, const rpexec_batch *batches, uint32_t
         double right = t->reference_losses[i];
         double error = fabs(t->outcome->losses[i] - right) / fabs(right);
         double *worst = &t->outcome->max_loss_rel_err;
-        *worst = !(error <= *worst) ? error : *worst;
+        *worst = worse(*worst, error);
         t->outcome->same_bits &= t->outcome->losses[i] == right;
     }
     return RP_OK;

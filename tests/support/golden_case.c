@@ -99,7 +99,7 @@ double rp_test_golden_error(const rp_test_golden *golden, const rp_test_run *run
         for (int k = 0; k < count; k++) {
             double right = (double)t->gradients[k];
             double error = fabs((double)got[k] - right) / (tolerance * (rms + fabs(right)));
-            if (!(error <= worst)) { /* a NaN is the worst, and stays */
+            if (!isnan(worst) && !(error <= worst)) { /* the first NaN stays */
                 worst = error;
                 snprintf(report, size, "%s, element %d: %.9g, %.9g is right", t->shape.name, k,
                          (double)got[k], right);

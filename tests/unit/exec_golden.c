@@ -3,6 +3,7 @@
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/single.h"
+#include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -69,7 +70,7 @@ static void compare(const char *name, const float *got, const float *expected, u
     for (uint64_t i = 0; i < count; i++) {
         double allowed = TOLERANCE * (rms + fabs((double)expected[i]));
         double error = fabs((double)got[i] - expected[i]) / allowed;
-        worst = !(error <= worst) ? error : worst; /* a NaN stays */
+        worst = rp_test_worse(worst, error);
     }
     cr_expect(worst <= 1, "%s: %.2f times the tolerance", name, worst);
 }

@@ -2,6 +2,7 @@
  * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
  * and 9). */
 #include "tests/support/exec_case.h"
+#include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -56,7 +57,7 @@ static double distance(const rp_test_run *a, const rp_test_run *b)
             double value = (double)a->state.gradients[i];
             double size = sqrt(squares / (double)count) + fabs(value);
             double error = size > 0 ? fabs(value - (double)b->state.gradients[i]) / size : 0;
-            worst = !(error <= worst) ? error : worst; /* a NaN stays */
+            worst = rp_test_worse(worst, error);
         }
     }
     return worst;
