@@ -286,3 +286,9 @@ rp_status rp_program_write(const rp_program *program, FILE *stream);
  */
 rp_status rp_program_read(const char *name, const char *text, size_t length,
                           rp_program **program_out);
+
+/**
+ * As rp_program_read, from a file. One that breaks a rule is bad input, not a failed run.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_program_read_file(const char *path, rp_program **program_out);

@@ -117,3 +117,15 @@ rp_status rp_program_write(const rp_program *p, FILE *stream)
     }
     return RP_OK;
 }
+
+rp_status rp_program_read_file(const char *path, rp_program **program_out)
+{
+    rp_text text = {0};
+    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
+    if (status == RP_OK) {
+        status =
+            rp_program_read(path, text.bytes != NULL ? text.bytes : "", text.length, program_out);
+    }
+    rp_text_fini(&text);
+    return status == RP_INVALID_PROGRAM ? RP_INPUT : status;
+}

@@ -18,7 +18,7 @@
       "(tiny)")                                                                                    \
     X(WEIGHTS, "weights", "DIR", "a Hugging Face checkpoint: config.json and safetensors")         \
     X(DATA, "data", "FILE", "token file, or any text as byte tokens (random tokens)")              \
-    X(STEPS, "steps", "K", "optimizer steps (10)")                                                 \
+    X(STEPS, "steps", "K", "optimizer steps (10, or those of --program-in)")                       \
     X(MICROBATCHES, "microbatches", "M", "microbatches per call (2 N)")                            \
     X(MICROBATCH_SIZE, "microbatch-size", "B", "sequences per microbatch (1)")                     \
     X(SEQ_LEN, "seq-len", "S", "tokens per sequence (128)")                                        \
@@ -46,6 +46,8 @@
     X(RESUME, "resume", NULL, "go on from the newest checkpoint of --save")                        \
     X(CHECK, "check", NULL, "compare losses and gradients with a run on one device")               \
     X(FORMAT, "format", "table|json", "output on stdout (table)")                                  \
+    X(PROGRAM_IN, "program-in", "F",                                                               \
+      "run this program, as rpsim or rpexec writes it, instead of a schedule's")                   \
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
     X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time")                                     \
@@ -145,7 +147,7 @@ static rp_status take_value(int option, rpexec_options *o)
 {
     switch (option) {
     case OPTION_GPUS:
-        return rp_option_u32("gpus", optarg, 64, &o->gpus);
+        return rp_option_u32("gpus", optarg, RPEXEC_MAX_GPUS, &o->gpus);
     case OPTION_STEPS:
         return rp_option_u32("steps", optarg, INT32_MAX, &o->steps);
     case OPTION_MICROBATCHES:
@@ -198,6 +200,9 @@ static rp_status take(int option, rpexec_options *o)
     case OPTION_SAVE:
         o->save = optarg;
         return RP_OK;
+    case OPTION_PROGRAM_IN:
+        o->program_in = optarg;
+        return RP_OK;
     case OPTION_PROGRAM_OUT:
         o->program_out = optarg;
         return RP_OK;
@@ -224,8 +229,22 @@ static rp_status take(int option, rpexec_options *o)
     }
 }
 
+/* What a program says itself. */
+static bool shapes(int option)
+{
+    return option == OPTION_SCHEDULE || option == OPTION_GPUS || option == OPTION_MICROBATCHES ||
+           option == OPTION_PARTITION || option == OPTION_ROUND || option == OPTION_RECOMPUTE ||
+           option == OPTION_OPTIMIZER;
+}
+
 static rp_status complete(rpexec_options *o)
 {
+    if (o->program_in != NULL && o->shaped_by != NULL) {
+        rp_log_error("%s: the program of --program-in fixes schedule, GPUs, microbatches, "
+                     "partition, round, recompute and optimizer; valid is one of them",
+                     o->shaped_by);
+        return RP_USAGE;
+    }
     if (o->resume && o->save == NULL) {
         rp_log_error("--resume: valid only with --save DIR, whose newest checkpoint it takes");
         return RP_USAGE;
@@ -236,6 +255,11 @@ static rp_status complete(rpexec_options *o)
     }
     o->model = o->model == NULL ? "tiny" : o->model;
     o->microbatches = o->microbatches == 0 ? 2 * o->gpus : o->microbatches;
+    if (o->program_in == NULL) {
+        o->microbatch_size = o->microbatch_size == 0 ? 1 : o->microbatch_size;
+        o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
+        o->steps = o->steps == 0 ? 10 : o->steps;
+    }
     o->recompute = o->recompute_given ? o->recompute : o->schedule->default_recompute;
     return RP_OK;
 }
@@ -245,10 +269,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .backend = "host",
                         .gpus = 4,
-                        .microbatch_size = 1,
-                        .accumulate = 1,
                         .seq_len = 128,
-                        .steps = 10,
                         .round = RP_ROUND_ALL,
                         .save_every = 50,
                         .watchdog_s = 60,
@@ -264,6 +285,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
             return rp_option_unknown("rpexec", argv[at], option, long_options);
         }
         RP_TRY(take(option, &o));
+        o.shaped_by = shapes(option) ? argv[at] : o.shaped_by;
     }
     if (optind < argc) {
         rp_log_error("'%s': valid are options only; see rpexec --help", argv[optind]);

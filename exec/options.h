@@ -10,6 +10,8 @@ typedef enum rpexec_action {
     RPEXEC_ACTION_LIST,
 } rpexec_action;
 
+#define RPEXEC_MAX_GPUS 64u
+
 /** Texts are borrowed from the arguments. */
 typedef struct rpexec_options {
     rpexec_action action;
@@ -17,20 +19,22 @@ typedef struct rpexec_options {
     const rp_schedule_type *schedule;
     const char *backend;
     const char *model;
-    const char *weights;   /**< NULL: initialised from the seed */
-    const char *data;      /**< NULL: random tokens */
-    const char *partition; /**< NULL: even */
-    const char *platform;  /**< NULL: none */
-    const char *save;      /**< folder of checkpoints; NULL: none */
+    const char *weights;    /**< NULL: initialised from the seed */
+    const char *data;       /**< NULL: random tokens */
+    const char *partition;  /**< NULL: even */
+    const char *platform;   /**< NULL: none */
+    const char *save;       /**< folder of checkpoints; NULL: none */
+    const char *program_in; /**< NULL: the schedule's */
+    const char *shaped_by;  /**< the last option given that a program fixes; NULL: none */
     const char *program_out;
     const char *trace_out;
     const char *loss_out;
     uint32_t gpus;
-    uint32_t microbatches; /**< 0: 2 N */
-    uint32_t microbatch_size;
-    uint32_t accumulate;
+    uint32_t microbatches;    /**< 0: 2 N */
+    uint32_t microbatch_size; /**< 0 with program_in: not given */
+    uint32_t accumulate;      /**< 0 with program_in: not given */
     uint32_t seq_len;
-    uint32_t steps;
+    uint32_t steps; /**< 0 with program_in: not given */
     uint32_t round;
     uint32_t save_every;
     uint32_t gpu_memory_mb; /**< 0: the platform's, or what the plan needs */

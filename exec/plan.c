@@ -51,6 +51,17 @@ uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
            rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
+/* Only programs that nobody has lowered come here: rp_lower connects everything. */
+static rp_status refuse_stray(const rpexec_planner *p, uint32_t op)
+{
+    char name[RP_OP_NAME_SIZE];
+    rp_op_name(&p->program->ops[op], name);
+    rp_log_error("op %u (%s) moves what no op of its GPU gives or takes; valid are programs as "
+                 "rpsim and rpexec lower them",
+                 op, name);
+    return RP_INPUT;
+}
+
 /* ---- transfers --------------------------------------------------------------------------------
  */
 
@@ -91,13 +102,16 @@ static void plan_upload(rpexec_planner *p, uint32_t op)
     }
 }
 
-static void plan_download(rpexec_planner *p, uint32_t op)
+static rp_status plan_download(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
     bool gradient = o->kind == RP_OP_DOWNLOAD_GRAD;
     uint32_t from = gradient ? source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT)
                              : source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
+    if (from == RP_NO_OP) {
+        return refuse_stray(p, op);
+    }
     const rpexec_task *source = &p->plan->tasks[from];
     task->input = gradient ? source->output : source->body;
     if (!gradient) { /* the inputs of backward stages come first, in the order of the chain */
@@ -109,17 +123,24 @@ static void plan_download(rpexec_planner *p, uint32_t op)
     rpexec_plan_use(p, task->input, op);
     task->output =
         rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_boundary_bytes(p, o), op);
+    return RP_OK;
 }
 
-static void plan_parameters(rpexec_planner *p, uint32_t op)
+static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
     if (o->kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
         uint32_t from = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_WEIGHT);
-        task->job = p->plan->tasks[from].job;
+        task->job = from == RP_NO_OP ? NO_JOB : p->plan->tasks[from].job;
+        if (task->job == NO_JOB) {
+            return refuse_stray(p, op);
+        }
         rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
-        return;
+        return RP_OK;
+    }
+    if (task->job == NO_JOB) {
+        return refuse_stray(p, op);
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     uint32_t *value = o->kind == RP_OP_UPLOAD_PARAMS ? &job->weights : &job->gradients;
@@ -128,6 +149,7 @@ static void plan_parameters(rpexec_planner *p, uint32_t op)
     } else {
         rpexec_plan_use(p, *value, op);
     }
+    return RP_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------
@@ -148,13 +170,11 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
         return RP_OK;
     case RP_OP_DOWNLOAD_ACT:
     case RP_OP_DOWNLOAD_GRAD:
-        plan_download(p, op);
-        return RP_OK;
+        return plan_download(p, op);
     case RP_OP_UPLOAD_PARAMS:
     case RP_OP_UPLOAD_PARAM_GRAD:
     case RP_OP_DOWNLOAD_PARAM_GRAD:
-        plan_parameters(p, op);
-        return RP_OK;
+        return plan_parameters(p, op);
     case RP_OP_OPTIMIZER:
     case RP_OP_REFRESH:
     case RP_OP_COLLECT:

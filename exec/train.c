@@ -10,6 +10,7 @@
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
 #include "exec/machine.h"
+#include "exec/program_in.h"
 #include "exec/random.h"
 #include "exec/single.h"
 
@@ -36,6 +37,8 @@ typedef struct trainer {
     rpexec_state reference; /* --check */
     rpexec_lane lane;       /* of the reference */
     uint32_t *sequences;    /* [microbatches of a step] */
+    uint32_t batch;         /* their sum */
+    rp_program *program;    /* --program-in; NULL: made for each segment */
     rpexec_work work;
     rpexec_machine machine;
     rp_costs costs;
@@ -113,11 +116,6 @@ static uint32_t microbatches_of(const trainer *t)
     return t->o->accumulate * t->o->microbatches;
 }
 
-static uint32_t sequences_of(const trainer *t)
-{
-    return microbatches_of(t) * t->o->microbatch_size;
-}
-
 static rp_status set_work(trainer *t)
 {
     const rpexec_options *o = t->o;
@@ -137,10 +135,12 @@ static rp_status set_work(trainer *t)
         t->work.partition = &t->partition;
     }
     RP_TRY(rp_arena_alloc(t->arena, microbatches_of(t), sizeof(uint32_t), &t->sequences));
+    const uint32_t *given = t->program != NULL ? t->program->sequences : NULL;
     for (uint32_t i = 0; i < microbatches_of(t); i++) {
-        t->sequences[i] = o->microbatch_size;
+        t->sequences[i] = given != NULL ? given[i] : o->microbatch_size;
+        t->batch += t->sequences[i];
     }
-    return RP_OK;
+    return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }
 
 static rp_status open_outputs(trainer *t)
@@ -157,6 +157,18 @@ static rp_status open_outputs(trainer *t)
         }
     }
     return RP_OK;
+}
+
+/* What is left must be whole runs of a given program. */
+static rp_status check_resumed(const trainer *t)
+{
+    if (t->program == NULL || t->outcome->steps % t->program->iteration_count == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--resume: the checkpoint is of step %" PRIu64 ", %" PRIu32 " are left, and %s "
+                 "has %" PRIu32 " iterations; valid are checkpoints between runs of it",
+                 t->state.step, t->outcome->steps, t->o->program_in, t->program->iteration_count);
+    return RP_USAGE;
 }
 
 static rp_status set_up(trainer *t)
@@ -180,6 +192,7 @@ static rp_status set_up(trainer *t)
     t->adam.decoupled = t->o->weight_decay > 0;
     out->gpus = t->o->gpus;
     out->steps = t->o->steps > t->state.step ? (uint32_t)(t->o->steps - t->state.step) : 0;
+    RP_TRY(check_resumed(t));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
     RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
@@ -211,7 +224,7 @@ static rp_status read_batches(trainer *t, uint32_t steps, rp_arena *arena,
                               rpexec_batch **batches_out)
 {
     rpexec_batch *batches = NULL;
-    uint32_t count = sequences_of(t);
+    uint32_t count = t->batch;
     uint64_t tokens = (uint64_t)count * t->o->seq_len;
     RP_TRY(rp_arena_alloc(arena, steps, sizeof *batches, &batches));
     for (uint32_t i = 0; i < steps; i++) {
@@ -377,9 +390,15 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
     uint64_t cap_bytes = cap_of(t);
     t->work.iterations = steps;
     RP_TRY(read_batches(t, steps, arena, &batches));
-    RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &program));
-    rp_status status = rpexec_plan_create(program, &t->model, cap_bytes, arena, &plan);
-    status = status == RP_OK ? rp_timeline_create(program, &timeline) : status;
+    if (t->program == NULL) {
+        RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &program));
+    }
+    const rp_program *runs = t->program != NULL ? t->program : program;
+    rp_status status = rpexec_plan_create(runs, &t->model, cap_bytes, arena, &plan);
+    if (status == RP_OK && t->program != NULL) {
+        status = rpexec_program_in_check(&plan);
+    }
+    status = status == RP_OK ? rp_timeline_create(runs, &timeline) : status;
     status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline) : status;
     status = status == RP_OK && last ? write_artefacts(t, timeline) : status;
     if (status == RP_OK && t->o->check) {
@@ -391,7 +410,7 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
     }
     rp_timeline_destroy(timeline);
     rp_program_destroy(program);
-    t->progress.place += (uint64_t)steps * sequences_of(t);
+    t->progress.place += (uint64_t)steps * t->batch;
     return status;
 }
 
@@ -407,7 +426,7 @@ static double now_s(void)
 
 static double tokens_per_s(const trainer *t, uint32_t done)
 {
-    double tokens = (double)done * sequences_of(t) * t->o->seq_len;
+    double tokens = (double)done * t->batch * t->o->seq_len;
     return t->seconds > 0 ? tokens / t->seconds : 0;
 }
 
@@ -423,9 +442,12 @@ static void show_progress(const trainer *t, uint32_t done, bool last)
 }
 
 /* The first step stands alone with --check: its gradients are compared. Checkpoints are made
- * between programs. */
+ * between programs, and a given program is as long as it is. */
 static uint32_t segment_steps(const trainer *t, uint32_t done)
 {
+    if (t->program != NULL) {
+        return t->program->iteration_count;
+    }
     uint32_t left = t->outcome->steps - done;
     uint32_t steps = left < SEGMENT_STEPS ? left : SEGMENT_STEPS;
     if (t->o->save != NULL) {
@@ -450,7 +472,8 @@ static rp_status train(trainer *t)
         done += steps;
         t->seconds += now_s() - begin_s;
         show_progress(t, done, last);
-        if (t->o->save != NULL && (last || t->state.step % t->o->save_every == 0)) {
+        bool due = t->state.step % t->o->save_every < steps; /* steps of this segment */
+        if (t->o->save != NULL && (last || due)) {
             RP_TRY(rpexec_checkpoint_save(t->o->save, &t->state, &t->progress));
         }
     }
@@ -472,27 +495,41 @@ static rp_status write_losses(trainer *t)
     return rp_output_commit(&t->loss_out);
 }
 
+/* A given program of several iterations compares the gradients of its last one. */
+static double gradient_tolerance(const trainer *t)
+{
+    bool several = t->program != NULL && t->program->iteration_count > 1;
+    return several ? LOSS_TOLERANCE : GRADIENT_TOLERANCE;
+}
+
 static rp_status judge(const trainer *t)
 {
     const rpexec_outcome *out = t->outcome;
     if (!t->o->check || out->steps == 0 ||
-        (out->max_grad_rel_err <= GRADIENT_TOLERANCE && out->max_loss_rel_err <= LOSS_TOLERANCE)) {
+        (out->max_grad_rel_err <= gradient_tolerance(t) &&
+         out->max_loss_rel_err <= LOSS_TOLERANCE)) {
         return RP_OK;
     }
     rp_log_error("--check: gradients differ by %g, losses by %g from a run on one device; valid "
                  "are %g and %g",
-                 out->max_grad_rel_err, out->max_loss_rel_err, GRADIENT_TOLERANCE, LOSS_TOLERANCE);
+                 out->max_grad_rel_err, out->max_loss_rel_err, gradient_tolerance(t),
+                 LOSS_TOLERANCE);
     return RP_TOOL;
 }
 
-rp_status rpexec_train(const rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
+rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
 {
     trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
     *outcome_out = (rpexec_outcome){.checked = options->check};
-    rp_status status = set_up(&t);
+    rp_status status = RP_OK;
+    if (options->program_in != NULL) {
+        status = rpexec_program_in_read(options, arena, &t.program);
+    }
+    status = status == RP_OK ? set_up(&t) : status;
     status = status == RP_OK ? train(&t) : status;
     status = status == RP_OK ? write_losses(&t) : status;
     status = status == RP_OK ? judge(&t) : status;
+    rp_program_destroy(t.program);
     rpexec_tokens_close(&t.tokens);
     rp_output_discard(&t.program_out);
     rp_output_discard(&t.trace_out);

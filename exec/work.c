@@ -34,8 +34,8 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
     return RP_OK;
 }
 
-static rp_status lower(const rpexec_work *work, const rpexec_model *model,
-                       const rp_program *schedule, rp_arena *arena, rp_program **program_out)
+rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
+                            const rp_program *schedule, rp_arena *arena, rp_program **program_out)
 {
     uint32_t *sequences = NULL;
     uint32_t microbatches = work->calls * work->microbatches;
@@ -73,7 +73,7 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
         config.partition = &even;
     }
     RP_TRY(rp_schedule_build(work->schedule, &config, &schedule));
-    rp_status status = lower(work, model, schedule, arena, program_out);
+    rp_status status = rpexec_work_lower(work, model, schedule, arena, program_out);
     rp_program_destroy(schedule);
     return status;
 }

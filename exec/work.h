@@ -35,6 +35,15 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
 const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchronous);
 
 /**
+ * Lowers a compute schedule for a model.
+ * @param work what the schedule does not say: placement, calls, microbatches, their size, grain
+ * @param program_out owned by the caller
+ * @retval RP_OK, RP_USAGE (a form that cannot be lowered; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
+                            const rp_program *schedule, rp_arena *arena, rp_program **program_out);
+
+/**
  * Builds and lowers the program.
  * @param costs places RoundPipe's rounds and the even partition; rpexec_work_costs or measured ones
  * @param program_out owned by the caller

@@ -336,19 +336,6 @@ static rp_status program_partition(const rp_program *program, rp_arena *arena,
     return RP_OK;
 }
 
-static rp_status read_program(const char *path, rp_program **program_out)
-{
-    rp_text text = {0};
-    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
-    if (status == RP_OK) {
-        status =
-            rp_program_read(path, text.bytes != NULL ? text.bytes : "", text.length, program_out);
-    }
-    rp_text_fini(&text);
-    /* A file that breaks a rule is bad input, not a failed run. */
-    return status == RP_INVALID_PROGRAM ? RP_INPUT : status;
-}
-
 static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
 {
     const rp_costs *costs = row->costs;
@@ -376,7 +363,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
 {
     rp_arena *arena = study->arena;
     rp_program *program = NULL;
-    RP_TRY(read_program(study->options->program_in, &program));
+    RP_TRY(rp_program_read_file(study->options->program_in, &program));
     rpsim_row *row = &study->rows[study->row_count++];
     *row = (rpsim_row){.schedule = rp_schedule_find(program->schedule),
                        .model_name = in->model_name,

@@ -1,0 +1,273 @@
+#include "exec/program_in.h"
+
+#include "common/log.h"
+#include "exec/plan_inside.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_lowered(const rp_program *program)
+{
+    return program->op_bytes != NULL && program->sequences != NULL;
+}
+
+/* ---- what the program says --------------------------------------------------------------------
+ */
+
+/* Of a name that is not registered: pipelines keep their weights, stages that run anywhere do not.
+ */
+static rp_status find_schedule(const rp_program *program, rp_arena *arena,
+                               const rp_schedule_type **schedule_out)
+{
+    rp_schedule_type *unknown = NULL;
+    const char *name = NULL;
+    *schedule_out = rp_schedule_find(program->schedule);
+    if (*schedule_out != NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *unknown, &unknown));
+    RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule), &name));
+    bool offload = rp_program_has_separate_backward(program);
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        offload |= program->ops[i].kind == RP_OP_UPLOAD_PARAMS;
+    }
+    *unknown =
+        (rp_schedule_type){.name = name,
+                           .summary = "",
+                           .source = "",
+                           .placement = offload ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
+    *schedule_out = unknown;
+    return RP_OK;
+}
+
+static rp_status check_options(const rpexec_options *o, const rp_program *program)
+{
+    if (program->gpu_count > RPEXEC_MAX_GPUS) {
+        rp_log_error("--program-in: %s has %u GPUs; valid are up to %u", o->program_in,
+                     program->gpu_count, RPEXEC_MAX_GPUS);
+        return RP_INPUT;
+    }
+    if (is_lowered(program) && (o->microbatch_size != 0 || o->accumulate != 0)) {
+        rp_log_error("%s: %s is a lowered program, which fixes it; valid with compute schedules",
+                     o->accumulate != 0 ? "--accumulate" : "--microbatch-size", o->program_in);
+        return RP_USAGE;
+    }
+    if (o->accumulate != 0 && program->microbatch_count % o->accumulate != 0) {
+        rp_log_error("--accumulate: %s has %u microbatches, which are not %u equal calls; valid "
+                     "are divisors of %u",
+                     o->program_in, program->microbatch_count, o->accumulate,
+                     program->microbatch_count);
+        return RP_USAGE;
+    }
+    if (o->steps % program->iteration_count != 0) {
+        rp_log_error("--steps: %s has %u iterations, of which %u steps are no multiple; valid are "
+                     "multiples of %u",
+                     o->program_in, program->iteration_count, o->steps, program->iteration_count);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static void set_options(const rp_program *program, rpexec_options *o)
+{
+    uint32_t most = 0;
+    for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
+        most = program->sequences[m] > most ? program->sequences[m] : most;
+    }
+    o->gpus = program->gpu_count;
+    o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
+    o->microbatches = program->microbatch_count / o->accumulate;
+    o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;
+    o->recompute = program->recompute;
+    o->asynchronous = program->asynchronous;
+    o->steps = o->steps == 0 ? program->iteration_count : o->steps;
+}
+
+rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_program **program_out)
+{
+    rp_program *program = NULL;
+    RP_TRY(rp_program_read_file(options->program_in, &program));
+    rp_status status = check_options(options, program);
+    status = status == RP_OK ? find_schedule(program, arena, &options->schedule) : status;
+    if (status != RP_OK) {
+        rp_program_destroy(program);
+        return status;
+    }
+    set_options(program, options);
+    *program_out = program;
+    return RP_OK;
+}
+
+/* ---- whether it is the model's ----------------------------------------------------------------
+ */
+
+/* Of parameters the plan knows more (exec/plan.h): which layers they are. */
+static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
+{
+    const rp_op *o = &p->ops[op];
+    uint64_t bytes = p->op_bytes[op];
+    rp_op_kind kind = (rp_op_kind)o->kind;
+    bool activation = kind == RP_OP_UPLOAD_ACT;
+    bool boundary = kind == RP_OP_UPLOAD_GRAD || kind == RP_OP_DOWNLOAD_ACT ||
+                    kind == RP_OP_DOWNLOAD_GRAD || kind == RP_OP_SEND || kind == RP_OP_RECV;
+    if (!activation && !boundary) {
+        return true;
+    }
+    uint64_t tensor = p->sequences[o->microbatch] * sizes->boundary_bytes;
+    uint64_t ids = p->sequences[o->microbatch] * sizes->input_bytes;
+    return bytes == tensor ||
+           (activation && (bytes == ids || bytes == 2 * ids || bytes == tensor + ids));
+}
+
+static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
+                             const rp_program *p, rp_arena *arena)
+{
+    rp_sizes sizes;
+    RP_TRY(rpexec_model_sizes(model, arena, &sizes));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (!op_fits(p, &sizes, i)) {
+            char name[RP_OP_NAME_SIZE];
+            rp_op_name(&p->ops[i], name);
+            rp_log_error("--program-in: op %u (%s) of %s moves %" PRIu64
+                         " bytes, which no boundary of %s with --seq-len %u has; valid are "
+                         "programs lowered for them (rpexec --program-out) and compute schedules "
+                         "(rpsim --fidelity stage --program-out)",
+                         i, name, o->program_in, p->op_bytes[i], model->config->name,
+                         model->seq_len);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *model, rp_arena *arena,
+                                rp_program **program)
+{
+    rp_program *p = *program;
+    rp_program *lowered = NULL;
+    if (p->layer_count != model->config->layers) {
+        rp_log_error("--program-in: %s has %u layers, the model %s has %u; valid is a program of "
+                     "as many layers",
+                     o->program_in, p->layer_count, model->config->name, model->config->layers);
+        return RP_INPUT;
+    }
+    if (is_lowered(p)) {
+        return check_bytes(o, model, p, arena);
+    }
+    const rpexec_work work = {.schedule = o->schedule,
+                              .calls = o->accumulate,
+                              .microbatches = o->microbatches,
+                              .microbatch_size = o->microbatch_size,
+                              .piece_bytes = RP_PIECE_BYTES};
+    RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));
+    rp_program_destroy(p);
+    *program = lowered;
+    return RP_OK;
+}
+
+/* ---- whether every op has what it needs -------------------------------------------------------
+ */
+
+static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
+{
+    return value != RPEXEC_NO_TENSOR && plan->values[value].place == place;
+}
+
+/* Whether a value is needed and is not on the op's GPU. */
+static bool lacks(const rpexec_plan *plan, bool needed, uint32_t value, uint32_t gpu)
+{
+    return needed && !lies_in(plan, value, gpu);
+}
+
+static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpexec_task *task,
+                            uint32_t gpu)
+{
+    const rpexec_job *job = &plan->jobs[task->job];
+    bool embedding = job->begin == 0;
+    bool head = job->end == plan->model->layer_count;
+    bool backward = rpexec_plan_is_backward(op->kind);
+    bool blocks = task->runs_layers || backward;
+    bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
+    return !(lacks(plan, true, job->weights, gpu) ||
+             lacks(plan, backward || task->runs_head, job->gradients, gpu) ||
+             lacks(plan, blocks && !embedding && job->end - job->begin > (head ? 1 : 0),
+                   task->input, gpu) ||
+             lacks(plan, blocks && embedding, task->ids, gpu) ||
+             lacks(plan, task->runs_head, task->body, gpu) ||
+             lacks(plan, backward && head, task->head_gradient, gpu) ||
+             lacks(plan, backward && !head && !weight, task->d_output, gpu) ||
+             lacks(plan, weight, task->weight_tape, gpu));
+}
+
+static bool transfer_has_all(const rpexec_plan *plan, const rp_op *op, const rpexec_task *task,
+                             uint32_t gpu)
+{
+    uint32_t host = plan->program->gpu_count;
+    switch (op->kind) {
+    case RP_OP_UPLOAD_ACT:
+        return task->output == RPEXEC_NO_TENSOR ||
+               (lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu));
+    case RP_OP_UPLOAD_GRAD:
+        return lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu);
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_DOWNLOAD_GRAD:
+        return lies_in(plan, task->input, gpu) && lies_in(plan, task->output, host);
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+        return lies_in(plan, plan->jobs[task->job].gradients, gpu);
+    default:
+        return true;
+    }
+}
+
+static bool moves_parameters(const rp_op *op)
+{
+    return op->kind == RP_OP_UPLOAD_PARAMS || op->kind == RP_OP_UPLOAD_PARAM_GRAD ||
+           op->kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+}
+
+/* Tensors go from op to op within a microbatch; those of parameters are of all. */
+static bool keeps_microbatch(const rp_program *p, uint32_t op)
+{
+    const rp_op *o = &p->ops[op];
+    for (uint32_t w = o->wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_op *from = &p->ops[rp_wait_op(p->waits[w])];
+        bool follows = !rp_wait_is_control(p->waits[w]) && !moves_parameters(o) &&
+                       !moves_parameters(from) &&
+                       rp_op_kind_class((rp_op_kind)from->kind) != RP_CLASS_HOST;
+        if (follows && (from->microbatch != o->microbatch || from->iteration != o->iteration)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_all(const rpexec_plan *plan, uint32_t op)
+{
+    const rp_op *o = &plan->program->ops[op];
+    uint32_t gpu = plan->program->queues[plan->order.queue_of[op]].gpu;
+    rp_op_class class = rp_op_kind_class((rp_op_kind)o->kind);
+    if (class == RP_CLASS_HOST || class == RP_CLASS_COLLECTIVE || o->kind == RP_OP_UPDATE) {
+        return true;
+    }
+    if (class == RP_CLASS_TRANSFER) {
+        return transfer_has_all(plan, o, &plan->tasks[op], gpu) &&
+               keeps_microbatch(plan->program, op);
+    }
+    return (o->layer != 0 || compute_has_all(plan, o, &plan->tasks[op], gpu)) &&
+           keeps_microbatch(plan->program, op);
+}
+
+rp_status rpexec_program_in_check(const rpexec_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->program->op_count; i++) {
+        if (!has_all(plan, i)) {
+            char name[RP_OP_NAME_SIZE];
+            rp_op_name(&plan->program->ops[i], name);
+            rp_log_error("--program-in: nothing gives op %u (%s) what it works on; valid are "
+                         "programs as rpsim and rpexec lower them",
+                         i, name);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
