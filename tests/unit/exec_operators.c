@@ -23,7 +23,7 @@ static void begin(void)
 {
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     op = rpexec_host_operators[RPEXEC_DTYPE_F32];
-    lane.scratch_count = rpexec_host_scratch(64);
+    lane.scratch_count = rpexec_host_attention_scratch();
     cr_assert(
         eq(int, rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch), RP_OK));
 }
