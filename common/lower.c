@@ -16,6 +16,25 @@ void rp_lower_layers(const rp_lowering *l, uint32_t stage, bool backward, uint32
     *end_out = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
 }
 
+bool rp_lower_from_ids(const rp_lowering *l, uint32_t stage)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, stage, true, &begin, &end);
+    return begin == 0;
+}
+
+bool rp_lower_begins_inside(const rp_lowering *l, uint32_t backward, uint32_t forward)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint32_t from = 0;
+    uint32_t to = 0;
+    rp_lower_layers(l, backward, true, &begin, &end);
+    rp_lower_layers(l, forward, false, &from, &to);
+    return begin < end && begin > from && begin < to;
+}
+
 static bool is_backward_kind(uint8_t kind)
 {
     return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;

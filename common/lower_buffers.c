@@ -190,7 +190,7 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     const rp_op *op = unit_op(l, unit);
     uint64_t sequences = l->sequences[op->microbatch];
     uint64_t tape = tape_of(l, op->stage, true);
-    bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
+    bool from_ids = rp_lower_from_ids(l, op->stage);
     tape = from_ids ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
         unit->compute_last);
@@ -340,10 +340,8 @@ static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp
     const rp_op *op = unit_op(l, unit);
     for (uint32_t j = 0; l->separate && !job->backward && j < l->schedule->backward_count; j++) {
         rp_handle down = l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)];
-        const rp_stage *stage = &l->schedule->stages[op->stage];
-        const rp_stage *to = &l->schedule->stages[l->schedule->backward_chain[j]];
-        bool inside = to->layer_begin > stage->layer_begin && to->layer_begin < stage->layer_end;
-        if (inside && unit->part_count == 0) {
+        if (rp_lower_begins_inside(l, l->schedule->backward_chain[j], op->stage) &&
+            unit->part_count == 0) {
             put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, down, unit->compute_last, down);
         }
     }

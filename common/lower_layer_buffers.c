@@ -76,6 +76,7 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
     writer w = make_writer(l, program, unit);
     uint64_t boundary = l->config->sizes.boundary_bytes;
     bool keeps = rp_lower_keeps_tape(l);
+    put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[0].first, unit->parts[0].down);
     for (uint32_t i = 1; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
         rp_handle made = unit->parts[i - 1].first;
@@ -101,8 +102,9 @@ void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
     for (uint32_t i = 0; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
         uint64_t tape = rp_lower_at(sizes->tape_bytes, part->layer);
-        tape = part->layer == 1 ? tape + rp_lower_at(sizes->tape_bytes, 0)
-                                : rp_lower_less(tape, sizes->boundary_bytes);
+        bool ids = part->layer == 1 && rp_lower_from_ids(l, w.op->stage);
+        tape = ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
+                   : rp_lower_less(tape, sizes->boundary_bytes);
         bool kept = rp_lower_keeps_tape(l) && is_head(&w, part); /* since the forward */
         put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape, part->first, split ? release : part->last);
         put(&w, RP_BUFFER_TEMPORARY, w.gpu, rp_lower_at(sizes->temporary_bytes, part->layer),

@@ -131,7 +131,8 @@ rp_status rp_lower_add_layer_uploads(rp_lowering *l, rp_lower_unit *unit)
     uint64_t sequences = l->sequences[unit_op(l, unit)->microbatch];
     for (uint32_t i = 0; i < unit->part_count; i++) {
         rp_lower_part *part = &unit->parts[i];
-        uint64_t bytes = part->layer == 1 ? sizes->input_bytes : sizes->boundary_bytes;
+        bool ids = part->layer == 1 && rp_lower_from_ids(l, unit_op(l, unit)->stage);
+        uint64_t bytes = ids ? sizes->input_bytes : sizes->boundary_bytes;
         bytes += part->layer == head_layer(l) ? sizes->input_bytes : 0; /* labels */
         RP_TRY(add_op(l, queue_of(l, unit, RP_LOWER_UPLOAD), unit, RP_OP_UPLOAD_ACT, part->layer, 0,
                       bytes * sequences, &part->up));
@@ -139,24 +140,38 @@ rp_status rp_lower_add_layer_uploads(rp_lowering *l, rp_lower_unit *unit)
     return RP_OK;
 }
 
+/* The last backward stage has the embedding alone: the one before it begins with its output. */
+static bool downloads_embedding(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    bool found = false;
+    rp_lower_layers(l, unit_op(l, unit)->stage, false, &begin, &end);
+    for (uint32_t j = 0; l->separate && begin == 0 && j < l->schedule->backward_count; j++) {
+        uint32_t stage = l->schedule->backward_chain[j];
+        uint32_t first = 0;
+        rp_lower_layers(l, stage, true, &first, &end);
+        found |= first == 1 && rp_lower_begins_inside(l, stage, unit_op(l, unit)->stage);
+    }
+    return found;
+}
+
 rp_status rp_lower_add_layer_downloads(rp_lowering *l, rp_lower_unit *unit)
 {
     const rp_program *p = l->schedule;
     const rp_op *op = unit_op(l, unit);
     uint64_t bytes = l->config->sizes.boundary_bytes * l->sequences[op->microbatch];
-    for (uint32_t i = 1; i < unit->part_count; i++) {
+    for (uint32_t i = downloads_embedding(l, unit) ? 0 : 1; i < unit->part_count; i++) {
         rp_lower_part *part = &unit->parts[i];
         RP_TRY(add_op(l, queue_of(l, unit, RP_LOWER_DOWNLOAD), unit, RP_OP_DOWNLOAD_ACT,
                       part->layer, 0, bytes, &part->down));
         unit->down_last = part->down;
     }
     for (uint32_t j = 0; l->separate && j < p->backward_count; j++) { /* stages that begin inside */
-        const rp_stage *backward = &p->stages[p->backward_chain[j]];
-        const rp_stage *stage = stage_of(l, unit);
-        uint32_t layer = backward->layer_begin;
-        if (layer > stage->layer_begin && layer < stage->layer_end && backward->layer_end > layer) {
+        if (rp_lower_begins_inside(l, p->backward_chain[j], op->stage)) {
+            uint32_t layer = p->stages[p->backward_chain[j]].layer_begin;
             l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)] =
-                unit->parts[layer - stage->layer_begin].down;
+                unit->parts[layer - stage_of(l, unit)->layer_begin].down;
         }
     }
     return RP_OK;
@@ -182,6 +197,9 @@ rp_handle rp_lower_layer_input(const rp_lowering *l, const rp_lower_unit *unit, 
     const rp_op *op = unit_op(l, unit);
     uint32_t own = l->producers.forward_position[op->stage];
     uint32_t before = layer == head_layer(l) ? l->config->sizes.layers : layer - 1u;
+    if (before == 0 && own == RP_NO_OP) { /* token ids, or the embedding's output */
+        return rp_lower_saved_input(l, op, l->producers.backward_position[op->stage]);
+    }
     if (layer == head_layer(l) && own == RP_NO_OP) { /* stages without layers may come last */
         return forward_at(l, op, p->forward_count - 1)->down_out;
     }
@@ -210,7 +228,7 @@ rp_status rp_lower_connect_layers(rp_lowering *l, const rp_lower_unit *unit)
             RP_TRY(wait(l, part->first, part->up, false));
         }
         if (part->down != RP_NO_HANDLE) {
-            RP_TRY(wait(l, part->down, unit->parts[i - 1].last, false));
+            RP_TRY(wait(l, part->down, unit->parts[i == 0 ? 0 : i - 1].last, false));
         }
     }
     return RP_OK;
@@ -254,9 +272,14 @@ rp_status rp_lower_issue_layers(rp_lowering *l, const rp_lower_unit *unit, rp_lo
             RP_TRY(wait(l, part->up, flight->before_upload, true));
             issue_upload(flight);
         }
-        issue_download(part->down, flight);
+        if (i != 0) {
+            issue_download(part->down, flight);
+        }
         RP_TRY(wait(l, part->first, flight->before_down, true));
         flight->compute = part->last;
+        if (i == 0) { /* the embedding's output, which this part computes itself */
+            issue_download(part->down, flight);
+        }
     }
     issue_download(unit->down_out, flight);
     return RP_OK;

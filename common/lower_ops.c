@@ -266,7 +266,7 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     uint64_t labels = l->config->sizes.input_bytes;
     if (l->offload && unit->part_count == 0) { /* the stage's saved input, or token ids; the head's
                                                   stage takes labels, too */
-        bool from_ids = l->schedule->stages[op->stage].layer_begin == 0;
+        bool from_ids = rp_lower_from_ids(l, op->stage);
         uint64_t bytes = (from_ids ? labels : boundary) + (position == 0 ? labels : 0);
         RP_TRY(add_transfer(l, job, RP_LOWER_UPLOAD, RP_OP_UPLOAD_ACT, op, bytes, &unit->up_act));
     }
@@ -300,15 +300,11 @@ static rp_status add_forward_downloads(rp_lowering *l, const rp_lower_job *job, 
 {
     const rp_program *p = l->schedule;
     const rp_op *op = unit_op(l, unit);
-    const rp_stage *stage = &p->stages[op->stage];
     uint64_t boundary = l->config->sizes.boundary_bytes;
     bool layers = unit->part_count != 0;
     RP_TRY(layers && l->offload ? rp_lower_add_layer_downloads(l, unit) : RP_OK);
     for (uint32_t j = 0; l->separate && !layers && j < p->backward_count; j++) {
-        const rp_stage *backward = &p->stages[p->backward_chain[j]];
-        uint32_t layer = backward->layer_begin;
-        bool inside = layer > stage->layer_begin && layer < stage->layer_end;
-        if (inside && backward->layer_end > layer) {
+        if (rp_lower_begins_inside(l, p->backward_chain[j], op->stage)) {
             RP_TRY(add_transfer(l, job, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_ACT, op, boundary,
                                 &unit->down_last));
             l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)] = unit->down_last;

@@ -114,6 +114,13 @@ static inline size_t rp_lower_job_index(const rp_lowering *l, uint32_t iteration
 void rp_lower_layers(const rp_lowering *lowering, uint32_t stage, bool backward,
                      uint32_t *begin_out, uint32_t *end_out);
 
+/** @return whether the backward of a stage begins with the embedding: its input is token ids. */
+bool rp_lower_from_ids(const rp_lowering *lowering, uint32_t stage);
+
+/** @return whether the input of a separate backward stage is computed inside of a forward stage:
+ * neither its input nor its output. The embedding's output may be, too. */
+bool rp_lower_begins_inside(const rp_lowering *lowering, uint32_t backward, uint32_t forward);
+
 /** Adds ops and waits of a data-parallel system instead of the two below. */
 rp_status rp_lower_sharded(rp_lowering *lowering);
 

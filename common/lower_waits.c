@@ -37,7 +37,6 @@ static const rp_lower_unit *backward_unit(const rp_lowering *l, const rp_op *op,
 rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t position)
 {
     const rp_program *p = l->schedule;
-    const rp_stage *to = &p->stages[op->stage];
     uint32_t own = l->producers.forward_position[op->stage];
     if (own != RP_NO_OP) { /* a pipeline's stage: what its own forward began with */
         return own == 0 ? RP_NO_HANDLE : forward_unit(l, op, own - 1)->down_out;
@@ -46,16 +45,21 @@ rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t p
     if (inside != RP_NO_HANDLE || p->forward_count == 0) {
         return inside;
     }
-    if (rp_producers_continues_forward(to)) {
+    if (rp_producers_continues_forward(&p->stages[op->stage])) {
         return forward_unit(l, op, p->forward_count - 1)->down_out;
     }
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, op->stage, true, &begin, &end);
     for (uint32_t s = 0; s < p->forward_count; s++) {
-        const rp_stage *from = &p->stages[p->forward_chain[s]];
-        if (from->layer_end == to->layer_begin && from->layer_begin < from->layer_end) {
+        uint32_t from = 0;
+        uint32_t to = 0;
+        rp_lower_layers(l, p->forward_chain[s], false, &from, &to);
+        if (to == begin && from < to) {
             return forward_unit(l, op, s)->down_out;
         }
     }
-    return RP_NO_HANDLE; /* layer 0: token ids */
+    return RP_NO_HANDLE; /* the embedding: token ids */
 }
 
 /* An op that uses a boundary tensor waits for its arrival. It waits for a peer's SEND, too, which
@@ -112,10 +116,7 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
     bool forward = l->producers.forward_position[op->stage] != RP_NO_OP;
     forward = forward && unit->part_count == 0;
     for (uint32_t j = 0; l->separate && forward && j < p->backward_count; j++) {
-        const rp_stage *backward = &p->stages[p->backward_chain[j]];
-        const rp_stage *stage = &p->stages[op->stage];
-        if (backward->layer_begin > stage->layer_begin &&
-            backward->layer_begin < stage->layer_end) {
+        if (rp_lower_begins_inside(l, p->backward_chain[j], op->stage)) {
             size_t index = rp_lower_saved_index(l, op->iteration, j, op->microbatch);
             RP_TRY(data(l, l->saved[index], unit->compute_last));
         }

@@ -56,9 +56,17 @@ static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forwar
         return false;
     }
     uint32_t before = op->layer != 0 ? op->layer - 1u : stage->layer_begin;
+    bool last_stage = c->producers.backward_position[op->stage] + 1 == p->backward_count;
     *op_out = RP_NO_OP;
-    if (before == 0 || stage->layer_end == stage->layer_begin) {
+    if ((before == 0 && last_stage) || stage->layer_end == stage->layer_begin) {
         return true;
+    }
+    if (before == 0) { /* the embedding's output: it goes with the first stage's first layer */
+        *op_out = output_of(p,
+                            c->producers.forward_at[rp_producers_forward_index(
+                                &c->producers, op->iteration, 0, op->microbatch)],
+                            1);
+        return false;
     }
     for (uint32_t i = 0; i < p->forward_count; i++) {
         const rp_stage *from = &p->stages[p->forward_chain[i]];

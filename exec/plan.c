@@ -270,19 +270,15 @@ static rp_status flatten_users(rpexec_planner *p)
     return RP_OK;
 }
 
-/* A backward stage that begins with the first block, but not with the embedding, would need the
- * embedding's output, which nothing saves. */
+/* Where all forward runs in the head's stage and the embedding goes back in another one, nobody
+ * has the embedding's output. */
 static rp_status check_stages(const rp_program *program)
 {
-    for (uint32_t j = 0; j + 1 < program->backward_count; j++) {
-        const rp_stage *stage = &program->stages[program->backward_chain[j]];
-        if (stage->layer_begin == 0 && stage->layer_end > 0) {
-            rp_log_error("--partition: the last backward stage has no transformer layer, so that "
-                         "nothing saves the input of stage %u; valid are last backward stages with "
-                         "at least one layer",
-                         program->backward_chain[j]);
-            return RP_USAGE;
-        }
+    if (program->forward_count == 0 && program->backward_count > 1) {
+        rp_log_error("--partition: the first backward stage has all layers and there is no forward "
+                     "stage, so that the others have nothing; valid is one backward stage, or "
+                     "forward stages");
+        return RP_USAGE;
     }
     return RP_OK;
 }
@@ -290,9 +286,7 @@ static rp_status check_stages(const rp_program *program)
 static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
 {
     const rp_program *program = p->program;
-    if (rp_program_has_separate_backward(program)) {
-        RP_TRY(check_stages(program));
-    }
+    RP_TRY(check_stages(program));
     RP_TRY(rp_producers_create(program, scratch, &p->producers));
     RP_TRY(rpexec_order_create(program, p->arena, &p->plan->order));
     RP_TRY(allocate(p, scratch));

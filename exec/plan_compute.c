@@ -86,25 +86,24 @@ static uint32_t input_of(const rpexec_planner *p, const rp_op *op, const rpexec_
     return p->offload ? r->input : layer_of(p, op, op->layer)->input;
 }
 
-/* Activations that backward stages of their own begin with, in the order of their chain. Layer by
- * layer every output is there anyway. */
+/* Activations that backward stages of their own begin with, in the order of their chain: outputs of
+ * layers inside of what the op computes. Layer by layer that is the embedding's at most. */
 static void plan_saves(rpexec_planner *p, uint32_t op, rpexec_task *task)
 {
     const rp_program *program = p->program;
     const rp_op *o = &program->ops[op];
-    const rp_stage *stage = &program->stages[o->stage];
     task->save_begin = task->save_end = p->plan->save_count;
-    if (!rp_program_has_separate_backward(program) || o->layer != 0 ||
+    if (!rp_program_has_separate_backward(program) ||
         p->producers.forward_position[o->stage] == RP_NO_OP) {
         return;
     }
     for (uint32_t j = 0; j < program->backward_count; j++) {
-        const rp_stage *to = &program->stages[program->backward_chain[j]];
-        if (to->layer_begin > stage->layer_begin && to->layer_begin < stage->layer_end &&
-            to->layer_end > to->layer_begin) {
-            /* Blocks are counted from 1 here, so this is the output of the block before. */
+        uint32_t begin = 0;
+        uint32_t end = 0;
+        rpexec_plan_layers(p, program->backward_chain[j], &begin, &end);
+        if (begin < end && begin > task->begin && begin < task->end) {
             p->plan->saves[p->plan->save_count++] =
-                (rpexec_save){.layer = to->layer_begin,
+                (rpexec_save){.layer = begin - 1,
                               .value = rpexec_plan_new_value(p, rpexec_plan_gpu_of(p, op),
                                                              rpexec_plan_boundary_bytes(p, o), op)};
         }

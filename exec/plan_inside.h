@@ -58,6 +58,11 @@ uint64_t rpexec_plan_tokens(const rpexec_planner *planner, const rp_op *op);
 /** @return bytes of a boundary tensor of the op's microbatch. */
 uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *planner, const rp_op *op);
 
+/** The layers of a stage as exec/model/model.h counts them: embedding and head included.
+ * [begin, end) */
+void rpexec_plan_layers(const rpexec_planner *planner, uint32_t stage, uint32_t *begin_out,
+                        uint32_t *end_out);
+
 /** @return bytes of the weights of a job's layers. */
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *job);
 

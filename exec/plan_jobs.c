@@ -5,16 +5,16 @@
 #define NO RPEXEC_NO_TENSOR
 #define NO_JOB UINT32_MAX
 
-static void set_layers(const rpexec_planner *p, rpexec_job *job)
+void rpexec_plan_layers(const rpexec_planner *p, uint32_t stage, uint32_t *begin_out,
+                        uint32_t *end_out)
 {
     const rp_program *program = p->program;
-    const rp_stage *s = &program->stages[job->stage];
-    bool forward = p->producers.forward_position[job->stage] != RP_NO_OP;
-    bool first = forward
-                     ? p->producers.forward_position[job->stage] == 0
-                     : p->producers.backward_position[job->stage] + 1 == program->backward_count;
-    job->begin = s->layer_begin + (first ? 0 : 1);
-    job->end = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
+    const rp_stage *s = &program->stages[stage];
+    bool forward = p->producers.forward_position[stage] != RP_NO_OP;
+    bool first = forward ? p->producers.forward_position[stage] == 0
+                         : p->producers.backward_position[stage] + 1 == program->backward_count;
+    *begin_out = s->layer_begin + (first ? 0 : 1);
+    *end_out = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
 }
 
 static uint64_t values_of(const rpexec_planner *p, const rpexec_job *job)
@@ -43,7 +43,7 @@ static uint32_t new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
     uint32_t job = p->plan->job_count++;
     p->plan->jobs[job] =
         (rpexec_job){.stage = stage, .gpu = gpu, .weights = NO, .gradients = NO, .moments = NO};
-    set_layers(p, &p->plan->jobs[job]);
+    rpexec_plan_layers(p, stage, &p->plan->jobs[job].begin, &p->plan->jobs[job].end);
     return job;
 }
 
@@ -64,14 +64,6 @@ static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, 
     return from;
 }
 
-/* A stage without layers has no weights to wait for: its job begins where its ops do. */
-static bool is_other_empty_stage(const rpexec_planner *p, uint32_t job, uint32_t stage)
-{
-    rpexec_job of_stage = {.stage = stage};
-    set_layers(p, &of_stage);
-    return of_stage.begin == of_stage.end && (job == NO_JOB || p->plan->jobs[job].stage != stage);
-}
-
 /* Offload: a job begins with the compute op that waits for parameters. Its uploads are the range of
  * the stage's array that follows the upload before. */
 static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_queue *params)
@@ -81,7 +73,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
         const rp_op *o = &p->program->ops[op];
         uint32_t end = needed(p->program, op, params, next);
-        if (end > next || is_other_empty_stage(p, job, o->stage)) {
+        if (end > next) {
             job = new_job(p, o->stage, compute->gpu);
             uint64_t at = 0;
             for (; next < end; next++) {
@@ -100,11 +92,14 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
                 return RP_USAGE;
             }
         }
-        if (job == NO_JOB) {
-            rp_log_error("op %u computes before any weights are there; valid are programs whose "
-                         "first op of a job waits for its parameters",
-                         op);
-            return RP_USAGE;
+        if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* nothing comes up for it */
+            job = new_job(p, o->stage, compute->gpu);
+            if (rpexec_plan_job_bytes(p, &p->plan->jobs[job]) != 0) {
+                rp_log_error("op %u computes before any weights are there; valid are programs "
+                             "whose first op of a job waits for its parameters",
+                             op);
+                return RP_USAGE;
+            }
         }
         p->plan->tasks[op].job = job;
         p->plan->jobs[job].backward |= rpexec_plan_is_backward(o->kind);

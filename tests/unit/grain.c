@@ -108,6 +108,10 @@ Test(grain, transferred_bytes_equal_the_formula)
         {{"roundpipe", "6,10|5,6,5", 2, 3, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 16, 2, 3},
         {{"roundpipe", "5,5|6,5,5", 2, 3, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 10, 2, 3},
         {{"roundpipe", "1,1,1,1|12,2,1,1", 4, 4, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 4, 4, 4},
+        /* The embedding goes back alone: its output counts as one more. */
+        {{"roundpipe", "2,7,7|0,5,5,6,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 17, 3, 5},
+        {{"roundpipe", "0,8,8|0,5,5,6,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 17, 3, 5},
+        {{"roundpipe", "1,9|6,10,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 11, 2, 3},
         {{"mobius", "2,2,2,2,2,2,2,2", 4, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 16, 8, 8},
         {{"mobius", "5,5,6,0", 4, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 16, 4, 4},
     };
@@ -149,9 +153,9 @@ static bool moves_input(const rp_op *op)
 
 /* Each layer's input is followed from the forward through host memory to the recompute: no link of
  * any of these chains may be missing. */
-Test(grain, a_missing_link_of_a_layer_input_is_refused)
+static uint32_t count_links(const char *partition)
 {
-    const setting s = {"roundpipe", "3,6,7|4,6,6", 6, 1, RP_RECOMPUTE_EARLY, 800, 10, 0, 0};
+    const setting s = {"roundpipe", partition, 6, 1, RP_RECOMPUTE_EARLY, 800, 10, 0, 0};
     rp_test_bench b;
     make(&b, &s, RP_GRAIN_LAYER);
     uint32_t ops = b.program->op_count;
@@ -175,7 +179,15 @@ Test(grain, a_missing_link_of_a_layer_input_is_refused)
         }
         rp_test_bench_fini(&b);
     }
-    cr_expect(eq(u32, refused, 13 + 15 + 1)); /* down: within stages; up: all but the first's */
+    return refused;
+}
+
+Test(grain, a_missing_link_of_a_layer_input_is_refused)
+{
+    /* Down: within stages; up: all but the first's. */
+    cr_expect(eq(u32, count_links("3,6,7|4,6,6"), 13 + 15 + 1));
+    /* The embedding goes back alone: its output goes down and comes up, too. */
+    cr_expect(eq(u32, count_links("3,6,7|4,6,6,0"), 14 + 16 + 1));
 }
 
 /* ---- times ------------------------------------------------------------------------------------

@@ -135,6 +135,15 @@ static uint64_t sum(const uint64_t *values, uint32_t begin_at, uint32_t end_at)
     return total;
 }
 
+static void drop_wait(rp_program *p, uint32_t op, uint32_t wait)
+{
+    memmove(&p->waits[wait], &p->waits[wait + 1], (p->wait_count - wait - 1) * sizeof(rp_wait));
+    p->wait_count--;
+    for (uint32_t i = op + 1; i <= p->op_count; i++) {
+        p->ops[i].wait_begin--;
+    }
+}
+
 /* executor.md section 3, property 24, per iteration: up = 2 x weights of ordinary layers + weights
  * of the fused ones, per call, + accumulated gradients + M x (inputs + saved inputs + gradients);
  * down = gradients per call + M x (outputs + input gradients + extra saved inputs). */
@@ -173,6 +182,54 @@ Test(lower, transferred_bytes_equal_the_formula)
         cr_expect(eq(u64, moved(p, downs, 2), 3 * down));
         rp_program_destroy(p);
     }
+}
+
+/* The embedding goes back in a stage of its own: the stage before it gets what the embedding gave,
+ * which the first forward stage has left in host memory. */
+Test(lower, an_embedding_that_goes_back_alone)
+{
+    const uint32_t layers = 12;
+    const uint32_t forward = 3;
+    const uint32_t backward = 7; /* the head, 12 layers in 5, the embedding */
+    fixture f;
+    make(&f, 3, 5, 1, layers, forward, backward - 1); /* no stage reads what its own GPU wrote */
+    f.backward[backward - 1] = 0;
+    f.partition.backward_count = backward;
+    f.config.iterations = 1;
+    rp_program *p = lower_fixture(&f);
+    uint64_t sequences = 0;
+    for (uint32_t m = 0; m < p->microbatch_count; m++) {
+        sequences += f.sequences[m];
+    }
+    /* Token ids into the first and the last stage, labels; a boundary into each other forward stage
+     * and into the six backward stages above; a gradient into all but the first of these. */
+    const rp_op_kind ups[] = {RP_OP_UPLOAD_ACT, RP_OP_UPLOAD_GRAD};
+    cr_expect(eq(u64, moved(p, ups, 2), sequences * (3 * 8 + (2 + 6 + 6) * UINT64_C(64))));
+    /* Outputs of the forward stages, the embedding's and those of layers 3, 5 and 10, gradients. */
+    const rp_op_kind downs[] = {RP_OP_DOWNLOAD_ACT, RP_OP_DOWNLOAD_GRAD};
+    cr_expect(eq(u64, moved(p, downs, 2), sequences * (3 + 4 + 6) * UINT64_C(64)));
+    uint32_t ops = p->op_count;
+    uint32_t refused = 0;
+    rp_program_destroy(p);
+    for (uint32_t i = 0; i < ops; i++) {
+        p = lower_fixture(&f);
+        uint32_t w = p->ops[i].wait_begin;
+        bool act = p->ops[i].kind == RP_OP_UPLOAD_ACT || p->ops[i].kind == RP_OP_DOWNLOAD_ACT;
+        while (w < p->ops[i + 1].wait_begin && rp_wait_is_control(p->waits[w])) {
+            w++;
+        }
+        if (act && w < p->ops[i + 1].wait_begin) {
+            char message[512];
+            drop_wait(p, i, w);
+            rp_log_capture_begin(message, sizeof message);
+            cr_expect(eq(int, rp_program_check(p), RP_INVALID_PROGRAM), "op %u", i);
+            rp_log_capture_end();
+            refused++;
+        }
+        rp_program_destroy(p);
+    }
+    /* Of each microbatch: all downloads; all uploads but those of token ids. */
+    cr_expect(eq(u32, refused, 5 * (3 + 4 + 2 + 6)));
 }
 
 /* Host work of a step, prediction.md section 2, term 4: refresh 8, collect 10, Adam 32 B per
@@ -243,15 +300,6 @@ Test(lower, text_round_trip)
     cr_expect(eq(u64, rp_program_hash(again), rp_program_hash(p)));
     rp_program_destroy(again);
     rp_program_destroy(p);
-}
-
-static void drop_wait(rp_program *p, uint32_t op, uint32_t wait)
-{
-    memmove(&p->waits[wait], &p->waits[wait + 1], (p->wait_count - wait - 1) * sizeof(rp_wait));
-    p->wait_count--;
-    for (uint32_t i = op + 1; i <= p->op_count; i++) {
-        p->ops[i].wait_begin--;
-    }
 }
 
 /* The validator follows tensors through their transfers: any boundary's missing link is noticed. */
