@@ -70,6 +70,11 @@ typedef struct rp_lower_config {
     /** Resident placement: successive GPUs that send boundary tensors to each other directly,
      * UINT32_MAX: all; 0: none do */
     uint32_t peer_gpus;
+    /** Sharded placement: where whole weights stay on every GPU and each steps its share (ZeRO-2),
+     * the new weights are gathered after the step. Off, as in prediction.md section 3, whose
+     * volumes leave that gather out: the weights of a program without it are not those of one
+     * training */
+    bool gather_updates;
 } rp_lower_config;
 
 /** Gradients are 16 bit wide. */

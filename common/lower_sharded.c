@@ -232,14 +232,20 @@ static uint64_t all_parameters(const rp_sharded *s)
     return parameters;
 }
 
+static uint64_t all_weights(const rp_sharded *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < s->l->config->sizes.layers + 2; i++) {
+        bytes += s->l->config->sizes.weight_bytes[i];
+    }
+    return bytes;
+}
+
 /* ZeRO-Offload: each GPU uploads its shard of the new weights and all gather them. */
 static rp_status add_refresh(const rp_sharded *s, uint32_t iteration)
 {
     rp_assembly *a = s->l->assembly;
-    uint64_t weights = 0;
-    for (uint32_t i = 0; i < s->l->config->sizes.layers + 2; i++) {
-        weights += s->l->config->sizes.weight_bytes[i];
-    }
+    uint64_t weights = all_weights(s);
     rp_op like = {.iteration = (uint16_t)iteration};
     rp_handle *ups = &s->uploaded[(size_t)iteration * s->gpus];
     rp_handle *gathers = &s->refreshed[(size_t)iteration * s->gpus];
@@ -286,13 +292,33 @@ static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
     return RP_OK;
 }
 
+/* Every GPU gets what the others have stepped; the step ends with that. */
+static rp_status add_update_gathers(const rp_sharded *s, uint32_t iteration)
+{
+    uint64_t weights = all_weights(s);
+    rp_op like = {.iteration = (uint16_t)iteration};
+    const rp_handle *updates = &s->updates[(size_t)iteration * s->gpus];
+    for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
+        rp_handle gather = RP_NO_HANDLE;
+        RP_TRY(add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_GATHER, &like, collective_bytes(s, weights),
+                   &gather));
+        for (uint32_t other = 0; other < s->gpus; other++) {
+            RP_TRY(rp_assembly_wait(s->l->assembly, gather, updates[other], true));
+        }
+        RP_TRY(rp_assembly_wait(s->l->assembly, s->steps[iteration], gather, true));
+    }
+    return RP_OK;
+}
+
 static rp_status add_step(const rp_sharded *s, uint32_t iteration)
 {
     uint64_t bytes = s->sharding->host_optimizer ? RP_ADAM_BYTES * all_parameters(s) : 0;
     rp_op adam = {.kind = RP_OP_OPTIMIZER, .iteration = (uint16_t)iteration};
     RP_TRY(rp_assembly_add(s->l->assembly, s->l->host_queue, &adam, bytes, &s->steps[iteration]));
     if (!s->sharding->host_optimizer) {
-        return add_updates(s, iteration);
+        RP_TRY(add_updates(s, iteration));
+        bool whole = s->sharding->forward_gathers == 0 && s->sharding->forward_reduces == 0;
+        return whole && s->l->config->gather_updates ? add_update_gathers(s, iteration) : RP_OK;
     }
     return s->sharding->gather_after_step ? add_refresh(s, iteration) : RP_OK;
 }

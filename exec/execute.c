@@ -127,6 +127,10 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
     }
+    if (r->plan->sharded != NULL) {
+        size_t arrays = (size_t)p->gpu_count * (r->plan->model->layer_count + 1);
+        RP_TRY(rp_arena_alloc(arena, arrays, sizeof *r->arrays, &r->arrays));
+    }
     RP_TRY(r->e->driver_type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));
     for (uint32_t i = 0; i < r->plan->save_count; i++) {
         const rpexec_save *save = &r->plan->saves[i];
@@ -143,6 +147,7 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
         sum_losses(r);
         r->e->uploaded_bytes = atomic_load(&r->uploaded);
         r->e->downloaded_bytes = atomic_load(&r->downloaded);
+        r->e->exchanged_bytes = atomic_load(&r->exchanged);
     }
     return status;
 }

@@ -25,7 +25,8 @@ typedef struct rpexec_execution {
     double *losses; /**< [iteration] mean over the valid tokens */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
-    rp_timeline *timeline; /**< filled in where it is not NULL */
+    uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
+    rp_timeline *timeline;    /**< filled in where it is not NULL */
 } rpexec_execution;
 
 /**

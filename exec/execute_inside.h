@@ -17,6 +17,8 @@ typedef struct rpexec_run {
     rpexec_stage_save *saves; /**< [save] of the plan */
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
+    atomic_ullong exchanged;         /**< between GPUs */
+    rpexec_collective_array *arrays; /**< [gpu][layer_count + 1] of the collective it is in */
     /* Who has submitted what: an op is submitted once all that it waits for has been. */
     pthread_mutex_t lock;
     pthread_cond_t submitted_one;
@@ -31,6 +33,16 @@ void *rpexec_run_at(const rpexec_run *run, uint32_t value);
 /** Does what `op` says; a driver's callback. @param context the run
  * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
+
+/** Copies in the queue of `op` between host and GPU, and counts the bytes. */
+void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, uint64_t bytes);
+
+/** rpexec_run_perform for all but the compute ops of data-parallel systems (execute_sharded.c). */
+rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/** Data-parallel systems: rpexec_run_load and rpexec_run_store. */
+void rpexec_run_load_sharded(rpexec_run *run);
+void rpexec_run_store_sharded(rpexec_run *run);
 
 /** Resident weights: the GPUs get weights and Adam's moments from the state. */
 void rpexec_run_load(rpexec_run *run);

@@ -45,7 +45,7 @@ static const rpexec_operators *operators_of(const rpexec_run *r)
 /* ---- transfers --------------------------------------------------------------------------------
  */
 
-static void copy(rpexec_run *r, uint32_t op, void *to, const void *from, uint64_t bytes)
+void rpexec_run_copy(rpexec_run *r, uint32_t op, void *to, const void *from, uint64_t bytes)
 {
     bool down = r->program->queues[r->plan->order.queue_of[op]].kind == RP_QUEUE_DOWNLOAD;
     atomic_fetch_add(down ? &r->downloaded : &r->uploaded, bytes);
@@ -62,21 +62,22 @@ static void upload_activation(rpexec_run *r, uint32_t op)
     if (task->output != RPEXEC_NO_TENSOR) {
         uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden *
                             rpexec_dtype_bytes(r->plan->model->dtype);
-        copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input), boundary);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
+                        boundary);
     }
     if (task->ids != RPEXEC_NO_TENSOR) {
-        copy(r, op, rpexec_run_at(r, task->ids), batch->ids + first, bytes);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), batch->ids + first, bytes);
     }
     if (task->labels != RPEXEC_NO_TENSOR) {
-        copy(r, op, rpexec_run_at(r, task->labels), batch->labels + first, bytes);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), batch->labels + first, bytes);
     }
 }
 
 static void move_boundary(rpexec_run *r, uint32_t op)
 {
     const rpexec_task *task = &r->plan->tasks[op];
-    copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
-         r->program->op_bytes[op]);
+    rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
+                    r->program->op_bytes[op]);
 }
 
 /* Working weights and slots of a stage's layers lie one after the other on the host as well. */
@@ -90,14 +91,14 @@ static void move_parameters(rpexec_run *r, uint32_t op)
     void *slot = rpexec_state_slot(state, job->begin);
     switch (r->program->ops[op].kind) {
     case RP_OP_UPLOAD_PARAMS:
-        copy(r, op, (unsigned char *)rpexec_run_at(r, job->weights) + task->from_byte,
-             working + task->from_byte, task->to_byte - task->from_byte);
+        rpexec_run_copy(r, op, (unsigned char *)rpexec_run_at(r, job->weights) + task->from_byte,
+                        working + task->from_byte, task->to_byte - task->from_byte);
         break;
     case RP_OP_UPLOAD_PARAM_GRAD:
-        copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
+        rpexec_run_copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
         break;
     default:
-        copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
+        rpexec_run_copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
         break;
     }
 }
@@ -109,11 +110,15 @@ static void move_parameters(rpexec_run *r, uint32_t op)
 static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_stage_data *data)
 {
     const uint64_t *offsets = r->e->state->offsets;
-    uint64_t first = offsets[data->begin] - offsets[job->begin];
-    data->weights =
-        rpexec_element_const(r->plan->model->dtype, rpexec_run_at(r, job->weights), first);
-    data->gradients =
-        rpexec_element(r->plan->model->dtype, rpexec_run_at(r, job->gradients), first);
+    rpexec_dtype dtype = r->plan->model->dtype;
+    /* Where embedding and head are apart the weights begin with the first block. */
+    bool later = job->root != RPEXEC_NO_TENSOR && job->begin == 0;
+    uint64_t first = offsets[job->begin + (later ? 1 : 0)];
+    uint64_t weights = offsets[data->begin] > first ? offsets[data->begin] - first : 0;
+    data->root = rpexec_run_at(r, job->root);
+    data->weights = rpexec_element_const(dtype, rpexec_run_at(r, job->weights), weights);
+    data->gradients = rpexec_element(dtype, rpexec_run_at(r, job->gradients),
+                                     offsets[data->begin] - offsets[job->begin]);
 }
 
 /* A backward's weight part whose input part went layer by layer. */
@@ -139,12 +144,13 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_batch *batch = batch_of(r, o);
     const rpexec_compute c = {.model = r->plan->model, .operators = operators_of(r), .lane = lane};
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
+    const int32_t *ids = rpexec_run_at(r, task->ids);
     const int32_t *labels = rpexec_run_at(r, task->labels);
     rpexec_stage_data data = {.begin = task->begin,
                               .end = task->end,
                               .sequences = r->program->sequences[o->microbatch],
                               .input = rpexec_run_at(r, task->input),
-                              .ids = rpexec_run_at(r, task->ids),
+                              .ids = ids != NULL ? ids : batch->ids + first_token(r, o),
                               .labels = labels != NULL ? labels : batch->labels + first_token(r, o),
                               .loss_scale = (float)(1.0 / (double)batch->valid_tokens),
                               .loss = loss,
@@ -276,6 +282,9 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 void rpexec_run_load(rpexec_run *r)
 {
     const rpexec_state *state = r->e->state;
+    if (r->plan->sharded != NULL) {
+        rpexec_run_load_sharded(r);
+    }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         const rpexec_update update = update_of(r, job);
@@ -290,6 +299,9 @@ void rpexec_run_load(rpexec_run *r)
 void rpexec_run_store(rpexec_run *r)
 {
     rpexec_state *state = r->e->state;
+    if (r->plan->sharded != NULL) {
+        rpexec_run_store_sharded(r);
+    }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         uint64_t first = state->offsets[job->begin];
@@ -310,6 +322,10 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return RP_TOOL;
     }
     const rp_op *o = &r->program->ops[op];
+    bool computes = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COMPUTE;
+    if (r->plan->sharded != NULL && (!computes || o->kind == RP_OP_UPDATE)) {
+        return rpexec_run_sharded(r, op, lane);
+    }
     switch ((rp_op_kind)o->kind) {
     case RP_OP_FORWARD:
     case RP_OP_RECOMPUTE:

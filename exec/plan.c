@@ -1,6 +1,7 @@
 #include "exec/plan.h"
 
 #include "common/log.h"
+#include "common/schedule.h"
 #include "exec/plan_inside.h"
 
 #define NO RPEXEC_NO_TENSOR
@@ -157,6 +158,9 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
 
 static rp_status plan_op(rpexec_planner *p, uint32_t op)
 {
+    if (p->plan->sharded != NULL) {
+        return rpexec_plan_sharded_op(p, op);
+    }
     switch ((rp_op_kind)p->program->ops[op].kind) {
     case RP_OP_FORWARD:
     case RP_OP_RECOMPUTE:
@@ -297,8 +301,11 @@ static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
             rpexec_plan_record_of(p, op, op->stage)->recomputes = true;
         }
     }
-    p->plan->resident = !p->offload;
-    RP_TRY(rpexec_plan_find_jobs(p, scratch));
+    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
+    bool sharded = schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+    p->plan->resident = !p->offload && !sharded;
+    RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, schedule->sharding, scratch)
+                   : rpexec_plan_find_jobs(p, scratch));
     for (uint32_t i = 0; i < program->op_count; i++) {
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/placement.h"
 #include "exec/model/layers.h"
 #include "exec/order.h"
 
@@ -35,6 +36,7 @@ typedef struct rpexec_job {
     uint32_t gradients; /**< RPEXEC_NO_TENSOR where it has none */
     uint32_t moments;   /**< resident: Adam's m, v, and of 16-bit weights the masters, in fp32;
                          otherwise RPEXEC_NO_TENSOR */
+    uint32_t root;      /**< embedding and head, where they are apart from `weights` (FSDP) */
 } rpexec_job;
 
 /** A layer of a backward's weight part that goes back through what was kept layer by layer. */
@@ -44,6 +46,24 @@ typedef struct rpexec_part {
     uint32_t tape; /**< tensors */
     uint32_t weight_tape;
 } rpexec_part;
+
+/** What a rank of a data-parallel system has of a stage all the time; tensors. */
+typedef struct rpexec_home {
+    uint32_t begin; /**< layers [begin, end) of the model */
+    uint32_t end;
+    uint32_t weights; /**< whole, or packed shares (exec/shard.h); none where they are on the host
+                       */
+    uint32_t moments; /**< of its packed shares: Adam's m, v, and of 16-bit weights the masters, in
+                           fp32; none where the host has them */
+} rpexec_home;
+
+/** Data-parallel systems: who has what of which stage. */
+typedef struct rpexec_sharded {
+    const rp_sharding *sharding;
+    rpexec_home *homes; /**< [gpu][stage] */
+    /** [iteration][gpu][stage] packed shares of the gradients, for Adam on the GPU; a tensor */
+    uint32_t *gradients;
+} rpexec_sharded;
 
 /** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */
 typedef struct rpexec_task {
@@ -55,7 +75,7 @@ typedef struct rpexec_task {
     uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input */
     uint32_t body;          /**< what the stage's layers below the head give */
     uint32_t d_output;      /**< gradient that a backward begins with */
-    uint32_t ids;           /**< token ids on the GPU */
+    uint32_t ids;           /**< token ids on the GPU; none: read from host memory */
     uint32_t labels;        /**< labels on the GPU; none: read from host memory */
     uint32_t tape;          /**< of the stage (kept) or of one layer */
     uint32_t weight_tape;   /**< split backward */
@@ -69,7 +89,9 @@ typedef struct rpexec_task {
     uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
     uint64_t to_byte;
     bool keep;        /**< a forward or recompute that keeps the whole tape */
-    bool clears;      /**< the job's gradients are zeroed first */
+    bool clears;      /**< the job's gradients are zeroed first; of a reduction or a COLLECT: what
+                           it adds to is empty so far */
+    bool moves_root;  /**< ALL_GATHER, UPLOAD_PARAMS: embedding and head, too */
     bool runs_layers; /**< FORWARD: computes its layers */
     bool runs_head; /**< computes the head: FORWARD, or a backward whose forward was another job */
 } rpexec_task;
@@ -95,9 +117,23 @@ typedef struct rpexec_plan {
     rpexec_save *saves;
     uint32_t part_count;
     rpexec_part *parts;
-    uint64_t *arena_bytes; /**< [gpu_count + 1] the most that each place holds; host last */
-    bool resident;         /**< weights, gradients and Adam's moments stay on the GPUs */
+    uint64_t *arena_bytes;   /**< [gpu_count + 1] the most that each place holds; host last */
+    bool resident;           /**< weights, gradients and Adam's moments stay on the GPUs */
+    rpexec_sharded *sharded; /**< data-parallel systems; otherwise NULL, and `resident` is false */
 } rpexec_plan;
+
+/** @return what `gpu` has of `stage` all the time; data-parallel systems. */
+rpexec_home *rpexec_plan_home(const rpexec_plan *plan, uint32_t gpu, uint32_t stage);
+
+/** @return where the tensor of a rank's shares of a stage's gradients is noted, in the iteration of
+ * `op`; data-parallel systems. */
+uint32_t *rpexec_plan_shard_gradients(const rpexec_plan *plan, const rp_op *op, uint32_t gpu,
+                                      uint32_t stage);
+
+/** Layers [begin, end) that are gathered for a job alone: without embedding and head where those
+ * are apart; data-parallel systems. */
+void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *begin_out,
+                      uint32_t *end_out);
 
 /**
  * Plans a lowered program.

@@ -36,6 +36,7 @@ typedef struct rpexec_planner {
     uint32_t user_count;
     uint32_t *downloads; /**< [op] of a FORWARD: how many downloads have been met */
     uint32_t most_values;
+    struct rpexec_sharding_plan *sharding; /**< plan_sharded.c's own; NULL elsewhere */
 } rpexec_planner;
 
 /** Notes that `op` uses a tensor; RPEXEC_NO_TENSOR is allowed. */
@@ -74,6 +75,21 @@ bool rpexec_plan_is_backward(uint8_t kind);
  * @retval RP_OK, RP_USAGE (lowered for another model; logged), RP_NO_MEMORY
  */
 rp_status rpexec_plan_find_jobs(rpexec_planner *planner, rp_arena *scratch);
+
+/** Adds a job of a stage. @return its number */
+uint32_t rpexec_plan_new_job(rpexec_planner *planner, uint32_t stage, uint32_t gpu);
+
+/**
+ * Data-parallel systems: finds the jobs, one per stage, microbatch and direction, and which op
+ * moves what of them; what each rank has all the time.
+ * @retval RP_OK, RP_USAGE (what the executor does not do, or lowered for another model; logged),
+ *         RP_NO_MEMORY
+ */
+rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, const rp_sharding *sharding,
+                                   rp_arena *scratch);
+
+/** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
+rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
 
 /**
  * Plans a compute op of a stage.

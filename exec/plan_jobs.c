@@ -38,11 +38,11 @@ static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
     return arrays * values_of(p, job) * sizeof(float);
 }
 
-static uint32_t new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
+uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
 {
     uint32_t job = p->plan->job_count++;
-    p->plan->jobs[job] =
-        (rpexec_job){.stage = stage, .gpu = gpu, .weights = NO, .gradients = NO, .moments = NO};
+    p->plan->jobs[job] = (rpexec_job){
+        .stage = stage, .gpu = gpu, .weights = NO, .gradients = NO, .moments = NO, .root = NO};
     rpexec_plan_layers(p, stage, &p->plan->jobs[job].begin, &p->plan->jobs[job].end);
     return job;
 }
@@ -74,7 +74,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
         const rp_op *o = &p->program->ops[op];
         uint32_t end = needed(p->program, op, params, next);
         if (end > next) {
-            job = new_job(p, o->stage, compute->gpu);
+            job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             uint64_t at = 0;
             for (; next < end; next++) {
                 rpexec_task *task = &p->plan->tasks[next];
@@ -119,7 +119,7 @@ static void find_resident(rpexec_planner *p, const rp_queue *compute, uint32_t *
             continue; /* of all jobs of the GPU */
         }
         if (job_of_stage[stage] == NO_JOB) {
-            uint32_t job = job_of_stage[stage] = new_job(p, stage, compute->gpu);
+            uint32_t job = job_of_stage[stage] = rpexec_plan_new_job(p, stage, compute->gpu);
             rpexec_job *j = &p->plan->jobs[job];
             j->backward = true;
             j->weights = rpexec_plan_new_value(p, j->gpu, rpexec_plan_job_bytes(p, j), RP_NO_OP);

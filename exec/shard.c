@@ -34,8 +34,8 @@ bool rpexec_pieces_next(rpexec_pieces *p)
     return true;
 }
 
-uint64_t rpexec_shard_elements(const rpexec_model *model, uint32_t begin, uint32_t end,
-                               uint32_t ranks, uint32_t rank)
+uint64_t rpexec_shard_values(const rpexec_model *model, uint32_t begin, uint32_t end,
+                             uint32_t ranks, uint32_t rank)
 {
     rpexec_pieces p = rpexec_pieces_of(model, begin, end, ranks, rank);
     while (rpexec_pieces_next(&p)) {

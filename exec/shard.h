@@ -34,8 +34,8 @@ rpexec_pieces rpexec_pieces_of(const rpexec_model *model, uint32_t begin, uint32
 bool rpexec_pieces_next(rpexec_pieces *pieces);
 
 /** @return elements of a rank's packed shares of layers [begin, end). */
-uint64_t rpexec_shard_elements(const rpexec_model *model, uint32_t begin, uint32_t end,
-                               uint32_t ranks, uint32_t rank);
+uint64_t rpexec_shard_values(const rpexec_model *model, uint32_t begin, uint32_t end,
+                             uint32_t ranks, uint32_t rank);
 
 /** @return elements of the longest share of a piece of these layers. */
 uint64_t rpexec_longest_share(const rpexec_model *model, uint32_t begin, uint32_t end,

@@ -145,25 +145,31 @@ static const void *input_at(const rpexec_compute *c, const rpexec_stage_data *da
     return layer == data->begin ? data->input : output_at(c, data, layer - 1);
 }
 
-/* Values before a layer's in the arrays of the stage. */
-static uint64_t offset_of(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
+/* Values of the arrays of layers [begin, end). */
+static uint64_t values_of(const rpexec_compute *c, uint32_t begin, uint32_t end)
 {
-    uint64_t offset = 0;
-    for (uint32_t i = data->begin; i < layer; i++) {
-        offset += rpexec_model_layer(c->model, i)->floats;
+    uint64_t values = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        values += rpexec_model_layer(c->model, i)->floats;
     }
-    return offset;
+    return values;
 }
 
 static const void *weights_at(const rpexec_compute *c, const rpexec_stage_data *data,
                               uint32_t layer)
 {
-    return rpexec_element_const(c->model->dtype, data->weights, offset_of(c, data, layer));
+    bool apart = data->root != NULL;
+    if (apart && (is_embedding(layer) || is_head(c->model, layer))) {
+        uint64_t offset = is_embedding(layer) ? 0 : c->model->embedding.floats;
+        return rpexec_element_const(c->model->dtype, data->root, offset);
+    }
+    uint32_t begin = data->begin + (apart && is_embedding(data->begin) ? 1 : 0);
+    return rpexec_element_const(c->model->dtype, data->weights, values_of(c, begin, layer));
 }
 
 static void *gradients_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
-    return rpexec_element(c->model->dtype, data->gradients, offset_of(c, data, layer));
+    return rpexec_element(c->model->dtype, data->gradients, values_of(c, data->begin, layer));
 }
 
 static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer,

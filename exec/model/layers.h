@@ -36,6 +36,8 @@ typedef struct rpexec_stage_data {
     uint32_t end;
     uint32_t sequences;
     const void *weights;   /**< arrays of the layers, one after the other */
+    const void *root;      /**< embedding and head, one after the other, where `weights` is without
+                                them; otherwise NULL */
     void *gradients;       /**< alike; added to. May be NULL in a forward without head */
     const void *input;     /**< [T, hidden], or NULL where the stage begins with the embedding */
     const int32_t *ids;    /**< [T], where it begins with the embedding */
