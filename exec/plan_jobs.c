@@ -93,7 +93,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
             }
         }
         if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* nothing comes up for it */
-            job = new_job(p, o->stage, compute->gpu);
+            job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             if (rpexec_plan_job_bytes(p, &p->plan->jobs[job]) != 0) {
                 rp_log_error("op %u computes before any weights are there; valid are programs "
                              "whose first op of a job waits for its parameters",

@@ -152,7 +152,8 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
         if (gather != RP_NO_OP) {
             p->plan->tasks[gather].job = job;
             /* Embedding and head come with the first stage's forward where they are apart. */
-            bool root = o->kind == RP_OP_FORWARD && is_root(p, p->plan->jobs[job].begin);
+            bool root = o->kind == RP_OP_FORWARD && p->sharding->sharding->keeps_root &&
+                        p->plan->jobs[job].begin == 0;
             p->plan->tasks[gather].moves_root = root;
             uint32_t up = taken(p, gather, RP_OP_UPLOAD_PARAMS);
             if (up != RP_NO_OP) {

@@ -70,6 +70,7 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_end_array(&json);
     write_count(&json, "uploaded_bytes", out->uploaded_bytes);
     write_count(&json, "downloaded_bytes", out->downloaded_bytes);
+    write_count(&json, "exchanged_bytes", out->exchanged_bytes);
     write_count(&json, "seed", o->seed);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
@@ -92,9 +93,11 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     for (uint32_t i = 0; i < out->gpus; i++) {
         peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
     }
-    fprintf(stream, "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down\n",
+    fprintf(stream,
+            "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down, %.3f MiB "
+            "between GPUs\n",
             out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
-            (double)out->downloaded_bytes / 1048576.0);
+            (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0);
     if (out->checked && out->steps > 0) {
         fprintf(stream,
                 "check: gradients of the first step differ by %.3g at most, losses by %.3g, from "

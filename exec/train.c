@@ -278,6 +278,7 @@ static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batc
     RP_TRY(rpexec_execute(&e));
     t->outcome->uploaded_bytes += e.uploaded_bytes;
     t->outcome->downloaded_bytes += e.downloaded_bytes;
+    t->outcome->exchanged_bytes += e.exchanged_bytes;
     for (uint32_t i = 0; i < t->o->gpus; i++) {
         uint64_t bytes = plan->arena_bytes[i];
         uint64_t *peak = &t->outcome->peak_gpu_bytes[i];

@@ -15,6 +15,7 @@ typedef struct rpexec_outcome {
     uint64_t *peak_gpu_bytes; /**< [gpus] */
     uint64_t uploaded_bytes;  /**< of all steps */
     uint64_t downloaded_bytes;
+    uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
     bool checked;
     double max_grad_rel_err; /**< of the first step, against one device */
     double max_loss_rel_err; /**< of all steps */

@@ -69,8 +69,7 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
                                  .partition = work->partition,
                                  .costs = costs};
     if (config.partition == NULL) {
-        RP_TRY(rp_partition_even(work->schedule, costs, work->gpus,
-                                 rp_schedule_stages(work->schedule, work->gpus), arena, &even));
+        RP_TRY(rp_partition_even(work->schedule, costs, work->gpus, 0, arena, &even));
         config.partition = &even;
     }
     RP_TRY(rp_schedule_build(work->schedule, &config, &schedule));

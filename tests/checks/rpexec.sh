@@ -50,13 +50,14 @@ expect 2 "" "valid is one of them" --model tiny --weights /nowhere
 expect 2 "" "/nowhere/config.json" --weights /nowhere
 expect 2 "" "valid are token files and texts" --data /nowhere/text
 expect 2 "" "valid for tiny are 1 to 4096" --seq-len 5000
-expect 2 "" "ALL_GATHER ops, which the executor does not run yet" --schedule fsdp
 expect 2 "" "bytes beyond its end" --gpu-memory-mb 1 --microbatch-size 8
 expect 2 "" "has experts, which the executor does not compute" --model gpt-oss-20b
 expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
 expect 0 "the same bits" "" --steps 3 --check
 expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
+expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16
+expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 status=0
 "$rpexec" --help >/dev/full 2>"$work/err" || status=$?

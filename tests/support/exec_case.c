@@ -3,7 +3,9 @@
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
 #include "exec/random.h"
+#include "tests/support/worse.h"
 
+#include <math.h>
 #include <string.h>
 
 #define SEED 1u
@@ -111,6 +113,12 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
     RP_TRY(rpexec_execute(&e));
     run->uploaded_bytes = e.uploaded_bytes;
     run->downloaded_bytes = e.downloaded_bytes;
+    run->exchanged_bytes = e.exchanged_bytes;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool collective = rp_op_kind_class((rp_op_kind)program->ops[i].kind) == RP_CLASS_COLLECTIVE;
+        run->collectives += collective ? 1 : 0;
+        run->collective_bytes += collective ? program->op_bytes[i] : 0;
+    }
     return RP_OK;
 }
 
@@ -176,6 +184,28 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                        .lane = &lane,
                        .losses = run->losses};
     return rpexec_single_run(&s);
+}
+
+double rp_test_distance(const rp_test_run *a, const rp_test_run *b)
+{
+    double worst = 0;
+    for (uint32_t layer = 0; layer < a->model.layer_count; layer++) {
+        uint64_t begin = a->state.offsets[layer];
+        bool tied = layer + 1 == a->model.layer_count && a->model.config->tied_head;
+        uint64_t count = tied ? a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
+                              : rpexec_model_layer(&a->model, layer)->floats;
+        double squares = 0;
+        for (uint64_t i = begin; i < begin + count; i++) {
+            squares += (double)a->state.gradients[i] * (double)a->state.gradients[i];
+        }
+        for (uint64_t i = begin; i < begin + count; i++) {
+            double value = (double)a->state.gradients[i];
+            double size = sqrt(squares / (double)count) + fabs(value);
+            double error = size > 0 ? fabs(value - (double)b->state.gradients[i]) / size : 0;
+            worst = rp_test_worse(worst, error);
+        }
+    }
+    return worst;
 }
 
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations)

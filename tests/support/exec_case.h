@@ -17,8 +17,11 @@ typedef struct rp_test_run {
     double *losses;        /**< [iterations] */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
-    uint64_t most_bytes; /**< of the fullest GPU's memory */
-    rp_program *program; /**< with twist.observe: what ran, and when; rp_test_forget */
+    uint64_t exchanged_bytes;
+    uint64_t collective_bytes; /**< that the program says, of all ranks */
+    uint32_t collectives;      /**< ops of all ranks */
+    uint64_t most_bytes;       /**< of the fullest GPU's memory */
+    rp_program *program;       /**< with twist.observe: what ran, and when; rp_test_forget */
     rp_timeline *timeline;
     rpexec_plan plan;
 } rp_test_run;
@@ -63,6 +66,12 @@ rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_l
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                               const rpexec_work *work, const rp_test_twist *twist,
                               rp_test_run *run_out);
+
+/**
+ * @return the largest difference of two runs' last gradients, relative to the value plus its
+ *         layer's root mean square; NaN if there is one
+ */
+double rp_test_distance(const rp_test_run *a, const rp_test_run *b);
 
 /** @return whether losses, weights, moments and the last gradients are equal bit for bit. */
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations);

@@ -170,6 +170,41 @@ static int check_training(void)
     return 0;
 }
 
+/* Collectives with random delays: ranks come in any order, and what they do stays the same. With a
+ * failure all of them end. */
+static int check_collectives(void)
+{
+    static const char *const names[] = {"zero2", "fsdp", "zero-infinity", "zero-offload"};
+    rp_model config = rp_test_decoder(4, true, true);
+    for (uint32_t i = 0; i < 5; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i % 4]);
+        rp_arena *arena = NULL;
+        rp_test_run runs[2];
+        rpexec_work w = {.schedule = schedule,
+                         .gpus = 3,
+                         .calls = 1,
+                         .microbatches = 6,
+                         .microbatch_size = 1,
+                         .iterations = 2,
+                         .recompute = schedule->default_recompute};
+        rp_test_twist twist = {.delay_seed = i, .delay_us = 300};
+        rp_test_twist broken = {.fails = true, .fail_kind = RP_OP_ALL_REDUCE};
+        rp_status status = rp_arena_create(&arena);
+        status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, NULL, &runs[0]) : status;
+        rp_test_twist *second = i == 4 ? &broken : &twist;
+        status =
+            status == RP_OK ? rp_test_execute(arena, &config, 5, &w, second, &runs[1]) : status;
+        bool right =
+            i == 4 ? status == RP_TOOL : status == RP_OK && rp_test_same(&runs[0], &runs[1], 2);
+        rp_arena_destroy(arena);
+        if (!right) {
+            fprintf(stderr, "threads: %s does not train alike, or does not end\n", names[i % 4]);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -186,6 +221,7 @@ int main(void)
     status = status != 0 ? status : check_replicas();
     status = status != 0 ? status : check_tuned();
     status = status != 0 ? status : check_training();
+    status = status != 0 ? status : check_collectives();
     if (status == 0) {
         puts("threads: all agree");
     }

@@ -115,8 +115,7 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
 
 static bool runs_at_all(const rp_schedule_type *schedule)
 {
-    return rpexec_work_obstacle(schedule, false) == NULL &&
-           schedule->placement != RP_PLACEMENT_SHARDED;
+    return rpexec_work_obstacle(schedule, false) == NULL;
 }
 
 /* Of `gpu_limit` and fewer GPUs, every schedule must run on each number of them. */

@@ -2,11 +2,9 @@
  * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
  * and 9). */
 #include "tests/support/exec_case.h"
-#include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
-#include <math.h>
 
 #define SEQ_LEN 17u
 #define STEPS 3u
@@ -39,28 +37,6 @@ static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microba
                          .round = RP_ROUND_ALL,
                          .recompute = type->default_recompute,
                          .piece_bytes = 20000};
-}
-
-/* Largest difference of two gradients, relative to the larger of the value and its layer's root
- * mean square. */
-static double distance(const rp_test_run *a, const rp_test_run *b)
-{
-    double worst = 0;
-    for (uint32_t layer = 0; layer < a->model.layer_count; layer++) {
-        uint64_t begin = a->state.offsets[layer];
-        uint64_t count = rpexec_model_layer(&a->model, layer)->floats;
-        double squares = 0;
-        for (uint64_t i = begin; i < begin + count; i++) {
-            squares += (double)a->state.gradients[i] * (double)a->state.gradients[i];
-        }
-        for (uint64_t i = begin; i < begin + count; i++) {
-            double value = (double)a->state.gradients[i];
-            double size = sqrt(squares / (double)count) + fabs(value);
-            double error = size > 0 ? fabs(value - (double)b->state.gradients[i]) / size : 0;
-            worst = rp_test_worse(worst, error);
-        }
-    }
-    return worst;
 }
 
 static void compare(const rp_model *config, const rpexec_work *work)
@@ -105,7 +81,7 @@ Test(exec_runs, descending_backwards_give_equal_sums)
             cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &reference), RP_OK));
             cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
             cr_expect(eq(dbl, run.losses[0], reference.losses[0]), "%s", names[i]);
-            double error = distance(&run, &reference);
+            double error = rp_test_distance(&run, &reference);
             cr_expect(error <= 1e-5, "%s on %u GPUs: %g", names[i], gpus, error);
             cr_expect(error > 0, "%s: the order does not matter here", names[i]);
         }
