@@ -47,9 +47,13 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      program->gpu_count, RPEXEC_MAX_GPUS);
         return RP_INPUT;
     }
-    if (is_lowered(program) && (o->microbatch_size != 0 || o->accumulate != 0)) {
+    bool fixed = o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain;
+    if (is_lowered(program) && fixed) {
         rp_log_error("%s: %s is a lowered program, which fixes it; valid with compute schedules",
-                     o->accumulate != 0 ? "--accumulate" : "--microbatch-size", o->program_in);
+                     o->accumulate != 0        ? "--accumulate"
+                     : o->microbatch_size != 0 ? "--microbatch-size"
+                                               : "--grain",
+                     o->program_in);
         return RP_USAGE;
     }
     if (o->accumulate != 0 && program->microbatch_count % o->accumulate != 0) {
@@ -158,6 +162,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
                               .calls = o->accumulate,
                               .microbatches = o->microbatches,
                               .microbatch_size = o->microbatch_size,
+                              .layer_grain = o->layer_grain,
                               .piece_bytes = RP_PIECE_BYTES};
     RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));
     rp_program_destroy(p);
