@@ -97,6 +97,14 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
         rp_program_destroy(program);
         return status;
     }
+    const char *obstacle = rpexec_work_obstacle(options->schedule, program->asynchronous);
+    if (obstacle != NULL) {
+        rp_log_error("--program-in: %s: %s; valid are pipelines of whole layers, with one version "
+                     "of the weights",
+                     options->schedule->name, obstacle);
+        rp_program_destroy(program);
+        return RP_USAGE;
+    }
     set_options(program, options);
     *program_out = program;
     return RP_OK;
@@ -188,20 +196,31 @@ static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpex
                             uint32_t gpu)
 {
     const rpexec_job *job = &plan->jobs[task->job];
-    bool embedding = job->begin == 0;
-    bool head = job->end == plan->model->layer_count;
+    bool embedding = task->begin == 0;
+    bool head = task->end == plan->model->layer_count;
+    bool body = task->end - task->begin > (head ? 1 : 0);
     bool backward = rpexec_plan_is_backward(op->kind);
-    bool blocks = task->runs_layers || backward;
+    bool blocks = task->runs_layers || (backward && body);
     bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
+    uint32_t below = body ? task->body : task->input;
+    if (task->begin < job->begin || task->end > job->end) {
+        return false;
+    }
+    for (uint32_t i = task->part_begin; i < task->part_end; i++) {
+        if (lacks(plan, true, plan->parts[i].weight_tape, gpu)) {
+            return false;
+        }
+    }
+    bool parts = task->part_end > task->part_begin;
     return !(lacks(plan, true, job->weights, gpu) ||
              lacks(plan, backward || task->runs_head, job->gradients, gpu) ||
-             lacks(plan, blocks && !embedding && job->end - job->begin > (head ? 1 : 0),
-                   task->input, gpu) ||
+             lacks(plan, blocks && !parts && !embedding, task->input, gpu) ||
              lacks(plan, blocks && embedding, task->ids, gpu) ||
-             lacks(plan, task->runs_head, task->body, gpu) ||
+             lacks(plan, task->runs_head, below, gpu) ||
              lacks(plan, backward && head, task->head_gradient, gpu) ||
              lacks(plan, backward && !head && !weight, task->d_output, gpu) ||
-             lacks(plan, weight, task->weight_tape, gpu));
+             lacks(plan, backward && body && !parts, task->tape, gpu) ||
+             lacks(plan, weight && body && !parts, task->weight_tape, gpu));
 }
 
 static bool transfer_has_all(const rpexec_plan *plan, const rp_op *op, const rpexec_task *task,
@@ -258,8 +277,7 @@ static bool has_all(const rpexec_plan *plan, uint32_t op)
         return transfer_has_all(plan, o, &plan->tasks[op], gpu) &&
                keeps_microbatch(plan->program, op);
     }
-    return (o->layer != 0 || compute_has_all(plan, o, &plan->tasks[op], gpu)) &&
-           keeps_microbatch(plan->program, op);
+    return compute_has_all(plan, o, &plan->tasks[op], gpu) && keeps_microbatch(plan->program, op);
 }
 
 rp_status rpexec_program_in_check(const rpexec_plan *plan)

@@ -202,7 +202,7 @@ static bool run_mutant(const char *text, const rp_model *config)
     return fits;
 }
 
-static void check_mutants(const char *schedule, uint64_t seed)
+static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
 {
     rp_random random = {seed};
     rp_arena *arena = NULL;
@@ -218,6 +218,7 @@ static void check_mutants(const char *schedule, uint64_t seed)
                         .iterations = 2,
                         .round = RP_ROUND_ALL,
                         .recompute = RP_RECOMPUTE_WAIT,
+                        .layer_grain = layer_grain,
                         .piece_bytes = 20000};
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
@@ -229,7 +230,7 @@ static void check_mutants(const char *schedule, uint64_t seed)
     char messages[4096];
     uint32_t accepted = 0;
     cr_assert(eq(int, rp_arena_alloc(arena, length + 64, 1, &mutant), RP_OK));
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 300; i++) {
         mutate(&random, text, length, mutant, length + 64);
         rp_log_capture_begin(messages, sizeof messages);
         accepted += run_mutant(mutant, &config) ? 1 : 0;
@@ -244,10 +245,12 @@ static void check_mutants(const char *schedule, uint64_t seed)
 
 Test(exec_program_in, mutants_of_roundpipe_do_no_harm)
 {
-    check_mutants("roundpipe", 1);
+    check_mutants("roundpipe", false, 1);
+    check_mutants("roundpipe", true, 3);
 }
 
 Test(exec_program_in, mutants_of_a_pipeline_do_no_harm)
 {
-    check_mutants("1f1b", 2);
+    check_mutants("1f1b", false, 2);
+    check_mutants("zbv", true, 4);
 }
