@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "exec/backend.h"
 #include "exec/report.h"
+#include "exec/runs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -42,15 +43,21 @@ static rp_status list_backends(void)
     return result;
 }
 
-static rp_status list(const char *what)
+static rp_status list_schedules(rp_arena *arena)
 {
-    if (strcmp(what, "backends") == 0) {
-        return list_backends();
-    }
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
-        bool sharded = rp_schedules[i]->placement == RP_PLACEMENT_SHARDED;
-        printf("%s: %s%s\n", rp_schedules[i]->name, rp_schedules[i]->summary,
-               sharded ? " (simulated only: the executor has no collectives yet)" : "");
+        const rp_schedule_type *schedule = rp_schedules[i];
+        const char *never = NULL;
+        const char *asynchronous = NULL;
+        RP_TRY(rpexec_runs(schedule, false, arena, &never));
+        RP_TRY(rpexec_runs(schedule, true, arena, &asynchronous));
+        printf("%s: %s", schedule->name, schedule->summary);
+        if (never != NULL) {
+            printf(" (simulated only: %s)", never);
+        } else if (asynchronous != NULL) {
+            printf(" (runs with --optimizer sync; with async simulated only: %s)", asynchronous);
+        }
+        putchar('\n');
     }
     return RP_OK;
 }
@@ -68,7 +75,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
         printf("rpexec %s\n", RP_VERSION);
         return RP_OK;
     case RPEXEC_ACTION_LIST:
-        return list(options.list);
+        return strcmp(options.list, "backends") == 0 ? list_backends() : list_schedules(arena);
     case RPEXEC_ACTION_RUN:
         RP_TRY(rpexec_train(&options, arena, &outcome));
         rpexec_report(&options, &outcome, stdout);
