@@ -231,15 +231,17 @@ rp_status rpexec_plan_compute(rpexec_planner *p, uint32_t op)
     set_layers(o, job, task);
     find_inputs(p, op, r);
     task->input = input_of(p, o, r, task);
+    /* A rank's forwards may be other jobs, whose stages have no gradients yet. */
+    bool adds = rpexec_plan_is_backward(o->kind) || has_head(task, p->plan->model);
+    bool needs = p->plan->sharded != NULL ? adds : job->backward;
+    if (needs && job->gradients == NO) {
+        job->gradients = rpexec_plan_new_value(p, job->gpu, rpexec_plan_job_bytes(p, job), op);
+        task->clears = true;
+    }
     if (rpexec_plan_is_backward(o->kind)) {
         RP_TRY(plan_backward(p, op, r));
     } else {
         plan_forward(p, op, r);
-    }
-    bool adds = rpexec_plan_is_backward(o->kind) || task->runs_head;
-    if (adds && job->gradients == NO) {
-        job->gradients = rpexec_plan_new_value(p, job->gpu, rpexec_plan_job_bytes(p, job), op);
-        task->clears = true;
     }
     uint64_t bytes = rpexec_stage_scratch_bytes(p->plan->model, task->begin, task->end,
                                                 rpexec_plan_tokens(p, o));
