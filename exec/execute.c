@@ -123,6 +123,7 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
     RP_TRY(rp_arena_alloc(arena, losses, sizeof(double), &r->loss_of));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(bool), &r->submitted));
     RP_TRY(rp_arena_alloc(arena, p->iteration_count, sizeof(uint32_t), &r->tables));
+    RP_TRY(rpexec_run_open_scales(r, arena));
     RP_TRY(rp_arena_alloc(arena, r->plan->save_count, sizeof *r->saves, &r->saves));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];

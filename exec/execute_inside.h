@@ -25,7 +25,28 @@ typedef struct rpexec_run {
     bool *submitted; /**< [op] */
     bool stopped;
     uint32_t *tables; /**< [iteration] jobs with a tied table whose gradients are complete */
+    float *scales;    /**< [iteration + 1] of the loss */
+    struct rpexec_agreement *agreements; /**< [iteration] */
 } rpexec_run;
+
+/** Whether all GPUs with resident weights take an iteration's step, which one overflow prevents. */
+typedef struct rpexec_agreement {
+    uint32_t expected; /**< UPDATE ops of the iteration */
+    uint32_t arrived;
+    bool overflow;
+    uint64_t step; /**< number of the step, from 1 on; valid when all have arrived */
+} rpexec_agreement;
+
+/** What is needed of a run's loss scales before it begins. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_run_open_scales(rpexec_run *run, rp_arena *arena);
+
+/**
+ * With resident weights: an UPDATE of `iteration` has seen an overflow or not. Where losses are
+ * scaled, waits for what all the others have seen.
+ * @param step_out number of the Adam step to take; 0: none
+ * @return false where the run has failed meanwhile
+ */
+bool rpexec_run_agree(rpexec_run *run, uint16_t iteration, bool overflow, uint64_t *step_out);
 
 /** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);

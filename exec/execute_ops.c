@@ -143,6 +143,7 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_job *job = &r->plan->jobs[task->job];
     const rpexec_batch *batch = batch_of(r, o);
     const rpexec_compute c = {.model = r->plan->model, .operators = operators_of(r), .lane = lane};
+    double scale = (double)r->scales[o->iteration];
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *ids = rpexec_run_at(r, task->ids);
     const int32_t *labels = rpexec_run_at(r, task->labels);
@@ -152,7 +153,7 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
                               .input = rpexec_run_at(r, task->input),
                               .ids = ids != NULL ? ids : batch->ids + first_token(r, o),
                               .labels = labels != NULL ? labels : batch->labels + first_token(r, o),
-                              .loss_scale = (float)(1.0 / (double)batch->valid_tokens),
+                              .loss_scale = (float)(scale / (double)batch->valid_tokens),
                               .loss = loss,
                               .output = rpexec_run_at(r, task->body),
                               .tape = rpexec_run_at(r, task->tape),
@@ -241,7 +242,7 @@ static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration, rpexec
 }
 
 /* What Adam works on of a job. */
-static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job)
+static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, float scale)
 {
     uint64_t values = job_values(r, job);
     float *moments = rpexec_run_at(r, job->moments);
@@ -251,10 +252,25 @@ static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job)
                            .gradients = rpexec_run_at(r, job->gradients),
                            .m = moments,
                            .v = moments + values,
+                           .scale = scale,
                            .count = values};
 }
 
-/* Adam of what a GPU has; then its gradients are empty again. */
+/* Whether a gradient of what a GPU has is not finite; where losses are not scaled, nobody asks. */
+static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
+{
+    bool finite = true;
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        if (job->gpu == gpu && rpexec_scaler_needed(r->plan->model->dtype)) {
+            finite &=
+                operators_of(r)->finite(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+        }
+    }
+    return !finite;
+}
+
+/* Adam of what a GPU has, if all agree; then its gradients are empty again. */
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_operators *operators = operators_of(r);
@@ -263,17 +279,24 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     if (r->plan->model->config->tied_head && !reduce_table(r, gpu, iteration, lane)) {
         return RP_BROKEN; /* somebody else has failed */
     }
+    uint64_t step = 0;
+    if (!rpexec_run_agree(r, iteration, overflows(r, gpu, lane), &step)) {
+        return RP_BROKEN;
+    }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         if (job->gpu != gpu) {
             continue;
         }
-        const rpexec_update update = update_of(r, job);
+        const rpexec_update update = update_of(r, job, r->scales[iteration]);
         if (r->e->keep_gradients) {
-            memcpy(r->e->state->gradients + r->e->state->offsets[job->begin], update.gradients,
-                   update.count * sizeof(float));
+            (void)rpexec_unscale(r->plan->model->dtype, update.count, update.gradients,
+                                 update.scale, false,
+                                 r->e->state->gradients + r->e->state->offsets[job->begin]);
         }
-        operators->adam(lane, &r->e->adam, r->e->state->step + iteration + 1, &update);
+        if (step != 0) {
+            operators->adam(lane, &r->e->adam, step, &update);
+        }
         operators->zero(lane, update.count, rpexec_run_at(r, job->gradients));
     }
     return RP_OK;
@@ -287,9 +310,12 @@ void rpexec_run_load(rpexec_run *r)
     }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        const rpexec_update update = update_of(r, job);
+        const rpexec_update update = update_of(r, job, 1);
         uint64_t bytes = update.count * rpexec_dtype_bytes(r->plan->model->dtype);
         rpexec_state_moments(state, job->begin, job->end, update.m, update.v);
+        if (update.weights != NULL) {
+            rpexec_state_masters(state, job->begin, job->end, update.master);
+        }
         memcpy(rpexec_run_at(r, job->weights), rpexec_state_working(state, job->begin), bytes);
         memset(rpexec_run_at(r, job->gradients), 0, bytes);
     }
@@ -305,14 +331,15 @@ void rpexec_run_store(rpexec_run *r)
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         uint64_t first = state->offsets[job->begin];
-        const rpexec_update update = update_of(r, job);
+        const rpexec_update update = update_of(r, job, 1);
         memcpy(state->master + first, update.master, update.count * sizeof(float));
         memcpy(rpexec_state_working(state, job->begin), rpexec_run_at(r, job->weights),
                update.count * rpexec_dtype_bytes(r->plan->model->dtype));
         memcpy(state->m + first, update.m, update.count * sizeof(float));
         memcpy(state->v + first, update.v, update.count * sizeof(float));
     }
-    state->step += r->plan->resident ? r->program->iteration_count : 0;
+    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
+    state->step += r->plan->resident && !agreed ? r->program->iteration_count : 0;
 }
 
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
@@ -356,9 +383,12 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return update(r, op, lane);
     case RP_OP_REFRESH:
         rpexec_state_refresh(r->e->state, o->microbatch);
+        if (o->microbatch == 0) {
+            r->scales[o->iteration + 1] = r->e->state->scaler.next;
+        }
         return RP_OK;
     case RP_OP_COLLECT:
-        rpexec_state_collect(r->e->state, o->microbatch);
+        rpexec_state_collect(r->e->state, o->microbatch, r->scales[o->iteration]);
         return RP_OK;
     case RP_OP_SEND:
     case RP_OP_RECV:

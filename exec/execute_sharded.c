@@ -50,6 +50,12 @@ static const rpexec_operators *operators_of(const rpexec_run *r)
     return r->e->driver_type->operators[r->plan->model->dtype];
 }
 
+/* What the loss of the op's iteration was multiplied by. */
+static float scale_of(const rpexec_run *r, uint32_t op)
+{
+    return r->scales[r->program->ops[op].iteration];
+}
+
 static bool gathers(const rpexec_run *r)
 {
     return sharding_of(r)->forward_gathers != 0;
@@ -232,25 +238,26 @@ static void collect(rpexec_run *r, uint32_t op)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
-    const rpexec_state *state = r->e->state;
-    const float *slots = state->slots;
-    for (uint64_t i = state->offsets[job->begin]; i < state->offsets[job->end]; i++) {
-        state->gradients[i] = (task->clears ? 0 : state->gradients[i]) + slots[i];
-    }
+    rpexec_state *state = r->e->state;
+    uint64_t first = state->offsets[job->begin];
+    bool finite = rpexec_unscale(r->plan->model->dtype, state->offsets[job->end] - first,
+                                 rpexec_state_slot(state, job->begin), scale_of(r, op),
+                                 !task->clears, state->gradients + first);
+    state->overflow |= !finite;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------
  */
 
 /* On the host: of all that the ranks have sent down. */
-static void optimise(rpexec_run *r)
+static void optimise(rpexec_run *r, uint32_t op)
 {
     rpexec_state *state = r->e->state;
     const rpexec_model *model = r->plan->model;
     uint32_t head = model->layer_count - 1;
     if (!sharding_of(r)->host_collects) {
         for (uint32_t layer = model->layer_count; layer-- > 0;) {
-            rpexec_state_collect(state, layer);
+            rpexec_state_collect(state, layer, scale_of(r, op));
         }
     } else if (model->config->tied_head) {
         const float *other =
@@ -263,6 +270,7 @@ static void optimise(rpexec_run *r)
     for (uint32_t layer = 0; layer < model->layer_count; layer++) {
         rpexec_state_refresh(state, layer);
     }
+    r->scales[r->program->ops[op].iteration + 1] = state->scaler.next;
 }
 
 /* This rank's shares of a tied table's two gradients become their sum, head's first. */
@@ -298,10 +306,31 @@ static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage
                            .weights = wide ? NULL : own,
                            .m = m,
                            .v = m + values,
+                           .scale = 1,
                            .count = p->share};
 }
 
-static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, rpexec_lane *lane)
+/* Whether a gradient of this rank's shares is not finite; where losses are not scaled, nobody
+ * asks. */
+static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    uint32_t gpu = gpu_of(r, op);
+    bool finite = true;
+    if (!rpexec_scaler_needed(r->plan->model->dtype)) {
+        return false;
+    }
+    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+        const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+        uint32_t gradients =
+            *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage);
+        finite &= operators_of(r)->finite(lane, shard_values(r, gpu, home->begin, home->end),
+                                          rpexec_run_at(r, gradients));
+    }
+    return !finite;
+}
+
+static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t step,
+                         rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
     uint32_t gpu = gpu_of(r, op);
@@ -312,22 +341,31 @@ static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, rpexec_lane
     while (rpexec_pieces_next(&p)) {
         rpexec_update update = update_of(r, gpu, stage, &p);
         update.gradients = element(r, gradients, p.packed);
+        update.scale = scale_of(r, op);
         if (r->e->keep_gradients) {
-            memcpy(state->gradients + state->offsets[home->begin] + p.at + p.begin,
-                   update.gradients, p.share * sizeof(float));
+            (void)rpexec_unscale(r->plan->model->dtype, p.share, update.gradients, update.scale,
+                                 false,
+                                 state->gradients + state->offsets[home->begin] + p.at + p.begin);
         }
-        operators_of(r)->adam(lane, &r->e->adam, state->step + o->iteration + 1, &update);
+        if (step != 0) {
+            operators_of(r)->adam(lane, &r->e->adam, step, &update);
+        }
     }
 }
 
-static void update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
+    uint64_t step = 0;
     if (r->plan->model->config->tied_head) {
         add_tables(r, op, lane);
     }
-    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
-        update_stage(r, op, stage, lane);
+    if (!rpexec_run_agree(r, r->program->ops[op].iteration, overflows(r, op, lane), &step)) {
+        return RP_BROKEN; /* somebody else has failed */
     }
+    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+        update_stage(r, op, stage, step, lane);
+    }
+    return RP_OK;
 }
 
 /* ---- beginning and end ------------------------------------------------------------------------
@@ -405,7 +443,8 @@ void rpexec_run_store_sharded(rpexec_run *r)
     for (uint32_t layer = 0; layer < r->plan->model->layer_count; layer++) {
         rpexec_state_refresh(state, layer);
     }
-    state->step += r->program->iteration_count;
+    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
+    state->step += agreed ? 0 : r->program->iteration_count;
 }
 
 rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)
@@ -426,11 +465,10 @@ rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         collect(r, op);
         return RP_OK;
     case RP_OP_UPDATE:
-        update(r, op, lane);
-        return RP_OK;
+        return update(r, op, lane);
     case RP_OP_OPTIMIZER:
         if (sharding_of(r)->host_optimizer) { /* otherwise a barrier */
-            optimise(r);
+            optimise(r, op);
         }
         return RP_OK;
     case RP_OP_FORWARD:

@@ -42,6 +42,7 @@ typedef struct rpexec_update {
     const void *gradients;
     float *m;
     float *v;
+    float scale; /**< what the gradients are divided by: that of their loss; 1 in fp32 */
     uint64_t count;
 } rpexec_update;
 
@@ -107,6 +108,8 @@ typedef struct rpexec_operators {
     void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
     /** Copies `count` values within the GPU. */
     void (*copy)(rpexec_lane *lane, uint64_t count, const void *from, void *to);
+    /** @return whether all of `count` values are finite; waits for the operators before it. */
+    bool (*finite)(rpexec_lane *lane, uint64_t count, const void *x);
     /** One Adam step of arrays in the GPU's memory (adam.h). */
     void (*adam)(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                  const rpexec_update *update);

@@ -31,6 +31,8 @@
     X(OPTIMIZER, "optimizer", "sync|async",                                                        \
       "async: weights one step old, Adam beside the next "                                         \
       "step (sync)")                                                                               \
+    X(DTYPE, "dtype", "fp32|bf16|fp16",                                                            \
+      "storage of weights, activations and gradients; masters and sums are fp32 (fp32)")           \
     X(LR, "lr", "X", "Adam's learning rate (0.001)")                                               \
     X(WEIGHT_DECAY, "weight-decay", "X", "decoupled, as AdamW has it (0)")                         \
     X(SEED, "seed", "K", "of weights and data (0)")                                                \
@@ -123,6 +125,10 @@ static rp_status take_choice(int option, rpexec_options *o)
         RP_TRY(rp_option_choice("grain", optarg, "stage|layer", &index));
         o->layer_grain = index == 1;
         return RP_OK;
+    case OPTION_DTYPE:
+        return rpexec_dtype_parse(optarg, &o->dtype)
+                   ? RP_OK
+                   : rp_option_bad("dtype", optarg, "fp32, bf16 and fp16");
     case OPTION_OPTIMIZER:
         RP_TRY(rp_option_choice("optimizer", optarg, "sync|async", &index));
         o->asynchronous = index == 1;

@@ -43,6 +43,7 @@ typedef struct rpexec_options {
     double lr;
     double weight_decay;
     double link_gb_per_s; /**< of each GPU, per direction; 0: the platform's */
+    rpexec_dtype dtype;
     rp_recompute recompute;
     bool recompute_given;
     bool layer_grain;

@@ -291,6 +291,7 @@ static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
 {
     const rp_program *program = p->program;
     RP_TRY(check_stages(program));
+    RP_TRY(rpexec_plan_check_scaling(p, scratch));
     RP_TRY(rp_producers_create(program, scratch, &p->producers));
     RP_TRY(rpexec_order_create(program, p->arena, &p->plan->order));
     RP_TRY(allocate(p, scratch));

@@ -3,6 +3,7 @@
 
 #include "common/producers.h"
 #include "exec/plan.h"
+#include "exec/scaler.h"
 
 /** What is known of a (stage, microbatch) of an iteration on the way through its ops. */
 typedef struct rpexec_plan_record {
@@ -96,6 +97,12 @@ rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
  * @retval RP_OK, RP_USAGE (nothing has kept what a backward needs; logged)
  */
 rp_status rpexec_plan_compute(rpexec_planner *planner, uint32_t op);
+
+/**
+ * Checks that all GPUs can agree on skipping a step, where fp16 needs that.
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_check_scaling(const rpexec_planner *planner, rp_arena *scratch);
 
 /**
  * Gives every tensor its offset: in the order of their first ops, each at the lowest place that no

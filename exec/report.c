@@ -44,6 +44,7 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     write_count(&json, "microbatch_size", o->microbatch_size);
     write_count(&json, "seq_len", o->seq_len);
     write_text(&json, "model", model_of(o));
+    write_text(&json, "dtype", rpexec_dtype_text(o->dtype));
     write_text(&json, "optimizer", o->asynchronous ? "async" : "sync");
     write_text(&json, "recompute", rp_recompute_text(o->recompute));
     write_count(&json, "steps", out->steps);
@@ -71,6 +72,9 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     write_count(&json, "uploaded_bytes", out->uploaded_bytes);
     write_count(&json, "downloaded_bytes", out->downloaded_bytes);
     write_count(&json, "exchanged_bytes", out->exchanged_bytes);
+    rp_json_key(&json, "loss_scale");
+    rp_json_double(&json, out->loss_scale);
+    write_count(&json, "skipped_steps", out->skipped_steps);
     write_count(&json, "seed", o->seed);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
@@ -80,9 +84,10 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
 {
     fprintf(stream,
             "%s on %" PRIu32 " GPUs (host threads): %s, %" PRIu32 " x %" PRIu32
-            " microbatches of %" PRIu32 " x %" PRIu32 " tokens, %s\n",
+            " microbatches of %" PRIu32 " x %" PRIu32 " tokens, %s, %s\n",
             o->schedule->name, o->gpus, model_of(o), o->accumulate, o->microbatches,
-            o->microbatch_size, o->seq_len, o->asynchronous ? "asynchronous" : "synchronous");
+            o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
+            o->asynchronous ? "asynchronous" : "synchronous");
     uint32_t shown = out->steps < 10 ? out->steps : 10;
     for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */
         uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));
@@ -98,6 +103,10 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
             "between GPUs\n",
             out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
             (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0);
+    if (rpexec_scaler_needed(o->dtype)) {
+        fprintf(stream, "loss scale %.0f, %" PRIu64 " steps skipped because of an overflow\n",
+                out->loss_scale, out->skipped_steps);
+    }
     if (out->checked && out->steps > 0) {
         fprintf(stream,
                 "check: gradients of the first step differ by %.3g at most, losses by %.3g, from "

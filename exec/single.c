@@ -30,6 +30,7 @@ static double run_microbatch(const rpexec_single *s, const memory *m, const rpex
                              uint32_t microbatch, uint64_t first_token)
 {
     double loss = 0;
+    double scale = (double)s->state->scaler.next;
     const rpexec_compute c = {.model = s->model, .operators = s->operators, .lane = s->lane};
     const rpexec_stage_data data = {.begin = 0,
                                     .end = s->model->layer_count,
@@ -38,7 +39,7 @@ static double run_microbatch(const rpexec_single *s, const memory *m, const rpex
                                     .gradients = s->state->slots,
                                     .ids = batch->ids + first_token,
                                     .labels = batch->labels + first_token,
-                                    .loss_scale = (float)(1.0 / (double)batch->valid_tokens),
+                                    .loss_scale = (float)(scale / (double)batch->valid_tokens),
                                     .loss = &loss,
                                     .output = m->output,
                                     .tape = m->tape,
@@ -60,11 +61,12 @@ static void refresh(const rpexec_single *s)
 /* Asynchronous: the next iteration's weights are taken before Adam has worked. */
 static void step(const rpexec_single *s)
 {
+    float scale = s->state->scaler.next;
     if (s->asynchronous) {
         refresh(s);
     }
     for (uint32_t layer = s->model->layer_count; layer-- > 0;) {
-        rpexec_state_collect(s->state, layer);
+        rpexec_state_collect(s->state, layer, scale);
     }
     rpexec_state_optimise(s->state, &s->adam);
     if (!s->asynchronous) {

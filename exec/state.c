@@ -6,7 +6,7 @@
 
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out)
 {
-    rpexec_state s = {.model = model};
+    rpexec_state s = {.model = model, .scaler = rpexec_scaler_initial(model->dtype)};
     RP_TRY(rp_arena_alloc(arena, (size_t)model->layer_count + 1, sizeof(uint64_t), &s.offsets));
     for (uint32_t i = 0; i < model->layer_count; i++) {
         s.offsets[i + 1] = s.offsets[i] + rpexec_model_layer(model, i)->floats;
@@ -77,6 +77,8 @@ void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
     memset(s->m, 0, floats * sizeof *s->m);
     memset(s->v, 0, floats * sizeof *s->v);
     s->step = 0;
+    s->skipped = 0;
+    s->scaler = rpexec_scaler_initial(s->model->dtype);
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         rpexec_state_refresh(s, i);
     }
@@ -84,24 +86,32 @@ void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
 
 /* What the head has delivered of a tied table is taken at once: the next step may already write its
  * slot when the embedding delivers (executor.md 1.8). */
-void rpexec_state_collect(rpexec_state *s, uint32_t layer)
+void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {
-    const float *slot = rpexec_state_slot(s, layer);
-    float *to = s->gradients + s->offsets[layer];
-    if (layer == 0 && s->model->config->tied_head) {
-        for (uint64_t i = 0; i < floats_of(s, 0); i++) {
-            to[i] += slot[i];
-        }
-        return;
-    }
-    memcpy(to, slot, own_floats(s, layer) * sizeof *to);
+    rpexec_dtype dtype = s->model->dtype;
+    const void *slot = rpexec_state_slot(s, layer);
+    bool adds = layer == 0 && s->model->config->tied_head;
+    bool finite = rpexec_unscale(dtype, own_floats(s, layer), slot, scale, adds,
+                                 s->gradients + s->offsets[layer]);
     if (is_tied_head(s, layer)) {
-        memcpy(s->gradients, slot + table_offset(s), floats_of(s, 0) * sizeof *to);
+        finite &= rpexec_unscale(dtype, floats_of(s, 0),
+                                 rpexec_element_const(dtype, slot, table_offset(s)), scale, false,
+                                 s->gradients);
     }
+    s->overflow |= !finite;
 }
 
 void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
 {
+    bool overflow = s->overflow;
+    s->overflow = false;
+    if (rpexec_scaler_needed(s->model->dtype)) {
+        rpexec_scaler_step(&s->scaler, overflow);
+    }
+    if (overflow) {
+        s->skipped++;
+        return;
+    }
     s->step++;
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         uint64_t at = s->offsets[i];
@@ -114,25 +124,37 @@ void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
     rpexec_adam_steps(adam, s->step, s->slices, s->model->layer_count, 0);
 }
 
-void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, float *m, float *v)
+/* Of layers [begin, end); where a tied head has its table, the embedding's. */
+static void copy_layers(const rpexec_state *s, const float *from, uint32_t begin, uint32_t end,
+                        float *to)
 {
     uint64_t first = s->offsets[begin];
-    uint64_t floats = s->offsets[end] - first;
-    memcpy(m, s->m + first, floats * sizeof *m);
-    memcpy(v, s->v + first, floats * sizeof *v);
+    memcpy(to, from + first, (s->offsets[end] - first) * sizeof *to);
     if (is_tied_head(s, end - 1)) {
-        uint64_t table = s->offsets[end - 1] + table_offset(s) - first;
-        memcpy(m + table, s->m, s->offsets[1] * sizeof *m);
-        memcpy(v + table, s->v, s->offsets[1] * sizeof *v);
+        memcpy(to + s->offsets[end - 1] + table_offset(s) - first, from,
+               s->offsets[1] * sizeof *to);
     }
+}
+
+void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, float *m, float *v)
+{
+    copy_layers(s, s->m, begin, end, m);
+    copy_layers(s, s->v, begin, end, v);
+}
+
+void rpexec_state_masters(const rpexec_state *s, uint32_t begin, uint32_t end, float *to)
+{
+    copy_layers(s, s->master, begin, end, to);
 }
 
 void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
 {
+    rpexec_dtype dtype = s->model->dtype;
     uint64_t own = own_floats(s, layer);
-    float *to = rpexec_state_working(s, layer);
-    memcpy(to, s->master + s->offsets[layer], own * sizeof *to);
+    void *to = rpexec_state_working(s, layer);
+    rpexec_narrow(dtype, own, s->master + s->offsets[layer], to);
     if (is_tied_head(s, layer)) {
-        memcpy(to + own, s->master, s->offsets[1] * sizeof *to);
+        rpexec_narrow(dtype, s->offsets[1], s->master, rpexec_element(dtype, to, own));
     }
+    s->scaler.next = layer == 0 ? s->scaler.scale : s->scaler.next;
 }

@@ -9,6 +9,7 @@
 
 #include "exec/adam.h"
 #include "exec/model/model.h"
+#include "exec/scaler.h"
 
 typedef struct rpexec_state {
     const rpexec_model *model;
@@ -19,21 +20,27 @@ typedef struct rpexec_state {
     float *gradients; /**< of the step that is being collected; after a step its sum */
     float *m;
     float *v;
-    uint64_t step;             /**< optimizer steps that have been taken */
+    uint64_t step;    /**< optimizer steps that have been taken */
+    uint64_t skipped; /**< and those that were not, because of an overflow (fp16) */
+    rpexec_scaler scaler;
+    bool overflow;             /**< of the step that is being collected */
     rpexec_adam_slice *slices; /**< [layer_count] what Adam works on */
 } rpexec_state;
 
 /** Zeroed arrays in `arena`. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out);
 
-/** Fills master and working weights from a seed; m, v and step become 0. */
+/** Fills master and working weights from a seed; m, v and step become 0, the scale what it is at
+ * first. */
 void rpexec_state_initialise(rpexec_state *state, uint64_t seed);
 
-/** COLLECT of a layer: the slot becomes the master gradient; a tied table's two slots are added,
- * the head's first. Call for the last layer first. */
-void rpexec_state_collect(rpexec_state *state, uint32_t layer);
+/** COLLECT of a layer: the slot divided by the `scale` that its loss had becomes the master
+ * gradient; a tied table's two slots are added, the head's first. Notes an overflow. Call for the
+ * last layer first. */
+void rpexec_state_collect(rpexec_state *state, uint32_t layer, float scale);
 
-/** OPTIMIZER: one Adam step of all layers from the master gradients, on all cores. */
+/** OPTIMIZER: one Adam step of all layers from the master gradients, on all cores; none after an
+ * overflow. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 
 /** Adam's m and v of layers [begin, end) into arrays as long; a tied head's table has the
@@ -41,9 +48,19 @@ void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 void rpexec_state_moments(const rpexec_state *state, uint32_t begin, uint32_t end, float *m,
                           float *v);
 
+/** The same of the master weights. */
+void rpexec_state_masters(const rpexec_state *state, uint32_t begin, uint32_t end, float *to);
+
+/** @return steps of training so far, with those that were skipped. */
+static inline uint64_t rpexec_state_iterations(const rpexec_state *state)
+{
+    return state->step + state->skipped;
+}
+
 /** @return where a layer's working weights, or its slot, begin. */
 void *rpexec_state_working(const rpexec_state *state, uint32_t layer);
 void *rpexec_state_slot(const rpexec_state *state, uint32_t layer);
 
-/** REFRESH of a layer: working := master; of a tied head the embedding's master. */
+/** REFRESH of a layer: working := master, rounded; of a tied head the embedding's master. Layer 0
+ * comes first and takes over the scale, too. */
 void rpexec_state_refresh(rpexec_state *state, uint32_t layer);

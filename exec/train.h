@@ -16,6 +16,8 @@ typedef struct rpexec_outcome {
     uint64_t uploaded_bytes;  /**< of all steps */
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
+    double loss_scale;        /**< after the last step; 1 without loss scaling */
+    uint64_t skipped_steps;   /**< of all steps so far, because of an overflow */
     bool checked;
     double max_grad_rel_err; /**< of the first step, against one device */
     double max_loss_rel_err; /**< of all steps */

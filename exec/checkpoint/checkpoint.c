@@ -141,6 +141,15 @@ static rp_status write_weights(const rpexec_state *s, const char *folder, rp_are
     const rpexec_metadata format = {"format", "pt"};
     RP_TRY(rp_arena_print(arena, &path, "%s/model.safetensors", folder));
     RP_TRY(rpexec_weights_list(s, s->master, "", arena, &tensors, &count));
+    rpexec_dtype dtype = s->model->dtype;
+    for (uint32_t i = 0; i < count && dtype != RPEXEC_DTYPE_F32; i++) {
+        uint64_t elements = rpexec_writable_elements(&tensors[i]);
+        void *rounded = NULL;
+        RP_TRY(rp_arena_alloc_raw(arena, elements, rpexec_dtype_bytes(dtype), &rounded));
+        rpexec_narrow(dtype, elements, tensors[i].values, rounded);
+        tensors[i].values = rounded;
+        tensors[i].dtype = dtype;
+    }
     return rpexec_safetensors_write(path, tensors, count, &format, 1);
 }
 
@@ -148,21 +157,32 @@ static rp_status write_training(const rpexec_state *s, const rpexec_progress *pr
                                 const char *folder, rp_arena *arena)
 {
     const char *path = NULL;
-    const char *numbers[4] = {NULL};
-    uint64_t floats = s->offsets[s->model->layer_count];
+    const char *numbers[8] = {NULL};
+    uint64_t values = s->offsets[s->model->layer_count];
+    rpexec_dtype dtype = s->model->dtype;
     const rpexec_writable tensors[] = {
-        {.name = "m", .rank = 1, .shape = {floats}, .values = s->m},
-        {.name = "v", .rank = 1, .shape = {floats}, .values = s->v},
-        {.name = "working", .rank = 1, .shape = {floats}, .values = s->working},
+        {.name = "m", .rank = 1, .shape = {values}, .values = s->m},
+        {.name = "v", .rank = 1, .shape = {values}, .values = s->v},
+        {.name = "working", .dtype = dtype, .rank = 1, .shape = {values}, .values = s->working},
+        {.name = "master", .rank = 1, .shape = {values}, .values = s->master},
     };
     RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", folder));
     RP_TRY(rp_arena_print(arena, &numbers[0], "%" PRIu64, s->step));
     RP_TRY(rp_arena_print(arena, &numbers[1], "%" PRIu64, progress->place));
     RP_TRY(rp_arena_print(arena, &numbers[2], "%" PRIu64, progress->seed));
     RP_TRY(rp_arena_print(arena, &numbers[3], "%" PRIu32, progress->seq_len));
+    RP_TRY(rp_arena_print(arena, &numbers[4], "%" PRIu64, s->skipped));
+    RP_TRY(rp_arena_print(arena, &numbers[5], "%.0f", (double)s->scaler.scale));
+    RP_TRY(rp_arena_print(arena, &numbers[6], "%.0f", (double)s->scaler.next));
+    RP_TRY(rp_arena_print(arena, &numbers[7], "%" PRIu32, s->scaler.clean));
     const rpexec_metadata metadata[] = {
-        {"step", numbers[0]}, {"place", numbers[1]}, {"seed", numbers[2]}, {"seq_len", numbers[3]}};
-    return rpexec_safetensors_write(path, tensors, 3, metadata, 4);
+        {"step", numbers[0]},       {"place", numbers[1]},   {"seed", numbers[2]},
+        {"seq_len", numbers[3]},    {"skipped", numbers[4]}, {"loss_scale", numbers[5]},
+        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rpexec_dtype_text(dtype)}};
+    uint32_t count =
+        dtype == RPEXEC_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
+    return rpexec_safetensors_write(path, tensors, count, metadata,
+                                    sizeof metadata / sizeof metadata[0]);
 }
 
 static rp_status save(const char *folder, const rpexec_state *s, const rpexec_progress *progress,
@@ -171,13 +191,14 @@ static rp_status save(const char *folder, const rpexec_state *s, const rpexec_pr
     listing l;
     const char *unfinished = NULL;
     const char *finished = NULL;
+    uint64_t step = rpexec_state_iterations(s);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         (void)failed(folder, "mkdir");
         return RP_INPUT;
     }
     RP_TRY(list(folder, arena, &l)); /* removes what a killed run has left */
-    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, s->step));
-    RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, s->step));
+    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, step));
+    RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, step));
     if (mkdir(unfinished, 0777) != 0) {
         return failed(unfinished, "mkdir");
     }
@@ -228,14 +249,58 @@ static rp_status array_of(const rpexec_safetensors *file, const char *name, uint
     return rpexec_safetensors_read(file, stored, to);
 }
 
-static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
-                               rpexec_progress *progress)
+/* A tensor that is stored as the run has it: through fp32 and back every bit is kept. */
+static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpexec_state *s,
+                            rp_arena *arena)
 {
-    uint64_t floats = s->offsets[s->model->layer_count];
+    float *wide = NULL;
+    RP_TRY(rp_arena_alloc_raw(arena, values, sizeof *wide, &wide));
+    RP_TRY(array_of(file, "working", values, wide));
+    rpexec_narrow(s->model->dtype, values, wide, s->working);
+    return RP_OK;
+}
+
+static rp_status check_dtype(const rpexec_safetensors *file, rpexec_dtype dtype)
+{
+    const char *text = rpexec_safetensors_metadata(file, "dtype");
+    text = text != NULL ? text : rpexec_dtype_text(RPEXEC_DTYPE_F32); /* all there was */
+    if (strcmp(text, rpexec_dtype_text(dtype)) != 0) {
+        rp_log_error("%s: made with --dtype %s; valid is the same type, not %s", file->path, text,
+                     rpexec_dtype_text(dtype));
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status scaler_of(const rpexec_safetensors *file, rpexec_state *s)
+{
+    uint64_t scale;
+    uint64_t next;
+    uint64_t clean;
+    RP_TRY(number_of(file, "skipped", &s->skipped));
+    RP_TRY(number_of(file, "loss_scale", &scale));
+    RP_TRY(number_of(file, "next_scale", &next));
+    RP_TRY(number_of(file, "clean", &clean));
+    s->scaler =
+        (rpexec_scaler){.scale = (float)scale, .next = (float)next, .clean = (uint32_t)clean};
+    return RP_OK;
+}
+
+static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
+                               rpexec_progress *progress, rp_arena *arena)
+{
+    uint64_t values = s->offsets[s->model->layer_count];
     uint64_t seq_len;
-    RP_TRY(array_of(file, "m", floats, s->m));
-    RP_TRY(array_of(file, "v", floats, s->v));
-    RP_TRY(array_of(file, "working", floats, s->working));
+    RP_TRY(check_dtype(file, s->model->dtype));
+    RP_TRY(array_of(file, "m", values, s->m));
+    RP_TRY(array_of(file, "v", values, s->v));
+    RP_TRY(working_of(file, values, s, arena));
+    if (s->model->dtype != RPEXEC_DTYPE_F32) {
+        RP_TRY(array_of(file, "master", values, s->master));
+    }
+    if (rpexec_scaler_needed(s->model->dtype)) {
+        RP_TRY(scaler_of(file, s));
+    }
     RP_TRY(number_of(file, "step", &s->step));
     RP_TRY(number_of(file, "place", &progress->place));
     RP_TRY(number_of(file, "seed", &progress->seed));
@@ -259,7 +324,7 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
     RP_TRY(rpexec_weights_load(path, s));
     RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", path));
     RP_TRY(rpexec_safetensors_open(path, arena, &file));
-    rp_status status = read_training(&file, s, progress);
+    rp_status status = read_training(&file, s, progress, arena);
     rpexec_safetensors_close(&file);
     return status;
 }

@@ -1,10 +1,11 @@
 /** @file checkpoint.h  Saving and resuming a training run, atomically.
  *
  * A run's folder holds step-N folders, each with model.safetensors (weights, as Hugging Face names
- * them) and training.safetensors (Adam's moments, the working weights of the next step, and in the
- * metadata step, place in the data and seed). A step's folder gets its name when all of it is on
- * disk, so a killed run leaves whole checkpoints and what is ignored and removed by the next one.
- * The newest two are kept.
+ * them, in the storage type of the run) and training.safetensors (Adam's moments, masters where the
+ * storage type is not fp32, the working weights of the next step, and in the metadata step, place
+ * in the data, seed, storage type and scale of the loss). A step's folder gets its name when all of
+ * it is on disk, so a killed run leaves whole checkpoints and what is ignored and removed by the
+ * next one. The newest two are kept.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
@@ -21,7 +22,7 @@ typedef struct rpexec_progress {
 } rpexec_progress;
 
 /**
- * Saves under folder/step-N, N = state->step.
+ * Saves under folder/step-N, N = rpexec_state_iterations.
  * @param folder is made if it is not there
  * @retval RP_OK, RP_IO, RP_INPUT (folder cannot be made; logged), RP_NO_MEMORY
  */
@@ -31,7 +32,7 @@ rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
 /**
  * Loads the newest checkpoint of a folder.
  * @param found_out whether there was one; otherwise nothing changes
- * @retval RP_OK, RP_INPUT (damaged, or of another model; logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_checkpoint_resume(const char *folder, rpexec_state *state,
                                    rpexec_progress *progress_out, bool *found_out);

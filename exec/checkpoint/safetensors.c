@@ -25,6 +25,11 @@ static const struct {
 #undef DTYPE
 };
 
+const char *rpexec_safetensors_dtype(rpexec_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
 /* ---- the header -------------------------------------------------------------------------------
  */
 

@@ -65,6 +65,9 @@ void rpexec_safetensors_close(rpexec_safetensors *file);
 /** @return the tensor of that name, or NULL (nothing is logged). */
 const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name);
 
+/** @return what a type is called in files: "F32", "F16", "BF16". */
+const char *rpexec_safetensors_dtype(rpexec_dtype dtype);
+
 /** @return the metadata of that key, or NULL. */
 const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const char *key);
 
@@ -76,13 +79,17 @@ const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const ch
 rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_stored *tensor,
                                   float *to);
 
-/** An fp32 tensor to be written. */
+/** A tensor to be written. */
 typedef struct rpexec_writable {
     const char *name; /**< plain text: no quotes, backslashes or control characters */
+    rpexec_dtype dtype;
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
-    const float *values;
+    const void *values;
 } rpexec_writable;
+
+/** @return elements of a tensor to be written. */
+uint64_t rpexec_writable_elements(const rpexec_writable *tensor);
 
 /**
  * Writes a file, atomically; the tensors lie in the order given, which is by name.

@@ -9,13 +9,18 @@
 #define ALIGNMENT 8u
 #define LENGTH_BYTES 8
 
-static uint64_t elements_of(const rpexec_writable *t)
+uint64_t rpexec_writable_elements(const rpexec_writable *t)
 {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < t->rank; i++) {
         elements *= t->shape[i];
     }
     return elements;
+}
+
+static uint64_t bytes_of(const rpexec_writable *t)
+{
+    return rpexec_writable_elements(t) * rpexec_dtype_bytes(t->dtype);
 }
 
 static void write_header(FILE *stream, const rpexec_writable *tensors, uint32_t count,
@@ -35,11 +40,11 @@ static void write_header(FILE *stream, const rpexec_writable *tensors, uint32_t 
         rp_json_end_object(&json);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t bytes = elements_of(&tensors[i]) * sizeof(float);
+        uint64_t bytes = bytes_of(&tensors[i]);
         rp_json_key(&json, tensors[i].name);
         rp_json_begin_object(&json);
         rp_json_key(&json, "dtype");
-        rp_json_string(&json, "F32");
+        rp_json_string(&json, rpexec_safetensors_dtype(tensors[i].dtype));
         rp_json_key(&json, "shape");
         rp_json_begin_array(&json);
         for (uint32_t k = 0; k < tensors[i].rank; k++) {
@@ -67,10 +72,10 @@ static void write_little_endian(FILE *stream, uint64_t value)
     (void)fwrite(bytes, 1, sizeof bytes, stream);
 }
 
-/* fp32 in the byte order of the file, which is this machine's on everything that has CUDA. */
+/* In the byte order of the file, which is this machine's on everything that has CUDA. */
 static void write_values(FILE *stream, const rpexec_writable *t)
 {
-    (void)fwrite(t->values, sizeof(float), (size_t)elements_of(t), stream);
+    (void)fwrite(t->values, 1, (size_t)bytes_of(t), stream);
 }
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "write_values copies values as they are");

@@ -24,9 +24,9 @@ rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_
 rp_status rpexec_weights_load(const char *folder, rpexec_state *state);
 
 /**
- * Lists all parameters as Hugging Face names them, in the order of the layers; a tied head's table
- * is left out.
- * @param values one of the state's arrays
+ * Lists all fp32 parameters as Hugging Face names them, in the order of the layers; a tied head's
+ * table is left out.
+ * @param values one of the state's fp32 arrays
  * @param prefix before every name, "" for weights
  * @param tensors_out [*count_out] in `arena`, pointing into `values`
  * @retval RP_OK, RP_NO_MEMORY

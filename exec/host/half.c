@@ -2,6 +2,7 @@
  * operators work there, and what they leave is rounded once. Large tensors go through in pieces
  * whose sizes depend on the operator's sizes only. */
 #include "exec/host/lane.h"
+#include "exec/scaler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -373,18 +374,25 @@ static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
     memcpy(to, from, count * rpexec_dtype_bytes(lane->dtype));
 }
 
+static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+{
+    return rpexec_all_finite(lane->dtype, count, x);
+}
+
 static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                       const rpexec_update *update)
 {
     for (uint64_t i = 0; i < update->count; i += PIECE) {
         scratch s = scratch_of(lane);
         uint64_t values = piece_of(update->count, i);
-        const rpexec_adam_slice slice = {
-            .parameters = update->master + i,
-            .gradients = take_wide(&s, at_const(lane, update->gradients, i), values),
-            .m = update->m + i,
-            .v = update->v + i,
-            .count = values};
+        float *gradients = take(&s, values);
+        (void)rpexec_unscale(lane->dtype, values, at_const(lane, update->gradients, i),
+                             update->scale, false, gradients);
+        const rpexec_adam_slice slice = {.parameters = update->master + i,
+                                         .gradients = gradients,
+                                         .m = update->m + i,
+                                         .v = update->v + i,
+                                         .count = values};
         rpexec_adam_step(adam, step, &slice);
         rpexec_narrow(lane->dtype, values, slice.parameters, at(lane, update->weights, i));
     }
@@ -453,5 +461,6 @@ const rpexec_operators rpexec_host_half = {
     .cross_entropy = cross_entropy,
     .zero = zero,
     .copy = copy,
+    .finite = all_finite,
     .adam = adam_step,
 };

@@ -1,5 +1,6 @@
 /* The smaller operators of the host backend, and the table. */
 #include "exec/host/lane.h"
+#include "exec/scaler.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -168,6 +169,12 @@ static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
     memcpy(to, from, count * sizeof(float));
 }
 
+static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+{
+    (void)lane;
+    return rpexec_all_finite(RPEXEC_DTYPE_F32, count, x);
+}
+
 static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                       const rpexec_update *update)
 {
@@ -198,6 +205,7 @@ const rpexec_operators rpexec_host_fp32 = {
     .cross_entropy = rpexec_host_cross_entropy,
     .zero = zero,
     .copy = copy,
+    .finite = all_finite,
     .adam = adam_step,
 };
 

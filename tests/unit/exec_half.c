@@ -265,6 +265,7 @@ static void adam(void)
                                   .gradients = gradients.half,
                                   .m = m[0].wide,
                                   .v = v[0].wide,
+                                  .scale = 1,
                                   .count = COUNT};
     const rpexec_adam_slice slice = {.parameters = master[1].wide,
                                      .gradients = gradients.wide,

@@ -1,0 +1,55 @@
+/* Loss scales of a run, and what GPUs with resident weights agree on. */
+#include "exec/execute_inside.h"
+
+rp_status rpexec_run_open_scales(rpexec_run *r, rp_arena *arena)
+{
+    const rp_program *p = r->program;
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->iteration_count + 1, sizeof *r->scales, &r->scales));
+    RP_TRY(rp_arena_alloc(arena, p->iteration_count, sizeof *r->agreements, &r->agreements));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (p->ops[i].kind == RP_OP_UPDATE) {
+            r->agreements[p->ops[i].iteration].expected++;
+        }
+    }
+    r->scales[0] = r->e->state->scaler.next;
+    for (uint32_t i = 0; i < p->iteration_count; i++) {
+        r->scales[i + 1] = 1; /* where losses are scaled, known when the iteration begins */
+    }
+    return RP_OK;
+}
+
+/* The last one to arrive decides for all. */
+static void decide(rpexec_run *r, uint16_t iteration)
+{
+    rpexec_state *state = r->e->state;
+    rpexec_agreement *a = &r->agreements[iteration];
+    rpexec_scaler_step(&state->scaler, a->overflow);
+    state->scaler.next = r->scales[iteration + 1] = state->scaler.scale;
+    if (a->overflow) {
+        state->skipped++;
+    } else {
+        a->step = ++state->step;
+    }
+    pthread_cond_broadcast(&r->submitted_one);
+}
+
+bool rpexec_run_agree(rpexec_run *r, uint16_t iteration, bool overflow, uint64_t *step_out)
+{
+    rpexec_agreement *a = &r->agreements[iteration];
+    if (!rpexec_scaler_needed(r->plan->model->dtype)) {
+        *step_out = r->e->state->step + iteration + 1;
+        return true;
+    }
+    pthread_mutex_lock(&r->lock);
+    a->overflow |= overflow;
+    if (++a->arrived == a->expected) {
+        decide(r, iteration);
+    }
+    while (a->arrived < a->expected && !r->stopped) {
+        pthread_cond_wait(&r->submitted_one, &r->lock);
+    }
+    bool agreed = a->arrived == a->expected;
+    *step_out = a->step;
+    pthread_mutex_unlock(&r->lock);
+    return agreed;
+}
