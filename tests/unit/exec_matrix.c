@@ -43,11 +43,13 @@ typedef struct combination {
 } combination;
 
 static const combination combinations[] = {
-    {2, RP_RECOMPUTE_NONE, false, false}, {3, RP_RECOMPUTE_WAIT, false, false},
-    {2, RP_RECOMPUTE_WAIT, false, true},  {2, RP_RECOMPUTE_EARLY, false, false},
-    {2, RP_RECOMPUTE_WAIT, true, false},  {3, RP_RECOMPUTE_EARLY, true, true},
+    {2, RP_RECOMPUTE_NONE, false, false}, {2, RP_RECOMPUTE_WAIT, false, true},
+    {2, RP_RECOMPUTE_WAIT, true, false},  {2, RP_RECOMPUTE_EARLY, true, true},
+    {3, RP_RECOMPUTE_WAIT, false, false}, {2, RP_RECOMPUTE_EARLY, false, false},
 };
 #define COMBINATIONS (sizeof combinations / sizeof combinations[0])
+#define FOR_MANY_GPUS 4 /* of them on 5 and 8 GPUs: with more threads than cores a run takes long  \
+                         */
 
 /* Rounding of fp32 on the way from the inputs to a gradient: k u sqrt(length of all sums on it).
  * A block adds up d elements six times (two norms, four products), a head's scores and a row of
@@ -94,9 +96,9 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
                                        &work, &twist, &run);
     rp_log_capture_end();
     bool none = c->recompute == RP_RECOMPUTE_NONE;
-    bool offload = schedule->placement == RP_PLACEMENT_OFFLOAD;
+    bool resident = schedule->placement == RP_PLACEMENT_RESIDENT;
     if (status != RP_OK) {
-        bool may = (none && offload && strstr(message, "--recompute") == message) ||
+        bool may = (none && !resident && strstr(message, "--recompute") == message) ||
                    (schedule->separate_backward && gpus > (uint32_t)golden->file.decoder.layers &&
                     strstr(message, "--partition: the last backward stage has no") == message);
         cr_expect(may && status == RP_USAGE, "%s, %s, %u GPUs: %s", golden->name, schedule->name,
@@ -113,11 +115,6 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     return true;
 }
 
-static bool runs_at_all(const rp_schedule_type *schedule)
-{
-    return rpexec_work_obstacle(schedule, false) == NULL;
-}
-
 /* Of `gpu_limit` and fewer GPUs, every schedule must run on each number of them. */
 static void run_all(const char *name, uint32_t gpu_limit, size_t combination_count)
 {
@@ -126,12 +123,13 @@ static void run_all(const char *name, uint32_t gpu_limit, size_t combination_cou
     uint32_t number = 0;
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
         const rp_schedule_type *schedule = rp_schedules[s];
-        for (size_t n = 0; runs_at_all(schedule) && n < 5; n++) {
+        for (size_t n = 0; rpexec_work_obstacle(schedule, false) == NULL && n < 5; n++) {
             uint32_t ran = 0;
             for (size_t i = 0; gpu_counts[n] <= gpu_limit && i < combination_count; i++) {
                 const combination *c = &combinations[i];
-                bool other = c->asynchronous && schedule->placement != RP_PLACEMENT_OFFLOAD;
-                if (!other && number++ % SAMPLE == 0) { /* it has its weights to itself */
+                bool other = (c->asynchronous && schedule->placement != RP_PLACEMENT_OFFLOAD) ||
+                             (gpu_counts[n] > 4 && i >= FOR_MANY_GPUS);
+                if (!other && number++ % SAMPLE == 0) {
                     ran += run_one(&golden, schedule, gpu_counts[n], c) ? 1 : 0;
                     rp_arena_destroy(arena);
                     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
@@ -152,12 +150,12 @@ Test(exec_matrix, deep_decoder_on_all_numbers_of_gpus)
 /* As many stages as layers, or two with none. */
 Test(exec_matrix, tied_decoder_with_qk_norm)
 {
-    run_all("tied", 2, 3);
+    run_all("tied", 2, 2);
 }
 
 Test(exec_matrix, untied_decoder_with_scaled_rotation)
 {
-    run_all("untied", 2, 3);
+    run_all("untied", 2, 2);
 }
 
 /* What runs on one device with nothing of a schedule is right to begin with, in each part. */
