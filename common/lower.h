@@ -62,7 +62,11 @@ typedef struct rp_lower_config {
     const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t
-        call_microbatches;  /**< microbatches of one call; the last call of a step may have fewer */
+        call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
+    /** Calls of a schedule that runs them in rounds: call_microbatches are those of a round, a job
+     * is one stage over these, and so many rounds make one call: only its first one waits for the
+     * loss of the call before. 0: a call is one round */
+    uint32_t call_rounds;
     uint64_t piece_bytes;   /**< largest piece of a parameter upload, RP_PIECE_BYTES */
     rp_grain grain;         /**< nothing is recomputed: no matter */
     bool overlapping_calls; /**< the calls of a step do not wait for each other's loss or gradients

@@ -209,15 +209,16 @@ static rp_status fence(rp_lowering *l, const rp_lower_job *job)
 }
 
 /* The next call begins when the loss of the last microbatch of this one is on the host; calls of
- * one step may overlap instead. */
+ * one step may overlap instead, and so do the rounds of one call. */
 static rp_status begin_call(rp_lowering *l, const rp_lower_job *job)
 {
     const rp_program *p = l->schedule;
     bool first_job = p->forward_count == 0
                          ? l->producers.backward_position[job->stage] == 0
                          : !job->backward && l->producers.forward_position[job->stage] == 0;
-    if (!first_job || (job->iteration == 0 && job->call == 0) ||
-        (job->call > 0 && l->config->overlapping_calls)) {
+    uint32_t rounds = l->config->call_rounds;
+    bool overlaps = l->config->overlapping_calls || (rounds != 0 && job->call % rounds != 0);
+    if (!first_job || (job->iteration == 0 && job->call == 0) || (job->call > 0 && overlaps)) {
         return RP_OK;
     }
     uint32_t iteration = job->call > 0 ? job->iteration : job->iteration - 1u;

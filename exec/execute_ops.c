@@ -98,6 +98,7 @@ static void move_parameters(rpexec_run *r, uint32_t op)
         rpexec_run_copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
         break;
     default:
+        slot = task->output != RPEXEC_NO_TENSOR ? rpexec_run_at(r, task->output) : slot;
         rpexec_run_copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
         break;
     }
@@ -239,6 +240,23 @@ static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration, rpexec
     bool done = r->tables[iteration] == TABLE_DONE;
     pthread_mutex_unlock(&r->lock);
     return done;
+}
+
+/* Gradients of a layer; where calls overlap those of one call after the other. */
+static void collect(rpexec_run *r, uint32_t op)
+{
+    uint32_t layer = r->program->ops[op].microbatch;
+    const rpexec_task *task = &r->plan->tasks[op];
+    rpexec_state *state = r->e->state;
+    float scale = r->scales[r->program->ops[op].iteration];
+    rpexec_state_collect(state, layer, scale);
+    for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
+        const rpexec_slot *slot = &r->plan->slots[i];
+        uint64_t first = state->offsets[layer] - state->offsets[r->plan->jobs[slot->job].begin];
+        rpexec_state_add(
+            state, layer,
+            rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
+    }
 }
 
 /* What Adam works on of a job. */
@@ -388,7 +406,7 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         }
         return RP_OK;
     case RP_OP_COLLECT:
-        rpexec_state_collect(r->e->state, o->microbatch, r->scales[o->iteration]);
+        collect(r, op);
         return RP_OK;
     case RP_OP_SEND:
     case RP_OP_RECV:

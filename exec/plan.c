@@ -138,12 +138,14 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
             return refuse_stray(p, op);
         }
         rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
+        rpexec_plan_slot(p, op);
         return RP_OK;
     }
     if (task->job == NO_JOB) {
         return refuse_stray(p, op);
     }
     rpexec_job *job = &p->plan->jobs[task->job];
+    job->accumulates |= o->kind == RP_OP_UPLOAD_PARAM_GRAD;
     uint32_t *value = o->kind == RP_OP_UPLOAD_PARAMS ? &job->weights : &job->gradients;
     if (*value == NO) {
         *value = rpexec_plan_new_value(p, job->gpu, rpexec_plan_job_bytes(p, job), op);
@@ -179,9 +181,11 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     case RP_OP_UPLOAD_PARAM_GRAD:
     case RP_OP_DOWNLOAD_PARAM_GRAD:
         return plan_parameters(p, op);
+    case RP_OP_COLLECT:
+        rpexec_plan_collect(p, op);
+        return RP_OK;
     case RP_OP_OPTIMIZER:
     case RP_OP_REFRESH:
-    case RP_OP_COLLECT:
     case RP_OP_UPDATE:
         return RP_OK;
     case RP_OP_SEND:
@@ -196,6 +200,18 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
                  "pipelines and schedules with weights in host memory",
                  p->program->schedule, rp_op_kind_text((rp_op_kind)p->program->ops[op].kind));
     return RP_USAGE;
+}
+
+/* At most all that COLLECT ops wait for. */
+static rp_status allocate_slots(rpexec_planner *p)
+{
+    const rp_program *program = p->program;
+    size_t count = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool collects = program->ops[i].kind == RP_OP_COLLECT;
+        count += collects ? program->ops[i + 1].wait_begin - program->ops[i].wait_begin : 0;
+    }
+    return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);
 }
 
 /* Only where some op goes alone. */
@@ -237,9 +253,11 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(p->arena, program->gpu_count + 1, sizeof(uint64_t), &plan->arena_bytes));
     RP_TRY(rp_arena_alloc(scratch, records, sizeof(rpexec_plan_record), &p->records));
     RP_TRY(rp_arena_alloc(scratch, p->most_values, sizeof(uint32_t), &p->first_user));
-    RP_TRY(rp_arena_alloc(scratch, 16 * ops + p->most_values, sizeof(rpexec_plan_user), &p->users));
+    RP_TRY(rp_arena_alloc(scratch, 16 * ops + p->most_values + program->wait_count,
+                          sizeof(rpexec_plan_user), &p->users));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
     RP_TRY(allocate_layers(p, scratch));
+    RP_TRY(allocate_slots(p));
     for (size_t i = 0; i < records; i++) {
         p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, false, false};
     }

@@ -32,6 +32,8 @@ typedef struct rpexec_job {
     uint32_t begin; /**< layers [begin, end) of the model */
     uint32_t end;
     bool backward;
+    bool accumulates; /**< begins with the gradients of the call before */
+    uint32_t first_microbatch;
     uint32_t weights;   /**< tensors */
     uint32_t gradients; /**< RPEXEC_NO_TENSOR where it has none */
     uint32_t moments;   /**< resident: Adam's m, v, and of 16-bit weights the masters, in fp32;
@@ -65,6 +67,12 @@ typedef struct rpexec_sharded {
     uint32_t *gradients;
 } rpexec_sharded;
 
+/** Gradients of a call beside the first one that the host adds up, where calls overlap. */
+typedef struct rpexec_slot {
+    uint32_t job;   /**< whose layers it has */
+    uint32_t value; /**< in pinned host memory */
+} rpexec_slot;
+
 /** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */
 typedef struct rpexec_task {
     uint32_t job;   /**< of compute and parameters */
@@ -72,7 +80,9 @@ typedef struct rpexec_task {
                          the embedding goes with the first block */
     uint32_t end;
     uint32_t input;         /**< activation: source of a transfer, input of a stage */
-    uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input */
+    uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input; of
+                                 parameter gradients that go down RPEXEC_NO_TENSOR for the state's
+                                 slot */
     uint32_t body;          /**< what the stage's layers below the head give */
     uint32_t d_output;      /**< gradient that a backward begins with */
     uint32_t ids;           /**< token ids on the GPU; none: read from host memory */
@@ -86,6 +96,8 @@ typedef struct rpexec_task {
     uint32_t part_begin; /**< plan.parts[part_begin .. part_end): a weight part's layers, ascending;
                               none: `tape` and `weight_tape` have them all */
     uint32_t part_end;
+    uint32_t slot_begin; /**< COLLECT: plan.slots[slot_begin .. slot_end), in the order of calls */
+    uint32_t slot_end;
     uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
     uint64_t to_byte;
     bool keep;        /**< a forward or recompute that keeps the whole tape */
@@ -117,8 +129,11 @@ typedef struct rpexec_plan {
     rpexec_save *saves;
     uint32_t part_count;
     rpexec_part *parts;
-    uint64_t *arena_bytes;   /**< [gpu_count + 1] the most that each place holds; host last */
-    bool resident;           /**< weights, gradients and Adam's moments stay on the GPUs */
+    uint32_t slot_count;
+    rpexec_slot *slots;
+    uint32_t slot_microbatches; /**< that are summed before slots are added up; 0: all of a step */
+    uint64_t *arena_bytes;      /**< [gpu_count + 1] the most that each place holds; host last */
+    bool resident;              /**< weights, gradients and Adam's moments stay on the GPUs */
     rpexec_sharded *sharded; /**< data-parallel systems; otherwise NULL, and `resident` is false */
 } rpexec_plan;
 

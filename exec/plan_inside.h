@@ -92,6 +92,13 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, const rp_sharding *s
 /** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
 rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
 
+/** Where the parameter gradients of DOWNLOAD_PARAM_GRAD `op` go: the state's slot, or where calls
+ * overlap, a tensor of their own. */
+void rpexec_plan_slot(rpexec_planner *planner, uint32_t op);
+
+/** COLLECT: what it adds to the state's slot. */
+void rpexec_plan_collect(rpexec_planner *planner, uint32_t op);
+
 /**
  * Plans a compute op of a stage.
  * @retval RP_OK, RP_USAGE (nothing has kept what a backward needs; logged)

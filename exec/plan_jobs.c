@@ -41,8 +41,13 @@ static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
 uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
 {
     uint32_t job = p->plan->job_count++;
-    p->plan->jobs[job] = (rpexec_job){
-        .stage = stage, .gpu = gpu, .weights = NO, .gradients = NO, .moments = NO, .root = NO};
+    p->plan->jobs[job] = (rpexec_job){.stage = stage,
+                                      .gpu = gpu,
+                                      .first_microbatch = UINT32_MAX,
+                                      .weights = NO,
+                                      .gradients = NO,
+                                      .moments = NO,
+                                      .root = NO};
     rpexec_plan_layers(p, stage, &p->plan->jobs[job].begin, &p->plan->jobs[job].end);
     return job;
 }
@@ -101,8 +106,11 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
                 return RP_USAGE;
             }
         }
+        rpexec_job *j = &p->plan->jobs[job];
         p->plan->tasks[op].job = job;
-        p->plan->jobs[job].backward |= rpexec_plan_is_backward(o->kind);
+        j->backward |= rpexec_plan_is_backward(o->kind);
+        j->first_microbatch =
+            o->microbatch < j->first_microbatch ? o->microbatch : j->first_microbatch;
     }
     return RP_OK;
 }
@@ -152,4 +160,53 @@ rp_status rpexec_plan_find_jobs(rpexec_planner *p, rp_arena *scratch)
         }
     }
     return RP_OK;
+}
+
+/* ---- gradients in host memory -----------------------------------------------------------------
+ */
+
+void rpexec_plan_slot(rpexec_planner *p, uint32_t op)
+{
+    rpexec_task *task = &p->plan->tasks[op];
+    const rpexec_job *job = &p->plan->jobs[task->job];
+    if (job->accumulates || job->first_microbatch == 0) {
+        return;
+    }
+    uint32_t *all = &p->plan->slot_microbatches;
+    *all = *all == 0 || job->first_microbatch < *all ? job->first_microbatch : *all;
+    task->output =
+        rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_job_bytes(p, job), op);
+}
+
+/* Calls in their order, whatever the order of the waits is. */
+static void insert_slot(rpexec_planner *p, uint32_t begin, rpexec_slot slot)
+{
+    const rpexec_job *jobs = p->plan->jobs;
+    uint32_t at = p->plan->slot_count++;
+    for (; at > begin; at--) {
+        rpexec_slot *before = &p->plan->slots[at - 1];
+        if (jobs[before->job].first_microbatch < jobs[slot.job].first_microbatch) {
+            break;
+        }
+        p->plan->slots[at] = *before;
+    }
+    p->plan->slots[at] = slot;
+}
+
+void rpexec_plan_collect(rpexec_planner *p, uint32_t op)
+{
+    const rp_program *program = p->program;
+    rpexec_task *task = &p->plan->tasks[op];
+    task->slot_begin = p->plan->slot_count;
+    for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(program->waits[w]);
+        const rpexec_task *from = &p->plan->tasks[target];
+        bool gradients = program->ops[target].kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+        if (gradients && !rp_wait_is_control(program->waits[w]) && from->output != NO) {
+            insert_slot(p, task->slot_begin,
+                        (rpexec_slot){.job = from->job, .value = from->output});
+            rpexec_plan_use(p, from->output, op);
+        }
+    }
+    task->slot_end = p->plan->slot_count;
 }

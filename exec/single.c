@@ -6,7 +6,26 @@ typedef struct memory {
     void *tape;
     void *scratch;
     void *head_gradient;
+    void **slots; /* [slot_count] gradients; the first is the state's */
+    uint32_t slot_count;
 } memory;
+
+static uint32_t slot_of(const rpexec_single *s, uint32_t microbatch)
+{
+    return s->slot_microbatches == 0 ? 0 : microbatch / s->slot_microbatches;
+}
+
+static rp_status allocate_slots(const rpexec_single *s, rp_arena *arena, memory *m)
+{
+    uint64_t values = s->state->offsets[s->model->layer_count];
+    m->slot_count = slot_of(s, s->microbatches - 1) + 1;
+    RP_TRY(rp_arena_alloc(arena, m->slot_count, sizeof(void *), &m->slots));
+    m->slots[0] = s->state->slots;
+    for (uint32_t i = 1; i < m->slot_count; i++) {
+        RP_TRY(rp_arena_alloc(arena, values, rpexec_dtype_bytes(s->model->dtype), &m->slots[i]));
+    }
+    return RP_OK;
+}
 
 static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
 {
@@ -18,6 +37,7 @@ static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
     uint64_t boundary = tokens * s->model->config->hidden;
     uint32_t end = s->model->layer_count;
     size_t bytes = rpexec_dtype_bytes(s->model->dtype);
+    RP_TRY(allocate_slots(s, arena, m));
     RP_TRY(rp_arena_alloc(arena, boundary, bytes, &m->output));
     RP_TRY(rp_arena_alloc(arena, boundary, bytes, &m->head_gradient));
     RP_TRY(rp_arena_alloc(arena, rpexec_stage_tape_bytes(s->model, 0, end, tokens, true), 1,
@@ -36,7 +56,7 @@ static double run_microbatch(const rpexec_single *s, const memory *m, const rpex
                                     .end = s->model->layer_count,
                                     .sequences = s->sequences[microbatch],
                                     .weights = s->state->working,
-                                    .gradients = s->state->slots,
+                                    .gradients = m->slots[slot_of(s, microbatch)],
                                     .ids = batch->ids + first_token,
                                     .labels = batch->labels + first_token,
                                     .loss_scale = (float)(scale / (double)batch->valid_tokens),
@@ -59,7 +79,7 @@ static void refresh(const rpexec_single *s)
 }
 
 /* Asynchronous: the next iteration's weights are taken before Adam has worked. */
-static void step(const rpexec_single *s)
+static void step(const rpexec_single *s, const memory *m)
 {
     float scale = s->state->scaler.next;
     if (s->asynchronous) {
@@ -67,6 +87,11 @@ static void step(const rpexec_single *s)
     }
     for (uint32_t layer = s->model->layer_count; layer-- > 0;) {
         rpexec_state_collect(s->state, layer, scale);
+        for (uint32_t i = 1; i < m->slot_count; i++) {
+            rpexec_state_add(s->state, layer,
+                             rpexec_element(s->model->dtype, m->slots[i], s->state->offsets[layer]),
+                             scale);
+        }
     }
     rpexec_state_optimise(s->state, &s->adam);
     if (!s->asynchronous) {
@@ -84,13 +109,15 @@ rp_status rpexec_single_run(rpexec_single *s)
     for (uint32_t i = 0; status == RP_OK && i < s->iterations; i++) {
         double sum = 0;
         uint64_t sequence = 0;
-        s->operators->zero(s->lane, floats, s->state->slots);
+        for (uint32_t k = 0; k < m.slot_count; k++) {
+            s->operators->zero(s->lane, floats, m.slots[k]);
+        }
         for (uint32_t k = 0; k < s->microbatches; k++) {
             sum += run_microbatch(s, &m, &s->batches[i], k, sequence * s->model->seq_len);
             sequence += s->sequences[k];
         }
         s->losses[i] = sum / (double)s->batches[i].valid_tokens;
-        step(s);
+        step(s, &m);
     }
     rp_arena_destroy(arena);
     return status;

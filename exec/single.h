@@ -2,7 +2,8 @@
  *
  * The same operators on the same microbatches in ascending order, and nothing of what a schedule
  * adds: no program, no queues, no transfers, no arenas, no recompute; all layers are one stage. A
- * schedule that accumulates microbatches in the same order gives the same bits.
+ * schedule that accumulates microbatches in the same order, and with overlapping calls those of
+ * each call on their own, gives the same bits.
  */
 #pragma once
 
@@ -14,6 +15,9 @@ typedef struct rpexec_single {
     rpexec_adam adam;
     uint32_t microbatches;     /**< per iteration */
     const uint32_t *sequences; /**< [microbatches] sequences of each */
+    /** Microbatches whose gradients are summed before these sums are added up in their order, as
+     * schedules do whose calls overlap (common/lower.h); 0: all of an iteration. */
+    uint32_t slot_microbatches;
     uint32_t iterations;
     const rpexec_batch *batches; /**< [iterations] */
     bool asynchronous; /**< weights of iteration t are those of step t - 2 (executor.md 1.8) */

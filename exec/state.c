@@ -84,21 +84,30 @@ void rpexec_state_initialise(rpexec_state *s, uint64_t seed)
     }
 }
 
+static void take(rpexec_state *s, uint32_t layer, const void *gradients, float scale, bool add)
+{
+    rpexec_dtype dtype = s->model->dtype;
+    bool adds = add || (layer == 0 && s->model->config->tied_head);
+    bool finite = rpexec_unscale(dtype, own_floats(s, layer), gradients, scale, adds,
+                                 s->gradients + s->offsets[layer]);
+    if (is_tied_head(s, layer)) {
+        finite &= rpexec_unscale(dtype, floats_of(s, 0),
+                                 rpexec_element_const(dtype, gradients, table_offset(s)), scale,
+                                 add, s->gradients);
+    }
+    s->overflow |= !finite;
+}
+
 /* What the head has delivered of a tied table is taken at once: the next step may already write its
  * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {
-    rpexec_dtype dtype = s->model->dtype;
-    const void *slot = rpexec_state_slot(s, layer);
-    bool adds = layer == 0 && s->model->config->tied_head;
-    bool finite = rpexec_unscale(dtype, own_floats(s, layer), slot, scale, adds,
-                                 s->gradients + s->offsets[layer]);
-    if (is_tied_head(s, layer)) {
-        finite &= rpexec_unscale(dtype, floats_of(s, 0),
-                                 rpexec_element_const(dtype, slot, table_offset(s)), scale, false,
-                                 s->gradients);
-    }
-    s->overflow |= !finite;
+    take(s, layer, rpexec_state_slot(s, layer), scale, false);
+}
+
+void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, float scale)
+{
+    take(s, layer, gradients, scale, true);
 }
 
 void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)

@@ -39,6 +39,11 @@ void rpexec_state_initialise(rpexec_state *state, uint64_t seed);
  * last layer first. */
 void rpexec_state_collect(rpexec_state *state, uint32_t layer, float scale);
 
+/** Adds to what COLLECT of a layer has delivered: gradients of another call, laid out as its slot,
+ * divided by the scale.
+ * Call in the order of calls, after rpexec_state_collect. */
+void rpexec_state_add(rpexec_state *state, uint32_t layer, const void *gradients, float scale);
+
 /** OPTIMIZER: one Adam step of all layers from the master gradients, on all cores; none after an
  * overflow. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);

@@ -38,11 +38,12 @@ typedef struct trainer {
     rp_model config;
     rpexec_model model;
     rpexec_state state;
-    rpexec_state reference; /* --check */
-    rpexec_lane lane;       /* of the reference */
-    uint32_t *sequences;    /* [microbatches of a step] */
-    uint32_t batch;         /* their sum */
-    rp_program *program;    /* --program-in; NULL: made for each segment */
+    rpexec_state reference;     /* --check */
+    rpexec_lane lane;           /* of the reference */
+    uint32_t *sequences;        /* [microbatches of a step] */
+    uint32_t slot_microbatches; /* of the plan */
+    uint32_t batch;             /* their sum */
+    rp_program *program;        /* --program-in; NULL: made for each segment */
     rpexec_work work;
     rpexec_machine machine;
     rp_costs costs;
@@ -281,6 +282,7 @@ static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batc
                           .keep_gradients = t->o->check,
                           .losses = t->outcome->losses + done,
                           .timeline = timeline};
+    t->slot_microbatches = plan->slot_microbatches;
     RP_TRY(rpexec_execute(&e));
     t->outcome->uploaded_bytes += e.uploaded_bytes;
     t->outcome->downloaded_bytes += e.downloaded_bytes;
@@ -321,6 +323,7 @@ static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t
                        .adam = t->adam,
                        .microbatches = microbatches_of(t),
                        .sequences = t->sequences,
+                       .slot_microbatches = t->slot_microbatches,
                        .iterations = steps,
                        .batches = batches,
                        .asynchronous = t->work.asynchronous &&

@@ -34,14 +34,48 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
     return RP_OK;
 }
 
+/* Of schedules that have none a whole call. */
+static uint32_t round_of(const rpexec_work *work)
+{
+    bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
+    return all ? work->microbatches : work->round;
+}
+
+static rp_status check_rounds(const rpexec_work *work)
+{
+    const char *name = work->schedule->name;
+    uint32_t all = rpexec_work_microbatches(work);
+    uint32_t round = round_of(work);
+    if (round < work->microbatches && !work->schedule->rounds) {
+        rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
+                     name);
+        return RP_USAGE;
+    }
+    if (work->calls > 1 && work->microbatches % round != 0) {
+        rp_log_error("--round: calls of %u microbatches are no whole rounds of %u; valid with "
+                     "--accumulate are divisors of --microbatches, and all",
+                     work->microbatches, round);
+        return RP_USAGE;
+    }
+    if (work->schedule->overlapping_rounds && all % round != 0) {
+        rp_log_error("--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
+                     "all rounds equal; valid are divisors of that number, and all",
+                     all, round, name);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
                             const rp_program *schedule, rp_arena *arena, rp_program **program_out)
 {
     uint32_t *sequences = NULL;
-    uint32_t microbatches = work->calls * work->microbatches;
+    uint32_t microbatches = rpexec_work_microbatches(work);
+    uint32_t round = round_of(work);
     rp_lower_config config = {.placement = work->schedule->placement,
                               .sharding = work->schedule->sharding,
-                              .call_microbatches = work->microbatches,
+                              .call_microbatches = round,
+                              .call_rounds = (work->microbatches - 1) / round + 1,
                               .piece_bytes = work->piece_bytes,
                               .grain = work->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                               .overlapping_calls = work->schedule->overlapping_rounds,
@@ -49,7 +83,7 @@ rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
     RP_TRY(rpexec_model_sizes(model, arena, &config.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = work->microbatch_size;
+        sequences[i] = rpexec_work_sequences(work, i);
     }
     return rp_lower(schedule, &config, sequences, program_out);
 }
@@ -60,9 +94,13 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
     rp_partition even;
     rp_program *schedule = NULL;
     rp_schedule_config config = {.gpus = work->gpus,
-                                 .microbatches = work->calls * work->microbatches,
+                                 .microbatches = rpexec_work_microbatches(work),
                                  .iterations = work->iterations,
-                                 .round = work->round,
+                                 .round = round_of(work),
+                                 .call_microbatches = work->microbatches,
+                                 .round_start = round_of(work) < work->microbatches
+                                                    ? RP_ROUND_START_FREE_FIRST
+                                                    : RP_ROUND_START_ROTATE,
                                  .asynchronous = work->asynchronous,
                                  .recompute = work->recompute,
                                  .layers = model->config->layers,
@@ -101,13 +139,7 @@ rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model
                      helps ? "is --optimizer sync" : "are pipelines of whole layers");
         return RP_USAGE;
     }
-    if (work->schedule->overlapping_rounds && work->calls > 1) {
-        rp_log_error(
-            "--accumulate: the calls of %s overlap, with gradients of their own, which the "
-            "executor does not add up yet; valid is 1",
-            work->schedule->name);
-        return RP_USAGE;
-    }
+    RP_TRY(check_rounds(work));
     RP_TRY(rp_arena_create(&arena));
     rp_status status = build(work, model, costs, arena, program_out);
     rp_arena_destroy(arena);

@@ -7,17 +7,35 @@
 typedef struct rpexec_work {
     const rp_schedule_type *schedule;
     uint32_t gpus;
-    uint32_t calls;           /**< of a step, each of `microbatches` microbatches */
-    uint32_t microbatches;    /**< of a call */
-    uint32_t microbatch_size; /**< sequences of a microbatch */
+    uint32_t calls;             /**< of a step, each of `microbatches` microbatches */
+    uint32_t microbatches;      /**< of a call */
+    uint32_t last_microbatches; /**< of the last call, fewer than the others; 0: as many */
+    uint32_t microbatch_size;   /**< sequences of a microbatch */
+    const uint32_t *sequences;  /**< [microbatches of a step] of each; NULL: microbatch_size */
     uint32_t iterations;
-    uint32_t round; /**< microbatches of a RoundPipe round, or RP_ROUND_ALL */
+    /** Microbatches of a RoundPipe round. As many as a call has, or RP_ROUND_ALL: the library's
+     * order, where the rotation goes on from call to call. Fewer: the paper's, where a round begins
+     * on the GPU that is free first, and rounds of a call do not wait for each other. */
+    uint32_t round;
     bool asynchronous;
     rp_recompute recompute;
     bool layer_grain;
     uint64_t piece_bytes;          /**< largest piece of a parameter upload */
     const rp_partition *partition; /**< NULL: even */
 } rpexec_work;
+
+/** @return microbatches of a step. */
+static inline uint32_t rpexec_work_microbatches(const rpexec_work *work)
+{
+    uint32_t last = work->last_microbatches != 0 ? work->last_microbatches : work->microbatches;
+    return (work->calls - 1) * work->microbatches + last;
+}
+
+/** @return sequences of a microbatch of the step. */
+static inline uint32_t rpexec_work_sequences(const rpexec_work *work, uint32_t microbatch)
+{
+    return work->sequences != NULL ? work->sequences[microbatch] : work->microbatch_size;
+}
 
 /**
  * Times of one microbatch from FLOP counts (executor.md section 5) at 10 GFLOP/s: what a partition

@@ -55,6 +55,10 @@ expect 2 "" "has experts, which the executor does not compute" --model gpt-oss-2
 expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
 expect 0 "the same bits" "" --steps 3 --check
 expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
+expect 0 "the same bits" "" --steps 2 --check --accumulate 2 --gpus 2 --partition '2,2|4,2,2' --seq-len 16
+expect 0 "the same bits" "" --steps 2 --check --schedule roundpipe-overlap --accumulate 2 --gpus 2 --round 2 --seq-len 16
+expect 2 "" "divisors of --microbatches" --accumulate 2 --microbatches 5 --round 3
+expect 2 "" "mobius has no rounds" --schedule mobius --round 2
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8

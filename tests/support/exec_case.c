@@ -60,9 +60,10 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
                        const rpexec_work *work, rp_test_run *run)
 {
-    *run = (rp_test_run){.iterations = work->iterations,
-                         .sequences =
-                             (uint64_t)work->calls * work->microbatches * work->microbatch_size};
+    *run = (rp_test_run){.iterations = work->iterations};
+    for (uint32_t i = 0; i < rpexec_work_microbatches(work); i++) {
+        run->sequences += rpexec_work_sequences(work, i);
+    }
     RP_TRY(rpexec_model_create(config, seq_len, RPEXEC_DTYPE_F32, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     rpexec_state_initialise(&run->state, SEED);
@@ -160,23 +161,28 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                               const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
 {
     rpexec_lane lane;
-    uint32_t microbatches = work->calls * work->microbatches;
+    uint32_t microbatches = rpexec_work_microbatches(work);
+    bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
+    uint32_t round = all ? work->microbatches : work->round;
+    bool overlapping = work->schedule != NULL && work->schedule->overlapping_rounds;
     uint32_t *sequences = NULL;
+    uint32_t most = 0;
     RP_TRY(begin(arena, config, seq_len, work, run));
     if (twist != NULL && twist->prepare != NULL) {
         twist->prepare(twist->context, arena, run);
     }
-    RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)work->microbatch_size * seq_len, arena,
-                                   &lane));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = work->microbatch_size;
+        sequences[i] = rpexec_work_sequences(work, i);
+        most = sequences[i] > most ? sequences[i] : most;
     }
+    RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)most * seq_len, arena, &lane));
     rpexec_single s = {.model = &run->model,
                        .state = &run->state,
                        .adam = rpexec_adam_defaults(),
                        .microbatches = microbatches,
                        .sequences = sequences,
+                       .slot_microbatches = overlapping ? round : 0,
                        .iterations = work->iterations,
                        .batches = run->batches,
                        .asynchronous = work->asynchronous,

@@ -285,6 +285,45 @@ Test(lower, no_deadlock)
     cr_expect(gt(u32, runs, 700));
 }
 
+static bool waits_for_loss(const rp_program *p, uint32_t op, uint32_t microbatch)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_op *target = &p->ops[rp_wait_op(p->waits[w])];
+        bool head = (p->stages[target->stage].roles & RP_STAGE_HEAD) != 0;
+        if (head && target->kind == RP_OP_FORWARD && target->microbatch == microbatch) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A call begins when the last loss of the one before is there; a call's later rounds do not wait.
+ */
+Test(lower, rounds_of_a_call_follow_without_the_loss)
+{
+    for (uint32_t rounds = 0; rounds <= 3; rounds++) {
+        fixture f;
+        uint32_t seen = 0;
+        make(&f, 3, 2, 6, 6, 2, 3);
+        f.config.iterations = 1;
+        f.lower.call_rounds = rounds;
+        rp_program *p = lower_fixture(&f);
+        cr_expect(eq(int, rp_program_check(p), RP_OK));
+        for (uint32_t i = 0; i < p->op_count; i++) {
+            const rp_op *op = &p->ops[i];
+            if (op->kind == RP_OP_UPLOAD_ACT && op->stage == p->forward_chain[0] &&
+                op->microbatch % 2 == 0 && op->microbatch > 0) {
+                bool first = rounds == 0 || op->microbatch / 2 % rounds == 0;
+                cr_expect(eq(int, waits_for_loss(p, i, op->microbatch - 1), first),
+                          "%u rounds, microbatch %u", rounds, op->microbatch);
+                seen++;
+            }
+        }
+        cr_expect(eq(u32, seen, 5));
+        rp_program_destroy(p);
+    }
+}
+
 /* Text form: write, read, equal. */
 Test(lower, text_round_trip)
 {
