@@ -80,6 +80,16 @@ static void move_boundary(rpexec_run *r, uint32_t op)
                     r->program->op_bytes[op]);
 }
 
+/* From one GPU's memory into another's. */
+static void send(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    uint64_t bytes = r->program->op_bytes[op];
+    atomic_fetch_add(&r->exchanged, bytes);
+    r->e->driver_type->copy(r->driver, op, rpexec_run_at(r, task->output),
+                            rpexec_run_at(r, task->input), bytes);
+}
+
 /* Working weights and slots of a stage's layers lie one after the other on the host as well. */
 static void move_parameters(rpexec_run *r, uint32_t op)
 {
@@ -409,7 +419,10 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         collect(r, op);
         return RP_OK;
     case RP_OP_SEND:
-    case RP_OP_RECV:
+        send(r, op);
+        return RP_OK;
+    case RP_OP_RECV: /* its SEND has put it there */
+        return RP_OK;
     case RP_OP_ALL_GATHER:
     case RP_OP_REDUCE_SCATTER:
     case RP_OP_ALL_REDUCE:

@@ -40,6 +40,8 @@
       "cap of each GPU's memory in MiB (the platform's, otherwise what is needed)")                \
     X(PLATFORM, "platform", "NAME|FILE",                                                           \
       "server whose links the GPUs have, shared as it shares them (links as fast as memory)")      \
+    X(PEERS, "peers", NULL,                                                                        \
+      "pipelines: GPUs send boundary tensors to each other (where the platform says so)")          \
     X(LINK_GB_PER_S, "link-gb-per-s", "X",                                                         \
       "rate of each GPU's link and direction (the platform's, otherwise not limited)")             \
     X(WATCHDOG, "watchdog-s", "S", "give up when nothing has ended for so long (60)")              \
@@ -203,6 +205,9 @@ static rp_status take(int option, rpexec_options *o)
     case OPTION_PLATFORM:
         o->platform = optarg;
         return RP_OK;
+    case OPTION_PEERS:
+        o->peers = true;
+        return RP_OK;
     case OPTION_SAVE:
         o->save = optarg;
         return RP_OK;
@@ -240,15 +245,25 @@ static bool shapes(int option)
 {
     return option == OPTION_SCHEDULE || option == OPTION_GPUS || option == OPTION_MICROBATCHES ||
            option == OPTION_PARTITION || option == OPTION_ROUND || option == OPTION_RECOMPUTE ||
-           option == OPTION_OPTIMIZER;
+           option == OPTION_OPTIMIZER || option == OPTION_PEERS;
 }
 
 static rp_status complete(rpexec_options *o)
 {
     if (o->program_in != NULL && o->shaped_by != NULL) {
         rp_log_error("%s: the program of --program-in fixes schedule, GPUs, microbatches, "
-                     "partition, round, recompute and optimizer; valid is one of them",
+                     "partition, round, recompute, optimizer and peers; valid is one of them",
                      o->shaped_by);
+        return RP_USAGE;
+    }
+    if (o->peers && o->schedule->placement != RP_PLACEMENT_RESIDENT) {
+        rp_log_error("--peers: %s does not hand boundary tensors from GPU to GPU; valid with "
+                     "pipelines whose weights stay on their GPUs, such as 1f1b",
+                     o->schedule->name);
+        return RP_USAGE;
+    }
+    if (o->peers && o->platform != NULL) {
+        rp_log_error("--peers: --platform says which GPUs reach each other; valid is one of them");
         return RP_USAGE;
     }
     if (o->resume && o->save == NULL) {

@@ -23,6 +23,7 @@ typedef struct rpexec_options {
     const char *data;       /**< NULL: random tokens */
     const char *partition;  /**< NULL: even */
     const char *platform;   /**< NULL: none */
+    bool peers;             /**< GPUs send to each other, whatever the platform says */
     const char *save;       /**< folder of checkpoints; NULL: none */
     const char *program_in; /**< NULL: the schedule's */
     const char *shaped_by;  /**< the last option given that a program fixes; NULL: none */

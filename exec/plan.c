@@ -53,7 +53,7 @@ uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
 }
 
 /* Only programs that nobody has lowered come here: rp_lower connects everything. */
-static rp_status refuse_stray(const rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
 {
     char name[RP_OP_NAME_SIZE];
     rp_op_name(&p->program->ops[op], name);
@@ -111,7 +111,7 @@ static rp_status plan_download(rpexec_planner *p, uint32_t op)
     uint32_t from = gradient ? source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT)
                              : source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
     if (from == RP_NO_OP) {
-        return refuse_stray(p, op);
+        return rpexec_plan_refuse_stray(p, op);
     }
     const rpexec_task *source = &p->plan->tasks[from];
     task->input = gradient ? source->output : source->body;
@@ -127,6 +127,43 @@ static rp_status plan_download(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
+/* A boundary tensor goes straight into the memory of the GPU that receives it. */
+static rp_status plan_send(rpexec_planner *p, uint32_t op)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    uint32_t forward = source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
+    uint32_t backward = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT);
+    if (forward == RP_NO_OP && backward == RP_NO_OP) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    task->input =
+        forward != RP_NO_OP ? p->plan->tasks[forward].body : p->plan->tasks[backward].output;
+    task->sends_gradient = forward == RP_NO_OP;
+    rpexec_plan_use(p, task->input, op);
+    task->output = rpexec_plan_new_value(p, p->receivers[op], rpexec_plan_boundary_bytes(p, o), op);
+    return RP_OK;
+}
+
+/* It is there once it has been sent. */
+static void plan_receive(rpexec_planner *p, uint32_t op)
+{
+    const rpexec_task *from = &p->plan->tasks[source_of(p, op, RP_OP_SEND, RP_OP_SEND)];
+    rpexec_task *task = &p->plan->tasks[op];
+    *(from->sends_gradient ? &task->d_output : &task->output) = from->output;
+    rpexec_plan_use(p, from->output, op);
+}
+
+static void find_receivers(rpexec_planner *p)
+{
+    for (uint32_t op = 0; op < p->program->op_count; op++) {
+        if (p->program->ops[op].kind == RP_OP_RECV) {
+            uint32_t send = source_of(p, op, RP_OP_SEND, RP_OP_SEND);
+            p->receivers[send] = rpexec_plan_gpu_of(p, op); /* the validator has matched them */
+        }
+    }
+}
+
 static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
@@ -135,14 +172,14 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
         uint32_t from = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_WEIGHT);
         task->job = from == RP_NO_OP ? NO_JOB : p->plan->tasks[from].job;
         if (task->job == NO_JOB) {
-            return refuse_stray(p, op);
+            return rpexec_plan_refuse_stray(p, op);
         }
         rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
         rpexec_plan_slot(p, op);
         return RP_OK;
     }
     if (task->job == NO_JOB) {
-        return refuse_stray(p, op);
+        return rpexec_plan_refuse_stray(p, op);
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     job->accumulates |= o->kind == RP_OP_UPLOAD_PARAM_GRAD;
@@ -189,7 +226,10 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     case RP_OP_UPDATE:
         return RP_OK;
     case RP_OP_SEND:
+        return plan_send(p, op);
     case RP_OP_RECV:
+        plan_receive(p, op);
+        return RP_OK;
     case RP_OP_ALL_GATHER:
     case RP_OP_REDUCE_SCATTER:
     case RP_OP_ALL_REDUCE:
@@ -256,6 +296,7 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(scratch, 16 * ops + p->most_values + program->wait_count,
                           sizeof(rpexec_plan_user), &p->users));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
+    RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->receivers));
     RP_TRY(allocate_layers(p, scratch));
     RP_TRY(allocate_slots(p));
     for (size_t i = 0; i < records; i++) {
@@ -323,6 +364,7 @@ static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
     const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
     bool sharded = schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
     p->plan->resident = !p->offload && !sharded;
+    find_receivers(p);
     RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, schedule->sharding, scratch)
                    : rpexec_plan_find_jobs(p, scratch));
     for (uint32_t i = 0; i < program->op_count; i++) {

@@ -79,16 +79,16 @@ typedef struct rpexec_task {
     uint32_t begin; /**< compute: layers [begin, end) of the model, all of the job's or one;
                          the embedding goes with the first block */
     uint32_t end;
-    uint32_t input;         /**< activation: source of a transfer, input of a stage */
-    uint32_t output;        /**< of a transfer; of a backward the gradient of the stage's input; of
-                                 parameter gradients that go down RPEXEC_NO_TENSOR for the state's
-                                 slot */
-    uint32_t body;          /**< what the stage's layers below the head give */
-    uint32_t d_output;      /**< gradient that a backward begins with */
-    uint32_t ids;           /**< token ids on the GPU; none: read from host memory */
-    uint32_t labels;        /**< labels on the GPU; none: read from host memory */
-    uint32_t tape;          /**< of the stage (kept) or of one layer */
-    uint32_t weight_tape;   /**< split backward */
+    uint32_t input;       /**< activation: source of a transfer, input of a stage */
+    uint32_t output;      /**< of a transfer (of a SEND in the receiver's memory); of a backward the
+                               gradient of the stage's input; of parameter gradients that go down
+                               RPEXEC_NO_TENSOR for the state's slot */
+    uint32_t body;        /**< what the stage's layers below the head give */
+    uint32_t d_output;    /**< gradient that a backward begins with, or that a RECV has got */
+    uint32_t ids;         /**< token ids on the GPU; none: read from host memory */
+    uint32_t labels;      /**< labels on the GPU; none: read from host memory */
+    uint32_t tape;        /**< of the stage (kept) or of one layer */
+    uint32_t weight_tape; /**< split backward */
     uint32_t head_gradient; /**< from the head's forward to its backward */
     uint32_t scratch;
     uint32_t save_begin; /**< plan.saves[save_begin .. save_end): inputs of later backward stages */
@@ -100,11 +100,12 @@ typedef struct rpexec_task {
     uint32_t slot_end;
     uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
     uint64_t to_byte;
-    bool keep;        /**< a forward or recompute that keeps the whole tape */
-    bool clears;      /**< the job's gradients are zeroed first; of a reduction or a COLLECT: what
-                           it adds to is empty so far */
-    bool moves_root;  /**< ALL_GATHER, UPLOAD_PARAMS: embedding and head, too */
-    bool runs_layers; /**< FORWARD: computes its layers */
+    bool keep;   /**< a forward or recompute that keeps the whole tape */
+    bool clears; /**< the job's gradients are zeroed first; of a reduction or a COLLECT: what
+                      it adds to is empty so far */
+    bool sends_gradient; /**< SEND: what a backward has left, not a forward */
+    bool moves_root;     /**< ALL_GATHER, UPLOAD_PARAMS: embedding and head, too */
+    bool runs_layers;    /**< FORWARD: computes its layers */
     bool runs_head; /**< computes the head: FORWARD, or a backward whose forward was another job */
 } rpexec_task;
 

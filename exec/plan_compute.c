@@ -23,6 +23,9 @@ static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
             r->labels = from->labels;
         } else if (kind == RP_OP_UPLOAD_GRAD) {
             r->d_output = from->output;
+        } else if (kind == RP_OP_RECV) {
+            r->input = from->output != NO ? from->output : r->input;
+            r->d_output = from->d_output != NO ? from->d_output : r->d_output;
         }
     }
     uint32_t forward = p->producers.forward_position[o->stage];

@@ -35,10 +35,14 @@ typedef struct rpexec_planner {
     uint32_t *first_user;        /**< [value] index + 1 */
     rpexec_plan_user *users;
     uint32_t user_count;
+    uint32_t *receivers; /**< [op] of a SEND: the GPU that receives */
     uint32_t *downloads; /**< [op] of a FORWARD: how many downloads have been met */
     uint32_t most_values;
     struct rpexec_sharding_plan *sharding; /**< plan_sharded.c's own; NULL elsewhere */
 } rpexec_planner;
+
+/** Logs that `op` moves what nobody gives or takes. @return RP_INPUT */
+rp_status rpexec_plan_refuse_stray(const rpexec_planner *planner, uint32_t op);
 
 /** Notes that `op` uses a tensor; RPEXEC_NO_TENSOR is allowed. */
 void rpexec_plan_use(rpexec_planner *planner, uint32_t value, uint32_t op);

@@ -262,8 +262,12 @@ static rp_status plan_compute(rpexec_planner *p, uint32_t op)
     const rp_op *o = &p->program->ops[op];
     rpexec_job *job = &p->plan->jobs[p->plan->tasks[op].job];
     uint32_t *whole = whole_of(p, o, job->gpu);
+    bool root = is_root(p, job->begin) || is_root(p, job->end - 1);
     job->gradients = *whole;
-    job->root = is_root(p, job->begin) || is_root(p, job->end - 1) ? *root_of(p, o) : NO;
+    job->root = root ? *root_of(p, o) : NO;
+    if (job->weights == NO || (root && job->root == NO)) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
     RP_TRY(rpexec_plan_compute(p, op));
     *whole = job->gradients;
     return RP_OK;
@@ -292,6 +296,10 @@ static rp_status plan_gather(rpexec_planner *p, uint32_t op)
     uint32_t up = taken(p, op, RP_OP_UPLOAD_PARAMS);
     task->input = up == RP_NO_OP ? NO : p->plan->tasks[up].output;
     rpexec_plan_use(p, task->input, op);
+    bool from_host = p->sharding->sharding->host_weights;
+    if ((task->job == NO_JOB && gathers(p)) || (from_host && task->input == NO)) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
     if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
         return check_bytes(p, op, 1, layer_bytes(p, 0, layer_count(p)));
     }
@@ -320,6 +328,9 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     uint64_t shard = shard_bytes(p, job->gpu, job->begin, job->end);
     uint32_t *kept = rpexec_plan_shard_gradients(p->plan, o, job->gpu, job->stage);
     task->input = *whole_of(p, o, job->gpu);
+    if (task->input == NO) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
     rpexec_plan_use(p, task->input, op);
     task->scratch = rpexec_plan_new_value(
         p, job->gpu, rpexec_collective_scratch(longest, p->plan->model->dtype), op);
@@ -340,13 +351,17 @@ static void plan_download(rpexec_planner *p, uint32_t op)
     rpexec_plan_use(p, task->input, op);
 }
 
-static void plan_update(rpexec_planner *p, uint32_t op)
+static rp_status plan_update(rpexec_planner *p, uint32_t op)
 {
+    uint32_t gpu = rpexec_plan_gpu_of(p, op);
     for (uint32_t stage = 0; stage < p->program->stage_count; stage++) {
-        uint32_t gpu = rpexec_plan_gpu_of(p, op);
-        rpexec_plan_use(p, *rpexec_plan_shard_gradients(p->plan, &p->program->ops[op], gpu, stage),
-                        op);
+        uint32_t kept = *rpexec_plan_shard_gradients(p->plan, &p->program->ops[op], gpu, stage);
+        if (kept == NO || p->sharding->sharding->host_optimizer) {
+            return rpexec_plan_refuse_stray(p, op);
+        }
+        rpexec_plan_use(p, kept, op);
     }
+    return RP_OK;
 }
 
 /* The first COLLECT of a stage in a step overwrites what the step before has left. */
@@ -378,8 +393,7 @@ rp_status rpexec_plan_sharded_op(rpexec_planner *p, uint32_t op)
         plan_download(p, op);
         return RP_OK;
     case RP_OP_UPDATE:
-        plan_update(p, op);
-        return RP_OK;
+        return plan_update(p, op);
     case RP_OP_COLLECT:
         plan_collect(p, op);
         return RP_OK;

@@ -134,6 +134,9 @@ static rp_status set_work(trainer *t)
                             .asynchronous = o->asynchronous,
                             .recompute = o->recompute,
                             .layer_grain = o->layer_grain,
+                            .peer_gpus = o->peers              ? UINT32_MAX
+                                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
+                                                               : 0,
                             .piece_bytes = RP_PIECE_BYTES};
     RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->costs));
     if (o->partition != NULL) {
@@ -190,6 +193,10 @@ static rp_status set_up(trainer *t)
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
                                &t->machine));
     t->machine.machine.local_memory = t->o->schedule->data_parallel;
+    if (t->o->peers) { /* as fast as the links to the host, beside them */
+        t->machine.machine.peer_Bps = t->machine.machine.upload_Bps;
+        t->machine.machine.peer_pcie = true;
+    }
     RP_TRY(set_work(t));
     RP_TRY(set_state(t));
     RP_TRY(open_outputs(t));

@@ -79,6 +79,7 @@ rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
                               .piece_bytes = work->piece_bytes,
                               .grain = work->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                               .overlapping_calls = work->schedule->overlapping_rounds,
+                              .peer_gpus = work->peer_gpus,
                               .gather_updates = true};
     RP_TRY(rpexec_model_sizes(model, arena, &config.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));

@@ -20,6 +20,7 @@ typedef struct rpexec_work {
     bool asynchronous;
     rp_recompute recompute;
     bool layer_grain;
+    uint32_t peer_gpus;            /**< of resident weights: rp_lower_config.peer_gpus */
     uint64_t piece_bytes;          /**< largest piece of a parameter upload */
     const rp_partition *partition; /**< NULL: even */
 } rpexec_work;

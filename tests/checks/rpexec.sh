@@ -62,6 +62,7 @@ expect 2 "" "mobius has no rounds" --schedule mobius --round 2
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8
+expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 status=0
 "$rpexec" --help >/dev/full 2>"$work/err" || status=$?
