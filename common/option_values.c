@@ -93,3 +93,18 @@ rp_status rp_option_unknown(const char *program, const char *text, int result,
                  program);
     return RP_USAGE;
 }
+
+rp_status rp_option_command(const char *program, int argc, char **argv, rp_arena *arena,
+                            const char **command_out)
+{
+    rp_text text = {0};
+    rp_status status = rp_text_append(&text, program, strlen(program));
+    for (int i = 1; i < argc && status == RP_OK; i++) {
+        status = rp_text_print(&text, " %s", argv[i]);
+    }
+    if (status == RP_OK) {
+        status = rp_arena_copy_text(arena, text.bytes, text.length, command_out);
+    }
+    rp_text_fini(&text);
+    return status;
+}

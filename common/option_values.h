@@ -45,3 +45,7 @@ rp_status rp_option_choice(const char *option, const char *text, const char *nam
  */
 rp_status rp_option_unknown(const char *program, const char *text, int result,
                             const struct option *options);
+
+/** The command line as one text, `program` for its name. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_option_command(const char *program, int argc, char **argv, rp_arena *arena,
+                            const char **command_out);

@@ -222,3 +222,27 @@ rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *cost
     *times_out = (rp_stage_times){all, costs->hop_ps, costs->overlap_saving};
     return RP_OK;
 }
+
+rp_status rp_partition_of_program(const rp_program *program, rp_arena *arena,
+                                  rp_partition *partition)
+{
+    *partition = (rp_partition){0};
+    partition->forward_count = program->forward_count;
+    RP_TRY(rp_arena_alloc(arena, program->forward_count, sizeof(uint32_t),
+                          &partition->forward_layers));
+    for (uint32_t i = 0; i < program->forward_count; i++) {
+        const rp_stage *stage = &program->stages[program->forward_chain[i]];
+        partition->forward_layers[i] = stage->layer_end - stage->layer_begin;
+    }
+    if (!rp_program_has_separate_backward(program)) {
+        return RP_OK;
+    }
+    partition->backward_count = program->backward_count;
+    RP_TRY(rp_arena_alloc(arena, program->backward_count, sizeof(uint32_t),
+                          &partition->backward_layers));
+    for (uint32_t j = 0; j < program->backward_count; j++) {
+        const rp_stage *stage = &program->stages[program->backward_chain[j]];
+        partition->backward_layers[j] = stage->layer_end - stage->layer_begin;
+    }
+    return RP_OK;
+}

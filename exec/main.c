@@ -1,5 +1,6 @@
 /* rpexec: trains a decoder with a pipeline schedule. */
 #include "common/log.h"
+#include "common/option_values.h"
 #include "exec/backend.h"
 #include "exec/report.h"
 #include "exec/runs.h"
@@ -67,6 +68,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
     rpexec_options options;
     rpexec_outcome outcome;
     RP_TRY(rpexec_options_parse(argc, argv, &options));
+    RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
     switch (options.action) {
     case RPEXEC_ACTION_HELP:
         rpexec_options_help();

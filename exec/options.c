@@ -54,7 +54,10 @@
       "run this program, as rpsim or rpexec writes it, instead of a schedule's")                   \
     X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
-    X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time")                                     \
+    X(GANTT_OUT, "gantt-out", "F", "Gantt chart of the same: .svg, .png or .pdf")                  \
+    X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time (plots/loss.gp draws it)")            \
+    X(DB, "db", "F", "add the run to this SQLite store")                                           \
+    X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
     X(LIST, "list", "backends|schedules", "what there is")                                         \
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
@@ -187,47 +190,59 @@ static rp_status take_value(int option, rpexec_options *o)
     }
 }
 
-static rp_status take(int option, rpexec_options *o)
+/* Where a text goes as it is; NULL: it does not. */
+static const char **text_of(int option, rpexec_options *o)
 {
     switch (option) {
     case OPTION_MODEL:
-        o->model = optarg;
-        return RP_OK;
+        return &o->model;
     case OPTION_WEIGHTS:
-        o->weights = optarg;
-        return RP_OK;
+        return &o->weights;
     case OPTION_DATA:
-        o->data = optarg;
+        return &o->data;
+    case OPTION_PLATFORM:
+        return &o->platform;
+    case OPTION_SAVE:
+        return &o->save;
+    case OPTION_PROGRAM_IN:
+        return &o->program_in;
+    case OPTION_PROGRAM_OUT:
+        return &o->program_out;
+    case OPTION_TRACE_OUT:
+        return &o->trace_out;
+    case OPTION_GANTT_OUT:
+        return &o->gantt_out;
+    case OPTION_LOSS_OUT:
+        return &o->loss_out;
+    case OPTION_DB:
+        return &o->db;
+    default:
+        return NULL;
+    }
+}
+
+static rp_status take(int option, rpexec_options *o)
+{
+    const char **text = text_of(option, o);
+    if (text != NULL) {
+        *text = optarg;
         return RP_OK;
+    }
+    switch (option) {
     case OPTION_PARTITION:
         o->partition = strcmp(optarg, "even") == 0 ? NULL : optarg;
         return RP_OK;
-    case OPTION_PLATFORM:
-        o->platform = optarg;
-        return RP_OK;
     case OPTION_PEERS:
         o->peers = true;
-        return RP_OK;
-    case OPTION_SAVE:
-        o->save = optarg;
-        return RP_OK;
-    case OPTION_PROGRAM_IN:
-        o->program_in = optarg;
-        return RP_OK;
-    case OPTION_PROGRAM_OUT:
-        o->program_out = optarg;
-        return RP_OK;
-    case OPTION_TRACE_OUT:
-        o->trace_out = optarg;
-        return RP_OK;
-    case OPTION_LOSS_OUT:
-        o->loss_out = optarg;
         return RP_OK;
     case OPTION_RESUME:
         o->resume = true;
         return RP_OK;
     case OPTION_CHECK:
         o->check = true;
+        return RP_OK;
+    case OPTION_DB_OPS:
+        o->db_ops = true;
         return RP_OK;
     case OPTION_HELP:
         o->action = RPEXEC_ACTION_HELP;
@@ -264,6 +279,10 @@ static rp_status complete(rpexec_options *o)
     }
     if (o->peers && o->platform != NULL) {
         rp_log_error("--peers: --platform says which GPUs reach each other; valid is one of them");
+        return RP_USAGE;
+    }
+    if (o->db_ops && o->db == NULL) {
+        rp_log_error("--db-ops: valid only with --db F, the store that the ops go to");
         return RP_USAGE;
     }
     if (o->resume && o->save == NULL) {

@@ -29,7 +29,10 @@ typedef struct rpexec_options {
     const char *shaped_by;  /**< the last option given that a program fixes; NULL: none */
     const char *program_out;
     const char *trace_out;
+    const char *gantt_out;
     const char *loss_out;
+    const char *db;      /**< store; NULL: none */
+    const char *command; /**< the whole line, set by main */
     uint32_t gpus;
     uint32_t microbatches;    /**< 0: 2 N */
     uint32_t microbatch_size; /**< 0 with program_in: not given */
@@ -52,6 +55,7 @@ typedef struct rpexec_options {
     bool resume;
     bool check;
     bool json;
+    bool db_ops;
 } rpexec_options;
 
 /** @retval RP_OK, RP_USAGE (logged) */

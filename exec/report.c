@@ -4,6 +4,9 @@
 
 #include <inttypes.h>
 
+/* Of the host backend. */
+#define DEVICE "host threads"
+
 static void write_array(rp_json *json, const char *key, const double *values, uint32_t count)
 {
     rp_json_key(json, key);
@@ -31,6 +34,51 @@ static const char *model_of(const rpexec_options *o)
     return o->weights != NULL ? o->weights : o->model;
 }
 
+/* What cli.md does not list. */
+static void write_settings(rp_json *json, const rpexec_options *o)
+{
+    write_count(json, "microbatch_size", o->microbatch_size);
+    write_count(json, "accumulate", o->accumulate);
+    write_count(json, "seq_len", o->seq_len);
+    write_text(json, "dtype", rpexec_dtype_text(o->dtype));
+    write_text(json, "optimizer", o->asynchronous ? "async" : "sync");
+    write_text(json, "recompute", rp_recompute_text(o->recompute));
+    write_text(json, "grain", o->layer_grain ? "layer" : "stage");
+    write_text(json, "partition", o->partition != NULL ? o->partition : "even");
+    write_text(json, "platform", o->platform);
+    write_text(json, "program_in", o->program_in);
+    write_text(json, "data", o->data);
+    rp_json_key(json, "lr");
+    rp_json_double(json, o->lr);
+    rp_json_key(json, "weight_decay");
+    rp_json_double(json, o->weight_decay);
+    rp_json_key(json, "link_gb_per_s");
+    if (o->link_gb_per_s > 0) {
+        rp_json_double(json, o->link_gb_per_s);
+    } else {
+        rp_json_null(json);
+    }
+    write_count(json, "gpu_memory_mb", o->gpu_memory_mb);
+    write_count(json, "seed", o->seed);
+}
+
+void rpexec_report_settings(const rpexec_options *o, FILE *stream)
+{
+    rp_json json;
+    rp_json_begin_document(&json, stream, 0);
+    rp_json_begin_object(&json);
+    write_text(&json, "schedule", o->schedule->name);
+    write_text(&json, "backend", o->backend);
+    write_text(&json, "device", DEVICE);
+    write_count(&json, "gpus", o->gpus);
+    write_count(&json, "microbatches", o->microbatches);
+    write_text(&json, "model", model_of(o));
+    write_count(&json, "steps", o->steps);
+    write_settings(&json, o);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+}
+
 static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
 {
     rp_json json;
@@ -38,17 +86,11 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_begin_object(&json);
     write_text(&json, "schedule", o->schedule->name);
     write_text(&json, "backend", o->backend);
-    write_text(&json, "device", "host threads");
+    write_text(&json, "device", DEVICE);
     write_count(&json, "gpus", o->gpus);
     write_count(&json, "microbatches", o->microbatches);
-    write_count(&json, "microbatch_size", o->microbatch_size);
-    write_count(&json, "seq_len", o->seq_len);
     write_text(&json, "model", model_of(o));
-    write_text(&json, "dtype", rpexec_dtype_text(o->dtype));
-    write_text(&json, "optimizer", o->asynchronous ? "async" : "sync");
-    write_text(&json, "recompute", rp_recompute_text(o->recompute));
     write_count(&json, "steps", out->steps);
-    write_count(&json, "first_step", out->first_step);
     write_array(&json, "loss", out->losses, out->steps);
     write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
     rp_json_key(&json, "tokens_per_s");
@@ -75,7 +117,8 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_key(&json, "loss_scale");
     rp_json_double(&json, out->loss_scale);
     write_count(&json, "skipped_steps", out->skipped_steps);
-    write_count(&json, "seed", o->seed);
+    write_count(&json, "first_step", out->first_step);
+    write_settings(&json, o);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
 }

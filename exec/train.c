@@ -2,8 +2,8 @@
 
 #include "common/log.h"
 #include "common/text.h"
-#include "common/trace.h"
 #include "common/units.h"
+#include "exec/artefacts.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/data/tokens.h"
@@ -53,10 +53,10 @@ typedef struct trainer {
     rpexec_adam adam;
     rpexec_outcome *outcome;
     double *reference_losses;
-    double seconds; /* of all segments */
-    rp_output program_out;
-    rp_output trace_out;
-    rp_output loss_out;
+    double seconds;   /* of all segments */
+    rp_program *last; /* that has run, and what happened; NULL: none */
+    rp_timeline *timeline;
+    rpexec_artefacts artefacts;
 } trainer;
 
 /* ---- setting up -------------------------------------------------------------------------------
@@ -152,22 +152,6 @@ static rp_status set_work(trainer *t)
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }
 
-static rp_status open_outputs(trainer *t)
-{
-    const struct {
-        const char *path;
-        rp_output *output;
-    } outputs[] = {{t->o->program_out, &t->program_out},
-                   {t->o->trace_out, &t->trace_out},
-                   {t->o->loss_out, &t->loss_out}};
-    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
-        if (outputs[i].path != NULL) {
-            RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
-        }
-    }
-    return RP_OK;
-}
-
 /* What is left must be whole runs of a given program. */
 static rp_status check_resumed(const trainer *t)
 {
@@ -199,7 +183,7 @@ static rp_status set_up(trainer *t)
     }
     RP_TRY(set_work(t));
     RP_TRY(set_state(t));
-    RP_TRY(open_outputs(t));
+    RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
     t->adam = rpexec_adam_defaults();
     t->adam.lr = t->o->lr;
     t->adam.weight_decay = t->o->weight_decay;
@@ -303,24 +287,6 @@ static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batc
     return RP_OK;
 }
 
-static rp_status write_artefacts(trainer *t, const rp_timeline *timeline)
-{
-    if (t->program_out.stream != NULL) {
-        RP_TRY(rp_program_write(timeline->program, t->program_out.stream));
-        RP_TRY(rp_output_commit(&t->program_out));
-    }
-    if (t->trace_out.stream != NULL) {
-        const rp_trace_fact facts[] = {{"schedule", t->o->schedule->name},
-                                       {"model", t->config.name},
-                                       {"backend", t->o->backend},
-                                       {"measured", "true"}};
-        RP_TRY(
-            rp_trace_write(timeline, facts, sizeof facts / sizeof facts[0], t->trace_out.stream));
-        RP_TRY(rp_output_commit(&t->trace_out));
-    }
-    return RP_OK;
-}
-
 /* The same steps in plain loops. */
 static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t done,
                                uint32_t steps)
@@ -419,7 +385,6 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
     }
     status = status == RP_OK ? rp_timeline_create(runs, &timeline) : status;
     status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline) : status;
-    status = status == RP_OK && last ? write_artefacts(t, timeline) : status;
     if (status == RP_OK && t->o->check) {
         status = check_segment(t, batches, done, steps);
         if (status == RP_OK && done == 0) {
@@ -427,8 +392,13 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
             t->outcome->same_bits &= t->outcome->losses[0] == t->reference_losses[0];
         }
     }
-    rp_timeline_destroy(timeline);
-    rp_program_destroy(program);
+    if (last) {
+        t->last = program;
+        t->timeline = timeline;
+    } else {
+        rp_timeline_destroy(timeline);
+        rp_program_destroy(program);
+    }
     t->progress.place += (uint64_t)steps * t->batch;
     return status;
 }
@@ -503,20 +473,6 @@ static rp_status train(trainer *t)
     return RP_OK;
 }
 
-static rp_status write_losses(trainer *t)
-{
-    FILE *stream = t->loss_out.stream;
-    if (stream == NULL) {
-        return RP_OK;
-    }
-    fputs("step,loss,iteration_ms\n", stream);
-    for (uint32_t i = 0; i < t->outcome->steps; i++) {
-        fprintf(stream, "%" PRIu64 ",%.9g,%.6f\n", t->outcome->first_step + i + 1,
-                t->outcome->losses[i], t->outcome->iteration_ms[i]);
-    }
-    return rp_output_commit(&t->loss_out);
-}
-
 /* A given program of several iterations compares the gradients of its last one. */
 static double gradient_tolerance(const trainer *t)
 {
@@ -543,6 +499,16 @@ static rp_status judge(const trainer *t)
     return RP_TOOL;
 }
 
+static rp_status leave(trainer *t)
+{
+    const rpexec_run_made run = {.options = t->o,
+                                 .outcome = t->outcome,
+                                 .model = &t->config,
+                                 .platform = t->machine.platform.name,
+                                 .timeline = t->timeline};
+    return rpexec_artefacts_write(&run, t->arena, &t->artefacts);
+}
+
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
 {
     trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
@@ -553,12 +519,12 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     }
     status = status == RP_OK ? set_up(&t) : status;
     status = status == RP_OK ? train(&t) : status;
-    status = status == RP_OK ? write_losses(&t) : status;
+    status = status == RP_OK ? leave(&t) : status;
     status = status == RP_OK ? judge(&t) : status;
+    rp_timeline_destroy(t.timeline);
+    rp_program_destroy(t.last);
     rp_program_destroy(t.program);
     rpexec_tokens_close(&t.tokens);
-    rp_output_discard(&t.program_out);
-    rp_output_discard(&t.trace_out);
-    rp_output_discard(&t.loss_out);
+    rpexec_artefacts_fini(&t.artefacts);
     return status;
 }

@@ -35,7 +35,7 @@ done
 for script in "$plots"/*.gp; do
     name=$(basename "$script" .gp)
     case $name in
-    style | gantt) continue ;; # shared by figures; drawn by rpsim --gantt-out
+    style | gantt | loss) continue ;; # shared by figures; drawn by rpsim --gantt-out; of a CSV
     esac
     for ext in svg png pdf; do
         gnuplot -e "root='$plots'; db='$out/store.db'; out='$out/$name'; ext='$ext'" "$script"

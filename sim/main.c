@@ -1,5 +1,6 @@
 /* rpsim: the command line of the simulator (cli.md). */
 #include "common/log.h"
+#include "common/option_values.h"
 #include "common/version.h"
 #include "sim/artefacts.h"
 #include "sim/flows.h"
@@ -8,20 +9,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-
-static rp_status join_arguments(int argc, char **argv, rp_arena *arena, const char **command_out)
-{
-    rp_text text = {0};
-    rp_status status = rp_text_append(&text, "rpsim", 5);
-    for (int i = 1; i < argc && status == RP_OK; i++) {
-        status = rp_text_print(&text, " %s", argv[i]);
-    }
-    if (status == RP_OK) {
-        status = rp_arena_copy_text(arena, text.bytes, text.length, command_out);
-    }
-    rp_text_fini(&text);
-    return status;
-}
 
 static rp_status simulate(rpsim_study *study, const char *command)
 {
@@ -87,7 +74,7 @@ int main(int argc, char **argv)
     }
     rpsim_options options;
     const char *command = NULL;
-    status = join_arguments(argc, argv, arena, &command);
+    status = rp_option_command("rpsim", argc, argv, arena, &command);
     if (status == RP_OK) {
         status = rpsim_options_parse(argc, argv, arena, &options);
     }

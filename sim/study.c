@@ -313,29 +313,6 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     return RP_OK;
 }
 
-static rp_status program_partition(const rp_program *program, rp_arena *arena,
-                                   rp_partition *partition)
-{
-    partition->forward_count = program->forward_count;
-    RP_TRY(rp_arena_alloc(arena, program->forward_count, sizeof(uint32_t),
-                          &partition->forward_layers));
-    for (uint32_t i = 0; i < program->forward_count; i++) {
-        const rp_stage *stage = &program->stages[program->forward_chain[i]];
-        partition->forward_layers[i] = stage->layer_end - stage->layer_begin;
-    }
-    if (!rp_program_has_separate_backward(program)) {
-        return RP_OK;
-    }
-    partition->backward_count = program->backward_count;
-    RP_TRY(rp_arena_alloc(arena, program->backward_count, sizeof(uint32_t),
-                          &partition->backward_layers));
-    for (uint32_t j = 0; j < program->backward_count; j++) {
-        const rp_stage *stage = &program->stages[program->backward_chain[j]];
-        partition->backward_layers[j] = stage->layer_end - stage->layer_begin;
-    }
-    return RP_OK;
-}
-
 static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
 {
     const rp_costs *costs = row->costs;
@@ -380,7 +357,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
                               &row->schedule_name));
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
-    RP_TRY(program_partition(program, arena, partition));
+    RP_TRY(rp_partition_of_program(program, arena, partition));
     row->config = (rp_schedule_config){.gpus = program->gpu_count,
                                        .microbatches = program->microbatch_count,
                                        .iterations = program->iteration_count,

@@ -52,3 +52,118 @@ Test(exec_cli, the_list_says_what_runs)
     }
     cr_expect(lt(u32, simulated, rp_schedule_count / 2));
 }
+
+/* ---- outputs ---- */
+
+#define SMALL "--gpus 2 --microbatches 2 --steps 3 --seq-len 4 "
+
+/* The keys of cli.md, in its order and with its types. */
+Test(exec_cli, json_has_the_keys_of_the_contract)
+{
+    static const struct {
+        const char *key;
+        json_type type;
+    } keys[] = {{"schedule", JSON_STRING},
+                {"backend", JSON_STRING},
+                {"device", JSON_STRING},
+                {"gpus", JSON_INTEGER},
+                {"microbatches", JSON_INTEGER},
+                {"model", JSON_STRING},
+                {"steps", JSON_INTEGER},
+                {"loss", JSON_ARRAY},
+                {"iteration_ms", JSON_ARRAY},
+                {"tokens_per_s", JSON_REAL},
+                {"predicted_iteration_ms", JSON_NULL},
+                {"prediction_error_pct", JSON_NULL},
+                {"max_grad_rel_err", JSON_INTEGER}, /* 0: the same bits */
+                {"peak_gpu_bytes", JSON_ARRAY},
+                {"uploaded_bytes", JSON_INTEGER},
+                {"downloaded_bytes", JSON_INTEGER}};
+    rp_test_outcome result = run(SMALL "--check --format json");
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    json_t *json = json_loads(result.output, 0, NULL);
+    cr_assert(json != NULL);
+    void *at = json_object_iter(json);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        cr_assert(at != NULL);
+        cr_expect(eq(str, (char *)json_object_iter_key(at), (char *)keys[i].key));
+        cr_expect(eq(int, json_typeof(json_object_iter_value(at)), keys[i].type), "%s",
+                  keys[i].key);
+        at = json_object_iter_next(json, at);
+    }
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "loss")), 3));
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "iteration_ms")), 3));
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "peak_gpu_bytes")), 2));
+    json_decref(json);
+}
+
+static const char *ask(const char *query)
+{
+    const char *path = rp_test_tool_expand("@DIR@/runs.db", 13);
+    const char *const arguments[] = {"sqlite3", path, query, NULL};
+    rp_test_outcome result = rp_test_tool_execute("/usr/bin/sqlite3", arguments);
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    return result.output;
+}
+
+/* The store says that it was executed, where, and what came out; a chart and a trace appear. */
+Test(exec_cli, artefacts_are_left)
+{
+    rp_test_outcome result =
+        run(SMALL "--seed 5 --platform rtx4090x8 --db @DIR@/runs.db --db-ops --gantt-out "
+                  "@DIR@/chart.svg --trace-out @DIR@/trace.json --loss-out @DIR@/loss.csv "
+                  "--program-out @DIR@/program.txt");
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    cr_expect(eq(str, (char *)result.messages, ""), "no progress line where stderr is no terminal");
+    cr_expect(eq(str,
+                 (char *)ask("SELECT program, schedule, model, platform, fidelity, gpus, "
+                             "microbatches, seq_len, iterations, seed FROM runs"),
+                 "rpexec|roundpipe|tiny|rtx4090x8|host|2|2|4|3|5\n"));
+    cr_expect(eq(str,
+                 (char *)ask("SELECT json_extract(config_json, '$.backend'), "
+                             "json_extract(config_json, '$.device') FROM runs"),
+                 "host|host threads\n"));
+    cr_expect(eq(str, (char *)ask("SELECT count(*) = (SELECT ops FROM runs) FROM ops"), "1\n"));
+    cr_expect(eq(str,
+                 (char *)ask("SELECT (SELECT value FROM metrics WHERE name = 'makespan_ps') = "
+                             "(SELECT max(end_ps) FROM ops)"),
+                 "1\n"));
+    cr_expect(eq(str, (char *)ask("SELECT value FROM metrics WHERE name = 'steps'"), "3\n"));
+    const char *losses = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.csv", 14));
+    cr_expect(strncmp(losses, "step,loss,iteration_ms\n1,", 25) == 0, "%s", losses);
+    const char *chart = rp_test_tool_read(rp_test_tool_expand("@DIR@/chart.svg", 15));
+    cr_expect(strstr(chart, "GPU 1") != NULL);
+    json_t *trace = json_load_file(rp_test_tool_expand("@DIR@/trace.json", 16), 0, NULL);
+    cr_expect(trace != NULL);
+    json_decref(trace);
+}
+
+/* plots/loss.gp draws the curve. */
+Test(exec_cli, losses_are_drawn)
+{
+    const char *script = NULL;
+    cr_assert(eq(int, run(SMALL "--loss-out @DIR@/loss.csv").status, 0));
+    const char *folder = rp_test_tool_folder();
+    (void)rp_arena_print(rp_test_tool_arena(), &script,
+                         "root='" RP_SOURCE_ROOT "/plots'; data='%s/loss.csv'; out='%s/loss'; "
+                         "ext='svg'",
+                         folder, folder);
+    const char *const arguments[] = {"gnuplot", "-e", script, RP_SOURCE_ROOT "/plots/loss.gp",
+                                     NULL};
+    rp_test_outcome result = rp_test_tool_execute("/usr/bin/gnuplot", arguments);
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    const char *curve = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.svg", 14));
+    cr_expect(strstr(curve, "running mean") != NULL);
+}
+
+Test(exec_cli, full_outputs_fail_the_run)
+{
+    static const char *const outputs[] = {"--trace-out", "--loss-out", "--program-out"};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        const char *line = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &line, SMALL "%s /dev/full", outputs[i]);
+        rp_test_outcome result = run(line);
+        cr_expect(eq(int, result.status, 1), "%s", outputs[i]);
+        cr_expect(strstr(result.messages, "be written") != NULL, "%s", result.messages);
+    }
+}
