@@ -30,6 +30,9 @@ static rp_status open_watched(const rpexec_driver_config *config, rpexec_perform
     watching->perform_context = context;
     rp_status status = rpexec_host_driver.open(config, perform, watching, driver_out);
     watching->driver = *driver_out;
+    if (status == RP_OK && watching->opened != NULL) {
+        watching->opened(watching);
+    }
     return status;
 }
 

@@ -9,6 +9,8 @@ typedef struct rp_test_watch {
     /** Called right before and after an op; part of its time. NULL: not called. */
     void (*before)(struct rp_test_watch *watch, uint32_t op);
     void (*after)(struct rp_test_watch *watch, uint32_t op);
+    void (*opened)(
+        struct rp_test_watch *watch);  /**< memories are there, nothing runs. May be NULL */
     const rpexec_operators *operators; /**< of fp32 instead of the host's; NULL: the host's */
     void *context;                     /**< the test's */
     /* While the run is on: */
