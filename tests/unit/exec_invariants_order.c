@@ -170,10 +170,10 @@ static bool is_in(const uint16_t *chain, uint32_t count, uint16_t stage)
     return found;
 }
 
-/* 16: job k runs on GPU (k0 + k) mod N, over iterations. */
+/* 16: job k runs on GPU (k0 + k) mod N, over calls and iterations. */
 Test(exec_invariants_order, jobs_rotate_over_the_gpus)
 {
-    enum { CALLS = 1, M = 3 };
+    enum { CALLS = 2, M = 3 };
     rp_model config = rp_test_small_decoder(7, true, true);
     for (uint32_t i = 0; i < 8; i++) {
         rp_test_run run;

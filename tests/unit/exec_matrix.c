@@ -40,16 +40,18 @@ typedef struct combination {
     rp_recompute recompute;
     bool asynchronous;
     bool layer_grain;
+    bool variant; /* resident: GPUs send to each other; otherwise the step is two calls */
 } combination;
 
 static const combination combinations[] = {
-    {2, RP_RECOMPUTE_NONE, false, false}, {2, RP_RECOMPUTE_WAIT, false, true},
-    {2, RP_RECOMPUTE_WAIT, true, false},  {2, RP_RECOMPUTE_EARLY, true, true},
-    {3, RP_RECOMPUTE_WAIT, false, false}, {2, RP_RECOMPUTE_EARLY, false, false},
+    {2, RP_RECOMPUTE_NONE, false, false, true},  {2, RP_RECOMPUTE_WAIT, false, true, false},
+    {2, RP_RECOMPUTE_WAIT, true, false, false},  {2, RP_RECOMPUTE_EARLY, true, true, true},
+    {3, RP_RECOMPUTE_WAIT, false, false, false}, {2, RP_RECOMPUTE_EARLY, false, false, true},
 };
 #define COMBINATIONS (sizeof combinations / sizeof combinations[0])
-#define FOR_MANY_GPUS 4 /* of them on 5 and 8 GPUs: with more threads than cores a run takes long  \
-                         */
+#define FOR_MANY_GPUS                                                                              \
+    4 /* of them on 5 and 8 GPUs: with more threads than cores a run takes long                    \
+       */
 
 /* Rounding of fp32 on the way from the inputs to a gradient: k u sqrt(length of all sums on it).
  * A block adds up d elements six times (two norms, four products), a head's scores and a row of
@@ -78,10 +80,13 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     char message[2048] = "";
     char report[256];
     rp_test_run run;
+    bool none = c->recompute == RP_RECOMPUTE_NONE;
+    bool resident = schedule->placement == RP_PLACEMENT_RESIDENT;
+    bool offload = schedule->placement == RP_PLACEMENT_OFFLOAD;
     rpexec_work work = {.schedule = schedule,
                         .gpus = gpus,
-                        .calls = 1,
-                        .microbatches = c->rounds * gpus,
+                        .calls = c->variant && offload ? 2 : 1,
+                        .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
                         .iterations = iterations_of(schedule, c),
                         .round = RP_ROUND_ALL,
                         .asynchronous = c->asynchronous,
@@ -89,14 +94,14 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
                         .layer_grain = c->layer_grain,
                         .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
-    work.microbatch_size = (sequences + work.microbatches - 1) / work.microbatches;
+    uint32_t microbatches = c->rounds * gpus;
+    work.microbatches = microbatches / work.calls;
+    work.microbatch_size = (sequences + microbatches - 1) / microbatches;
     const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = golden};
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_test_execute(arena, &golden->config, (uint32_t)golden->file.seq_len,
                                        &work, &twist, &run);
     rp_log_capture_end();
-    bool none = c->recompute == RP_RECOMPUTE_NONE;
-    bool resident = schedule->placement == RP_PLACEMENT_RESIDENT;
     if (status != RP_OK) {
         bool may = none && !resident && strstr(message, "--recompute") == message;
         cr_expect(may && status == RP_USAGE, "%s, %s, %u GPUs: %s", golden->name, schedule->name,
@@ -105,9 +110,9 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     }
     double error = rp_test_golden_error(golden, &run, tolerance_of(golden), report, sizeof report);
     cr_expect(error <= 1,
-              "%s, %s, %u GPUs, %u microbatches, recompute %s, %s grain, %s: %.2f "
+              "%s, %s, %u GPUs, %u times %u microbatches, recompute %s, %s grain, %s: %.2f "
               "times: %s",
-              golden->name, schedule->name, gpus, work.microbatches,
+              golden->name, schedule->name, gpus, work.calls, work.microbatches,
               rp_recompute_text(c->recompute), c->layer_grain ? "layer" : "stage",
               c->asynchronous ? "async" : "sync", error, report);
     return true;
