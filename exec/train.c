@@ -478,9 +478,9 @@ static double gradient_tolerance(const trainer *t)
 {
     bool several = t->program != NULL && t->program->iteration_count > 1;
     double allowed = several ? tolerances[t->o->dtype].loss : tolerances[t->o->dtype].gradient;
-    if (t->o->dtype != RPEXEC_DTYPE_F32 && microbatches_of(t) > 4) {
+    if (t->o->dtype != RPEXEC_DTYPE_F32 && microbatches_of(t) > 2) {
         /* Sums are rounded to 16 bits once per microbatch: their errors grow with the root. */
-        allowed *= sqrt(microbatches_of(t)) / 2;
+        allowed *= sqrt(microbatches_of(t) / 2.0);
     }
     return allowed;
 }

@@ -1,6 +1,7 @@
 #include "exec/host/collective.h"
 
 #include "common/log.h"
+#include "exec/scaler.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -209,28 +210,22 @@ static void gather_own(part *p, uint32_t array)
     }
 }
 
-static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, float *to)
+static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, void *to)
 {
     const post *mine = post_of(p, p->rank);
+    rpexec_dtype dtype = mine->what.dtype;
     float *sum = mine->what.scratch;
-    float *arrived = sum + elements;
-    uint64_t bytes = elements * sizeof(float);
+    void *arrived = sum + elements;
+    uint64_t bytes = elements * rpexec_dtype_bytes(dtype);
     for (uint32_t rank = 0; rank < p->group->ranks; rank++) {
-        const float *values = post_of(p, rank)->arrays[array].from;
-        values += at;
+        const void *values = rpexec_element_const(dtype, post_of(p, rank)->arrays[array].from, at);
         if (rank != p->rank) {
             fetch(p, arrived, rank, values, bytes);
             values = arrived;
         }
-        if (rank == 0) {
-            memcpy(sum, values, bytes);
-            continue;
-        }
-        for (uint64_t i = 0; i < elements; i++) {
-            sum[i] += values[i];
-        }
+        (void)rpexec_unscale(dtype, elements, values, 1, rank != 0, sum);
     }
-    memcpy(to, sum, bytes);
+    rpexec_narrow(dtype, elements, sum, to);
 }
 
 /* This rank's share of the sum. Nobody else reads that part of its array, so it may go there. */
@@ -242,11 +237,10 @@ static void reduce(part *p, uint32_t array, bool into_whole)
     uint64_t end = rpexec_share(a->count, p->group->ranks, p->rank + 1);
     uint64_t chunk =
         mine->what.scratch_bytes / (sizeof(float) + rpexec_dtype_bytes(mine->what.dtype));
-    float *to = a->to;
-    to += into_whole ? begin : 0;
+    void *to = rpexec_element(mine->what.dtype, a->to, into_whole ? begin : 0);
     for (uint64_t at = begin; at < end; at += chunk) {
         uint64_t elements = end - at < chunk ? end - at : chunk;
-        sum_chunk(p, array, at, elements, to + (at - begin));
+        sum_chunk(p, array, at, elements, rpexec_element(mine->what.dtype, to, at - begin));
     }
 }
 

@@ -250,9 +250,10 @@ static rp_status open_queues(rpexec_driver *d)
                      .next = p->queues[i].op_begin,
                      .submitted = p->queues[i].op_begin};
         pthread_cond_init(&q->wake, NULL);
-        if (p->queues[i].kind == RP_QUEUE_COMPUTE) {
-            RP_TRY(rpexec_host_lane_create(model, (uint64_t)sequences * model->seq_len, d->arena,
-                                           &q->lane));
+        if (rp_queue_kind_on_gpu((rp_queue_kind)p->queues[i].kind)) {
+            /* Others than compute queues add and copy only. */
+            uint64_t tokens = p->queues[i].kind == RP_QUEUE_COMPUTE ? sequences : 0;
+            RP_TRY(rpexec_host_lane_create(model, tokens * model->seq_len, d->arena, &q->lane));
         }
     }
     for (uint32_t i = 0; i < p->queue_count; i++) {

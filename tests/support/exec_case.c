@@ -58,13 +58,14 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 }
 
 static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                       const rpexec_work *work, rp_test_run *run)
+                       const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
 {
+    rpexec_dtype dtype = twist != NULL ? twist->dtype : RPEXEC_DTYPE_F32;
     *run = (rp_test_run){.iterations = work->iterations};
     for (uint32_t i = 0; i < rpexec_work_microbatches(work); i++) {
         run->sequences += rpexec_work_sequences(work, i);
     }
-    RP_TRY(rpexec_model_create(config, seq_len, RPEXEC_DTYPE_F32, arena, &run->model));
+    RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     rpexec_state_initialise(&run->state, SEED);
     rp_test_batches(arena, &run->model, work->iterations, (uint32_t)run->sequences, SEED,
@@ -129,7 +130,7 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
     static const rp_test_twist none = {0};
     rp_costs costs;
     twist = twist != NULL ? twist : &none;
-    RP_TRY(begin(arena, config, seq_len, work, run));
+    RP_TRY(begin(arena, config, seq_len, work, twist, run));
     if (twist->prepare != NULL) {
         twist->prepare(twist->context, arena, run);
     }
@@ -167,7 +168,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     bool overlapping = work->schedule != NULL && work->schedule->overlapping_rounds;
     uint32_t *sequences = NULL;
     uint32_t most = 0;
-    RP_TRY(begin(arena, config, seq_len, work, run));
+    RP_TRY(begin(arena, config, seq_len, work, twist, run));
     if (twist != NULL && twist->prepare != NULL) {
         twist->prepare(twist->context, arena, run);
     }

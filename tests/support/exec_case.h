@@ -37,6 +37,7 @@ typedef struct rp_test_twist {
     uint32_t delay_classes;    /**< rpexec_driver_config */
     uint32_t watchdog_s;       /**< 0: 30 */
     uint64_t cap_bytes;        /**< of each GPU's memory */
+    rpexec_dtype dtype;        /**< storage type; 0: fp32 */
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
