@@ -152,6 +152,64 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
     return RP_OK;
 }
 
+static bool has_collectives(const rp_program *p)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (rp_op_kind_class((rp_op_kind)p->ops[i].kind) == RP_CLASS_COLLECTIVE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the schedule, built and lowered here, is the same program. */
+static rp_status is_rebuilt(const rpexec_work *work, const rpexec_model *model, const rp_program *p,
+                            rp_arena *arena, bool *same_out)
+{
+    rp_costs costs;
+    rp_program *built = NULL;
+    RP_TRY(rpexec_work_costs(model, work->microbatch_size, arena, &costs));
+    rp_status status = rpexec_work_program(work, model, &costs, &built);
+    *same_out = status == RP_OK && rp_program_hash(built) == rp_program_hash(p);
+    rp_program_destroy(built);
+    return status == RP_NO_MEMORY ? status : RP_OK;
+}
+
+/* Ranks of data-parallel systems do the same, and who owns what is not in the program: only what
+ * the schedule itself gives is accepted. */
+static rp_status check_sharded(const rpexec_options *o, const rpexec_model *model,
+                               const rp_program *p, rp_arena *arena)
+{
+    rp_partition partition;
+    RP_TRY(rp_partition_of_program(p, arena, &partition));
+    for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
+        uint32_t calls = k / 2 + 1;
+        bool same = false;
+        const rpexec_work work = {.schedule = o->schedule,
+                                  .gpus = o->gpus,
+                                  .calls = calls,
+                                  .microbatches = p->microbatch_count / calls,
+                                  .microbatch_size = o->microbatch_size,
+                                  .iterations = p->iteration_count,
+                                  .round = RP_ROUND_ALL,
+                                  .asynchronous = p->asynchronous,
+                                  .recompute = p->recompute,
+                                  .layer_grain = k % 2 == 1,
+                                  .piece_bytes = RP_PIECE_BYTES,
+                                  .partition = &partition};
+        if (p->microbatch_count % calls == 0) {
+            RP_TRY(is_rebuilt(&work, model, p, arena, &same));
+        }
+        if (same) {
+            return RP_OK;
+        }
+    }
+    rp_log_error("--program-in: %s is not what %s gives for %s with --seq-len %u; valid for "
+                 "data-parallel systems are programs that rpexec --program-out has written",
+                 o->program_in, o->schedule->name, model->config->name, model->seq_len);
+    return RP_INPUT;
+}
+
 rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *model, rp_arena *arena,
                                 rp_program **program)
 {
@@ -164,7 +222,9 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
         return RP_INPUT;
     }
     if (is_lowered(p)) {
-        return check_bytes(o, model, p, arena);
+        RP_TRY(check_bytes(o, model, p, arena));
+        bool sharded = o->schedule->placement == RP_PLACEMENT_SHARDED || has_collectives(p);
+        return sharded ? check_sharded(o, model, p, arena) : RP_OK;
     }
     const rpexec_work work = {.schedule = o->schedule,
                               .calls = o->accumulate,
@@ -215,7 +275,6 @@ static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpex
     return !(lacks(plan, true, job->weights, gpu) ||
              lacks(plan, backward || task->runs_head, job->gradients, gpu) ||
              lacks(plan, blocks && !parts && !embedding, task->input, gpu) ||
-             lacks(plan, blocks && embedding, task->ids, gpu) ||
              lacks(plan, task->runs_head, below, gpu) ||
              lacks(plan, backward && head, task->head_gradient, gpu) ||
              lacks(plan, backward && !head && !weight, task->d_output, gpu) ||
