@@ -72,8 +72,7 @@ static void make(const slow_case *c, slow_golden *g)
     *g = (slow_golden){.decoder = c->decoder, .sequences = c->sequences, .seq_len = c->seq_len};
     make_inputs(g, &state);
     slow_parameter *parameters = slow_decoder_parameters(&g->decoder, &g->count, &elements);
-    double *weights = slow_alloc(elements, sizeof *weights);
-    double *gradients = slow_alloc(elements, sizeof *gradients);
+    double *gradients = NULL;
     g->tensors = slow_alloc((size_t)g->count, sizeof *g->tensors);
     for (int i = 0; i < g->count; i++) {
         slow_golden_tensor *t = &g->tensors[i];
@@ -83,9 +82,9 @@ static void make(const slow_case *c, slow_golden *g)
         t->gradients = slow_alloc(count, sizeof(float));
         for (size_t k = 0; k < count; k++) {
             t->weights[k] = initial(&t->shape, g->decoder.layers, &state);
-            weights[t->shape.offset + k] = (double)t->weights[k];
         }
     }
+    double *weights = slow_golden_weights(g, &gradients);
     const slow_batch batch = {g->sequences, g->seq_len, g->ids, g->labels};
     g->loss = slow_decoder_loss(&g->decoder, &batch, weights, gradients);
     for (int i = 0; i < g->count; i++) {
@@ -108,6 +107,22 @@ void slow_golden_make(const char *name, slow_golden *golden_out)
         }
     }
     slow_require(false, "no such case");
+}
+
+double *slow_golden_weights(const slow_golden *g, double **gradients_out)
+{
+    size_t elements;
+    int count;
+    free(slow_decoder_parameters(&g->decoder, &count, &elements));
+    double *weights = slow_alloc(elements, sizeof *weights);
+    *gradients_out = slow_alloc(elements, sizeof *weights);
+    for (int i = 0; i < count; i++) {
+        const slow_parameter *p = &g->tensors[i].shape;
+        for (int k = 0; k < p->rows * p->columns; k++) {
+            weights[p->offset + (size_t)k] = (double)g->tensors[i].weights[k];
+        }
+    }
+    return weights;
 }
 
 void slow_golden_free(slow_golden *g)

@@ -42,4 +42,8 @@ bool slow_golden_write(const slow_golden *golden, FILE *stream);
 /* Reads a whole file; NULL, or what is wrong with it. After NULL: free with slow_golden_free. */
 const char *slow_golden_read(const char *path, slow_golden *golden_out);
 
+/* All weights as slow_decoder_parameters lays them out, and as many gradients, zero. The caller
+ * frees both. */
+double *slow_golden_weights(const slow_golden *golden, double **gradients_out);
+
 void slow_golden_free(slow_golden *golden);

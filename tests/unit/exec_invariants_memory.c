@@ -3,6 +3,7 @@
 #include "exec/host/lane.h"
 #include "exec/plan_inside.h"
 #include "tests/support/exec_watch.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,20 +12,8 @@
 
 #define SEQ_LEN 3u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_invariants_memory, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_invariants_memory, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
+          .timeout = 60);
 
 /* ---- 21 -----------------------------------------------------------------------------------------
  */
@@ -103,8 +92,9 @@ static void check_residents(const rp_test_run *run, uint32_t gpu, uint32_t most[
 {
     lives l = {0};
     for (int i = 0; i < 3; i++) {
-        cr_assert(
-            eq(int, rp_arena_alloc(arena, run->program->op_count, sizeof(life), &l.of[i]), RP_OK));
+        cr_assert(eq(int,
+                     rp_arena_alloc(rp_test_arena, run->program->op_count, sizeof(life), &l.of[i]),
+                     RP_OK));
     }
     for (uint32_t i = 0; i < run->plan.job_count; i++) {
         const rpexec_job *job = &run->plan.jobs[i];
@@ -140,7 +130,8 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                                                    : 1u << RP_CLASS_TRANSFER};
         rpexec_work work = rp_test_work("roundpipe", 1 + i % 3, 4, 2);
         work.asynchronous = i % 2 == 0;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         for (uint32_t gpu = 0; gpu < work.gpus; gpu++) {
             check_residents(&run, gpu, most);
         }
@@ -171,7 +162,8 @@ Test(exec_invariants_memory, high_water_mark_is_as_predicted)
         rp_test_run run;
         rpexec_work work = rp_test_work("roundpipe", gpus, 6, 2);
         work.partition = &partition;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
         const rpexec_model *m = &run.model;
         uint64_t stage =
             2 * m->block.floats +
@@ -282,9 +274,10 @@ Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
         work.layer_grain = i == 1;
         atomic_store(&broken, 0);
         atomic_store(&looked_at, 0);
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
         cr_assert(
-            eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &guarded), RP_OK));
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &guarded),
+                     RP_OK));
         cr_expect(rp_test_same(&guarded, &plain, 2), "%s: somebody reads what is not his",
                   names[i]);
         cr_expect(eq(u32, atomic_load(&broken), 0), "%s: written beyond a tensor", names[i]);
@@ -313,7 +306,8 @@ Test(exec_invariants_memory, guards_notice_an_operator_that_writes_too_far)
                            .operators = &operators};
     const rp_test_twist twist = {.driver_type = rp_test_watched(&watch), .replan = make_room};
     rpexec_work work = rp_test_work("1f1b", 1, 2, 1);
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(gt(u32, atomic_load(&broken), 0));
 }
 
@@ -346,8 +340,8 @@ Test(exec_invariants_memory, pinned_memory_does_not_grow)
             rpexec_work work = rp_test_work("roundpipe", 2, M, more != 0 ? 50 : 5);
             work.asynchronous = asynchronous != 0;
             least_bytes = most_bytes = 0;
-            cr_assert(
-                eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+            cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
+                         RP_OK));
             pinned[more] = run.plan.arena_bytes[work.gpus];
             /* Outputs of forwards, some of them kept as inputs of backwards, then gradients: each
              * of a stage's microbatches once per iteration; asynchronous iterations may meet. */

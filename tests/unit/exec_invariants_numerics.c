@@ -2,6 +2,7 @@
 #include "exec/host/lane.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/golden_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -12,26 +13,14 @@
 
 #define SEQ_LEN 5u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_invariants_numerics, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_invariants_numerics, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
+          .timeout = 60);
 
 static void execute(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
                     rp_test_run *run)
 {
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, run), RP_OK), "%s",
-              work->schedule->name);
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
+              "%s", work->schedule->name);
 }
 
 /* 2: the same microbatches, any number of GPUs, five iterations. */
@@ -192,18 +181,8 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
         file->labels[t] = SLOW_IGNORED;
     }
     file->labels[seq_len - 1] = 5;
-    size_t elements = 0;
-    int count;
-    slow_parameter *parameters = slow_decoder_parameters(&file->decoder, &count, &elements);
-    double *weights = NULL;
     double *gradients = NULL;
-    cr_assert(eq(int, rp_arena_alloc(arena, elements, sizeof(double), &weights), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, elements, sizeof(double), &gradients), RP_OK));
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < parameters[i].rows * parameters[i].columns; k++) {
-            weights[parameters[i].offset + (size_t)k] = (double)file->tensors[i].weights[k];
-        }
-    }
+    double *weights = slow_golden_weights(file, &gradients);
     slow_batch whole = {file->sequences, seq_len, file->ids, file->labels};
     file->loss = slow_decoder_loss(&file->decoder, &whole, weights, gradients);
     double means = 0;
@@ -212,19 +191,21 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
         means += slow_decoder_loss(&file->decoder, &one, weights, NULL) / file->sequences;
     }
     cr_assert(fabs(means / file->loss - 1) > 1e-3, "the data cannot tell them apart");
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < parameters[i].rows * parameters[i].columns; k++) {
-            file->tensors[i].gradients[k] = (float)gradients[parameters[i].offset + (size_t)k];
+    for (int i = 0; i < file->count; i++) {
+        const slow_parameter *p = &file->tensors[i].shape;
+        for (int k = 0; k < p->rows * p->columns; k++) {
+            file->tensors[i].gradients[k] = (float)gradients[p->offset + (size_t)k];
         }
     }
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 1);
     const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
-    cr_assert(eq(int,
-                 rp_test_execute(arena, &golden.config, (uint32_t)seq_len, &work, &twist, &run),
-                 RP_OK));
+    cr_assert(eq(
+        int, rp_test_execute(rp_test_arena, &golden.config, (uint32_t)seq_len, &work, &twist, &run),
+        RP_OK));
     double error = rp_test_golden_error(&golden, &run, 1e-5, report, sizeof report);
     cr_expect(error <= 1, "%g: %s", error, report);
-    free(parameters);
+    free(weights);
+    free(gradients);
     slow_golden_free(file);
 }
 

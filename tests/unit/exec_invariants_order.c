@@ -2,6 +2,7 @@
  * each test. All of them are read off what happened: op by op and from the timeline. */
 #include "common/log.h"
 #include "tests/support/exec_watch.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -12,27 +13,15 @@
 #define SEQ_LEN 3u
 #define STEPS 3u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_invariants_order, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_invariants_order, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
+          .timeout = 60);
 
 static void observe(const rp_model *config, const rpexec_work *work, rp_test_twist twist,
                     rp_test_run *run)
 {
     twist.observe = true;
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &twist, run), RP_OK), "%s",
-              work->schedule->name);
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, run), RP_OK),
+              "%s", work->schedule->name);
 }
 
 /* ---- 15 -----------------------------------------------------------------------------------------
@@ -290,7 +279,7 @@ Test(exec_invariants_order, bad_plans_are_not_launched)
         rpexec_work work = rp_test_work("roundpipe", 2, 4, 1);
         work.partition = &partition;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, "--partition") != NULL, "%s", message);
@@ -319,7 +308,7 @@ Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
     rp_test_run run;
     work.calls = CALLS;
     work.partition = &partition;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
     uint64_t embedding = run.model.embedding.floats * sizeof(float);
     uint64_t block = run.model.block.floats * sizeof(float);
     uint64_t all = embedding + 7 * block + run.model.head.floats * sizeof(float);

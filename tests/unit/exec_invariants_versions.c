@@ -3,6 +3,7 @@
  * under the number of optimizer steps that are in them, and every op that computes takes the
  * checksum of the weights in its GPU's memory. */
 #include "tests/support/exec_watch.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -14,20 +15,8 @@
 #define STEPS 5u
 #define LAYERS 8u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_invariants_versions, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_invariants_versions, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
+          .timeout = 60);
 
 typedef struct ledger {
     rpexec_state *state;
@@ -159,7 +148,7 @@ static void check(const rpexec_work *work, const rp_test_twist *delays)
     pthread_mutex_init(&book.lock, NULL);
     twist.driver_type = rp_test_watched(&watch);
     twist.prepare = prepare;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, work, &twist, &run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, work, &twist, &run), RP_OK));
     cr_expect(eq(u32, book.wrong_version, 0), "%s: layers of another version", name);
     cr_expect(eq(u32, book.master_touched, 0), "%s: masters changed between steps", name);
     cr_expect(eq(u32, book.working_touched, 0), "%s: Adam changed working weights", name);
@@ -294,7 +283,8 @@ Test(exec_invariants_versions, host_and_copies_stay_apart)
         rpexec_work work = rp_test_work("roundpipe", 2, 3, 3);
         work.asynchronous = i < 5 || i == 5;
         work.calls = i == 9 ? 2 : 1;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         cr_expect(gt(u32, check_apart(&run, RP_OP_REFRESH, RP_OP_UPLOAD_PARAMS), 0));
         cr_expect(gt(u32, check_apart(&run, RP_OP_COLLECT, RP_OP_DOWNLOAD_PARAM_GRAD), 0));
         (void)check_apart(&run, RP_OP_COLLECT, RP_OP_UPLOAD_PARAM_GRAD);

@@ -6,6 +6,7 @@
 #include "exec/host/lane.h"
 #include "exec/random.h"
 #include "tests/reference/slow_operators.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
@@ -15,26 +16,20 @@
 /* k: sums are in other orders than in the model's random walk, and a few operations follow them. */
 #define FACTOR 6.0
 
-static rp_arena *arena;
 static rpexec_lane lane;
 static const rpexec_operators *op;
 
 static void begin(void)
 {
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    rp_test_arena_begin();
     op = rpexec_host_operators[RPEXEC_DTYPE_F32];
     lane.scratch_count = rpexec_host_attention_scratch();
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, lane.scratch_count, sizeof(float), &lane.scratch), RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, lane.scratch_count, sizeof(float), &lane.scratch),
+                 RP_OK));
 }
 
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_operators, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_operators, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
 
 /* The same numbers twice: what the operator works on, and what the reference works on. */
 typedef struct tensor {
@@ -47,8 +42,9 @@ static tensor make(int count, double size)
 {
     static uint64_t stream;
     tensor t = {.count = count};
-    cr_assert(eq(int, rp_arena_alloc(arena, (size_t)count, sizeof(float), &t.x), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, (size_t)count, sizeof(double), &t.right), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, (size_t)count, sizeof(float), &t.x), RP_OK));
+    cr_assert(
+        eq(int, rp_arena_alloc(rp_test_arena, (size_t)count, sizeof(double), &t.right), RP_OK));
     rpexec_random_normal(1, stream++, size, (uint64_t)count, t.x);
     for (int i = 0; i < count; i++) {
         t.right[i] = (double)t.x[i];

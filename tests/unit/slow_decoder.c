@@ -354,37 +354,29 @@ static void check_decoder(const char *name)
 {
     enum { SAMPLES = 6 };
     slow_golden g;
-    int count;
-    size_t elements;
+    double *gradients = NULL;
     slow_golden_make(name, &g);
-    slow_parameter *parameters = slow_decoder_parameters(&g.decoder, &count, &elements);
-    double *weights = calloc(elements, sizeof *weights);
-    double *gradients = calloc(elements, sizeof *gradients);
-    for (int i = 0; i < count; i++) {
-        for (int k = 0; k < parameters[i].rows * parameters[i].columns; k++) {
-            weights[parameters[i].offset + (size_t)k] = (double)g.tensors[i].weights[k];
-        }
-    }
+    double *weights = slow_golden_weights(&g, &gradients);
     decoder_case c = {&g.decoder, {1, g.seq_len, g.ids, g.labels}, weights};
     (void)slow_decoder_loss(&g.decoder, &c.batch, weights, gradients);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < g.count; i++) {
         double got[SAMPLES];
         double expected[SAMPLES];
         for (int k = 0; k < SAMPLES; k++) {
-            int last = parameters[i].rows * parameters[i].columns - 1;
+            int last = g.tensors[i].shape.rows * g.tensors[i].shape.columns - 1;
             /* of tables a row that the sequence has */
-            int inside = parameters[i].rows == g.decoder.vocab ? g.ids[k] * g.decoder.hidden + 3 * k
-                                                               : last * k / (SAMPLES - 1);
-            size_t at = parameters[i].offset + (size_t)inside;
+            int inside = g.tensors[i].shape.rows == g.decoder.vocab
+                             ? g.ids[k] * g.decoder.hidden + 3 * k
+                             : last * k / (SAMPLES - 1);
+            size_t at = g.tensors[i].shape.offset + (size_t)inside;
             got[k] = gradients[at];
             expected[k] = difference(loss_of, &c, &weights[at]);
         }
         double worst = worst_error(got, expected, SAMPLES);
-        cr_expect(worst <= TOLERANCE, "%s, %s: %g", name, parameters[i].name, worst);
+        cr_expect(worst <= TOLERANCE, "%s, %s: %g", name, g.tensors[i].shape.name, worst);
     }
     free(weights);
     free(gradients);
-    free(parameters);
     slow_golden_free(&g);
 }
 
