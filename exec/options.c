@@ -259,15 +259,15 @@ static rp_status take(int option, rpexec_options *o)
 static bool shapes(int option)
 {
     return option == OPTION_SCHEDULE || option == OPTION_GPUS || option == OPTION_MICROBATCHES ||
-           option == OPTION_PARTITION || option == OPTION_ROUND || option == OPTION_RECOMPUTE ||
-           option == OPTION_OPTIMIZER || option == OPTION_PEERS;
+           option == OPTION_PARTITION || option == OPTION_RECOMPUTE || option == OPTION_OPTIMIZER ||
+           option == OPTION_PEERS;
 }
 
 static rp_status complete(rpexec_options *o)
 {
     if (o->program_in != NULL && o->shaped_by != NULL) {
         rp_log_error("%s: the program of --program-in fixes schedule, GPUs, microbatches, "
-                     "partition, round, recompute, optimizer and peers; valid is one of them",
+                     "partition, recompute, optimizer and peers; valid is one of them",
                      o->shaped_by);
         return RP_USAGE;
     }

@@ -47,12 +47,14 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      program->gpu_count, RPEXEC_MAX_GPUS);
         return RP_INPUT;
     }
-    bool fixed = o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain;
+    bool fixed =
+        o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain || o->round != RP_ROUND_ALL;
     if (is_lowered(program) && fixed) {
         rp_log_error("%s: %s is a lowered program, which fixes it; valid with compute schedules",
                      o->accumulate != 0        ? "--accumulate"
                      : o->microbatch_size != 0 ? "--microbatch-size"
-                                               : "--grain",
+                     : o->layer_grain          ? "--grain"
+                                               : "--round",
                      o->program_in);
         return RP_USAGE;
     }
@@ -230,6 +232,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
                               .calls = o->accumulate,
                               .microbatches = o->microbatches,
                               .microbatch_size = o->microbatch_size,
+                              .round = o->round,
                               .layer_grain = o->layer_grain,
                               .piece_bytes = RP_PIECE_BYTES};
     RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));

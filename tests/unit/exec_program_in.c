@@ -97,7 +97,7 @@ Test(exec_program_in, a_program_of_rpexec_runs_in_both)
     json_decref(row);
 }
 
-/* As many calls as --accumulate says: rounds of RoundPipe become calls. */
+/* Rounds of RoundPipe: --round says how long they are, --accumulate makes calls of them. */
 Test(exec_program_in, rounds_are_calls)
 {
     write_costs();
@@ -107,6 +107,8 @@ Test(exec_program_in, rounds_are_calls)
     cr_expect(eq(int, whole.status, 2));
     rp_test_outcome calls = rpexec("--program-in @DIR@/p.txt --seq-len 16 --accumulate 2 --check");
     cr_expect(eq(int, calls.status, 0), "%s", calls.messages);
+    rp_test_outcome rounds = rpexec("--program-in @DIR@/p.txt --seq-len 16 --round 2 --check");
+    cr_expect(eq(int, rounds.status, 0), "%s", rounds.messages);
 }
 
 Test(exec_program_in, other_models_and_sizes_are_refused)
@@ -170,7 +172,8 @@ static bool run_mutant(const char *text, const rp_model *config)
     rpexec_plan plan;
     rpexec_batch *batches = NULL;
     uint32_t sequences = 0;
-    rpexec_options o = {.program_in = "mutant", .accumulate = 1, .microbatch_size = 1};
+    rpexec_options o = {
+        .program_in = "mutant", .accumulate = 1, .microbatch_size = 1, .round = RP_ROUND_ALL};
     if (rp_program_read("mutant", text, strlen(text), &program) != RP_OK) {
         return false;
     }
