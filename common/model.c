@@ -176,6 +176,12 @@ static uint64_t count_adapters(const rp_model *model)
     return model->lora_rank * (attention + experts);
 }
 
+void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
+{
+    model->lora_rank = rank;
+    model->adapter_parameters = count_adapters(model);
+}
+
 static uint64_t count_head(const rp_model *model)
 {
     return model->tied_head ? 0 : model->embedding_parameters;

@@ -40,6 +40,9 @@ typedef struct rp_model {
     uint32_t lora_rank;       /**< of adapters on all linear layers of the blocks; 0: none, all
                                    parameters are trained */
     uint32_t sliding_window; /**< tokens that even layers (0, 2, …) attend to; 0: all layers full */
+    double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
+    bool raw_routing; /**< experts' weights are the softmax's own: config.json's norm_topk_prob is
+                           false. Otherwise the chosen ones are divided by their sum */
     /* computed by rp_model_load, formulas of executor.md section 4.2 */
     uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
     uint64_t mlp_parameters;       /**< one layer: 3df, or E * 3df + Ed (+ biases) */
@@ -63,6 +66,9 @@ static inline uint64_t rp_model_held_layer(const rp_model *model)
 {
     return model->layer_parameters + model->adapter_parameters;
 }
+
+/** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
+void rp_model_set_lora_rank(rp_model *model, uint32_t rank);
 
 /**
  * Loads a model and checks its parameter counts against the published ones in the file.

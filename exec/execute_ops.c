@@ -32,9 +32,10 @@ static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
     return (uint64_t)r->program->sequences[op->microbatch] * r->plan->model->seq_len;
 }
 
+/* Values of a job that are trained. */
 static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
 {
-    return r->e->state->offsets[job->end] - r->e->state->offsets[job->begin];
+    return r->e->state->trained[job->end] - r->e->state->trained[job->begin];
 }
 
 static const rpexec_operators *operators_of(const rpexec_run *r)
@@ -120,16 +121,14 @@ static void move_parameters(rpexec_run *r, uint32_t op)
 /* Weights and gradients of the layers that an op works on, among those of its job. */
 static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_stage_data *data)
 {
-    const uint64_t *offsets = r->e->state->offsets;
-    rpexec_dtype dtype = r->plan->model->dtype;
+    const rpexec_model *model = r->plan->model;
     /* Where embedding and head are apart the weights begin with the first block. */
     bool later = job->root != RPEXEC_NO_TENSOR && job->begin == 0;
-    uint64_t first = offsets[job->begin + (later ? 1 : 0)];
-    uint64_t weights = offsets[data->begin] > first ? offsets[data->begin] - first : 0;
+    uint64_t weights = rpexec_model_values(model, job->begin + (later ? 1 : 0), data->begin);
     data->root = rpexec_run_at(r, job->root);
-    data->weights = rpexec_element_const(dtype, rpexec_run_at(r, job->weights), weights);
-    data->gradients = rpexec_element(dtype, rpexec_run_at(r, job->gradients),
-                                     offsets[data->begin] - offsets[job->begin]);
+    data->weights = rpexec_element_const(model->dtype, rpexec_run_at(r, job->weights), weights);
+    data->gradients = rpexec_element(model->dtype, rpexec_run_at(r, job->gradients),
+                                     rpexec_model_trained(model, job->begin, data->begin));
 }
 
 /* A backward's weight part whose input part went layer by layer. */
@@ -207,7 +206,7 @@ static void *table_of(const rpexec_run *r, const rpexec_job *job, uint32_t tenso
 {
     const rpexec_state *state = r->e->state;
     uint32_t layer = head ? r->plan->model->layer_count - 1 : 0;
-    uint64_t first = state->offsets[layer] - state->offsets[job->begin];
+    uint64_t first = state->trained[layer] - state->trained[job->begin];
     uint64_t inside = head ? r->plan->model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
     return rpexec_element(r->plan->model->dtype, rpexec_run_at(r, tensor), first + inside);
 }
@@ -262,26 +261,35 @@ static void collect(rpexec_run *r, uint32_t op)
     rpexec_state_collect(state, layer, scale);
     for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
         const rpexec_slot *slot = &r->plan->slots[i];
-        uint64_t first = state->offsets[layer] - state->offsets[r->plan->jobs[slot->job].begin];
+        uint64_t first = state->trained[layer] - state->trained[r->plan->jobs[slot->job].begin];
         rpexec_state_add(
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
 }
 
-/* What Adam works on of a job. */
-static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, float scale)
+/* What Adam works on of a layer of a job: what is trained lies at the end of the layer's weights.
+ */
+static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
+                               float scale)
 {
+    const rpexec_state *s = r->e->state;
+    rpexec_dtype dtype = r->plan->model->dtype;
     uint64_t values = job_values(r, job);
-    float *moments = rpexec_run_at(r, job->moments);
-    bool wide = r->plan->model->dtype == RPEXEC_DTYPE_F32;
-    return (rpexec_update){.master = wide ? rpexec_run_at(r, job->weights) : moments + 2 * values,
-                           .weights = wide ? NULL : rpexec_run_at(r, job->weights),
-                           .gradients = rpexec_run_at(r, job->gradients),
+    uint64_t before = s->trained[layer] - s->trained[job->begin];
+    uint64_t frozen = rpexec_model_layer(r->plan->model, layer)->frozen;
+    float *moments = (float *)rpexec_run_at(r, job->moments) + before;
+    void *weights = rpexec_element(dtype, rpexec_run_at(r, job->weights),
+                                   s->offsets[layer] - s->offsets[job->begin] + frozen);
+    bool wide = dtype == RPEXEC_DTYPE_F32;
+    return (rpexec_update){.master = wide ? weights : moments + 2 * values,
+                           .weights = wide ? NULL : weights,
+                           .gradients =
+                               rpexec_element(dtype, rpexec_run_at(r, job->gradients), before),
                            .m = moments,
                            .v = moments + values,
                            .scale = scale,
-                           .count = values};
+                           .count = s->trained[layer + 1] - s->trained[layer]};
 }
 
 /* Whether a gradient of what a GPU has is not finite; where losses are not scaled, nobody asks. */
@@ -304,7 +312,8 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_operators *operators = operators_of(r);
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
-    if (r->plan->model->config->tied_head && !reduce_table(r, gpu, iteration, lane)) {
+    bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
+    if (tied && !reduce_table(r, gpu, iteration, lane)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     uint64_t step = 0;
@@ -316,16 +325,18 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         if (job->gpu != gpu) {
             continue;
         }
-        const rpexec_update update = update_of(r, job, r->scales[iteration]);
-        if (r->e->keep_gradients) {
-            (void)rpexec_unscale(r->plan->model->dtype, update.count, update.gradients,
-                                 update.scale, false,
-                                 r->e->state->gradients + r->e->state->offsets[job->begin]);
+        for (uint32_t layer = job->begin; layer < job->end; layer++) {
+            const rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
+            if (r->e->keep_gradients) {
+                (void)rpexec_unscale(r->plan->model->dtype, update.count, update.gradients,
+                                     update.scale, false,
+                                     r->e->state->gradients + r->e->state->trained[layer]);
+            }
+            if (step != 0) {
+                operators->adam(lane, &r->e->adam, step, &update);
+            }
         }
-        if (step != 0) {
-            operators->adam(lane, &r->e->adam, step, &update);
-        }
-        operators->zero(lane, update.count, rpexec_run_at(r, job->gradients));
+        operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
     }
     return RP_OK;
 }
@@ -338,14 +349,15 @@ void rpexec_run_load(rpexec_run *r)
     }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        const rpexec_update update = update_of(r, job, 1);
-        uint64_t bytes = update.count * rpexec_dtype_bytes(r->plan->model->dtype);
-        rpexec_state_moments(state, job->begin, job->end, update.m, update.v);
-        if (update.weights != NULL) {
-            rpexec_state_masters(state, job->begin, job->end, update.master);
+        size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
+        float *moments = rpexec_run_at(r, job->moments);
+        rpexec_state_moments(state, job->begin, job->end, moments, moments + job_values(r, job));
+        if (r->plan->model->dtype != RPEXEC_DTYPE_F32) {
+            rpexec_state_masters(state, job->begin, job->end, moments + 2 * job_values(r, job));
         }
-        memcpy(rpexec_run_at(r, job->weights), rpexec_state_working(state, job->begin), bytes);
-        memset(rpexec_run_at(r, job->gradients), 0, bytes);
+        memcpy(rpexec_run_at(r, job->weights), rpexec_state_working(state, job->begin),
+               (state->offsets[job->end] - state->offsets[job->begin]) * width);
+        memset(rpexec_run_at(r, job->gradients), 0, job_values(r, job) * width);
     }
 }
 
@@ -358,13 +370,16 @@ void rpexec_run_store(rpexec_run *r)
     }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        uint64_t first = state->offsets[job->begin];
-        const rpexec_update update = update_of(r, job, 1);
-        memcpy(state->master + first, update.master, update.count * sizeof(float));
         memcpy(rpexec_state_working(state, job->begin), rpexec_run_at(r, job->weights),
-               update.count * rpexec_dtype_bytes(r->plan->model->dtype));
-        memcpy(state->m + first, update.m, update.count * sizeof(float));
-        memcpy(state->v + first, update.v, update.count * sizeof(float));
+               (state->offsets[job->end] - state->offsets[job->begin]) *
+                   rpexec_dtype_bytes(r->plan->model->dtype));
+        for (uint32_t layer = job->begin; layer < job->end; layer++) {
+            uint64_t first = state->trained[layer];
+            const rpexec_update update = update_of(r, job, layer, 1);
+            memcpy(state->master + first, update.master, update.count * sizeof(float));
+            memcpy(state->m + first, update.m, update.count * sizeof(float));
+            memcpy(state->v + first, update.v, update.count * sizeof(float));
+        }
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
     state->step += r->plan->resident && !agreed ? r->program->iteration_count : 0;

@@ -35,6 +35,30 @@ typedef struct rpexec_attention_sizes {
 /** Label of a token that has none: it adds nothing to loss and gradient. */
 #define RPEXEC_IGNORED INT32_C(-100)
 
+/**
+ * Which experts the tokens of a microbatch go to; pointers into the GPU's memory. Each token goes
+ * to `active` experts, so that tokens x active rows are gathered: those of expert 0 first, and of
+ * one expert by ascending token. No token is dropped: an expert may get all of them, or none.
+ */
+typedef struct rpexec_routing {
+    uint64_t tokens;      /**< T */
+    uint32_t experts;     /**< E */
+    uint32_t active;      /**< k, at most E */
+    bool raw;             /**< weights are the softmax's own, not divided by the chosen ones' sum */
+    float *probabilities; /**< [T, E] softmax of the logits */
+    uint32_t *chosen;     /**< [T, k] experts by falling probability, equal ones by number */
+    uint32_t *rows;       /**< [T, k] where the token lies among the gathered rows */
+    float *weights;       /**< [T k] of each gathered row */
+    uint32_t *begins;     /**< [E + 1] expert e has gathered rows begins[e] .. begins[e + 1] */
+} rpexec_routing;
+
+/** The same matrix of all experts: matrix e, [out, in], lies `stride` values after matrix e - 1. */
+typedef struct rpexec_matrices {
+    uint32_t in;
+    uint32_t out;
+    uint64_t stride;
+} rpexec_matrices;
+
 /** What Adam works on in a GPU's memory: `count` values. */
 typedef struct rpexec_update {
     float *master;
@@ -104,6 +128,37 @@ typedef struct rpexec_operators {
      */
     void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
                           float scale, void *z, double *loss);
+    /** x *= factor. */
+    void (*scale)(rpexec_lane *lane, uint64_t count, float factor, void *x);
+    /** Fills the arrays of `routing` from the router's logits [T, E]. */
+    void (*route)(rpexec_lane *lane, const rpexec_routing *routing, const void *logits);
+    /** dlogits[T, E] from the gradients [T k] of the gathered rows' weights. */
+    void (*route_backward)(rpexec_lane *lane, const rpexec_routing *routing, const float *dweights,
+                           void *dlogits);
+    /** y[T k, width] = x[T, width] of each gathered row's token. */
+    void (*gather)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
+                   void *y);
+    /** y[T, width] (+)= the sum of each token's rows of x[T k, width], as `chosen` has them. */
+    void (*scatter)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
+                    bool add, void *y);
+    /** linear, linear_input and linear_weight of gathered rows, each with its expert's matrix. */
+    void (*experts_linear)(rpexec_lane *lane, const rpexec_routing *routing,
+                           const rpexec_matrices *matrices, const void *x, const void *weights,
+                           bool add, void *y);
+    void (*experts_linear_input)(rpexec_lane *lane, const rpexec_routing *routing,
+                                 const rpexec_matrices *matrices, const void *dy,
+                                 const void *weights, bool add, void *dx);
+    void (*experts_linear_weight)(rpexec_lane *lane, const rpexec_routing *routing,
+                                  const rpexec_matrices *matrices, const void *dy, const void *x,
+                                  void *dweights);
+    /** s = weight gate sigmoid(gate) up of gathered rows [T k, width], each with its weight: scaled
+     * before the down projection, so that a plain sum of rows is left to do after it. */
+    void (*experts_swiglu)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                           const void *gate, const void *up, void *s);
+    /** dgate, dup (either may be ds) and the gradients [T k] of the rows' weights. */
+    void (*experts_swiglu_backward)(rpexec_lane *lane, const rpexec_routing *routing,
+                                    uint32_t width, const void *gate, const void *up,
+                                    const void *ds, void *dgate, void *dup, float *dweights);
     /** Sets `count` values to zero. */
     void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
     /** Copies `count` values within the GPU. */

@@ -35,6 +35,10 @@
       "storage of weights, activations and gradients; masters and sums are fp32 (fp32)")           \
     X(LR, "lr", "X", "Adam's learning rate (0.001)")                                               \
     X(WEIGHT_DECAY, "weight-decay", "X", "decoupled, as AdamW has it (0)")                         \
+    X(LORA_RANK, "lora-rank", "R",                                                                 \
+      "train adapters of rank R alone (what the model "                                            \
+      "says: full training)")                                                                      \
+    X(LORA_ALPHA, "lora-alpha", "X", "adapters are scaled by X / R (R)")                           \
     X(SEED, "seed", "K", "of weights and data (0)")                                                \
     X(GPU_MEMORY_MB, "gpu-memory-mb", "M",                                                         \
       "cap of each GPU's memory in MiB (the platform's, otherwise what is needed)")                \
@@ -169,6 +173,8 @@ static rp_status take_value(int option, rpexec_options *o)
         return rp_option_u32("seq-len", optarg, 1048576, &o->seq_len);
     case OPTION_ACCUMULATE:
         return rp_option_u32("accumulate", optarg, 65536, &o->accumulate);
+    case OPTION_LORA_RANK:
+        return rp_option_u32("lora-rank", optarg, 65536, &o->lora_rank);
     case OPTION_SAVE_EVERY:
         return rp_option_u32("save-every", optarg, INT32_MAX, &o->save_every);
     case OPTION_GPU_MEMORY_MB:
@@ -181,6 +187,8 @@ static rp_status take_value(int option, rpexec_options *o)
         return take_seed(o);
     case OPTION_LR:
         return take_number("lr", 1e6, &o->lr);
+    case OPTION_LORA_ALPHA:
+        return take_number("lora-alpha", 1e6, &o->lora_alpha);
     case OPTION_WEIGHT_DECAY:
         return take_number("weight-decay", 1e6, &o->weight_decay);
     case OPTION_LINK_GB_PER_S:

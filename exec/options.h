@@ -41,10 +41,12 @@ typedef struct rpexec_options {
     uint32_t steps; /**< 0 with program_in: not given */
     uint32_t round;
     uint32_t save_every;
+    uint32_t lora_rank;     /**< 0: what the model's file says */
     uint32_t gpu_memory_mb; /**< 0: the platform's, or what the plan needs */
     uint32_t watchdog_s;
     uint64_t seed;
     double lr;
+    double lora_alpha; /**< 0: the rank, so that adapters are not scaled */
     double weight_decay;
     double link_gb_per_s; /**< of each GPU, per direction; 0: the platform's */
     rpexec_dtype dtype;

@@ -183,9 +183,12 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     job->accumulates |= o->kind == RP_OP_UPLOAD_PARAM_GRAD;
-    uint32_t *value = o->kind == RP_OP_UPLOAD_PARAMS ? &job->weights : &job->gradients;
+    bool weights = o->kind == RP_OP_UPLOAD_PARAMS;
+    uint32_t *value = weights ? &job->weights : &job->gradients;
     if (*value == NO) {
-        *value = rpexec_plan_new_value(p, job->gpu, rpexec_plan_job_bytes(p, job), op);
+        uint64_t bytes =
+            weights ? rpexec_plan_job_bytes(p, job) : rpexec_plan_gradient_bytes(p, job);
+        *value = rpexec_plan_new_value(p, job->gpu, bytes, op);
     } else {
         rpexec_plan_use(p, *value, op);
     }

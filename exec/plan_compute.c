@@ -238,7 +238,7 @@ rp_status rpexec_plan_compute(rpexec_planner *p, uint32_t op)
     bool adds = rpexec_plan_is_backward(o->kind) || has_head(task, p->plan->model);
     bool needs = p->plan->sharded != NULL ? adds : job->backward;
     if (needs && job->gradients == NO) {
-        job->gradients = rpexec_plan_new_value(p, job->gpu, rpexec_plan_job_bytes(p, job), op);
+        job->gradients = rpexec_plan_new_value(p, job->gpu, rpexec_plan_gradient_bytes(p, job), op);
         task->clears = true;
     }
     if (rpexec_plan_is_backward(o->kind)) {

@@ -72,6 +72,9 @@ void rpexec_plan_layers(const rpexec_planner *planner, uint32_t stage, uint32_t 
 /** @return bytes of the weights of a job's layers. */
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *job);
 
+/** @return bytes of the gradients of what is trained of a job's layers. */
+uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *planner, const rpexec_job *job);
+
 /** @return whether the op kind is a backward or a part of one. */
 bool rpexec_plan_is_backward(uint8_t kind);
 

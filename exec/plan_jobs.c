@@ -17,25 +17,23 @@ void rpexec_plan_layers(const rpexec_planner *p, uint32_t stage, uint32_t *begin
     *end_out = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
 }
 
-static uint64_t values_of(const rpexec_planner *p, const rpexec_job *job)
-{
-    uint64_t values = 0;
-    for (uint32_t layer = job->begin; layer < job->end; layer++) {
-        values += rpexec_model_layer(p->plan->model, layer)->floats;
-    }
-    return values;
-}
-
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
-    return values_of(p, job) * rpexec_dtype_bytes(p->plan->model->dtype);
+    return rpexec_model_values(p->plan->model, job->begin, job->end) *
+           rpexec_dtype_bytes(p->plan->model->dtype);
+}
+
+uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *p, const rpexec_job *job)
+{
+    return rpexec_model_trained(p->plan->model, job->begin, job->end) *
+           rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
 /* Adam's m and v; of 16-bit weights the fp32 masters besides. */
 static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
     uint64_t arrays = p->plan->model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
-    return arrays * values_of(p, job) * sizeof(float);
+    return arrays * rpexec_model_trained(p->plan->model, job->begin, job->end) * sizeof(float);
 }
 
 uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
@@ -131,7 +129,8 @@ static void find_resident(rpexec_planner *p, const rp_queue *compute, uint32_t *
             rpexec_job *j = &p->plan->jobs[job];
             j->backward = true;
             j->weights = rpexec_plan_new_value(p, j->gpu, rpexec_plan_job_bytes(p, j), RP_NO_OP);
-            j->gradients = rpexec_plan_new_value(p, j->gpu, rpexec_plan_job_bytes(p, j), RP_NO_OP);
+            j->gradients =
+                rpexec_plan_new_value(p, j->gpu, rpexec_plan_gradient_bytes(p, j), RP_NO_OP);
             j->moments = rpexec_plan_new_value(p, j->gpu, moment_bytes(p, j), RP_NO_OP);
         }
         p->plan->tasks[op].job = job_of_stage[stage];
@@ -175,7 +174,7 @@ void rpexec_plan_slot(rpexec_planner *p, uint32_t op)
     uint32_t *all = &p->plan->slot_microbatches;
     *all = *all == 0 || job->first_microbatch < *all ? job->first_microbatch : *all;
     task->output =
-        rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_job_bytes(p, job), op);
+        rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_gradient_bytes(p, job), op);
 }
 
 /* Calls in their order, whatever the order of the waits is. */

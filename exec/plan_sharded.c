@@ -219,6 +219,13 @@ static void make_homes(rpexec_planner *p)
 rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, const rp_sharding *sharding,
                                    rp_arena *scratch)
 {
+    if (p->plan->model->rank != 0) {
+        rp_log_error("--lora-rank: %s shards all weights alike, frozen or not, which the executor "
+                     "does not do with adapters; valid are pipelines and schedules with weights in "
+                     "host memory",
+                     p->program->schedule);
+        return RP_USAGE;
+    }
     const rp_program *program = p->program;
     if (sharding->forward_reduces != 0) {
         rp_log_error("--schedule: %s splits every layer over all GPUs, which the executor does not "

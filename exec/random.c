@@ -34,6 +34,13 @@ void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint
     }
 }
 
+void rpexec_random_uniform(uint64_t seed, uint64_t stream, double bound, uint64_t count, float *to)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        to[i] = (float)(bound * (2 * uniform(rpexec_random_bits(seed, stream, i)) - 1));
+    }
+}
+
 uint64_t rpexec_random_permute(uint64_t seed, uint64_t count, uint64_t index)
 {
     uint32_t half = 1; /* bits of each half */

@@ -14,6 +14,9 @@ uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index);
 void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
                           float *to);
 
+/** Fills `to` with `count` numbers that are uniform between -bound and bound. */
+void rpexec_random_uniform(uint64_t seed, uint64_t stream, double bound, uint64_t count, float *to);
+
 /**
  * @return where a seeded permutation of 0 .. count - 1 sends `index` < count: a Feistel network on
  *         the next power of four, walked until it lands inside (cycle walking)

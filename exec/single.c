@@ -17,7 +17,7 @@ static uint32_t slot_of(const rpexec_single *s, uint32_t microbatch)
 
 static rp_status allocate_slots(const rpexec_single *s, rp_arena *arena, memory *m)
 {
-    uint64_t values = s->state->offsets[s->model->layer_count];
+    uint64_t values = s->state->trained[s->model->layer_count];
     m->slot_count = slot_of(s, s->microbatches - 1) + 1;
     RP_TRY(rp_arena_alloc(arena, m->slot_count, sizeof(void *), &m->slots));
     m->slots[0] = s->state->slots;
@@ -89,7 +89,7 @@ static void step(const rpexec_single *s, const memory *m)
         rpexec_state_collect(s->state, layer, scale);
         for (uint32_t i = 1; i < m->slot_count; i++) {
             rpexec_state_add(s->state, layer,
-                             rpexec_element(s->model->dtype, m->slots[i], s->state->offsets[layer]),
+                             rpexec_element(s->model->dtype, m->slots[i], s->state->trained[layer]),
                              scale);
         }
     }
@@ -105,7 +105,7 @@ rp_status rpexec_single_run(rpexec_single *s)
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = allocate(s, arena, &m);
-    uint64_t floats = s->state->offsets[s->model->layer_count];
+    uint64_t floats = s->state->trained[s->model->layer_count];
     for (uint32_t i = 0; status == RP_OK && i < s->iterations; i++) {
         double sum = 0;
         uint64_t sequence = 0;

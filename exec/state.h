@@ -4,6 +4,8 @@
  * 1.6): working weights (read by uploads), gradient slots (written by downloads), master weights,
  * master gradients, Adam's m and v. The first two are of the model's storage type, the others fp32.
  * A tied head has a slot and working weights of its own, but its table's master is the embedding's.
+ * All but the working weights are of what is trained (rpexec_layer.frozen): frozen weights are kept
+ * once, in the storage type, and nothing changes them.
  */
 #pragma once
 
@@ -13,7 +15,8 @@
 
 typedef struct rpexec_state {
     const rpexec_model *model;
-    uint64_t *offsets; /**< [layer_count + 1] where a layer begins, in values */
+    uint64_t *offsets; /**< [layer_count + 1] where a layer begins in working, in values */
+    uint64_t *trained; /**< [layer_count + 1] the same in all other arrays: without LoRA equal */
     void *working;
     void *slots;
     float *master;
@@ -31,8 +34,18 @@ typedef struct rpexec_state {
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out);
 
 /** Fills master and working weights from a seed; m, v and step become 0, the scale what it is at
- * first. */
-void rpexec_state_initialise(rpexec_state *state, uint64_t seed);
+ * first.
+ * @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_state_initialise(rpexec_state *state, uint64_t seed);
+
+/** Sets a frozen tensor of a layer; of a tied table both copies, with layer 0.
+ * @param values [rows, columns] */
+void rpexec_state_freeze(rpexec_state *state, uint32_t layer, const rpexec_tensor *tensor,
+                         const float *values);
+
+/** Copies what is trained of the working weights of all layers into an array [trained] of the
+ * storage type, or with `back` from it. */
+void rpexec_state_copy_working(rpexec_state *state, void *values, bool back);
 
 /** COLLECT of a layer: the slot divided by the `scale` that its loss had becomes the master
  * gradient; a tied table's two slots are added, the head's first. Notes an overflow. Call for the
@@ -66,6 +79,6 @@ static inline uint64_t rpexec_state_iterations(const rpexec_state *state)
 void *rpexec_state_working(const rpexec_state *state, uint32_t layer);
 void *rpexec_state_slot(const rpexec_state *state, uint32_t layer);
 
-/** REFRESH of a layer: working := master, rounded; of a tied head the embedding's master. Layer 0
- * comes first and takes over the scale, too. */
+/** REFRESH of a layer: what is trained of working := master, rounded; of a tied head the
+ * embedding's master. Layer 0 comes first and takes over the scale, too. */
 void rpexec_state_refresh(rpexec_state *state, uint32_t layer);

@@ -64,18 +64,29 @@ typedef struct trainer {
 
 static rp_status load_config(trainer *t)
 {
-    if (t->o->weights == NULL) {
-        return rp_model_load(t->o->model, t->arena, &t->config);
-    }
     const char *path = NULL;
-    RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
-    return rpexec_config_load(path, t->arena, &t->config);
+    if (t->o->weights == NULL) {
+        RP_TRY(rp_model_load(t->o->model, t->arena, &t->config));
+    } else {
+        RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
+        RP_TRY(rpexec_config_load(path, t->arena, &t->config));
+    }
+    if (t->o->lora_rank != 0) {
+        rp_model_set_lora_rank(&t->config, t->o->lora_rank);
+    }
+    if (t->o->lora_alpha != 0 && t->config.lora_rank == 0) {
+        rp_log_error("--lora-alpha: %s has no adapters; valid only with --lora-rank",
+                     t->config.name);
+        return RP_USAGE;
+    }
+    t->config.lora_alpha = t->o->lora_alpha;
+    return RP_OK;
 }
 
 static rp_status set_state(trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
-    rpexec_state_initialise(&t->state, t->o->seed);
+    RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
     if (t->o->weights != NULL) {
         RP_TRY(rpexec_weights_load(t->o->weights, &t->state));
     }
@@ -97,18 +108,20 @@ static rp_status set_state(trainer *t)
 /* A second state that begins as the first, for plain loops. */
 static rp_status set_reference(trainer *t)
 {
-    uint64_t values = t->state.offsets[t->model.layer_count];
+    uint64_t values = t->state.trained[t->model.layer_count];
+    uint64_t held = t->state.offsets[t->model.layer_count];
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->reference));
     const struct {
         void *to;
         const void *from;
-        size_t bytes;
-    } arrays[] = {{t->reference.working, t->state.working, rpexec_dtype_bytes(t->model.dtype)},
-                  {t->reference.master, t->state.master, sizeof(float)},
-                  {t->reference.m, t->state.m, sizeof(float)},
-                  {t->reference.v, t->state.v, sizeof(float)}};
+        uint64_t bytes;
+    } arrays[] = {
+        {t->reference.working, t->state.working, held * rpexec_dtype_bytes(t->model.dtype)},
+        {t->reference.master, t->state.master, values * sizeof(float)},
+        {t->reference.m, t->state.m, values * sizeof(float)},
+        {t->reference.v, t->state.v, values * sizeof(float)}};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        memcpy(arrays[i].to, arrays[i].from, values * arrays[i].bytes);
+        memcpy(arrays[i].to, arrays[i].from, arrays[i].bytes);
     }
     t->reference.step = t->state.step;
     t->reference.scaler = t->state.scaler;

@@ -5,6 +5,19 @@
 /* So that a nanosecond is ten floating-point operations. */
 #define PS_PER_FLOP 100
 
+/* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
+static int64_t values_per_token(const rpexec_model *model, bool adapters)
+{
+    const rp_model *m = model->config;
+    int64_t values = !adapters && m->experts > 1 ? (int64_t)m->experts * m->hidden : 0;
+    for (int i = RPEXEC_Q; i <= RPEXEC_DOWN; i++) {
+        const rpexec_linear *l = &model->linears[i]; /* zeroes for the norm between them */
+        int64_t one = adapters ? model->rank * ((int64_t)l->in + l->out) : (int64_t)l->in * l->out;
+        values += one * (l->experts > 1 ? m->active_experts : 1);
+    }
+    return values;
+}
+
 /* Executor.md section 5, one microbatch: a linear costs 2 per token, input and output; causal
  * attention half of the whole square. */
 rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_arena *arena,
@@ -12,7 +25,10 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
 {
     const rp_model *m = model->config;
     int64_t tokens = (int64_t)sequences * model->seq_len;
-    int64_t linear = 2 * tokens * (int64_t)(m->attention_parameters + m->mlp_parameters);
+    int64_t matrices = 2 * tokens * values_per_token(model, false);
+    int64_t adapters = 2 * tokens * values_per_token(model, true);
+    int64_t linear = matrices + adapters;
+    int64_t trained = model->rank != 0 ? adapters : matrices;
     int64_t attention = 2 * tokens * model->seq_len * m->heads * m->head_dim;
     int64_t head = 2 * tokens * m->hidden * m->vocab;
     rp_costs costs = {.name = "from FLOP counts",
@@ -28,7 +44,7 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
     for (uint32_t i = 0; i < m->layers; i++) {
         costs.fwd_ps[i] = (linear + attention) * PS_PER_FLOP;
         costs.bwd_input_ps[i] = (linear + attention * 5 / 2) * PS_PER_FLOP;
-        costs.bwd_ps[i] = costs.bwd_input_ps[i] + linear * PS_PER_FLOP;
+        costs.bwd_ps[i] = costs.bwd_input_ps[i] + trained * PS_PER_FLOP;
     }
     *costs_out = costs;
     return RP_OK;

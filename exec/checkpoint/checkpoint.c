@@ -139,7 +139,8 @@ static rp_status write_weights(const rpexec_state *s, const char *folder, rp_are
     rpexec_writable *tensors = NULL;
     uint32_t count = 0;
     const rpexec_metadata format = {"format", "pt"};
-    RP_TRY(rp_arena_print(arena, &path, "%s/model.safetensors", folder));
+    RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder,
+                          s->model->rank != 0 ? "adapter_model.safetensors" : "model.safetensors"));
     RP_TRY(rpexec_weights_list(s, s->master, "", arena, &tensors, &count));
     rpexec_dtype dtype = s->model->dtype;
     for (uint32_t i = 0; i < count && dtype != RPEXEC_DTYPE_F32; i++) {
@@ -153,17 +154,22 @@ static rp_status write_weights(const rpexec_state *s, const char *folder, rp_are
     return rpexec_safetensors_write(path, tensors, count, &format, 1);
 }
 
-static rp_status write_training(const rpexec_state *s, const rpexec_progress *progress,
+static rp_status write_training(rpexec_state *s, const rpexec_progress *progress,
                                 const char *folder, rp_arena *arena)
 {
     const char *path = NULL;
     const char *numbers[8] = {NULL};
-    uint64_t values = s->offsets[s->model->layer_count];
+    uint64_t values = s->trained[s->model->layer_count];
     rpexec_dtype dtype = s->model->dtype;
+    void *working = s->working;
+    if (s->model->rank != 0) {
+        RP_TRY(rp_arena_alloc_raw(arena, values, rpexec_dtype_bytes(dtype), &working));
+        rpexec_state_copy_working(s, working, false);
+    }
     const rpexec_writable tensors[] = {
         {.name = "m", .rank = 1, .shape = {values}, .values = s->m},
         {.name = "v", .rank = 1, .shape = {values}, .values = s->v},
-        {.name = "working", .dtype = dtype, .rank = 1, .shape = {values}, .values = s->working},
+        {.name = "working", .dtype = dtype, .rank = 1, .shape = {values}, .values = working},
         {.name = "master", .rank = 1, .shape = {values}, .values = s->master},
     };
     RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", folder));
@@ -185,7 +191,7 @@ static rp_status write_training(const rpexec_state *s, const rpexec_progress *pr
                                     sizeof metadata / sizeof metadata[0]);
 }
 
-static rp_status save(const char *folder, const rpexec_state *s, const rpexec_progress *progress,
+static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress *progress,
                       rp_arena *arena)
 {
     listing l;
@@ -214,7 +220,7 @@ static rp_status save(const char *folder, const rpexec_state *s, const rpexec_pr
     return list(folder, arena, &l);
 }
 
-rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
+rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
                                  const rpexec_progress *progress)
 {
     rp_arena *arena = NULL;
@@ -256,7 +262,14 @@ static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpe
     float *wide = NULL;
     RP_TRY(rp_arena_alloc_raw(arena, values, sizeof *wide, &wide));
     RP_TRY(array_of(file, "working", values, wide));
-    rpexec_narrow(s->model->dtype, values, wide, s->working);
+    void *working = s->working;
+    if (s->model->rank != 0) {
+        RP_TRY(rp_arena_alloc_raw(arena, values, rpexec_dtype_bytes(s->model->dtype), &working));
+    }
+    rpexec_narrow(s->model->dtype, values, wide, working);
+    if (s->model->rank != 0) {
+        rpexec_state_copy_working(s, working, true);
+    }
     return RP_OK;
 }
 
@@ -289,7 +302,7 @@ static rp_status scaler_of(const rpexec_safetensors *file, rpexec_state *s)
 static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
                                rpexec_progress *progress, rp_arena *arena)
 {
-    uint64_t values = s->offsets[s->model->layer_count];
+    uint64_t values = s->trained[s->model->layer_count];
     uint64_t seq_len;
     RP_TRY(check_dtype(file, s->model->dtype));
     RP_TRY(array_of(file, "m", values, s->m));
@@ -321,7 +334,7 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
         return RP_OK;
     }
     RP_TRY(rp_arena_print(arena, &path, "%s/" PREFIX "%" PRIu64, folder, l.newest[0]));
-    RP_TRY(rpexec_weights_load(path, s));
+    RP_TRY(s->model->rank != 0 ? rpexec_adapters_load(path, s) : rpexec_weights_load(path, s));
     RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", path));
     RP_TRY(rpexec_safetensors_open(path, arena, &file));
     rp_status status = read_training(&file, s, progress, arena);

@@ -5,7 +5,8 @@
  * storage type is not fp32, the working weights of the next step, and in the metadata step, place
  * in the data, seed, storage type and scale of the loss). A step's folder gets its name when all of
  * it is on disk, so a killed run leaves whole checkpoints and what is ignored and removed by the
- * next one. The newest two are kept.
+ * next one. The newest two are kept. With LoRA the weights are those of the adapters alone, in
+ * adapter_model.safetensors as PEFT names them: whoever resumes brings the frozen ones.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
@@ -26,7 +27,7 @@ typedef struct rpexec_progress {
  * @param folder is made if it is not there
  * @retval RP_OK, RP_IO, RP_INPUT (folder cannot be made; logged), RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_save(const char *folder, const rpexec_state *state,
+rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
                                  const rpexec_progress *progress);
 
 /**

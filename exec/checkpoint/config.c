@@ -103,27 +103,55 @@ static rp_status read_rope(const reader *r, rp_model *m)
     return strcmp(type, "default") == 0 ? RP_OK : refuse(r, "rope_type", "default and llama3");
 }
 
+/* Every layer has experts in all published models of the family. `num_experts` is called
+ * num_local_experts by newer versions of transformers. */
+static rp_status read_experts(const reader *r, rp_model *m)
+{
+    const json_t *step = json_object_get(r->root, "decoder_sparse_step");
+    const json_t *dense = json_object_get(r->root, "mlp_only_layers");
+    bool normalised = false;
+    if (step != NULL && json_integer_value(step) != 1) {
+        return refuse(r, "decoder_sparse_step", "1");
+    }
+    if (dense != NULL && !json_is_null(dense) && json_array_size(dense) != 0) {
+        return refuse(r, "mlp_only_layers", "none");
+    }
+    bool newer = json_object_get(r->root, "num_experts") == NULL;
+    RP_TRY(count_of(r, newer ? "num_local_experts" : "num_experts", 0, &m->experts));
+    RP_TRY(count_of(r, "num_experts_per_tok", 0, &m->active_experts));
+    RP_TRY(count_of(r, "moe_intermediate_size", 0, &m->intermediate));
+    RP_TRY(flag_of(r, "norm_topk_prob", &normalised));
+    m->raw_routing = !normalised;
+    if (m->experts < 2) {
+        return refuse(r, "num_experts", "integers from 2 on");
+    }
+    return m->active_experts <= m->experts
+               ? RP_OK
+               : refuse(r, "num_experts_per_tok", "integers from 1 to num_experts");
+}
+
 static rp_status read_model(const reader *r, rp_model *m)
 {
     const char *type = json_string_value(json_object_get(r->root, "model_type"));
+    bool mixture = type != NULL && strcmp(type, "qwen3_moe") == 0;
     bool qwen3 = type != NULL && strcmp(type, "qwen3") == 0;
-    if (!qwen3 && (type == NULL || strcmp(type, "llama") != 0)) {
-        return refuse(r, "model_type", "llama and qwen3");
+    if (!mixture && !qwen3 && (type == NULL || strcmp(type, "llama") != 0)) {
+        return refuse(r, "model_type", "llama, qwen3 and qwen3_moe");
     }
-    m->qk_norm = qwen3;
+    m->qk_norm = qwen3 || mixture;
     RP_TRY(count_of(r, "num_hidden_layers", 0, &m->layers));
     RP_TRY(count_of(r, "hidden_size", 0, &m->hidden));
     RP_TRY(count_of(r, "num_attention_heads", 0, &m->heads));
     RP_TRY(count_of(r, "num_key_value_heads", m->heads, &m->kv_heads));
     uint32_t share = m->hidden / m->heads; /* what a missing head_dim means */
     RP_TRY(count_of(r, "head_dim", share > 0 ? share : 1, &m->head_dim));
-    RP_TRY(count_of(r, "intermediate_size", 0, &m->intermediate));
     RP_TRY(count_of(r, "vocab_size", 0, &m->vocab));
     RP_TRY(count_of(r, "max_position_embeddings", 0, &m->max_positions));
     RP_TRY(number_of(r, r->root, "rms_norm_eps", &m->norm_eps));
     RP_TRY(flag_of(r, "tie_word_embeddings", &m->tied_head));
     RP_TRY(flag_of(r, "attention_bias", &m->attention_bias));
     m->experts = m->active_experts = 1;
+    RP_TRY(mixture ? read_experts(r, m) : count_of(r, "intermediate_size", 0, &m->intermediate));
     if (m->heads % m->kv_heads != 0) {
         return refuse(r, "num_key_value_heads", "divisors of num_attention_heads");
     }
@@ -137,7 +165,8 @@ static rp_status read_model(const reader *r, rp_model *m)
     m->attention_parameters =
         (uint64_t)m->hidden * (m->heads + 2 * (uint64_t)m->kv_heads) * m->head_dim +
         (uint64_t)m->heads * m->head_dim * m->hidden;
-    m->mlp_parameters = (uint64_t)3 * m->hidden * m->intermediate;
+    m->mlp_parameters = (uint64_t)3 * m->hidden * m->intermediate * m->experts;
+    m->mlp_parameters += mixture ? (uint64_t)m->experts * m->hidden : 0;
     return read_rope(r, m);
 }
 

@@ -11,6 +11,9 @@
 
 #define INDEX_LIMIT_BYTES ((size_t)64 << 20)
 
+/* What PEFT puts before the names of a model's modules. */
+#define ADAPTER_PREFIX "base_model.model."
+
 /* ---- names ------------------------------------------------------------------------------------
  */
 
@@ -18,8 +21,10 @@ static rp_status name_of(const rpexec_model *model, uint32_t layer, const rpexec
                          const char *prefix, rp_arena *arena, const char **name_out)
 {
     bool block = layer != 0 && layer + 1 != model->layer_count;
-    return block ? rp_arena_print(arena, name_out, "%smodel.layers.%" PRIu32 ".%s", prefix,
-                                  layer - 1, tensor->name)
+    bool adapter =
+        model->rank != 0 && rpexec_tensor_trained(rpexec_model_layer(model, layer), tensor);
+    return block ? rp_arena_print(arena, name_out, "%s%smodel.layers.%" PRIu32 ".%s", prefix,
+                                  adapter ? ADAPTER_PREFIX : "", layer - 1, tensor->name)
                  : rp_arena_print(arena, name_out, "%s%s", prefix, tensor->name);
 }
 
@@ -27,6 +32,11 @@ static bool is_tied_table(const rpexec_model *model, uint32_t layer, uint32_t te
 {
     return layer + 1 == model->layer_count && tensor == RPEXEC_HEAD_TABLE &&
            model->config->tied_head;
+}
+
+static bool is_vector(const rpexec_tensor *tensor)
+{
+    return tensor->initial == RPEXEC_INITIAL_ONES;
 }
 
 rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
@@ -41,14 +51,15 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
         const rpexec_layer *layer = rpexec_model_layer(model, i);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {
             const rpexec_tensor *t = &layer->tensors[k];
-            if (is_tied_table(model, i, k)) {
+            if (is_tied_table(model, i, k) || !rpexec_tensor_trained(layer, t)) {
                 continue;
             }
-            bool vector = t->rows == 1;
+            bool vector = is_vector(t);
             rpexec_writable *w = &tensors[count++];
-            *w = (rpexec_writable){.rank = vector ? 1 : 2,
-                                   .shape = {vector ? t->columns : t->rows, t->columns},
-                                   .values = values + state->offsets[i] + t->offset};
+            *w =
+                (rpexec_writable){.rank = vector ? 1 : 2,
+                                  .shape = {vector ? t->columns : t->rows, t->columns},
+                                  .values = values + state->trained[i] + t->offset - layer->frozen};
             RP_TRY(name_of(model, i, t, prefix, arena, &w->name));
         }
     }
@@ -168,13 +179,14 @@ static rp_status open_index(folder *f, const char *index)
     return status;
 }
 
-static rp_status open_folder(folder *f)
+static rp_status open_folder(folder *f, bool adapters)
 {
     const char *index = NULL;
     const char *single = NULL;
     RP_TRY(rp_arena_print(f->arena, &index, "%s/model.safetensors.index.json", f->path));
-    RP_TRY(rp_arena_print(f->arena, &single, "%s/model.safetensors", f->path));
-    if (access(index, F_OK) == 0) {
+    RP_TRY(rp_arena_print(f->arena, &single, "%s/%s", f->path,
+                          adapters ? "adapter_model.safetensors" : "model.safetensors"));
+    if (!adapters && access(index, F_OK) == 0) {
         return open_index(f, index);
     }
     RP_TRY(rp_arena_alloc(f->arena, 1, sizeof *f->files, &f->files));
@@ -210,7 +222,7 @@ static void mark_used(folder *f, uint32_t file, const rpexec_stored *stored)
 static rp_status check_shape(const char *path, const rpexec_stored *stored,
                              const rpexec_tensor *tensor)
 {
-    bool vector = tensor->rows == 1;
+    bool vector = is_vector(tensor);
     if (vector ? stored->rank == 1 && stored->shape[0] == tensor->columns
                : stored->rank == 2 && stored->shape[0] == tensor->rows &&
                      stored->shape[1] == tensor->columns) {
@@ -242,18 +254,20 @@ static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *t
 }
 
 /* A tied table may be stored twice; then both must be equal. */
-static rp_status check_tied(folder *f, const rpexec_state *state, const char *name,
-                            const rpexec_tensor *tensor)
+static rp_status check_tied(folder *f, const rpexec_model *model, const char *name)
 {
     uint32_t file = 0;
-    float *copy = NULL;
+    float *tables[2] = {NULL, NULL};
+    const rpexec_tensor *tensor = &model->embedding.tensors[0];
     uint64_t count = tensor->rows * tensor->columns;
     if (find(f, name, &file) == NULL) {
         return RP_OK;
     }
-    RP_TRY(rp_arena_alloc(f->arena, count, sizeof(float), &copy));
-    RP_TRY(load_tensor(f, name, tensor, copy));
-    if (memcmp(copy, state->master, count * sizeof(float)) != 0) {
+    RP_TRY(rp_arena_alloc(f->arena, count, sizeof(float), &tables[0]));
+    RP_TRY(rp_arena_alloc(f->arena, count, sizeof(float), &tables[1]));
+    RP_TRY(load_tensor(f, tensor->name, tensor, tables[0]));
+    RP_TRY(load_tensor(f, name, tensor, tables[1]));
+    if (memcmp(tables[0], tables[1], count * sizeof(float)) != 0) {
         rp_log_error(
             "%s: tensor \"%s\" differs from the embedding's table, to which the model ties "
             "it; valid are equal tables, or none",
@@ -263,18 +277,46 @@ static rp_status check_tied(folder *f, const rpexec_state *state, const char *na
     return RP_OK;
 }
 
-static rp_status load_all(folder *f, rpexec_state *state)
+/* Trained weights go into their masters, frozen ones by way of `buffer`. */
+static rp_status load_one(folder *f, rpexec_state *state, uint32_t layer, uint32_t tensor,
+                          float *buffer)
+{
+    const rpexec_layer *l = rpexec_model_layer(state->model, layer);
+    const rpexec_tensor *t = &l->tensors[tensor];
+    bool trained = rpexec_tensor_trained(l, t);
+    const char *name = NULL;
+    RP_TRY(name_of(state->model, layer, t, "", f->arena, &name));
+    if (is_tied_table(state->model, layer, tensor)) {
+        return check_tied(f, state->model, name);
+    }
+    float *to = trained ? state->master + state->trained[layer] + t->offset - l->frozen : buffer;
+    RP_TRY(load_tensor(f, name, t, to));
+    if (!trained) {
+        rpexec_state_freeze(state, layer, t, buffer);
+    }
+    return RP_OK;
+}
+
+/* All of a model, or with LoRA either the frozen weights or the adapters. */
+static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
 {
     const rpexec_model *model = state->model;
+    uint64_t most = 0;
+    float *buffer = NULL;
+    for (uint32_t i = 0; model->rank != 0 && i < model->layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(model, i);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            uint64_t values = layer->tensors[k].rows * layer->tensors[k].columns;
+            most = values > most ? values : most;
+        }
+    }
+    RP_TRY(rp_arena_alloc(f->arena, most, sizeof *buffer, &buffer));
     for (uint32_t i = 0; i < model->layer_count; i++) {
         const rpexec_layer *layer = rpexec_model_layer(model, i);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {
-            const rpexec_tensor *t = &layer->tensors[k];
-            const char *name = NULL;
-            RP_TRY(name_of(model, i, t, "", f->arena, &name));
-            RP_TRY(is_tied_table(model, i, k)
-                       ? check_tied(f, state, name, t)
-                       : load_tensor(f, name, t, state->master + state->offsets[i] + t->offset));
+            if (model->rank == 0 || rpexec_tensor_trained(layer, &layer->tensors[k]) == adapters) {
+                RP_TRY(load_one(f, state, i, k, buffer));
+            }
         }
     }
     size_t at = 0;
@@ -290,21 +332,31 @@ static rp_status load_all(folder *f, rpexec_state *state)
     return RP_OK;
 }
 
-rp_status rpexec_weights_load(const char *path, rpexec_state *state)
+static rp_status load(const char *path, rpexec_state *state, bool adapters)
 {
     folder f = {.path = path};
     size_t tensors = 0;
     RP_TRY(rp_arena_create(&f.arena));
-    rp_status status = open_folder(&f);
+    rp_status status = open_folder(&f, adapters);
     for (uint32_t i = 0; status == RP_OK && i < f.count; i++) {
         tensors += f.files[i].count;
     }
     status = status == RP_OK ? rp_arena_alloc(f.arena, tensors, sizeof(bool), &f.used) : status;
-    status = status == RP_OK ? load_all(&f, state) : status;
+    status = status == RP_OK ? load_all(&f, state, adapters) : status;
     close_folder(&f);
     rp_arena_destroy(f.arena);
     for (uint32_t i = 0; status == RP_OK && i < state->model->layer_count; i++) {
         rpexec_state_refresh(state, i);
     }
     return status;
+}
+
+rp_status rpexec_weights_load(const char *path, rpexec_state *state)
+{
+    return load(path, state, false);
+}
+
+rp_status rpexec_adapters_load(const char *path, rpexec_state *state)
+{
+    return load(path, state, true);
 }

@@ -11,21 +11,29 @@
 
 /**
  * Reads a config.json in either style (rope_theta and rope_scaling, or rope_parameters) of
- * model_type llama, qwen3 or qwen3_moe.
+ * model_type llama, qwen3 or qwen3_moe. Of the latter every layer must have experts; their weights
+ * are divided by their sum where norm_topk_prob says so, which a file without it does not.
  * @param model_out lives in `arena`
  * @retval RP_OK, RP_INPUT ("path: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_out);
 
 /**
- * Fills the master weights from a folder and refreshes the working ones.
+ * Fills the master weights from a folder and refreshes the working ones. With LoRA: the frozen
+ * weights; adapters stay as they are.
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_weights_load(const char *folder, rpexec_state *state);
 
 /**
- * Lists all fp32 parameters as Hugging Face names them, in the order of the layers; a tied head's
- * table is left out.
+ * Fills the adapters from adapter_model.safetensors of a folder, named as PEFT names them.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
+
+/**
+ * Lists all trained parameters as Hugging Face names them, adapters as PEFT does, in the order of
+ * the layers; a tied head's table is left out.
  * @param values one of the state's fp32 arrays
  * @param prefix before every name, "" for weights
  * @param tensors_out [*count_out] in `arena`, pointing into `values`

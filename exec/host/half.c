@@ -84,7 +84,7 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
     const rp_model *m = model->config;
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
-    uint64_t width = larger(larger(m->hidden, q), m->intermediate);
+    uint64_t width = larger(larger(larger(m->hidden, q), m->intermediate), model->rank);
     uint64_t rows = tokens * larger(1, m->active_experts); /* of one matrix product */
     uint64_t linear =
         2 * padded(rows * width) + padded(MATRIX_ROWS * width) + padded(rows * MATRIX_ROWS);
@@ -364,6 +364,17 @@ static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b,
     }
 }
 
+static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
+{
+    for (uint64_t i = 0; i < count; i += PIECE) {
+        scratch s = scratch_of(lane);
+        uint64_t values = piece_of(count, i);
+        float *wide_x = take_wide(&s, at(lane, x, i), values);
+        rpexec_host_fp32.scale(lane, values, factor, wide_x);
+        rpexec_narrow(lane->dtype, values, wide_x, at(lane, x, i));
+    }
+}
+
 static void zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     memset(x, 0, count * rpexec_dtype_bytes(lane->dtype)); /* the bits of zero in every type */
@@ -459,6 +470,16 @@ const rpexec_operators rpexec_host_half = {
     .embed = embed,
     .embed_weight = embed_weight,
     .cross_entropy = cross_entropy,
+    .scale = scale,
+    .route = rpexec_host_route,
+    .route_backward = rpexec_host_route_backward,
+    .gather = rpexec_host_gather,
+    .scatter = rpexec_host_scatter,
+    .experts_linear = rpexec_host_experts_linear,
+    .experts_linear_input = rpexec_host_experts_linear_input,
+    .experts_linear_weight = rpexec_host_experts_linear_weight,
+    .experts_swiglu = rpexec_host_experts_swiglu,
+    .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
     .zero = zero,
     .copy = copy,
     .finite = all_finite,

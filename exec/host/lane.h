@@ -37,6 +37,9 @@ rp_status rpexec_host_lane_create(const rpexec_model *model, uint64_t tokens, rp
 /** @return floats of scratch of fp32 attention: two blocks of scores. */
 size_t rpexec_host_attention_scratch(void);
 
+/** @return floats of scratch that the operators of experts need, of any storage type. */
+size_t rpexec_host_experts_scratch(const rp_model *model);
+
 /** @return floats of scratch that the operators of 16-bit storage need at most. */
 size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens);
 
@@ -84,3 +87,26 @@ void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_si
                                     void *dv);
 void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                const int32_t *labels, float scale, void *z, double *loss);
+/* Mixture of experts, for every storage type. */
+void rpexec_host_route(rpexec_lane *lane, const rpexec_routing *routing, const void *logits);
+void rpexec_host_route_backward(rpexec_lane *lane, const rpexec_routing *routing,
+                                const float *dweights, void *dlogits);
+void rpexec_host_gather(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                        const void *x, void *y);
+void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                         const void *x, bool add, void *y);
+void rpexec_host_experts_linear(rpexec_lane *lane, const rpexec_routing *routing,
+                                const rpexec_matrices *matrices, const void *x, const void *weights,
+                                bool add, void *y);
+void rpexec_host_experts_linear_input(rpexec_lane *lane, const rpexec_routing *routing,
+                                      const rpexec_matrices *matrices, const void *dy,
+                                      const void *weights, bool add, void *dx);
+void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *routing,
+                                       const rpexec_matrices *matrices, const void *dy,
+                                       const void *x, void *dweights);
+void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                                const void *gates, const void *ups, void *outputs);
+void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
+                                         uint32_t width, const void *gates, const void *ups,
+                                         const void *d_outputs, void *d_gates, void *d_ups,
+                                         float *dweights);

@@ -157,6 +157,15 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
+static void scale(rpexec_lane *lane, uint64_t count, float factor, void *values)
+{
+    float *x = values;
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        x[i] *= factor;
+    }
+}
+
 static void zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     (void)lane;
@@ -203,6 +212,16 @@ const rpexec_operators rpexec_host_fp32 = {
     .embed = embed,
     .embed_weight = embed_weight,
     .cross_entropy = rpexec_host_cross_entropy,
+    .scale = scale,
+    .route = rpexec_host_route,
+    .route_backward = rpexec_host_route_backward,
+    .gather = rpexec_host_gather,
+    .scatter = rpexec_host_scatter,
+    .experts_linear = rpexec_host_experts_linear,
+    .experts_linear_input = rpexec_host_experts_linear_input,
+    .experts_linear_weight = rpexec_host_experts_linear_weight,
+    .experts_swiglu = rpexec_host_experts_swiglu,
+    .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
     .zero = zero,
     .copy = copy,
     .finite = all_finite,

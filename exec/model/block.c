@@ -1,9 +1,12 @@
 /* u = x + attention(norm(x)), y = u + mlp(norm(u)); executor.md section 5. */
 #include "exec/model/block.h"
 
+#include "exec/model/linear.h"
+#include "exec/model/mlp.h"
+
 /* Sizes of a microbatch in this model; q, kv: values of one row. */
 typedef struct sizes {
-    uint32_t d, f, q, kv, heads, kv_heads, head_dim;
+    uint32_t d, q, kv, heads, kv_heads, head_dim;
     uint64_t tokens;
     rpexec_attention_sizes attention;
 } sizes;
@@ -11,7 +14,6 @@ typedef struct sizes {
 static sizes sizes_of(const rp_model *m, uint64_t tokens, uint32_t sequences, uint32_t seq_len)
 {
     return (sizes){.d = m->hidden,
-                   .f = m->intermediate,
                    .q = m->heads * m->head_dim,
                    .kv = m->kv_heads * m->head_dim,
                    .heads = m->heads,
@@ -31,32 +33,6 @@ static sizes sizes_here(const rpexec_compute *c, uint32_t sequences)
     return sizes_of(c->model->config, (uint64_t)sequences * seq_len, sequences, seq_len);
 }
 
-/* Cuts memory into tensors, each at a multiple of 64 bytes. */
-typedef struct cutter {
-    unsigned char *base;
-    rpexec_dtype dtype;
-    uint64_t used; /* bytes */
-} cutter;
-
-static void *cut_bytes(cutter *c, uint64_t bytes)
-{
-    void *at = c->base == NULL ? NULL : c->base + c->used;
-    c->used += (bytes + 63) / 64 * 64;
-    return at;
-}
-
-/* A tensor of the run's storage type. */
-static void *cut(cutter *c, uint64_t values)
-{
-    return cut_bytes(c, values * rpexec_dtype_bytes(c->dtype));
-}
-
-/* Statistics. */
-static float *cut_floats(cutter *c, uint64_t floats)
-{
-    return cut_bytes(c, floats * sizeof(float));
-}
-
 typedef struct block_tape {
     void *n1;      /* norm(x) */
     float *r1;     /* its factors */
@@ -66,49 +42,58 @@ typedef struct block_tape {
     float *l;            /* its logsumexp */
     void *u, *n2;
     float *r2;
-    void *gate, *up;
+    void *hq, *hk, *hv, *ho; /* LoRA */
+    rpexec_mlp_tape mlp;
 } block_tape;
 
 static block_tape cut_tape(const rpexec_model *m, const sizes *s, void *base, uint64_t *bytes_out)
 {
-    cutter c = {.base = base, .dtype = m->dtype};
+    rpexec_cutter c = {.base = base, .dtype = m->dtype};
     uint64_t t = s->tokens;
-    block_tape tape = {.n1 = cut(&c, t * s->d), .r1 = cut_floats(&c, t)};
-    tape.q = cut(&c, t * s->q);
-    tape.k = cut(&c, t * s->kv);
+    block_tape tape = {.n1 = rpexec_cut(&c, t * s->d), .r1 = rpexec_cut_floats(&c, t)};
+    tape.q = rpexec_cut(&c, t * s->q);
+    tape.k = rpexec_cut(&c, t * s->kv);
     if (m->config->qk_norm) {
-        tape.q0 = cut(&c, t * s->q);
-        tape.k0 = cut(&c, t * s->kv);
-        tape.rq = cut_floats(&c, t * s->heads);
-        tape.rk = cut_floats(&c, t * s->kv_heads);
+        tape.q0 = rpexec_cut(&c, t * s->q);
+        tape.k0 = rpexec_cut(&c, t * s->kv);
+        tape.rq = rpexec_cut_floats(&c, t * s->heads);
+        tape.rk = rpexec_cut_floats(&c, t * s->kv_heads);
     }
-    tape.v = cut(&c, t * s->kv);
-    tape.o = cut(&c, t * s->q);
-    tape.l = cut_floats(&c, t * s->heads);
-    tape.u = cut(&c, t * s->d);
-    tape.n2 = cut(&c, t * s->d);
-    tape.r2 = cut_floats(&c, t);
-    tape.gate = cut(&c, t * s->f);
-    tape.up = cut(&c, t * s->f);
+    tape.v = rpexec_cut(&c, t * s->kv);
+    tape.o = rpexec_cut(&c, t * s->q);
+    tape.l = rpexec_cut_floats(&c, t * s->heads);
+    tape.u = rpexec_cut(&c, t * s->d);
+    tape.n2 = rpexec_cut(&c, t * s->d);
+    tape.r2 = rpexec_cut_floats(&c, t);
+    tape.hq = rpexec_cut(&c, t * m->rank);
+    tape.hk = rpexec_cut(&c, t * m->rank);
+    tape.hv = rpexec_cut(&c, t * m->rank);
+    tape.ho = rpexec_cut(&c, t * m->rank);
+    tape.mlp = rpexec_mlp_cut_tape(m, t, &c);
     *bytes_out = c.used;
     return tape;
 }
 
 /* Gradients of the outputs of the matrices. */
 typedef struct weight_tape {
-    void *dq, *dk, *dv, *du, *dgate, *dup;
+    void *dq, *dk, *dv, *du;
+    void *dhq, *dhk, *dhv, *dho; /* LoRA */
+    rpexec_mlp_weight_tape mlp;
 } weight_tape;
 
 static weight_tape cut_weight_tape(const rpexec_model *m, const sizes *s, void *base,
                                    uint64_t *bytes_out)
 {
-    cutter c = {.base = base, .dtype = m->dtype};
+    rpexec_cutter c = {.base = base, .dtype = m->dtype};
     uint64_t t = s->tokens;
-    weight_tape tape = {.dq = cut(&c, t * s->q), .dk = cut(&c, t * s->kv)};
-    tape.dv = cut(&c, t * s->kv);
-    tape.du = cut(&c, t * s->d);
-    tape.dgate = cut(&c, t * s->f);
-    tape.dup = cut(&c, t * s->f);
+    weight_tape tape = {.dq = rpexec_cut(&c, t * s->q), .dk = rpexec_cut(&c, t * s->kv)};
+    tape.dv = rpexec_cut(&c, t * s->kv);
+    tape.du = rpexec_cut(&c, t * s->d);
+    tape.dhq = rpexec_cut(&c, t * m->rank);
+    tape.dhk = rpexec_cut(&c, t * m->rank);
+    tape.dhv = rpexec_cut(&c, t * m->rank);
+    tape.dho = rpexec_cut(&c, t * m->rank);
+    tape.mlp = rpexec_mlp_cut_weight_tape(m, t, &c);
     *bytes_out = c.used;
     return tape;
 }
@@ -132,20 +117,34 @@ uint64_t rpexec_block_weight_tape_bytes(const rpexec_model *model, uint64_t toke
 uint64_t rpexec_block_scratch_bytes(const rpexec_model *model, uint64_t tokens)
 {
     sizes s = sizes_of(model->config, tokens, 0, 0);
-    cutter c = {.dtype = model->dtype};
-    (void)cut(&c, tokens * s.d);
-    (void)cut(&c, tokens * (s.f > s.q ? s.f : s.q));
-    return c.used;
+    rpexec_cutter c = {.dtype = model->dtype};
+    (void)rpexec_cut(&c, tokens * s.d);
+    uint64_t first = c.used;
+    uint64_t mlp = rpexec_mlp_scratch_bytes(model, tokens);
+    (void)rpexec_cut(&c, tokens * s.q); /* attention has it after the MLP */
+    return c.used - first > mlp ? c.used : first + mlp;
+}
+
+static uint64_t offset_of(const rpexec_compute *c, rpexec_block_tensor which)
+{
+    return c->model->block.tensors[c->model->block_tensors[which]].offset;
 }
 
 static const void *tensor(const rpexec_compute *c, const void *array, rpexec_block_tensor which)
 {
-    return rpexec_element_const(c->model->dtype, array, c->model->block.tensors[which].offset);
+    return rpexec_element_const(c->model->dtype, array, offset_of(c, which));
 }
 
-static void *gradient(const rpexec_compute *c, void *array, rpexec_block_tensor which)
+/* The gradient of a norm's weight, unless it is frozen. */
+static void norm_weight(const rpexec_compute *c, void *gradients, rpexec_block_tensor which,
+                        uint64_t rows, uint32_t width, const void *x, const float *r,
+                        const void *dy)
 {
-    return rpexec_element(c->model->dtype, array, c->model->block.tensors[which].offset);
+    if (c->model->rank == 0) {
+        c->operators->rms_norm_weight(
+            c->lane, rows, width, x, r, dy,
+            rpexec_element(c->model->dtype, gradients, offset_of(c, which)));
+    }
 }
 
 /* Norm (where the model has it) and rotation of queries or keys, from `before` into `x`. */
@@ -168,17 +167,18 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s->tokens;
     bool norm = c->model->config->qk_norm;
+    const rpexec_rows rows = {t, NULL};
     void *q = norm ? tape->q0 : tape->q;
     void *k = norm ? tape->k0 : tape->k;
     op->rms_norm(c->lane, t, s->d, eps, x, tensor(c, w, RPEXEC_NORM_1), tape->n1, tape->r1);
-    op->linear(c->lane, t, s->d, s->q, tape->n1, tensor(c, w, RPEXEC_Q), false, q);
-    op->linear(c->lane, t, s->d, s->kv, tape->n1, tensor(c, w, RPEXEC_K), false, k);
-    op->linear(c->lane, t, s->d, s->kv, tape->n1, tensor(c, w, RPEXEC_V), false, tape->v);
+    rpexec_linear_forward(c, w, RPEXEC_Q, rows, tape->n1, false, q, tape->hq);
+    rpexec_linear_forward(c, w, RPEXEC_K, rows, tape->n1, false, k, tape->hk);
+    rpexec_linear_forward(c, w, RPEXEC_V, rows, tape->n1, false, tape->v, tape->hv);
     turn(c, s, s->heads, norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
     turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
     op->copy(c->lane, t * s->d, x, tape->u);
-    op->linear(c->lane, t, s->q, s->d, tape->o, tensor(c, w, RPEXEC_O), true, tape->u);
+    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, true, tape->u, tape->ho);
 }
 
 void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t sequences,
@@ -192,41 +192,24 @@ void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s.tokens;
     op->rms_norm(c->lane, t, s.d, eps, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.n2, tape.r2);
-    op->linear(c->lane, t, s.d, s.f, tape.n2, tensor(c, weights, RPEXEC_GATE), false, tape.gate);
-    op->linear(c->lane, t, s.d, s.f, tape.n2, tensor(c, weights, RPEXEC_UP), false, tape.up);
-    op->swiglu(c->lane, t * s.f, tape.gate, tape.up, scratch);
     op->copy(c->lane, t * s.d, tape.u, y);
-    op->linear(c->lane, t, s.f, s.d, scratch, tensor(c, weights, RPEXEC_DOWN), true, y);
-}
-
-/* du, and the gradient of the second norm's weight. */
-static void mlp_backward_input(const rpexec_compute *c, const sizes *s, const void *w, void *g,
-                               const block_tape *tape, const void *dy, const weight_tape *out,
-                               void *dn, void *ds)
-{
-    const rpexec_operators *op = c->operators;
-    uint64_t t = s->tokens;
-    op->linear_input(c->lane, t, s->f, s->d, dy, tensor(c, w, RPEXEC_DOWN), false, ds);
-    op->swiglu_backward(c->lane, t * s->f, tape->gate, tape->up, ds, out->dgate, out->dup);
-    op->linear_input(c->lane, t, s->d, s->f, out->dgate, tensor(c, w, RPEXEC_GATE), false, dn);
-    op->linear_input(c->lane, t, s->d, s->f, out->dup, tensor(c, w, RPEXEC_UP), true, dn);
-    op->copy(c->lane, t * s->d, dy, out->du);
-    op->rms_norm_input(c->lane, t, s->d, tape->u, tensor(c, w, RPEXEC_NORM_2), tape->r2, dn, true,
-                       out->du);
-    op->rms_norm_weight(c->lane, t, s->d, tape->u, tape->r2, dn, gradient(c, g, RPEXEC_NORM_2));
+    rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
+    (void)rpexec_cut(&rest, t * s.d);
+    rpexec_mlp_forward(c, weights, t, tape.n2, y, &tape.mlp, rest.base + rest.used);
 }
 
 /* The backward of `turn`, in place. */
-static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *weight,
-                      void *dweight, const void *before, const float *r, void *dx)
+static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *w,
+                      void *g, rpexec_block_tensor norm, const void *before, const float *r,
+                      void *dx)
 {
     const rpexec_operators *op = c->operators;
     op->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
                c->model->cosines, c->model->sines, true, dx);
-    if (weight != NULL) {
-        op->rms_norm_weight(c->lane, s->tokens * heads, s->head_dim, before, r, dx, dweight);
-        op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, before, weight, r, dx, false,
-                           dx);
+    if (c->model->config->qk_norm) {
+        norm_weight(c, g, norm, s->tokens * heads, s->head_dim, before, r, dx);
+        op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, before, tensor(c, w, norm), r,
+                           dx, false, dx);
     }
 }
 
@@ -241,22 +224,24 @@ void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, v
     /* The tape is only read: one layout serves both directions. */
     block_tape tape = cut_tape(c->model, &s, (void *)(uintptr_t)tape_base, &bytes);
     weight_tape out = cut_weight_tape(c->model, &s, weight_tape_base, &bytes);
-    cutter rest = {.base = scratch, .dtype = c->model->dtype};
-    void *dn = cut(&rest, t * s.d);
-    void *wide = cut(&rest, t * (s.f > s.q ? s.f : s.q));
-    mlp_backward_input(c, &s, weights, gradients, &tape, dy, &out, dn, wide);
-    op->linear_input(c->lane, t, s.q, s.d, out.du, tensor(c, weights, RPEXEC_O), false, wide);
+    rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
+    void *dn = rpexec_cut(&rest, t * s.d);
+    void *wide = rest.base + rest.used; /* the MLP's, then attention's */
+    const rpexec_rows rows = {t, NULL};
+    rpexec_mlp_backward_input(c, weights, t, dy, dn, &tape.mlp, &out.mlp, wide);
+    op->copy(c->lane, t * s.d, dy, out.du);
+    op->rms_norm_input(c->lane, t, s.d, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.r2, dn,
+                       true, out.du);
+    norm_weight(c, gradients, RPEXEC_NORM_2, t, s.d, tape.u, tape.r2, dn);
+    rpexec_linear_input(c, weights, RPEXEC_O, rows, out.du, false, wide, out.dho);
     op->attention_backward(c->lane, &s.attention, tape.q, tape.k, tape.v, tape.o, tape.l, wide,
                            out.dq, out.dk, out.dv);
-    bool norm = c->model->config->qk_norm;
-    turn_back(c, &s, s.heads, norm ? tensor(c, weights, RPEXEC_Q_NORM) : NULL,
-              norm ? gradient(c, gradients, RPEXEC_Q_NORM) : NULL, tape.q0, tape.rq, out.dq);
-    turn_back(c, &s, s.kv_heads, norm ? tensor(c, weights, RPEXEC_K_NORM) : NULL,
-              norm ? gradient(c, gradients, RPEXEC_K_NORM) : NULL, tape.k0, tape.rk, out.dk);
-    op->linear_input(c->lane, t, s.d, s.q, out.dq, tensor(c, weights, RPEXEC_Q), false, dn);
-    op->linear_input(c->lane, t, s.d, s.kv, out.dk, tensor(c, weights, RPEXEC_K), true, dn);
-    op->linear_input(c->lane, t, s.d, s.kv, out.dv, tensor(c, weights, RPEXEC_V), true, dn);
-    op->rms_norm_weight(c->lane, t, s.d, x, tape.r1, dn, gradient(c, gradients, RPEXEC_NORM_1));
+    turn_back(c, &s, s.heads, weights, gradients, RPEXEC_Q_NORM, tape.q0, tape.rq, out.dq);
+    turn_back(c, &s, s.kv_heads, weights, gradients, RPEXEC_K_NORM, tape.k0, tape.rk, out.dk);
+    rpexec_linear_input(c, weights, RPEXEC_Q, rows, out.dq, false, dn, out.dhq);
+    rpexec_linear_input(c, weights, RPEXEC_K, rows, out.dk, true, dn, out.dhk);
+    rpexec_linear_input(c, weights, RPEXEC_V, rows, out.dv, true, dn, out.dhv);
+    norm_weight(c, gradients, RPEXEC_NORM_1, t, s.d, x, tape.r1, dn);
     if (dx != NULL) {
         op->copy(c->lane, t * s.d, out.du, dx);
         op->rms_norm_input(c->lane, t, s.d, x, tensor(c, weights, RPEXEC_NORM_1), tape.r1, dn, true,
@@ -268,18 +253,17 @@ void rpexec_block_backward_weight(const rpexec_compute *c, void *g, uint32_t seq
                                   const void *tape_base, const void *dy,
                                   const void *weight_tape_base, void *scratch)
 {
-    const rpexec_operators *op = c->operators;
     sizes s = sizes_here(c, sequences);
     uint64_t bytes;
     uint64_t t = s.tokens;
     block_tape tape = cut_tape(c->model, &s, (void *)(uintptr_t)tape_base, &bytes);
     weight_tape in = cut_weight_tape(c->model, &s, (void *)(uintptr_t)weight_tape_base, &bytes);
-    op->swiglu(c->lane, t * s.f, tape.gate, tape.up, scratch);
-    op->linear_weight(c->lane, t, s.f, s.d, dy, scratch, gradient(c, g, RPEXEC_DOWN));
-    op->linear_weight(c->lane, t, s.d, s.f, in.dgate, tape.n2, gradient(c, g, RPEXEC_GATE));
-    op->linear_weight(c->lane, t, s.d, s.f, in.dup, tape.n2, gradient(c, g, RPEXEC_UP));
-    op->linear_weight(c->lane, t, s.q, s.d, in.du, tape.o, gradient(c, g, RPEXEC_O));
-    op->linear_weight(c->lane, t, s.d, s.q, in.dq, tape.n1, gradient(c, g, RPEXEC_Q));
-    op->linear_weight(c->lane, t, s.d, s.kv, in.dk, tape.n1, gradient(c, g, RPEXEC_K));
-    op->linear_weight(c->lane, t, s.d, s.kv, in.dv, tape.n1, gradient(c, g, RPEXEC_V));
+    rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
+    (void)rpexec_cut(&rest, t * s.d);
+    const rpexec_rows rows = {t, NULL};
+    rpexec_mlp_backward_weight(c, g, t, tape.n2, dy, &tape.mlp, &in.mlp, rest.base + rest.used);
+    rpexec_linear_weight(c, g, RPEXEC_O, rows, in.du, tape.o, tape.ho, in.dho);
+    rpexec_linear_weight(c, g, RPEXEC_Q, rows, in.dq, tape.n1, tape.hq, in.dhq);
+    rpexec_linear_weight(c, g, RPEXEC_K, rows, in.dk, tape.n1, tape.hk, in.dhk);
+    rpexec_linear_weight(c, g, RPEXEC_V, rows, in.dv, tape.n1, tape.hv, in.dhv);
 }

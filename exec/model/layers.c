@@ -145,16 +145,6 @@ static const void *input_at(const rpexec_compute *c, const rpexec_stage_data *da
     return layer == data->begin ? data->input : output_at(c, data, layer - 1);
 }
 
-/* Values of the arrays of layers [begin, end). */
-static uint64_t values_of(const rpexec_compute *c, uint32_t begin, uint32_t end)
-{
-    uint64_t values = 0;
-    for (uint32_t i = begin; i < end; i++) {
-        values += rpexec_model_layer(c->model, i)->floats;
-    }
-    return values;
-}
-
 static const void *weights_at(const rpexec_compute *c, const rpexec_stage_data *data,
                               uint32_t layer)
 {
@@ -164,12 +154,14 @@ static const void *weights_at(const rpexec_compute *c, const rpexec_stage_data *
         return rpexec_element_const(c->model->dtype, data->root, offset);
     }
     uint32_t begin = data->begin + (apart && is_embedding(data->begin) ? 1 : 0);
-    return rpexec_element_const(c->model->dtype, data->weights, values_of(c, begin, layer));
+    return rpexec_element_const(c->model->dtype, data->weights,
+                                rpexec_model_values(c->model, begin, layer));
 }
 
 static void *gradients_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
-    return rpexec_element(c->model->dtype, data->gradients, values_of(c, data->begin, layer));
+    return rpexec_element(c->model->dtype, data->gradients,
+                          rpexec_model_trained(c->model, data->begin, layer));
 }
 
 static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer,
@@ -244,10 +236,12 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         op->cross_entropy(c->lane, rows, m->vocab, data->labels + t, data->loss_scale, z,
                           data->loss);
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
-        op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, dtable);
         op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, false,
                            rpexec_element(dtype, data->head_gradient, t * m->hidden));
-        op->rms_norm_weight(c->lane, rows, m->hidden, x, r, dn, dnorm);
+        if (c->model->rank == 0) { /* LoRA freezes norm and table */
+            op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, dtable);
+            op->rms_norm_weight(c->lane, rows, m->hidden, x, r, dn, dnorm);
+        }
     }
 }
 
@@ -263,6 +257,16 @@ static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *da
         before += weight_tape_bytes(c->model, i, tokens);
     }
     return after(data->weight_tape, before);
+}
+
+/* The table's gradient, unless it is frozen. */
+static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *data, const void *dy,
+                             void *gradients)
+{
+    if (c->model->rank == 0) {
+        c->operators->embed_weight(c->lane, tokens_of(c, data), c->model->config->hidden, data->ids,
+                                   dy, gradients);
+    }
 }
 
 /* Scratch of a backward: two gradients in turn, then the blocks' own, then a weight tape. */
@@ -292,8 +296,7 @@ static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *d
         void *dy = weight_tape_at(c, data, layer);
         void *gradients = gradients_at(c, data, layer);
         if (is_embedding(layer)) {
-            c->operators->embed_weight(c->lane, tokens, c->model->config->hidden, data->ids, dy,
-                                       gradients);
+            embedding_weight(c, data, dy, gradients);
         } else {
             rpexec_block_backward_weight(c, gradients, data->sequences, tape_at(c, data, layer), dy,
                                          after(dy, output), scratch.block);
@@ -314,8 +317,7 @@ static const void *backward_layer(const rpexec_compute *c, const rpexec_stage_da
     }
     if (is_embedding(layer)) {
         if (!split) {
-            c->operators->embed_weight(c->lane, tokens, c->model->config->hidden, data->ids, dy,
-                                       gradients_at(c, data, layer));
+            embedding_weight(c, data, dy, gradients_at(c, data, layer));
         }
         return NULL;
     }

@@ -3,9 +3,10 @@
  * Layers are counted as the lowering counts them (common/lower.h): 0 the embedding, 1 .. L the
  * blocks, L + 1 the head (final norm and language model head). A layer's parameters are one
  * contiguous array, tensor after tensor, each tensor beginning at a multiple of 16 values; the rest
- * is zero and stays zero. Masters, moments and master gradients are arrays of floats, working
- * weights and gradients of the run's storage type (dtype.h), with the same offsets. Names, shapes
- * and order: executor.md section 4.3.
+ * is zero and stays zero. With LoRA (lora_rank of the model) the adapters come last and only they
+ * are trained: gradients, masters and moments are arrays of what is trained. Masters, moments and
+ * master gradients are arrays of floats, working weights and gradients of the run's storage type
+ * (dtype.h), with the same offsets. Names, shapes and order: executor.md section 4.3.
  */
 #pragma once
 
@@ -16,7 +17,9 @@
 typedef enum rpexec_initial {
     RPEXEC_INITIAL_NORMAL,   /**< normal with standard deviation 0.02 */
     RPEXEC_INITIAL_RESIDUAL, /**< 0.02 / sqrt(2 L): what is added to the residual stream (GPT-2) */
-    RPEXEC_INITIAL_ONES,
+    RPEXEC_INITIAL_ONES,     /**< vectors: weights of norms */
+    RPEXEC_INITIAL_UNIFORM, /**< between -1 and 1 / sqrt(columns): LoRA's A (Kaiming, as in PEFT) */
+    RPEXEC_INITIAL_ZEROS,   /**< LoRA's B */
 } rpexec_initial;
 
 /** One parameter tensor, row-major [rows, columns]; a vector has one row. */
@@ -32,9 +35,17 @@ typedef struct rpexec_layer {
     uint32_t tensor_count;
     rpexec_tensor *tensors;
     uint64_t floats; /**< values of the array, padding included */
+    uint64_t frozen; /**< so many of them, from the beginning on, are not trained: with LoRA all but
+                        the adapters, otherwise 0 */
 } rpexec_layer;
 
-/** Where a block's tensors are: indices into its layer's tensors. */
+/** @return values of a layer that are trained: the end of its array. */
+static inline uint64_t rpexec_layer_trained(const rpexec_layer *layer)
+{
+    return layer->floats - layer->frozen;
+}
+
+/** The tensors of a block; of those that every expert has, expert 0's. */
 typedef enum rpexec_block_tensor {
     RPEXEC_NORM_1,
     RPEXEC_Q,
@@ -47,7 +58,24 @@ typedef enum rpexec_block_tensor {
     RPEXEC_DOWN,
     RPEXEC_Q_NORM, /**< only with QK-norm */
     RPEXEC_K_NORM,
+    RPEXEC_ROUTER, /**< only with experts */
+    RPEXEC_BLOCK_TENSORS
 } rpexec_block_tensor;
+
+/** Matrices of a block's linear layer, [out, in], and its adapters A [rank, in] and B [out, rank]:
+ * y = x W^T + scale (x A^T) B^T. Offsets in values from the beginning of the layer's array; the
+ * experts' matrices lie one stride after the other. */
+typedef struct rpexec_linear {
+    uint32_t in;
+    uint32_t out;
+    uint32_t experts; /**< 1: all rows have the same matrix */
+    uint64_t weight;
+    uint64_t weight_stride;
+    uint64_t a; /**< with LoRA */
+    uint64_t a_stride;
+    uint64_t b;
+    uint64_t b_stride;
+} rpexec_linear;
 
 enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
 
@@ -59,7 +87,11 @@ typedef struct rpexec_model {
     rpexec_layer embedding;
     rpexec_layer block;
     rpexec_layer head; /**< a tied head has the table here, too: a copy of the embedding's */
-    float *cosines;    /**< [seq_len, head_dim / 2] of the rotary embedding */
+    uint32_t block_tensors[RPEXEC_BLOCK_TENSORS]; /**< indices into block.tensors */
+    rpexec_linear linears[RPEXEC_DOWN + 1];       /**< RPEXEC_Q .. O, GATE .. DOWN */
+    uint32_t rank;                                /**< of LoRA's adapters; 0: none */
+    float adapter_scale;                          /**< alpha / rank */
+    float *cosines; /**< [seq_len, head_dim / 2] of the rotary embedding */
     float *sines;
     uint32_t seq_len;
 } rpexec_model;
@@ -74,8 +106,18 @@ typedef struct rpexec_model {
 rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
                               rp_arena *arena, rpexec_model *model_out);
 
+/** @return whether a tensor of the layer is trained. */
+static inline bool rpexec_tensor_trained(const rpexec_layer *layer, const rpexec_tensor *tensor)
+{
+    return tensor->offset >= layer->frozen;
+}
+
 /** @return the layout of layer `layer` < layer_count. */
 const rpexec_layer *rpexec_model_layer(const rpexec_model *model, uint32_t layer);
+
+/** @return values of the arrays of layers [begin, end), and of what of them is trained. */
+uint64_t rpexec_model_values(const rpexec_model *model, uint32_t begin, uint32_t end);
+uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_t end);
 
 /**
  * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, whatever

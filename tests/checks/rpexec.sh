@@ -51,7 +51,7 @@ expect 2 "" "/nowhere/config.json" --weights /nowhere
 expect 2 "" "valid are token files and texts" --data /nowhere/text
 expect 2 "" "valid for tiny are 1 to 4096" --seq-len 5000
 expect 2 "" "bytes beyond its end" --gpu-memory-mb 1 --microbatch-size 8
-expect 2 "" "has experts, which the executor does not compute" --model gpt-oss-20b
+expect 2 "" "has biases or attention sinks, which the executor does not compute" --model gpt-oss-20b
 expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
 expect 0 "the same bits" "" --steps 3 --check
 expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
@@ -60,6 +60,11 @@ expect 0 "the same bits" "" --steps 2 --check --schedule roundpipe-overlap --acc
 expect 2 "" "divisors of --microbatches" --accumulate 2 --microbatches 5 --round 3
 expect 2 "" "mobius has no rounds" --schedule mobius --round 2
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
+expect 0 "the same bits" "" --steps 2 --check --model tiny-moe --gpus 4 --seq-len 32
+expect 0 "the same bits" "" --steps 2 --check --model tiny-moe --lora-rank 4 --lora-alpha 8 --seq-len 32
+expect 2 "" "--lora-rank: fsdp shards all weights alike" --lora-rank 2 --schedule fsdp
+expect 2 "" "--lora-alpha: tiny has no adapters" --lora-alpha 8
+expect 2 "" "valid values are integers from 1 to 65536" --lora-rank 0
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
@@ -89,6 +94,17 @@ if [ "$(find "$work/parts" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ]; then
     find "$work/parts"
     failures=$((failures + 1))
 fi
+# Adapters alone are saved, and go on with the same bits.
+train=(--gpus 2 --microbatches 2 --seq-len 16 --data "$data" --model tiny-moe --lora-rank 3 --optimizer async)
+"$rpexec" "${train[@]}" --steps 6 --save "$work/adapters" >/dev/null
+"$rpexec" "${train[@]}" --steps 3 --save "$work/resumed" >/dev/null
+"$rpexec" "${train[@]}" --steps 6 --save "$work/resumed" --resume >/dev/null
+for file in adapter_model training; do
+    if ! cmp "$work/adapters/step-6/$file.safetensors" "$work/resumed/step-6/$file.safetensors"; then
+        echo "resumed training of adapters differs in $file.safetensors"
+        failures=$((failures + 1))
+    fi
+done
 # A checkpoint is a Hugging Face folder once its config.json lies beside it; here the file is read alone.
 rm "$work/whole/step-40/training.safetensors"
 expect 2 "" "training.safetensors" --gpus 2 --seq-len 16 --save "$work/whole" --resume --steps 50

@@ -67,7 +67,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
-    rpexec_state_initialise(&run->state, SEED);
+    RP_TRY(rpexec_state_initialise(&run->state, SEED));
     rp_test_batches(arena, &run->model, work->iterations, (uint32_t)run->sequences, SEED,
                     &run->batches);
     return rp_arena_alloc(arena, work->iterations, sizeof(double), &run->losses);
@@ -197,10 +197,10 @@ double rp_test_distance(const rp_test_run *a, const rp_test_run *b)
 {
     double worst = 0;
     for (uint32_t layer = 0; layer < a->model.layer_count; layer++) {
-        uint64_t begin = a->state.offsets[layer];
+        uint64_t begin = a->state.trained[layer];
         bool tied = layer + 1 == a->model.layer_count && a->model.config->tied_head;
         uint64_t count = tied ? a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
-                              : rpexec_model_layer(&a->model, layer)->floats;
+                              : rpexec_layer_trained(rpexec_model_layer(&a->model, layer));
         double squares = 0;
         for (uint64_t i = begin; i < begin + count; i++) {
             squares += (double)a->state.gradients[i] * (double)a->state.gradients[i];
@@ -217,7 +217,7 @@ double rp_test_distance(const rp_test_run *a, const rp_test_run *b)
 
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations)
 {
-    uint64_t floats = a->state.offsets[a->model.layer_count];
+    uint64_t floats = a->state.trained[a->model.layer_count];
     const struct {
         const float *a, *b;
     } arrays[] = {{a->state.master, b->state.master},
@@ -226,8 +226,8 @@ bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iteration
                   {a->state.gradients, b->state.gradients}};
     bool same = memcmp(a->losses, b->losses, iterations * sizeof(double)) == 0;
     uint32_t head = a->model.layer_count - 1;
-    uint64_t end = a->model.config->tied_head
-                       ? a->state.offsets[head] + a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
+    uint64_t end = a->model.config->tied_head && a->model.rank == 0
+                       ? a->state.trained[head] + a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
                        : floats; /* a tied head's table is the embedding's */
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         same &= memcmp(arrays[i].a, arrays[i].b, end * sizeof(float)) == 0;

@@ -1,5 +1,5 @@
-/* Loss and gradients of a small Qwen3 and a small Llama against transformers on PyTorch
- * (tests/golden/decoders/make.py), through the checkpoint reader. */
+/* Loss and gradients of a small Qwen3, Llama and Qwen3-MoE and of adapters against transformers on
+ * PyTorch (tests/golden/decoders/make.py), through the checkpoint reader. */
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/single.h"
@@ -75,7 +75,8 @@ static void compare(const char *name, const float *got, const float *expected, u
     cr_expect(worst <= 1, "%s: %.2f times the tolerance", name, worst);
 }
 
-static void check(const char *folder)
+/* With `adapters` a folder of those; `folder` has the weights that they adapt. */
+static void check(const char *folder, const char *adapters)
 {
     const char *path = NULL;
     rp_model config;
@@ -85,10 +86,20 @@ static void check(const char *folder)
     rpexec_lane lane;
     cr_assert(eq(int, rp_arena_print(arena, &path, "%s/config.json", folder), RP_OK));
     cr_assert(eq(int, rpexec_config_load(path, arena, &config), RP_OK));
+    if (adapters != NULL) { /* as make.py has them */
+        rp_model_set_lora_rank(&config, 3);
+        config.lora_alpha = 6;
+    }
     cr_assert(eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
     cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
-    cr_assert(eq(int, rp_arena_print(arena, &path, "%s/expected.safetensors", folder), RP_OK));
+    if (adapters != NULL) {
+        cr_assert(eq(int, rpexec_adapters_load(adapters, &state), RP_OK));
+    }
+    cr_assert(eq(int,
+                 rp_arena_print(arena, &path, "%s/expected.safetensors",
+                                adapters != NULL ? adapters : folder),
+                 RP_OK));
     cr_assert(eq(int, rpexec_safetensors_open(path, arena, &expected), RP_OK));
     cr_assert(eq(int, rpexec_host_lane_create(&model, 2 * 19, arena, &lane), RP_OK));
     const rpexec_batch batch = batch_of(&expected);
@@ -124,10 +135,27 @@ static void check(const char *folder)
 
 Test(exec_golden, qwen3_with_tied_head)
 {
-    check(RP_TEST_ROOT "/golden/decoders/qwen3");
+    check(RP_TEST_ROOT "/golden/decoders/qwen3", NULL);
 }
 
 Test(exec_golden, llama_with_scaled_rotation)
 {
-    check(RP_TEST_ROOT "/golden/decoders/llama");
+    check(RP_TEST_ROOT "/golden/decoders/llama", NULL);
+}
+
+/* Five experts, of which a token goes to two; in four shards. */
+Test(exec_golden, qwen3_moe)
+{
+    check(RP_TEST_ROOT "/golden/decoders/qwen3-moe", NULL);
+}
+
+/* norm_topk_prob is false; three of four experts. */
+Test(exec_golden, qwen3_moe_with_raw_routing)
+{
+    check(RP_TEST_ROOT "/golden/decoders/qwen3-moe-raw", NULL);
+}
+
+Test(exec_golden, adapters_of_qwen3_moe)
+{
+    check(RP_TEST_ROOT "/golden/decoders/qwen3-moe", RP_TEST_ROOT "/golden/decoders/lora");
 }

@@ -1,0 +1,292 @@
+/* Mixture of experts on the host, for every storage type: routing, gathering, and what each expert
+ * does with its rows. Rows of 16-bit values are widened into the lane's scratch memory. */
+#include "exec/host/lane.h"
+
+#include <string.h>
+
+static const void *at_const(const rpexec_lane *lane, const void *array, uint64_t index)
+{
+    return rpexec_element_const(lane->dtype, array, index);
+}
+
+static void *at(const rpexec_lane *lane, void *array, uint64_t index)
+{
+    return rpexec_element(lane->dtype, array, index);
+}
+
+/* Piece `number` of the scratch memory, each of `count` floats. */
+static float *piece(const rpexec_lane *lane, uint64_t count, uint32_t number)
+{
+    return lane->scratch + number * ((count + 15) / 16 * 16);
+}
+
+/* `count` values from `index` on in fp32: where they are, or in a piece. */
+static const float *wide(const rpexec_lane *lane, const void *array, uint64_t index, uint64_t count,
+                         uint32_t number)
+{
+    const void *from = at_const(lane, array, index);
+    if (lane->dtype == RPEXEC_DTYPE_F32) {
+        return from;
+    }
+    rpexec_widen(lane->dtype, count, from, piece(lane, count, number));
+    return piece(lane, count, number);
+}
+
+/* Where to write such values; `narrow` puts them where they belong. */
+static float *target(const rpexec_lane *lane, void *array, uint64_t index, uint64_t count,
+                     uint32_t number)
+{
+    return lane->dtype == RPEXEC_DTYPE_F32 ? at(lane, array, index) : piece(lane, count, number);
+}
+
+static void narrow(const rpexec_lane *lane, const float *from, void *array, uint64_t index,
+                   uint64_t count)
+{
+    if (lane->dtype != RPEXEC_DTYPE_F32) {
+        rpexec_narrow(lane->dtype, count, from, at(lane, array, index));
+    }
+}
+
+/* ---- routing ----------------------------------------------------------------------------------
+ */
+
+static void softmax(uint32_t count, const float *logits, float *p)
+{
+    float most = logits[0];
+    double sum = 0;
+    for (uint32_t e = 1; e < count; e++) {
+        most = logits[e] > most ? logits[e] : most;
+    }
+    for (uint32_t e = 0; e < count; e++) {
+        p[e] = rpexec_exp(logits[e] - most);
+        sum += (double)p[e];
+    }
+    for (uint32_t e = 0; e < count; e++) {
+        p[e] = (float)((double)p[e] / sum);
+    }
+}
+
+static bool is_chosen(const uint32_t *chosen, uint32_t count, uint32_t expert)
+{
+    for (uint32_t j = 0; j < count; j++) {
+        if (chosen[j] == expert) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The expert after chosen[count - 1] by falling probability, then by number. A NaN comes after
+ * nothing: such a row gets the first experts that are left, so that its indices stay valid. */
+static uint32_t next_best(uint32_t experts, const float *p, const uint32_t *chosen, uint32_t count)
+{
+    uint32_t best = experts;
+    for (uint32_t e = 0; e < experts; e++) {
+        bool candidate = true;
+        if (count > 0) {
+            uint32_t last = chosen[count - 1];
+            candidate = p[e] < p[last] || (p[e] == p[last] && e > last);
+        }
+        if (candidate && (best == experts || p[e] > p[best])) {
+            best = e;
+        }
+    }
+    for (uint32_t e = 0; best == experts; e++) {
+        best = is_chosen(chosen, count, e) ? experts : e;
+    }
+    return best;
+}
+
+/* Rows of each expert one after the other, by ascending token (a counting sort). */
+static void group(const rpexec_routing *r)
+{
+    memset(r->begins, 0, ((size_t)r->experts + 1) * sizeof *r->begins);
+    for (uint64_t i = 0; i < r->tokens * r->active; i++) {
+        r->begins[r->chosen[i] + 1]++;
+    }
+    for (uint32_t e = 0; e < r->experts; e++) {
+        r->begins[e + 1] += r->begins[e];
+    }
+    for (uint64_t i = 0; i < r->tokens * r->active; i++) {
+        r->rows[i] = r->begins[r->chosen[i]]++;
+    }
+    for (uint32_t e = r->experts; e > 0; e--) { /* each has moved to where the next began */
+        r->begins[e] = r->begins[e - 1];
+    }
+    r->begins[0] = 0;
+}
+
+void rpexec_host_route(rpexec_lane *lane, const rpexec_routing *r, const void *logits)
+{
+    for (uint64_t t = 0; t < r->tokens; t++) {
+        float *p = r->probabilities + t * r->experts;
+        uint32_t *chosen = r->chosen + t * r->active;
+        softmax(r->experts, wide(lane, logits, t * r->experts, r->experts, 0), p);
+        for (uint32_t j = 0; j < r->active; j++) {
+            chosen[j] = next_best(r->experts, p, chosen, j);
+        }
+    }
+    group(r);
+    for (uint64_t t = 0; t < r->tokens; t++) {
+        const float *p = r->probabilities + t * r->experts;
+        float sum = 0;
+        for (uint64_t i = t * r->active; i < (t + 1) * r->active; i++) {
+            sum += p[r->chosen[i]];
+        }
+        for (uint64_t i = t * r->active; i < (t + 1) * r->active; i++) {
+            r->weights[r->rows[i]] = r->raw ? p[r->chosen[i]] : p[r->chosen[i]] / sum;
+        }
+    }
+}
+
+/* With w the weights of the chosen experts c and s = sum of w dw: divided by their sum,
+ * dz_c = w_c (dw_c - s), and the others get nothing, since their probabilities cancel; raw,
+ * dz_c = p_c (dw_c - s), and -p s for the others. */
+void rpexec_host_route_backward(rpexec_lane *lane, const rpexec_routing *r, const float *dweights,
+                                void *dlogits)
+{
+    for (uint64_t t = 0; t < r->tokens; t++) {
+        float *row = target(lane, dlogits, t * r->experts, r->experts, 0);
+        float sum = 0;
+        for (uint64_t i = t * r->active; i < (t + 1) * r->active; i++) {
+            sum += r->weights[r->rows[i]] * dweights[r->rows[i]];
+        }
+        for (uint32_t e = 0; e < r->experts; e++) {
+            row[e] = r->raw ? -r->probabilities[t * r->experts + e] * sum : 0.0f;
+        }
+        for (uint64_t i = t * r->active; i < (t + 1) * r->active; i++) {
+            row[r->chosen[i]] = r->weights[r->rows[i]] * (dweights[r->rows[i]] - sum);
+        }
+        narrow(lane, row, dlogits, t * r->experts, r->experts);
+    }
+}
+
+void rpexec_host_gather(rpexec_lane *lane, const rpexec_routing *r, uint32_t width, const void *x,
+                        void *y)
+{
+    size_t bytes = width * rpexec_dtype_bytes(lane->dtype);
+    for (uint64_t i = 0; i < r->tokens * r->active; i++) {
+        memcpy(at(lane, y, (uint64_t)r->rows[i] * width), at_const(lane, x, i / r->active * width),
+               bytes);
+    }
+}
+
+void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *r, uint32_t width, const void *x,
+                         bool add, void *y)
+{
+    float *sum = piece(lane, width, 0);
+    for (uint64_t t = 0; t < r->tokens; t++) {
+        memset(sum, 0, width * sizeof *sum);
+        for (uint64_t i = t * r->active; i < (t + 1) * r->active; i++) {
+            const float *from = wide(lane, x, (uint64_t)r->rows[i] * width, width, 1);
+            for (uint32_t k = 0; k < width; k++) {
+                sum[k] += from[k];
+            }
+        }
+        const float *old = add ? wide(lane, y, t * width, width, 1) : NULL;
+        for (uint32_t k = 0; add && k < width; k++) {
+            sum[k] += old[k];
+        }
+        rpexec_narrow(lane->dtype, width, sum, at(lane, y, t * width));
+    }
+}
+
+/* ---- experts ----------------------------------------------------------------------------------
+ */
+
+void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
+                                const void *gates, const void *ups, void *outputs)
+{
+    for (uint64_t row = 0; row < r->tokens * r->active; row++) {
+        const float *gate = wide(lane, gates, row * width, width, 0);
+        const float *up = wide(lane, ups, row * width, width, 1);
+        float *s = target(lane, outputs, row * width, width, 2);
+        for (uint32_t i = 0; i < width; i++) {
+            s[i] = r->weights[row] * (gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i]);
+        }
+        narrow(lane, s, outputs, row * width, width);
+    }
+}
+
+void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
+                                         const void *gates, const void *ups, const void *d_outputs,
+                                         void *d_gates, void *d_ups, float *dweights)
+{
+    for (uint64_t row = 0; row < r->tokens * r->active; row++) {
+        const float *gate = wide(lane, gates, row * width, width, 0);
+        const float *up = wide(lane, ups, row * width, width, 1);
+        const float *ds = wide(lane, d_outputs, row * width, width, 2);
+        float *dgate = target(lane, d_gates, row * width, width, 3);
+        float *dup = target(lane, d_ups, row * width, width, 4);
+        double sum = 0;
+        for (uint32_t i = 0; i < width; i++) {
+            float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
+            float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
+            float d = ds[i] * r->weights[row];
+            float to_gate = d * up[i] * slope;
+            sum += (double)(ds[i] * gate[i] * sigma * up[i]);
+            dup[i] = d * gate[i] * sigma;
+            dgate[i] = to_gate;
+        }
+        dweights[row] = (float)sum;
+        narrow(lane, dgate, d_gates, row * width, width);
+        narrow(lane, dup, d_ups, row * width, width);
+    }
+}
+
+static uint64_t rows_of(const rpexec_routing *r, uint32_t expert)
+{
+    return r->begins[expert + 1] - r->begins[expert];
+}
+
+void rpexec_host_experts_linear(rpexec_lane *lane, const rpexec_routing *r,
+                                const rpexec_matrices *m, const void *x, const void *weights,
+                                bool add, void *y)
+{
+    const rpexec_operators *op = rpexec_host_operators[lane->dtype];
+    for (uint32_t e = 0; e < r->experts; e++) {
+        if (rows_of(r, e) > 0) {
+            op->linear(lane, rows_of(r, e), m->in, m->out,
+                       at_const(lane, x, (uint64_t)r->begins[e] * m->in),
+                       at_const(lane, weights, e * m->stride), add,
+                       at(lane, y, (uint64_t)r->begins[e] * m->out));
+        }
+    }
+}
+
+void rpexec_host_experts_linear_input(rpexec_lane *lane, const rpexec_routing *r,
+                                      const rpexec_matrices *m, const void *dy, const void *weights,
+                                      bool add, void *dx)
+{
+    const rpexec_operators *op = rpexec_host_operators[lane->dtype];
+    for (uint32_t e = 0; e < r->experts; e++) {
+        if (rows_of(r, e) > 0) {
+            op->linear_input(lane, rows_of(r, e), m->in, m->out,
+                             at_const(lane, dy, (uint64_t)r->begins[e] * m->out),
+                             at_const(lane, weights, e * m->stride), add,
+                             at(lane, dx, (uint64_t)r->begins[e] * m->in));
+        }
+    }
+}
+
+void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
+                                       const rpexec_matrices *m, const void *dy, const void *x,
+                                       void *dweights)
+{
+    const rpexec_operators *op = rpexec_host_operators[lane->dtype];
+    for (uint32_t e = 0; e < r->experts; e++) {
+        if (rows_of(r, e) > 0) {
+            op->linear_weight(lane, rows_of(r, e), m->in, m->out,
+                              at_const(lane, dy, (uint64_t)r->begins[e] * m->out),
+                              at_const(lane, x, (uint64_t)r->begins[e] * m->in),
+                              at(lane, dweights, e * m->stride));
+        }
+    }
+}
+
+size_t rpexec_host_experts_scratch(const rp_model *m)
+{
+    uint64_t width = m->hidden > m->intermediate ? m->hidden : m->intermediate;
+    width = width > m->experts ? width : m->experts;
+    return m->experts > 1 ? (size_t)(5 * ((width + 15) / 16 * 16)) : 0;
+}

@@ -1,0 +1,98 @@
+#include "exec/model/linear.h"
+
+/* One matrix of the layer: W, A or B. */
+typedef struct matrix {
+    rpexec_matrices sizes;
+    uint64_t offset;
+} matrix;
+
+static const rpexec_linear *linear_of(const rpexec_compute *c, rpexec_block_tensor which)
+{
+    return &c->model->linears[which];
+}
+
+static matrix w_of(const rpexec_linear *l)
+{
+    return (matrix){{l->in, l->out, l->weight_stride}, l->weight};
+}
+
+static matrix a_of(const rpexec_compute *c, const rpexec_linear *l)
+{
+    return (matrix){{l->in, c->model->rank, l->a_stride}, l->a};
+}
+
+static matrix b_of(const rpexec_compute *c, const rpexec_linear *l)
+{
+    return (matrix){{c->model->rank, l->out, l->b_stride}, l->b};
+}
+
+static void forward(const rpexec_compute *c, const void *weights, matrix m, rpexec_rows rows,
+                    const void *x, bool add, void *y)
+{
+    const void *w = rpexec_element_const(c->model->dtype, weights, m.offset);
+    if (rows.routing != NULL) {
+        c->operators->experts_linear(c->lane, rows.routing, &m.sizes, x, w, add, y);
+    } else {
+        c->operators->linear(c->lane, rows.count, m.sizes.in, m.sizes.out, x, w, add, y);
+    }
+}
+
+static void backward(const rpexec_compute *c, const void *weights, matrix m, rpexec_rows rows,
+                     const void *dy, bool add, void *dx)
+{
+    const void *w = rpexec_element_const(c->model->dtype, weights, m.offset);
+    if (rows.routing != NULL) {
+        c->operators->experts_linear_input(c->lane, rows.routing, &m.sizes, dy, w, add, dx);
+    } else {
+        c->operators->linear_input(c->lane, rows.count, m.sizes.in, m.sizes.out, dy, w, add, dx);
+    }
+}
+
+static void gradient(const rpexec_compute *c, void *gradients, matrix m, rpexec_rows rows,
+                     const void *dy, const void *x)
+{
+    uint64_t offset = m.offset - c->model->block.frozen;
+    void *dw = rpexec_element(c->model->dtype, gradients, offset);
+    if (rows.routing != NULL) {
+        c->operators->experts_linear_weight(c->lane, rows.routing, &m.sizes, dy, x, dw);
+    } else {
+        c->operators->linear_weight(c->lane, rows.count, m.sizes.in, m.sizes.out, dy, x, dw);
+    }
+}
+
+void rpexec_linear_forward(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
+                           rpexec_rows rows, const void *x, bool add, void *y, void *h)
+{
+    const rpexec_linear *l = linear_of(c, which);
+    forward(c, weights, w_of(l), rows, x, add, y);
+    if (c->model->rank != 0) {
+        forward(c, weights, a_of(c, l), rows, x, false, h);
+        c->operators->scale(c->lane, rows.count * c->model->rank, c->model->adapter_scale, h);
+        forward(c, weights, b_of(c, l), rows, h, true, y);
+    }
+}
+
+void rpexec_linear_input(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
+                         rpexec_rows rows, const void *dy, bool add, void *dx, void *dh)
+{
+    const rpexec_linear *l = linear_of(c, which);
+    backward(c, weights, w_of(l), rows, dy, add, dx);
+    if (c->model->rank != 0) {
+        backward(c, weights, b_of(c, l), rows, dy, false, dh);
+        c->operators->scale(c->lane, rows.count * c->model->rank, c->model->adapter_scale, dh);
+        backward(c, weights, a_of(c, l), rows, dh, true, dx);
+    }
+}
+
+void rpexec_linear_weight(const rpexec_compute *c, void *gradients, rpexec_block_tensor which,
+                          rpexec_rows rows, const void *dy, const void *x, const void *h,
+                          const void *dh)
+{
+    const rpexec_linear *l = linear_of(c, which);
+    if (c->model->rank == 0) {
+        gradient(c, gradients, w_of(l), rows, dy, x);
+        return;
+    }
+    gradient(c, gradients, a_of(c, l), rows, dh, x);
+    gradient(c, gradients, b_of(c, l), rows, dy, h);
+}

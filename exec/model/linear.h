@@ -1,0 +1,30 @@
+/** @file linear.h  The linear layers of a block with their adapters. Inside of exec/model.
+ *
+ * y = x W^T + scale (x A^T) B^T. With LoRA W is frozen: its gradient is not computed. Where the
+ * experts have the layer, rows are gathered ones and each goes through its expert's matrices.
+ */
+#pragma once
+
+#include "exec/model/layers.h"
+
+/** Rows that go through a linear layer. */
+typedef struct rpexec_rows {
+    uint64_t count;
+    const rpexec_routing *routing; /**< of gathered rows; NULL: all have the same matrix */
+} rpexec_rows;
+
+/** y[rows, out] (+)= the layer of x[rows, in]. Keeps scale x A^T in h[rows, rank] with LoRA. */
+void rpexec_linear_forward(const rpexec_compute *compute, const void *weights,
+                           rpexec_block_tensor which, rpexec_rows rows, const void *x, bool add,
+                           void *y, void *h);
+
+/** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] with LoRA. */
+void rpexec_linear_input(const rpexec_compute *compute, const void *weights,
+                         rpexec_block_tensor which, rpexec_rows rows, const void *dy, bool add,
+                         void *dx, void *dh);
+
+/** Adds the gradients of what is trained: of W, or of A and B from h and dh.
+ * @param gradients of the layer, what is trained of it */
+void rpexec_linear_weight(const rpexec_compute *compute, void *gradients, rpexec_block_tensor which,
+                          rpexec_rows rows, const void *dy, const void *x, const void *h,
+                          const void *dh);

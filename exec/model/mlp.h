@@ -1,0 +1,54 @@
+/** @file mlp.h  The second half of a block without its norm: an MLP, or a mixture of them. Inside
+ * of exec/model.
+ *
+ * Dense: y += Wd (silu(Wg n) * Wu n). With experts (Qwen3-MoE): the softmax of the router's logits
+ * over all experts in fp32, of which each token's k largest are its experts' weights, divided by
+ * their sum (unless raw_routing); the tokens' rows are gathered by expert, go through its MLP, and
+ * are added up where they came from. No token is dropped: memory is for T k rows. The routing is
+ * part of the tape; a recompute routes again, from the same bits to the same bits. There is no
+ * auxiliary loss that balances the experts. The router has no adapter: with LoRA it is frozen.
+ */
+#pragma once
+
+#include "exec/model/cutter.h"
+#include "exec/model/layers.h"
+
+/** What the forward keeps. */
+typedef struct rpexec_mlp_tape {
+    void *gate; /**< [rows, f]; rows: T, or T k with experts */
+    void *up;
+    void *h[3];             /**< LoRA: of gate, up and down, [rows, rank] (linear.h) */
+    rpexec_routing routing; /**< with experts */
+} rpexec_mlp_tape;
+
+/** What the input part of the backward leaves for the weight part. */
+typedef struct rpexec_mlp_weight_tape {
+    void *dgate;
+    void *dup;
+    void *dh[3];
+    void *dlogits; /**< [T, E], unless the router is frozen */
+} rpexec_mlp_weight_tape;
+
+/** @return the tape's tensors, cut off where the cutter is. */
+rpexec_mlp_tape rpexec_mlp_cut_tape(const rpexec_model *model, uint64_t tokens,
+                                    rpexec_cutter *cutter);
+/** @return the same of the weight tape. */
+rpexec_mlp_weight_tape rpexec_mlp_cut_weight_tape(const rpexec_model *model, uint64_t tokens,
+                                                  rpexec_cutter *cutter);
+
+/** @return bytes of scratch of any of the three functions. */
+uint64_t rpexec_mlp_scratch_bytes(const rpexec_model *model, uint64_t tokens);
+
+/** y[T, hidden] += mlp(n[T, hidden]). */
+void rpexec_mlp_forward(const rpexec_compute *compute, const void *weights, uint64_t tokens,
+                        const void *n, void *y, const rpexec_mlp_tape *tape, void *scratch);
+
+/** dn from dy; both [T, hidden]. */
+void rpexec_mlp_backward_input(const rpexec_compute *compute, const void *weights, uint64_t tokens,
+                               const void *dy, void *dn, const rpexec_mlp_tape *tape,
+                               const rpexec_mlp_weight_tape *weight_tape, void *scratch);
+
+/** The gradients of the matrices. */
+void rpexec_mlp_backward_weight(const rpexec_compute *compute, void *gradients, uint64_t tokens,
+                                const void *n, const void *dy, const rpexec_mlp_tape *tape,
+                                const rpexec_mlp_weight_tape *weight_tape, void *scratch);

@@ -1,0 +1,166 @@
+/* Mixtures of experts and adapters in whole runs: every schedule and number of GPUs trains as plain
+ * loops do, whatever recomputes and splits its backwards; with LoRA only the adapters change, and
+ * only their gradients are moved. */
+#include "exec/host/lane.h"
+#include "tests/support/exec_case.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#define SEQ_LEN 6u
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_arena_destroy(arena);
+    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+}
+
+TestSuite(exec_adapters, .init = begin, .fini = end, .timeout = 120);
+
+static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
+{
+    rp_model m = rp_test_decoder(7, true, true);
+    m.intermediate = 16;
+    m.experts = experts;
+    m.active_experts = active;
+    rp_model_set_lora_rank(&m, rank);
+    m.lora_alpha = 3 * rank;
+    return m;
+}
+
+static rpexec_work work_of(const char *schedule, uint32_t gpus)
+{
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    return (rpexec_work){.schedule = type,
+                         .gpus = gpus,
+                         .calls = 1,
+                         .microbatches = 2 * gpus,
+                         .microbatch_size = 1,
+                         .iterations = 3,
+                         .round = RP_ROUND_ALL,
+                         .recompute = type->default_recompute,
+                         .piece_bytes = 20000};
+}
+
+/* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
+static void compare(const rp_model *config, const rpexec_work *work)
+{
+    rp_test_run run;
+    rp_test_run plain;
+    rpexec_work same = *work;
+    same.asynchronous &= work->schedule->placement == RP_PLACEMENT_OFFLOAD;
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK));
+    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, &same, &plain), RP_OK));
+    cr_expect(rp_test_same(&run, &plain, 3), "%s on %u GPUs, %u experts, rank %u",
+              work->schedule->name, work->gpus, config->experts, config->lora_rank);
+    cr_expect(isfinite(run.losses[2]), "%f", run.losses[2]);
+    end();
+    begin();
+}
+
+static const char *const schedules[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
+
+/* Five experts, two of each token; and all of three. */
+Test(exec_adapters, mixtures_train_alike_everywhere)
+{
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        for (uint32_t gpus = 1; gpus <= 3; gpus++) {
+            rp_model config = gpus == 2 ? mixture(3, 3, 0) : mixture(5, 2, 0);
+            rpexec_work work = work_of(schedules[i], gpus);
+            work.asynchronous = gpus == 3;
+            work.calls = i == 0 || i == 3 ? gpus : 1;
+            compare(&config, &work);
+        }
+    }
+}
+
+Test(exec_adapters, adapters_train_alike_everywhere)
+{
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        for (uint32_t gpus = 1; gpus <= 3; gpus++) {
+            rp_model config = gpus == 2 ? mixture(1, 1, 4) : mixture(5, 2, 3);
+            rpexec_work work = work_of(schedules[i], gpus);
+            work.asynchronous = gpus == 3;
+            work.calls = i == 0 || i == 3 ? gpus : 1;
+            work.layer_grain = gpus == 2 && i == 0;
+            compare(&config, &work);
+        }
+    }
+}
+
+/* What a run has of layer `layer`'s frozen weights. */
+static const float *frozen_of(const rp_test_run *run, uint32_t layer)
+{
+    return (const float *)rpexec_state_working(&run->state, layer);
+}
+
+/* B is zero at first: the model with adapters begins as the one without. After training the frozen
+ * weights are what they were, and the adapters are not. */
+Test(exec_adapters, frozen_weights_stay_what_they_are)
+{
+    static const char *const names[] = {"roundpipe", "1f1b"};
+    for (size_t i = 0; i < 2; i++) {
+        rp_test_run with;
+        rp_test_run without;
+        rpexec_state fresh;
+        rp_model adapted = mixture(5, 2, 3);
+        rp_model whole = mixture(5, 2, 0);
+        rpexec_work work = work_of(names[i], 2);
+        cr_assert(eq(int, rp_test_execute(arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
+        cr_assert(eq(int, rp_test_execute(arena, &whole, SEQ_LEN, &work, NULL, &without), RP_OK));
+        cr_expect(eq(dbl, with.losses[0], without.losses[0]));
+        cr_expect(with.losses[1] != without.losses[1]);
+        cr_assert(eq(int, rpexec_state_create(&with.model, arena, &fresh), RP_OK));
+        cr_assert(eq(int, rpexec_state_initialise(&fresh, 1), RP_OK));
+        for (uint32_t layer = 0; layer < with.model.layer_count; layer++) {
+            uint64_t frozen = rpexec_model_layer(&with.model, layer)->frozen;
+            uint64_t trained = fresh.trained[layer + 1] - fresh.trained[layer];
+            const float *masters = fresh.master + fresh.trained[layer];
+            cr_expect(eq(int,
+                         memcmp(frozen_of(&with, layer), rpexec_state_working(&fresh, layer),
+                                frozen * sizeof(float)),
+                         0));
+            cr_expect(trained == 0 || memcmp(with.state.master + fresh.trained[layer], masters,
+                                             trained * sizeof(float)) != 0);
+        }
+    }
+}
+
+/* executor.md section 3, 24, with adapters: all weights go up, the gradients of the adapters alone
+ * go down. Two forward stages of a layer each, a fused one of five and the head, two backwards. */
+Test(exec_adapters, only_gradients_of_adapters_are_moved)
+{
+    enum { M = 4, STEPS = 3, RANK = 3, E = 5 };
+    uint32_t forward[] = {1, 1};
+    uint32_t backward[] = {5, 1, 1};
+    const rp_partition partition = {2, forward, 3, backward};
+    rp_model config = mixture(E, 2, RANK);
+    config.tied_head = false;
+    rpexec_work work = work_of("roundpipe", 2);
+    rp_test_run run;
+    work.partition = &partition;
+    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+    uint64_t block = run.model.block.floats * sizeof(float);
+    uint64_t embedding = run.model.embedding.floats * sizeof(float);
+    uint64_t head = run.model.head.floats * sizeof(float);
+    uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
+    uint64_t ids = SEQ_LEN * sizeof(int32_t);
+    /* Per block: q and o (32 and 32 wide), k and v (32 and 16), 3 E of 32 and 16; each A and B of
+     * them rounded up to 16 values, which 32 x 3 and 16 x 3 are. */
+    uint64_t adapters = RANK * (2 * (32 + 32) + 2 * (32 + 16) + 3 * E * (32 + 16)) * sizeof(float);
+    uint64_t up = 2 * (embedding + 2 * block) + 5 * block + head + M * (3 * ids + 5 * boundary);
+    uint64_t down = 7 * adapters + M * 4 * boundary;
+    cr_expect(eq(u64, rpexec_layer_trained(&run.model.block) * sizeof(float), adapters));
+    cr_expect(eq(u64, config.adapter_parameters * sizeof(float), adapters));
+    cr_expect(eq(u64, run.uploaded_bytes, STEPS * up));
+    cr_expect(eq(u64, run.downloaded_bytes, STEPS * down));
+}
