@@ -67,6 +67,8 @@ expect 2 "" "--lora-alpha: tiny has no adapters" --lora-alpha 8
 expect 2 "" "valid values are integers from 1 to 65536" --lora-rank 0
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8
+expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16 --dtype fp16
+expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp-offload --gpus 2 --seq-len 16 --dtype bf16
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 status=0

@@ -35,10 +35,11 @@ typedef struct rank_run {
     uint32_t rank, ranks;
     uint64_t seed; /* of delays before each collective */
     rpexec_collective_kind kind;
+    rpexec_dtype dtype;
     uint64_t counts[ARRAYS];
-    float *whole[ARRAYS];
-    float *share[ARRAYS];
-    float *result[ARRAYS];
+    void *whole[ARRAYS];
+    void *share[ARRAYS];
+    void *result[ARRAYS];
     float scratch[2 * 48]; /* much less than a share: many pieces */
     uint64_t moved;
     uint32_t rounds;
@@ -55,11 +56,34 @@ static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
     memcpy(to, from, bytes);
 }
 
-/* Small integers and a fraction, so that fp32 sums depend on their order. */
-static float value_of(uint32_t rank, uint32_t array, uint64_t i)
+static float rounded(rpexec_dtype dtype, float value)
+{
+    uint16_t half = 0;
+    if (dtype != RPEXEC_DTYPE_F32) {
+        rpexec_narrow(dtype, 1, &value, &half);
+        rpexec_widen(dtype, 1, &half, &value);
+    }
+    return value;
+}
+
+/* Of many sizes, so that sums depend on their order. */
+static float value_of(rpexec_dtype dtype, uint32_t rank, uint32_t array, uint64_t i)
 {
     uint64_t bits = rpexec_random_bits(7 + array, rank, i);
-    return (float)((double)(bits % 2000001) / 1e6 - 1.0) * (float)(1u << (bits >> 40 & 15));
+    float value = (float)((double)(bits % 2000001) / 1e6 - 1.0);
+    return rounded(dtype, value * (float)(1u << (bits >> 40 & 10)));
+}
+
+static void put(rpexec_dtype dtype, void *array, uint64_t i, float value)
+{
+    rpexec_narrow(dtype, 1, &value, rpexec_element(dtype, array, i));
+}
+
+static float get(rpexec_dtype dtype, const void *array, uint64_t i)
+{
+    float value = 0;
+    rpexec_widen(dtype, 1, rpexec_element_const(dtype, array, i), &value);
+    return value;
 }
 
 static void pause_for(uint64_t bits)
@@ -79,11 +103,11 @@ static void fill(rank_run *r)
     for (uint32_t a = 0; a < ARRAYS; a++) {
         uint64_t first = rpexec_share(r->counts[a], r->ranks, r->rank);
         for (uint64_t i = 0; i < r->counts[a]; i++) {
-            r->whole[a][i] = value_of(r->rank, a, i);
-            r->result[a][i] = -1;
+            put(r->dtype, r->whole[a], i, value_of(r->dtype, r->rank, a, i));
+            put(r->dtype, r->result[a], i, -1);
         }
         for (uint64_t i = 0; i < share_of(r, a); i++) {
-            r->share[a][i] = value_of(r->rank, a, first + i);
+            put(r->dtype, r->share[a], i, value_of(r->dtype, r->rank, a, first + i));
         }
     }
 }
@@ -105,11 +129,11 @@ static void *run_rank(void *context)
                 .count = r->counts[a]};
         }
         if (r->kind == RPEXEC_ALL_REDUCE && round % 2 == 1) { /* in place */
-            memcpy(r->result[0], r->whole[0], r->counts[0] * sizeof(float));
+            memcpy(r->result[0], r->whole[0], r->counts[0] * rpexec_dtype_bytes(r->dtype));
             arrays[0].from = r->result[0];
         }
         const rpexec_collective c = {.kind = r->kind,
-                                     .dtype = RPEXEC_DTYPE_F32,
+                                     .dtype = r->dtype,
                                      .arrays = arrays,
                                      .array_count = ARRAYS,
                                      .scratch = r->scratch,
@@ -131,7 +155,7 @@ static rank_run *new_runs(uint32_t ranks)
     for (uint32_t i = 0; i < ranks; i++) {
         runs[i] = (rank_run){.group = group, .rank = i, .ranks = ranks, .rounds = 3};
         for (uint32_t a = 0; a < ARRAYS; a++) {
-            float **const memories[] = {&runs[i].whole[a], &runs[i].share[a], &runs[i].result[a]};
+            void **const memories[] = {&runs[i].whole[a], &runs[i].share[a], &runs[i].result[a]};
             for (size_t k = 0; k < 3; k++) {
                 cr_assert(eq(int,
                              rp_arena_alloc(arena, MOST_ELEMENTS + 1, sizeof(float), memories[k]),
@@ -158,11 +182,11 @@ static void join(rank_run *runs, uint32_t first, uint32_t end_rank)
 
 static float sum_of(const rank_run *r, uint32_t array, uint64_t i)
 {
-    float sum = value_of(0, array, i);
+    float sum = value_of(r->dtype, 0, array, i);
     for (uint32_t rank = 1; rank < r->ranks; rank++) {
-        sum += value_of(rank, array, i);
+        sum += value_of(r->dtype, rank, array, i);
     }
-    return sum;
+    return rounded(r->dtype, sum); /* once */
 }
 
 /* Elements of a rank's results that are not the closed form's bits. */
@@ -172,7 +196,7 @@ static uint64_t wrong_of(const rank_run *r, uint32_t array)
     uint64_t first = rpexec_share(r->counts[array], r->ranks, r->rank);
     if (r->kind == RPEXEC_REDUCE_SCATTER) {
         for (uint64_t i = 0; i < share_of(r, array); i++) {
-            wrong += r->share[array][i] != sum_of(r, array, first + i);
+            wrong += get(r->dtype, r->share[array], i) != sum_of(r, array, first + i);
         }
         return wrong;
     }
@@ -181,9 +205,9 @@ static uint64_t wrong_of(const rank_run *r, uint32_t array)
         while (rpexec_share(r->counts[array], r->ranks, owner + 1) <= i) {
             owner++;
         }
-        float right =
-            r->kind == RPEXEC_ALL_GATHER ? value_of(owner, array, i) : sum_of(r, array, i);
-        wrong += r->result[array][i] != right;
+        float right = r->kind == RPEXEC_ALL_GATHER ? value_of(r->dtype, owner, array, i)
+                                                   : sum_of(r, array, i);
+        wrong += get(r->dtype, r->result[array], i) != right;
     }
     return wrong;
 }
@@ -193,7 +217,7 @@ static uint64_t bytes_of(const rank_run *r)
 {
     uint64_t bytes = 0;
     for (uint32_t a = 0; a < ARRAYS; a++) {
-        bytes += r->counts[a] * sizeof(float) * (r->ranks - 1);
+        bytes += r->counts[a] * rpexec_dtype_bytes(r->dtype) * (r->ranks - 1);
     }
     return r->rounds * bytes * (r->kind == RPEXEC_ALL_REDUCE ? 2 : 1);
 }
@@ -223,6 +247,7 @@ Test(exec_collectives, all_of_them_give_the_closed_form)
         for (uint32_t number = 0; number < 24; number++) {
             for (uint32_t i = 0; i < ranks; i++) {
                 runs[i].kind = (rpexec_collective_kind)(number % 3);
+                runs[i].dtype = (rpexec_dtype)((number / 3 + ranks) % RPEXEC_DTYPE_COUNT);
                 runs[i].counts[0] = counts[number / 3];
                 runs[i].counts[1] = counts[(number / 3 * 5 + 3) % 8];
                 runs[i].seed = number;
