@@ -130,6 +130,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                                                    : 1u << RP_CLASS_TRANSFER};
         rpexec_work work = rp_test_work("roundpipe", 1 + i % 3, 4, 2);
         work.asynchronous = i % 2 == 0;
+        work.piece_bytes = 200; /* so that there is one for every mark, the first included */
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         for (uint32_t gpu = 0; gpu < work.gpus; gpu++) {
