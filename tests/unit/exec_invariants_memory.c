@@ -128,7 +128,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                      .delay_classes = i % 3 == 0   ? 0
                                                       : i % 3 == 1 ? 1u << RP_CLASS_COMPUTE
                                                                    : 1u << RP_CLASS_TRANSFER};
-        rpexec_work work = rp_test_work("roundpipe", 1 + i % 3, 4, 2);
+        rpexec_work work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
         work.asynchronous = i % 2 == 0;
         work.piece_bytes = 200; /* so that there is one for every mark, the first included */
         cr_assert(
