@@ -1,6 +1,7 @@
 /* Recompute grain layer (executor.md 1.3): the same bits as with grain stage, from one layer's tape
  * at a time; the saved inputs of all layers go down and come up. */
 #include "common/log.h"
+#include "common/producers.h"
 #include "tests/support/exec_case.h"
 
 #include <criterion/criterion.h>
@@ -189,6 +190,48 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
             eq(int, rp_test_execute(arena, &config, TOKENS, &work, &twist, &refused), RP_USAGE));
         rp_log_capture_end();
         cr_expect(rp_test_same(&layers, &capped, STEPS));
+        again();
+    }
+}
+
+static bool ends_before(const rpexec_plan *plan, const rpexec_value *a, const rpexec_value *b)
+{
+    bool before = a->first_op != RP_NO_OP && b->first_op != RP_NO_OP;
+    for (uint32_t u = a->user_begin; before && u < a->user_end; u++) {
+        before = rpexec_order_before(&plan->order, plan->users[u], b->first_op);
+    }
+    return before;
+}
+
+/* Of two tensors with a byte in common one is no longer used when the other begins: all pairs. */
+Test(exec_grain, tensors_that_share_bytes_never_meet)
+{
+    static const char *const names[] = {"roundpipe", "mobius", "zbv", "roundpipe-overlap"};
+    rp_model config = rp_test_decoder(LAYERS + 1, true, true);
+    for (uint32_t i = 0; i < 8; i++) {
+        rp_test_run run;
+        uint64_t shared = 0;
+        uint64_t met = 0;
+        rpexec_work work = work_of(names[i % 4], 2, 4);
+        work.calls = i % 4 == 2 ? 1 : 2;
+        work.layer_grain = i < 4;
+        rp_test_twist twist = {.observe = true};
+        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        const rpexec_plan *plan = &run.plan;
+        for (uint32_t a = 0; a < plan->value_count; a++) {
+            for (uint32_t b = a + 1; b < plan->value_count; b++) {
+                const rpexec_value *x = &plan->values[a];
+                const rpexec_value *y = &plan->values[b];
+                if (x->place == y->place && x->offset < y->offset + y->bytes &&
+                    y->offset < x->offset + x->bytes) {
+                    shared++;
+                    met += ends_before(plan, x, y) || ends_before(plan, y, x) ? 0 : 1;
+                }
+            }
+        }
+        cr_expect(gt(u64, shared, 0));
+        cr_expect(eq(u64, met, 0), "%s", names[i % 4]);
+        rp_test_forget(&run);
         again();
     }
 }
