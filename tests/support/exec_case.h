@@ -41,7 +41,6 @@ typedef struct rp_test_twist {
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
-    double link_bytes_per_s;               /**< 0: as fast as it goes */
     bool observe;                          /**< keeps program, plan and timeline in the run */
     const rpexec_driver_type *driver_type; /**< NULL: the host backend */
     /** Called before the run: weights and batches may be replaced. NULL: nothing is. */

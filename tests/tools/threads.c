@@ -147,7 +147,8 @@ static int check_training(void)
                          .round = RP_ROUND_ALL,
                          .asynchronous = i == 0,
                          .recompute = schedule->default_recompute,
-                         .piece_bytes = 20000};
+                         .piece_bytes = 20000,
+                         .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,
                                            .download_Bps = 2e8,
                                            .host_Bps = 1e9,

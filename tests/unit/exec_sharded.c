@@ -206,6 +206,35 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
     }
 }
 
+/* Every byte that a rank takes comes over its link: no collective is done before they fit through
+ * it. */
+Test(exec_sharded, collectives_are_as_slow_as_the_links)
+{
+    rp_model config = rp_test_decoder(LAYERS, true, true);
+    for (uint32_t i = 0; i < SYSTEMS; i++) {
+        rp_test_run run;
+        rpexec_work work = work_of(systems[i], 3, 3);
+        const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
+        rp_test_twist twist = {.machine = &machine, .observe = true};
+        uint32_t seen = 0;
+        run_it(&config, &work, &twist, &run);
+        for (uint32_t op = 0; op < run.program->op_count; op++) {
+            const rp_op *o = &run.program->ops[op];
+            if (rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COLLECTIVE) {
+                double took_s =
+                    1e-12 * (double)(run.timeline->end_ps[op] - run.timeline->start_ps[op]);
+                /* Shares are not quite equally long. */
+                double least_s = 0.95 * (double)run.program->op_bytes[op] / 20e6;
+                cr_expect(ge(dbl, took_s, least_s), "%s: op %u", systems[i], op);
+                seen++;
+            }
+        }
+        cr_expect(eq(u32, seen, run.collectives));
+        rp_test_forget(&run);
+        again();
+    }
+}
+
 /* What is planned is enough, one byte less is refused. ZeRO-Infinity never has all weights. */
 Test(exec_sharded, memory_stays_below_its_cap)
 {
