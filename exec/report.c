@@ -131,6 +131,10 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
             o->schedule->name, o->gpus, model_of(o), o->accumulate, o->microbatches,
             o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
+    if (o->dtype != RPEXEC_DTYPE_F32) {
+        fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",
+                rpexec_dtype_text(o->dtype));
+    }
     uint32_t shown = out->steps < 10 ? out->steps : 10;
     for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */
         uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));

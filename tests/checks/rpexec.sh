@@ -71,6 +71,9 @@ expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --s
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp-offload --gpus 2 --seq-len 16 --dtype bf16
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
+expect 0 "the same bits" "" --steps 2 --check --dtype bf16 --gpus 3 --seq-len 16
+expect 0 '"dtype": "fp16"' "" --steps 2 --check --dtype fp16 --schedule 1f1b --gpus 2 --format json --seq-len 16
+expect 0 "steps skipped because of an overflow" "" --steps 1 --dtype fp16 --gpus 2 --seq-len 16
 status=0
 "$rpexec" --help >/dev/full 2>"$work/err" || status=$?
 if [ $status -ne 1 ] || ! grep -q 'standard output' "$work/err"; then
@@ -107,6 +110,29 @@ for file in adapter_model training; do
         failures=$((failures + 1))
     fi
 done
+
+# In 16 bits masters and the scale of the loss are resumed, too; another type is refused.
+for dtype in bf16 fp16; do
+    half=(--dtype $dtype --gpus 2 --microbatches 2 --seq-len 16 --data "$data" --optimizer async)
+    "$rpexec" "${half[@]}" --steps 6 --save "$work/$dtype-whole" >/dev/null
+    "$rpexec" "${half[@]}" --steps 3 --save "$work/$dtype-parts" >/dev/null
+    "$rpexec" "${half[@]}" --steps 6 --save "$work/$dtype-parts" --resume >/dev/null
+    for file in model training; do
+        if ! cmp "$work/$dtype-whole/step-6/$file.safetensors" "$work/$dtype-parts/step-6/$file.safetensors"; then
+            echo "training resumed in $dtype differs in $file.safetensors"
+            failures=$((failures + 1))
+        fi
+    done
+    expect 2 "" "made with --dtype $dtype; valid is the same type" --gpus 2 --seq-len 16 --save "$work/$dtype-parts" --resume
+done
+
+# A text is learned in bf16 as well.
+"$rpexec" --dtype bf16 --gpus 2 --microbatches 4 --seq-len 32 --data "$data" --steps 30 --lr 3e-3 --loss-out "$work/loss.csv" >/dev/null
+if ! awk -F, 'NR == 2 { first = $2 } { last = $2 } END { exit !(last < 0.75 * first) }' "$work/loss.csv"; then
+    echo "the loss does not fall in bf16:"
+    cat "$work/loss.csv"
+    failures=$((failures + 1))
+fi
 # A checkpoint is a Hugging Face folder once its config.json lies beside it; here the file is read alone.
 rm "$work/whole/step-40/training.safetensors"
 expect 2 "" "training.safetensors" --gpus 2 --seq-len 16 --save "$work/whole" --resume --steps 50
