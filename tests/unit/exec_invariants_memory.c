@@ -118,6 +118,12 @@ static void check_residents(const rp_test_run *run, uint32_t gpu, uint32_t most[
 Test(exec_invariants_memory, two_of_everything_at_most)
 {
     rp_model config = rp_test_small_decoder(8, true, true);
+    uint32_t forward[] = {1, 2, 1, 1};
+    uint32_t backward[] = {3, 1, 1, 2, 1};
+    const rp_partition partition = {.forward_count = 4,
+                                    .forward_layers = forward,
+                                    .backward_count = 5,
+                                    .backward_layers = backward};
     uint32_t seen[3] = {0, 0, 0};
     for (uint32_t i = 0; i < 12; i++) {
         uint32_t most[3] = {0, 0, 0};
@@ -130,6 +136,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                                                    : 1u << RP_CLASS_TRANSFER};
         rpexec_work work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
         work.asynchronous = i % 2 == 0;
+        work.partition = &partition;
         work.piece_bytes = 200; /* so that there is one for every mark, the first included */
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
