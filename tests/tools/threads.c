@@ -131,8 +131,8 @@ static int check_tuned(void)
 /* The executor's queues and workers, with random delays: training as plain loops do it. */
 static int check_training(void)
 {
-    static const char *const names[] = {"roundpipe", "1f1b", "zbv"};
-    for (uint32_t i = 0; i < 6; i++) {
+    static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
+    for (uint32_t i = 0; i < 8; i++) {
         bool half = i % 2 == 1; /* where resident weights round a tied table's sum once more */
         rp_model config = rp_test_decoder(6, !half, true);
         const rp_schedule_type *schedule = rp_schedule_find(names[i / 2]);
@@ -141,13 +141,14 @@ static int check_training(void)
         rp_test_run plain;
         rpexec_work w = {.schedule = schedule,
                          .gpus = 3,
-                         .calls = 1,
+                         .calls = 1 + i / 6,
                          .microbatches = 6,
                          .microbatch_size = 1,
                          .iterations = 3,
                          .round = RP_ROUND_ALL,
                          .asynchronous = i == 0,
                          .recompute = schedule->default_recompute,
+                         .layer_grain = i % 2 != 0,
                          .piece_bytes = 20000,
                          .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,

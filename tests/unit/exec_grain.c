@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/producers.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -12,26 +13,7 @@
 #define SEQ_LEN 5u
 #define STEPS 2u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_grain, .init = begin, .fini = end, .timeout = 300);
-
-static void again(void)
-{
-    rp_arena_destroy(arena);
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
+TestSuite(exec_grain, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
@@ -69,16 +51,20 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
             work.recompute = gpus == 3 ? RP_RECOMPUTE_EARLY : work.recompute;
             rpexec_work whole = work;
             whole.layer_grain = false;
+            cr_assert(eq(int,
+                         rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &layers),
+                         RP_OK));
+            cr_assert(eq(int,
+                         rp_test_execute(rp_test_arena, &config, SEQ_LEN, &whole, NULL, &stages),
+                         RP_OK));
             cr_assert(
-                eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &layers), RP_OK));
-            cr_assert(
-                eq(int, rp_test_execute(arena, &config, SEQ_LEN, &whole, NULL, &stages), RP_OK));
-            cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+                eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
             bool descending = i == 2 || i == 3;
             cr_expect(rp_test_same(&layers, &stages, STEPS), "%s, %u GPUs", names[i], gpus);
             cr_expect(rp_test_same(&layers, &plain, STEPS) || descending, "%s, %u GPUs", names[i],
                       gpus);
-            again();
+            rp_test_arena_end();
+            rp_test_arena_begin();
         }
     }
 }
@@ -86,10 +72,11 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
 static rp_partition partition_of(uint32_t a, uint32_t b)
 {
     rp_partition partition = {.forward_count = a, .backward_count = b};
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, a, sizeof(uint32_t), &partition.forward_layers), RP_OK));
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, b, sizeof(uint32_t), &partition.backward_layers), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, a, sizeof(uint32_t), &partition.forward_layers),
+                 RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, b, sizeof(uint32_t), &partition.backward_layers),
+                 RP_OK));
     return partition;
 }
 
@@ -127,11 +114,12 @@ Test(exec_grain, layers_never_deadlock)
         rp_test_run run;
         work.partition = &partition;
         work.asynchronous = number % 2 == 0;
-        cr_assert(eq(int, rp_test_execute(arena, &config, 2, &work, NULL, &run), RP_OK));
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 2, &work, NULL, &run), RP_OK));
         cr_expect(rp_test_same(&run, &plain[number % 2][number / 4 % 6], STEPS),
                   "N %u M %u, %u | %u stages", work.gpus, work.microbatches,
                   partition.forward_count, partition.backward_count);
-        again();
+        rp_arena_destroy(rp_test_arena); /* not the references' */
+        rp_test_arena_begin();
     }
     rp_arena_destroy(references);
 }
@@ -146,11 +134,13 @@ Test(exec_grain, random_delays_change_nothing)
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
         rp_test_run delayed;
         rp_test_run quick;
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &delayed),
+                     RP_OK));
         cr_assert(
-            eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &delayed), RP_OK));
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &quick), RP_OK));
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &quick), RP_OK));
         cr_expect(rp_test_same(&delayed, &quick, STEPS), "%s, seed %u", names[seed % 4], seed);
-        again();
+        rp_test_arena_end();
+        rp_test_arena_begin();
     }
 }
 
@@ -170,9 +160,11 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
         rpexec_work work = work_of(names[i], 1, 3);
         rp_partition partition = long_stages(1, 2);
         work.partition = i == 0 ? &partition : NULL;
-        cr_assert(eq(int, rp_test_execute(arena, &config, TOKENS, &work, NULL, &layers), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, NULL, &layers), RP_OK));
         work.layer_grain = false;
-        cr_assert(eq(int, rp_test_execute(arena, &config, TOKENS, &work, NULL, &stages), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, NULL, &stages), RP_OK));
         uint64_t tape = rpexec_tape_bytes(&layers.model, 1, TOKENS);
         uint64_t boundary = (uint64_t)TOKENS * config.hidden * sizeof(float);
         /* Resident: all layers' inputs wait on the GPU, of each microbatch. */
@@ -181,16 +173,18 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
                   names[i], (size_t)stages.most_bytes, (size_t)layers.most_bytes);
         rp_test_twist twist = {.cap_bytes = layers.most_bytes};
         rp_log_capture_begin(message, sizeof message);
-        cr_expect(
-            eq(int, rp_test_execute(arena, &config, TOKENS, &work, &twist, &refused), RP_USAGE));
+        cr_expect(eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, &twist, &refused),
+                     RP_USAGE));
         work.layer_grain = true;
-        cr_expect(eq(int, rp_test_execute(arena, &config, TOKENS, &work, &twist, &capped), RP_OK));
+        cr_expect(eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, &twist, &capped),
+                     RP_OK));
         twist.cap_bytes--;
-        cr_expect(
-            eq(int, rp_test_execute(arena, &config, TOKENS, &work, &twist, &refused), RP_USAGE));
+        cr_expect(eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, &twist, &refused),
+                     RP_USAGE));
         rp_log_capture_end();
         cr_expect(rp_test_same(&layers, &capped, STEPS));
-        again();
+        rp_test_arena_end();
+        rp_test_arena_begin();
     }
 }
 
@@ -216,7 +210,8 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
         work.calls = i % 4 == 2 ? 1 : 2;
         work.layer_grain = i < 4;
         rp_test_twist twist = {.observe = true};
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         const rpexec_plan *plan = &run.plan;
         for (uint32_t a = 0; a < plan->value_count; a++) {
             for (uint32_t b = a + 1; b < plan->value_count; b++) {
@@ -232,7 +227,8 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
         cr_expect(gt(u64, shared, 0));
         cr_expect(eq(u64, met, 0), "%s", names[i % 4]);
         rp_test_forget(&run);
-        again();
+        rp_test_arena_end();
+        rp_test_arena_begin();
     }
 }
 
@@ -250,9 +246,11 @@ Test(exec_grain, bytes_moved_equal_the_formula)
     partition.forward_layers[1] = partition.backward_layers[1] = 3;
     partition.backward_layers[0] = 2;
     work.partition = &partition;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &layers), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &layers), RP_OK));
     work.layer_grain = false;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &stages), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &stages), RP_OK));
     uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
     uint64_t more = STEPS * M * (1 + 2) * boundary;
     cr_expect(eq(u64, layers.uploaded_bytes, stages.uploaded_bytes + more));

@@ -2,6 +2,7 @@
  * layers: whoever needs the embedding's output gets it. The same bits as plain loops. */
 #include "common/log.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,20 +12,7 @@
 #define SEQ_LEN 3u
 #define STEPS 2u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_partitions, .init = begin, .fini = end, .timeout = 300);
+TestSuite(exec_partitions, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
@@ -43,12 +31,12 @@ static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microba
 static void compare(const rp_model *config, rpexec_work *work, const char *what)
 {
     rp_test_run plain;
-    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, work, &plain), RP_OK));
+    cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
     for (uint32_t layers = 0; layers < 2; layers++) {
         rp_test_run run;
         work->layer_grain = layers != 0;
-        cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK), "%s",
-                  what);
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, NULL, &run), RP_OK),
+                  "%s", what);
         cr_expect(rp_test_same(&run, &plain, STEPS), "%s on %u GPUs, grain %s", what, work->gpus,
                   layers != 0 ? "layer" : "stage");
     }
@@ -64,7 +52,8 @@ Test(exec_partitions, stages_without_layers_change_nothing)
     for (size_t i = 0; i < sizeof partitions / sizeof partitions[0]; i++) {
         rp_model config = rp_test_decoder(LAYERS, i % 2 == 0, true);
         rp_partition partition;
-        cr_assert(eq(int, rp_partition_parse("test", partitions[i], arena, &partition), RP_OK));
+        cr_assert(
+            eq(int, rp_partition_parse("test", partitions[i], rp_test_arena, &partition), RP_OK));
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rpexec_work work = work_of("roundpipe", gpus, 1 + (uint32_t)i % 3);
             work.asynchronous = i % 3 == 0;
@@ -81,7 +70,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
-    cr_assert(eq(int, rp_partition_parse("test", "0,0,8", arena, &partition), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "0,0,8", rp_test_arena, &partition), RP_OK));
     rpexec_work work = work_of("1f1b", 3, 4);
     work.partition = &partition;
     work.recompute = RP_RECOMPUTE_WAIT;
@@ -106,11 +95,11 @@ Test(exec_partitions, one_forward_for_all_and_an_embedding_alone)
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
-    cr_assert(eq(int, rp_partition_parse("test", "|8,0", arena, &partition), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "|8,0", rp_test_arena, &partition), RP_OK));
     rpexec_work work = work_of("roundpipe", 2, 2);
     work.partition = &partition;
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run);
+    rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_USAGE));
     cr_expect(strstr(message, "valid is one backward stage") != NULL, "%s", message);

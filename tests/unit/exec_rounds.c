@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "exec/host/lane.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -14,20 +15,7 @@
 #define SEQ_LEN 5u
 #define STEPS 2u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_rounds, .init = begin, .fini = end, .timeout = 300);
+TestSuite(exec_rounds, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t calls,
                            uint32_t microbatches)
@@ -48,9 +36,9 @@ static void compare(const rp_model *config, const rpexec_work *work, const char 
 {
     rp_test_run run;
     rp_test_run plain;
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK), "%s",
-              what);
-    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, work, &plain), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, NULL, &run), RP_OK),
+              "%s", what);
+    cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
     cr_expect(rp_test_same(&run, &plain, STEPS),
               "%s: %s on %u GPUs, %u calls of %u microbatches in rounds of %u, %s", what,
               work->schedule->name, work->gpus, work->calls, work->microbatches, work->round,
@@ -70,7 +58,7 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
     };
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition short_one;
-    cr_assert(eq(int, rp_partition_parse("test", "5|2,5", arena, &short_one), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "5|2,5", rp_test_arena, &short_one), RP_OK));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rpexec_work work =
@@ -89,7 +77,7 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_partition partition;
-    cr_assert(eq(int, rp_partition_parse("test", "2,2|3,2,1,1", arena, &partition), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition), RP_OK));
     for (uint32_t gpus = 1; gpus <= 3; gpus++) {
         rpexec_work work = work_of("roundpipe", gpus, 3, 4);
         work.partition = &partition;
@@ -130,10 +118,11 @@ static const float *gradients_of(const rp_model *config, const rp_test_run *whol
                                 .valid_tokens = whole->batches[0].valid_tokens};
     first.calls = 1;
     first.iterations = 0; /* nothing but an initial state */
-    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, &first, &run), RP_OK));
-    cr_assert(eq(int,
-                 rpexec_host_lane_create(&run.model, work->microbatch_size * SEQ_LEN, arena, &lane),
-                 RP_OK));
+    cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, &first, &run), RP_OK));
+    cr_assert(eq(
+        int,
+        rpexec_host_lane_create(&run.model, work->microbatch_size * SEQ_LEN, rp_test_arena, &lane),
+        RP_OK));
     for (uint32_t i = 0; i < work->microbatches; i++) {
         sequences[i] = work->microbatch_size;
     }
@@ -165,8 +154,10 @@ Test(exec_rounds, overlapping_calls_are_summed_one_after_the_other)
         work.iterations = plain.iterations = 1;
         work.microbatch_size = plain.microbatch_size = 2;
         work.layer_grain = calls == 3;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
-        cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &plain, &ascending), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &plain, &ascending), RP_OK));
         const float *sums[4];
         for (uint32_t c = 0; c < calls; c++) {
             sums[c] = gradients_of(&config, &run, &work, c);
@@ -211,9 +202,10 @@ Test(exec_rounds, overlapping_calls_train_as_loops_in_their_order)
             work.round = cases[i].round;
             work.iterations = 3;
             work.asynchronous = asynchronous != 0;
+            cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
+                         RP_OK));
             cr_assert(
-                eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
-            cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+                eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
             cr_expect(rp_test_same(&run, &plain, 3), "case %zu", i);
         }
     }
@@ -239,7 +231,7 @@ Test(exec_rounds, rounds_that_do_not_fit_are_refused)
         rpexec_work work = work_of(cases[i].schedule, 2, cases[i].calls, cases[i].microbatches);
         work.round = cases[i].round;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, cases[i].message) != NULL, "%s", message);
