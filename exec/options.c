@@ -60,6 +60,11 @@
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart of the same: .svg, .png or .pdf")                  \
     X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time (plots/loss.gp draws it)")            \
+    X(RECORD, "record", "DIR", "the timeline, and the measured costs and rates as files of rpsim") \
+    X(COSTS, "costs", "DIR|FILE",                                                                  \
+      "costs that an earlier run has recorded, for partitions and --predict (FLOP counts)")        \
+    X(PREDICT, "predict", NULL,                                                                    \
+      "with --costs: simulate the same program, and print predicted against measured time")        \
     X(DB, "db", "F", "add the run to this SQLite store")                                           \
     X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
     X(LIST, "list", "backends|schedules", "what there is")                                         \
@@ -224,6 +229,10 @@ static const char **text_of(int option, rpexec_options *o)
         return &o->loss_out;
     case OPTION_DB:
         return &o->db;
+    case OPTION_RECORD:
+        return &o->record;
+    case OPTION_COSTS:
+        return &o->costs;
     default:
         return NULL;
     }
@@ -248,6 +257,9 @@ static rp_status take(int option, rpexec_options *o)
         return RP_OK;
     case OPTION_CHECK:
         o->check = true;
+        return RP_OK;
+    case OPTION_PREDICT:
+        o->predict = true;
         return RP_OK;
     case OPTION_DB_OPS:
         o->db_ops = true;
@@ -287,6 +299,15 @@ static rp_status complete(rpexec_options *o)
     }
     if (o->peers && o->platform != NULL) {
         rp_log_error("--peers: --platform says which GPUs reach each other; valid is one of them");
+        return RP_USAGE;
+    }
+    if (o->predict && o->costs == NULL) {
+        rp_log_error("--predict: valid only with --costs DIR, which an earlier run with --record "
+                     "DIR has written");
+        return RP_USAGE;
+    }
+    if (o->predict && o->weights != NULL) {
+        rp_log_error("--predict: rpsim does not read checkpoints; valid is --model");
         return RP_USAGE;
     }
     if (o->db_ops && o->db == NULL) {

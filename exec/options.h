@@ -31,6 +31,8 @@ typedef struct rpexec_options {
     const char *trace_out;
     const char *gantt_out;
     const char *loss_out;
+    const char *record;  /**< folder; NULL: nothing is measured */
+    const char *costs;   /**< folder or file of an earlier --record; NULL: FLOP counts */
     const char *db;      /**< store; NULL: none */
     const char *command; /**< the whole line, set by main */
     uint32_t gpus;
@@ -58,6 +60,7 @@ typedef struct rpexec_options {
     bool check;
     bool json;
     bool db_ops;
+    bool predict;
 } rpexec_options;
 
 /** @retval RP_OK, RP_USAGE (logged) */

@@ -3,6 +3,7 @@
 #include "common/json.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* Of the host backend. */
 #define DEVICE "host threads"
@@ -96,9 +97,9 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_key(&json, "tokens_per_s");
     rp_json_double(&json, out->tokens_per_s);
     rp_json_key(&json, "predicted_iteration_ms");
-    rp_json_null(&json);
+    rp_json_double(&json, out->predicted_iteration_ms); /* null where it is none */
     rp_json_key(&json, "prediction_error_pct");
-    rp_json_null(&json);
+    rp_json_double(&json, out->prediction_error_pct);
     rp_json_key(&json, "max_grad_rel_err");
     if (out->checked && out->steps > 0) {
         rp_json_double(&json, out->max_grad_rel_err);
@@ -153,6 +154,12 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     if (rpexec_scaler_needed(o->dtype)) {
         fprintf(stream, "loss scale %.0f, %" PRIu64 " steps skipped because of an overflow\n",
                 out->loss_scale, out->skipped_steps);
+    }
+    if (!isnan(out->predicted_iteration_ms)) {
+        fprintf(stream, "predicted %.3f ms per iteration, measured %.3f ms: %+.1f %%\n",
+                out->predicted_iteration_ms,
+                out->predicted_iteration_ms / (1 + out->prediction_error_pct / 100),
+                out->prediction_error_pct);
     }
     if (out->checked && out->steps > 0) {
         fprintf(stream,

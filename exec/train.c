@@ -1,6 +1,7 @@
 #include "exec/train.h"
 
 #include "common/log.h"
+#include "common/metrics.h"
 #include "common/text.h"
 #include "common/units.h"
 #include "exec/artefacts.h"
@@ -10,8 +11,10 @@
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
 #include "exec/machine.h"
+#include "exec/predict.h"
 #include "exec/program_in.h"
 #include "exec/random.h"
+#include "exec/record.h"
 #include "exec/single.h"
 
 #include <inttypes.h>
@@ -46,7 +49,10 @@ typedef struct trainer {
     rp_program *program;        /* --program-in; NULL: made for each segment */
     rpexec_work work;
     rpexec_machine machine;
-    rp_costs costs;
+    rp_costs flops; /* proportions of FLOP counts */
+    rp_costs costs; /* measured ones, or these */
+    rpexec_prediction prediction;
+    rpexec_record record;
     rp_partition partition;
     rpexec_tokens tokens; /* mapping NULL: random ones */
     rpexec_progress progress;
@@ -151,7 +157,13 @@ static rp_status set_work(trainer *t)
                                          : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
                                                                : 0,
                             .piece_bytes = RP_PIECE_BYTES};
-    RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->costs));
+    RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
+    t->costs = t->flops;
+    if (o->costs != NULL) {
+        RP_TRY(rpexec_predict_read(o->costs, t->config.layers, o->microbatch_size, o->seq_len,
+                                   t->arena, &t->prediction));
+        t->costs = t->prediction.costs;
+    }
     if (o->partition != NULL) {
         RP_TRY(rp_partition_parse("--partition", o->partition, t->arena, &t->partition));
         t->work.partition = &t->partition;
@@ -165,9 +177,15 @@ static rp_status set_work(trainer *t)
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }
 
-/* What is left must be whole runs of a given program. */
-static rp_status check_resumed(const trainer *t)
+/* What is left must be whole runs of a given program, and long enough to be measured. */
+static rp_status check_steps(const trainer *t)
 {
+    if (t->o->record != NULL && t->outcome->steps < 2) {
+        rp_log_error("--record: %" PRIu32 " steps are left, and the first does not count; valid "
+                     "are runs of 2 steps and more",
+                     t->outcome->steps);
+        return RP_USAGE;
+    }
     if (t->program == NULL || t->outcome->steps % t->program->iteration_count == 0) {
         return RP_OK;
     }
@@ -196,14 +214,17 @@ static rp_status set_up(trainer *t)
     }
     RP_TRY(set_work(t));
     RP_TRY(set_state(t));
-    RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
     t->adam = rpexec_adam_defaults();
     t->adam.lr = t->o->lr;
     t->adam.weight_decay = t->o->weight_decay;
     t->adam.decoupled = t->o->weight_decay > 0;
     out->gpus = t->o->gpus;
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
-    RP_TRY(check_resumed(t));
+    RP_TRY(check_steps(t));
+    RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
+    if (t->o->record != NULL) {
+        RP_TRY(rpexec_record_open(t->o->record, t->arena, &t->record));
+    }
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
     RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
@@ -379,6 +400,14 @@ static uint64_t cap_of(const trainer *t)
     return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : platform;
 }
 
+static rp_status record(trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
+                        uint32_t skip)
+{
+    const rpexec_recorded recorded = {
+        .model = t->config.name, .backend = t->o->backend, .machine = &t->machine};
+    return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
+}
+
 static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool last, rp_arena *arena)
 {
     rpexec_plan plan;
@@ -404,6 +433,9 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
             compare_gradients(t);
             t->outcome->same_bits &= t->outcome->losses[0] == t->reference_losses[0];
         }
+    }
+    if (status == RP_OK && last && t->o->record != NULL) {
+        status = record(t, &plan, timeline, done == 0 || steps > 1 ? 1 : 0);
     }
     if (last) {
         t->last = program;
@@ -512,8 +544,23 @@ static rp_status judge(const trainer *t)
     return RP_TOOL;
 }
 
+/* Of the last program: its steps together, as it ran and as it is simulated. */
+static rp_status predict(trainer *t)
+{
+    double predicted_ms = 0;
+    double measured_ms = 1e-9 * (double)rp_metrics_makespan_ps(t->timeline);
+    const rp_program *program = t->timeline->program;
+    RP_TRY(rpexec_predict(&t->prediction, program, t->o->model, t->arena, &predicted_ms));
+    t->outcome->predicted_iteration_ms = predicted_ms / program->iteration_count;
+    t->outcome->prediction_error_pct = 100 * (predicted_ms / measured_ms - 1);
+    return RP_OK;
+}
+
 static rp_status leave(trainer *t)
 {
+    if (t->o->predict && t->timeline != NULL) {
+        RP_TRY(predict(t));
+    }
     const rpexec_run_made run = {.options = t->o,
                                  .outcome = t->outcome,
                                  .model = &t->config,
@@ -525,7 +572,8 @@ static rp_status leave(trainer *t)
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
 {
     trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
-    *outcome_out = (rpexec_outcome){.checked = options->check};
+    *outcome_out = (rpexec_outcome){
+        .checked = options->check, .predicted_iteration_ms = NAN, .prediction_error_pct = NAN};
     rp_status status = RP_OK;
     if (options->program_in != NULL) {
         status = rpexec_program_in_read(options, arena, &t.program);
@@ -539,5 +587,6 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     rp_program_destroy(t.program);
     rpexec_tokens_close(&t.tokens);
     rpexec_artefacts_fini(&t.artefacts);
+    rpexec_record_fini(&t.record);
     return status;
 }

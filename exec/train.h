@@ -15,9 +15,11 @@ typedef struct rpexec_outcome {
     uint64_t *peak_gpu_bytes; /**< [gpus] */
     uint64_t uploaded_bytes;  /**< of all steps */
     uint64_t downloaded_bytes;
-    uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
-    double loss_scale;        /**< after the last step; 1 without loss scaling */
-    uint64_t skipped_steps;   /**< of all steps so far, because of an overflow */
+    uint64_t exchanged_bytes;      /**< received by GPUs from GPUs */
+    double loss_scale;             /**< after the last step; 1 without loss scaling */
+    uint64_t skipped_steps;        /**< of all steps so far, because of an overflow */
+    double predicted_iteration_ms; /**< of the last program; NaN without --predict */
+    double prediction_error_pct;   /**< of the measured time of the same program */
     bool checked;
     double max_grad_rel_err; /**< of the first step, against one device */
     double max_loss_rel_err; /**< of all steps */

@@ -2,9 +2,6 @@
 
 #include "common/log.h"
 
-/* So that a nanosecond is ten floating-point operations. */
-#define PS_PER_FLOP 100
-
 /* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
 static int64_t values_per_token(const rpexec_model *model, bool adapters)
 {
@@ -34,17 +31,17 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
     rp_costs costs = {.name = "from FLOP counts",
                       .source = "",
                       .layers = m->layers,
-                      .head_fwd_ps = head * PS_PER_FLOP,
-                      .head_bwd_ps = 2 * head * PS_PER_FLOP,
+                      .head_fwd_ps = head * RPEXEC_PS_PER_FLOP,
+                      .head_bwd_ps = 2 * head * RPEXEC_PS_PER_FLOP,
                       .microbatch_size = sequences,
                       .seq_len = model->seq_len};
     RP_TRY(rp_arena_alloc(arena, m->layers, sizeof(int64_t), &costs.fwd_ps));
     RP_TRY(rp_arena_alloc(arena, m->layers, sizeof(int64_t), &costs.bwd_ps));
     RP_TRY(rp_arena_alloc(arena, m->layers, sizeof(int64_t), &costs.bwd_input_ps));
     for (uint32_t i = 0; i < m->layers; i++) {
-        costs.fwd_ps[i] = (linear + attention) * PS_PER_FLOP;
-        costs.bwd_input_ps[i] = (linear + attention * 5 / 2) * PS_PER_FLOP;
-        costs.bwd_ps[i] = costs.bwd_input_ps[i] + trained * PS_PER_FLOP;
+        costs.fwd_ps[i] = (linear + attention) * RPEXEC_PS_PER_FLOP;
+        costs.bwd_input_ps[i] = (linear + attention * 5 / 2) * RPEXEC_PS_PER_FLOP;
+        costs.bwd_ps[i] = costs.bwd_input_ps[i] + trained * RPEXEC_PS_PER_FLOP;
     }
     *costs_out = costs;
     return RP_OK;

@@ -38,6 +38,9 @@ static inline uint32_t rpexec_work_sequences(const rpexec_work *work, uint32_t m
     return work->sequences != NULL ? work->sequences[microbatch] : work->microbatch_size;
 }
 
+/** What rpexec_work_costs says of a floating-point operation: a nanosecond is ten of them. */
+#define RPEXEC_PS_PER_FLOP 100
+
 /**
  * Times of one microbatch from FLOP counts (executor.md section 5) at 10 GFLOP/s: what a partition
  * balances before anything has been measured. Only their ratios mean anything.

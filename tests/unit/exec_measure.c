@@ -1,0 +1,215 @@
+/* --record and --predict. What is measured of a simulated timeline is the cost table that it was
+ * simulated with; what rpexec predicts is what rpsim says of the same files. */
+#include "common/log.h"
+#include "common/timeline_csv.h"
+#include "exec/measure.h"
+#include "exec/work.h"
+#include "sim/hardware_engine.h"
+#include "tests/support/exec_case.h"
+#include "tests/support/make_program.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(exec_measure, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
+
+#define LAYERS 6u
+#define LINK_BPS 3e9
+#define HOST_BPS 7e9
+
+/* FLOP costs times a number: what the executor would take. The head's are all in forwards, or late,
+ * in backwards, where forward and backward of a stage are jobs of their own. */
+static rp_costs scaled_costs(const rp_costs *flops, double factor, bool late, rp_arena *arena)
+{
+    rp_costs c = *flops;
+    (void)rp_arena_alloc(arena, LAYERS, sizeof(int64_t), &c.fwd_ps);
+    (void)rp_arena_alloc(arena, LAYERS, sizeof(int64_t), &c.bwd_ps);
+    (void)rp_arena_alloc(arena, LAYERS, sizeof(int64_t), &c.bwd_input_ps);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        c.fwd_ps[i] = (int64_t)(factor * (double)flops->fwd_ps[i]);
+        c.bwd_ps[i] = (int64_t)(factor * (double)flops->bwd_ps[i]);
+        c.bwd_input_ps[i] = (int64_t)(factor * (double)flops->bwd_input_ps[i]);
+    }
+    int64_t head = (int64_t)(factor * (double)(flops->head_fwd_ps + flops->head_bwd_ps));
+    c.head_fwd_ps = late ? 0 : head;
+    c.head_bwd_ps = late ? head : 0;
+    return c;
+}
+
+static void simulate(const rp_program *program, const rp_costs *table, const rp_model *config,
+                     rp_arena *arena, rp_timeline **timeline_out)
+{
+    const rpsim_gpu_rates rates = {
+        .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e30};
+    const rp_machine machine = {
+        .upload_Bps = LINK_BPS, .download_Bps = LINK_BPS, .host_Bps = HOST_BPS};
+    rpsim_compute_costs costs;
+    cr_assert(eq(
+        int,
+        rpsim_compute_costs_create(program, table, config, &rates, table->seq_len, arena, &costs),
+        RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, timeline_out), RP_OK));
+}
+
+/* The first iteration takes ten times as long, and so does one microbatch of every op: neither
+ * counts. */
+static void disturb(const rp_program *p, rp_timeline *t)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        bool compute = rp_op_kind_class((rp_op_kind)p->ops[i].kind) == RP_CLASS_COMPUTE;
+        if (p->ops[i].iteration == 0 || (compute && p->ops[i].microbatch == 1)) {
+            t->end_ps[i] += 9 * (t->end_ps[i] - t->start_ps[i]);
+        }
+    }
+}
+
+static void expect_near(int64_t measured, int64_t right, const char *what)
+{
+    cr_expect(le(dbl, fabs((double)measured / (double)right - 1), 1e-6), "%s: %lld, not %lld", what,
+              (long long)measured, (long long)right);
+}
+
+static void check_schedule(const char *name, bool layer_grain, bool late)
+{
+    rp_arena *arena = rp_test_tool_arena();
+    rp_model config = rp_test_decoder(LAYERS, false, false);
+    rpexec_model model;
+    rpexec_plan plan;
+    rpexec_rates rates;
+    rp_costs flops, measured;
+    rp_program *program = NULL;
+    rp_timeline *timeline = NULL;
+    rpexec_work work = {.schedule = rp_schedule_find(name),
+                        .gpus = 2,
+                        .calls = 1,
+                        .microbatches = 4,
+                        .microbatch_size = 2,
+                        .iterations = 3,
+                        .round = RP_ROUND_ALL,
+                        .recompute = RP_RECOMPUTE_WAIT,
+                        .layer_grain = layer_grain,
+                        .piece_bytes = UINT64_C(1) << 30};
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));
+    cr_assert(eq(int, rpexec_plan_create(program, &model, 0, arena, &plan), RP_OK));
+    rp_costs right = scaled_costs(&flops, 1234.5, late, arena);
+    simulate(program, &right, &config, arena, &timeline);
+    disturb(program, timeline);
+    cr_assert(eq(int, rpexec_measure(&plan, timeline, &flops, 1, arena, &measured, &rates), RP_OK));
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        expect_near(measured.fwd_ps[i], right.fwd_ps[i], "fwd");
+        expect_near(measured.bwd_ps[i], right.bwd_ps[i], "bwd");
+        expect_near(measured.bwd_input_ps[i], right.bwd_input_ps[i], "bwd_input");
+    }
+    expect_near(measured.head_fwd_ps + measured.head_bwd_ps, right.head_fwd_ps + right.head_bwd_ps,
+                "head");
+    cr_expect(eq(i64, late ? measured.head_fwd_ps : measured.head_bwd_ps, 0));
+    cr_expect(eq(u32, measured.microbatch_size, 2));
+    cr_expect(eq(u32, measured.seq_len, 4));
+    /* A picosecond of rounding in about a microsecond. */
+    cr_expect(le(dbl, fabs(rates.upload_Bps / LINK_BPS - 1), 1e-4), "%s %g", name,
+              rates.upload_Bps);
+    cr_expect(le(dbl, fabs(rates.download_Bps / LINK_BPS - 1), 1e-4), "%s %g", name,
+              rates.download_Bps);
+    cr_expect(rates.host_Bps == 0 || fabs(rates.host_Bps / HOST_BPS - 1) < 1e-4, "%s %g", name,
+              rates.host_Bps);
+    char message[256];
+    rp_log_capture_begin(message, sizeof message);
+    rp_status none = rpexec_measure(&plan, timeline, &flops, 3, arena, &measured, &rates);
+    rp_log_capture_end();
+    cr_expect(eq(int, none, RP_USAGE));
+    rp_timeline_destroy(timeline);
+    rp_program_destroy(program);
+}
+
+Test(exec_measure, simulated_costs_come_back)
+{
+    check_schedule("roundpipe", false, false);
+    check_schedule("roundpipe", true, false);
+    check_schedule("1f1b", false, false);
+    check_schedule("zbv", false, false);
+    check_schedule("interleaved-1f1b", true, false);
+    check_schedule("mobius", false, true);
+}
+
+/* ---- the command line ---- */
+
+#define SIZES "--gpus 2 --microbatches 2 --seq-len 16 "
+
+static rp_test_outcome rpexec(const char *line)
+{
+    return rp_test_tool_run(RPEXEC_PATH, "rpexec", line);
+}
+
+static json_t *parse(const char *text)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    cr_assert(json != NULL, "%s", text);
+    return json;
+}
+
+/* Another run's costs, the same program: the prediction is rpsim's makespan by iterations. */
+Test(exec_measure, predictions_are_those_of_rpsim)
+{
+    rp_test_outcome recorded = rpexec(SIZES "--steps 3 --record @DIR@/record");
+    cr_assert(eq(int, recorded.status, 0), "%s", recorded.messages);
+    rp_test_outcome predicted =
+        rpexec(SIZES "--steps 4 --costs @DIR@/record --predict --program-out @DIR@/p.txt "
+                     "--format json --db @DIR@/runs.db");
+    cr_assert(eq(int, predicted.status, 0), "%s", predicted.messages);
+    rp_test_outcome simulated = rp_test_rpsim_well(
+        "--program-in @DIR@/p.txt --model tiny --seq-len 16 --costs @DIR@/record/costs.yaml "
+        "--platform @DIR@/record/platform.yaml --format json");
+    json_t *run = parse(predicted.output);
+    json_t *rows = parse(simulated.output);
+    double ms = rp_test_json_number(run, "predicted_iteration_ms");
+    double makespan_ms = rp_test_json_number(json_array_get(rows, 0), "makespan_ms");
+    cr_expect(gt(dbl, ms, 0));
+    cr_expect(ieee_ulp_eq(dbl, ms, makespan_ms / 4, 4));
+    const char *path = rp_test_tool_expand("@DIR@/runs.db", 13);
+    const char *const query[] = {
+        "sqlite3", path, "SELECT value / 1e9 FROM metrics WHERE name = 'makespan_ps'", NULL};
+    double measured_ms = atof(rp_test_tool_execute("/usr/bin/sqlite3", query).output);
+    double error = 100 * (makespan_ms / measured_ms - 1);
+    cr_expect(le(dbl, fabs(rp_test_json_number(run, "prediction_error_pct") - error), 1e-6));
+    json_decref(run);
+    json_decref(rows);
+    rp_test_outcome file = rpexec(SIZES "--steps 1 --costs @DIR@/record/costs.yaml --predict");
+    cr_expect(eq(int, file.status, 0), "%s", file.messages);
+    cr_expect(strstr(file.output, "predicted ") != NULL);
+    rp_test_outcome other = rpexec("--seq-len 32 --costs @DIR@/record --predict");
+    cr_expect(eq(int, other.status, 2));
+    cr_expect(strstr(other.messages, "valid is a record of the same sizes") != NULL, "%s",
+              other.messages);
+    rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
+}
+
+/* What is recorded belongs together, and keeps the topology of the platform. */
+Test(exec_measure, records_are_read_again)
+{
+    rp_test_outcome recorded = rpexec(SIZES "--steps 3 --platform rtx3090x8 --record @DIR@/record");
+    cr_assert(eq(int, recorded.status, 0), "%s", recorded.messages);
+    const char *name = rp_test_tool_expand("@DIR@/record/program.txt", 24);
+    rp_program *program = NULL;
+    rp_timeline *timeline = NULL;
+    rp_platform platform, given;
+    cr_assert(eq(int, rp_program_read_file(name, &program), RP_OK));
+    const char *csv = rp_test_tool_read(rp_test_tool_expand("@DIR@/record/timeline.csv", 25));
+    cr_assert(
+        eq(int, rp_timeline_read_csv("timeline.csv", csv, strlen(csv), program, &timeline), RP_OK));
+    cr_expect(eq(u32, program->iteration_count, 3));
+    rp_timeline_destroy(timeline);
+    rp_program_destroy(program);
+    const char *path = rp_test_tool_expand("@DIR@/record/platform.yaml", 26);
+    cr_assert(eq(int, rp_platform_load(path, rp_test_tool_arena(), &platform), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx3090x8", rp_test_tool_arena(), &given), RP_OK));
+    cr_expect(eq(u32, platform.gpus_per_switch, given.gpus_per_switch));
+    cr_expect(eq(u32, platform.gpus, given.gpus));
+    cr_expect(le(dbl, platform.link_effective_gb_per_s, given.link_gb_per_s));
+    rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
+}
