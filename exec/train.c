@@ -518,11 +518,13 @@ static rp_status train(trainer *t)
     return RP_OK;
 }
 
-/* A given program of several iterations compares the gradients of its last one. */
+/* A given program of several iterations compares the gradients of its last one, to which each step
+ * before has added. */
 static double gradient_tolerance(const trainer *t)
 {
     bool several = t->program != NULL && t->program->iteration_count > 1;
-    double allowed = several ? tolerances[t->o->dtype].loss : tolerances[t->o->dtype].gradient;
+    double allowed = several ? tolerances[t->o->dtype].loss * t->program->iteration_count
+                             : tolerances[t->o->dtype].gradient;
     if (t->o->dtype != RPEXEC_DTYPE_F32 && microbatches_of(t) > 2) {
         /* Sums are rounded to 16 bits once per microbatch: their errors grow with the root. */
         allowed *= sqrt(microbatches_of(t) / 2.0);
