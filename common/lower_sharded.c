@@ -295,7 +295,10 @@ static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
 /* Every GPU gets what the others have stepped; the step ends with that. */
 static rp_status add_update_gathers(const rp_sharded *s, uint32_t iteration)
 {
-    uint64_t weights = all_weights(s);
+    uint64_t weights = 0; /* those that are trained */
+    for (uint32_t i = 0; i < s->l->config->sizes.layers + 2; i++) {
+        weights += s->l->config->sizes.gradient_bytes[i];
+    }
     rp_op like = {.iteration = (uint16_t)iteration};
     const rp_handle *updates = &s->updates[(size_t)iteration * s->gpus];
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {

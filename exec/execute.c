@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "exec/execute_inside.h"
+#include "exec/shard.h"
 
 #include <string.h>
 
@@ -129,7 +130,7 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
     }
     if (r->plan->sharded != NULL) {
-        size_t arrays = (size_t)p->gpu_count * (r->plan->model->layer_count + 1);
+        size_t arrays = (size_t)p->gpu_count * rpexec_most_pieces(r->plan->model);
         RP_TRY(rp_arena_alloc(arena, arrays, sizeof *r->arrays, &r->arrays));
     }
     RP_TRY(r->e->driver_type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));

@@ -18,7 +18,7 @@ typedef struct rpexec_run {
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
     atomic_ullong exchanged;         /**< between GPUs */
-    rpexec_collective_array *arrays; /**< [gpu][layer_count + 1] of the collective it is in */
+    rpexec_collective_array *arrays; /**< [gpu][rpexec_most_pieces] of the collective it is in */
     /* Who has submitted what: an op is submitted once all that it waits for has been. */
     pthread_mutex_t lock;
     pthread_cond_t submitted_one;

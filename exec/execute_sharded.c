@@ -56,6 +56,17 @@ static float scale_of(const rpexec_run *r, uint32_t op)
     return r->scales[r->program->ops[op].iteration];
 }
 
+/* Whether embedding and head are trained as one table. */
+static bool trains_tied(const rpexec_run *r)
+{
+    return r->plan->model->config->tied_head && r->plan->model->rank == 0;
+}
+
+static uint64_t trained_values(const rpexec_run *r, uint32_t gpu, const rpexec_home *home)
+{
+    return rpexec_shard_trained(r->plan->model, home->begin, home->end, r->program->gpu_count, gpu);
+}
+
 static bool gathers(const rpexec_run *r)
 {
     return sharding_of(r)->forward_gathers != 0;
@@ -66,20 +77,22 @@ static bool gathers(const rpexec_run *r)
 
 static list list_of(const rpexec_run *r, uint32_t gpu)
 {
-    size_t most = (size_t)r->plan->model->layer_count + 1;
+    size_t most = rpexec_most_pieces(r->plan->model);
     return (list){.run = r, .gpu = gpu, .arrays = r->arrays + gpu * most};
 }
 
-/* Layers [begin, end), whose packed shares are at `shares`, to whole layers at `whole`; in place
- * where `shares` is NULL. */
+/* Layers [begin, end), whose packed shares are at `shares`, to whole layers at `whole`. Where
+ * `shares` is NULL in place, and only what is trained. */
 static void add_layers(list *l, uint32_t begin, uint32_t end, void *shares, void *whole)
 {
     rpexec_pieces p = pieces_of(l->run, l->gpu, begin, end);
     while (rpexec_pieces_next(&p)) {
         void *from = shares != NULL ? element(l->run, shares, p.packed)
                                     : element(l->run, whole, p.at + p.begin);
-        l->arrays[l->count++] = (rpexec_collective_array){
-            .from = from, .to = element(l->run, whole, p.at), .count = p.count};
+        if (shares != NULL || p.trained) {
+            l->arrays[l->count++] = (rpexec_collective_array){
+                .from = from, .to = element(l->run, whole, p.at), .count = p.count};
+        }
     }
 }
 
@@ -202,19 +215,22 @@ static rp_status reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     list l = list_of(r, job->gpu);
     rpexec_pieces p = pieces_of(r, job->gpu, job->begin, job->end);
     while (rpexec_pieces_next(&p)) {
-        void *at = element(r, gradients, p.at);
-        l.arrays[l.count++] = (rpexec_collective_array){
-            .from = at, .to = element(r, at, whole ? 0 : p.begin), .count = p.count};
+        void *at = element(r, gradients, p.trained_at);
+        if (p.trained) {
+            l.arrays[l.count++] = (rpexec_collective_array){
+                .from = at, .to = element(r, at, whole ? 0 : p.begin), .count = p.count};
+        }
     }
     RP_TRY(run_collective(r, op, whole ? RPEXEC_ALL_REDUCE : RPEXEC_REDUCE_SCATTER, &l));
     p = pieces_of(r, job->gpu, job->begin, job->end);
     while (rpexec_pieces_next(&p)) {
-        const void *sum = element(r, gradients, p.at + p.begin);
-        void *to = element(r, shares, p.packed);
+        const void *sum = element(r, gradients, p.trained_at + p.begin);
+        void *to = element(r, shares, p.trained_packed);
+        uint64_t values = p.trained ? p.share : 0;
         if (task->clears) {
-            operators->copy(lane, p.share, sum, to);
+            operators->copy(lane, values, sum, to);
         } else {
-            operators->add(lane, p.share, to, sum, to);
+            operators->add(lane, values, to, sum, to);
         }
     }
     return RP_OK;
@@ -228,8 +244,8 @@ static void download(rpexec_run *r, uint32_t op)
     void *slots = rpexec_state_slot(r->e->state, job->begin);
     rpexec_pieces p = pieces_of(r, job->gpu, job->begin, job->end);
     while (rpexec_pieces_next(&p)) {
-        rpexec_run_copy(r, op, element(r, slots, p.at + p.begin), element(r, shares, p.packed),
-                        bytes_of(r, p.share));
+        rpexec_run_copy(r, op, element(r, slots, p.trained_at + p.begin),
+                        element(r, shares, p.trained_packed), bytes_of(r, p.trained ? p.share : 0));
     }
 }
 
@@ -239,8 +255,8 @@ static void collect(rpexec_run *r, uint32_t op)
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     rpexec_state *state = r->e->state;
-    uint64_t first = state->offsets[job->begin];
-    bool finite = rpexec_unscale(r->plan->model->dtype, state->offsets[job->end] - first,
+    uint64_t first = state->trained[job->begin];
+    bool finite = rpexec_unscale(r->plan->model->dtype, state->trained[job->end] - first,
                                  rpexec_state_slot(state, job->begin), scale_of(r, op),
                                  !task->clears, state->gradients + first);
     state->overflow |= !finite;
@@ -259,9 +275,9 @@ static void optimise(rpexec_run *r, uint32_t op)
         for (uint32_t layer = model->layer_count; layer-- > 0;) {
             rpexec_state_collect(state, layer, scale_of(r, op));
         }
-    } else if (model->config->tied_head) {
+    } else if (trains_tied(r)) {
         const float *other =
-            state->gradients + state->offsets[head] + model->head.tensors[RPEXEC_HEAD_TABLE].offset;
+            state->gradients + state->trained[head] + model->head.tensors[RPEXEC_HEAD_TABLE].offset;
         for (uint64_t i = 0; i < model->embedding.floats; i++) {
             state->gradients[i] = other[i] + state->gradients[i];
         }
@@ -286,21 +302,23 @@ static void add_tables(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
     while (rpexec_pieces_next(&p)) {
         if (p.table && p.layer != 0) {
-            operators_of(r)->add(lane, p.share, element(r, other, p.packed), to, to);
-            operators_of(r)->copy(lane, p.share, to, element(r, other, p.packed));
+            void *shares = element(r, other, p.trained_packed);
+            operators_of(r)->add(lane, p.share, shares, to, to);
+            operators_of(r)->copy(lane, p.share, to, shares);
         }
     }
 }
 
-/* What Adam works on of a rank's share of a piece: in its whole weights, or packed. */
+/* What Adam works on of a rank's share of a piece that is trained: in its whole weights, or packed.
+ */
 static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage,
                                const rpexec_pieces *p)
 {
     const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
-    uint64_t values = shard_values(r, gpu, home->begin, home->end);
+    uint64_t values = trained_values(r, gpu, home);
     void *weights = rpexec_run_at(r, home->weights);
     void *own = element(r, weights, gathers(r) ? p->packed : p->at + p->begin);
-    float *m = (float *)rpexec_run_at(r, home->moments) + p->packed;
+    float *m = (float *)rpexec_run_at(r, home->moments) + p->trained_packed;
     bool wide = r->plan->model->dtype == RPEXEC_DTYPE_F32;
     return (rpexec_update){.master = wide ? own : m + 2 * values,
                            .weights = wide ? NULL : own,
@@ -323,7 +341,7 @@ static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
         const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
         uint32_t gradients =
             *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage);
-        finite &= operators_of(r)->finite(lane, shard_values(r, gpu, home->begin, home->end),
+        finite &= operators_of(r)->finite(lane, trained_values(r, gpu, home),
                                           rpexec_run_at(r, gradients));
     }
     return !finite;
@@ -340,14 +358,14 @@ static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t st
     rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
     while (rpexec_pieces_next(&p)) {
         rpexec_update update = update_of(r, gpu, stage, &p);
-        update.gradients = element(r, gradients, p.packed);
+        update.gradients = element(r, gradients, p.trained_packed);
         update.scale = scale_of(r, op);
-        if (r->e->keep_gradients) {
+        if (p.trained && r->e->keep_gradients) {
+            uint64_t first = state->trained[home->begin] + p.trained_at + p.begin;
             (void)rpexec_unscale(r->plan->model->dtype, p.share, update.gradients, update.scale,
-                                 false,
-                                 state->gradients + state->offsets[home->begin] + p.at + p.begin);
+                                 false, state->gradients + first);
         }
-        if (step != 0) {
+        if (p.trained && step != 0) {
             operators_of(r)->adam(lane, &r->e->adam, step, &update);
         }
     }
@@ -356,7 +374,7 @@ static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t st
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint64_t step = 0;
-    if (r->plan->model->config->tied_head) {
+    if (trains_tied(r)) {
         add_tables(r, op, lane);
     }
     if (!rpexec_run_agree(r, r->program->ops[op].iteration, overflows(r, op, lane), &step)) {
@@ -395,9 +413,11 @@ static void move_stage(rpexec_run *r, uint32_t gpu, uint32_t stage, bool load)
     rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
     while (rpexec_pieces_next(&p)) {
         const rpexec_update update = update_of(r, gpu, stage, &p);
-        uint64_t whole = state->offsets[home->begin] + p.at + p.begin;
-        bool tied = p.table && r->plan->model->config->tied_head; /* as the embedding has it */
-        move_piece(r, &update, load && tied ? p.begin : whole, tied ? p.begin : whole, load);
+        uint64_t whole = state->trained[home->begin] + p.trained_at + p.begin;
+        bool tied = p.table && trains_tied(r); /* as the embedding has it */
+        if (p.trained) {
+            move_piece(r, &update, load && tied ? p.begin : whole, tied ? p.begin : whole, load);
+        }
     }
 }
 

@@ -70,6 +70,13 @@ static uint64_t shard_bytes(const rpexec_planner *p, uint32_t gpu, uint32_t begi
     return shard_values(p, gpu, begin, end) * rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
+/* Of gradients: what is trained. */
+static uint64_t trained_values(const rpexec_planner *p, uint32_t gpu, const rpexec_job *layers)
+{
+    return rpexec_shard_trained(p->plan->model, layers->begin, layers->end, p->program->gpu_count,
+                                gpu);
+}
+
 static uint64_t layer_bytes(const rpexec_planner *p, uint32_t begin, uint32_t end)
 {
     const rpexec_job layers = {.begin = begin, .end = end};
@@ -207,7 +214,7 @@ static void make_homes(rpexec_planner *p)
                 home->weights = rpexec_plan_new_value(p, gpu, bytes, RP_NO_OP);
             }
             if (!sharding->host_optimizer) {
-                uint64_t values = shard_values(p, gpu, layers.begin, layers.end);
+                uint64_t values = trained_values(p, gpu, &layers);
                 uint64_t arrays = p->plan->model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
                 home->moments =
                     rpexec_plan_new_value(p, gpu, arrays * values * sizeof(float), RP_NO_OP);
@@ -219,13 +226,6 @@ static void make_homes(rpexec_planner *p)
 rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, const rp_sharding *sharding,
                                    rp_arena *scratch)
 {
-    if (p->plan->model->rank != 0) {
-        rp_log_error("--lora-rank: %s shards all weights alike, frozen or not, which the executor "
-                     "does not do with adapters; valid are pipelines and schedules with weights in "
-                     "host memory",
-                     p->program->schedule);
-        return RP_USAGE;
-    }
     const rp_program *program = p->program;
     if (sharding->forward_reduces != 0) {
         rp_log_error("--schedule: %s splits every layer over all GPUs, which the executor does not "
@@ -308,7 +308,10 @@ static rp_status plan_gather(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
-        return check_bytes(p, op, 1, layer_bytes(p, 0, layer_count(p)));
+        const rpexec_job all = {.begin = 0, .end = layer_count(p)};
+        return check_bytes(p, op, 1,
+                           task->input == NO ? rpexec_plan_gradient_bytes(p, &all)
+                                             : rpexec_plan_job_bytes(p, &all));
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     uint32_t begin = 0;
@@ -332,7 +335,7 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     const rpexec_job *job = &p->plan->jobs[task->job];
     uint64_t longest =
         rpexec_longest_share(p->plan->model, job->begin, job->end, p->program->gpu_count);
-    uint64_t shard = shard_bytes(p, job->gpu, job->begin, job->end);
+    uint64_t shard = trained_values(p, job->gpu, job) * rpexec_dtype_bytes(p->plan->model->dtype);
     uint32_t *kept = rpexec_plan_shard_gradients(p->plan, o, job->gpu, job->stage);
     task->input = *whole_of(p, o, job->gpu);
     if (task->input == NO) {
@@ -348,7 +351,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
         rpexec_plan_use(p, *kept, op);
     }
     task->output = *kept;
-    return check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1, rpexec_plan_job_bytes(p, job));
+    return check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
+                       rpexec_plan_gradient_bytes(p, job));
 }
 
 static void plan_download(rpexec_planner *p, uint32_t op)

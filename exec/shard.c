@@ -12,23 +12,41 @@ static bool is_head(const rpexec_pieces *p)
     return p->layer + 1 == p->model->layer_count;
 }
 
-bool rpexec_pieces_next(rpexec_pieces *p)
+/* Where the piece ends that begins at `inside` of the current layer. */
+static uint64_t end_of(const rpexec_pieces *p)
+{
+    const rpexec_layer *layer = rpexec_model_layer(p->model, p->layer);
+    uint64_t norm = is_head(p) ? p->model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
+    uint64_t end = layer->floats;
+    end = p->inside < layer->frozen && layer->frozen < end ? layer->frozen : end;
+    return p->inside < norm && norm < end ? norm : end;
+}
+
+static void leave(rpexec_pieces *p)
 {
     p->at += p->count;
     p->packed += p->share;
-    bool norm_done = p->started && is_head(p) && !p->table;
-    if (p->started && !norm_done) {
+    p->trained_at += p->trained ? p->count : 0;
+    p->trained_packed += p->trained ? p->share : 0;
+    p->inside += p->count;
+    p->count = p->share = 0;
+}
+
+bool rpexec_pieces_next(rpexec_pieces *p)
+{
+    leave(p);
+    if (p->started && p->inside == rpexec_model_layer(p->model, p->layer)->floats) {
         p->layer++;
+        p->inside = 0;
     }
     if (p->layer >= p->end) {
-        p->count = p->share = 0;
+        p->trained = false;
         return false;
     }
     p->started = true;
-    uint64_t floats = rpexec_model_layer(p->model, p->layer)->floats;
-    uint64_t norm = p->model->head.tensors[RPEXEC_HEAD_TABLE].offset;
-    p->table = p->layer == 0 || norm_done;
-    p->count = !is_head(p) ? floats : norm_done ? floats - norm : norm;
+    p->table = p->layer == 0 || (is_head(p) && p->inside != 0);
+    p->trained = p->inside >= rpexec_model_layer(p->model, p->layer)->frozen;
+    p->count = end_of(p) - p->inside;
     p->begin = rpexec_share(p->count, p->ranks, p->rank);
     p->share = rpexec_share(p->count, p->ranks, p->rank + 1) - p->begin;
     return true;
@@ -43,6 +61,15 @@ uint64_t rpexec_shard_values(const rpexec_model *model, uint32_t begin, uint32_t
     return p.packed;
 }
 
+uint64_t rpexec_shard_trained(const rpexec_model *model, uint32_t begin, uint32_t end,
+                              uint32_t ranks, uint32_t rank)
+{
+    rpexec_pieces p = rpexec_pieces_of(model, begin, end, ranks, rank);
+    while (rpexec_pieces_next(&p)) {
+    }
+    return p.trained_packed;
+}
+
 uint64_t rpexec_longest_share(const rpexec_model *model, uint32_t begin, uint32_t end,
                               uint32_t ranks)
 {
@@ -50,7 +77,7 @@ uint64_t rpexec_longest_share(const rpexec_model *model, uint32_t begin, uint32_
     for (uint32_t rank = 0; rank < ranks; rank++) {
         rpexec_pieces p = rpexec_pieces_of(model, begin, end, ranks, rank);
         while (rpexec_pieces_next(&p)) {
-            most = p.share > most ? p.share : most;
+            most = p.trained && p.share > most ? p.share : most;
         }
     }
     return most;

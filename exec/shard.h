@@ -2,8 +2,9 @@
  *
  * Layers are cut in pieces and each piece in shares (exec/collective.h), one per rank. A piece is a
  * layer's array; the head's is two, the norm and the table, so that the shares of a tied table lie
- * with the same ranks as the embedding's. A rank keeps its shares of several layers packed, one
- * after the other.
+ * with the same ranks as the embedding's. With LoRA what is frozen and what is trained of a layer
+ * are pieces of their own: gradients and moments are of the latter only. A rank keeps its shares of
+ * several layers packed, one after the other.
  */
 #pragma once
 
@@ -23,7 +24,12 @@ typedef struct rpexec_pieces {
     uint64_t begin;  /**< the rank's share: elements [begin, begin + share) of the piece */
     uint64_t share;  /**< its length */
     uint64_t packed; /**< where it lies among the rank's packed shares */
+    bool trained;    /**< the current piece is; then the next two are the same among what is trained
+                      */
+    uint64_t trained_at;
+    uint64_t trained_packed;
     bool started;
+    uint64_t inside; /**< values of the current layer before the piece */
 } rpexec_pieces;
 
 /** @return a walk that stands before the first piece. */
@@ -37,6 +43,16 @@ bool rpexec_pieces_next(rpexec_pieces *pieces);
 uint64_t rpexec_shard_values(const rpexec_model *model, uint32_t begin, uint32_t end,
                              uint32_t ranks, uint32_t rank);
 
-/** @return elements of the longest share of a piece of these layers. */
+/** @return elements of a rank's packed shares of what of these layers is trained. */
+uint64_t rpexec_shard_trained(const rpexec_model *model, uint32_t begin, uint32_t end,
+                              uint32_t ranks, uint32_t rank);
+
+/** @return most pieces that a walk over all layers meets. */
+static inline uint32_t rpexec_most_pieces(const rpexec_model *model)
+{
+    return 2 * model->layer_count + 1;
+}
+
+/** @return elements of the longest share of a piece of these layers that is trained. */
 uint64_t rpexec_longest_share(const rpexec_model *model, uint32_t begin, uint32_t end,
                               uint32_t ranks);

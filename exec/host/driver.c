@@ -11,6 +11,7 @@
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
 #include "exec/random.h"
+#include "exec/shard.h"
 
 #include <cblas.h>
 #include <pthread.h>
@@ -356,7 +357,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
         status = rpexec_links_open(p, config->machine, arena, &d->links);
     }
     status = status == RP_OK ? open_memories(d) : status;
-    uint32_t most_arrays = config->plan->model->layer_count + 1;
+    uint32_t most_arrays = rpexec_most_pieces(config->plan->model);
     status = status == RP_OK
                  ? rpexec_host_group_open(p->gpu_count, most_arrays, fetch, d, arena, &d->group)
                  : status;

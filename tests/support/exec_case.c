@@ -198,7 +198,8 @@ double rp_test_distance(const rp_test_run *a, const rp_test_run *b)
     double worst = 0;
     for (uint32_t layer = 0; layer < a->model.layer_count; layer++) {
         uint64_t begin = a->state.trained[layer];
-        bool tied = layer + 1 == a->model.layer_count && a->model.config->tied_head;
+        bool tied =
+            layer + 1 == a->model.layer_count && a->model.config->tied_head && a->model.rank == 0;
         uint64_t count = tied ? a->model.head.tensors[RPEXEC_HEAD_TABLE].offset
                               : rpexec_layer_trained(rpexec_model_layer(&a->model, layer));
         double squares = 0;

@@ -32,6 +32,13 @@ static void again(void)
     begin();
 }
 
+/* Every layer frozen but for adapters, which have shares of their own. */
+static void adapt(rp_model *config)
+{
+    rp_model_set_lora_rank(config, 3);
+    config->lora_alpha = 6;
+}
+
 static const char *const systems[] = {"zero2", "zero-offload", "zero-infinity", "fsdp",
                                       "fsdp-offload"};
 enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 3 };
@@ -66,6 +73,9 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
         rp_model config = rp_test_decoder(LAYERS, number % 2 == 0, number % 3 == 0);
         rpexec_work work = work_of(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0);
+        if (number % 4 == 1) {
+            adapt(&config);
+        }
         work.microbatches = work.gpus * (1 + number % 3);
         work.recompute = modes[number % 3];
         uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
@@ -96,6 +106,9 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
         rp_model config = rp_test_decoder(LAYERS, number % 2 == 0, true);
         uint32_t gpus = 2 + number / 2 % 4;
         uint32_t rounds = 1 + number / 4;
+        if (number % 3 == 2) {
+            adapt(&config);
+        }
         rp_test_run runs[SYSTEMS];
         for (uint32_t i = 0; i < SYSTEMS; i++) {
             rpexec_work work = work_of(systems[i], gpus, rounds * gpus);
