@@ -72,6 +72,7 @@ expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --s
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 expect 0 "the same bits" "" --steps 2 --check --dtype bf16 --gpus 3 --seq-len 16
+expect 0 "the same bits" "" --steps 2 --check --dtype fp16 --gpus 2 --seq-len 16 --model tiny-moe --lora-rank 3
 expect 0 '"dtype": "fp16"' "" --steps 2 --check --dtype fp16 --schedule 1f1b --gpus 2 --format json --seq-len 16
 expect 0 "steps skipped because of an overflow" "" --steps 1 --dtype fp16 --gpus 2 --seq-len 16
 status=0
