@@ -53,6 +53,9 @@ static void write_settings(rp_json *json, const rpexec_options *o)
     rp_json_double(json, o->lr);
     rp_json_key(json, "weight_decay");
     rp_json_double(json, o->weight_decay);
+    write_count(json, "lora_rank", o->lora_rank);
+    rp_json_key(json, "lora_alpha");
+    rp_json_double(json, o->lora_alpha);
     rp_json_key(json, "link_gb_per_s");
     if (o->link_gb_per_s > 0) {
         rp_json_double(json, o->link_gb_per_s);

@@ -3,6 +3,7 @@
  * only their gradients are moved. */
 #include "exec/host/lane.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,20 +12,7 @@
 
 #define SEQ_LEN 6u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_adapters, .init = begin, .fini = end, .timeout = 120);
+TestSuite(exec_adapters, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
 {
@@ -52,19 +40,22 @@ static rpexec_work work_of(const char *schedule, uint32_t gpus)
 }
 
 /* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
-static void compare(const rp_model *config, const rpexec_work *work)
+static void compare(const rp_model *config, const rpexec_work *work, rpexec_dtype dtype)
 {
     rp_test_run run;
     rp_test_run plain;
+    const rp_test_twist twist = {.dtype = dtype};
     rpexec_work same = *work;
     same.asynchronous &= work->schedule->placement == RP_PLACEMENT_OFFLOAD;
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK));
-    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, &same, &plain), RP_OK));
-    cr_expect(rp_test_same(&run, &plain, 3), "%s on %u GPUs, %u experts, rank %u",
-              work->schedule->name, work->gpus, config->experts, config->lora_rank);
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, &run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &same, &twist, &plain), RP_OK));
+    cr_expect(rp_test_same(&run, &plain, 3), "%s on %u GPUs, %u experts, rank %u, %s",
+              work->schedule->name, work->gpus, config->experts, config->lora_rank,
+              rpexec_dtype_text(dtype));
     cr_expect(isfinite(run.losses[2]), "%f", run.losses[2]);
-    end();
-    begin();
+    rp_test_arena_end();
+    rp_test_arena_begin();
 }
 
 static const char *const schedules[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
@@ -78,7 +69,7 @@ Test(exec_adapters, mixtures_train_alike_everywhere)
             rpexec_work work = work_of(schedules[i], gpus);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
-            compare(&config, &work);
+            compare(&config, &work, RPEXEC_DTYPE_F32);
         }
     }
 }
@@ -92,8 +83,21 @@ Test(exec_adapters, adapters_train_alike_everywhere)
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             work.layer_grain = gpus == 2 && i == 0;
-            compare(&config, &work);
+            compare(&config, &work, RPEXEC_DTYPE_F32);
         }
+    }
+}
+
+/* Tables of their own: two GPUs add up a tied one's gradients in the storage type. */
+Test(exec_adapters, sixteen_bits_train_alike_everywhere)
+{
+    static const rpexec_dtype dtypes[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
+    for (uint32_t number = 0; number < 8; number++) {
+        rp_model config = mixture(5, 2, number / 4 * 3);
+        rpexec_work work = work_of(number % 2 == 0 ? "roundpipe" : "zbv", 2);
+        work.asynchronous = number % 2 == 0;
+        config.tied_head = false;
+        compare(&config, &work, dtypes[number / 2 % 2]);
     }
 }
 
@@ -115,11 +119,13 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
         rp_model adapted = mixture(5, 2, 3);
         rp_model whole = mixture(5, 2, 0);
         rpexec_work work = work_of(names[i], 2);
-        cr_assert(eq(int, rp_test_execute(arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
-        cr_assert(eq(int, rp_test_execute(arena, &whole, SEQ_LEN, &work, NULL, &without), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &whole, SEQ_LEN, &work, NULL, &without), RP_OK));
         cr_expect(eq(dbl, with.losses[0], without.losses[0]));
         cr_expect(with.losses[1] != without.losses[1]);
-        cr_assert(eq(int, rpexec_state_create(&with.model, arena, &fresh), RP_OK));
+        cr_assert(eq(int, rpexec_state_create(&with.model, rp_test_arena, &fresh), RP_OK));
         cr_assert(eq(int, rpexec_state_initialise(&fresh, 1), RP_OK));
         for (uint32_t layer = 0; layer < with.model.layer_count; layer++) {
             uint64_t frozen = rpexec_model_layer(&with.model, layer)->frozen;
@@ -148,7 +154,7 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     rpexec_work work = work_of("roundpipe", 2);
     rp_test_run run;
     work.partition = &partition;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
     uint64_t block = run.model.block.floats * sizeof(float);
     uint64_t embedding = run.model.embedding.floats * sizeof(float);
     uint64_t head = run.model.head.floats * sizeof(float);

@@ -1,8 +1,8 @@
 /* The operators of a mixture of experts: routing by hand, gradients by central differences of
  * formulas in double, and matrices one expert at a time. */
-#include "common/mem.h"
 #include "exec/host/lane.h"
 #include "exec/random.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
@@ -19,32 +19,25 @@
 /* Central differences with a step of 1e-5 of formulas in double: what is left is of third order. */
 #define STEP 1e-5
 
-static rp_arena *arena;
 static rpexec_lane lane;
 static const rpexec_operators *op;
 
 static void *allocate(size_t count, size_t size)
 {
     void *to = NULL;
-    cr_assert(eq(int, rp_arena_alloc(arena, count, size, &to), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count, size, &to), RP_OK));
     return to;
 }
 
 static void begin(void)
 {
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    rp_test_arena_begin();
     op = rpexec_host_operators[RPEXEC_DTYPE_F32];
     lane.scratch_count = 4096;
     lane.scratch = allocate(lane.scratch_count, sizeof(float));
 }
 
-static void end(void)
-{
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-}
-
-TestSuite(exec_experts, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_experts, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
 
 static float *normal(uint64_t count)
 {
