@@ -108,3 +108,22 @@ double rp_test_golden_error(const rp_test_golden *golden, const rp_test_run *run
     }
     return worst;
 }
+
+double rp_test_golden_cosine(const rp_test_golden *golden, const rp_test_run *run)
+{
+    double least = 1;
+    for (int i = 0; i < golden->file.count; i++) {
+        const slow_golden_tensor *t = &golden->file.tensors[i];
+        const float *got = run->state.gradients + offset_of(run, t->shape.name);
+        double product = 0;
+        double squares[2] = {0, 0};
+        for (int k = 0; k < t->shape.rows * t->shape.columns; k++) {
+            product += (double)got[k] * (double)t->gradients[k];
+            squares[0] += (double)got[k] * (double)got[k];
+            squares[1] += (double)t->gradients[k] * (double)t->gradients[k];
+        }
+        double cosine = product / sqrt(squares[0] * squares[1]);
+        least = isnan(cosine) ? -1 : fmin(cosine, least);
+    }
+    return least;
+}

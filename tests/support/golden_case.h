@@ -31,3 +31,6 @@ void rp_test_golden_prepare(void *context, rp_arena *arena, rp_test_run *run);
  */
 double rp_test_golden_error(const rp_test_golden *golden, const rp_test_run *run, double tolerance,
                             char *report, size_t size);
+
+/** @return the least cosine similarity of a tensor's gradients with the file's; NaN is less. */
+double rp_test_golden_cosine(const rp_test_golden *golden, const rp_test_run *run);
