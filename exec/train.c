@@ -4,18 +4,11 @@
 #include "common/metrics.h"
 #include "common/text.h"
 #include "common/units.h"
-#include "exec/artefacts.h"
-#include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/weights.h"
-#include "exec/data/tokens.h"
 #include "exec/host/driver.h"
-#include "exec/host/lane.h"
-#include "exec/machine.h"
-#include "exec/predict.h"
 #include "exec/program_in.h"
 #include "exec/random.h"
-#include "exec/record.h"
-#include "exec/single.h"
+#include "exec/train_inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -26,49 +19,10 @@
 /* Steps that one program has. With the asynchronous optimizer steps overlap inside of a program. */
 #define SEGMENT_STEPS 8u
 
-/* What --check allows: accumulating microbatches in another order costs a few roundings
- * (executor.md section 3, 1); over several steps Adam enlarges them. */
-static const struct {
-    double gradient;
-    double loss;
-} tolerances[RPEXEC_DTYPE_COUNT] = {[RPEXEC_DTYPE_F32] = {1e-5, 1e-4},
-                                    [RPEXEC_DTYPE_BF16] = {2e-2, 2e-2},
-                                    [RPEXEC_DTYPE_F16] = {5e-3, 5e-3}};
-
-typedef struct trainer {
-    const rpexec_options *o;
-    rp_arena *arena;
-    rp_model config;
-    rpexec_model model;
-    rpexec_state state;
-    rpexec_state reference;     /* --check */
-    rpexec_lane lane;           /* of the reference */
-    uint32_t *sequences;        /* [microbatches of a step] */
-    uint32_t slot_microbatches; /* of the plan */
-    uint32_t batch;             /* their sum */
-    rp_program *program;        /* --program-in; NULL: made for each segment */
-    rpexec_work work;
-    rpexec_machine machine;
-    rp_costs flops; /* proportions of FLOP counts */
-    rp_costs costs; /* measured ones, or these */
-    rpexec_prediction prediction;
-    rpexec_record record;
-    rp_partition partition;
-    rpexec_tokens tokens; /* mapping NULL: random ones */
-    rpexec_progress progress;
-    rpexec_adam adam;
-    rpexec_outcome *outcome;
-    double *reference_losses;
-    double seconds;   /* of all segments */
-    rp_program *last; /* that has run, and what happened; NULL: none */
-    rp_timeline *timeline;
-    rpexec_artefacts artefacts;
-} trainer;
-
 /* ---- setting up -------------------------------------------------------------------------------
  */
 
-static rp_status load_config(trainer *t)
+static rp_status load_config(rpexec_trainer *t)
 {
     const char *path = NULL;
     if (t->o->weights == NULL) {
@@ -89,7 +43,7 @@ static rp_status load_config(trainer *t)
     return RP_OK;
 }
 
-static rp_status set_state(trainer *t)
+static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
     RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
@@ -111,37 +65,7 @@ static rp_status set_state(trainer *t)
     return RP_OK;
 }
 
-/* A second state that begins as the first, for plain loops. */
-static rp_status set_reference(trainer *t)
-{
-    uint64_t values = t->state.trained[t->model.layer_count];
-    uint64_t held = t->state.offsets[t->model.layer_count];
-    RP_TRY(rpexec_state_create(&t->model, t->arena, &t->reference));
-    const struct {
-        void *to;
-        const void *from;
-        uint64_t bytes;
-    } arrays[] = {
-        {t->reference.working, t->state.working, held * rpexec_dtype_bytes(t->model.dtype)},
-        {t->reference.master, t->state.master, values * sizeof(float)},
-        {t->reference.m, t->state.m, values * sizeof(float)},
-        {t->reference.v, t->state.v, values * sizeof(float)}};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        memcpy(arrays[i].to, arrays[i].from, arrays[i].bytes);
-    }
-    t->reference.step = t->state.step;
-    t->reference.scaler = t->state.scaler;
-    RP_TRY(rpexec_host_lane_create(&t->model, (uint64_t)t->o->microbatch_size * t->o->seq_len,
-                                   t->arena, &t->lane));
-    return rp_arena_alloc(t->arena, t->outcome->steps, sizeof(double), &t->reference_losses);
-}
-
-static uint32_t microbatches_of(const trainer *t)
-{
-    return t->o->accumulate * t->o->microbatches;
-}
-
-static rp_status set_work(trainer *t)
+static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
     t->work = (rpexec_work){.schedule = o->schedule,
@@ -168,9 +92,10 @@ static rp_status set_work(trainer *t)
         RP_TRY(rp_partition_parse("--partition", o->partition, t->arena, &t->partition));
         t->work.partition = &t->partition;
     }
-    RP_TRY(rp_arena_alloc(t->arena, microbatches_of(t), sizeof(uint32_t), &t->sequences));
+    RP_TRY(
+        rp_arena_alloc(t->arena, rpexec_trainer_microbatches(t), sizeof(uint32_t), &t->sequences));
     const uint32_t *given = t->program != NULL ? t->program->sequences : NULL;
-    for (uint32_t i = 0; i < microbatches_of(t); i++) {
+    for (uint32_t i = 0; i < rpexec_trainer_microbatches(t); i++) {
         t->sequences[i] = given != NULL ? given[i] : o->microbatch_size;
         t->batch += t->sequences[i];
     }
@@ -178,7 +103,7 @@ static rp_status set_work(trainer *t)
 }
 
 /* What is left must be whole runs of a given program, and long enough to be measured. */
-static rp_status check_steps(const trainer *t)
+static rp_status check_steps(const rpexec_trainer *t)
 {
     if (t->o->record != NULL && t->outcome->steps < 2) {
         rp_log_error("--record: %" PRIu32 " steps are left, and the first does not count; valid "
@@ -196,7 +121,7 @@ static rp_status check_steps(const trainer *t)
     return RP_USAGE;
 }
 
-static rp_status set_up(trainer *t)
+static rp_status set_up(rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
     RP_TRY(load_config(t));
@@ -228,13 +153,13 @@ static rp_status set_up(trainer *t)
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
     RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
-    return t->o->check ? set_reference(t) : RP_OK;
+    return t->o->check ? rpexec_check_begin(t) : RP_OK;
 }
 
 /* ---- one segment ------------------------------------------------------------------------------
  */
 
-static void fill_random(const trainer *t, uint64_t place, uint32_t count, int32_t *ids,
+static void fill_random(const rpexec_trainer *t, uint64_t place, uint32_t count, int32_t *ids,
                         int32_t *labels)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -252,7 +177,7 @@ static void fill_random(const trainer *t, uint64_t place, uint32_t count, int32_
     }
 }
 
-static rp_status read_batches(trainer *t, uint32_t steps, rp_arena *arena,
+static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena,
                               rpexec_batch **batches_out)
 {
     rpexec_batch *batches = NULL;
@@ -277,7 +202,7 @@ static rp_status read_batches(trainer *t, uint32_t steps, rp_arena *arena,
 }
 
 /* When an iteration's work is done; an asynchronous optimizer works on beside the next one. */
-static void set_times(const trainer *t, const rp_timeline *timeline, uint32_t done)
+static void set_times(const rpexec_trainer *t, const rp_timeline *timeline, uint32_t done)
 {
     const rp_program *p = timeline->program;
     int64_t before = 0;
@@ -293,7 +218,7 @@ static void set_times(const trainer *t, const rp_timeline *timeline, uint32_t do
     }
 }
 
-static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
+static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
                           uint32_t done, rp_timeline *timeline)
 {
     rpexec_execution e = {.plan = plan,
@@ -321,86 +246,13 @@ static rp_status run_plan(trainer *t, const rpexec_plan *plan, const rpexec_batc
     return RP_OK;
 }
 
-/* The same steps in plain loops. */
-static rp_status run_reference(trainer *t, const rpexec_batch *batches, uint32_t done,
-                               uint32_t steps)
-{
-    rpexec_single s = {.model = &t->model,
-                       .state = &t->reference,
-                       .adam = t->adam,
-                       .microbatches = microbatches_of(t),
-                       .sequences = t->sequences,
-                       .slot_microbatches = t->slot_microbatches,
-                       .iterations = steps,
-                       .batches = batches,
-                       .asynchronous = t->work.asynchronous &&
-                                       t->work.schedule->placement == RP_PLACEMENT_OFFLOAD,
-                       .operators = rpexec_host_operators[t->model.dtype],
-                       .lane = &t->lane,
-                       .losses = t->reference_losses + done};
-    return rpexec_single_run(&s);
-}
-
-/* The larger one; a NaN is larger than everything, and stays. */
-static double worse(double worst, double error)
-{
-    return isnan(worst) || error <= worst ? worst : error;
-}
-
-static void compare_gradients(trainer *t)
-{
-    rpexec_writable *ours = NULL;
-    rpexec_writable *right = NULL;
-    uint32_t count = 0;
-    double worst = 0;
-    if (rpexec_weights_list(&t->state, t->state.gradients, "", t->arena, &ours, &count) != RP_OK ||
-        rpexec_weights_list(&t->reference, t->reference.gradients, "", t->arena, &right, &count) !=
-            RP_OK) {
-        worst = NAN;
-        count = 0;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        double squares = 0;
-        const float *got = ours[i].values;
-        const float *expected = right[i].values;
-        uint64_t elements = rpexec_writable_elements(&right[i]);
-        for (uint64_t k = 0; k < elements; k++) {
-            squares += (double)expected[k] * (double)expected[k];
-        }
-        double rms = sqrt(squares / (double)elements);
-        for (uint64_t k = 0; k < elements; k++) {
-            double value = (double)expected[k];
-            double difference = fabs((double)got[k] - value);
-            bool same = memcmp(&got[k], &expected[k], sizeof(float)) == 0;
-            double error = same || difference == 0 ? 0 : difference / (rms + fabs(value));
-            worst = worse(worst, error);
-        }
-    }
-    t->outcome->max_grad_rel_err = worst;
-    t->outcome->same_bits = worst == 0;
-}
-
-static rp_status check_segment(trainer *t, const rpexec_batch *batches, uint32_t done,
-                               uint32_t steps)
-{
-    RP_TRY(run_reference(t, batches, done, steps));
-    for (uint32_t i = done; i < done + steps; i++) {
-        double right = t->reference_losses[i];
-        double error = fabs(t->outcome->losses[i] - right) / fabs(right);
-        double *worst = &t->outcome->max_loss_rel_err;
-        *worst = worse(*worst, error);
-        t->outcome->same_bits &= t->outcome->losses[i] == right;
-    }
-    return RP_OK;
-}
-
-static uint64_t cap_of(const trainer *t)
+static uint64_t cap_of(const rpexec_trainer *t)
 {
     uint64_t platform = (uint64_t)(1e9 * t->machine.platform.memory_gb);
     return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : platform;
 }
 
-static rp_status record(trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
+static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
                         uint32_t skip)
 {
     const rpexec_recorded recorded = {
@@ -408,7 +260,8 @@ static rp_status record(trainer *t, const rpexec_plan *plan, const rp_timeline *
     return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
 }
 
-static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool last, rp_arena *arena)
+static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last,
+                             rp_arena *arena)
 {
     rpexec_plan plan;
     rpexec_batch *batches = NULL;
@@ -428,11 +281,7 @@ static rp_status run_segment(trainer *t, uint32_t done, uint32_t steps, bool las
     status = status == RP_OK ? rp_timeline_create(runs, &timeline) : status;
     status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline) : status;
     if (status == RP_OK && t->o->check) {
-        status = check_segment(t, batches, done, steps);
-        if (status == RP_OK && done == 0) {
-            compare_gradients(t);
-            t->outcome->same_bits &= t->outcome->losses[0] == t->reference_losses[0];
-        }
+        status = rpexec_check_segment(t, batches, done, steps);
     }
     if (status == RP_OK && last && t->o->record != NULL) {
         status = record(t, &plan, timeline, done == 0 || steps > 1 ? 1 : 0);
@@ -458,13 +307,13 @@ static double now_s(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static double tokens_per_s(const trainer *t, uint32_t done)
+static double tokens_per_s(const rpexec_trainer *t, uint32_t done)
 {
     double tokens = (double)done * t->batch * t->o->seq_len;
     return t->seconds > 0 ? tokens / t->seconds : 0;
 }
 
-static void show_progress(const trainer *t, uint32_t done, bool last)
+static void show_progress(const rpexec_trainer *t, uint32_t done, bool last)
 {
     if (!isatty(STDERR_FILENO)) {
         return;
@@ -477,7 +326,7 @@ static void show_progress(const trainer *t, uint32_t done, bool last)
 
 /* The first step stands alone with --check: its gradients are compared. Checkpoints are made
  * between programs, and a given program is as long as it is. */
-static uint32_t segment_steps(const trainer *t, uint32_t done)
+static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
 {
     if (t->program != NULL) {
         return t->program->iteration_count;
@@ -492,7 +341,7 @@ static uint32_t segment_steps(const trainer *t, uint32_t done)
     return t->o->check && done == 0 ? 1 : steps;
 }
 
-static rp_status train(trainer *t)
+static rp_status train(rpexec_trainer *t)
 {
     for (uint32_t done = 0; done < t->outcome->steps;) {
         rp_arena *arena = NULL;
@@ -518,36 +367,8 @@ static rp_status train(trainer *t)
     return RP_OK;
 }
 
-/* A given program of several iterations compares the gradients of its last one, to which each step
- * before has added. */
-static double gradient_tolerance(const trainer *t)
-{
-    bool several = t->program != NULL && t->program->iteration_count > 1;
-    double allowed = several ? tolerances[t->o->dtype].loss * t->program->iteration_count
-                             : tolerances[t->o->dtype].gradient;
-    if (t->o->dtype != RPEXEC_DTYPE_F32 && microbatches_of(t) > 2) {
-        /* Sums are rounded to 16 bits once per microbatch: their errors grow with the root. */
-        allowed *= sqrt(microbatches_of(t) / 2.0);
-    }
-    return allowed;
-}
-
-static rp_status judge(const trainer *t)
-{
-    const rpexec_outcome *out = t->outcome;
-    double allowed_loss = tolerances[t->o->dtype].loss;
-    if (!t->o->check || out->steps == 0 ||
-        (out->max_grad_rel_err <= gradient_tolerance(t) && out->max_loss_rel_err <= allowed_loss)) {
-        return RP_OK;
-    }
-    rp_log_error("--check: gradients differ by %g, losses by %g from a run on one device; valid "
-                 "are %g and %g",
-                 out->max_grad_rel_err, out->max_loss_rel_err, gradient_tolerance(t), allowed_loss);
-    return RP_TOOL;
-}
-
 /* Of the last program: its steps together, as it ran and as it is simulated. */
-static rp_status predict(trainer *t)
+static rp_status predict(rpexec_trainer *t)
 {
     double predicted_ms = 0;
     double measured_ms = 1e-9 * (double)rp_metrics_makespan_ps(t->timeline);
@@ -558,7 +379,7 @@ static rp_status predict(trainer *t)
     return RP_OK;
 }
 
-static rp_status leave(trainer *t)
+static rp_status leave(rpexec_trainer *t)
 {
     if (t->o->predict && t->timeline != NULL) {
         RP_TRY(predict(t));
@@ -573,7 +394,7 @@ static rp_status leave(trainer *t)
 
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
 {
-    trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
+    rpexec_trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
     *outcome_out = (rpexec_outcome){
         .checked = options->check, .predicted_iteration_ms = NAN, .prediction_error_pct = NAN};
     rp_status status = RP_OK;
@@ -583,7 +404,7 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     status = status == RP_OK ? set_up(&t) : status;
     status = status == RP_OK ? train(&t) : status;
     status = status == RP_OK ? leave(&t) : status;
-    status = status == RP_OK ? judge(&t) : status;
+    status = status == RP_OK ? rpexec_check_end(&t) : status;
     rp_timeline_destroy(t.timeline);
     rp_program_destroy(t.last);
     rp_program_destroy(t.program);

@@ -1,0 +1,62 @@
+/** @file train_inside.h  Inside of a training run (train*.c). Not for other modules. */
+#pragma once
+
+#include "exec/artefacts.h"
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/data/tokens.h"
+#include "exec/host/lane.h"
+#include "exec/machine.h"
+#include "exec/predict.h"
+#include "exec/record.h"
+#include "exec/work.h"
+
+typedef struct rpexec_trainer {
+    const rpexec_options *o;
+    rp_arena *arena;
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_state reference;     /* --check */
+    rpexec_lane lane;           /* of the reference */
+    uint32_t *sequences;        /* [microbatches of a step] */
+    uint32_t slot_microbatches; /* of the plan */
+    uint32_t batch;             /* their sum */
+    rp_program *program;        /* --program-in; NULL: made for each segment */
+    rpexec_work work;
+    rpexec_machine machine;
+    rp_costs flops; /* proportions of FLOP counts */
+    rp_costs costs; /* measured ones, or these */
+    rpexec_prediction prediction;
+    rpexec_record record;
+    rp_partition partition;
+    rpexec_tokens tokens; /* mapping NULL: random ones */
+    rpexec_progress progress;
+    rpexec_adam adam;
+    rpexec_outcome *outcome;
+    double *reference_losses;
+    double seconds;   /* of all segments */
+    rp_program *last; /* that has run, and what happened; NULL: none */
+    rp_timeline *timeline;
+    rpexec_artefacts artefacts;
+} rpexec_trainer;
+
+/** @return microbatches of a step, of all its calls. */
+static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
+{
+    return t->o->accumulate * t->o->microbatches;
+}
+
+/** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_check_begin(rpexec_trainer *trainer);
+
+/**
+ * Trains the second state with the same batches in plain loops and notes the differences; of the
+ * first segment's last step also those of the gradients.
+ * @param done steps before the segment
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_check_segment(rpexec_trainer *trainer, const rpexec_batch *batches, uint32_t done,
+                               uint32_t steps);
+
+/** @retval RP_OK, RP_TOOL (the differences are larger than rounding explains; logged) */
+rp_status rpexec_check_end(const rpexec_trainer *trainer);
