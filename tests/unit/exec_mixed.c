@@ -1,6 +1,7 @@
 /* Training in bf16 and fp16: the same bits for every schedule that sums in the same order, close to
  * fp32, half the bytes; and with fp16 the scale of the loss, with steps that an overflow prevents
  * (executor.md section 3, 1 and 14; 1.8; 5.2). */
+#include "common/log.h"
 #include "tests/support/exec_case.h"
 
 #include <criterion/criterion.h>
@@ -387,4 +388,31 @@ Test(exec_mixed, bf16_skips_nothing)
     cr_expect(not(rpexec_scaler_needed(RPEXEC_DTYPE_BF16)));
     cr_expect(rpexec_unscale(RPEXEC_DTYPE_BF16, 1, &nan, 1, false, &to));
     cr_expect(isnan(to));
+}
+
+/* A GPU that had to do work of the next step before it may agree would wait for ever: no schedule
+ * that runs is so, hence a program is made so here. */
+Test(exec_mixed, gpus_that_cannot_agree_are_refused)
+{
+    rp_model config = rp_test_decoder(LAYERS, false, true);
+    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .observe = true};
+    rpexec_work work = work_of("1f1b", 2, false);
+    rp_test_run run;
+    rpexec_plan plan;
+    char message[512] = "";
+    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_assert(eq(int, rpexec_plan_create(run.program, &run.model, 0, arena, &plan), RP_OK));
+    for (uint32_t i = 0; i < run.program->op_count; i++) {
+        if (run.program->ops[i].kind == RP_OP_BACKWARD && run.program->ops[i].iteration == 0) {
+            run.program->ops[i].iteration = 1;
+            break;
+        }
+    }
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rpexec_plan_create(run.program, &run.model, 0, arena, &plan);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_USAGE));
+    cr_expect(strstr(message, "--dtype fp16: all GPUs agree") != NULL, "%s", message);
+    cr_expect(strstr(message, "after work of another step") != NULL, "%s", message);
+    rp_test_forget(&run);
 }
