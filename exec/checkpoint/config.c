@@ -113,7 +113,8 @@ static rp_status read_experts(const reader *r, rp_model *m)
     if (step != NULL && json_integer_value(step) != 1) {
         return refuse(r, "decoder_sparse_step", "1");
     }
-    if (dense != NULL && !json_is_null(dense) && json_array_size(dense) != 0) {
+    bool none = json_is_array(dense) && json_array_size(dense) == 0;
+    if (dense != NULL && !json_is_null(dense) && !none) {
         return refuse(r, "mlp_only_layers", "none");
     }
     bool newer = json_object_get(r->root, "num_experts") == NULL;
