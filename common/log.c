@@ -5,20 +5,35 @@
 
 static const char *program_name = "rp";
 
-/* One capture per thread: sweeps run many points in one process and report each one's failure. */
-static _Thread_local char *capture_bytes;
-static _Thread_local size_t capture_size;
-static _Thread_local size_t capture_length;
+/* Captures of this thread, one inside another: a sweep reports why a point has failed, and a point
+ * may try what fails. */
+#define MOST_CAPTURES 8
+
+typedef struct capture {
+    char *bytes; /* NULL: messages are dropped */
+    size_t size;
+    size_t length;
+} capture;
+
+static _Thread_local capture captures[MOST_CAPTURES];
+static _Thread_local int capture_count; /* may be larger than what is kept */
+
+static capture *current(void)
+{
+    int count = capture_count < MOST_CAPTURES ? capture_count : MOST_CAPTURES;
+    return count > 0 ? &captures[count - 1] : NULL;
+}
 
 RP_PRINTF(1, 0) static void capture_vprint(const char *format, va_list arguments)
 {
-    size_t room = capture_size - capture_length;
+    capture *c = current();
+    size_t room = c->bytes != NULL ? c->size - c->length : 0;
     if (room <= 1) {
         return;
     }
-    int length = vsnprintf(capture_bytes + capture_length, room, format, arguments);
+    int length = vsnprintf(c->bytes + c->length, room, format, arguments);
     if (length > 0) {
-        capture_length += (size_t)length < room ? (size_t)length : room - 1;
+        c->length += (size_t)length < room ? (size_t)length : room - 1;
     }
 }
 
@@ -33,7 +48,7 @@ RP_PRINTF(1, 2) static void capture_print(const char *format, ...)
 RP_PRINTF(2, 0)
 static void print_message(const char *severity, const char *format, va_list arguments)
 {
-    if (capture_bytes) {
+    if (current() != NULL) {
         capture_print("%s", severity);
         capture_vprint(format, arguments);
         capture_print("\n");
@@ -65,7 +80,7 @@ void rp_log_warning(const char *format, ...)
 RP_PRINTF(3, 0)
 static void print_at(const char *file, const char *place, const char *format, va_list arguments)
 {
-    if (capture_bytes) {
+    if (current() != NULL) {
         capture_print("%s%s: ", file, place);
         capture_vprint(format, arguments);
         capture_print("\n");
@@ -97,17 +112,18 @@ void rp_log_set_program(const char *name)
 
 void rp_log_capture_begin(char *buffer, size_t size)
 {
-    capture_bytes = size > 0 ? buffer : NULL;
-    capture_size = size;
-    capture_length = 0;
-    if (capture_bytes) {
+    capture *c = current();
+    if (c == NULL || c->bytes != buffer) {
+        capture_count++;
+        c = current(); /* deeper than anybody goes, the innermost one is replaced */
+    }
+    *c = (capture){.bytes = size > 0 ? buffer : NULL, .size = size};
+    if (size > 0) {
         buffer[0] = '\0';
     }
 }
 
 void rp_log_capture_end(void)
 {
-    capture_bytes = NULL;
-    capture_size = 0;
-    capture_length = 0;
+    capture_count -= capture_count > 0 ? 1 : 0;
 }

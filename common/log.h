@@ -28,7 +28,8 @@ void rp_log_set_program(const char *name);
 
 /**
  * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
- * rp_log_capture_end. Used by tests and by in-process sweeps, which report failures per point.
+ * rp_log_capture_end. Captures nest; one into the same buffer begins anew. Used by tests, by
+ * in-process sweeps, which report failures per point, and by whoever tries what may fail.
  */
 void rp_log_capture_begin(char *buffer, size_t size);
 void rp_log_capture_end(void);

@@ -127,7 +127,7 @@ static rp_status check_grain(const rpsim_options *o, const rpsim_row *row)
 }
 
 /* Gives the row its partition and checks that the schedule's rule allows it. */
-static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool captured,
+static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool trial,
                          rp_arena *arena, rpsim_row *row)
 {
     rp_partition *partition = NULL;
@@ -135,10 +135,10 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
     RP_TRY(check_round(o, row->schedule));
     RP_TRY(check_grain(o, row));
     RP_TRY(set_workload(o, arena, row));
-    RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, captured,
-                                  arena, partition, &row->planned));
+    RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
+                                  partition, &row->planned));
     row->config.partition = partition;
-    if (rpsim_options_tuned(o) && !captured) {
+    if (rpsim_options_tuned(o) && !trial) {
         RP_TRY(rpsim_tune_row(o, in, arena, row));
     }
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
@@ -146,7 +146,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool ca
     return rp_partition_text(row->config.partition, arena, &row->partition_text);
 }
 
-/* The cause is the last line: rpsim_inputs_allow may have left one before it. */
+/* The cause is the last line; warnings may stand before it. */
 static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
 {
     size_t length = strlen(messages);

@@ -176,17 +176,12 @@ static rp_status published_partition(const rp_schedule_type *schedule, const rps
     return rp_partition_published(name, in->model_name, arena, partition_out, found_out);
 }
 
-/* Whether the schedule's rule takes this partition with these sizes. Says nothing, but in a
- * capture, and captures do not nest. */
 bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                        const rp_partition *partition, bool captured)
+                        const rp_partition *partition)
 {
     char message[16];
     rp_schedule_config trial = *config;
     trial.partition = partition;
-    if (captured) {
-        return rp_schedule_check(schedule, &trial) == RP_OK;
-    }
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_schedule_check(schedule, &trial);
     rp_log_capture_end();
@@ -226,7 +221,7 @@ static bool is_list(const char *text)
 
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
                                  const rpsim_inputs *in, const rp_schedule_config *config,
-                                 const rpsim_workload *workload, bool captured, rp_arena *arena,
+                                 const rpsim_workload *workload, rp_arena *arena,
                                  rp_partition *partition_out, bool *planned_out)
 {
     const char *text =
@@ -259,7 +254,7 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
                      schedule->name, in->model_name);
         return RP_USAGE;
     }
-    if (paper || (found && rpsim_inputs_allow(schedule, config, partition_out, captured))) {
+    if (paper || (found && rpsim_inputs_allow(schedule, config, partition_out))) {
         return RP_OK;
     }
     return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);

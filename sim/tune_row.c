@@ -114,8 +114,8 @@ static rp_status add_reference(space *s, const char *text, bool bounds)
     bool planned = false; /* a plan for this length or not, the search goes on from it */
     rpsim_tune_point *point = &s->references[s->in.reference_count];
     RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &row->workload,
-                                  false, s->arena, &point->partition, &planned));
-    if (!rpsim_inputs_allow(row->schedule, &row->config, &point->partition, false)) {
+                                  s->arena, &point->partition, &planned));
+    if (!rpsim_inputs_allow(row->schedule, &row->config, &point->partition)) {
         return RP_OK;
     }
     point->round = row->config.round;
@@ -159,7 +159,7 @@ static rp_status choose_counts(space *s)
         RP_TRY(rp_arena_alloc(s->arena, k * gpus, sizeof(uint32_t), &trial.forward_layers));
         trial.forward_layers[0] = layers;
         if (!counts_hold(&s->in, k * gpus) &&
-            rpsim_inputs_allow(row->schedule, &row->config, &trial, false)) {
+            rpsim_inputs_allow(row->schedule, &row->config, &trial)) {
             counts[s->in.stage_count_count++] = k * gpus;
         }
     }
