@@ -2,6 +2,7 @@
 #include "common/store.h"
 
 #include "common/log.h"
+#include "common/store_inside.h"
 #include "common/store_schema.h"
 
 #include <errno.h>
@@ -14,10 +15,30 @@
 
 #define RETRY_MS 10 /* between attempts that SQLite does not wait for by itself */
 
-struct rp_store {
-    sqlite3 *database;
-    char *path; /* for messages */
-    int wait_ms;
+/* Statements that are used for every run, prepared once. */
+typedef enum cached {
+    ADD_RUN,
+    ADD_METRIC,
+    FIND_POINT,
+    ADD_POINT,
+    DROP_FAILURE,
+} cached;
+
+static const char *const cached_sql[RP_STORE_CACHED_COUNT] = {
+    [ADD_RUN] =
+        "INSERT INTO runs (created_utc, host, program, version, command, config_json, seed, "
+        "schedule,"
+        " model, platform, costs, partition, fidelity, recompute, optimizer,"
+        " program_hash, gpus, microbatches, microbatch_size, seq_len, iterations, ops, point_id)"
+        " VALUES (coalesce(?, strftime('%Y-%m-%dT%H:%M:%fZ', "
+        "'now')),?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+        "?,?,?,?)",
+    [ADD_METRIC] = "INSERT INTO metrics (run_id, name, value) VALUES (?,?,?)",
+    [FIND_POINT] = "SELECT failure IS NOT NULL FROM points WHERE experiment_id = ? AND command = ?",
+    [ADD_POINT] = "INSERT INTO points (experiment_id, command, failure) VALUES (?,?,?)"
+                  " ON CONFLICT DO NOTHING",
+    [DROP_FAILURE] = "DELETE FROM points WHERE experiment_id = ? AND command = ?"
+                     " AND failure IS NOT NULL",
 };
 
 /* ---- calls ---- */
@@ -39,7 +60,7 @@ static rp_status status_of(int code)
     }
 }
 
-static rp_status fail(const rp_store *store, const char *doing, int code)
+rp_status rp_store_fail(const rp_store *store, const char *doing, int code)
 {
     const char *text = store->database != NULL ? sqlite3_errmsg(store->database) : NULL;
     bool locked = (code & 0xff) == SQLITE_BUSY;
@@ -52,7 +73,7 @@ static rp_status fail(const rp_store *store, const char *doing, int code)
 static rp_status execute(rp_store *store, const char *doing, const char *sql)
 {
     int code = sqlite3_exec(store->database, sql, NULL, NULL, NULL);
-    return code == SQLITE_OK ? RP_OK : fail(store, doing, code);
+    return code == SQLITE_OK ? RP_OK : rp_store_fail(store, doing, code);
 }
 
 /* For the switch to WAL, where SQLite reports a lock at once. */
@@ -64,30 +85,30 @@ static rp_status execute_patiently(rp_store *store, const char *doing, const cha
             return RP_OK;
         }
         if ((code & 0xff) != SQLITE_BUSY || waited_ms >= store->wait_ms) {
-            return fail(store, doing, code);
+            return rp_store_fail(store, doing, code);
         }
         sqlite3_sleep(RETRY_MS);
     }
 }
 
-static rp_status prepare(rp_store *store, const char *doing, const char *sql,
-                         sqlite3_stmt **statement_out)
+rp_status rp_store_prepare(rp_store *store, const char *doing, const char *sql,
+                           sqlite3_stmt **statement_out)
 {
     int code = sqlite3_prepare_v2(store->database, sql, -1, statement_out, NULL);
-    return code == SQLITE_OK ? RP_OK : fail(store, doing, code);
+    return code == SQLITE_OK ? RP_OK : rp_store_fail(store, doing, code);
 }
 
 /* The integer that a statement of one row and column gives. */
 static rp_status query(rp_store *store, const char *doing, const char *sql, int64_t *value_out)
 {
     sqlite3_stmt *statement;
-    RP_TRY(prepare(store, doing, sql, &statement));
+    RP_TRY(rp_store_prepare(store, doing, sql, &statement));
     int code = sqlite3_step(statement);
     rp_status status = RP_OK;
     if (code == SQLITE_ROW) {
         *value_out = sqlite3_column_int64(statement, 0);
     } else {
-        status = fail(store, doing, code);
+        status = rp_store_fail(store, doing, code);
     }
     sqlite3_finalize(statement);
     return status;
@@ -187,7 +208,7 @@ static rp_status open_database(rp_store *store)
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     int code = sqlite3_open_v2(store->path, &store->database, flags, NULL);
     if (code != SQLITE_OK) {
-        return fail(store, "open it", code);
+        return rp_store_fail(store, "open it", code);
     }
     sqlite3_extended_result_codes(store->database, 1);
     sqlite3_busy_timeout(store->database, store->wait_ms);
@@ -227,6 +248,9 @@ rp_status rp_store_open(const char *path, rp_store **store_out)
 void rp_store_close(rp_store *store)
 {
     if (store != NULL) {
+        for (int i = 0; i < RP_STORE_CACHED_COUNT; i++) {
+            sqlite3_finalize(store->statements[i]);
+        }
         sqlite3_close(store->database);
         rp_mem_release(&store->path);
         rp_mem_release(&store);
@@ -261,20 +285,43 @@ static rp_status step(rp_store *store, const char *doing, binder *b)
 {
     int code = b->code == SQLITE_OK ? sqlite3_step(b->statement) : b->code;
     if (code != SQLITE_DONE) {
-        return fail(store, doing, code);
+        return rp_store_fail(store, doing, code);
     }
     sqlite3_reset(b->statement);
     b->next = 1;
     return RP_OK;
 }
 
+static rp_status take(rp_store *store, const char *doing, cached which, binder *b)
+{
+    sqlite3_stmt **statement = &store->statements[which];
+    if (*statement == NULL) {
+        RP_TRY(rp_store_prepare(store, doing, cached_sql[which], statement));
+    }
+    sqlite3_reset(*statement); /* after a failure it is still where it failed */
+    *b = (binder){.statement = *statement, .next = 1};
+    return RP_OK;
+}
+
 static void bind_run(binder *b, const rp_store_run *run, const char *host, const char *seed,
                      const char *hash)
 {
-    const char *const texts[] = {
-        host,           run->program,  run->version,   run->command,   run->config_json,
-        seed,           run->schedule, run->model,     run->platform,  run->costs,
-        run->partition, run->fidelity, run->recompute, run->optimizer, hash};
+    const char *const texts[] = {run->created_utc,
+                                 host,
+                                 run->program,
+                                 run->version,
+                                 run->command,
+                                 run->config_json,
+                                 seed,
+                                 run->schedule,
+                                 run->model,
+                                 run->platform,
+                                 run->costs,
+                                 run->partition,
+                                 run->fidelity,
+                                 run->recompute,
+                                 run->optimizer,
+                                 hash};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         bind_text(b, texts[i]);
     }
@@ -286,27 +333,25 @@ static void bind_run(binder *b, const rp_store_run *run, const char *host, const
     bind_integer(b, (int64_t)run->ops);
 }
 
-static rp_status add_run_row(rp_store *store, const rp_store_run *run)
+/* point 0: of none. */
+static rp_status add_run_row(rp_store *store, const rp_store_run *run, int64_t point)
 {
     char host[256] = "unknown";
     char seed[24];
     char hash[24];
-    binder b = {.next = 1};
-    if (gethostname(host, sizeof host - 1) != 0) {
+    binder b;
+    RP_TRY(take(store, "add a run", ADD_RUN, &b));
+    if (run->host != NULL) {
+        snprintf(host, sizeof host, "%s", run->host);
+    } else if (gethostname(host, sizeof host - 1) != 0) {
         strcpy(host, "unknown");
     }
     snprintf(seed, sizeof seed, "%" PRIu64, run->seed);
     snprintf(hash, sizeof hash, "%016" PRIx64, run->program_hash);
-    RP_TRY(prepare(store, "add a run",
-                   "INSERT INTO runs (host, program, version, command, config_json, seed, schedule,"
-                   " model, platform, costs, partition, fidelity, recompute, optimizer,"
-                   " program_hash, gpus, microbatches, microbatch_size, seq_len, iterations, ops)"
-                   " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                   &b.statement));
     bind_run(&b, run, host, seed, hash);
-    rp_status status = step(store, "add a run", &b);
-    sqlite3_finalize(b.statement);
-    return status;
+    note(&b, point != 0 ? sqlite3_bind_int64(b.statement, b.next, point)
+                        : sqlite3_bind_null(b.statement, b.next));
+    return step(store, "add a run", &b);
 }
 
 static rp_status add_metric(rp_store *store, binder *b, int64_t run_id,
@@ -326,15 +371,12 @@ static rp_status add_metric(rp_store *store, binder *b, int64_t run_id,
 
 static rp_status add_metrics(rp_store *store, int64_t run_id, const rp_store_run *run)
 {
-    binder b = {.next = 1};
-    RP_TRY(prepare(store, "add a metric",
-                   "INSERT INTO metrics (run_id, name, value) VALUES (?,?,?)", &b.statement));
-    rp_status status = RP_OK;
-    for (size_t i = 0; i < run->metric_count && status == RP_OK; i++) {
-        status = add_metric(store, &b, run_id, &run->metrics[i]);
+    binder b;
+    RP_TRY(take(store, "add a metric", ADD_METRIC, &b));
+    for (size_t i = 0; i < run->metric_count; i++) {
+        RP_TRY(add_metric(store, &b, run_id, &run->metrics[i]));
     }
-    sqlite3_finalize(b.statement);
-    return status;
+    return RP_OK;
 }
 
 static rp_status add_op(rp_store *store, binder *b, int64_t run_id, const rp_timeline *timeline,
@@ -362,8 +404,8 @@ static rp_status add_ops(rp_store *store, int64_t run_id, const rp_timeline *tim
 {
     const rp_program *program = timeline->program;
     binder b = {.next = 1};
-    RP_TRY(
-        prepare(store, "add an op", "INSERT INTO ops VALUES (?,?,?,?,?,?,?,?,?,?)", &b.statement));
+    RP_TRY(rp_store_prepare(store, "add an op", "INSERT INTO ops VALUES (?,?,?,?,?,?,?,?,?,?)",
+                            &b.statement));
     rp_status status = RP_OK;
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
@@ -375,17 +417,112 @@ static rp_status add_ops(rp_store *store, int64_t run_id, const rp_timeline *tim
     return status;
 }
 
+static rp_status add_run(rp_store *store, const rp_store_run *run, int64_t point,
+                         const rp_timeline *timeline_or_null)
+{
+    RP_TRY(add_run_row(store, run, point));
+    int64_t run_id = sqlite3_last_insert_rowid(store->database);
+    RP_TRY(add_metrics(store, run_id, run));
+    return timeline_or_null != NULL ? add_ops(store, run_id, timeline_or_null) : RP_OK;
+}
+
+rp_status rp_store_begin(rp_store *store)
+{
+    return execute(store, "lock it", "BEGIN IMMEDIATE");
+}
+
+rp_status rp_store_end(rp_store *store, rp_status status)
+{
+    return end_transaction(store, status);
+}
+
 rp_status rp_store_add_run(rp_store *store, const rp_store_run *run,
                            const rp_timeline *timeline_or_null)
 {
-    RP_TRY(execute(store, "lock it", "BEGIN IMMEDIATE"));
-    rp_status status = add_run_row(store, run);
-    int64_t run_id = sqlite3_last_insert_rowid(store->database);
-    if (status == RP_OK) {
-        status = add_metrics(store, run_id, run);
+    RP_TRY(rp_store_begin(store));
+    return end_transaction(store, add_run(store, run, 0, timeline_or_null));
+}
+
+/* ---- experiments ---- */
+
+static rp_status put_experiment(rp_store *store, const char *name, const char *question,
+                                const char *file, int64_t *id_out, uint64_t *points_out)
+{
+    static const char sql[] =
+        "INSERT INTO experiments (name, question, file) VALUES (?1,?2,?3)"
+        " ON CONFLICT (name) DO UPDATE SET question = ?2, file = ?3"
+        " RETURNING id, (SELECT count(*) FROM points WHERE experiment_id = experiments.id)";
+    binder b = {.next = 1};
+    RP_TRY(rp_store_prepare(store, "add an experiment", sql, &b.statement));
+    bind_text(&b, name);
+    bind_text(&b, question);
+    bind_text(&b, file);
+    int code = b.code == SQLITE_OK ? sqlite3_step(b.statement) : b.code;
+    rp_status status = RP_OK;
+    if (code == SQLITE_ROW) {
+        *id_out = sqlite3_column_int64(b.statement, 0);
+        *points_out = (uint64_t)sqlite3_column_int64(b.statement, 1);
+        code = sqlite3_step(b.statement);
     }
-    if (status == RP_OK && timeline_or_null != NULL) {
-        status = add_ops(store, run_id, timeline_or_null);
+    if (code != SQLITE_DONE) {
+        status = rp_store_fail(store, "add an experiment", code);
     }
-    return end_transaction(store, status);
+    sqlite3_finalize(b.statement);
+    return status;
+}
+
+rp_status rp_store_experiment(rp_store *store, const char *name, const char *question_or_null,
+                              const char *file, int64_t *id_out, uint64_t *points_out)
+{
+    RP_TRY(rp_store_begin(store));
+    return end_transaction(store,
+                           put_experiment(store, name, question_or_null, file, id_out, points_out));
+}
+
+rp_status rp_store_find_point(rp_store *store, int64_t experiment, const char *command,
+                              rp_store_point_state *state_out)
+{
+    binder b;
+    RP_TRY(take(store, "look for a point", FIND_POINT, &b));
+    bind_integer(&b, experiment);
+    bind_text(&b, command);
+    int code = b.code == SQLITE_OK ? sqlite3_step(b.statement) : b.code;
+    *state_out = RP_STORE_POINT_UNKNOWN;
+    if (code == SQLITE_ROW) {
+        bool failed = sqlite3_column_int(b.statement, 0) != 0;
+        *state_out = failed ? RP_STORE_POINT_FAILED : RP_STORE_POINT_DONE;
+    }
+    sqlite3_reset(b.statement);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? RP_OK
+               : rp_store_fail(store, "look for a point", code);
+}
+
+static rp_status point_step(rp_store *store, cached which, int64_t experiment, const char *command,
+                            const char *failure)
+{
+    binder b;
+    RP_TRY(take(store, "add a point", which, &b));
+    bind_integer(&b, experiment);
+    bind_text(&b, command);
+    if (which == ADD_POINT) {
+        bind_text(&b, failure);
+    }
+    return step(store, "add a point", &b);
+}
+
+rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *command,
+                             const char *failure_or_null, const rp_store_run *runs,
+                             uint32_t run_count)
+{
+    RP_TRY(point_step(store, DROP_FAILURE, experiment, command, NULL));
+    RP_TRY(point_step(store, ADD_POINT, experiment, command, failure_or_null));
+    if (sqlite3_changes(store->database) == 0) {
+        return RP_OK; /* it has run already: another combination with the same options */
+    }
+    int64_t point = sqlite3_last_insert_rowid(store->database);
+    for (uint32_t i = 0; i < run_count && failure_or_null == NULL; i++) {
+        RP_TRY(add_run(store, &runs[i], point, NULL));
+    }
+    return RP_OK;
 }

@@ -1,8 +1,10 @@
 /** @file store.h  Runs in a SQLite database: full configuration, metrics, and ops on request.
  *
- * Tables of schema version 1 (PRAGMA user_version; application_id says that the database is ours):
+ * Tables of schema version 2 (PRAGMA user_version; application_id says that the database is ours):
  *  - runs: one row per run, what it was (config_json is its full configuration);
  *  - metrics (run_id, name, value): integers or reals, units in the names (makespan_ps, …);
+ *  - experiments and points (version 2): which runs belong to which point of which experiment file
+ *    (runs.point_id), and why a point has failed;
  *  - ops (run_id, op, queue, gpu, kind, stage, microbatch, iteration, start_ps, end_ps): timelines.
  * Views: summary (a run and its usual metrics in one row, in ms and percent), latest (the newest
  * run of each configuration), best (the shortest makespan per model and size). The database is in
@@ -12,7 +14,9 @@
 
 #include "common/timeline.h"
 
-#define RP_STORE_VERSION 1
+#include <stdio.h>
+
+#define RP_STORE_VERSION 2
 
 /** How long a writer waits for another one. */
 #define RP_STORE_WAIT_MS 60000
@@ -29,6 +33,8 @@ typedef struct rp_store_metric {
 
 /** What a run was. Texts are borrowed and may be NULL (stored as NULL) except where stated. */
 typedef struct rp_store_run {
+    const char *created_utc; /**< NULL: now */
+    const char *host;        /**< NULL: this machine */
     const char *program;     /**< "rpsim", "rpexec"; not NULL */
     const char *version;     /**< of the program; not NULL */
     const char *command;     /**< command line; not NULL */
@@ -76,6 +82,70 @@ rp_status rp_store_open_wait(const char *path, int wait_ms, rp_store **store_out
  */
 rp_status rp_store_add_run(rp_store *store, const rp_store_run *run,
                            const rp_timeline *timeline_or_null);
+
+/**
+ * Begins a transaction that many runs share; until rp_store_end nothing of it is in the database.
+ * @retval RP_OK, RP_DATABASE (logged)
+ */
+rp_status rp_store_begin(rp_store *store);
+
+/**
+ * Ends a transaction: commits it if `status` is RP_OK, otherwise undoes it.
+ * @retval `status`, or RP_DATABASE (disk full, …; logged; the database is as before)
+ */
+rp_status rp_store_end(rp_store *store, rp_status status);
+
+/**
+ * Finds an experiment by name, or adds it; its question and file become these.
+ * @param points_out how many points of it are in the store
+ * @retval RP_OK, RP_DATABASE (logged)
+ */
+rp_status rp_store_experiment(rp_store *store, const char *name, const char *question_or_null,
+                              const char *file, int64_t *id_out, uint64_t *points_out);
+
+/** What a store knows of a point. */
+typedef enum rp_store_point_state {
+    RP_STORE_POINT_UNKNOWN,
+    RP_STORE_POINT_DONE,
+    RP_STORE_POINT_FAILED,
+} rp_store_point_state;
+
+/** @retval RP_OK, RP_DATABASE (logged) */
+rp_status rp_store_find_point(rp_store *store, int64_t experiment, const char *command,
+                              rp_store_point_state *state_out);
+
+/**
+ * Adds a point and its runs in the transaction that has begun. A point that has failed before is
+ * replaced, one that has run stays as it is.
+ * @param failure_or_null why it has no runs
+ * @retval RP_OK, RP_DATABASE (logged)
+ */
+rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *command,
+                             const char *failure_or_null, const rp_store_run *runs,
+                             uint32_t run_count);
+
+/**
+ * Reads the runs of a point.
+ * @param point 0: those of no point
+ * @param runs_out live in `arena`, in the order they were added
+ * @retval RP_OK, RP_DATABASE (logged), RP_NO_MEMORY
+ */
+rp_status rp_store_read_runs(rp_store *store, int64_t point, rp_arena *arena,
+                             rp_store_run **runs_out, uint32_t *count_out);
+
+/**
+ * Adds all experiments, their points and runs of another store, each point in a transaction. What
+ * this store has already stays as it is; a point that has failed here is replaced.
+ * @param added_out points that were added
+ * @retval RP_OK, RP_DATABASE (logged), RP_NO_MEMORY
+ */
+rp_status rp_store_merge(rp_store *store, rp_store *from, uint64_t *added_out);
+
+/**
+ * Writes a table or view as CSV: names of the columns, then the rows; NULL is an empty field.
+ * @retval RP_OK, RP_INPUT (no such table or view; logged with those there are), RP_IO, RP_DATABASE
+ */
+rp_status rp_store_export(rp_store *store, const char *table, FILE *stream);
 
 /** NULL is allowed. */
 void rp_store_close(rp_store *store);

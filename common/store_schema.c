@@ -78,4 +78,24 @@ const char *const rp_store_migrations[RP_STORE_VERSION] = {
         "    PARTITION BY model, platform, fidelity, gpus, microbatches, microbatch_size, seq_len,"
         "      iterations ORDER BY makespan_ms, run_id) AS place"
         "  FROM latest WHERE makespan_ms IS NOT NULL) WHERE place = 1;",
+    [1] = "CREATE TABLE experiments ("
+          "  id INTEGER PRIMARY KEY,"
+          "  name TEXT NOT NULL UNIQUE,"
+          "  question TEXT,"
+          "  file TEXT NOT NULL" /* the text of its file, as it was last run */
+          ") STRICT;"
+
+          "CREATE TABLE points ("
+          "  id INTEGER PRIMARY KEY,"
+          "  experiment_id INTEGER NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,"
+          "  command TEXT NOT NULL,"
+          "  failure TEXT," /* why it failed; NULL: it has run */
+          "  UNIQUE (experiment_id, command)"
+          ") STRICT;"
+
+          "ALTER TABLE runs ADD COLUMN point_id INTEGER REFERENCES points (id) ON DELETE CASCADE;"
+          "CREATE INDEX runs_by_point ON runs (point_id) WHERE point_id IS NOT NULL;"
+
+          "CREATE VIEW failures AS SELECT name AS experiment, command, failure FROM points "
+          "  JOIN experiments ON experiments.id = experiment_id WHERE failure IS NOT NULL;",
 };

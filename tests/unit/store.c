@@ -1,6 +1,7 @@
 /* The SQLite store, read back with SQLite itself. */
 #include "common/store.h"
 #include "common/log.h"
+#include "common/store_schema.h"
 #include "tests/support/make_program.h"
 
 #include <criterion/criterion.h>
@@ -103,7 +104,7 @@ static void expect_failure(rp_status status, rp_status expected, const char *mes
 Test(store, everything_is_kept)
 {
     cr_assert(eq(int, add("1f1b", 0), RP_OK), "%s", messages);
-    cr_expect(eq(str, ask("PRAGMA user_version"), "1"));
+    cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
     cr_expect(eq(str, ask("PRAGMA journal_mode"), "wal"));
     cr_expect(eq(str, ask("PRAGMA integrity_check"), "ok"));
     cr_expect(eq(str, ask("SELECT seed FROM runs"), "18446744073709551615"));
@@ -281,11 +282,77 @@ Test(store, many_writers)
     }
 }
 
+/* A database of version 1 keeps its runs and gets the tables of version 2. */
+Test(store, migrates)
+{
+    sqlite3 *database = NULL;
+    cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
+    cr_assert(eq(int, sqlite3_exec(database, rp_store_migrations[0], NULL, NULL, NULL), SQLITE_OK));
+    sqlite3_close(database);
+    ask("INSERT INTO runs (host, program, version, command, config_json, seed, schedule, gpus,"
+        " microbatches, microbatch_size, seq_len, iterations, ops, program_hash)"
+        " VALUES ('h', 'rpsim', '0', 'rpsim', '{}', '0', 'old', 1, 1, 1, 1, 1, 1, '0')");
+    char stamp[96];
+    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d", RP_STORE_APPLICATION_ID);
+    ask(stamp);
+    ask("PRAGMA user_version = 1");
+    cr_assert(eq(int, add("new", 0), RP_OK), "%s", messages);
+    cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
+    cr_expect(eq(str, ask("SELECT group_concat(schedule) FROM runs"), "old,new"));
+    cr_expect(eq(str, ask("SELECT count(*) FROM failures"), "0"));
+}
+
+/* Points: found again, replaced where they had failed, kept where they had run. */
+Test(store, points)
+{
+    rp_store *store = NULL;
+    int64_t experiment = 0;
+    uint64_t present = 7;
+    rp_store_point_state state;
+    const rp_store_metric metric = {.name = "answer", .integer = 42};
+    const rp_store_run run = {.program = "rpsim",
+                              .version = "0",
+                              .command = "rpsim --gpus 2",
+                              .config_json = "{}",
+                              .schedule = "1f1b",
+                              .gpus = 2,
+                              .metrics = &metric,
+                              .metric_count = 1};
+    cr_assert(eq(int, rp_store_open(path, &store), RP_OK));
+    cr_assert(eq(int, rp_store_experiment(store, "e", NULL, "file", &experiment, &present), RP_OK));
+    cr_expect(eq(u64, present, 0));
+    cr_assert(eq(int, rp_store_begin(store), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "a", NULL, &run, 1), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "b", "why", NULL, 0), RP_OK));
+    cr_assert(eq(int, rp_store_end(store, RP_OK), RP_OK), "%s", messages);
+    cr_assert(eq(int, rp_store_find_point(store, experiment, "a", &state), RP_OK));
+    cr_expect(eq(int, state, RP_STORE_POINT_DONE));
+    cr_assert(eq(int, rp_store_find_point(store, experiment, "b", &state), RP_OK));
+    cr_expect(eq(int, state, RP_STORE_POINT_FAILED));
+    cr_assert(eq(int, rp_store_find_point(store, experiment, "c", &state), RP_OK));
+    cr_expect(eq(int, state, RP_STORE_POINT_UNKNOWN));
+    cr_assert(eq(int, rp_store_begin(store), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "a", NULL, &run, 1), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "b", NULL, &run, 1), RP_OK));
+    cr_assert(eq(int, rp_store_end(store, RP_OK), RP_OK), "%s", messages);
+    cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "2"));
+    cr_expect(eq(str, ask("SELECT count(*) FROM points WHERE failure IS NULL"), "2"));
+    cr_expect(eq(str, ask("SELECT sum(value) FROM metrics"), "84"));
+    /* What a transaction that fails has done is undone. */
+    cr_assert(eq(int, rp_store_begin(store), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "c", NULL, &run, 1), RP_OK));
+    cr_assert(eq(int, rp_store_end(store, RP_TOOL), RP_TOOL));
+    cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "2"));
+    cr_assert(eq(int, rp_store_experiment(store, "e", "?", "file", &experiment, &present), RP_OK));
+    cr_expect(eq(u64, present, 2));
+    rp_store_close(store);
+}
+
 Test(store, newer_version)
 {
     cr_assert(eq(int, add("first", 0), RP_OK));
-    ask("PRAGMA user_version = 2");
-    expect_failure(add("second", 0), RP_INPUT, "version 2");
+    ask("PRAGMA user_version = 3");
+    expect_failure(add("second", 0), RP_INPUT, "version 3");
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
 }
 
