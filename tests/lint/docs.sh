@@ -8,7 +8,7 @@ cd "$lint_root"
 # A prototype is documented when a comment stands right before it, or before the prototypes it
 # directly follows (pairs such as begin and end share one). Heuristic: prototypes begin in column 1
 # and end with a semicolon.
-mapfile -t headers < <(lint_files "h" common sim exec)
+mapfile -t headers < <(lint_files "h" common sim exec experiments)
 if [ ${#headers[@]} -gt 0 ]; then
     awk '
         FNR == 1 { documented = 0; inside = 0; comment = 0; body = 0 }

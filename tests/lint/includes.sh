@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Layers: sim -> common, exec -> common; common knows neither; GSL only in sim; CUDA only in exec.
+# Layers: sim -> common, exec -> common, experiments -> all; common knows neither; GSL only in sim; CUDA only in exec.
 source "$(dirname "$0")/lib/lint.sh"
 
 # forbid ROOM REGEX WHY: no file of ROOM includes anything that matches.
@@ -16,6 +16,9 @@ forbid common '(\.\./)*exec/' "common knows no exec"
 forbid sim '(\.\./)*exec/' "sim and exec share common only"
 forbid exec '(\.\./)*sim/' "sim and exec share common only"
 for room in common sim exec; do
+    forbid "$room" '(\.\./)*experiments/' "experiments is above common, sim and exec"
+done
+for room in common sim exec experiments; do
     forbid "$room" '(\.\./)*tests/' "only tests include tests"
 done
 for room in common exec tests; do
@@ -26,7 +29,7 @@ mapfile -t gsl_users < <(grep -lE '^[[:space:]]*#[[:space:]]*include[[:space:]]*
 for file in "${gsl_users[@]}"; do
     echo "$file:1: includes GSL"
 done | lint_report "only sim/noise.c includes GSL"
-for room in common sim tests; do
+for room in common sim tests experiments; do
     forbid "$room" "$cuda" "CUDA belongs to exec"
 done
 lint_end

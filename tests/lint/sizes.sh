@@ -8,7 +8,7 @@ if ! ctags --version | grep -q 'Universal Ctags'; then
     exit 77
 fi
 
-mapfile -t files < <(lint_files "c h cu cuh inc" common sim exec tests)
+mapfile -t files < <(lint_files "c h cu cuh inc" common sim exec experiments tests)
 [ ${#files[@]} -gt 0 ] || exit 0
 cd "$lint_root"
 wc -l "${files[@]}" | awk '$2 != "total" && $1 > 600 { print $2 ":" $1 ": " $1 " lines" }' |

@@ -3,10 +3,10 @@
 # the root, and no conditional compilation that weaves one program into another.
 source "$(dirname "$0")/lib/lint.sh"
 
-mapfile -t code < <(lint_files "c h cu cuh inc" common sim exec tests)
+mapfile -t code < <(lint_files "c h cu cuh inc" common sim exec experiments tests)
 mapfile -t text < <(lint_files "c h cu cuh inc sh gp awk yaml cmake md" common sim exec tests traces plots cmake \
     experiments paper-figures README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md bootstrap.sh)
-mapfile -t headers < <(lint_files "h cuh" common sim exec tests)
+mapfile -t headers < <(lint_files "h cuh" common sim exec experiments tests)
 cd "$lint_root"
 
 # search WHY REGEX FILE...
@@ -37,7 +37,7 @@ bare "our types do not end in _t" ':[[:space:]]*(typedef[[:space:]]+)?(struct|en
 
 # Includes name the path from the root; generated tables and a test's own data are plain .inc names.
 { grep -E ':[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$lint_work/bare" || true; } |
-    { grep -vE '#[[:space:]]*include[[:space:]]*"((common|sim|exec|tests)/[^"]*|[a-z_]+\.inc)"' || true; } |
+    { grep -vE '#[[:space:]]*include[[:space:]]*"((common|sim|exec|experiments|tests)/[^"]*|[a-z_]+\.inc)"' || true; } |
     lint_report "includes start at the root of the source"
 
 # The only conditions allowed ask the compiler (__NAME), about assertions, or about a macro of the

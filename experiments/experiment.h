@@ -1,0 +1,137 @@
+/** @file experiment.h  An experiment file: which runs of rpsim or rpexec belong together.
+ *
+ * A YAML mapping:
+ *
+ *     name: ranking              # letters, digits and . _ + - @; identifies its points in a store
+ *     question: Which is fastest?             # optional
+ *     program: rpsim             # or rpexec (rpsim)
+ *     options:                   # of every point: long options without "--"
+ *       gpus: 8
+ *       fidelity: stage
+ *     cross:                     # every combination; the last option varies fastest
+ *       model: [qwen3-1.7b, llama3.1-8b]
+ *       microbatches: {from: 8, to: 64, times: 2}       # or step: 8
+ *     list:                      # each entry with every combination; overrides them
+ *       - {schedule: roundpipe, round: [8, all]}        # a list in an entry: each of them
+ *       - {schedule: 1f1b}
+ *     exclude:                   # leaves out points that have all of an entry's values
+ *       - {schedule: roundpipe, microbatches: <8}       # one value, a list of them, or < <= > >=
+ *     only:                      # if given: points that match no entry are left out
+ *       - {microbatches: >=gpus} # a comparison is with a number or with another option's
+ *     repeats: 3                 # of each point, with --seed of `seed`, seed + 1, …
+ *     seed: 1
+ *
+ * A value is text or a number as the option has it; `true` gives an option that takes no value,
+ * `false` and null take an option back.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Most points of an experiment, those that conditions leave out included. */
+#define RPSWEEP_MAX_POINTS UINT64_C(100000000)
+
+/** One option of a point. */
+typedef struct rpsweep_setting {
+    const char *option;
+    const char *value; /**< NULL: the option is not given; "": given without a value */
+    uint32_t line;     /**< of the file */
+} rpsweep_setting;
+
+/** Settings that come together. */
+typedef struct rpsweep_choice {
+    rpsweep_setting *settings;
+    uint32_t count;
+} rpsweep_choice;
+
+/** Alternatives, of which a point has one. */
+typedef struct rpsweep_dimension {
+    rpsweep_choice *choices;
+    uint32_t count;
+} rpsweep_dimension;
+
+typedef enum rpsweep_relation {
+    RPSWEEP_EQUAL,
+    RPSWEEP_LESS,
+    RPSWEEP_AT_MOST,
+    RPSWEEP_MORE,
+    RPSWEEP_AT_LEAST,
+} rpsweep_relation;
+
+/** What an option has to be: one of `values`, or related to the first one. */
+typedef struct rpsweep_condition {
+    const char *option;
+    rpsweep_relation relation;
+    const char **values; /**< NULL in it: not given. Compared: a number or an option's name */
+    uint32_t value_count;
+    uint32_t line;
+} rpsweep_condition;
+
+/** Conditions that all have to hold. */
+typedef struct rpsweep_rule {
+    rpsweep_condition *conditions;
+    uint32_t count;
+} rpsweep_rule;
+
+/** Everything lives in the arena it was read into. */
+typedef struct rpsweep_experiment {
+    const char *file; /**< for messages */
+    const char *text; /**< of the file */
+    const char *name;
+    const char *question; /**< NULL: none */
+    bool executed;        /**< by rpexec */
+    rpsweep_choice base;
+    rpsweep_dimension *dimensions; /**< the first varies slowest */
+    uint32_t dimension_count;
+    rpsweep_rule *exclude;
+    uint32_t exclude_count;
+    rpsweep_rule *only;
+    uint32_t only_count;
+    uint32_t repeats;
+    bool seed_given;
+    uint64_t seed;
+    uint64_t combinations; /**< repeats included, conditions not */
+} rpsweep_experiment;
+
+/**
+ * Reads and checks an experiment file.
+ * @param bytes need not end in NUL; not kept
+ * @retval RP_OK, RP_INPUT (logged with file and line), RP_NO_MEMORY
+ */
+rp_status rpsweep_experiment_parse(const char *name, const char *bytes, size_t length,
+                                   rp_arena *arena, rpsweep_experiment *experiment_out);
+
+/** A point: the options of one run, sorted by name. */
+typedef struct rpsweep_point {
+    uint64_t number; /**< among the combinations */
+    rpsweep_setting *settings;
+    uint32_t count;
+} rpsweep_point;
+
+/**
+ * Builds a combination.
+ * @param point_out its settings live in `arena`
+ * @param included_out false: a condition leaves it out
+ * @retval RP_OK, RP_INPUT (a comparison with what is no number; logged), RP_NO_MEMORY
+ */
+rp_status rpsweep_experiment_point(const rpsweep_experiment *experiment, uint64_t number,
+                                   rp_arena *arena, rpsweep_point *point_out, bool *included_out);
+
+/**
+ * The point's command line, "rpsim --gpus 8 --schedule 1f1b", values quoted for a shell where they
+ * need it: what identifies the point in a store, whatever else the file says.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsweep_point_command(const rpsweep_experiment *experiment, const rpsweep_point *point,
+                                rp_arena *arena, const char **command_out);
+
+/**
+ * The point as an argument vector that ends in NULL, the program's name first.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsweep_point_arguments(const rpsweep_experiment *experiment, const rpsweep_point *point,
+                                  rp_arena *arena, int *argc_out, char ***argv_out);

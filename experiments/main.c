@@ -1,0 +1,218 @@
+/* rpsweep: runs experiment files (cli.md). */
+#include "common/crew.h"
+#include "common/log.h"
+#include "common/model.h"
+#include "common/version.h"
+#include "experiments/options.h"
+#include "experiments/sweep.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+/* A path, or the name of an experiment that is shipped. */
+static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
+{
+    const char *path = name;
+    rp_text text = {0};
+    if (strchr(name, '/') == NULL && !ends_in(name, ".yaml") && strcmp(name, "-") != 0) {
+        RP_TRY(rp_arena_print(arena, &path, "%s/../experiments/%s.yaml", rp_data_root(), name));
+    }
+    rp_status status = rp_text_read_file(path, (size_t)16 << 20, &text);
+    if (status == RP_OK) {
+        status = rpsweep_experiment_parse(path, text.bytes != NULL ? text.bytes : "", text.length,
+                                          arena, experiment);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
+/* Beside this program, or where the build has it; otherwise the one in PATH. */
+static rp_status find_rpexec(rp_arena *arena, const char **path_out)
+{
+    static const char *const places[] = {"rpexec", "../exec/rpexec"};
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    *path_out = "rpexec";
+    self[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+        const char *path = NULL;
+        *slash = '\0';
+        RP_TRY(rp_arena_print(arena, &path, "%s/%s", self, places[i]));
+        if (access(path, X_OK) == 0) {
+            *path_out = path;
+            return RP_OK;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status print_points(const rpsweep_experiment *e, const rpsweep_options *o)
+{
+    rp_status status = RP_OK;
+    for (uint64_t number = o->shard; number < e->combinations && status == RP_OK;
+         number += o->shards) {
+        rp_arena *arena = NULL;
+        rpsweep_point point;
+        bool included = false;
+        const char *command = NULL;
+        RP_TRY(rp_arena_create(&arena));
+        status = rpsweep_experiment_point(e, number, arena, &point, &included);
+        if (status == RP_OK && included) {
+            status = rpsweep_point_command(e, &point, arena, &command);
+        }
+        if (status == RP_OK && included) {
+            puts(command);
+        }
+        rp_arena_destroy(arena);
+    }
+    return status;
+}
+
+static rp_status report(const rpsweep_config *config, const rpsweep_summary *sum)
+{
+    printf("%s: %" PRIu64 " points: %" PRIu64 " run in %.1f s, %" PRIu64 " failed, %" PRIu64
+           " were in %s\n",
+           config->experiment->name, sum->points, sum->run, sum->seconds, sum->failed, sum->present,
+           config->db);
+    if (sum->stopped) {
+        rp_log_error("stopped; rpsweep with --resume goes on");
+        return RP_TOOL;
+    }
+    return sum->failed > 0 ? RP_TOOL : RP_OK;
+}
+
+static rp_status sweep(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
+{
+    rpsweep_experiment experiment;
+    rpsweep_summary summary;
+    rpsweep_config config = {.experiment = &experiment,
+                             .crew_type = is_mpi ? rpsweep_crew_mpi : &rpsweep_crew_processes,
+                             .crew = {.experiment = &experiment, .rpexec = o->rpexec},
+                             .db = o->db,
+                             .resume = o->resume,
+                             .retry = o->retry,
+                             .shard = o->shard,
+                             .shards = o->shards,
+                             .show_progress = isatty(STDERR_FILENO) == 1};
+    RP_TRY(read_experiment(o->experiment, arena, &experiment));
+    if (o->action == RPSWEEP_ACTION_COUNT) {
+        return print_points(&experiment, o);
+    }
+    if (config.crew.rpexec == NULL) {
+        RP_TRY(find_rpexec(arena, &config.crew.rpexec));
+    }
+    if (config.db == NULL) {
+        RP_TRY(rp_arena_print(arena, &config.db, "%s.db", experiment.name));
+    }
+    /* Executed points use all cores themselves, and would disturb each other's times. */
+    uint32_t usual = experiment.executed ? 1 : rp_crew_threads(0, UINT32_MAX);
+    config.crew.jobs = o->jobs != 0 ? o->jobs : usual;
+    rp_status status = rpsweep_run(&config, &summary);
+    return status == RP_OK ? report(&config, &summary) : status;
+}
+
+static rp_status merge(const rpsweep_options *o)
+{
+    rp_store *store = NULL;
+    RP_TRY(rp_store_open(o->db, &store));
+    rp_status status = RP_OK;
+    for (uint32_t i = 0; i < o->store_count && status == RP_OK; i++) {
+        rp_store *from = NULL;
+        uint64_t added = 0;
+        struct stat there;
+        if (stat(o->stores[i], &there) != 0) { /* opening it would make it */
+            rp_log_error("%s: %s", o->stores[i], strerror(errno));
+            status = RP_INPUT;
+            break;
+        }
+        status = rp_store_open(o->stores[i], &from);
+        if (status == RP_OK) {
+            status = rp_store_merge(store, from, &added);
+        }
+        if (status == RP_OK) {
+            printf("%s: %" PRIu64 " points added to %s\n", o->stores[i], added, o->db);
+        }
+        rp_store_close(from);
+    }
+    rp_store_close(store);
+    return status;
+}
+
+static rp_status export(const rpsweep_options *o)
+{
+    rp_store *store = NULL;
+    struct stat there;
+    if (stat(o->db, &there) != 0) {
+        rp_log_error("%s: %s", o->db, strerror(errno));
+        return RP_INPUT;
+    }
+    RP_TRY(rp_store_open(o->db, &store));
+    rp_status status = rp_store_export(store, o->view, stdout);
+    rp_store_close(store);
+    return status;
+}
+
+static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
+{
+    switch (o->action) {
+    case RPSWEEP_ACTION_HELP:
+        rpsweep_options_help();
+        return RP_OK;
+    case RPSWEEP_ACTION_VERSION:
+        printf("rpsweep %s\n", rp_version());
+        return RP_OK;
+    case RPSWEEP_ACTION_MERGE:
+        return merge(o);
+    case RPSWEEP_ACTION_EXPORT:
+        return export(o);
+    case RPSWEEP_ACTION_RUN:
+    case RPSWEEP_ACTION_COUNT:
+        return sweep(o, is_mpi, arena);
+    }
+    return RP_BROKEN;
+}
+
+static rp_status run(int argc, char **argv, bool is_mpi)
+{
+    rp_arena *arena = NULL;
+    rpsweep_options options;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rpsweep_options_parse(argc, argv, &options);
+    if (status == RP_OK) {
+        status = act(&options, is_mpi, arena);
+    }
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
+        rp_log_error("standard output: %s", strerror(errno));
+        status = RP_IO;
+    }
+    rp_arena_destroy(arena);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    bool is_mpi = false;
+    bool is_worker = false;
+    rp_log_set_program("rpsweep");
+    /* Closed readers and full quotas are errors that are reported, not deaths. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    rp_status status = rpsweep_mpi_begin(&is_mpi, &is_worker);
+    if (status == RP_OK && !is_worker) {
+        status = run(argc, argv, is_mpi);
+    }
+    rpsweep_mpi_end();
+    return rp_status_exit(status);
+}

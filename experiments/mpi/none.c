@@ -1,0 +1,14 @@
+/* Built without MPI: a job of one. */
+#include "experiments/crew.h"
+
+const rpsweep_crew_type *const rpsweep_crew_mpi = NULL;
+
+rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
+{
+    *is_mpi_out = *is_worker_out = false;
+    return RP_OK;
+}
+
+void rpsweep_mpi_end(void)
+{
+}

@@ -1,0 +1,39 @@
+/** @file options.h  The command line of rpsweep. */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum rpsweep_action {
+    RPSWEEP_ACTION_RUN,
+    RPSWEEP_ACTION_COUNT, /**< --dry-run: says what would run */
+    RPSWEEP_ACTION_MERGE,
+    RPSWEEP_ACTION_EXPORT,
+    RPSWEEP_ACTION_HELP,
+    RPSWEEP_ACTION_VERSION,
+} rpsweep_action;
+
+/** Texts are borrowed from the arguments. */
+typedef struct rpsweep_options {
+    rpsweep_action action;
+    const char *experiment; /**< file, or the name of one that is shipped; RUN and COUNT */
+    const char *view;       /**< EXPORT */
+    char **stores;          /**< MERGE: what is merged into db */
+    uint32_t store_count;
+    const char *db;     /**< NULL: NAME.db */
+    const char *rpexec; /**< NULL: beside rpsweep, or in PATH */
+    uint32_t jobs;      /**< 0: as many as there are cores */
+    bool resume;
+    bool retry;
+    uint32_t shard; /**< counted from 0 */
+    uint32_t shards;
+} rpsweep_options;
+
+/** @retval RP_OK, RP_USAGE (logged) */
+rp_status rpsweep_options_parse(int argc, char **argv, rpsweep_options *options_out);
+
+/** Prints --help to stdout. */
+void rpsweep_options_help(void);

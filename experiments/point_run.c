@@ -1,0 +1,245 @@
+#define _GNU_SOURCE /* environ */
+#include "experiments/point_run.h"
+
+#include "common/log.h"
+#include "exec/options.h"
+#include "sim/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MESSAGE_BYTES 2048
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
+static rp_status pack_head(uint64_t number, const char *failure, uint32_t runs, rp_text *message)
+{
+    RP_TRY(rp_text_append(message, (const char *)&number, sizeof number));
+    RP_TRY(rp_store_text_pack(failure, message));
+    return rp_text_append(message, (const char *)&runs, sizeof runs);
+}
+
+rp_status rpsweep_outcome_pack(const rpsweep_outcome *outcome, rp_text *message)
+{
+    RP_TRY(pack_head(outcome->number, outcome->failure, outcome->run_count, message));
+    for (uint32_t i = 0; i < outcome->run_count; i++) {
+        RP_TRY(rp_store_run_pack(&outcome->runs[i], message));
+    }
+    return RP_OK;
+}
+
+rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *arena,
+                                 rpsweep_outcome *outcome_out)
+{
+    size_t at = sizeof outcome_out->number;
+    *outcome_out = (rpsweep_outcome){0};
+    if (length < at) {
+        return RP_BROKEN;
+    }
+    memcpy(&outcome_out->number, bytes, at);
+    RP_TRY(rp_store_text_unpack(bytes, length, &at, arena, &outcome_out->failure));
+    uint32_t count = 0;
+    if (length - at < sizeof count) {
+        return RP_BROKEN;
+    }
+    memcpy(&count, bytes + at, sizeof count);
+    at += sizeof count;
+    if (count > length - at) { /* a run has more bytes than one */
+        return RP_BROKEN;
+    }
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *outcome_out->runs, &outcome_out->runs));
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(rp_store_run_unpack(bytes, length, &at, arena, &outcome_out->runs[i]));
+    }
+    outcome_out->run_count = count;
+    return at == length ? RP_OK : RP_BROKEN;
+}
+
+/* ---- simulated --------------------------------------------------------------------------------
+ */
+
+static rp_status run_rows(rpsim_study *study, const char *command, rpsweep_outcome *outcome)
+{
+    RP_TRY(rpsim_study_run(study));
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof *outcome->runs, &outcome->runs));
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        RP_TRY(rpsim_row_record(study, &study->rows[i], command, &outcome->runs[i]));
+    }
+    outcome->run_count = study->row_count;
+    return RP_OK;
+}
+
+static rp_status simulate(int argc, char **argv, const char *command, rp_arena *arena,
+                          rpsweep_outcome *outcome)
+{
+    rpsim_options options;
+    rpsim_study study;
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    options.db = "the sweep's"; /* rows are hashed for it */
+    rp_status status = rpsim_study_prepare(&options, arena, &study);
+    if (status == RP_OK) {
+        status = run_rows(&study, command, outcome);
+    }
+    rpsim_study_fini(&study);
+    return status;
+}
+
+/* ---- executed ---------------------------------------------------------------------------------
+ */
+
+static void log_end(const char *rpexec, int state, FILE *errors)
+{
+    char text[MESSAGE_BYTES];
+    rewind(errors);
+    size_t length = fread(text, 1, sizeof text - 1, errors);
+    text[length] = '\0';
+    if (WIFSIGNALED(state)) {
+        rp_log_error("%s ended by signal %d (%s): %s", rpexec, WTERMSIG(state),
+                     strsignal(WTERMSIG(state)), text);
+    } else {
+        rp_log_error("%s", text[0] != '\0' ? text : "rpexec failed and said nothing");
+    }
+}
+
+static rp_status spawn(const char *rpexec, char **argv, FILE *errors)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child = 0;
+    if (posix_spawn_file_actions_init(&actions) != 0) {
+        return RP_NO_MEMORY;
+    }
+    int error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    error = error == 0 ? posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0)
+                       : error;
+    error = error == 0 ? posix_spawn_file_actions_adddup2(&actions, fileno(errors), 2) : error;
+    error = error == 0 ? posix_spawnp(&child, rpexec, &actions, NULL, argv, environ) : error;
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) {
+        rp_log_error("%s: %s", rpexec, strerror(error));
+        return RP_TOOL;
+    }
+    int state = 0;
+    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(state) && WEXITSTATUS(state) == 0) {
+        return RP_OK;
+    }
+    log_end(rpexec, state, errors);
+    return RP_TOOL;
+}
+
+static rp_status read_runs(const char *path, rp_arena *arena, rpsweep_outcome *outcome)
+{
+    rp_store *store = NULL;
+    RP_TRY(rp_store_open(path, &store));
+    rp_status status = rp_store_read_runs(store, 0, arena, &outcome->runs, &outcome->run_count);
+    rp_store_close(store);
+    return status;
+}
+
+/* rpexec's own runs go into a store of their own, which is read when it has ended well. */
+static rp_status execute(const char *rpexec, int argc, char **argv, rp_arena *arena,
+                         rpsweep_outcome *outcome)
+{
+    char folder[] = "/tmp/rpsweep_XXXXXX";
+    const char **with_store = NULL;
+    const char *path = NULL;
+    RP_TRY(rp_arena_alloc(arena, (size_t)argc + 2, sizeof(char *), &with_store));
+    FILE *errors = tmpfile();
+    if (errors == NULL || mkdtemp(folder) == NULL) {
+        rp_log_error("no temporary file: %s", strerror(errno));
+        if (errors != NULL) {
+            (void)fclose(errors);
+        }
+        return RP_IO;
+    }
+    memcpy(with_store, argv, (size_t)argc * sizeof(char *));
+    rp_status status = rp_arena_print(arena, &path, "%s/runs.db", folder);
+    if (status == RP_OK) {
+        status = rp_arena_print(arena, &with_store[argc], "--db=%s", path);
+    }
+    if (status == RP_OK) {
+        status = spawn(rpexec, (char **)(void *)with_store, errors);
+    }
+    if (status == RP_OK) {
+        status = read_runs(path, arena, outcome);
+    }
+    (void)fclose(errors);
+    static const char *const left[] = {"runs.db", "runs.db-wal", "runs.db-shm"};
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
+        char name[sizeof folder + 16];
+        (void)snprintf(name, sizeof name, "%s/%s", folder, left[i]);
+        (void)unlink(name);
+    }
+    (void)rmdir(folder);
+    return status;
+}
+
+/* ---- both -------------------------------------------------------------------------------------
+ */
+
+static rp_status run(const rpsweep_experiment *e, const char *rpexec, uint64_t number,
+                     rp_arena *arena, rpsweep_outcome *outcome)
+{
+    rpsweep_point point;
+    bool included = false;
+    const char *command = NULL;
+    int argc = 0;
+    char **argv = NULL;
+    RP_TRY(rpsweep_experiment_point(e, number, arena, &point, &included));
+    RP_TRY(rpsweep_point_command(e, &point, arena, &command));
+    RP_TRY(rpsweep_point_arguments(e, &point, arena, &argc, &argv));
+    return e->executed ? execute(rpexec, argc, argv, arena, outcome)
+                       : simulate(argc, argv, command, arena, outcome);
+}
+
+static void trim(char *text)
+{
+    size_t length = strlen(text);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) {
+        text[--length] = '\0';
+    }
+}
+
+rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rpexec,
+                            uint64_t number, rp_text *message)
+{
+    char failure[MESSAGE_BYTES];
+    rp_arena *arena = NULL;
+    rpsweep_outcome outcome = {.number = number};
+    rp_log_capture_begin(failure, sizeof failure);
+    rp_status status = rp_arena_create(&arena);
+    if (status == RP_OK) {
+        status = run(experiment, rpexec, number, arena, &outcome);
+    }
+    rp_log_capture_end();
+    if (status != RP_OK) {
+        trim(failure);
+        outcome = (rpsweep_outcome){
+            .number = number, .failure = failure[0] != '\0' ? failure : rp_status_text(status)};
+    }
+    status = rpsweep_outcome_pack(&outcome, message);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsweep_point_check(const rpsweep_experiment *e, const rpsweep_point *point,
+                              rp_arena *arena)
+{
+    int argc = 0;
+    char **argv = NULL;
+    RP_TRY(rpsweep_point_arguments(e, point, arena, &argc, &argv));
+    if (e->executed) {
+        rpexec_options options;
+        return rpexec_options_parse(argc, argv, &options);
+    }
+    rpsim_options options;
+    return rpsim_options_parse(argc, argv, arena, &options);
+}

@@ -1,0 +1,41 @@
+/** @file point_run.h  Runs one point of an experiment. */
+#pragma once
+
+#include "common/store_record.h"
+#include "experiments/experiment.h"
+
+/** What has become of a point. */
+typedef struct rpsweep_outcome {
+    uint64_t number;
+    const char *failure; /**< why it has no runs; NULL: it has run */
+    rp_store_run *runs;
+    uint32_t run_count;
+} rpsweep_outcome;
+
+/**
+ * Runs a point, in this process or, for rpexec, in another one, and appends its outcome to a
+ * message. That a point fails is an outcome, not a failure of this function.
+ * @param rpexec the program for executed points
+ * @retval RP_OK, RP_NO_MEMORY (there is no room for the outcome)
+ */
+rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rpexec,
+                            uint64_t number, rp_text *message);
+
+/** Appends an outcome. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpsweep_outcome_pack(const rpsweep_outcome *outcome, rp_text *message);
+
+/**
+ * Reads an outcome.
+ * @param outcome_out lives in `arena`
+ * @retval RP_OK, RP_BROKEN (these are no such bytes), RP_NO_MEMORY
+ */
+rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *arena,
+                                 rpsweep_outcome *outcome_out);
+
+/**
+ * Checks a point's options without running it.
+ * @param line_out of the file: of the option that is to blame, 0 where no option is
+ * @retval RP_OK, RP_USAGE (logged, without the file's name), RP_NO_MEMORY
+ */
+rp_status rpsweep_point_check(const rpsweep_experiment *experiment, const rpsweep_point *point,
+                              rp_arena *arena);

@@ -1,0 +1,417 @@
+#include "experiments/sweep.h"
+
+#include "common/log.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+/* A commit costs a flush to the disk; this often a second's work is safe. */
+#define COMMIT_S 0.5
+#define COMMIT_POINTS 5000u
+/* What a worker is given at a time should last so long: neither idle between messages nor much
+ * to run again after a crash. */
+#define CHUNK_S 0.05
+/* Chunks that a worker has: one at work, one that waits. */
+#define CHUNKS 2u
+#define PROGRESS_S 0.2
+#define LISTED_FAILURES 20u
+
+/* Points that a worker has and has not answered, in its order: a ring. */
+typedef struct given {
+    uint64_t numbers[CHUNKS * RPSWEEP_CHUNK];
+    uint32_t first;
+    uint32_t count;
+} given;
+
+typedef struct sweep {
+    const rpsweep_config *config;
+    const rpsweep_experiment *experiment;
+    rpsweep_summary *summary;
+    rp_store *store;
+    int64_t experiment_id;
+    rpsweep_crew *crew;
+    rp_arena *arena;
+    given *given;       /* [worker] */
+    uint64_t next;      /* combination that nobody has looked at */
+    uint64_t *returned; /* taken back from workers that have ended */
+    uint32_t returned_count;
+    bool in_transaction;
+    uint32_t uncommitted;
+    double began_s;
+    double committed_s;
+    double shown_s;
+    rp_text message;
+} sweep;
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- which points -----------------------------------------------------------------------------
+ */
+
+/* A combination that is included and of this shard; its command lives in `arena`. */
+static rp_status look_at(const sweep *s, uint64_t number, rp_arena *arena, rpsweep_point *point,
+                         bool *included_out)
+{
+    *included_out = false;
+    if (number % s->config->shards != s->config->shard) {
+        return RP_OK;
+    }
+    return rpsweep_experiment_point(s->experiment, number, arena, point, included_out);
+}
+
+static rp_status is_missing(sweep *s, const rpsweep_point *point, rp_arena *arena,
+                            bool *missing_out)
+{
+    const char *command = NULL;
+    rp_store_point_state state = RP_STORE_POINT_UNKNOWN;
+    RP_TRY(rpsweep_point_command(s->experiment, point, arena, &command));
+    RP_TRY(rp_store_find_point(s->store, s->experiment_id, command, &state));
+    *missing_out =
+        state == RP_STORE_POINT_UNKNOWN || (state == RP_STORE_POINT_FAILED && s->config->retry);
+    return RP_OK;
+}
+
+/* Which of its settings an option's message is about. */
+static uint32_t line_of(const rpsweep_point *point, const char *message)
+{
+    for (uint32_t i = 0; i < point->count; i++) {
+        char name[128];
+        (void)snprintf(name, sizeof name, "--%s", point->settings[i].option);
+        const char *at = strstr(message, name);
+        char after = at != NULL ? at[strlen(name)] : 'x';
+        if (at != NULL && after != '-' && (after < 'a' || after > 'z')) {
+            return point->settings[i].line;
+        }
+    }
+    return 0;
+}
+
+/* Bad options are found before anything runs. */
+static rp_status check_point(const sweep *s, const rpsweep_point *point, rp_arena *arena)
+{
+    char message[2048];
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rpsweep_point_check(s->experiment, point, arena);
+    rp_log_capture_end();
+    if (status != RP_OK) {
+        message[strcspn(message, "\n")] = '\0';
+        rp_log_error_at(s->experiment->file, line_of(point, message), "point %" PRIu64 ": %s",
+                        point->number, message);
+    }
+    return status;
+}
+
+/* Looks at all points once: their options are checked, and it is known how many there are. */
+static rp_status count_points(sweep *s)
+{
+    rp_status status = RP_OK;
+    for (uint64_t number = 0; number < s->experiment->combinations && status == RP_OK; number++) {
+        rp_arena *arena = NULL;
+        rpsweep_point point;
+        bool included = false;
+        RP_TRY(rp_arena_create(&arena));
+        status = look_at(s, number, arena, &point, &included);
+        if (status == RP_OK && included) {
+            s->summary->points++;
+            status = check_point(s, &point, arena);
+        }
+        rp_arena_destroy(arena);
+    }
+    return status;
+}
+
+/* The next point that has to run. */
+static rp_status next_point(sweep *s, uint64_t *number_out, bool *there_out)
+{
+    *there_out = s->returned_count > 0;
+    if (*there_out) {
+        *number_out = s->returned[--s->returned_count];
+        return RP_OK;
+    }
+    rp_status status = RP_OK;
+    while (s->next < s->experiment->combinations && !*there_out && status == RP_OK) {
+        rp_arena *arena = NULL;
+        rpsweep_point point;
+        bool included = false;
+        RP_TRY(rp_arena_create(&arena));
+        *number_out = s->next++;
+        status = look_at(s, *number_out, arena, &point, &included);
+        if (status == RP_OK && included) {
+            status = is_missing(s, &point, arena, there_out);
+            s->summary->present += status == RP_OK && !*there_out ? 1 : 0;
+        }
+        rp_arena_destroy(arena);
+    }
+    return status;
+}
+
+/* ---- storing ----------------------------------------------------------------------------------
+ */
+
+static rp_status commit(sweep *s)
+{
+    s->committed_s = now_s();
+    s->uncommitted = 0;
+    if (!s->in_transaction) {
+        return RP_OK;
+    }
+    s->in_transaction = false;
+    return rp_store_end(s->store, RP_OK);
+}
+
+static void list_failure(sweep *s, const char *command, const char *failure)
+{
+    if (s->summary->failed <= LISTED_FAILURES) {
+        rp_log_error("%s\n  failed: %s", command, failure);
+    } else if (s->summary->failed == LISTED_FAILURES + 1) {
+        rp_log_error("more points have failed; the view failures of %s lists them all",
+                     s->config->db);
+    }
+}
+
+static rp_status keep(sweep *s, const rpsweep_outcome *outcome, rp_arena *arena)
+{
+    rpsweep_point point;
+    bool included = false;
+    const char *command = NULL;
+    RP_TRY(rpsweep_experiment_point(s->experiment, outcome->number, arena, &point, &included));
+    RP_TRY(rpsweep_point_command(s->experiment, &point, arena, &command));
+    if (!s->in_transaction) {
+        RP_TRY(rp_store_begin(s->store));
+        s->in_transaction = true;
+    }
+    RP_TRY(rp_store_add_point(s->store, s->experiment_id, command, outcome->failure, outcome->runs,
+                              outcome->run_count));
+    s->uncommitted++;
+    s->summary->run += outcome->failure == NULL ? 1 : 0;
+    if (outcome->failure != NULL) {
+        s->summary->failed++;
+        list_failure(s, command, outcome->failure);
+    }
+    bool due = now_s() - s->committed_s >= COMMIT_S || s->uncommitted >= COMMIT_POINTS;
+    return due ? commit(s) : RP_OK;
+}
+
+/* ---- workers ----------------------------------------------------------------------------------
+ */
+
+static uint32_t workers(const sweep *s)
+{
+    return s->config->crew_type->size(s->crew);
+}
+
+/* As many points as last CHUNK_S, judged by those that have run. */
+static uint32_t chunk_size(const sweep *s)
+{
+    uint64_t done = s->summary->run + s->summary->failed;
+    if (done == 0) {
+        return 1;
+    }
+    double each_s = (now_s() - s->began_s) * workers(s) / (double)done;
+    double size = each_s > 0 ? CHUNK_S / each_s : RPSWEEP_CHUNK;
+    return size < 1 ? 1 : size > RPSWEEP_CHUNK ? RPSWEEP_CHUNK : (uint32_t)size;
+}
+
+/* A worker that has less than a chunk left gets another one. */
+static rp_status feed(sweep *s, uint32_t worker)
+{
+    uint64_t numbers[RPSWEEP_CHUNK];
+    given *g = &s->given[worker];
+    uint32_t size = chunk_size(s);
+    uint32_t count = 0;
+    bool there = true;
+    if (g->count >= size) {
+        return RP_OK;
+    }
+    while (count < size && there) {
+        RP_TRY(next_point(s, &numbers[count], &there));
+        count += there ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        g->numbers[(g->first + g->count++) % (CHUNKS * RPSWEEP_CHUNK)] = numbers[i];
+    }
+    return count > 0 ? s->config->crew_type->give(s->crew, worker, numbers, count) : RP_OK;
+}
+
+static uint64_t take_given(given *g)
+{
+    uint64_t number = g->numbers[g->first];
+    g->first = (g->first + 1) % (CHUNKS * RPSWEEP_CHUNK);
+    g->count--;
+    return number;
+}
+
+/* It ended while it ran the first of its points; the others go to somebody else. */
+static rp_status bury(sweep *s, uint32_t worker, const char *cause, rp_arena *arena)
+{
+    given *g = &s->given[worker];
+    if (g->count == 0) {
+        rp_log_error("a worker without work has ended: %s", cause);
+        return RP_TOOL;
+    }
+    rpsweep_outcome outcome = {.number = take_given(g), .failure = cause};
+    while (g->count > 0) {
+        s->returned[s->returned_count++] = take_given(g);
+    }
+    return keep(s, &outcome, arena);
+}
+
+static rp_status receive(sweep *s, uint32_t worker, const char *cause)
+{
+    rp_arena *arena = NULL;
+    rpsweep_outcome outcome;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = RP_OK;
+    if (s->message.length == 0) {
+        status = bury(s, worker, cause, arena);
+    } else {
+        status = rpsweep_outcome_unpack(s->message.bytes, s->message.length, arena, &outcome);
+        given *g = &s->given[worker];
+        if (status == RP_OK && (g->count == 0 || take_given(g) != outcome.number)) {
+            status = RP_BROKEN;
+        }
+        if (status == RP_BROKEN) {
+            rp_log_error("a worker sent what is no outcome of its point");
+        }
+        status = status == RP_OK ? keep(s, &outcome, arena) : status;
+    }
+    rp_arena_destroy(arena);
+    return status;
+}
+
+/* ---- progress ---------------------------------------------------------------------------------
+ */
+
+static void show_progress(sweep *s, bool last)
+{
+    double now = now_s();
+    const rpsweep_summary *sum = s->summary;
+    if (!s->config->show_progress || (!last && now - s->shown_s < PROGRESS_S)) {
+        return;
+    }
+    s->shown_s = now;
+    uint64_t done = sum->run + sum->failed;
+    double rate = (double)done / (now - s->began_s + 1e-9);
+    uint64_t rest = sum->points - (sum->present + done);
+    double share = sum->points > 0 ? (double)(sum->present + done) / (double)sum->points : 1;
+    char bar[31];
+    for (size_t i = 0; i < sizeof bar - 1; i++) {
+        bar[i] = (double)i < share * (double)(sizeof bar - 1) ? '#' : '.';
+    }
+    bar[sizeof bar - 1] = '\0';
+    fprintf(stderr, "\r%s %" PRIu64 "/%" PRIu64 ", %.0f/s, %.0f s left, %" PRIu64 " failed  %s",
+            bar, sum->present + done, sum->points, rate, done > 0 ? (double)rest / rate : 0.0,
+            sum->failed, last ? "\n" : "");
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static bool any_given(const sweep *s)
+{
+    for (uint32_t i = 0; i < workers(s); i++) {
+        if (s->given[i].count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rp_status go(sweep *s)
+{
+    for (;;) {
+        for (uint32_t i = 0; i < workers(s) && !interrupted; i++) {
+            RP_TRY(feed(s, i));
+        }
+        if (interrupted || !any_given(s)) {
+            s->summary->stopped = interrupted != 0;
+            return RP_OK;
+        }
+        uint32_t worker = UINT32_MAX;
+        const char *cause = NULL;
+        RP_TRY(s->config->crew_type->next(s->crew, 100, &worker, &s->message, &cause));
+        if (worker != UINT32_MAX) {
+            RP_TRY(receive(s, worker, cause));
+        } else if (now_s() - s->committed_s >= COMMIT_S) {
+            RP_TRY(commit(s));
+        }
+        show_progress(s, false);
+    }
+}
+
+static rp_status open_store(sweep *s)
+{
+    uint64_t present = 0;
+    RP_TRY(rp_store_open(s->config->db, &s->store));
+    RP_TRY(rp_store_experiment(s->store, s->experiment->name, s->experiment->question,
+                               s->experiment->text, &s->experiment_id, &present));
+    if (present > 0 && !s->config->resume) {
+        rp_log_error("%s: has %" PRIu64 " points of experiment %s already; valid are --resume, "
+                     "which runs what is missing, and another store",
+                     s->config->db, present, s->experiment->name);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status run(sweep *s)
+{
+    RP_TRY(count_points(s));
+    if (s->summary->points == 0) {
+        rp_log_error("%s: no point: the conditions leave all %" PRIu64 " combinations out",
+                     s->experiment->file, s->experiment->combinations);
+        return RP_INPUT;
+    }
+    RP_TRY(open_store(s));
+    RP_TRY(s->config->crew_type->open(&s->config->crew, &s->crew));
+    uint32_t count = workers(s);
+    size_t most = (size_t)count * CHUNKS * RPSWEEP_CHUNK;
+    RP_TRY(rp_arena_alloc(s->arena, count, sizeof *s->given, &s->given));
+    RP_TRY(rp_arena_alloc(s->arena, most, sizeof *s->returned, &s->returned));
+    s->began_s = s->committed_s = now_s();
+    rp_status status = go(s);
+    if (s->in_transaction) {
+        /* What has come is kept, whatever happened to the rest. */
+        rp_status stored = commit(s);
+        status = status == RP_OK ? stored : status;
+    }
+    show_progress(s, true);
+    return status;
+}
+
+rp_status rpsweep_run(const rpsweep_config *config, rpsweep_summary *summary_out)
+{
+    *summary_out = (rpsweep_summary){0};
+    sweep s = {.config = config, .experiment = config->experiment, .summary = summary_out};
+    double began_s = now_s();
+    RP_TRY(rp_arena_create(&s.arena));
+    struct sigaction action = {.sa_handler = interrupt};
+    struct sigaction before[2];
+    interrupted = 0;
+    (void)sigaction(SIGINT, &action, &before[0]);
+    (void)sigaction(SIGTERM, &action, &before[1]);
+    rp_status status = run(&s);
+    config->crew_type->close(s.crew);
+    rp_store_close(s.store);
+    rp_text_fini(&s.message);
+    rp_arena_destroy(s.arena);
+    (void)sigaction(SIGINT, &before[0], NULL);
+    (void)sigaction(SIGTERM, &before[1], NULL);
+    summary_out->seconds = now_s() - began_s;
+    return status;
+}

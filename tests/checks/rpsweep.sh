@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# rpsweep: killed and resumed it ends with the same rows; a crash, a full disk and bad files lose
+# nothing.
+set -euo pipefail
+rpsweep=$2/experiments/rpsweep
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "$*"
+    failures=$((failures + 1))
+}
+
+# expect STATUS NEEDLE ARGUMENT...: the needle is in what it says, on either stream.
+expect()
+{
+    local want=$1 needle=$2 status=0
+    shift 2
+    "$rpsweep" "$@" >"$work/out" 2>&1 </dev/null || status=$?
+    if [ $status -ne "$want" ] || ! grep -qF -- "$needle" "$work/out"; then
+        fail "rpsweep $*: exit status $status (expected $want), no '$needle' in:"
+        cat "$work/out"
+    fi
+}
+
+# Everything that has to be the same whoever ran it; times and numbers of rows are not.
+rows()
+{
+    sqlite3 "$1" "SELECT command, schedule, model, partition, seed, program_hash, name, value
+        FROM runs JOIN metrics ON run_id = runs.id WHERE name <> 'sim_wall_s' ORDER BY 1, 2, 7;
+        SELECT command, failure FROM points ORDER BY 1;"
+}
+
+cat >"$work/e.yaml" <<'YAML'
+name: kill
+options: {fidelity: stage, gpus: 8}
+cross:
+  schedule: [gpipe, 1f1b, interleaved-1f1b, looped-bfs, roundpipe]
+  model: [qwen3-1.7b, llama3.1-8b, gpt-oss-20b, qwen3-32b, qwen3-235b]
+  microbatches: {from: 9, to: 40, step: 1}  # not all schedules take all of them
+YAML
+expect 2 "/nowhere.yaml: cannot be read" /nowhere.yaml
+expect 2 "expected one experiment, not 0" --jobs 2
+expect 2 "integers from 1 to 1024" --jobs 0 "$work/e.yaml"
+expect 2 "I/N with N from 1" --shard 2/2 "$work/e.yaml"
+expect 2 "--retry-failed: valid with --resume" --retry-failed "$work/e.yaml"
+expect 2 "did you mean --resume" --resumee "$work/e.yaml"
+expect 2 "valid is --db F" export summary
+expect 2 "No such file or directory" export summary --db "$work/none.db"
+expect 0 "Usage: rpsweep" --help
+expect 0 "rpsim --fidelity stage --gpus 8 --microbatches 9 --model qwen3-1.7b --schedule gpipe" \
+    --dry-run "$work/e.yaml"
+[ "$(wc -l <"$work/out")" -eq 800 ] || fail "--dry-run: $(wc -l <"$work/out") points, not 800"
+
+# Bad options of a point: nothing runs, nothing is left.
+printf 'name: bad\noptions:\n  gpus: 4\n  schedule: pipe\n' >"$work/bad.yaml"
+expect 2 "bad.yaml:4: point 0: --schedule: unknown schedule 'pipe'" "$work/bad.yaml" --db "$work/bad.db"
+[ ! -e "$work/bad.db" ] || fail "a store for a bad experiment"
+
+# Points that fail are listed, the rest runs.
+expect 1 "failed: --microbatches" "$work/e.yaml" --db "$work/whole.db"
+rows "$work/whole.db" >"$work/whole"
+[ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM points')" -eq 800 ] || fail "points are missing"
+[ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM failures')" -gt 10 ] || fail "no failures are listed"
+expect 2 "has 800 points of experiment kill already; valid are --resume" "$work/e.yaml" --db "$work/whole.db"
+expect 0 "0 run" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 1 "failed: --microbatches" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
+expect 0 "schedule,model" export best --db "$work/whole.db"
+expect 2 "no table or view 'runs2'; valid are best" export runs2 --db "$work/whole.db"
+
+# Shards and their union.
+for shard in 0 1 2; do
+    expect 1 "points" "$work/e.yaml" --db "$work/shard$shard.db" --shard $shard/3
+done
+expect 0 "points added to" merge "$work"/shard?.db --db "$work/merged.db"
+expect 0 "shard2.db: 0 points added" merge "$work"/shard?.db --db "$work/merged.db"
+rows "$work/merged.db" | cmp -s - "$work/whole" || fail "shards together have other rows"
+
+# Killed at a random moment, again and again.
+RANDOM=7
+for ((attempt = 0; attempt < 20; attempt++)); do
+    "$rpsweep" "$work/e.yaml" --db "$work/killed.db" --resume --jobs 2 >/dev/null 2>&1 &
+    sleep 0.0$((RANDOM % 90 + 10))
+    kill -KILL $! 2>/dev/null || true
+    wait $! 2>/dev/null || true
+done
+"$rpsweep" "$work/e.yaml" --db "$work/killed.db" --resume >/dev/null 2>&1 || true
+rows "$work/killed.db" | cmp -s - "$work/whole" || fail "killed 20 times it ends with other rows"
+
+# The process that runs a point crashes: that point has failed, all others have run.
+printf 'name: crash\noptions: {gpus: 8, schedule: roundpipe}\nlist:\n  - {jitter: 0.1, replicas: 100000}\n  - {microbatches: [8, 16, 24, 32]}\n' \
+    >"$work/crash.yaml"
+"$rpsweep" "$work/crash.yaml" --db "$work/crash.db" --jobs 1 >"$work/out" 2>&1 &
+sweep=$!
+for ((wait = 0; wait < 200; wait++)); do
+    worker=$(cat /proc/$sweep/task/$sweep/children)
+    [ -n "$worker" ] && break
+    sleep 0.05
+done
+sleep 0.3
+kill -SEGV "$worker"
+status=0
+wait $sweep || status=$?
+grep -q "ended by signal 11 (Segmentation fault)" "$work/out" || { fail "no crash:"; cat "$work/out"; }
+[ $status -eq 1 ] || fail "exit status $status after a crash"
+[ "$(sqlite3 "$work/crash.db" 'SELECT count(*) FROM runs')" -eq 4 ] || fail "a crash took other points with it"
+
+# A store that cannot grow: what was committed stays, and the sweep goes on later.
+(
+    ulimit -f 400
+    "$rpsweep" "$work/e.yaml" --db "$work/full.db" --jobs 1 >"$work/out" 2>&1
+) && fail "a full disk is no success"
+grep -qE "full.db: cannot" "$work/out" || { fail "a full disk:"; cat "$work/out"; }
+"$rpsweep" "$work/e.yaml" --db "$work/full.db" --resume >/dev/null 2>&1 || true
+rows "$work/full.db" | cmp -s - "$work/whole" || fail "after a full disk it ends with other rows"
+printf 'no database' >"$work/text.db"
+expect 2 "text.db" "$work/e.yaml" --db "$work/text.db"
+[ "$(cat "$work/text.db")" = 'no database' ] || fail "a file that is no database was written"
+
+# Executed points are processes.
+printf 'name: run\nprogram: rpexec\noptions: {steps: 1, gpus: 2, seq-len: 16}\ncross: {schedule: [1f1b, roundpipe]}\n' \
+    >"$work/run.yaml"
+expect 0 "2 points: 2 run" "$work/run.yaml" --db "$work/run.db"
+[ "$(sqlite3 "$work/run.db" "SELECT group_concat(program || schedule) FROM runs")" = "rpexec1f1b,rpexecroundpipe" ] ||
+    fail "executed points are not stored"
+printf '#!/bin/sh\necho this is why >&2\nkill -ABRT $$\n' >"$work/rpexec"
+chmod +x "$work/rpexec"
+expect 1 "ended by signal 6" "$work/run.yaml" --db "$work/abort.db" --rpexec "$work/rpexec"
+
+# Ranks instead of processes.
+if command -v mpirun >/dev/null && ldd "$rpsweep" | grep -q libmpi; then
+    mpirun --allow-run-as-root --oversubscribe -n 4 "$rpsweep" "$work/e.yaml" --db "$work/mpi.db" \
+        >"$work/out" 2>&1 || true
+    rows "$work/mpi.db" | cmp -s - "$work/whole" || { fail "under MPI it ends with other rows"; cat "$work/out"; }
+else
+    echo "mpirun is missing, or rpsweep was built without MPI: ranks were not tested"
+fi
+
+[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
