@@ -93,7 +93,8 @@ static bool can_run(const queue *q)
 
 static void wake_all(rpexec_driver *d)
 {
-    for (uint32_t i = 0; i < program_of(d)->queue_count; i++) {
+    /* Not all queues: where opening has failed there may be none. */
+    for (uint32_t i = 0; i < d->started; i++) {
         pthread_cond_signal(&d->queues[i].wake);
     }
     pthread_cond_broadcast(&d->ended_one);
