@@ -146,8 +146,10 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     if (task->runs_head) {
         r->head_gradient = rpexec_plan_new_value(p, job->gpu, rpexec_plan_boundary_bytes(p, o), op);
     }
-    task->body = r->output;
-    rpexec_plan_use(p, r->output, op);
+    /* A recompute leaves the forward's output alone: it may still be on its way to the next stage,
+     * and layers write theirs in steps. */
+    task->body = recompute && !head ? NO : r->output;
+    rpexec_plan_use(p, task->body, op);
 }
 
 /* What the input part has kept layer by layer. */
