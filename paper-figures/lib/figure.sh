@@ -1,0 +1,41 @@
+# Sourced by a figure's make.sh: make.sh BINDIR OUTDIR. Sets figure (its folder), name, paper (this
+# tree's paper-figures), plots, traces and out (OUTDIR, made if missing).
+set -euo pipefail
+export LC_ALL=C.UTF-8
+
+if [ $# -ne 2 ]; then
+    echo "usage: make.sh BINDIR OUTDIR" >&2
+    exit 2
+fi
+figure=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
+name=$(basename "$figure")
+paper=$(dirname "$figure")
+plots=$paper/../plots
+traces=$paper/../traces
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+case $paper$out in
+*"'"*)
+    echo "$name: gnuplot takes no folder with a single quote in its name" >&2
+    exit 2
+    ;;
+esac
+
+# draw [VARIABLE=FILE]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files for
+# the script as variables. Without gnuplot the data are all there is.
+draw()
+{
+    local ext more=
+    if ! command -v gnuplot > /dev/null; then
+        echo "$name: not drawn, gnuplot is missing (Debian package gnuplot-nox)" >&2
+        return 0
+    fi
+    for ext in "$@"; do
+        more+="${ext%%=*}='${ext#*=}'; "
+    done
+    for ext in svg png pdf; do
+        gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$out/$name'; ext='$ext'; $more" \
+            "$figure/figure.gp"
+        echo "$out/$name.$ext"
+    done
+}

@@ -1,0 +1,18 @@
+# Sourced after figure.sh: the paper's pipeline study, run again. Sets published, its table.
+published=$paper/published/pipeline_bubbles.csv
+
+# study FILE [OPTION]...: rpsim's CSV table of every schedule and model of the published table; a
+# later option replaces an earlier one.
+study()
+{
+    local file=$1 schedules models
+    shift
+    schedules=$(cut -d, -f1 "$published" | tail -n +2 | awk '!seen[$0]++' | paste -sd,)
+    models=$(cut -d, -f2 "$published" | tail -n +2 | awk '!seen[$0]++' | paste -sd,)
+    "$bin/rpsim" --schedule "$schedules" --model "$models" --fidelity stage --partition paper --gpus 8 \
+        --microbatches 16 --format csv "$@" > "$file"
+}
+bin=$(cd "$1" && pwd)
+# On the file system of OUTDIR, so that a move there leaves nothing half written.
+work=$(mktemp -d "$out/.$name.XXXXXX")
+trap 'rm -rf "$work"' EXIT
