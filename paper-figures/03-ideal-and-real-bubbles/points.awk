@@ -11,26 +11,21 @@ BEGIN {
     read_study(ours, sim, own_rows, own_columns)
     read_table(models, config, names)
     print "model,schedule,kind,published,ours,difference,times_ideal"
+    by_model(rows, count, sorted)
     for (i = 1; i <= count; i++) {
-        split(rows[i], name, SUBSEP)
-        if (name[2] in drawn) {
-            continue
+        split(sorted[i], name, SUBSEP)
+        if (name[2] != model) {
+            model = name[2]
+            gpus = value(sim, sorted[i], "gpus")
+            # Every GPU holds as many stages of one layer as it takes, and all layers cost the same:
+            # GPUs - 1 layers of idle time beside microbatches x stages of work.
+            work = ceiling(number(config, model, "layers") / gpus) * value(sim, sorted[i], "microbatches")
+            ideal = 100 * (gpus - 1) / (work + gpus - 1)
+            printf "%s,ideal,formula,,%.6f,,1.0000\n", model, ideal
         }
-        drawn[name[2]] = 1
-        gpus = value(sim, rows[i], "gpus")
-        # Every GPU holds as many stages of one layer as it takes, and all layers cost the same:
-        # GPUs - 1 layers of idle time beside microbatches x stages of work.
-        work = ceiling(number(config, name[2], "layers") / gpus) * value(sim, rows[i], "microbatches")
-        ideal = 100 * (gpus - 1) / (work + gpus - 1)
-        printf "%s,ideal,formula,,%.6f,,1.0000\n", name[2], ideal
-        for (j = 1; j <= count; j++) {
-            split(rows[j], other, SUBSEP)
-            if (other[2] == name[2]) {
-                given = value(paper, rows[j], "bubble_pct")
-                own = share(sim, rows[j], "bubble_ms")
-                printf "%s,%s,simulated,%s,%.6f,%.6f,%.4f\n", name[2], other[1], paper[rows[j], "bubble_pct"], own, \
-                    own - given, own / ideal
-            }
-        }
+        given = value(paper, sorted[i], "bubble_pct")
+        own = share(sim, sorted[i], "bubble_ms")
+        printf "%s,%s,simulated,%s,%.6f,%.6f,%.4f\n", model, name[1], paper[sorted[i], "bubble_pct"], own, \
+            own - given, own / ideal
     }
 }

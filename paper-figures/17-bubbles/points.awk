@@ -59,23 +59,16 @@ BEGIN {
                 row(name[1], "synchronous", name[2], columns[c], paper[rows[i], columns[c]], share(sim, rows[i], what))
             }
         }
-        order[i] = name[2]
     }
-    # The picture goes model by model.
+    by_model(rows, count, sorted)
     for (i = 1; i <= count; i++) {
-        if (order[i] in drawn) {
-            continue
+        split(sorted[i], name, SUBSEP)
+        bar(name[2], name[1], share(sim, sorted[i], "fill_ms"), share(sim, sorted[i], "switch_ms"), \
+            share(sim, sorted[i], "intra_ms"), share(sim, sorted[i], "drain_ms"), 0, \
+            share(sim, sorted[i], "bubble_ms"), paper[sorted[i], "bubble_pct"])
+        split(sorted[i + 1], other, SUBSEP)
+        if (other[2] != name[2]) {
+            overlapped("roundpipe", name[2])
         }
-        drawn[order[i]] = 1
-        for (j = 1; j <= count; j++) {
-            if (order[j] != order[i]) {
-                continue
-            }
-            split(rows[j], name, SUBSEP)
-            bar(name[2], name[1], share(sim, rows[j], "fill_ms"), share(sim, rows[j], "switch_ms"), \
-                share(sim, rows[j], "intra_ms"), share(sim, rows[j], "drain_ms"), 0, share(sim, rows[j], "bubble_ms"), \
-                paper[rows[j], "bubble_pct"])
-        }
-        overlapped("roundpipe", order[i])
     }
 }

@@ -46,3 +46,18 @@ function share(table, row, what)
 {
     return 100 * value(table, row, what) / (value(table, row, "gpus") * value(table, row, "makespan_ms"))
 }
+
+# The rows of read_study model by model, models in the order of their first rows: sorted[1..count].
+function by_model(rows, count, sorted,    done, i, j, n, name, other)
+{
+    for (i = 1; i <= count; i++) {
+        split(rows[i], name, SUBSEP)
+        for (j = i; j <= count && !(name[2] in done); j++) {
+            split(rows[j], other, SUBSEP)
+            if (other[2] == name[2]) {
+                sorted[++n] = rows[j]
+            }
+        }
+        done[name[2]] = 1
+    }
+}
