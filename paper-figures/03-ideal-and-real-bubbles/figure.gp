@@ -38,7 +38,7 @@ half = 0.42
 is_ideal(kind) = kind eq 'formula'
 
 plot data using (place($0)):(is_ideal(strcol(3)) ? $5 : NaN):(2 * half) skip 1 with boxes \
-        fillstyle solid 0.0 border rgb ink fillcolor rgb ink title 'ideal (formula)', \
+        fillstyle solid border rgb ink fillcolor rgb 'white' title 'ideal (formula)', \
     data using (place($0)):(is_ideal(strcol(3)) ? NaN : $5):(2 * half) skip 1 with boxes \
         fillstyle solid noborder fillcolor rgb '#7fb8e6' title 'real (simulated)', \
     data using (place($0) - half):(is_ideal(strcol(3)) ? $5 : NaN):(each - 1 + 2 * half):(0) skip 1 \
