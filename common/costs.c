@@ -1,3 +1,4 @@
+#include "common/changes.h"
 #include "common/config.h"
 #include "common/data.h"
 #include "common/log.h"
@@ -60,7 +61,7 @@ static const rp_config_field fields[] = {
     COUNT(seq_len, 16777216),
 };
 
-static const rp_config_schema schema = {
+const rp_config_schema rp_costs_schema = {
     .what = "a cost table", .fields = fields, .field_count = sizeof fields / sizeof *fields};
 
 /* One time per layer, in ps, from one number or a list. */
@@ -146,24 +147,44 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
     return check_total(name, lines, costs);
 }
 
-rp_status rp_costs_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
-                         rp_costs *costs_out)
+static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
+                       rp_arena *arena, rp_costs *costs_out)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     cost_file file = {.source = ""};
-    RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, &file, lines));
+    RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_costs_schema, arena, &file, lines));
+    RP_TRY(rp_changes_apply(changes, false, name, arena, &file, lines));
     return convert(name, lines, &file, arena, costs_out);
+}
+
+rp_status rp_costs_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                         rp_costs *costs_out)
+{
+    const rp_text text = {.bytes = (char *)bytes, .length = length};
+    return parse(name, &text, NULL, arena, costs_out);
 }
 
 rp_status rp_costs_load(const char *name_or_path, rp_arena *arena, rp_costs *costs_out)
 {
+    return rp_costs_load_changed(name_or_path, NULL, arena, costs_out);
+}
+
+rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
+                                rp_arena *arena, rp_costs *costs_out)
+{
     const char *path;
+    const char *shown = NULL;
     rp_text text = {0};
     rp_status status = rp_data_read(&rp_data_costs, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
-        status = rp_costs_parse(path, text.bytes, text.length, arena, costs_out);
+        shown = path;
+        status = rp_changes_name(changes, false, arena, &shown);
+    }
+    if (status == RP_OK) {
+        status = parse(shown, &text, changes, arena, costs_out);
     }
     rp_text_fini(&text);
     RP_TRY(status);
-    return rp_data_check_name(name_or_path, path, costs_out->name);
+    RP_TRY(rp_data_check_name(name_or_path, path, costs_out->name));
+    return rp_changes_name(changes, false, arena, &costs_out->name);
 }

@@ -1,3 +1,4 @@
+#include "common/changes.h"
 #include "common/config.h"
 #include "common/data.h"
 #include "common/log.h"
@@ -48,6 +49,7 @@ enum {
 /* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
 #define OLDEST_PCIE 3u
 #define NEWEST_PCIE 5u
+#define DEFAULT_LANES 16u
 static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
 
 static const char *const peer_choices[] = {"none", "pcie", "nvlink", NULL};
@@ -110,7 +112,7 @@ static const rp_config_field fields[] = {
     RATE(communicator_gb, true, 0, 1e4, "GB"),
 };
 
-static const rp_config_schema schema = {
+const rp_config_schema rp_platform_schema = {
     .what = "a platform", .fields = fields, .field_count = sizeof fields / sizeof *fields};
 
 /* A count that stands for nothing at `none`, and the rate that belongs to it. */
@@ -281,31 +283,68 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
     return check_peers(name, lines, platform);
 }
 
-rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
-                            rp_platform *platform_out)
+/* A rate that a change sets takes the place of lanes, and the other way round. */
+static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *p)
+{
+    bool rate = rp_changes_set(changes, true, FIELD_LINK);
+    bool lanes = rp_changes_set(changes, true, FIELD_PCIE_GEN);
+    if (lanes && !rate) {
+        lines[FIELD_LINK] = 0;
+    }
+    if (rate && !lanes && !rp_changes_set(changes, true, FIELD_PCIE_LANES)) {
+        lines[FIELD_PCIE_GEN] = 0;
+        lines[FIELD_PCIE_LANES] = 0;
+        p->pcie_lanes = DEFAULT_LANES;
+    }
+}
+
+static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
+                       rp_arena *arena, rp_platform *platform_out)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     *platform_out = (rp_platform){.context_gb = 0.75,
                                   .workspace_gb = 0.033554432,
                                   .communicator_gb = 0.6,
-                                  .pcie_lanes = 16,
+                                  .pcie_lanes = DEFAULT_LANES,
                                   .sockets = 1,
                                   .nodes = 1};
-    RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, platform_out, lines));
+    RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
+                           platform_out, lines));
+    RP_TRY(rp_changes_apply(changes, true, name, arena, platform_out, lines));
+    replace_link(changes, lines, platform_out);
     RP_TRY(set_link(name, lines, platform_out));
     set_peer(platform_out);
     return check_sums(name, lines, platform_out);
 }
 
+rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            rp_platform *platform_out)
+{
+    const rp_text text = {.bytes = (char *)bytes, .length = length};
+    return parse(name, &text, NULL, arena, platform_out);
+}
+
 rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out)
 {
+    return rp_platform_load_changed(name_or_path, NULL, arena, platform_out);
+}
+
+rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
+                                   rp_arena *arena, rp_platform *platform_out)
+{
     const char *path;
+    const char *shown = NULL;
     rp_text text = {0};
     rp_status status = rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
-        status = rp_platform_parse(path, text.bytes, text.length, arena, platform_out);
+        shown = path;
+        status = rp_changes_name(changes, true, arena, &shown);
+    }
+    if (status == RP_OK) {
+        status = parse(shown, &text, changes, arena, platform_out);
     }
     rp_text_fini(&text);
     RP_TRY(status);
-    return rp_data_check_name(name_or_path, path, platform_out->name);
+    RP_TRY(rp_data_check_name(name_or_path, path, platform_out->name));
+    return rp_changes_name(changes, true, arena, &platform_out->name);
 }

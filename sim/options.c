@@ -19,6 +19,9 @@
     X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
     X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
     X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
+    X(SET, "set", "CHANGE[,…]",                                                                    \
+      "what if the cost table or the platform said otherwise: costs.KEY=N, costs.KEY*FACTOR, "     \
+      "platform.KEY=N, platform.KEY*FACTOR with the keys of their files; may be repeated")         \
     X(PARTITION, "partition", "P|paper|even|auto|tuned",                                           \
       "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "                                 \
       "it is listed, otherwise even); auto: RoundPipe's planner (rpplan) for roundpipe, within "   \
@@ -210,6 +213,8 @@ static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_COSTS:
         o->costs = optarg;
         return RP_OK;
+    case OPTION_SET:
+        return rp_changes_add("set", optarg, arena, &o->changes);
     case OPTION_PARTITION:
         o->partition = optarg;
         return RP_OK;
@@ -380,6 +385,7 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_MODEL:
     case OPTION_PLATFORM:
     case OPTION_COSTS:
+    case OPTION_SET:
     case OPTION_PARTITION:
     case OPTION_RECOMPUTE:
     case OPTION_ROUND:

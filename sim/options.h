@@ -1,6 +1,7 @@
 /** @file options.h  rpsim's command line (cli.md) as a value. */
 #pragma once
 
+#include "common/changes.h"
 #include "common/torch_csv.h"
 
 /** Most evaluations of --partition tuned. */
@@ -34,6 +35,7 @@ typedef struct rpsim_options {
     uint32_t model_count;
     const char *platform;
     const char *costs;
+    rp_changes changes; /**< of platform and cost table: --set */
     uint32_t gpus;
     uint32_t microbatches;
     uint32_t microbatch_size;

@@ -13,7 +13,9 @@
 /* Every setting and default as a JSON object, in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
 {
-    size_t size = 4096 + 2 * strlen(row->partition_text);
+    const char *changes = NULL;
+    RP_TRY(rp_changes_text(&study->options->changes, study->arena, &changes));
+    size_t size = 4096 + 2 * strlen(row->partition_text) + 4 * strlen(changes);
     RP_TRY(rp_arena_alloc(study->arena, size, 1, json_out));
     FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {
@@ -47,6 +49,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
                    row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
     rp_json_string(&json, row->costs->name);
+    rp_json_key(&json, "set");
+    rp_json_string(&json, *changes != '\0' ? changes : NULL);
     rp_json_key(&json, "hop_ms");
     rp_json_ms(&json, row->costs->hop_ps);
     rp_json_key(&json, "global_batch");

@@ -210,6 +210,9 @@ static void write_group_head(const rpsim_study *study, const rpsim_row *row, int
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
                 rp_ps_to_ms(row->costs->hop_ps));
     }
+    if (rp_changes_any(&study->options->changes, false)) {
+        fprintf(stream, "times of %s\n", row->costs->name);
+    }
     fprintf(stream, "%s  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
             study->options->all_schedules ? " rank" : "", width, "schedule", "recompute", "optim",
             "makespan ms", "bubble %", "fill", "switch", "drain", "intra", "hops ms", "bound %",

@@ -38,32 +38,53 @@ static rp_status missing_table(const char *name, rp_arena *arena)
     return status;
 }
 
-/* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_inputs *in)
+static rp_status load_costs(const rpsim_options *o, const char *name, rp_arena *arena,
+                            rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
-    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RPSIM_DEFAULT_SEQUENCES;
-    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RPSIM_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rpsim_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    RP_TRY(rp_costs_load_changed(name, &o->changes, arena, costs));
     in->costs = costs;
     return RP_OK;
 }
 
 /* MODEL@GPU, the table that model and platform imply. */
 static rp_status implied_costs(const char *model, const char *gpu, rp_arena *arena,
-                               const char **name_out)
+                               const char **name_out, bool *found_out)
 {
+    *found_out = false;
     RP_TRY(rp_arena_print(arena, name_out, "%s@%s", model, gpu));
     const char **names = NULL;
     uint32_t count = 0;
     RP_TRY(rp_data_list("costs", arena, &names, &count));
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(names[i], *name_out) == 0) {
-            return RP_OK;
-        }
+    for (uint32_t i = 0; i < count && !*found_out; i++) {
+        *found_out = strcmp(names[i], *name_out) == 0;
     }
-    return missing_table(*name_out, arena);
+    return RP_OK;
+}
+
+/* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
+static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_inputs *in)
+{
+    rp_costs *costs = NULL;
+    const char *name = NULL;
+    bool found = false;
+    if (rp_changes_any(&o->changes, false)) { /* of a file */
+        RP_TRY(implied_costs(in->model_name, in->platform->gpu, arena, &name, &found));
+        if (!found) {
+            rp_log_error("--set: there is no table %s whose times could change, they are computed; "
+                         "valid are changes of the platform, or --costs NAME|FILE",
+                         name);
+            return RP_USAGE;
+        }
+        return load_costs(o, name, arena, in);
+    }
+    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RPSIM_DEFAULT_SEQUENCES;
+    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RPSIM_DEFAULT_SEQ_LEN;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
+    RP_TRY(rpsim_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    in->costs = costs;
+    return RP_OK;
 }
 
 static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
@@ -122,34 +143,27 @@ static rp_status load_model(const char *name, rp_arena *arena, rpsim_inputs *in)
     return RP_OK;
 }
 
-static rp_status load_costs(const char *name, rp_arena *arena, rpsim_inputs *in)
-{
-    rp_costs *costs = NULL;
-    RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rp_costs_load(name, arena, costs));
-    in->costs = costs;
-    return RP_OK;
-}
-
 rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena *arena,
                             rpsim_inputs *in)
 {
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
-    RP_TRY(rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena, platform));
+    RP_TRY(rp_platform_load_changed(o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
+                                    &o->changes, arena, platform));
     in->platform = platform;
     in->platform_gpus = platform->gpus;
     in->memory_limit = rp_plan_default_limit(platform);
-    bool platform_used = o->platform != NULL || o->costs == NULL || o->hardware;
+    bool platform_used =
+        o->platform != NULL || o->costs == NULL || o->hardware || rp_changes_any(&o->changes, true);
     in->platform_name = platform_used ? platform->name : NULL;
     if (o->costs != NULL) {
-        RP_TRY(load_costs(o->costs, arena, in));
+        RP_TRY(load_costs(o, o->costs, arena, in));
     }
     if (model != NULL) {
         RP_TRY(load_model(model, arena, in));
     } else {
-        size_t length = strcspn(in->costs->name, "@");
+        size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
     }
     if (o->costs == NULL && o->hardware) {
@@ -157,8 +171,12 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
         RP_TRY(load_model(model, arena, in)); /* again, as below */
     } else if (o->costs == NULL) {
         const char *name = NULL;
-        RP_TRY(implied_costs(in->model_name, platform->gpu, arena, &name));
-        RP_TRY(load_costs(name, arena, in));
+        bool found = false;
+        RP_TRY(implied_costs(in->model_name, platform->gpu, arena, &name, &found));
+        if (!found) {
+            return missing_table(name, arena);
+        }
+        RP_TRY(load_costs(o, name, arena, in));
         RP_TRY(load_model(model, arena, in)); /* again: now the layer counts can be compared */
     }
     return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
