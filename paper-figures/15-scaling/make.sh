@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# make.sh BINDIR OUTDIR: the data of this figure from a run of BINDIR/rppredict, printed with means.
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/figure.sh"
+source "$paper/lib/prediction.sh"
+table scaling_4090.csv scaling
