@@ -1,5 +1,5 @@
 /* From an experiment to its points. */
-#include "experiments/experiment.h"
+#include "experiments/experiment_inside.h"
 
 #include "common/log.h"
 #include "common/text.h"
@@ -177,6 +177,23 @@ static const char *program_of(const rpsweep_experiment *e)
     return e->executed ? "rpexec" : "rpsim";
 }
 
+bool rpsweep_is_change(const char *name)
+{
+    return strncmp(name, "costs.", 6) == 0 || strncmp(name, "platform.", 9) == 0;
+}
+
+/* A setting as an option of the program: a number that changes is a value of --set. */
+static rp_status option_of(const rpsweep_setting *s, rp_arena *arena, rpsweep_setting *option_out)
+{
+    *option_out = *s;
+    if (!rpsweep_is_change(s->option)) {
+        return RP_OK;
+    }
+    const char *equal = s->option[strlen(s->option) - 1] == '*' ? "" : "=";
+    option_out->option = "set";
+    return rp_arena_print(arena, &option_out->value, "%s%s%s", s->option, equal, s->value);
+}
+
 static bool is_plain(const char *value)
 {
     static const char plain[] =
@@ -194,15 +211,16 @@ static rp_status append_quoted(rp_text *text, const char *value)
 }
 
 static rp_status append_command(const rpsweep_experiment *e, const rpsweep_point *point,
-                                rp_text *text)
+                                rp_arena *arena, rp_text *text)
 {
     RP_TRY(rp_text_print(text, "%s", program_of(e)));
     for (uint32_t i = 0; i < point->count; i++) {
-        const rpsweep_setting *s = &point->settings[i];
-        RP_TRY(rp_text_print(text, " --%s%s", s->option, s->value[0] != '\0' ? " " : ""));
-        if (s->value[0] != '\0') {
-            RP_TRY(is_plain(s->value) ? rp_text_print(text, "%s", s->value)
-                                      : append_quoted(text, s->value));
+        rpsweep_setting s;
+        RP_TRY(option_of(&point->settings[i], arena, &s));
+        RP_TRY(rp_text_print(text, " --%s%s", s.option, s.value[0] != '\0' ? " " : ""));
+        if (s.value[0] != '\0') {
+            RP_TRY(is_plain(s.value) ? rp_text_print(text, "%s", s.value)
+                                     : append_quoted(text, s.value));
         }
     }
     return RP_OK;
@@ -212,7 +230,7 @@ rp_status rpsweep_point_command(const rpsweep_experiment *e, const rpsweep_point
                                 rp_arena *arena, const char **command_out)
 {
     rp_text text = {0};
-    rp_status status = append_command(e, point, &text);
+    rp_status status = append_command(e, point, arena, &text);
     if (status == RP_OK) {
         status = rp_arena_copy_text(arena, text.bytes, text.length, command_out);
     }
@@ -227,10 +245,11 @@ rp_status rpsweep_point_arguments(const rpsweep_experiment *e, const rpsweep_poi
     RP_TRY(rp_arena_alloc(arena, (size_t)point->count + 2, sizeof(char *), &argv));
     argv[0] = program_of(e);
     for (uint32_t i = 0; i < point->count; i++) {
-        const rpsweep_setting *s = &point->settings[i];
-        bool valued = s->value[0] != '\0';
-        RP_TRY(rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s->option, valued ? "=" : "",
-                              s->value));
+        rpsweep_setting s;
+        RP_TRY(option_of(&point->settings[i], arena, &s));
+        bool valued = s.value[0] != '\0';
+        RP_TRY(
+            rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s.option, valued ? "=" : "", s.value));
     }
     /* getopt permutes the array, not the texts. */
     *argv_out = (char **)(void *)argv;

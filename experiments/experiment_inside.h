@@ -20,6 +20,9 @@ typedef struct rpsweep_reader {
 /** @return the line of the file where a node begins. */
 uint32_t rpsweep_line_of(const yaml_node_t *node);
 
+/** @return whether a name is a number that rpsim --set changes, "costs.fwd_ms" or "costs.fwd_ms*". */
+bool rpsweep_is_change(const char *name);
+
 /** Logs a cause with a node's line. @return RP_INPUT */
 rp_status rpsweep_refuse(const rpsweep_reader *in, const yaml_node_t *node, const char *cause);
 

@@ -25,6 +25,9 @@ static rp_status option_name(rpsweep_reader *in, const yaml_node_t *node, const 
 {
     RP_TRY(rpsweep_scalar_text(in, node, RPSWEEP_MOST_NAME_BYTES, option_out));
     const char *name = *option_out;
+    if (!in->experiment->executed && rpsweep_is_change(name)) {
+        return RP_OK; /* rpsim --set knows the keys */
+    }
     if (name[0] < 'a' || name[0] > 'z' ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(name)) {
         rp_log_error_at(in->experiment->file, rpsweep_line_of(node),

@@ -117,6 +117,18 @@ Test(experiment, values_are_quoted_for_a_shell)
                   "rpsim --costs 'it'\\''s' --partition '3|4'");
 }
 
+Test(experiment, numbers_of_the_inputs_change)
+{
+    EXPECT_POINTS("name: e\noptions: {schedule: gpipe}\n"
+                  "cross: {'costs.fwd_ms*': [0.9, 1.1], platform.gpus: [4]}\n"
+                  "exclude: [{'costs.fwd_ms*': '>1', platform.gpus: 8}]\n",
+                  "rpsim --set 'costs.fwd_ms*0.9' --set platform.gpus=4 --schedule gpipe",
+                  "rpsim --set 'costs.fwd_ms*1.1' --set platform.gpus=4 --schedule gpipe");
+    rpsweep_experiment e;
+    cr_expect(
+        eq(int, parse("name: e\nprogram: rpexec\noptions: {costs.fwd_ms: 1}\n", &e), RP_INPUT));
+}
+
 Test(experiment, comparison_needs_numbers)
 {
     rpsweep_experiment e;
