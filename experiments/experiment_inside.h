@@ -20,7 +20,7 @@ typedef struct rpsweep_reader {
 /** @return the line of the file where a node begins. */
 uint32_t rpsweep_line_of(const yaml_node_t *node);
 
-/** @return whether a name is a number that rpsim --set changes, "costs.fwd_ms" or "costs.fwd_ms*". */
+/** @return whether a name is a number that rpsim --set changes: costs.fwd_ms, costs.fwd_ms*. */
 bool rpsweep_is_change(const char *name);
 
 /** Logs a cause with a node's line. @return RP_INPUT */
