@@ -511,18 +511,34 @@ static rp_status point_step(rp_store *store, cached which, int64_t experiment, c
     return step(store, "add a point", &b);
 }
 
-rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *command,
-                             const char *failure_or_null, const rp_store_run *runs,
-                             uint32_t run_count)
+static rp_status add_point(rp_store *store, int64_t experiment, const char *command,
+                           const char *failure, const rp_store_run *runs, uint32_t run_count)
 {
     RP_TRY(point_step(store, DROP_FAILURE, experiment, command, NULL));
-    RP_TRY(point_step(store, ADD_POINT, experiment, command, failure_or_null));
+    RP_TRY(point_step(store, ADD_POINT, experiment, command, failure));
     if (sqlite3_changes(store->database) == 0) {
         return RP_OK; /* it has run already: another combination with the same options */
     }
     int64_t point = sqlite3_last_insert_rowid(store->database);
-    for (uint32_t i = 0; i < run_count && failure_or_null == NULL; i++) {
+    for (uint32_t i = 0; i < run_count && failure == NULL; i++) {
         RP_TRY(add_run(store, &runs[i], point, NULL));
     }
     return RP_OK;
+}
+
+rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *command,
+                             const char *failure_or_null, const rp_store_run *runs,
+                             uint32_t run_count)
+{
+    RP_TRY(execute(store, "add a point", "SAVEPOINT point"));
+    rp_status status = add_point(store, experiment, command, failure_or_null, runs, run_count);
+    if (status == RP_OK) {
+        return execute(store, "add a point", "RELEASE point");
+    }
+    /* The caller keeps the points before this one: a part of a point, committed with them, would
+     * pass for the whole. Of some errors SQLite has rolled everything back itself. */
+    if (sqlite3_get_autocommit(store->database) == 0) {
+        (void)sqlite3_exec(store->database, "ROLLBACK TO point; RELEASE point", NULL, NULL, NULL);
+    }
+    return status;
 }
