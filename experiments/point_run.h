@@ -34,7 +34,6 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
 
 /**
  * Checks a point's options without running it.
- * @param line_out of the file: of the option that is to blame, 0 where no option is
  * @retval RP_OK, RP_USAGE (logged, without the file's name), RP_NO_MEMORY
  */
 rp_status rpsweep_point_check(const rpsweep_experiment *experiment, const rpsweep_point *point,

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TAG_BEGIN = 1, TAG_POINTS, TAG_OUTCOME };
+enum { TAG_BEGIN = 1, TAG_POINTS, TAG_OUTCOME, TAG_END };
 
 struct rpsweep_crew {
     rp_arena *arena;
@@ -44,9 +44,43 @@ static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
     return rpsweep_experiment_parse(file, text, strlen(text), arena, experiment);
 }
 
+/* What has become of one of the points that the process was given, in their order. */
+static rp_status take_outcome(rpsweep_crew *process, uint64_t number, rp_text *message,
+                              bool *has_ended_out)
+{
+    uint32_t worker = UINT32_MAX;
+    const char *cause = NULL;
+    while (worker == UINT32_MAX) {
+        RP_TRY(rpsweep_crew_processes.next(process, 1000, &worker, message, &cause));
+    }
+    *has_ended_out = message->length == 0;
+    rpsweep_outcome crash = {.number = number, .failure = cause};
+    return *has_ended_out ? rpsweep_outcome_pack(&crash, message) : RP_OK;
+}
+
+static rp_status run_chunk(rpsweep_crew *process, const uint64_t *numbers, uint32_t count,
+                           rp_text *message)
+{
+    RP_TRY(rpsweep_crew_processes.give(process, 0, numbers, count));
+    for (uint32_t i = 0; i < count; i++) {
+        bool has_ended = false;
+        RP_TRY(take_outcome(process, numbers[i], message, &has_ended));
+        MPI_Send(message->bytes, (int)message->length, MPI_BYTE, 0, TAG_OUTCOME, MPI_COMM_WORLD);
+        if (has_ended && i + 1 < count) { /* the rest goes to the process that has replaced it */
+            RP_TRY(rpsweep_crew_processes.give(process, 0, numbers + i + 1, count - i - 1));
+        }
+    }
+    return RP_OK;
+}
+
+/* Each rank has a process of its own run its points: a point that crashes would otherwise end the
+ * whole job. The process never calls MPI, so that it may be forked after MPI_Init. */
 static rp_status run_points(const rpsweep_experiment *experiment, const char *rpexec)
 {
+    rpsweep_crew_config config = {.experiment = experiment, .rpexec = rpexec, .jobs = 1};
+    rpsweep_crew *process = NULL;
     rp_text text = {0};
+    RP_TRY(rpsweep_crew_processes.open(&config, &process));
     rp_status status = RP_OK;
     while (status == RP_OK) {
         uint64_t numbers[RPSWEEP_CHUNK];
@@ -57,15 +91,10 @@ static rp_status run_points(const rpsweep_experiment *experiment, const char *rp
         if (count == 0) {
             break; /* the sweep has ended */
         }
-        for (int i = 0; i < count && status == RP_OK; i++) {
-            text.length = 0;
-            status = rpsweep_point_run(experiment, rpexec, numbers[i], &text);
-            if (status == RP_OK) {
-                MPI_Send(text.bytes, (int)text.length, MPI_BYTE, 0, TAG_OUTCOME, MPI_COMM_WORLD);
-            }
-        }
+        status = run_chunk(process, numbers, (uint32_t)count, &text);
     }
     rp_text_fini(&text);
+    rpsweep_crew_processes.close(process);
     return status;
 }
 
@@ -76,11 +105,12 @@ static rp_status work(rp_arena *arena)
     rpsweep_experiment experiment;
     const char *rpexec = NULL;
     RP_TRY(receive_bytes(TAG_BEGIN, arena, &bytes, &length));
-    if (length == 0) {
-        return RP_OK; /* there is no sweep: bad usage, --help */
+    if (length > 0) { /* otherwise there is no sweep: bad usage, --help */
+        RP_TRY(read_beginning(bytes, length, arena, &experiment, &rpexec));
+        RP_TRY(run_points(&experiment, rpexec));
     }
-    RP_TRY(read_beginning(bytes, length, arena, &experiment, &rpexec));
-    return run_points(&experiment, rpexec);
+    MPI_Send(NULL, 0, MPI_BYTE, 0, TAG_END, MPI_COMM_WORLD);
+    return RP_OK;
 }
 
 /* ---- rank 0 -----------------------------------------------------------------------------------
@@ -166,7 +196,6 @@ static rp_status next(rpsweep_crew *crew, int wait_ms, uint32_t *worker_out, rp_
     return appended;
 }
 
-/* Workers that still have points would go on: a sweep that has failed ends the whole job. */
 static void close_crew(rpsweep_crew *crew)
 {
     if (crew != NULL) {
@@ -224,6 +253,26 @@ rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
     return status;
 }
 
+/* Of a sweep that was stopped or has failed, workers still send what they had begun: it is taken
+ * and dropped, since a message that nobody takes blocks its sender. */
+static void drain(int workers)
+{
+    char *bytes = NULL;
+    while (workers > 0) {
+        MPI_Status status;
+        int length = 0;
+        MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &length);
+        if (rp_mem_resize(&bytes, (size_t)length + 1) != RP_OK) {
+            MPI_Abort(MPI_COMM_WORLD, rp_status_exit(RP_NO_MEMORY));
+        }
+        MPI_Recv(bytes, length, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        workers -= status.MPI_TAG == TAG_END ? 1 : 0;
+    }
+    rp_mem_release(&bytes);
+}
+
 void rpsweep_mpi_end(void)
 {
     int rank = 0;
@@ -237,5 +286,6 @@ void rpsweep_mpi_end(void)
         /* No points, or no sweep at all: it can go. */
         MPI_Send(NULL, 0, MPI_BYTE, other, begun ? TAG_POINTS : TAG_BEGIN, MPI_COMM_WORLD);
     }
+    drain(rank == 0 ? size - 1 : 0);
     MPI_Finalize();
 }

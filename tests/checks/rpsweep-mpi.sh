@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# rpsweep under MPI: four ranks give the rows of one process, and a sweep that fails ends the job.
+set -euo pipefail
+rpsweep=$2/experiments/rpsweep
+command -v mpirun >/dev/null || { echo "skipped: mpirun is missing (Debian package: openmpi-bin)"; exit 77; }
+ldd "$rpsweep" | grep -q libmpi || { echo "skipped: rpsweep was built without MPI (libopenmpi-dev)"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# under_mpi ARGUMENT...: a job that hangs is a failure, not a wait.
+under_mpi()
+{
+    timeout -k 5 60 mpirun --allow-run-as-root --oversubscribe -n 4 "$rpsweep" "$@" </dev/null >"$work/out" 2>&1
+}
+
+rows()
+{
+    sqlite3 "$1" "SELECT command, schedule, program_hash, name, value FROM runs
+        JOIN metrics ON run_id = runs.id WHERE name <> 'sim_wall_s' ORDER BY 1, 2, 4;
+        SELECT command, failure FROM points ORDER BY 1;"
+}
+
+cat >"$work/e.yaml" <<'YAML'
+name: ranks
+options: {fidelity: stage, gpus: 8}
+cross:
+  schedule: [gpipe, interleaved-1f1b, roundpipe]
+  model: [qwen3-1.7b, qwen3-235b]
+  microbatches: {from: 9, to: 80, step: 1}  # not all schedules take all of them
+YAML
+"$rpsweep" "$work/e.yaml" --db "$work/one.db" >/dev/null 2>&1 || true
+rows "$work/one.db" >"$work/one"
+under_mpi "$work/e.yaml" --db "$work/mpi.db" || true
+rows "$work/mpi.db" | cmp -s - "$work/one" || { echo "other rows:"; cat "$work/out"; exit 1; }
+
+# A store that refuses a row while ranks still have points: an error, no hang; then --resume.
+sqlite3 "$work/mpi.db" 'PRAGMA foreign_keys = ON; DELETE FROM points;
+    CREATE TRIGGER refuse BEFORE INSERT ON runs WHEN (SELECT count(*) FROM runs) >= 100
+    BEGIN SELECT RAISE(ABORT, "no more rows"); END;'
+status=0
+under_mpi "$work/e.yaml" --db "$work/mpi.db" --resume || status=$?
+[ $status -ne 124 ] || { echo "the job hangs after a failure"; exit 1; }
+grep -q 'no more rows' "$work/out" || { echo "no error:"; cat "$work/out"; exit 1; }
+sqlite3 "$work/mpi.db" 'DROP TRIGGER refuse'
+under_mpi "$work/e.yaml" --db "$work/mpi.db" --resume || true
+rows "$work/mpi.db" | cmp -s - "$work/one" || { echo "other rows after a failure:"; cat "$work/out"; exit 1; }
+
+# The process that runs a point crashes: the point is listed, and the others run.
+cat >"$work/run.yaml" <<'YAML'
+name: run
+program: rpexec
+options: {model: tiny, gpus: 2}
+cross: {schedule: [gpipe, 1f1b, roundpipe], steps: [1, 2, 3]}
+YAML
+printf '#!/bin/sh\necho this is why >&2\nkill -SEGV $PPID\n' >"$work/rpexec"
+chmod +x "$work/rpexec"
+status=0
+under_mpi "$work/run.yaml" --db "$work/crash.db" --rpexec "$work/rpexec" || status=$?
+[ $status -eq 1 ] && [ "$(sqlite3 "$work/crash.db" \
+    "SELECT count(*) FROM failures WHERE failure LIKE '%signal 11%'")" -eq 9 ] ||
+    { echo "crashed points are not listed, status $status:"; cat "$work/out"; exit 1; }
+status=0
+under_mpi "$work/none.yaml" || status=$?
+[ $status -eq 2 ] || { echo "a missing file: exit status $status"; exit 1; }
