@@ -121,6 +121,7 @@ static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_s
     add_real(run, metrics, "last_loss", out->steps > 0 ? out->losses[out->steps - 1] : NAN);
     if (out->checked && out->steps > 0) {
         add_real(run, metrics, "max_grad_rel_err", out->max_grad_rel_err);
+        add_real(run, metrics, "max_grad_rms_err", out->max_grad_rms_err);
     }
 }
 

@@ -21,7 +21,9 @@ typedef struct rpexec_outcome {
     double predicted_iteration_ms; /**< of the last program; NaN without --predict */
     double prediction_error_pct;   /**< of the measured time of the same program */
     bool checked;
-    double max_grad_rel_err; /**< of the first step, against one device */
+    double
+        max_grad_rel_err; /**< of the first step's elements, against one device: of rms + value */
+    double max_grad_rms_err; /**< the same of whole tensors: rms of the difference over the rms */
     double max_loss_rel_err; /**< of all steps */
     bool same_bits;          /**< losses and the first step's gradients are equal */
 } rpexec_outcome;

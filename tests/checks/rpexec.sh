@@ -69,6 +69,7 @@ expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --s
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp --gpus 4 --seq-len 16 --link-gb-per-s 8
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule zero2 --gpus 4 --seq-len 16 --dtype fp16
 expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --schedule fsdp-offload --gpus 2 --seq-len 16 --dtype bf16
+expect 0 "of a tensor's rms" "" --check --schedule zero-offload --gpus 1 --microbatches 2 --accumulate 2 --seq-len 8 --dtype bf16
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
 expect 0 "the same bits" "" --steps 2 --check --dtype bf16 --gpus 3 --seq-len 16
