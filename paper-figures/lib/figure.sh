@@ -1,5 +1,6 @@
-# Sourced by a figure's make.sh: make.sh BINDIR OUTDIR. Sets figure (its folder), name, paper (this
-# tree's paper-figures), plots, traces and out (OUTDIR, made if missing).
+# Sourced by the make.sh of a figure, study or plot: make.sh BINDIR OUTDIR. Sets figure (its folder),
+# name, paper (this tree's paper-figures), plots, traces, out (OUTDIR, made if missing) and store (the
+# SQLite store of its runs: RP_STORE, or paper.db in OUTDIR).
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -9,11 +10,12 @@ if [ $# -ne 2 ]; then
 fi
 figure=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 name=$(basename "$figure")
-paper=$(dirname "$figure")
+paper=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 plots=$paper/../plots
 traces=$paper/../traces
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
+store=${RP_STORE:-$out/paper.db}
 case $paper$out in
 *"'"*)
     echo "$name: gnuplot takes no folder with a single quote in its name" >&2
