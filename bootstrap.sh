@@ -15,18 +15,21 @@ cores=$(nproc)
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
     gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
     libopenblas-pthread-dev\|libopenblas-dev
-    universal-ctags)
+    universal-ctags cmark-gfm)
 
 usage()
 {
     cat <<'TEXT'
-Usage: ./bootstrap.sh run | test | help
+Usage: ./bootstrap.sh run | test | paper | help
 
   run   installs missing apt packages, builds build/release, runs the paper's pipeline study:
         ends with the comparison table and the name of the Gantt picture it made
   test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
         threads once more under ThreadSanitizer;
         the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed
+  paper installs and builds the same, then makes every figure of the paper, every study and picture from
+        an empty store, and one self-contained page with all of them, build/release/paper/index.html;
+        the exit status is 1 if one of them failed (the page says which and why)
   help  this text
 
 Works on Debian 12 or newer and Ubuntu 24.04 or newer, as root or with sudo; offline where everything is
@@ -160,6 +163,17 @@ main_job()
     experiments/pipeline-study.sh "$root/build/release/rpsim" "$out"
 }
 
+paper()
+{
+    local status=0
+    say "Report: every figure, study and picture from an empty store (paper-figures/report.sh)"
+    cmake --build "$root/build/release" --target paper || status=1
+    say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+    [ -f "$root/build/release/paper/index.html" ] || fail "no page was made"
+    say "The page: $root/build/release/paper/index.html"
+    return $status
+}
+
 passed=0
 failed=0
 skipped=0
@@ -226,11 +240,15 @@ test)
     main_job
     run_all_tests
     ;;
+paper)
+    prepare
+    paper
+    ;;
 help | --help | -h)
     usage
     ;;
 *)
-    echo "bootstrap.sh: '${1:-}' is no command; valid are run, test and help" >&2
+    echo "bootstrap.sh: '${1:-}' is no command; valid are run, test, paper and help" >&2
     exit 2
     ;;
 esac
