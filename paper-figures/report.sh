@@ -36,17 +36,17 @@ headings=("Figures of the paper" "Studies that nobody has published" "Further pi
 # read what the numbered ones have written, are entries of their own section.
 entries()
 {
-    local script
-    for script in "$1"/[0-9]*/make.sh; do
-        [ ! -f "$script" ] || dirname "$script"
+    local folder
+    for folder in "$1"/[0-9]*; do
+        [ ! -f "$folder/make.sh" ] || echo "$folder"
     done
 }
 summaries()
 {
-    local place script
+    local place folder
     for place in "${places[@]}"; do
-        for script in "$place"/[!0-9]*/make.sh; do
-            [ ! -f "$script" ] || dirname "$script"
+        for folder in "$place"/[!0-9]*; do
+            [ ! -f "$folder/make.sh" ] || echo "$folder"
         done
     done
 }

@@ -1,38 +1,45 @@
 # How far an entry's table is from what is published, from its column difference_pct or, in the
-# table's own unit, difference: "count|mean|worst|unit|set|oom". Cells that a constant was set on
+# table's own unit, difference: "count|mean|worst|set|oom". Cells that a constant was set on
 # (set_a_constant) are counted apart, and so are cells that are out of memory on one side only.
-BEGIN { FS = "," }
+# awk -f text.awk -f compare.awk FILE
+{ sub(/\r$/, "") }
 FNR == 1 {
-    for (i = 1; i <= NF; i++) {
-        column[$i] = i
+    width = cells($0)
+    for (i = 1; i <= width; i++) {
+        column[cell[i]] = i
     }
     at = "difference_pct" in column ? column["difference_pct"] : "difference" in column ? column["difference"] : 0
     unit = "difference_pct" in column ? " %" : ""
     next
 }
+{ cells($0) }
 "published" in column && "ours" in column {
-    published = $column["published"]
-    ours = $column["ours"]
+    published = cell[column["published"]]
+    ours = cell[column["ours"]]
     if ((published == "OOM" && ours + 0 > 0) || (ours == "OOM" && published + 0 > 0)) {
         oom++
     }
 }
-at && $at != "" && $at ~ /^[-+]?[0-9.]+(e[-+]?[0-9]+)?$/ {
-    if ("set_a_constant" in column && $column["set_a_constant"] == "yes") {
+at && cell[at] ~ /^[-+]?[0-9.]+(e[-+]?[0-9]+)?$/ {
+    if ("set_a_constant" in column && cell[column["set_a_constant"]] == "yes") {
         set++
         next
     }
     count++
-    sum += $at
-    size = $at < 0 ? -$at : $at + 0
+    error = cell[at] + 0
+    sum += error
+    size = error < 0 ? -error : error
     if (count == 1 || size > worst_size) {
         worst_size = size
-        worst = $at
+        worst = error
     }
 }
 function signed(x)
 {
-    return x == 0 ? "0" : unit != "" ? sprintf("%+.2f%s", x, unit) : sprintf("%+.2g", x)
+    if (x == 0) {
+        return "0"
+    }
+    return (unit == "" || (x < 0.005 && x > -0.005) ? sprintf("%+.2g", x) : sprintf("%+.2f", x)) unit
 }
 END {
     if (count) {

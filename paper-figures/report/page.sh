@@ -25,11 +25,13 @@ title_of()
 html_of()
 {
     sed '1{/^# /d;}' "$1" | cmark-gfm -e table --to html | sed -E \
-        -e 's#<img src="[^"]*" alt="([^"]*)"[^>]*/>#\1#g' \
+        -e 's#<!-- raw HTML omitted -->##g' -e 's#<img src="[^"]*" alt="([^"]*)"[^>]*/>#\1#g' \
         -e 's#<a href="(https?:[^"]*|\#[^"]*)">#<A href="\1">#g' \
         -e 's#<a [^>]*>([^<]*)</a>#\1#g' -e 's#<a [^>]*>##g' \
         -e 's#<A #<a #g' \
         -e 's#<(/?)h4>#<\1h6>#g' -e 's#<(/?)h3>#<\1h5>#g' -e 's#<(/?)h2>#<\1h4>#g' -e 's#<(/?)h1>#<\1h4>#g' \
+        -e 's#<td( align="[a-z]*")?>([-+−]?[0-9][0-9.]*( ?%)?)</td>#<td class="n">\2</td>#g' \
+        -e 's#<td>([^< ]{1,28})</td>#<td class="nb">\1</td>#g' \
         -e 's#<table>#<div class="scroll"><table>#g' -e 's#</table>#</table></div>#g'
 }
 
@@ -61,7 +63,7 @@ caption_of()
 
 entry()
 {
-    local folder=$1 name status file caption title rows limit=400
+    local folder=$1 name status file base caption title rows limit=400
     name=$(basename "$folder")
     title=$(title_of "$folder")
     status=$(status_of "$name")
@@ -82,17 +84,19 @@ entry()
         done < <(files_of "$name" md)
         while read -r file; do
             caption=$(caption_of "$name" "$file")
-            echo "<figure>"
-            awk -v name="$(basename "$file" .svg)" -v text="$title${caption:+: $caption}" \
-                -f "$parts/svg.awk" "$file" "$file"
-            echo "<figcaption>$title${caption:+: $caption}</figcaption></figure>"
+            base=$(basename "$file" .svg)
+            echo "<figure><input type=\"checkbox\" id=\"$base-larger\" /><label for=\"$base-larger\">larger</label>"
+            echo "<div class=\"picture\">"
+            awk -v name="$base" -v text="$title${caption:+: $caption}" \
+                -f "$parts/text.awk" -f "$parts/svg.awk" "$file" "$file"
+            echo "</div><figcaption>$title${caption:+: $caption}</figcaption></figure>"
         done < <(files_of "$name" svg)
         while read -r file; do
             rows=$(($(wc -l < "$file") - 1))
             echo "<details><summary>$(basename "$file"): $rows rows</summary>"
             [ "$rows" -le $limit ] || echo "<p>The first $limit rows; the file has all.</p>"
             echo "<div class=\"scroll tall\">"
-            awk -v limit=$limit -f "$parts/table.awk" "$file"
+            awk -v limit=$limit -f "$parts/text.awk" -f "$parts/table.awk" "$file"
             echo "</div></details>"
         done < <(files_of "$name" csv)
     fi
@@ -107,18 +111,19 @@ comparison_row()
     status=$(status_of "$name")
     kind=
     [ ! -f "$folder/README.md" ] || kind=$(awk -f "$parts/kind.awk" "$folder/README.md")
-    echo "<tr><td><a href=\"#$name\">$(title_of "$folder")</a></td><td>${kind:-not said}</td>"
+    echo "<tr><td class=\"nb\"><a href=\"#$name\">$(title_of "$folder" | sed 's/:.*//')</a></td><td>${kind:-not said}</td>"
     if [ "$status" != 0 ]; then
-        echo "<td colspan=\"5\" class=\"failed\">${status:+failed}${status:-not made}</td></tr>" |
+        echo "<td colspan=\"4\" class=\"failed\">${status:+failed}${status:-not made}</td></tr>" |
             sed 's/failed[0-9]*</failed</'
         return
     fi
     cells='0||||'
-    [ ! -s "$out/$name.csv" ] || cells=$(awk -f "$parts/compare.awk" "$out/$name.csv")
+    [ ! -s "$out/$name.csv" ] || cells=$(awk -f "$parts/text.awk" -f "$parts/compare.awk" "$out/$name.csv")
     awk -F'|' '{
         printf "<td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td>", \
             $1 ? $1 : "none", $2, $3
-        printf "<td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n", $4 ? $4 : "", $5 ? $5 : ""
+        printf "<td>%s%s%s</td></tr>\n", $4 ? $4 " set a constant" : "", $4 && $5 ? "; " : "", \
+            $5 ? $5 " out of memory on one side only" : ""
     }' <<< "$cells"
 }
 
@@ -128,9 +133,9 @@ comparison()
     echo '<section id="comparison"><h2>Figures of the paper: differences</h2>'
     echo '<p>Signed differences, ours against published: in percent of the published value, or without a unit in
 that of the table (ms, percentage points). Cells that a constant of the model was set on are no predictions: they
-are counted and left out. "OOM" counts cells that are out of memory on one side only.</p>'
-    echo '<div class="scroll"><table><thead><tr><th>figure</th><th>kind</th><th>compared</th><th>mean</th>'
-    echo '<th>worst</th><th>set a constant</th><th>OOM</th></tr></thead><tbody>'
+are counted and left out. Cells that are out of memory on one side only have no difference and are counted, too.</p>'
+    echo '<div class="scroll"><table><thead><tr><th>figure</th><th>kind</th><th class="n">cells</th>'
+    echo '<th class="n">mean</th><th class="n">worst</th><th>besides</th></tr></thead><tbody>'
     while read -r folder; do
         comparison_row "$folder"
     done < <(entries "${places[0]}")
@@ -202,15 +207,16 @@ runs()
         LEFT JOIN points p ON p.id = r.point_id LEFT JOIN experiments e ON e.id = p.experiment_id
         GROUP BY 1 ORDER BY 1"
     echo "<p>Runs in this build's store, which began empty:</p><div class=\"scroll\">"
-    sqlite3 -batch -header -csv "$out/paper.db" "$query" | awk -v limit=1000 -f "$parts/table.awk"
+    sqlite3 -batch -header -csv "$out/paper.db" "$query" | awk -v limit=1000 -f "$parts/text.awk" -f "$parts/table.awk"
     echo "</div>"
 }
 
 checksums()
 {
     echo "<details><summary>SHA-256 of the data that all this is computed from</summary><pre class=\"sums\">"
-    (cd "$root" && find paper-figures/published traces experiments -type f \
-        \( -name '*.csv' -o -name '*.yaml' \) -print0 2> /dev/null | sort -z | xargs -0 sha256sum) | escape
+    (cd "$root" && for folder in paper-figures traces experiments; do
+        [ ! -d $folder ] || find $folder -type f \( -name '*.csv' -o -name '*.yaml' \) -print0
+    done | sort -z | xargs -0r sha256sum) | escape
     echo "</pre></details>"
 }
 

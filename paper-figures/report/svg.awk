@@ -1,15 +1,7 @@
-# An SVG file as a part of a page: awk -v name=PREFIX -v text=ALTERNATIVE -f svg.awk FILE FILE.
+# An SVG file as a part of a page: awk -v name=PREFIX -v text=ALTERNATIVE -f text.awk -f svg.awk FILE FILE.
 # The file is read twice. Pictures by the same program share their ids, and one picture may define
 # an id again for its next part: ids that nothing refers to are dropped, the others get the prefix
 # and a number, and a reference means the last definition before it.
-function escaped(s)
-{
-    gsub(/&/, "\\&amp;", s)
-    gsub(/</, "\\&lt;", s)
-    gsub(/>/, "\\&gt;", s)
-    return s
-}
-
 # Replaces what `pattern` finds: an id with `before` and `after` around it. `defines`: id attributes.
 function rename(line, pattern, before, after, defines,    done, found, id)
 {

@@ -1,38 +1,5 @@
-# A CSV file as a table: awk -v limit=ROWS -f table.awk FILE. Long fractions are rounded to six
+# A CSV file as a table: awk -v limit=ROWS -f text.awk -f table.awk FILE. Long fractions are rounded to six
 # significant digits; cells may be quoted.
-function escaped(s)
-{
-    gsub(/&/, "\\&amp;", s)
-    gsub(/</, "\\&lt;", s)
-    gsub(/>/, "\\&gt;", s)
-    return s
-}
-
-# Cells of a line into cell[1..n].
-function cells(line,    n, part)
-{
-    n = 0
-    while (1) {
-        if (match(line, /^"([^"]|"")*"/)) {
-            part = substr(line, 2, RLENGTH - 2)
-            gsub(/""/, "\"", part)
-        } else {
-            match(line, /^[^,]*/)
-            part = substr(line, 1, RLENGTH)
-        }
-        line = substr(line, RLENGTH + 1)
-        cell[++n] = part
-        if (line == "") {
-            return n
-        }
-        line = substr(line, 2)
-        if (line == "") {
-            cell[++n] = ""
-            return n
-        }
-    }
-}
-
 function shown(s)
 {
     if (s ~ /^-?[0-9]+\.[0-9]+$/ && length(s) > 9) {

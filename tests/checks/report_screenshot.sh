@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The report in headless Chromium, on a phone and on a desktop: it is drawn, no part makes the page
+# itself scroll sideways, every picture has a size, and it prints. Release only: see report.sh.
+set -euo pipefail
+source=$1
+build=$2
+for tool in awk sqlite3 cmark-gfm gnuplot; do
+    command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
+done
+browser=
+for name in chromium chromium-browser google-chrome-stable google-chrome; do
+    [ -n "$browser" ] || browser=$(command -v "$name" || true)
+done
+[ -n "$browser" ] || { echo "skipped: no Chromium here"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "$*"
+    failures=$((failures + 1))
+}
+
+# browse URL OPTION...: no network is needed, and none is to be used.
+browse()
+{
+    local url=$1
+    shift
+    HOME=$work timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars \
+        --host-resolver-rules='MAP * ~NOTFOUND' --user-data-dir="$work/profile" "$@" "$url" 2>"$work/browser.log"
+}
+browse about:blank --dump-dom >/dev/null || { echo "skipped: $browser does not start: $(tail -n 3 "$work/browser.log")"; exit 77; }
+
+mkdir -p "$work/out/logs"
+for name in 02-recompute-or-reload 05-intensity; do
+    bash "$source/paper-figures/$name/make.sh" "$build" "$work/out" >"$work/log" 2>&1 || fail "$name: $(cat "$work/log")"
+    echo "0 0" >"$work/out/logs/$name.status"
+done
+bash "$source/paper-figures/report.sh" --assemble "$build" "$work/out" >"$work/log" 2>&1 || true
+page=$work/out/index.html
+[ -s "$page" ] || { cat "$work/log"; exit 1; }
+
+# The same page with a script that writes down how wide it is and how large its pictures are, all tables open.
+sed 's#</body>#<script>document.querySelectorAll("details").forEach(d => d.open = true);\
+document.title = ["sizes", innerWidth, document.documentElement.scrollWidth,\
+...[...document.querySelectorAll("svg")].map(s => Math.round(s.getBoundingClientRect().width))].join(" ");</script></body>#' \
+    "$page" >"$work/measured.html"
+for size in 390,844 1280,800; do
+    browse "file://$page" --window-size=$size --screenshot="$work/$size.png" || fail "$size: $(cat "$work/browser.log")"
+    # 8 bytes of signature, then the header with width and height.
+    read -r width height < <(od -An -j16 -N8 -tu1 "$work/$size.png" | awk '{ print $3 * 256 + $4, $7 * 256 + $8 }')
+    [ "$width,$height" = "$size" ] || fail "the picture of $size is $width,$height"
+    [ "$(wc -c <"$work/$size.png")" -gt 20000 ] || fail "$size: an empty picture"
+    browse "file://$work/measured.html" --window-size=$size --dump-dom | grep -o '<title>sizes[^<]*' >"$work/sizes" || true
+    awk '{
+        if ($3 > $2) { print "is " $3 " wide in a window of " $2 }
+        for (i = 4; i <= NF; i++) if ($i < 0.6 * $2 || $i > $2) print "a picture is " $i " wide in a window of " $2
+        if (NF != 5) print NF - 3 " pictures"
+        good = 1
+    }
+    END { if (!good) print "no sizes" }' "$work/sizes" >"$work/wrong"
+    [ ! -s "$work/wrong" ] || fail "$size: $(cat "$work/wrong")"
+done
+browse "file://$page" --no-pdf-header-footer --print-to-pdf="$work/page.pdf" || fail "$(cat "$work/browser.log")"
+[ "$(head -c 5 "$work/page.pdf")" = %PDF- ] || fail "it does not print"
+if command -v pdftotext >/dev/null; then
+    pdftotext "$work/page.pdf" "$work/page.txt"
+    grep -q 'What did not reproduce' "$work/page.txt" || fail "the print has no text"
+fi
+[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
