@@ -23,21 +23,23 @@ case $paper$out in
     ;;
 esac
 
-# draw [VARIABLE=FILE]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files for
-# the script as variables. Without gnuplot the data are all there is.
+# draw [VARIABLE=TEXT]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files and
+# settings for the script as variables, out=FILE for another name than OUTDIR/NAME (without the
+# ending). Without gnuplot the data are all there is.
 draw()
 {
-    local ext more=
+    local ext more= to=$out/$name
     if ! command -v gnuplot > /dev/null; then
         echo "$name: not drawn, gnuplot is missing (Debian package gnuplot-nox)" >&2
         return 0
     fi
     for ext in "$@"; do
         more+="${ext%%=*}='${ext#*=}'; "
+        case $ext in out=*) to=${ext#out=} ;; esac
     done
     for ext in svg png pdf; do
-        gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$out/$name'; ext='$ext'; $more" \
+        gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; $more" \
             "$figure/figure.gp"
-        echo "$out/$name.$ext"
+        echo "$to.$ext"
     done
 }
