@@ -35,6 +35,26 @@ rp_status rp_option_u32(const char *option, const char *text, uint32_t high, uin
     return RP_OK;
 }
 
+rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
+                           uint32_t *index_out, double *factor_out)
+{
+    char number[12]; /* of any uint32_t */
+    uint64_t index = 0;
+    size_t length = strcspn(text, "*");
+    size_t kept = length < sizeof number ? length : 0;
+    memcpy(number, text, kept);
+    number[kept] = '\0';
+    if (text[length] == '\0' || !rp_parse_u64(number, 0, count - 1, &index) ||
+        !rp_parse_double(text + length + 1, 1, high, factor_out)) {
+        rp_log_error("--%s: '%s' is not valid; valid values are N*FACTOR, N from 0 to %u and "
+                     "FACTOR from 1 to %g",
+                     option, text, count - 1, high);
+        return RP_USAGE;
+    }
+    *index_out = (uint32_t)index;
+    return RP_OK;
+}
+
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out)
 {

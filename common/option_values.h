@@ -23,6 +23,15 @@ rp_status rp_option_bad(const char *option, const char *value, const char *valid
 /** Reads `text` as an integer from 1 to `high`. @retval RP_OK, RP_USAGE (logged) */
 rp_status rp_option_u32(const char *option, const char *text, uint32_t high, uint32_t *value_out);
 
+/**
+ * "3*1.5": a number and a factor of it, written as --set writes one.
+ * @param count the number is 0 to count - 1
+ * @param high the factor is 1 to high
+ * @retval RP_OK, RP_USAGE (logged)
+ */
+rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
+                           uint32_t *index_out, double *factor_out);
+
 /** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item; logged), RP_NO_MEMORY */
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out);

@@ -152,6 +152,10 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
     f[n++] = real_field("iteration_p05_ms", noise ? q->p05 / (double)RP_PS_PER_MS : NAN);
     f[n++] = real_field("iteration_median_ms", noise ? q->median / (double)RP_PS_PER_MS : NAN);
     f[n++] = real_field("iteration_p95_ms", noise ? q->p95 / (double)RP_PS_PER_MS : NAN);
+    if (study->options->slow_factor != 0) {
+        f[n++] = uint_field("slow_gpu", study->options->slow_gpu);
+        f[n++] = real_field("slow_factor", study->options->slow_factor);
+    }
     f[n++] = text_field("costs", row->costs->name);
     f[n++] = row->hardware ? uint_field("global_batch", row->workload.global_batch)
                            : null_field("global_batch");

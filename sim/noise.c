@@ -47,6 +47,19 @@ static uint32_t seed_of(const rpsim_noise *noise, uint32_t replica)
     return fmix32((replica + (uint32_t)hash) ^ (uint32_t)(hash >> 32));
 }
 
+static void slow_down(const rpsim_noise *noise, const rp_program *program, double *factors)
+{
+    for (uint32_t q = 0; noise->slow_factor != 0 && q < program->queue_count; q++) {
+        const rp_queue *queue = &program->queues[q];
+        for (uint32_t i = queue->op_begin; queue->gpu == noise->slow_gpu && i < queue->op_end;
+             i++) {
+            if (rp_op_kind_class((rp_op_kind)program->ops[i].kind) == RP_CLASS_COMPUTE) {
+                factors[i] *= noise->slow_factor;
+            }
+        }
+    }
+}
+
 static void draw(const rpsim_noise *noise, uint32_t replica, const rp_program *program,
                  gsl_rng *generator, double *factors)
 {
@@ -57,6 +70,7 @@ static void draw(const rpsim_noise *noise, uint32_t replica, const rp_program *p
         bool compute = rp_op_kind_class((rp_op_kind)program->ops[i].kind) == RP_CLASS_COMPUTE;
         factors[i] = compute ? gsl_ran_lognormal(generator, -0.5 * variance, sigma) : 1.0;
     }
+    slow_down(noise, program, factors);
 }
 
 static rp_status make_generator(gsl_rng **generator_out)

@@ -19,14 +19,19 @@
  * processor: replicas are reproducible on one kind of machine, not to the bit across all. Nothing
  * else in the simulator uses them.
  *
+ * One GPU may be slow besides: its compute ops take a factor longer, in every replica alike. The
+ * draws are the same with and without it.
+ *
  * Programs have fixed placements: a schedule that places by time (RoundPipe's free-first rounds)
- * keeps the placement of its noise-free times.
+ * keeps the placement of its noise-free times, and no schedule knows of the slow GPU.
  */
 #pragma once
 
 #include "common/program.h"
 
 #define RPSIM_MAX_JITTER 2.0
+/** Of slow_factor; the least is 1. */
+#define RPSIM_MAX_SLOW_FACTOR 100.0
 #define RPSIM_MAX_REPLICAS 100000u
 #define RPSIM_DEFAULT_REPLICAS 100u
 
@@ -35,6 +40,8 @@ typedef struct rpsim_noise {
     uint32_t replicas; /**< 1 to RPSIM_MAX_REPLICAS */
     uint64_t seed;
     uint32_t threads; /**< 0: as many as there are cores for this process */
+    uint32_t slow_gpu;
+    double slow_factor; /**< compute of slow_gpu takes this many times as long; 0: no GPU is slow */
 } rpsim_noise;
 
 /** Median and 5th and 95th percentile, in the unit of the samples. */

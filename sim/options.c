@@ -61,6 +61,10 @@
       "(0 to 2): 5th, 50th and 95th percentile of the iteration time, and how often each run "     \
       "beats each other")                                                                          \
     X(REPLICAS, "replicas", "R", "runs per schedule with --jitter (100)")                          \
+    X(SLOW_GPU, "slow-gpu", "G*FACTOR",                                                            \
+      "in the runs of --jitter, whose CV may be 0, compute of GPU G takes FACTOR (1 to 100) "      \
+      "times "                                                                                     \
+      "as long; the schedule does not know")                                                       \
     X(SEED, "seed", "K",                                                                           \
       "of --jitter and --partition tuned, stored with every run (0); nothing else is random")      \
     X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
@@ -262,6 +266,9 @@ static rp_status take_number(int option, rpsim_options *o)
             return rp_option_bad("jitter", optarg, "numbers from 0 to 2");
         }
         return RP_OK;
+    case OPTION_SLOW_GPU:
+        return rp_option_factor("slow-gpu", optarg, RP_MAX_GPUS, RPSIM_MAX_SLOW_FACTOR,
+                                &o->slow_gpu, &o->slow_factor);
     case OPTION_SEED:
         if (!rp_parse_u64(optarg, 0, UINT64_MAX, &o->seed)) {
             return rp_option_bad("seed", optarg, "integers from 0 to 18446744073709551615");
@@ -403,6 +410,7 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_SEED:
     case OPTION_JITTER:
     case OPTION_REPLICAS:
+    case OPTION_SLOW_GPU:
     case OPTION_TUNE_BUDGET:
         return take_number(option, o);
     case OPTION_FIDELITY:
@@ -537,6 +545,10 @@ static rp_status check_combination(const rpsim_options *o)
     }
     if (o->replicas != 0 && !o->jitter_given) {
         rp_log_error("--replicas: valid only with --jitter CV");
+        return RP_USAGE;
+    }
+    if (o->slow_factor != 0 && !o->jitter_given) {
+        rp_log_error("--slow-gpu: valid only with --jitter CV, 0 without noise");
         return RP_USAGE;
     }
     if (o->jitter_given && o->format == RPSIM_FORMAT_KV) {

@@ -63,6 +63,8 @@ typedef struct rpsim_options {
     bool jitter_given;
     double jitter;     /**< coefficient of variation of compute times */
     uint32_t replicas; /**< with --jitter: never 0 */
+    uint32_t slow_gpu;
+    double slow_factor; /**< 0 without --slow-gpu */
     rpsim_format format;
     const char *trace_out;
     const char *gantt_out;

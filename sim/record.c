@@ -44,6 +44,12 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
         rp_json_key(&json, "replicas");
         rp_json_uint(&json, o->replicas);
     }
+    if (o->slow_factor != 0) {
+        rp_json_key(&json, "slow_gpu");
+        rp_json_uint(&json, o->slow_gpu);
+        rp_json_key(&json, "slow_factor");
+        rp_json_double(&json, o->slow_factor);
+    }
     rp_json_key(&json, "round_start");
     rp_json_string(&json,
                    row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");

@@ -105,7 +105,11 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     if (!o->jitter_given) {
         return RP_OK;
     }
-    rpsim_noise noise = {.cv = o->jitter, .replicas = o->replicas, .seed = o->seed};
+    rpsim_noise noise = {.cv = o->jitter,
+                         .replicas = o->replicas,
+                         .seed = o->seed,
+                         .slow_gpu = o->slow_gpu,
+                         .slow_factor = o->slow_factor};
     double *ps = NULL;
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
     if (row->from_program && row->hardware) {

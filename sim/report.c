@@ -323,11 +323,13 @@ static void write_table_noise(const rpsim_study *study, uint32_t begin, uint32_t
                               FILE *stream)
 {
     const rpsim_options *o = study->options;
-    fprintf(stream,
-            "  jitter: CV %g on compute times, %u replicas, seed %" PRIu64 "\n"
-            "    # %-*s %-9s %-5s %12s %12s %12s",
-            o->jitter, o->replicas, o->seed, width, "schedule", "recompute", "optim", "p05 ms",
-            "median ms", "p95 ms");
+    fprintf(stream, "  jitter: CV %g on compute times, %u replicas, seed %" PRIu64, o->jitter,
+            o->replicas, o->seed);
+    if (o->slow_factor != 0) {
+        fprintf(stream, "; compute of GPU %u takes %g times as long", o->slow_gpu, o->slow_factor);
+    }
+    fprintf(stream, "\n    # %-*s %-9s %-5s %12s %12s %12s", width, "schedule", "recompute",
+            "optim", "p05 ms", "median ms", "p95 ms");
     for (uint32_t i = begin; end - begin > 1 && i < end; i++) {
         fprintf(stream, "  beats %2u", i - begin + 1);
     }

@@ -389,6 +389,20 @@ static rp_status add_model(rpsim_study *study, const char *model)
     return RP_OK;
 }
 
+static rp_status check_slow_gpu(const rpsim_study *study)
+{
+    const rpsim_options *o = study->options;
+    for (uint32_t i = 0; o->slow_factor != 0 && i < study->row_count; i++) {
+        uint32_t gpus = study->rows[i].config.gpus;
+        if (o->slow_gpu >= gpus) {
+            rp_log_error("--slow-gpu: %s runs on %u GPUs; valid are GPUs 0 to %u",
+                         study->rows[i].schedule_name, gpus, gpus - 1);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rpsim_study *study_out)
 {
     *study_out = (rpsim_study){.arena = arena, .options = options};
@@ -406,6 +420,7 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
     for (uint32_t i = 0; i < options->model_count; i++) {
         RP_TRY(add_model(study_out, options->models[i]));
     }
+    RP_TRY(check_slow_gpu(study_out));
     if (study_out->row_count == 0) {
         if (!options->quiet) {
             rp_log_error(

@@ -264,6 +264,84 @@ Test(noise, command_line_without_spread)
     }
 }
 
+/* P equal stages, no hops: a slow GPU's M ops in a row are the only ones that do not overlap, so
+ * GPipe takes (M f + P - 1)(F + B) wherever the slow GPU is. Other factors are as without it. */
+Test(noise, slow_gpu_in_a_pipeline_of_equal_stages)
+{
+    enum { GPUS = 5, MICROBATCHES = 7, LAYERS = 5 };
+    uint32_t layers[GPUS] = {1, 1, 1, 1, 1};
+    int64_t fwd_ps[LAYERS] = {4000, 4000, 4000, 4000, 4000};
+    int64_t bwd_ps[LAYERS] = {9000, 9000, 9000, 9000, 9000};
+    rp_partition partition = {.forward_count = GPUS, .forward_layers = layers};
+    chain c;
+    make_chain(&c, MICROBATCHES, 0, 0);
+    c.costs.layers = LAYERS;
+    c.costs.fwd_ps = fwd_ps;
+    c.costs.bwd_ps = c.costs.bwd_input_ps = bwd_ps;
+    c.config.gpus = GPUS;
+    c.config.layers = LAYERS;
+    c.config.partition = &partition;
+    static const double slow[] = {1, 1.25, 3};
+    for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
+        for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
+            rpsim_noise noise = {.replicas = 1, .slow_gpu = gpu, .slow_factor = slow[i]};
+            double ps = 0;
+            replicate(&c.config, "gpipe", &noise, &ps);
+            cr_expect(eq(dbl, ps, (MICROBATCHES * slow[i] + GPUS - 1) * 13000));
+        }
+    }
+}
+
+Test(noise, slow_gpu_leaves_the_other_draws)
+{
+    enum { SLOW = 2 };
+    uint32_t layers[3] = {1, 1, 1};
+    int64_t ps[3] = {4000, 4000, 4000};
+    rp_partition partition = {.forward_count = 3, .forward_layers = layers};
+    chain c;
+    make_chain(&c, 6, 0, 0);
+    c.costs.layers = c.config.layers = c.config.gpus = 3;
+    c.costs.fwd_ps = c.costs.bwd_ps = c.costs.bwd_input_ps = ps;
+    c.config.partition = &partition;
+    rp_program *program = NULL;
+    cr_assert(eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &c.config, &program), RP_OK));
+    double *even = malloc(program->op_count * sizeof *even);
+    double *uneven = malloc(program->op_count * sizeof *uneven);
+    rpsim_noise noise = {.cv = 0.3, .replicas = 1, .seed = 11};
+    cr_assert(eq(int, rpsim_noise_draw(&noise, 0, program, even), RP_OK));
+    noise.slow_gpu = SLOW;
+    noise.slow_factor = 1.5;
+    cr_assert(eq(int, rpsim_noise_draw(&noise, 0, program, uneven), RP_OK));
+    uint32_t slower = 0;
+    for (uint32_t q = 0; q < program->queue_count; q++) {
+        const rp_queue *queue = &program->queues[q];
+        for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
+            bool compute = rp_op_kind_class((rp_op_kind)program->ops[i].kind) == RP_CLASS_COMPUTE;
+            bool hit = compute && queue->gpu == SLOW;
+            slower += hit ? 1 : 0;
+            cr_expect(eq(dbl, uneven[i], hit ? even[i] * 1.5 : even[i]));
+        }
+    }
+    cr_expect(eq(u32, slower, 12)); /* six forwards and six backwards */
+    free(uneven);
+    free(even);
+    rp_program_destroy(program);
+}
+
+Test(noise, command_line_with_a_slow_gpu)
+{
+    json_t *rows = run("--fidelity hardware --schedule 1f1b,roundpipe --gpus 2 --jitter 0 "
+                       "--replicas 1 --slow-gpu 1*2 --format json");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(rows, i);
+        cr_expect(eq(dbl, rp_test_json_number(row, "slow_gpu"), 1.0));
+        cr_expect(eq(dbl, rp_test_json_number(row, "slow_factor"), 2.0));
+        cr_expect(gt(dbl, rp_test_json_number(row, "iteration_median_ms"),
+                     rp_test_json_number(row, "iteration_ms")));
+    }
+    json_decref(rows);
+}
+
 /* Who beats whom: probabilities of a pair sum to 1, nobody is compared with itself, and 100
  * replicas are the default. */
 Test(noise, command_line_matrix)
@@ -304,6 +382,13 @@ Test(noise, command_line_refusals)
         {"--schedule 1f1b --jitter 0.1 --replicas 0", "integers from 1 to 100000"},
         {"--schedule 1f1b --jitter 0.1 --replicas 100001", "integers from 1 to 100000"},
         {"--schedule 1f1b --replicas 10", "valid only with --jitter"},
+        {"--schedule 1f1b --slow-gpu 0*2", "valid only with --jitter"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu 2", "valid values are N*FACTOR"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu *2", "valid values are N*FACTOR"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu 0*0.9", "FACTOR from 1 to 100"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu 0*101", "FACTOR from 1 to 100"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu 12345678901234567890*2", "N*FACTOR"},
+        {"--schedule 1f1b --jitter 0 --slow-gpu 8*2", "valid are GPUs 0 to 7"},
         {"--schedule 1f1b --jitter 0.1 --fidelity stage --format kv",
          "valid with --jitter are table, json, csv"},
     };
