@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# Release only: the MPI library itself leaks.
 # rpsweep under MPI: four ranks give the rows of one process, and a sweep that fails ends the job.
 set -euo pipefail
 rpsweep=$2/experiments/rpsweep

@@ -65,7 +65,7 @@ static int check_replicas(void)
         rp_random_case_draw(&random, 500, &c);
         c.config.iterations = 1;
         for (int i = 0; i < 3; i++) {
-            rpsim_noise noise = {0.2, REPLICAS, 3, counts[i]};
+            rpsim_noise noise = {.cv = 0.2, .replicas = REPLICAS, .seed = 3, .threads = counts[i]};
             if (rpsim_case_replicate(c.schedule, &c.config, &noise, ps[i]) != RP_OK ||
                 memcmp(ps[i], ps[0], sizeof ps[i]) != 0) {
                 fprintf(stderr, "threads: replicas of case %d differ\n", round);
