@@ -16,20 +16,22 @@ struct rpsim_block {
     uint64_t asked;
     rpsim_block *before; /* neighbours in the segment */
     rpsim_block *after;
-    uint64_t order; /* in which free blocks came */
+    rpsim_block *earlier; /* free ones of the same size and pool, in the order they came */
+    rpsim_block *later;
     uint32_t pool;
     bool free;
 };
 
+/* Free blocks of one size, at least one. */
 typedef struct entry {
     uint64_t bytes;
-    uint64_t order;
-    rpsim_block *block;
+    rpsim_block *first;
+    rpsim_block *last;
 } entry;
 
-/* Free blocks, ascending by size, then by order. */
+/* Free blocks, ascending by size. There are far fewer sizes than blocks. */
 typedef struct pool {
-    entry *blocks;
+    entry *sizes;
     uint32_t count;
     uint32_t room;
 } pool;
@@ -37,7 +39,6 @@ typedef struct pool {
 struct rpsim_allocator_state {
     rp_arena *arena;
     pool pools[POOLS];
-    uint64_t order;
     rpsim_block *spare; /* chained by `after` */
 };
 
@@ -66,49 +67,78 @@ static void drop_block(struct rpsim_allocator_state *s, rpsim_block *block)
     s->spare = block;
 }
 
-/* The first free block that is not before (bytes, order). */
-static uint32_t lower_bound(const pool *p, uint64_t bytes, uint64_t order)
+/* The first size that is not below `bytes`. */
+static uint32_t lower_bound(const pool *p, uint64_t bytes)
 {
     uint32_t low = 0;
     uint32_t high = p->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        const entry *b = &p->blocks[middle];
-        bool before = b->bytes < bytes || (b->bytes == bytes && b->order < order);
+        bool before = p->sizes[middle].bytes < bytes;
         low = before ? middle + 1 : low;
         high = before ? high : middle;
     }
     return low;
 }
 
-static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
+static rp_status add_size(struct rpsim_allocator_state *s, pool *p, uint32_t at, uint64_t bytes)
 {
-    pool *p = &s->pools[block->pool];
     if (p->count == p->room) {
         entry *grown = NULL;
         uint32_t room = p->room == 0 ? 64 : 2 * p->room;
         RP_TRY(rp_arena_alloc(s->arena, room, sizeof *grown, &grown));
         if (p->count > 0) { /* an empty pool has no array */
-            memcpy(grown, p->blocks, p->count * sizeof *grown);
+            memcpy(grown, p->sizes, p->count * sizeof *grown);
         }
-        p->blocks = grown;
+        p->sizes = grown;
         p->room = room;
     }
-    block->free = true;
-    block->order = s->order++;
-    uint32_t at = lower_bound(p, block->bytes, block->order);
-    memmove(p->blocks + at + 1, p->blocks + at, (p->count - at) * sizeof *p->blocks);
-    p->blocks[at] = (entry){block->bytes, block->order, block};
+    memmove(p->sizes + at + 1, p->sizes + at, (p->count - at) * sizeof *p->sizes);
+    p->sizes[at] = (entry){.bytes = bytes};
     p->count++;
+    return RP_OK;
+}
+
+static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
+{
+    pool *p = &s->pools[block->pool];
+    uint32_t at = lower_bound(p, block->bytes);
+    if (at == p->count || p->sizes[at].bytes != block->bytes) {
+        RP_TRY(add_size(s, p, at, block->bytes));
+    }
+    entry *e = &p->sizes[at];
+    block->free = true;
+    block->earlier = e->last;
+    block->later = NULL;
+    if (e->last != NULL) {
+        e->last->later = block;
+    } else {
+        e->first = block;
+    }
+    e->last = block;
     return RP_OK;
 }
 
 static void remove_free(struct rpsim_allocator_state *s, const rpsim_block *block)
 {
     pool *p = &s->pools[block->pool];
-    uint32_t at = lower_bound(p, block->bytes, block->order);
-    p->count--;
-    memmove(p->blocks + at, p->blocks + at + 1, (p->count - at) * sizeof *p->blocks);
+    if (block->earlier != NULL && block->later != NULL) {
+        block->earlier->later = block->later;
+        block->later->earlier = block->earlier;
+        return;
+    }
+    uint32_t at = lower_bound(p, block->bytes);
+    entry *e = &p->sizes[at];
+    if (block->earlier == NULL && block->later == NULL) { /* the last one of this size */
+        p->count--;
+        memmove(e, e + 1, (p->count - at) * sizeof *e);
+    } else if (block->earlier == NULL) {
+        e->first = block->later;
+        e->first->earlier = NULL;
+    } else {
+        e->last = block->earlier;
+        e->last->later = NULL;
+    }
 }
 
 static uint64_t segment_for(uint64_t bytes)
@@ -126,17 +156,17 @@ static void flush(rpsim_allocator *a)
     struct rpsim_allocator_state *s = a->state;
     for (uint32_t i = 0; i < POOLS; i++) {
         pool *p = &s->pools[i];
-        uint32_t kept = 0;
-        for (uint32_t k = 0; k < p->count; k++) {
-            rpsim_block *b = p->blocks[k].block;
-            if (b->before != NULL || b->after != NULL) {
-                p->blocks[kept++] = p->blocks[k];
-            } else {
-                a->reserved_bytes -= b->bytes;
-                drop_block(s, b);
+        for (uint32_t k = p->count; k-- > 0;) { /* from the end: sizes may go */
+            rpsim_block *next = NULL;
+            for (rpsim_block *b = p->sizes[k].first; b != NULL; b = next) {
+                next = b->later;
+                if (b->before == NULL && b->after == NULL) {
+                    a->reserved_bytes -= b->bytes;
+                    remove_free(s, b);
+                    drop_block(s, b);
+                }
             }
         }
-        p->count = kept;
     }
     a->flushes++;
 }
@@ -189,8 +219,8 @@ rp_status rpsim_allocator_take(rpsim_allocator *a, uint32_t stream, uint64_t byt
     bool small = size <= SMALL_BYTES;
     uint32_t index = 2 * stream + (small ? 0 : 1);
     pool *p = &s->pools[index];
-    uint32_t at = lower_bound(p, size, 0);
-    rpsim_block *block = at < p->count ? p->blocks[at].block : NULL;
+    uint32_t at = lower_bound(p, size);
+    rpsim_block *block = at < p->count ? p->sizes[at].first : NULL;
     if (block != NULL) {
         remove_free(s, block);
     } else {

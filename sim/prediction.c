@@ -3,14 +3,13 @@
 #include "common/csv.h"
 #include "common/log.h"
 #include "common/text.h"
-#include "sim/run_plan.h"
+#include "sim/prediction_run.h"
 
 #include <math.h>
 #include <string.h>
 
 #define PLATFORM "rtx4090x8"
 #define SEQ_LEN 2048u
-#define ITERATIONS 16u
 
 /* A table with the bytes it was read from. */
 typedef struct table {
@@ -21,6 +20,7 @@ typedef struct table {
 typedef struct predictor {
     rp_arena *arena;
     rp_platform platform;
+    rpsim_question *questions; /* of the cell with the same index */
     rpsim_prediction *out;
 } predictor;
 
@@ -30,6 +30,7 @@ static const char *const groups[] = {"async",
                                      "scaling-dense",
                                      "sync-dense",
                                      "sync-dense-set",
+                                     "sync-moe",
                                      "scaling-gpt-oss-20b",
                                      "scaling-qwen3-235b-lora",
                                      "scaling-qwen3-235b-lora-set",
@@ -43,64 +44,6 @@ static rp_status read_table(const char *folder, const char *name, rp_arena *aren
     RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder, name));
     RP_TRY(rp_text_read_file(path, RP_CSV_MAX_BYTES, &t->text));
     return rp_csv_parse(path, t->text.bytes, t->text.length, ',', arena, &t->csv);
-}
-
-/* ---- one run ----------------------------------------------------------------------------------
- */
-
-/* RoundPipe's planner; the published partition where the paper lists one; even otherwise. */
-static rp_status choose_partition(const predictor *p, const rp_schedule_type *schedule,
-                                  const rp_model *model, const rp_costs *costs,
-                                  const rpsim_workload *workload, uint32_t gpus,
-                                  rp_partition *partition)
-{
-    if (schedule->separate_backward) {
-        return rpsim_run_plan(costs, model, &p->platform, workload, gpus, p->arena, partition,
-                              NULL);
-    }
-    bool found = false;
-    const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
-    RP_TRY(rp_partition_published(name, model->name, p->arena, partition, &found));
-    return found ? RP_OK : rp_partition_even(schedule, costs, gpus, 0, p->arena, partition);
-}
-
-rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
-                                     const rp_model *model, const rp_costs *costs,
-                                     const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
-                                     rp_partition *partition_out)
-{
-    predictor p = {.arena = arena, .platform = *platform};
-    return choose_partition(&p, schedule, model, costs, workload, gpus, partition_out);
-}
-
-static rp_status run(predictor *p, const rp_schedule_type *schedule, const char *model_name,
-                     uint32_t gpus, bool asynchronous, rpsim_workload workload,
-                     double *tokens_per_s_out)
-{
-    rp_model model;
-    rp_costs costs;
-    rp_partition partition;
-    const char *costs_name = NULL;
-    RP_TRY(rp_arena_print(p->arena, &costs_name, "%s@%s", model_name, p->platform.gpu));
-    RP_TRY(rp_model_load(model_name, p->arena, &model));
-    RP_TRY(rp_costs_load(costs_name, p->arena, &costs));
-    RP_TRY(choose_partition(p, schedule, &model, &costs, &workload, gpus, &partition));
-    rp_schedule_config config = {.gpus = gpus,
-                                 .microbatches = workload.calls * workload.microbatches,
-                                 .iterations = ITERATIONS,
-                                 .round = workload.microbatches,
-                                 .round_start = RP_ROUND_START_ROTATE,
-                                 .asynchronous = asynchronous,
-                                 .recompute = schedule->default_recompute,
-                                 .layers = model.layers,
-                                 .partition = &partition,
-                                 .costs = &costs};
-    rpsim_result result;
-    RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &p->platform, &result));
-    *tokens_per_s_out =
-        (double)workload.global_batch * workload.seq_len / (result.period_ps * 1e-12);
-    rpsim_result_fini(&result);
-    return RP_OK;
 }
 
 /* ---- cells ------------------------------------------------------------------------------------
@@ -125,21 +68,6 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
-const char *rpsim_prediction_schedule(const char *framework)
-{
-    static const struct {
-        const char *framework;
-        const char *schedule;
-    } names[] = {
-        {"deepspeed-zero2", "zero2"}, {"fsdp-zero3", "fsdp"}, {"roundpipe-sync", "roundpipe"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].framework, framework) == 0) {
-            return names[i].schedule;
-        }
-    }
-    return framework;
-}
-
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
@@ -153,15 +81,29 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     if (workload.sets_constant && set_at == gpus) {
         RP_TRY(rp_arena_print(p->arena, &group, "%s-set", group));
     }
-    double predicted = 0;
-    RP_TRY(run(p, schedule, model, gpus, asynchronous, workload, &predicted));
+    p->questions[p->out->count] = (rpsim_question){.framework = framework,
+                                                   .model = model,
+                                                   .gpus = gpus,
+                                                   .asynchronous = asynchronous,
+                                                   .workload = workload};
     p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
                                                   .framework = framework,
                                                   .model = model,
                                                   .gpus = gpus,
-                                                  .measured_tokens_per_s = measured,
-                                                  .predicted_tokens_per_s = predicted,
-                                                  .error_pct = 100 * (predicted / measured - 1)};
+                                                  .measured_tokens_per_s = measured};
+    return RP_OK;
+}
+
+static rp_status answer_cells(predictor *p)
+{
+    rpsim_answer *answers = NULL;
+    RP_TRY(rp_arena_alloc(p->arena, p->out->count, sizeof *answers, &answers));
+    RP_TRY(rpsim_answer_all(&p->platform, p->questions, p->out->count, answers));
+    for (uint32_t i = 0; i < p->out->count; i++) {
+        rpsim_cell *cell = &p->out->cells[i];
+        cell->predicted_tokens_per_s = answers[i].tokens_per_s;
+        cell->error_pct = 100 * (cell->predicted_tokens_per_s / cell->measured_tokens_per_s - 1);
+    }
     return RP_OK;
 }
 
@@ -171,13 +113,13 @@ static bool is_dense(const char *model, rp_arena *arena)
     return rp_model_load(model, arena, &loaded) == RP_OK && loaded.experts == 1;
 }
 
-static const char *group_of(const char *framework)
+static const char *group_of(const char *framework, bool dense)
 {
     if (strcmp(framework, "roundpipe") == 0) {
         return "async";
     }
     if (strcmp(framework, "roundpipe-sync") == 0) {
-        return "sync-dense";
+        return dense ? "sync-dense" : "sync-moe";
     }
     return strcmp(framework, "mobius") == 0 ? "mobius" : "baselines";
 }
@@ -195,10 +137,9 @@ static rp_status add_throughput(predictor *p, const rp_csv *csv)
         if (!rp_parse_double(text, 1e-3, 1e12, &measured)) {
             continue; /* OOM and N/A */
         }
-        bool ours = strncmp(framework, "roundpipe", strlen("roundpipe")) == 0;
-        bool dense = strstr(model, "-lora") == NULL && is_dense(model, p->arena);
-        if (!ours || dense) { /* RoundPipe's MoE cells are in the scaling group */
-            RP_TRY(add_cell(p, group_of(framework), framework, model, 8, measured));
+        bool dense = is_dense(model, p->arena);
+        if (strcmp(framework, "roundpipe") != 0 || dense) { /* MoE: in the scaling group */
+            RP_TRY(add_cell(p, group_of(framework, dense), framework, model, 8, measured));
         }
     }
     return RP_OK;
@@ -231,8 +172,10 @@ static rp_status predict_all(predictor *p, const char *folder, table *throughput
     RP_TRY(read_table(folder, "scaling_4090.csv", p->arena, scaling));
     size_t most = throughput->csv.rows + (size_t)scaling->csv.rows * scaling->csv.columns;
     RP_TRY(rp_arena_alloc(p->arena, most, sizeof(rpsim_cell), &p->out->cells));
+    RP_TRY(rp_arena_alloc(p->arena, most, sizeof *p->questions, &p->questions));
     RP_TRY(add_throughput(p, &throughput->csv));
-    return add_scaling(p, &scaling->csv);
+    RP_TRY(add_scaling(p, &scaling->csv));
+    return answer_cells(p);
 }
 
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out)

@@ -3,9 +3,7 @@
 #pragma once
 
 #include "common/mem.h"
-#include "common/schedule.h"
 #include "common/status.h"
-#include "sim/hardware_case.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -27,26 +25,13 @@ typedef struct rpsim_prediction {
 } rpsim_prediction;
 
 /**
- * Simulates every published RoundPipe cell whose run configuration is known, at hardware fidelity
- * on rtx4090x8: throughput_4090.csv at 8 GPUs, scaling_4090.csv at 1 to 8.
+ * Simulates every published cell whose run configuration is known, at hardware fidelity on
+ * rtx4090x8 and on all cores: throughput_4090.csv at 8 GPUs, scaling_4090.csv at 1 to 8.
  * @param folder with throughput_4090.csv and scaling_4090.csv
  * @param prediction_out lives in `arena`
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out);
-
-/**
- * The partition that a published run is simulated with: RoundPipe's planner (run_plan.h), the
- * published one where the paper lists it, otherwise even.
- * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY
- */
-rp_status rpsim_prediction_partition(const rp_platform *platform, const rp_schedule_type *schedule,
-                                     const rp_model *model, const rp_costs *costs,
-                                     const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
-                                     rp_partition *partition_out);
-
-/** @return the schedule that a published framework is; static, or `framework` itself. */
-const char *rpsim_prediction_schedule(const char *framework);
 
 /** @return mean absolute error in percent of a group's cells; NaN where it has none. */
 double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group);

@@ -2,62 +2,13 @@
 
 #include "common/csv.h"
 #include "common/text.h"
-#include "sim/prediction.h"
+#include "sim/prediction_run.h"
 #include "sim/seqlen.h"
 
 #include <math.h>
 #include <string.h>
 
 #define PLATFORM "rtx4090x8"
-#define ITERATIONS 16u /* stages come to GPUs in another order in each */
-
-/* The paper lists partitions for its own simulation of pipelines, whose time they balance, none for
- * Megatron's runs. Assumed for these: what they ran out of is balanced, the bytes of parameters. */
-static rp_status choose_partition(const rp_schedule_type *schedule, const rp_model *model,
-                                  const rp_costs *costs, const rp_platform *platform,
-                                  const rpsim_workload *workload, rp_arena *arena,
-                                  rp_partition *partition)
-{
-    if (schedule->placement == RP_PLACEMENT_RESIDENT) {
-        return rp_partition_balanced(model, platform->gpus, arena, partition);
-    }
-    return rpsim_prediction_partition(platform, schedule, model, costs, workload, platform->gpus,
-                                      arena, partition);
-}
-
-static rp_status search(const rpsim_seqlen_cell *cell, const rp_platform *platform, rp_arena *arena,
-                        uint32_t *tokens_out)
-{
-    rp_model model;
-    rp_costs costs;
-    rp_partition partition;
-    rpsim_workload workload = {0};
-    rpsim_result result;
-    bool asynchronous = false;
-    const char *costs_name = NULL;
-    const rp_schedule_type *schedule = NULL;
-    RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(cell->framework), &schedule));
-    RP_TRY(rp_arena_print(arena, &costs_name, "%s@%s", cell->model, platform->gpu));
-    RP_TRY(rp_model_load(cell->model, arena, &model));
-    RP_TRY(rp_costs_load(costs_name, arena, &costs));
-    RP_TRY(rpsim_workload_longest(schedule->name, cell->model, &workload, &asynchronous));
-    workload.seq_len = RPSIM_SEQLEN_STEP;
-    RP_TRY(choose_partition(schedule, &model, &costs, platform, &workload, arena, &partition));
-    rp_schedule_config config = {.gpus = platform->gpus,
-                                 .microbatches = workload.calls * workload.microbatches,
-                                 .iterations = ITERATIONS,
-                                 .round = workload.microbatches,
-                                 .round_start = RP_ROUND_START_ROTATE,
-                                 .asynchronous = asynchronous,
-                                 .recompute = schedule->default_recompute,
-                                 .layers = model.layers,
-                                 .partition = &partition,
-                                 .costs = &costs};
-    RP_TRY(rpsim_seqlen_search(schedule, schedule->separate_backward, &config, &workload, &model,
-                               platform, arena, tokens_out, &result));
-    rpsim_result_fini(&result);
-    return RP_OK;
-}
 
 static double error_pct(uint32_t predicted, uint32_t measured)
 {
@@ -67,17 +18,44 @@ static double error_pct(uint32_t predicted, uint32_t measured)
     return 100 * ((double)predicted / measured - 1);
 }
 
+static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
+                     rpsim_question *question_out)
+{
+    *question_out = (rpsim_question){.framework = cell->framework,
+                                     .model = cell->model,
+                                     .gpus = platform->gpus,
+                                     .longest = true};
+    return rpsim_workload_longest(rpsim_prediction_schedule(cell->framework), cell->model,
+                                  &question_out->workload, &question_out->asynchronous);
+}
+
+static rp_status answer_cells(const rpsim_question *questions, const rp_platform *platform,
+                              rp_arena *arena, rpsim_seqlens *out)
+{
+    rpsim_answer *answers = NULL;
+    RP_TRY(rp_arena_alloc(arena, out->count, sizeof *answers, &answers));
+    RP_TRY(rpsim_answer_all(platform, questions, out->count, answers));
+    for (uint32_t i = 0; i < out->count; i++) {
+        rpsim_seqlen_cell *cell = &out->cells[i];
+        cell->predicted_tokens = answers[i].seq_len;
+        cell->error_pct = error_pct(cell->predicted_tokens, cell->measured_tokens);
+    }
+    return RP_OK;
+}
+
 static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens *out)
 {
     uint32_t framework = 0;
     uint32_t model = 0;
     uint32_t length = 0;
     rp_platform platform;
+    rpsim_question *questions = NULL;
     RP_TRY(rp_csv_column(csv, "framework", &framework));
     RP_TRY(rp_csv_column(csv, "model", &model));
     RP_TRY(rp_csv_column(csv, "max_seqlen_k", &length));
     RP_TRY(rp_platform_load(PLATFORM, arena, &platform));
     RP_TRY(rp_arena_alloc(arena, csv->rows, sizeof *out->cells, &out->cells));
+    RP_TRY(rp_arena_alloc(arena, csv->rows, sizeof *questions, &questions));
     for (uint32_t row = 0; row < csv->rows; row++) {
         rpsim_seqlen_cell cell = {.framework = rp_csv_cell(csv, row, framework),
                                   .model = rp_csv_cell(csv, row, model)};
@@ -91,11 +69,10 @@ static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens
         }
         cell.group = cell.framework;
         cell.measured_tokens = (uint32_t)steps * RPSIM_SEQLEN_STEP;
-        RP_TRY(search(&cell, &platform, arena, &cell.predicted_tokens));
-        cell.error_pct = error_pct(cell.predicted_tokens, cell.measured_tokens);
+        RP_TRY(ask(&cell, &platform, &questions[out->count]));
         out->cells[out->count++] = cell;
     }
-    return RP_OK;
+    return answer_cells(questions, &platform, arena, out);
 }
 
 rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out)

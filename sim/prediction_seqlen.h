@@ -28,8 +28,8 @@ typedef struct rpsim_seqlens {
 } rpsim_seqlens;
 
 /**
- * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h), with RoundPipe's planner, the
- * published partition, or for Megatron's pipeline one that balances bytes.
+ * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h, prediction_run.h), on all
+ * cores.
  * @param folder with max_seqlen_4090.csv
  * @param seqlens_out lives in `arena`
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
