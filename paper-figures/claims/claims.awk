@@ -2,8 +2,8 @@
 # them in Markdown (the file `text`). No number is typed here: bounds are those of claims.csv.
 
 # A number of a claim; published and ours may be empty. Of shares the difference is one in percentage
-# points.
-function row(claim, model, quantity, unit, published, ours,    error, points)
+# points. note_or_empty: of what the number is, beside the model.
+function row(claim, model, quantity, unit, published, ours, note_or_empty,    error, points, at)
 {
     error = ""
     points = unit ~ /^%/
@@ -12,9 +12,14 @@ function row(claim, model, quantity, unit, published, ours,    error, points)
         worst[claim] = larger(worst[claim], error)
         worst_unit[claim] = points ? "points" : "%"
     }
-    printf "%s,%s,\"%s\",%s,%s,%s,%s,%s\n", claim, model, quantity, unit, plain(published), plain(ours), \
+    printf "%s,%s,\"%s\",%s,%s,%s,%s,%s\n", claim, model, \
+        quantity (note_or_empty == "" ? "" : ": " note_or_empty), unit, plain(published), plain(ours), \
         points ? "" : error, points ? error : ""
-    tables[claim] = tables[claim] sprintf("| %s | %s | %s | %s | %s |\n", model, quantity " (" unit ")", \
+    at = claim SUBSEP quantity " (" unit ")"
+    if (!(at in tables)) {
+        table_order[claim, ++table_count[claim]] = quantity " (" unit ")"
+    }
+    tables[at] = tables[at] sprintf("| %s | %s | %s | %s |\n", model (note_or_empty == "" ? "" : ", " note_or_empty), \
         shown(published), shown(ours), error == "" ? "" : signed(error) " " worst_unit[claim])
 }
 
@@ -30,7 +35,10 @@ function plain(x)
 
 function shown(x)
 {
-    return x == "" ? "" : x == int(x) ? x : x >= 1000 ? sprintf("%.0f", x) : x >= 100 ? sprintf("%.1f", x) : sprintf("%.2f", x)
+    if (x == "" || x == int(x)) {
+        return x
+    }
+    return sprintf(x >= 1000 ? "%.0f" : x >= 100 ? "%.1f" : "%.2f", x)
 }
 
 # The one of two signed errors that is farther from 0.
@@ -115,7 +123,7 @@ function speedup(    i, model, best, ratio, ours, low, high, above, below, their
         }
         note("speedup", ratio)
         note("our speedup", ours)
-        row("speedup", model, "RoundPipe over " theirs, "times", ratio, ours)
+        row("speedup", model, "RoundPipe over the best baseline", "times", ratio, ours, theirs)
     }
     verdict("speedup", "published", \
         sprintf("%.2f", least["speedup"]) == sprintf("%.2f", low) && \
@@ -160,14 +168,16 @@ function bubbles(    i, model, published, ours, limit, busy, below, idle)
         below += ours <= limit
         row("bubbles", model, "on a server: time in which GPUs do not compute", "% of GPU time", idle, ours)
     }
-    verdict("bubbles", "published", most["overlapped"] <= limit ? most["idle"] <= limit ? "confirmed" : "in part" : "not confirmed", \
+    verdict("bubbles", "published", \
+        most["overlapped"] <= limit ? most["idle"] <= limit ? "confirmed" : "in part" : "not confirmed", \
         "simulated by the paper " range("overlapped", "%.1f") " %; but by its own layer times GPUs do not compute for " \
         range("idle", "%.0f") " % of the time at its measured throughput")
     if (!("steady" in counted)) {
         missing("bubbles", "Figure 17")
         return
     }
-    verdict("bubbles", "ours", most["steady"] <= limit ? below == rows["rtx4090"] ? "predicted" : "in part" : "not reproduced", \
+    verdict("bubbles", "ours", \
+        most["steady"] <= limit ? below == rows["rtx4090"] ? "predicted" : "in part" : "not reproduced", \
         "steady state " range("steady", "%.1f") " % from layer times alone; with transfers and the host " \
         range("our idle", "%.0f") " %, at most " limit " % on " below + 0 " of " rows["rtx4090"] " models")
 }
@@ -205,7 +215,8 @@ function scaling(    i, model, n, gpus, published, ours, limit, reach, ours_reac
     gpus = rows["published_scaling"]
     for (i = 1; i <= rows["rtx4090"]; i++) {
         model = data["rtx4090", i, "model"]
-        published = 100 * look("published_scaling", model, "gpus", gpus) / gpus / look("published_scaling", model, "gpus", 1)
+        published = 100 * look("published_scaling", model, "gpus", gpus) / gpus / \
+            look("published_scaling", model, "gpus", 1)
         ours = ""
         if (rows["scaling"]) {
             ours = 100 * look("scaling", "ours", "model", model, "gpus", gpus) / gpus / \
@@ -226,7 +237,8 @@ function scaling(    i, model, n, gpus, published, ours, limit, reach, ours_reac
         return
     }
     verdict("scaling", "ours", part(ours_reach, n, within("scaling"), "not reproduced"), \
-        range("our efficiency", "%.0f") " % of linear, at least " limit " % on " ours_reach + 0 " of " n " models; " off_by("scaling"))
+        range("our efficiency", "%.0f") " % of linear, at least " limit " % on " \
+        ours_reach + 0 " of " n " models; " off_by("scaling"))
 }
 
 # --- on one GPU of 24 GB
@@ -249,8 +261,8 @@ function one_gpu(    i, model, published, peak, usable, fit, ran, n, words, host
         note("host", data["one", i, "peak_host_bytes"] / 1e9)
         words = words sprintf("%s %s: %.1f GB", words == "" ? "" : ",", model, peak)
     }
-    verdict("one_gpu", "published", part(ran, n, "confirmed", "not confirmed"), "a throughput on one GPU is published for " \
-        ran + 0 " of " n)
+    verdict("one_gpu", "published", part(ran, n, "confirmed", "not confirmed"), \
+        "a throughput on one GPU is published for " ran + 0 " of " n)
     verdict("one_gpu", "ours", part(fit, n, within("one_gpu"), "not reproduced"), sprintf( \
         "%d of %d fit into the %.1f GB that can be used;%s; throughput %s; both need %s GB of host memory", \
         fit, n, usable, words, off_by("one_gpu"), range("host", "%.0f")))
@@ -312,16 +324,18 @@ function servers(    i, model, tokens, published, theirs, near, n, best, cheap, 
         cheap += a_cost / costs > claimed("cost", "cheaper")
         best = best_baseline("a800_systems", "system", "ours", model)
         if (best != "") {
-            row("a800", model, "RoundPipe on 8 RTX 4090 over the best other system on 8 A800 (" best_system ")", "%", "", \
-                100 * tokens / best)
-            row("cost", model, "8 A800, " best_system, "USD per 1e9 tokens", "", 1e9 / 3600 * other / best)
+            row("a800", model, "RoundPipe on 8 RTX 4090 over the best other system on 8 A800", "%", "", \
+                100 * tokens / best, best_system)
+            row("cost", model, "8 A800, the best other system", "USD per 1e9 tokens", "", \
+                1e9 / 3600 * other / best, best_system)
             note("near best", 100 * tokens / best)
             note("cheaper best", other / price * tokens / best)
         }
     }
     verdict("a800", "published", "cannot be checked", "the given data have no throughput of an A800")
     verdict("a800", "ours", part(close_enough, n, "predicted, nothing to compare with", "not reproduced"), \
-        range("near", "%.0f") " % of RoundPipe's throughput on A800, at least " near " % on " close_enough + 0 " of " n " models; " \
+        range("near", "%.0f") " % of RoundPipe's throughput on A800, at least " near " % on " \
+        close_enough + 0 " of " n " models; " \
         ("near best" in counted ? range("near best", "%.0f") " % of the best other system's" : \
         "other systems on A800: not available"))
     verdict("cost", "published", "cannot be checked", sprintf("the prices are given, A800's throughput is not; 8 A800 cost %.2f times as much per hour", other / price))
@@ -362,7 +376,25 @@ function wording(claim)
     return look("claims", "wording", "claim", claim)
 }
 
-function write_text(    i, claim)
+function capital(s)
+{
+    return toupper(substr(s, 1, 1)) substr(s, 2)
+}
+
+# What the verdict is judged by, and where that is from.
+function bounds(claim,    i, said)
+{
+    for (i = 1; i <= rows["claims"]; i++) {
+        if (data["claims", i, "claim"] == claim) {
+            said = said (said == "" ? "" : ", ") data["claims", i, "quantity"] ": " data["claims", i, "value"] " " \
+                data["claims", i, "unit"] " (" data["claims", i, "source"] ")"
+        }
+    }
+    gsub(/_/, " ", said)
+    return said
+}
+
+function write_text(    i, j, claim)
 {
     for (i = 1; i <= rows["claims"]; i++) {
         claim = data["claims", i, "claim"]
@@ -382,11 +414,14 @@ function write_text(    i, claim)
     }
     for (i = 1; i <= claims_count; i++) {
         claim = by_order[i]
-        printf "\n## %d. %s\n\nSource: %s.\n\n", i, wording(claim), look("claims", "source", "claim", claim) > text
+        printf "\n## %d. %s\n\nBound: %s.\n\n", i, wording(claim), bounds(claim) > text
         printf "Published data: **%s**; %s.\n\nOur simulation: **%s**; %s.\n\n", verdicts[claim, "published"], \
             reasons[claim, "published"], verdicts[claim, "ours"], reasons[claim, "ours"] > text
-        print "| model | what | published | ours | difference |\n|---|---|---|---|---|" > text
-        printf "%s\nWhat we cannot say: %s\n", tables[claim], look("limits", "limit", "claim", claim) > text
+        for (j = 1; j <= table_count[claim]; j++) {
+            printf "%s:\n\n| model | published | ours | difference |\n|---|---|---|---|\n%s\n", \
+                capital(table_order[claim, j]), tables[claim, table_order[claim, j]] > text
+        }
+        printf "What we cannot say: %s\n", look("limits", "limit", "claim", claim) > text
     }
     close(text)
 }

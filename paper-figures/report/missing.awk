@@ -8,6 +8,7 @@ section { print; next }
     open = 1
     $0 = substr($0, RSTART + RLENGTH)
     sub(/^ +/, "")
+    $0 = toupper(substr($0, 1, 1)) substr($0, 2)
 }
 open && /^[ \t]*$/ {
     if (last !~ /:$/) {

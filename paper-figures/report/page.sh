@@ -30,7 +30,7 @@ html_of()
         -e 's#<a [^>]*>([^<]*)</a>#\1#g' -e 's#<a [^>]*>##g' \
         -e 's#<A #<a #g' \
         -e 's#<(/?)h4>#<\1h6>#g' -e 's#<(/?)h3>#<\1h5>#g' -e 's#<(/?)h2>#<\1h4>#g' -e 's#<(/?)h1>#<\1h4>#g' \
-        -e 's#<td( align="[a-z]*")?>([-+−]?[0-9][0-9.]*( ?%)?)</td>#<td class="n">\2</td>#g' \
+        -e 's#<td( align="[a-z]*")?>([-+−]?[0-9][0-9.]*( ?(%|points|k|ms|GB))?)</td>#<td class="n">\2</td>#g' \
         -e 's#<td>([^< ]{1,28})</td>#<td class="nb">\1</td>#g' \
         -e 's#<table>#<div class="scroll"><table>#g' -e 's#</table>#</table></div>#g'
 }
@@ -61,13 +61,14 @@ caption_of()
     echo "${base#-}" | tr '-' ' '
 }
 
+# entry FOLDER LEVEL: the section, with a heading of that level.
 entry()
 {
-    local folder=$1 name status file base caption title rows limit=400
+    local folder=$1 level=$2 name status file base caption title rows limit=400
     name=$(basename "$folder")
     title=$(title_of "$folder")
     status=$(status_of "$name")
-    echo "<section class=\"entry\" id=\"$name\"><h3>$title</h3>"
+    echo "<section class=\"entry\" id=\"$name\"><h$level>$title</h$level>"
     if [ "$status" != 0 ]; then
         if [ -z "$status" ]; then
             echo "<p class=\"failed\">Not made: its make.sh has not run.</p>"
@@ -171,14 +172,15 @@ fact()
 
 commit()
 {
-    local id changed
+    local id changed day
     if ! id=$(git -C "$root" rev-parse HEAD 2> /dev/null); then
         echo "not known: $root is no git checkout"
         return
     fi
     changed=$(git -C "$root" status --porcelain 2> /dev/null | wc -l)
-    [ "$changed" -eq 0 ] || id+=", with $changed changed or new files"
-    echo "$id of $(git -C "$root" log -1 --format=%cs)"
+    day=$(git -C "$root" log -1 --format=%cs)
+    [ "$changed" -eq 0 ] || day+=", and $changed files changed or new since"
+    echo "$id of $day"
 }
 
 compiler()
@@ -284,7 +286,7 @@ page()
     fi
     contents
     for folder in "${last[@]}"; do
-        entry "$folder"
+        entry "$folder" 2
     done
     comparison
     not_reproduced
@@ -292,7 +294,7 @@ page()
         [ -n "$(entries "${places[i]}")" ] || continue
         echo "<h2 id=\"part-$i\">${headings[i]}</h2>"
         while read -r folder; do
-            entry "$folder"
+            entry "$folder" 3
         done < <(entries "${places[i]}")
     done
     provenance
