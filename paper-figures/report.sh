@@ -58,7 +58,7 @@ mapfile -t last < <(summaries)
 [ ${#numbered[@]} -gt 0 ] || fail "no entry with a make.sh in ${places[*]}"
 
 mkdir -p "$2"
-out=$(cd "$2" && pwd)
+out=$(cd "$2" && pwd -P)
 logs=$out/logs
 if [ $make = yes ]; then
     # Only a folder that was made here is emptied.

@@ -26,7 +26,7 @@ html_of()
 {
     sed '1{/^# /d;}' "$1" | cmark-gfm -e table --to html | sed -E \
         -e 's#<!-- raw HTML omitted -->##g' -e 's#<img src="[^"]*" alt="([^"]*)"[^>]*/>#\1#g' \
-        -e 's#<a href="(https?:[^"]*|\#[^"]*)">#<A href="\1">#g' \
+        -e 's#<a href="(https?:[^"]*)">#<A href="\1">#g' \
         -e 's#<a [^>]*>([^<]*)</a>#\1#g' -e 's#<a [^>]*>##g' \
         -e 's#<A #<a #g' \
         -e 's#<(/?)h4>#<\1h6>#g' -e 's#<(/?)h3>#<\1h5>#g' -e 's#<(/?)h2>#<\1h4>#g' -e 's#<(/?)h1>#<\1h4>#g' \
