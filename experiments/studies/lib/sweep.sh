@@ -1,18 +1,21 @@
 # Sourced after paper-figures/lib/figure.sh: the runs of experiment files. Sets bin and work (a
-# folder that goes when the script ends). RP_EXPERIMENTS: the folder of the files, unless experiments/.
+# folder that goes when the script ends), studies (the folder above). RP_EXPERIMENTS: the folder of the files, unless experiments/.
 bin=$(cd "$1" && pwd)
 # On the file system of OUTDIR, so that a move there leaves nothing half written.
 work=$(mktemp -d "$out/.$name.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+studies=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# sweep EXPERIMENT...: runs EXPERIMENT.yaml into the store; what it has is not run again.
+# sweep EXPERIMENT|FILE.yaml...: runs EXPERIMENT.yaml, or a file, into the store; what it has is not
+# run again.
 sweep()
 {
     local rpsweep=$bin/experiments/rpsweep experiment
     local experiments=${RP_EXPERIMENTS:-$paper/../experiments}
     [ -x "$rpsweep" ] || rpsweep=$bin/rpsweep # installed
     for experiment in "$@"; do
-        "$rpsweep" "$experiments/$experiment.yaml" --db "$store" --resume > "$work/sweep.log" 2>&1 || {
+        [ "${experiment%.yaml}" != "$experiment" ] || experiment=$experiments/$experiment.yaml
+        RP_TRACES=$traces "$rpsweep" "$experiment" --db "$store" --resume > "$work/sweep.log" 2>&1 || {
             cat "$work/sweep.log" >&2
             return 1
         }
