@@ -1,5 +1,5 @@
 # Where the GPUs' time goes that no GPU works in: the parts of the bubble, per model and schedule.
-# Needs root, db, out, ext (make_figures.sh); reads the newest run of each schedule and model.
+# Needs root (this folder), db (a store), out, ext; reads the newest run of each schedule and model.
 width = 1200
 height = 560
 load root . '/style.gp'

@@ -1,5 +1,4 @@
-# Training loss per step, and a running mean: what rpexec --loss-out wrote. Not one of the figures of
-# make_figures.sh, which have a store:
+# Training loss per step, and a running mean: what rpexec --loss-out wrote. By hand:
 #   gnuplot -e "root='plots'; data='loss.csv'; out='loss'; ext='png'" plots/loss.gp
 width = 800
 height = 440

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# make.sh BINDIR OUTDIR: data and picture of this plot, from the live bytes in traces of BINDIR/rpsim.
+source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
+source "$plots/gallery/lib/runs.sh"
+platform=rtx4090x8
+kinds=weight,gradient,optimizer,activation,tape,temporary,logits
+echo "schedule,place,time_ms,$kinds,fixed,total_bytes" > "$work/points.csv"
+echo "schedule,place,peak_bytes" > "$work/peaks.csv"
+for schedule in 1f1b fsdp-offload mobius roundpipe; do
+    "$bin/rpsim" --schedule $schedule --model qwen3-1.7b --platform $platform --gpus 4 --iterations 1 --format json \
+        --trace-out "$work/trace.json" > "$work/run.json"
+    communicators=0
+    [ $schedule != fsdp-offload ] || communicators=1
+    awk -v schedule=$schedule -v communicators=$communicators -v kinds=$kinds -v peaks="$work/peaks.csv" -v platform="$traces/platforms/$platform.yaml" \
+        -f "$paper/lib/tables.awk" -f "$figure/curves.awk" "$work/run.json" "$work/trace.json" >> "$work/points.csv"
+done
+mv "$work/peaks.csv" "$out/$name-peaks.csv"
+mv "$work/points.csv" "$out/$name.csv"
+draw usable="$(awk '$1 == "usable_memory_gb:" { print $2 }' "$traces/platforms/$platform.yaml")"
