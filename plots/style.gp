@@ -18,6 +18,8 @@ points = ext eq 'png' ? 0.75 : ext eq 'pdf' ? 1.28 : 1.0
 font_small = sprintf('%s,%g', font, 11 * points)
 font_text = sprintf('%s,%g', font, 12 * points)
 font_title = sprintf('%s,%g', font, 13 * points)
+# Factor for the size of points, which the terminals count differently.
+mark = ext eq 'svg' ? 0.5 : ext eq 'pdf' ? 0.55 : 1.0
 ink = '#222222'
 faint = '#d8d8d8'
 set border linecolor rgb ink linewidth 0.8

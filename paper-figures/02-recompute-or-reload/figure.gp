@@ -31,13 +31,13 @@ plot data using ($0 - 0.19):6:(2 * half) skip 1 every 4::0 with boxes fillstyle 
         fillcolor rgb '#5b2a86' title 'recompute, at peak FLOP/s', \
     data using ($0 + 0.19):6:(2 * half) skip 1 every 4::1 with boxes fillstyle solid noborder \
         fillcolor rgb '#7fb8e6' title 'reload, at the link''s nominal rate', \
-    data using ($0 - 0.19):5 skip 1 every 4::2 with points pointtype 12 pointsize 1.8 linewidth 1.5 \
+    data using ($0 - 0.19):5 skip 1 every 4::2 with points pointtype 12 pointsize 1.4 * mark linewidth 1.5 \
         linecolor rgb ink title 'forward as measured (published)', \
-    data using ($0 + 0.19):6 skip 1 every 4::3 with points pointtype 6 pointsize 1.6 linewidth 1.5 \
+    data using ($0 + 0.19):6 skip 1 every 4::3 with points pointtype 6 pointsize 1.3 * mark linewidth 1.5 \
         linecolor rgb ink title 'reload, at the link''s measured rate', \
     data using ($0 - 0.19):6:(sprintf('%.1f', $6)) skip 1 every 4::0 with labels font font_small \
-        offset 0, 0.5 notitle, \
+        offset 0, 0.42 notitle, \
     data using ($0 + 0.19):6:(sprintf('%.1f', $6)) skip 1 every 4::1 with labels font font_small \
-        offset 0, 0.5 notitle, \
+        offset 0, 0.42 notitle, \
     data using ($0):(0):xtic(2) skip 1 every 4::0 with points pointtype 0 linecolor rgb 'white' notitle
 unset output

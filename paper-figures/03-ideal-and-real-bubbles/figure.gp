@@ -43,7 +43,7 @@ plot data using (place($0)):(is_ideal(strcol(3)) ? $5 : NaN):(2 * half) skip 1 w
         fillstyle solid noborder fillcolor rgb '#7fb8e6' title 'real (simulated)', \
     data using (place($0) - half):(is_ideal(strcol(3)) ? $5 : NaN):(each - 1 + 2 * half):(0) skip 1 \
         with vectors nohead linecolor rgb ink linewidth 1 dashtype (6, 4) notitle, \
-    data using (place($0)):4 skip 1 with points pointtype 6 pointsize 0.9 linewidth 1.2 \
+    data using (place($0)):4 skip 1 with points pointtype 6 pointsize 0.9 * mark linewidth 1.2 \
         linecolor rgb ink title 'real (published)', \
     data using (place($0)):5:(sprintf('%.1f', $5)):xtic(2) skip 1 with labels font font_small \
         offset 0, 0.9 notitle

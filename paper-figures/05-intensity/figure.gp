@@ -6,14 +6,14 @@ load root . '/style.gp'
 
 set datafile separator ','
 set output out . '.' . ext
-set lmargin at screen 84.0 / width
+set lmargin at screen 96.0 / width
 set rmargin at screen 1 - 120.0 / width
 set tmargin at screen 1 - 90.0 / height
 set bmargin at screen 56.0 / height
 set border 3
 set label 1 'Operational intensity of one layer (FLOP per byte over the link)' \
-    at screen 84.0 / width, screen 1 - 20.0 / height left font font_title noenhanced
-set key at screen 68.0 / width, screen 1 - 54.0 / height left center vertical maxrows 2 \
+    at screen 96.0 / width, screen 1 - 20.0 / height left font font_title noenhanced
+set key at screen 80.0 / width, screen 1 - 54.0 / height left center vertical maxrows 2 \
     reverse Left samplen 2 width 1 font font_text noenhanced
 set logscale x 2
 set logscale y 10
@@ -48,5 +48,5 @@ plot data using (STATS_min_x):(strcol(1) eq 'threshold' ? $7 : NaN):(STATS_max_x
         with lines linewidth 1.8 linecolor rgb colour(i) notitle, \
     for [i = 0 : words(names) - 1] data using 4:(strcol(1) eq 'intensity' && \
         strcol(2) eq word(names, i + 1) ? $8 : NaN) skip 1 with points \
-        pointtype shape(i) pointsize 1 linecolor rgb colour(i) title word(names, i + 1)
+        pointtype shape(i) pointsize 1 * mark linecolor rgb colour(i) title word(names, i + 1)
 unset output

@@ -47,7 +47,7 @@ plot bars using (place($0)):3:(place($0) - half):(place($0) + half):(0):3 skip 1
     bars using (place($0)):($7 > 0 ? $7 : NaN):(place($0) - half):(place($0) + half):(0):7 skip 1 \
         with boxxyerror fillstyle solid border rgb ink fillcolor rgb 'white' linewidth 1 \
         title 'steady state, simulated', \
-    bars using (place($0)):9 skip 1 with points pointtype 6 pointsize 0.9 linewidth 1.2 \
+    bars using (place($0)):9 skip 1 with points pointtype 6 pointsize 0.9 * mark linewidth 1.2 \
         linecolor rgb ink title 'published (or follows from it)', \
     bars using (place($0)):8:(sprintf('%.1f', $8)):xtic(2) skip 1 with labels font font_small \
         offset 0, 0.9 notitle

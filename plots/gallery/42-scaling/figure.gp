@@ -50,16 +50,16 @@ do for [i = 1 : words(panels)] {
             with lines linewidth 1.6 linecolor rgb line_colour(k) notitle, \
         for [k = 1 : words(names)] data \
             using (of(k) && (everything_fits || $7 > 0) ? $3 : NaN):($6 / $3) skip 1 with points \
-            pointtype solid_point(k) pointsize 1.3 linecolor rgb line_colour(k) notitle, \
+            pointtype solid_point(k) pointsize 1.3 * mark linecolor rgb line_colour(k) notitle, \
         for [k = 1 : words(names)] data \
             using (of(k) && !(everything_fits || $7 > 0) ? $3 : NaN):($6 / $3) skip 1 with points \
-            pointtype solid_point(k) pointsize 1.3 linecolor rgb 'white' notitle, \
+            pointtype solid_point(k) pointsize 1.3 * mark linecolor rgb 'white' notitle, \
         for [k = 1 : words(names)] data \
             using (of(k) && !(everything_fits || $7 > 0) ? $3 : NaN):($6 / $3) skip 1 with points \
-            pointtype empty_point(k) pointsize 1.3 linewidth 1.4 linecolor rgb line_colour(k) \
+            pointtype empty_point(k) pointsize 1.3 * mark linewidth 1.4 linecolor rgb line_colour(k) \
             notitle, \
         for [k = 1 : words(names)] NaN with linespoints linewidth 1.6 \
-            pointtype solid_point(k) pointsize 1.3 linecolor rgb line_colour(k) \
+            pointtype solid_point(k) pointsize 1.3 * mark linecolor rgb line_colour(k) \
             title word(names, k)
     unset label 10
     unset label 11

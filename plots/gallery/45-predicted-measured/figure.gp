@@ -1,7 +1,7 @@
 # Predicted against published cells, and how far each is off. Needs root (plots), data, out, ext.
 set datafile separator ','
 width = 1280
-height = 520
+height = 546
 load root . '/style.gp'
 load root . '/gallery/lib/lines.gp'
 across(x) = x / real(width)
@@ -15,7 +15,7 @@ set border 3
 set xtics nomirror out scale 0.5 font font_text
 set ytics nomirror out scale 0.5 font font_text
 set grid xtics ytics linecolor rgb faint linewidth 0.6 linetype 1
-set tmargin at screen down(96)
+set tmargin at screen down(122)
 set bmargin at screen down(height - 56)
 band = '#e4eef6'
 
@@ -37,13 +37,13 @@ do for [p = 1 : 3] {
         set logscale y 10
         set yrange [low[p] : high[p]]
     }
-    set label 2 title[p] at screen across(from), screen down(80) left font font_title
+    set label 2 title[p] at screen across(from), screen down(106) left font font_title
     set xlabel 'published' font font_text
     set ylabel (p == 2 ? 'predicted / published - 1 (%)' : 'predicted') font font_text offset 1, 0
     if (p == 1) {
         set label 1 'Predicted against published on RTX 4090   (shaded: within 10 %; filled: RoundPipe, empty: the others)' \
             at screen across(20), screen down(18) left font font_title
-        set key at screen across(20), screen down(48) left center horizontal maxrows 1 reverse Left \
+        set key at screen across(20), screen down(60) left center horizontal maxrows 1 reverse Left \
             samplen 1.4 width 1 font font_text textcolor rgb ink noenhanced
     } else {
         unset key
@@ -56,14 +56,14 @@ do for [p = 1 : 3] {
             with filledcurves fillstyle solid noborder linecolor rgb band notitle, \
         (p == 2 ? 0 : x) with lines linewidth 1 linecolor rgb ink notitle, \
         for [m = 1 : 5] data using (is(quantity[p], m) && ours(0) ? $6 : NaN):(y(0)) skip 1 with points \
-            pointtype solid_point(m) pointsize 1.1 linecolor rgb line_colour(m) notitle, \
+            pointtype solid_point(m) pointsize 1.1 * mark linecolor rgb line_colour(m) notitle, \
         for [m = 1 : 5] data using (is(quantity[p], m) && !ours(0) ? $6 : NaN):(y(0)) skip 1 with points \
-            pointtype empty_point(m) pointsize 1.3 linewidth 1.6 linecolor rgb line_colour(m) notitle, \
+            pointtype empty_point(m) pointsize 1.3 * mark linewidth 1.6 linecolor rgb line_colour(m) notitle, \
         data using (named(p) && !(p == 2 && $8 < 15) ? $6 : NaN):(y(0)):3 skip 1 with labels left \
             offset 1.4, 0 font font_small noenhanced notitle, \
         data using (named(p) && p == 2 && $8 < 15 ? $6 : NaN):(y(0)):3 skip 1 with labels right \
             offset -1.4, 0 font font_small noenhanced notitle, \
-        for [m = 1 : 5] NaN with points pointtype solid_point(m) pointsize 1.1 linecolor rgb line_colour(m) \
+        for [m = 1 : 5] NaN with points pointtype solid_point(m) pointsize 1.1 * mark linecolor rgb line_colour(m) \
             title word(models, m)
     unset label 1
 }

@@ -55,7 +55,7 @@ do for [p = 1 : 3] {
     plot for [k = 1 : words(names)] (p < 3 ? form(word(names, k), x, p) : NaN) with lines \
             linewidth 1.4 linecolor rgb colour_of(word(names, k)) notitle, \
         for [k = 1 : words(names)] data using (is(panel[p], word(names, k)) ? (p == 1 ? $4 : $5) : NaN):6 \
-            skip 1 with points pointtype point_of(word(names, k)) pointsize 1.3 linewidth 1.6 \
+            skip 1 with points pointtype point_of(word(names, k)) pointsize 1.3 * mark linewidth 1.6 \
             linecolor rgb colour_of(word(names, k)) title word(names, k)
     unset label 10
 }

@@ -2,7 +2,7 @@
 # Rooflines of four servers over the host link, with the models' layers. Needs root (plots), data, out, ext.
 set datafile separator ','
 width = 1100
-height = 800
+height = 806
 load root . '/style.gp'
 load root . '/gallery/lib/lines.gp'
 across(x) = x / real(width)
@@ -30,10 +30,10 @@ do for [p = 1 : words(servers)] {
     link = STATS_max_y
     set xrange [120 : 130000]
     set yrange [0.7 : 2000]
-    from = 66 + ((p - 1) % 2) * 530
-    line = 84 + ((p - 1) / 2) * 356
+    from = 80 + ((p - 1) % 2) * 530
+    line = 96 + ((p - 1) / 2) * 352
     set lmargin at screen across(from)
-    set rmargin at screen across(from + 480)
+    set rmargin at screen across(from + 470)
     set tmargin at screen down(line)
     set bmargin at screen down(line + 290)
     set label 1 sprintf('%s: %g TFLOP/s, %g GB/s per GPU', server, peak, link) at graph 0, 1 \
@@ -48,17 +48,17 @@ do for [p = 1 : words(servers)] {
         font font_text
     set ylabel (p % 2 ? 'attainable TFLOP/s' : '') font font_text offset 1, 0
     if (p == 1) {
-        set key at screen across(20), screen down(44) left center horizontal maxrows 1 reverse Left \
+        set key at screen across(20), screen down(48) left center horizontal maxrows 1 reverse Left \
             samplen 1.4 width 1 font font_text textcolor rgb ink noenhanced
     } else {
         unset key
     }
     plot (x * link / 1000 < peak ? x * link / 1000 : peak) with lines linewidth 1.6 linecolor rgb ink notitle, \
         for [m = 1 : words(models)] data using (is(0) && stringcolumn(2) eq word(models, m) ? $6 : NaN):9 skip 1 \
-            with points pointtype empty_point(m) pointsize 1.6 linewidth 1.6 linecolor rgb line_colour(m) \
+            with points pointtype empty_point(m) pointsize 1.6 * mark linewidth 1.6 linecolor rgb line_colour(m) \
             title word(models, m), \
         for [m = 1 : words(models)] data using (is(0) && stringcolumn(2) eq word(models, m) ? $6 : NaN):(row(m)) \
-            skip 1 with linespoints pointtype empty_point(m) pointsize 1.1 linewidth 1.2 pointinterval 1 \
+            skip 1 with linespoints pointtype empty_point(m) pointsize 1.1 * mark linewidth 1.2 pointinterval 1 \
             linecolor rgb line_colour(m) notitle, \
         for [m = 1 : words(models)] data using (is(0) && stringcolumn(2) eq word(models, m) ? $6 * ($3 == 256 ? 1.16 : 1.06) : NaN) \
             :(row(m) * ($3 == 256 ? 1 : 1.22)):(sprintf('%d', $3)) skip 1 with labels left font font_small textcolor rgb ink notitle
