@@ -39,5 +39,4 @@ awk -v text="$work/claims.md" -v platform="$traces/platforms/rtx4090x8.yaml" -f 
 awk -f "$paper/report/text.awk" -f "$figure/bars.awk" "$work/claims.csv" "$published/claims.csv" > "$work/bars.csv"
 mv "$work/claims.csv" "$out/$name.csv"
 mv "$work/claims.md" "$out/$name.md"
-cat "$out/$name.md"
 draw bars="$work/bars.csv"

@@ -19,7 +19,7 @@ fail()
 tree=$work/paper-figures
 mkdir -p "$tree" "$work/bin" "$work/said"
 cp -r "$source/paper-figures"/{lib,report,claims,published} "$tree"
-ln -s "$source/traces" "$work/traces"
+ln -s "$source/traces" "$source/plots" "$work"
 cat >"$work/bin/rpsim" <<EOF2
 #!/bin/sh
 key=\$(echo "\$*" | sed 's/--db [^ ]*//' | cksum | cut -d' ' -f1)
@@ -33,7 +33,8 @@ out=$work/out
 # claims: claims.csv and claims.md from what is in OUTDIR.
 claims()
 {
-    bash "$tree/claims/make.sh" "$work/bin" "$out" >"$work/log" 2>&1 || fail "make.sh: $(cat "$work/log")"
+    bash "$tree/claims/make.sh" "$work/bin" "$out" >"$work/log" 2>&1 || fail "make.sh: $(tail "$work/log")"
+    ! grep -i warning "$work/log" || fail "gnuplot warns"
 }
 
 # expect COLUMN WORDING CLASS: the verdict, 3 for the published data, 4 for our simulation.
