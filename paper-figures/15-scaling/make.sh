@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# make.sh BINDIR OUTDIR: the data of this figure from a run of BINDIR/rppredict, printed with means.
+# make.sh BINDIR OUTDIR: the data of this figure from a run of BINDIR/rppredict, printed with means,
+# and the pictures.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/figure.sh"
 source "$paper/lib/prediction.sh"
 table scaling_4090.csv scaling
+draw

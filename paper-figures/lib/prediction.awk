@@ -1,8 +1,9 @@
-# rppredict's report, then a published table: a row per published cell with rppredict's number
-# beside it. Needs kind (throughput, lengths, scaling) and means (a file for the groups' means).
+# rppredict's report, its answers for cells (may be missing), then a published table: a row per
+# published cell with rppredict's number beside it. Needs kind (throughput, lengths, scaling) and
+# means (a file for the groups' means).
 function cell(system_, model, gpus, value,    key, ours, error, mark) {
     key = system_ SUBSEP model SUBSEP gpus
-    ours = key in prediction ? prediction[key] : ""
+    ours = key in prediction ? prediction[key] : key in answer ? answer[key] : ""
     mark = key in set_cell ? "yes" : ""
     error = ""
     if (value + 0 > 0 && ours + 0 > 0) {
@@ -13,9 +14,10 @@ function cell(system_, model, gpus, value,    key, ours, error, mark) {
         signed[group] += error
         absolute[group] += error < 0 ? -error : error
     }
-    printf "%s,%s,%d,%s,%s,%s,%s\n", model, system_, gpus, value, ours, error, mark
+    printf "%s,%s,%d,%s,%s,%s,%s", model, system_, gpus, value, ours, error, mark
+    printf kind == "throughput" ? "," fits[key] "\n" : "\n"
 }
-BEGIN { print "model,system,gpus,published,ours,difference_pct,set_a_constant" }
+BEGIN { print "model,system,gpus,published,ours,difference_pct,set_a_constant" (kind == "throughput" ? ",fits" : "") }
 FILENAME ~ /\.md$/ {
     fields = split($0, f, / *\| */)
     if (fields == 9 && f[5] + 0 > 0 && kind != "lengths") {
@@ -26,7 +28,19 @@ FILENAME ~ /\.md$/ {
         prediction[f[2], f[3], 8] = f[5] == 0 ? "OOM" : f[5] / 1024
     next
 }
-FNR == 1 { split($0, head, ","); FS = ","; next }
+FNR == 1 {
+    split("", at)
+    for (i = split($0, head, ","); i > 0; i--) at[head[i]] = i
+    FS = ","
+    next
+}
+"fits" in at {
+    split($0, f, ",")
+    key = f[1] SUBSEP f[2] SUBSEP f[at["gpus"]]
+    fits[key] = f[at["fits"]]
+    answer[key] = fits[key] == "yes" ? f[at["tokens_per_s"]] : "OOM"
+    next
+}
 {
     n = split($0, f, ",")
     if (kind == "scaling")
