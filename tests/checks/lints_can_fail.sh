@@ -146,6 +146,12 @@ if [ -f "$published" ]; then
     inject published sim/zz_result.c "a published makespan" <<<"static double x = $makespan;"
     inject published tests/unit/zz_result.c "the same without its last zero" <<<"static double x = ${makespan%0};"
     inject published plots/zz_result.sh "in a script" <<<"echo $makespan"
+    inject published paper-figures/10-throughput/zz_result.awk "in awk" <<<"BEGIN { x = $makespan }"
+    inject published paper-figures/lib/zz_result.gp "in a figure's gnuplot" <<<"x = $makespan"
+    inject published paper-figures/zz_result/make.sh "in a figure's script" <<<"x=$makespan"
+    inject published plots/gallery/zz_result/zz.sql "in SQL" <<<"SELECT $makespan;"
+    inject published experiments/zz_result.yaml "in an experiment" <<<"options: {costs.fwd_ms: $makespan}"
+    inject published paper-figures/zz_result/constants.csv "in a figure's constants" <<<"x,$makespan"
 else
     mkdir -p "$tree/paper-figures"
     expect published "nothing to compare" "no published numbers"

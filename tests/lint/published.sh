@@ -13,7 +13,11 @@ if [ ${#results[@]} -eq 0 ]; then
     echo "$published holds no result table: nothing to compare with"
     exit 1
 fi
-mapfile -t files < <(lint_files "c h cu cuh inc sh gp" common sim exec tests plots experiments paper-figures bootstrap.sh)
+# What computes: programs, scripts of all kinds, experiments, and tables that figures calculate with.
+mapfile -t files < <(
+    lint_files "c h cu cuh inc sh gp awk sql yaml" common sim exec tests plots experiments paper-figures bootstrap.sh
+    lint_files "csv" plots experiments paper-figures | grep -v '^paper-figures/published/' || true
+)
 [ ${#files[@]} -gt 0 ] || exit 0
 cd "$lint_root"
 
