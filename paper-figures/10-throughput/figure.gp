@@ -6,8 +6,9 @@ load root . '/style.gp'
 set output out . '.' . ext
 pairs = 1
 keys = 1
-top = 0
-bottom = 0
+# The same axis as figure 12.
+top = 2.5e5
+bottom = 100
 heading = 'Training throughput, 8 × RTX 4090, sequences of 2048 tokens: published and predicted'
 what = 'tokens/s'
 given = 'published'

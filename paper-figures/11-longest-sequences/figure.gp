@@ -6,8 +6,9 @@ load root . '/style.gp'
 set output out . '.' . ext
 pairs = 1
 keys = 1
-top = 0
-bottom = 0
+# The same axis as figure 13.
+top = 900
+bottom = 0.5
 heading = 'Longest sequence that fits, 8 × RTX 4090: published and predicted'
 what = 'longest sequence (1024 tokens)'
 given = 'published'

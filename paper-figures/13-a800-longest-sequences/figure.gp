@@ -6,12 +6,13 @@ load root . '/style.gp'
 set output out . '.' . ext
 pairs = int(pairs)
 keys = 1
-top = 0
-bottom = 0
+# The same axis as figure 11.
+top = 900
+bottom = 0.5
 heading = 'PREDICTED: longest sequence that fits, 8 × A800'
 what = 'longest sequence (1024 tokens)'
 given = 'measured'
-remark = 'predicted: nothing here has been measured by us'
+remark = pairs ? '' : 'predicted: nothing here has been measured by us'
 panel_top = 82
 panel_bottom = 520
 load root . '/../paper-figures/lib/bars.gp'

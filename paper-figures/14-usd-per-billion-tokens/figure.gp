@@ -9,8 +9,8 @@ set output out . '.' . ext
 set multiplot
 # Both panels have the axis of the dearer one.
 stats here using ($5 > 0 ? $5 : NaN) skip 1 nooutput name 'here'
-top = here_max * 8
-bottom = here_min * 0.6
+top = here_max * 12
+bottom = here_min * 0.5
 measured_there = int(pairs)
 what = 'USD per billion tokens'
 panel_top = 82
@@ -27,7 +27,7 @@ panel_bottom = 1088
 bars = there
 pairs = measured_there
 given = 'from measured throughput'
-remark = 'predicted: nothing here has been measured by us'
+remark = pairs ? '' : 'predicted: nothing here has been measured by us'
 heading = 'PREDICTED: 8 × A800 at ' . price_there . ' USD/h'
 load root . '/../paper-figures/lib/bars.gp'
 unset multiplot

@@ -11,7 +11,7 @@ bottom = 0
 heading = 'PREDICTED: throughput by sequence length (tokens), qwen3-1.7b, 8 × RTX 4090'
 what = 'tokens/s'
 given = 'measured'
-remark = 'predicted: nothing here has been measured by us'
+remark = pairs ? '' : 'predicted: nothing here has been measured by us'
 panel_top = 82
 panel_bottom = 520
 load root . '/../paper-figures/lib/bars.gp'

@@ -2,8 +2,8 @@
 # ours on the right (filled), text at the base where a run is out of memory or was not made. Needs
 # what style.gp needs and its variables, bars (bars.awk's file), pairs (1: there are left bars),
 # heading, what (the axis), given (name of the left bars), panel_top and panel_bottom (pixels from
-# the top), top and bottom (the ends of the axis; 0: by the data) and keys (1: with a key
-# and remark, what else is to be said).
+# the top), bottom and top (the axis goes at least from here to there; 0: by the data) and keys (1:
+# with a key and remark, what else is to be said).
 set datafile separator ','
 # A slot may have one bar only: then it counts twice.
 stats bars using ($4 > 0 ? $4 : $5 > 0 ? $5 : NaN) skip 1 nooutput name 'left'
@@ -14,8 +14,11 @@ most = left_max > right_max ? left_max : right_max
 # 1, 2 or 5 of a decade below, so that marks have room; room for labels above.
 low = least * 0.6
 decade = 10.0 ** floor(log10(low))
-base = bottom > 0 ? bottom : decade * (low >= 5 * decade ? 5 : low >= 2 * decade ? 2 : 1)
-set yrange [base : top > 0 ? top : most * (most / base) ** 0.16]
+base = decade * (low >= 5 * decade ? 5 : low >= 2 * decade ? 2 : 1)
+base = bottom > 0 && bottom < base ? bottom : base
+high = most * (most / base) ** 0.16
+high = top > high ? top : high
+set yrange [base * 0.9999 : high]
 set logscale y
 set xrange [-1 : place_max + 1]
 set lmargin at screen 74.0 / width
@@ -28,7 +31,7 @@ set label 1 heading at screen 74.0 / width, screen 1 - (panel_top - 62.0) / heig
     font font_title noenhanced
 synchronous = int(system("grep -c ',roundpipe-sync,' '" . bars . "' || true"))
 if (keys) {
-    set label 2 (pairs ? 'black marks: ' . given . ', blue: ours    ' : '') . remark at screen 1 - 16.0 / width, \
+    set label 2 (pairs ? 'black marks: ' . given . ', blue: ours' . (strlen(remark) ? '    ' : '') : '') . remark at screen 1 - 16.0 / width, \
         screen 1 - (panel_top - 62.0) / height right font font_small textcolor rgb ink noenhanced
     set key at screen 74.0 / width, screen 1 - (panel_top - 34.0) / height left center horizontal \
         maxrows 1 reverse Left samplen 1.6 width 1 font font_text
@@ -37,9 +40,19 @@ if (keys) {
 }
 set ytics nomirror out scale 0.5 font font_text
 unset mytics
-set format y '%.10g'
+# Whole decades, and 2 and 5 of each where these are few.
+set ytics ()
+do for [d = int(floor(log10(base))) : int(floor(log10(high)))] {
+    do for [k in high / base < 1000 ? '1 2 5' : '1'] {
+        at = k * 10.0 ** d
+        if (at >= base * 0.999 && at <= high) {
+            set ytics add (sprintf('%.10g', at) at)
+        }
+    }
+}
 set grid ytics linecolor rgb faint linewidth 0.6 linetype 1
-set ylabel what font font_text offset 0.5, 0
+set label 3 what at screen 14.0 / width, screen 1 - (panel_top + panel_bottom) / 2.0 / height center \
+    rotate by 90 font font_text noenhanced
 set xtics scale 0 rotate by 45 right font font_small noenhanced
 # Names of the groups below their systems: tics cannot have two levels.
 rows = int(place_records)
@@ -58,7 +71,7 @@ r0 = pairs ? 0.02 : -0.36
 r1 = pairs ? 0.44 : 0.36
 colour(c) = c == 1 ? 0x5b2a86 : c == 2 ? 0xb5452c : 0x7fb8e6
 higher(a, b) = a > b ? a : b
-mark_at = base * (most / base) ** 0.012
+mark_at = base * (high / base) ** 0.012
 
 plot bars using 1:($4 > 0 ? $4 : NaN):($1 + l0):($1 + l1):(base):4 skip 1 with boxxyerror \
         fillstyle solid border rgb ink fillcolor rgb 'white' linewidth 1 \
@@ -73,6 +86,6 @@ plot bars using 1:($4 > 0 ? $4 : NaN):($1 + l0):($1 + l1):(base):4 skip 1 with b
         font font_small textcolor rgb ink notitle, \
     bars using ($1 + (r0 + r1) / 2):(mark_at):7 skip 1 with labels rotate by 90 left \
         font font_small textcolor rgb '#2f6fa8' notitle, \
-    bars using 1:($4 + $5 > 0 ? higher($4, $5) * (most / base) ** 0.012 : NaN):8 skip 1 with labels \
+    bars using 1:($4 + $5 > 0 ? higher($4, $5) * (high / base) ** 0.012 : NaN):8 skip 1 with labels \
         rotate by 90 left font font_small textcolor rgb ink notitle, \
     bars using 1:(NaN):xtic(3) skip 1 with points notitle
