@@ -1,32 +1,17 @@
-# Sourced after paper-figures/lib/figure.sh: runs of rpsim and rpsweep. Sets bin and work, a folder
-# that goes when the script ends.
-bin=$(cd "$1" && pwd)
-# On the file system of OUTDIR, so that a move there leaves nothing half written.
-work=$(mktemp -d "$out/.$name.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-
-# sweep EXPERIMENT: runs experiments/EXPERIMENT.yaml into the store; what it has is not run again.
-sweep()
-{
-    local rpsweep=$bin/rpsweep
-    [ -x "$rpsweep" ] || rpsweep=$bin/experiments/rpsweep
-    "$rpsweep" "$paper/../experiments/$1.yaml" --db "$store" --resume > "$work/sweep.log" 2>&1 || {
-        cat "$work/sweep.log" >&2
-        return 1
-    }
-}
+# Sourced after paper-figures/lib/figure.sh: as sweep.sh (bin, work, sweep EXPERIMENT), and ask.
+source "$paper/../experiments/studies/lib/sweep.sh"
 
 # ask EXPERIMENT COLUMNS ORDER: CSV with a header, one row per run of the experiment. COLUMNS and ORDER
 # are SQL; the tables are runs and m, whose columns are the metrics that plots need.
 ask()
 {
+    local fits="(SELECT value FROM metrics WHERE metrics.run_id = summary.run_id AND name = 'fits')"
+    if [ "$(sqlite3 -readonly "$store" "SELECT count(*) FROM pragma_table_info('summary') WHERE name = 'fits'")" -gt 0 ]; then
+        fits=fits
+    fi
     sqlite3 -batch -readonly -header -csv "$store" "
-        WITH m AS (SELECT run_id,
-            max(value) FILTER (WHERE name = 'makespan_ps') / 1e9 AS makespan_ms,
-            max(value) FILTER (WHERE name = 'busy_ps') / 1e9 AS busy_ms,
-            max(value) FILTER (WHERE name = 'tokens_per_s') AS tokens_per_s,
-            max(value) FILTER (WHERE name = 'fits') AS fits
-            FROM metrics GROUP BY run_id)
+        WITH m AS (SELECT run_id, makespan_ms, gpus * makespan_ms - bubble_ms AS busy_ms, tokens_per_s, $fits AS fits
+            FROM summary)
         SELECT $2 FROM runs JOIN points ON points.id = runs.point_id
             JOIN experiments ON experiments.id = points.experiment_id JOIN m ON m.run_id = runs.id
         WHERE experiments.name = '$1' ORDER BY $3" | tr -d '\r'
