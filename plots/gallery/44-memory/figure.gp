@@ -1,5 +1,5 @@
 # Bytes in use over time by what they are, a row per schedule, a column per GPU and one for the host.
-# Needs root (plots), data, usable (GB of a GPU), out, ext.
+# Needs root (plots), data, curves (bins.awk: sums from the bottom up), usable (GB of a GPU), out, ext.
 set datafile separator ','
 schedules = system(sprintf("tail -n +2 '%s' | cut -d, -f1 | uniq", data))
 places = system(sprintf("tail -n +2 '%s' | cut -d, -f2 | tr ' ' _ | awk '!seen[$0]++'", data))
@@ -18,10 +18,8 @@ set output out . '.' . ext
 set multiplot
 set border 3
 set style fill solid noborder
-# From the bottom: fixed, then columns 4 to 10. A layer is drawn over those above it.
+# From the bottom; a layer is drawn over those above it.
 layers = 8
-below(n) = $11 + (n > 1 ? $4 : 0) + (n > 2 ? $5 : 0) + (n > 3 ? $6 : 0) + (n > 4 ? $7 : 0) + (n > 5 ? $8 : 0) + \
-    (n > 6 ? $9 : 0) + (n > 7 ? $10 : 0)
 colours = '#999999 #7fb8e6 #b5452c #222222 #f3d56b #1f9e78 #e08fb0 #5b2a86'
 titles = 'always_there weights gradients optimizer boundary_activations saved_for_backward temporary logits'
 title_of(n) = system(sprintf("echo '%s' | tr _ ' '", word(titles, n)))
@@ -64,14 +62,11 @@ do for [r = 1 : words(schedules)] {
         if (!host && c > 1) { set format y '' } else { set format y '%g' }
         set label 1 (c == 1 ? schedule . ', ' : '') . place at graph 0, 1 offset 0.2, 0.7 left font font_text noenhanced
         set xlabel (r == words(schedules) && c == 1 ? 'time (s)' : '') font font_small offset 0, 0.9
-        # Read once, not once per layer.
         set table $panel separator comma
-        plot data using ($3 / 1000):($11 / 1e9):(below(2) / 1e9):(below(3) / 1e9):(below(4) / 1e9):(below(5) / 1e9) \
-            :(below(6) / 1e9):(below(7) / 1e9):(below(8) / 1e9) skip 1 \
-            with table if (stringcolumn(1) eq schedule && stringcolumn(2) eq place)
+        plot curves using 3:4:5:6:7:8:9:10:11 with table if (stringcolumn(1) eq schedule && stringcolumn(2) eq place)
         unset table
-        plot for [n = layers : 1 : -1] $panel using 1:(column(n + 1)) \
-                with fillsteps linecolor rgb word(colours, n) notitle, \
+        plot for [n = layers : 1 : -1] $panel using 1:(column(n + 1)) with filledcurves x1 linecolor rgb word(colours, n) \
+                notitle, \
             (host ? NaN : usable + 0) with lines linecolor rgb ink linewidth 1.2 dashtype 2 notitle
     }
 }

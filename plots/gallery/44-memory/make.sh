@@ -16,4 +16,5 @@ for schedule in 1f1b fsdp-offload mobius roundpipe; do
 done
 mv "$work/peaks.csv" "$out/$name-peaks.csv"
 mv "$work/points.csv" "$out/$name.csv"
-draw usable="$(awk '$1 == "usable_memory_gb:" { print $2 }' "$traces/platforms/$platform.yaml")"
+awk -f "$figure/bins.awk" "$out/$name.csv" "$out/$name.csv" > "$work/curves.csv"
+draw curves="$work/curves.csv" usable="$(awk '$1 == "usable_memory_gb:" { print $2 }' "$traces/platforms/$platform.yaml")"
