@@ -25,5 +25,5 @@ mv "$work/summary.csv" "$out/$name-summary.csv"
 cat "$out/$name-summary.csv"
 for picture in $(cut -d, -f1 "$out/$name-summary.csv" | tail -n +2 | uniq); do
     suffix=-$picture
-    draw summary="$out/$name-summary.csv" picture="$picture" out="$out/$name${suffix%-a}"
+    draw summary="$out/$name-summary.csv" picture="$picture" out="$out/$name${suffix%-pipelines}"
 done

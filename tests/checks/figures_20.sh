@@ -17,7 +17,7 @@ bash "$source/paper-figures/$name/make.sh" "$work/bin" "$work/out" >"$work/log" 
 ! grep -i warning "$work/log" || exit 1
 [ "$(find "$work/out" -name '.*' | wc -l)" -eq 0 ] || { echo "temporary files are left"; exit 1; }
 if command -v gnuplot >/dev/null; then
-    for picture in $name $name-b $name-c $name-d $name-e; do
+    for picture in $name $name-zero-bubble $name-v-shaped $name-roundpipe $name-mobius; do
         for ext in svg png pdf; do
             [ "$(wc -c <"$work/out/$picture.$ext")" -gt 5000 ] || { echo "$picture.$ext is not drawn"; exit 1; }
         done

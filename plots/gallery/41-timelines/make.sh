@@ -20,6 +20,6 @@ sqlite3 -batch -header -csv "$work/store.db" "SELECT schedule, recompute, gpus, 
     fill_pct, switch_pct, intra_pct, drain_pct, comm_exposed_ms FROM summary ORDER BY run_id" | tr -d '\r' > "$work/points.csv"
 mv "$work/points.csv" "$out/$name.csv"
 for ext in "${formats[@]}"; do
-    gnuplot -e "root='$plots'; db='$work/store.db'; out='$out/$name-b'; ext='$ext'" "$plots/bubbles.gp"
-    echo "$out/$name-b.$ext"
+    gnuplot -e "root='$plots'; db='$work/store.db'; out='$out/$name-bubbles'; ext='$ext'" "$plots/bubbles.gp"
+    echo "$out/$name-bubbles.$ext"
 done

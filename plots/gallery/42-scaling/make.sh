@@ -7,4 +7,4 @@ ask gallery-scaling 'fidelity, schedule, gpus, makespan_ms, busy_ms, tokens_per_
     > "$work/points.csv"
 mv "$work/points.csv" "$out/$name.csv"
 draw fidelity=stage families="$figure/families.csv"
-draw fidelity=hardware families="$figure/families.csv" out="$out/$name-b"
+draw fidelity=hardware families="$figure/families.csv" out="$out/$name-on-a-server"

@@ -15,12 +15,12 @@ set multiplot
 set border 3
 set logscale xy 10
 set xrange [120 : 130000]
-set yrange [0.7 : 2000]
+set yrange [0.17 : 2000]
 set xtics nomirror out scale 0.5 font font_text
-set ytics nomirror out scale 0.5 font font_text
+set ytics (1, 10, 100, 1000) nomirror out scale 0.5 font font_text
 set grid xtics ytics linecolor rgb faint linewidth 0.6 linetype 1
 set samples 300
-row(m) = 1.0 * 1.75 ** (m - 1)
+row(m) = 0.25 * 1.75 ** (m - 1)
 do for [p = 1 : words(servers)] {
     server = word(servers, p)
     is(x) = stringcolumn(1) eq server
@@ -29,7 +29,7 @@ do for [p = 1 : words(servers)] {
     peak = STATS_max_x
     link = STATS_max_y
     set xrange [120 : 130000]
-    set yrange [0.7 : 2000]
+    set yrange [0.17 : 2000]
     from = 80 + ((p - 1) % 2) * 530
     line = 96 + ((p - 1) / 2) * 352
     set lmargin at screen across(from)
