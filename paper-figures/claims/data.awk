@@ -60,14 +60,16 @@ function is_number(x)
     return x ~ /^-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?$/
 }
 
-# The most tokens/s of a system other than RoundPipe on this model; best_system is which.
+# The most tokens/s of a system other than RoundPipe on this model; best_system is which. A system of
+# the table "throughput" counts where its throughput is published: what ran out of memory is none.
 function best_baseline(id, system_column, column, model,    i, found)
 {
     found = 0
     best_system = ""
     for (i = 1; i <= rows[id]; i++) {
         if (data[id, i, "model"] == model && data[id, i, system_column] !~ /^roundpipe/ && \
-            is_number(data[id, i, column]) && data[id, i, column] + 0 > found) {
+            is_number(data[id, i, column]) && data[id, i, column] + 0 > found && \
+            (id != "throughput" || is_number(data[id, i, "published"]))) {
             found = data[id, i, column] + 0
             best_system = data[id, i, system_column]
         }
