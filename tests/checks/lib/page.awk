@@ -21,33 +21,32 @@ function attributes(tag,    name, text)
         }
     }
 }
-{ page = page $0 "\n" }
+# A record is what stands between one < and the next: a tag and the text after it.
+BEGIN { RS = "<" }
+NR == 1 || /^!DOCTYPE/ { next }
+!/^\/?[a-zA-Z][a-zA-Z0-9:]*[ \t\n>\/]/ || !/>/ {
+    print "not a tag: <" substr($0, 1, 40)
+    next
+}
+{
+    tag = $0
+    sub(/>.*/, "", tag)
+    element = tag
+    sub(/^\//, "", element)
+    sub(/[ \t\n\/].*/, "", element)
+}
+/^\// {
+    if (stack[depth] != element) print "</" element "> closes " stack[depth]
+    if (depth > 0) depth--
+    next
+}
+{
+    if (element ~ /^(script|iframe|object|embed|link|base)$/) print "has a " element
+    if (element == "style" && /(url\(|@import)/) print "the style loads something"
+    attributes(tag)
+    if (tag !~ /\/$/) stack[++depth] = element
+}
 END {
-    count = split(page, part, "<")
-    for (i = 2; i <= count; i++) {
-        element = part[i]
-        if (element ~ /^!DOCTYPE/) continue
-        if (element !~ /^\/?[a-zA-Z][a-zA-Z0-9:]*[ \t\n>\/]/ || element !~ />/) {
-            print "not a tag: <" substr(element, 1, 40)
-            continue
-        }
-        tag = element
-        sub(/>.*/, "", tag)
-        sub(/[ \t\n>\/].*/, "", element)
-        if (part[i] ~ /^\//) {
-            element = part[i]
-            sub(/^\//, "", element)
-            sub(/[ \t\n>].*/, "", element)
-            if (stack[depth] != element) print "</" element "> closes " stack[depth]
-            if (depth > 0) depth--
-            continue
-        }
-        if (element ~ /^(script|iframe|object|embed|link|base)$/) print "has a " element
-        if (element == "style" && part[i] ~ /(url\(|@import)/) print "the style loads something"
-        if (element == "svg") pictures++
-        attributes(tag)
-        if (tag !~ /\/$/) stack[++depth] = element
-    }
     if (depth) print "not closed: " stack[depth]
     for (id in wanted) if (!(id in ids)) print "nothing has the id " id
 }
