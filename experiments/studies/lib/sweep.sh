@@ -27,12 +27,13 @@ sweep()
 # commas. A point that failed has no row.
 runs()
 {
-    local wide="SELECT run_id, makespan_ps, busy_ps, iteration_ps, tokens_per_s, fits, peak_gpu_bytes, peak_host_bytes,
+    local wide="SELECT run_id, makespan_ps, busy_ps, iteration_ps, tokens_per_s, fits, peak_gpu_bytes, peak_host_bytes, max_seqlen,
             (SELECT value FROM metrics AS m WHERE m.run_id = r.run_id AND name = 'iteration_median_ps')
                 AS iteration_median_ps FROM results AS r"
     if [ "$(sqlite3 -readonly "$store" "SELECT count(*) FROM sqlite_master WHERE name = 'results'")" -eq 0 ]; then
         wide="SELECT run_id"
-        for metric in makespan_ps busy_ps iteration_ps tokens_per_s fits peak_gpu_bytes peak_host_bytes iteration_median_ps; do
+        for metric in makespan_ps busy_ps iteration_ps tokens_per_s fits peak_gpu_bytes peak_host_bytes max_seqlen \
+            iteration_median_ps; do
             wide+=", max(value) FILTER (WHERE name = '$metric') AS $metric"
         done
         wide+=" FROM metrics GROUP BY run_id"
@@ -47,7 +48,7 @@ runs()
             json_extract(config_json, '\$.slow_factor') AS slow_factor,
             makespan_ps / 1e9 AS makespan_ms, busy_ps / 1e9 AS busy_ms, iteration_ps / 1e9 AS iteration_ms,
             iteration_median_ps / 1e9 AS replica_ms, tokens_per_s, fits, peak_gpu_bytes / 1e9 AS peak_gb,
-            peak_host_bytes / 1e9 AS host_gb, json_extract(config_json, '\$.set') AS changes
+            peak_host_bytes / 1e9 AS host_gb, max_seqlen, json_extract(config_json, '\$.set') AS changes
         FROM runs JOIN points ON points.id = runs.point_id
             JOIN experiments ON experiments.id = points.experiment_id JOIN wide ON wide.run_id = runs.id
         WHERE experiments.name = '$1' ORDER BY points.command" > "$2"
