@@ -21,6 +21,8 @@ sorted()
 sorted "$work/crossover.csv" -k2,2 -k1,1 -k4,4 -k3,3n > "$out/$name-crossover.csv"
 sorted "$work/fits.csv" -k2,2 -k1,1 -k3,3n -k4,4 > "$out/$name-fits.csv"
 sorted "$work/points.csv" -k2,2 -k1,1 -k3,3n -k4,4 -k7,7n > "$out/$name.csv"
+awk -F, -f "$figure/table.awk" "$out/$name-crossover.csv" "$out/$name-fits.csv" > "$work/table.md"
+mv "$work/table.md" "$out/$name.md"
 # The line of the host: tokens per second that its optimizer allows a step of so many tokens.
 host=$(awk -F, '$1 == "host rtx4090x8" { h = $2 } $1 == "parameters llama3.1-8b" { p = $2 } END { print h / (50 * p) }' \
     "$work/constants.csv")

@@ -12,6 +12,8 @@ for table in tau without; do
     mv "$work/$table.csv" "$out/$name-$table.csv"
 done
 mv "$work/points.csv" "$out/$name.csv"
+awk -F, -f "$figure/table.awk" "$out/$name-tau.csv" "$out/$name.csv" > "$work/table.md"
+mv "$work/table.md" "$out/$name.md"
 # Bars of the picture: factor 1.5, models numbered in the picture's order.
 awk -F, 'BEGIN { split("qwen3-1.7b llama3.1-8b gpt-oss-20b qwen3-32b", order, " ") }
     $1 == "slow-gpu" && $4 == 1.5 {
