@@ -48,7 +48,7 @@ thin()
     sed -i "$2" "$work/experiments/$1.yaml"
     ! cmp -s "$source/experiments/$1.yaml" "$work/experiments/$1.yaml" || fail "$1.yaml: nothing left out"
 }
-thin usd-per-token 's/model: \[qwen3-1.7b, llama3.1-8b[^]]*\]/model: llama3.1-8b/; /model: gpt-oss-20b/d
+thin usd-per-token 's/model: \[qwen3-1.7b, llama3.1-8b[^]]*\]/model: llama3.1-8b/; /schedule: fsdp, microbatches: 128/d
     s/global-batch: 128/global-batch: 64/; s/microbatches: \[64, 128\]/microbatches: 64/; s/microbatches: 128/microbatches: 64/
     s/model: qwen3-235b-lora/model: llama3.1-8b/'
 thin offload-throughput '/model: qwen3-32b/d; s/model: \[qwen3-1.7b, llama3.1-8b\]/model: llama3.1-8b/
