@@ -11,7 +11,7 @@ report=$(predicted)
 awk -v kind=throughput -v means="$work/means" -f "$paper/lib/prediction.awk" "$report" "$here" \
     "$published/throughput_4090.csv" > "$work/10.csv"
 awk -v key=model -f "$paper/lib/answers.awk" "$given" "$there" > "$work/12.csv"
-awk -f "$figure/cost.awk" "$figure/prices.csv" "$work/10.csv" "$work/12.csv" > "$work/points.csv"
+awk -f "$figure/cost.awk" "$published/prices.csv" "$work/10.csv" "$work/12.csv" > "$work/points.csv"
 mv "$work/points.csv" "$out/$name.csv"
 cat "$out/$name.csv"
 here=$(bars model published platform=rtx4090x8)
@@ -19,7 +19,7 @@ there=$(bars model published platform=a800x8)
 # price PLATFORM: USD per hour.
 price()
 {
-    awk -F, -v platform="$1" '$1 == platform { print $2 }' "$figure/prices.csv"
+    awk -F, -v platform="$1" '$1 == platform { print $2 }' "$published/prices.csv"
 }
 pairs=$(pairs "$there")
 price_here=$(price rtx4090x8)

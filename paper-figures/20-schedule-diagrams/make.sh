@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # make.sh BINDIR OUTDIR: the data and pictures of this figure, from timelines of BINDIR/rpsim.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/figure.sh"
-bin=$(cd "$1" && pwd)
-# On the file system of OUTDIR, so that a move there leaves nothing half written.
-work=$(mktemp -d "$out/.$name.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+workspace
 
 # timelines COSTS OPTION...: into the store, with all ops.
 timelines()

@@ -23,6 +23,16 @@ case $paper$out in
     ;;
 esac
 
+# workspace: sets bin (BINDIR) and work, a folder that goes when the script ends. It is on the file
+# system of OUTDIR, so that a move there leaves nothing half written.
+bin_folder=$1
+workspace()
+{
+    bin=$(cd "$bin_folder" && pwd)
+    work=$(mktemp -d "$out/.$name.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+}
+
 # draw [VARIABLE=TEXT]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files and
 # settings for the script as variables, out=FILE for another name than OUTDIR/NAME (without the
 # ending). Without gnuplot the data are all there is.

@@ -1,13 +1,10 @@
 # Sourced after figure.sh: what rppredict says, and the tables of the figures that rest on it.
 # A failure inside $(...) ends the figure; so does one in `x=$(...)`, but not in an argument.
 shopt -s inherit_errexit
-bin=$(cd "$1" && pwd)
 published=$paper/published
 # Measured values that nobody has published, to stand beside predictions.
 measured=${RP_MEASURED:-$paper/measured}
-# On the file system of OUTDIR, so that a move there leaves nothing half written.
-work=$(mktemp -d "$out/.$name.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+workspace
 
 # kept FILE ARGUMENT...: what rppredict prints for these arguments, in OUTDIR/FILE. Several figures
 # need it: it is taken again only while the program and all its data have the same checksums.

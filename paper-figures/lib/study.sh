@@ -12,7 +12,4 @@ study()
     "$bin/rpsim" --schedule "$schedules" --model "$models" --fidelity stage --partition paper --gpus 8 \
         --microbatches 16 --format csv "$@" > "$file"
 }
-bin=$(cd "$1" && pwd)
-# On the file system of OUTDIR, so that a move there leaves nothing half written.
-work=$(mktemp -d "$out/.$name.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+workspace

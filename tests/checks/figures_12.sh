@@ -186,7 +186,7 @@ check14()
             }
         }
         END { if (rows["rtx4090x8"] != 40 || rows["a800x8"] != 39) print "rows" }
-        ' "$figures/14-usd-per-billion-tokens/prices.csv" "$figures/published/throughput_4090.csv" \
+        ' "$figures/published/prices.csv" "$figures/published/throughput_4090.csv" \
         "$work/out/12-a800-throughput.csv" "$1"
 }
 check14 "$work/out/14-usd-per-billion-tokens.csv" >"$work/differences"
