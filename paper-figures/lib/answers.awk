@@ -39,7 +39,8 @@ FNR == 1 {
     platform = $(at["answer platform"])
     gpus = $(at["answer gpus"])
     row[at_cell] = $2 "," $1 "," platform "," gpus "," $(at["seq_len"]) ",predicted"
-    about[at_cell] = "source" in at ? $(at["source"]) : $(at["global_batch"]) " sequences in " \
+    about[at_cell] = "source" in at ? $(at["source"]) : $(at["global_batch"]) / $(at["sequence_slices"]) " sequences" \
+        ($(at["sequence_slices"]) > 1 ? " of " $(at["sequence_slices"]) " slices each" : "") " in " \
         $(at["microbatches"]) * $(at["calls"]) " microbatches; grain " (fits ? $(at["grain"]) : "any")
 }
 END {

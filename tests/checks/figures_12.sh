@@ -119,7 +119,8 @@ for name in 12-a800-throughput 13-a800-longest-sequences 14-usd-per-billion-toke
     grep -q 'Kind: \*predicted\*' "$figures/$name/README.md" || fail "$name: the README does not say so"
     # What we ship as measured is nothing, so nothing is compared but published costs.
     awk -F, -v name=$name '
-        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+        NF != columns { print name ": " $0 ": " NF " cells, not " columns }
         $at["kind"] !~ /predicted/ { print name ": " $0 ": kind" }
         name !~ /^14/ && ($at["measured"] != "" || $at["difference_pct"] != "") { print name ": " $0 ": measured?" }
         name ~ /^14/ && $1 == "a800x8" && $at["published"] != "" { print name ": " $0 ": published?" }
