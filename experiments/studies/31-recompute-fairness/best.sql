@@ -9,10 +9,10 @@ WITH found AS (
         json_extract(config_json, '$.round') AS round,
         CASE WHEN json_extract(config_json, '$.round') IS NOT NULL
             THEN json_extract(config_json, '$.round_start') END AS round_start,
-        partition, value, row_number() OVER (
+        partition, row_number() OVER (
             PARTITION BY schedule, model, recompute, instr(points.command, '--round-start') > 0
-            ORDER BY value, partition) AS place
-    FROM runs JOIN metrics ON run_id = runs.id AND metrics.name = 'makespan_ps'
+            ORDER BY makespan_ps, partition) AS place
+    FROM runs JOIN measured ON run_id = runs.id
         JOIN points ON points.id = point_id JOIN experiments ON experiments.id = experiment_id
     WHERE experiments.name = 'recompute-search')
 SELECT schedule, model, CASE WHEN fixed THEN 'published' WHEN round IS NOT NULL THEN 'tuned' END AS rounds,

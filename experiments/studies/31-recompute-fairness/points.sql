@@ -23,10 +23,9 @@ known AS (SELECT point.*,
 SELECT fidelity, optimizer, model, schedule, recompute, source AS partition_of,
     CASE WHEN schedule <> 'roundpipe' THEN NULL WHEN round = 'all' THEN 'one call'
         WHEN round = 8 THEN 'published' ELSE 'tuned' END AS rounds,
-    round(m.value / 1e9, 6) AS iteration_ms,
-    CASE f.value WHEN 1 THEN 'yes' WHEN 0 THEN 'no' END AS fits, partition
+    round(CASE fidelity WHEN 'stage' THEN makespan_ps ELSE iteration_ps END / 1e9, 6) AS iteration_ms,
+    CASE fits WHEN 1 THEN 'yes' WHEN 0 THEN 'no' END AS fits, partition
 FROM known
-    JOIN metrics m ON m.run_id = id AND m.name = CASE fidelity WHEN 'stage' THEN 'makespan_ps' ELSE 'iteration_ps' END
-    LEFT JOIN metrics f ON f.run_id = id AND f.name = 'fits'
+    JOIN measured ON run_id = id
 GROUP BY fidelity, optimizer, model, schedule, recompute, partition, 7, source
 ORDER BY fidelity DESC, optimizer DESC, model, schedule, recompute, partition_of, iteration_ms;

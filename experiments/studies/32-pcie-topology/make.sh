@@ -2,8 +2,9 @@
 # make.sh BINDIR OUTDIR: the points with their ranks, RoundPipe's lead per topology, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
-sweep "$studies/../pcie-topology.yaml"
-sqlite3 "$store" < "$figure/points.sql" > "$work/runs.csv"
+source "$studies/lib/query.sh"
+sweep pcie-topology
+query "$store" "$figure/points.sql" > "$work/runs.csv"
 awk -v leads="$work/leads.csv" -f "$figure/rank.awk" "$work/runs.csv" "$work/runs.csv" > "$work/points.csv"
 mv "$work/leads.csv" "$out/$name-leads.csv"
 mv "$work/points.csv" "$out/$name.csv"

@@ -2,10 +2,11 @@
 # make.sh BINDIR OUTDIR: what each schedule needs, the curves, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
-sweep "$studies/../microbatches-needed.yaml"
+source "$studies/lib/query.sh"
+sweep microbatches-needed
 # Closes in on the thresholds; awk fails when there is nothing left to run.
 while
-    sqlite3 "$store" < "$figure/curves.sql" > "$work/runs.csv"
+    query "$store" "$figure/curves.sql" > "$work/runs.csv"
     awk -v exactly="$work/exactly.yaml" -f "$figure/needed.awk" "$work/runs.csv"
 do
     sweep "$work/exactly.yaml"
