@@ -9,7 +9,7 @@ for tool in awk sqlite3; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export LC_ALL=C RP_TRACES=$source_dir/traces
+export LC_ALL=C RP_TRACES=$source_dir/traces RP_EXPERIMENTS=$work/tree/experiments
 published=$source_dir/paper-figures/published
 
 fail()
