@@ -24,7 +24,7 @@ cp -r "$source_dir/experiments" "$work/tree/experiments"
 for folder in paper-figures plots traces; do
     ln -s "$source_dir/$folder" "$work/tree/$folder"
 done
-for study in pcie-topology:'qwen3-1.7b' microbatches-needed:'llama3.1-8b'; do
+for study in pcie-topology:'llama3.1-8b' microbatches-needed:'llama3.1-8b'; do
     file=$work/tree/experiments/${study%%:*}.yaml
     sed -i "s/^  model: \[.*\]\$/  model: [${study#*:}]/" "$file"
     grep -q "^  model: \[${study#*:}\]\$" "$file" || fail "$file: its models are not where they were"
@@ -32,7 +32,7 @@ done
 studies=$work/tree/experiments/studies
 sed -i 's|^sweep "$work/hardware.yaml"|sed -i "/gpt-oss/d; /qwen3-32b/d; /qwen3-235b/d" "$work/hardware.yaml"; &|' \
     "$studies/31-recompute-fairness/make.sh"
-sed -i 's/^  schedule: \[.*/  schedule: [gpipe, looped-bfs, roundpipe, roundpipe-overlap]/' "$work/tree/experiments/pcie-topology.yaml"
+sed -i 's/^  schedule: \[.*/  schedule: [looped-bfs, mobius, roundpipe, roundpipe-overlap]/' "$work/tree/experiments/pcie-topology.yaml"
 for study in "$studies"/3[123]-*; do
     bash "$study/make.sh" "$build_dir" "$work/out" >"$work/log" 2>&1 || { cat "$work/log"; fail "$study fails"; }
 done
@@ -92,14 +92,14 @@ done
 
 # 32: a point as rpsim has it from the platform file; ranks in SQL; what the uplink has to carry (the
 # layers' weights twice up per call, two calls, shared evenly by the GPUs); more sharing or an older generation is never faster.
-alone=$("$rpsim" --schedule roundpipe --model qwen3-1.7b --gpus 8 --microbatches 16 --accumulate 2 --optimizer async \
+alone=$("$rpsim" --schedule roundpipe --model llama3.1-8b --gpus 8 --microbatches 16 --accumulate 2 --optimizer async \
     --iterations 16 --format json | sed -n 's/.*"iteration_ms":\([0-9.]*\).*/\1/p')
 table=$work/out/32-pcie-topology.csv
 awk -F, -v alone="$alone" '
     function complain(what) { print "32: " what; bad = 1 }
     FNR == 1 { file++; next }
     # layers, hidden, heads, kv_heads, intermediate
-    file == 1 && $1 == "qwen3-1.7b" { up = 2 * 2 * 2 * $2 * (2 * $3 * $3 * (1 + $5 / $4) + 3 * $3 * $6) }
+    file == 1 && $1 == "llama3.1-8b" { up = 2 * 2 * 2 * $2 * (2 * $3 * $3 * (1 + $5 / $4) + 3 * $3 * $6) }
     file == 1 { next }
     { ms[$4, $2, $3] = $5; name[$4] = 1; rows++ }
     $4 == "roundpipe" && $2 == 4 && $3 == 1 && ($5 - alone) ^ 2 > 1e-10 { complain("PCIe 4: " $5 ", alone " alone) }
@@ -173,6 +173,13 @@ done <"$work/rows" | awk '{
         exit 1
     }
 }'
+# The row that its README shows.
+awk -F, '{ cell[$5] = cell[$5] (cell[$5] == "" ? "" : " / ") $9; closed = $5 == "roundpipe" ? closed " / " $11 : closed }
+    END {
+        printf "| llama3.1-8b | %s | %s | %s | %s | %s | %s |\n", cell["gpipe"], cell["1f1b"], cell["interleaved-1f1b"],
+            cell["looped-bfs"], cell["roundpipe"], substr(closed, 4)
+    }' "$work/rows" >"$work/row"
+grep -qxFf "$work/row" "$studies/33-microbatches-needed/README.md" || fail "33: not in its README: $(cat "$work/row")"
 # Asynchronous RoundPipe and PipeDream-2BW need one per GPU.
 awk -F, '$3 == "async" { rows++; if ($9 != 1) bad = 1 } END { exit bad || rows != 21 }' "$work/needed.csv" ||
     fail "33: asynchronous"

@@ -115,7 +115,7 @@ function uniform(key, wanted,    cell)
 
 function write_needed(    s, w, i, key, closed, found)
 {
-    print "gpus,partition,optimizer,model,schedule,stages,limit_ms,share_pct,needed_per_gpu,more_than,uniform,difference" > needed
+    print "gpus,partition,optimizer,model,schedule,stages,limit_ms,share_pct,needed_per_gpu,more_than,uniform,from_uniform" > needed
     print "gpus,partition,optimizer,model,schedule,per_gpu,iteration_ms,share_pct" > curves
     for (s = 1; s <= series_count; s++) {
         key = series[s]
