@@ -47,6 +47,7 @@ do for [panel = 1 : 2] {
             linecolor rgb 'white' notitle, \
         bars using ($1 == panel ? $2 : NaN):11 skip 1 with points pointtype 6 pointsize 1.2 \
             linewidth 1.6 linecolor rgb ink title 'lead as published'
+    unset label 1
 }
 unset multiplot
 unset output

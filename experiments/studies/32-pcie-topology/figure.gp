@@ -47,6 +47,7 @@ do for [m = 1 : 4] {
                 skip 1 with labels font font_text, \
             leads using (of(m)):($2 - 0.2):(has(rival) ? short(strcol(rival)) : 'fits') \
                 skip 1 with labels font font_small noenhanced
+        unset label 1
     }
 }
 unset multiplot
