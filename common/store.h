@@ -1,14 +1,9 @@
-/** @file store.h  Runs in a SQLite database: full configuration, metrics, and ops on request.
+/** @file store.h  Runs in a SQLite database: full configuration, provenance, metrics, and ops on
+ * request; experiments and their points; values published or measured elsewhere.
  *
- * Tables of schema version 2 (PRAGMA user_version; application_id says that the database is ours):
- *  - runs: one row per run, what it was (config_json is its full configuration);
- *  - metrics (run_id, name, value): integers or reals, units in the names (makespan_ps, …);
- *  - experiments and points (version 2): which runs belong to which point of which experiment file
- *    (runs.point_id), and why a point has failed;
- *  - ops (run_id, op, queue, gpu, kind, stage, microbatch, iteration, start_ps, end_ps): timelines.
- * Views: summary (a run and its usual metrics in one row, in ms and percent), latest (the newest
- * run of each configuration), best (the shortest makespan per model and size). The database is in
- * WAL mode; a writer waits for another one for up to a minute.
+ * Tables, views and units: common/store.md. Version 3 (PRAGMA user_version; application_id says
+ * that the database is ours); opening brings versions 1 and 2 up to date. The database is in WAL
+ * mode; a writer waits for another one for up to a minute (environment: RP_STORE_WAIT_S, seconds).
  */
 #pragma once
 
@@ -16,9 +11,9 @@
 
 #include <stdio.h>
 
-#define RP_STORE_VERSION 2
+#define RP_STORE_VERSION 3
 
-/** How long a writer waits for another one. */
+/** How long a writer waits for another one, unless the environment says otherwise. */
 #define RP_STORE_WAIT_MS 60000
 
 typedef struct rp_store rp_store;
@@ -37,6 +32,8 @@ typedef struct rp_store_run {
     const char *host;        /**< NULL: this machine */
     const char *program;     /**< "rpsim", "rpexec"; not NULL */
     const char *version;     /**< of the program; not NULL */
+    const char *git_commit;  /**< of the program (rp_commit); NULL: this build's */
+    double duration_s;       /**< wall time that the run took; 0: not known (NULL) */
     const char *command;     /**< command line; not NULL */
     const char *config_json; /**< every setting, defaults included: a JSON object; not NULL */
     uint64_t seed;
@@ -64,6 +61,7 @@ typedef struct rp_store_run {
  * @param path a file name as it is, never a URI
  * @param store_out owned by the caller; NULL on failure
  * @retval RP_OK
+ * @retval RP_USAGE RP_STORE_WAIT_S is no number (logged)
  * @retval RP_INPUT not a database, one of another application, of a newer version, read-only, or in
  * a folder that does not exist or cannot be written (logged)
  * @retval RP_DATABASE locked for more than a minute, disk full, … (logged with SQLite's text)
@@ -71,11 +69,20 @@ typedef struct rp_store_run {
  */
 rp_status rp_store_open(const char *path, rp_store **store_out);
 
-/** As rp_store_open with another time to wait for other writers. */
+/** As rp_store_open with another time to wait for other writers, whatever the environment says. */
 rp_status rp_store_open_wait(const char *path, int wait_ms, rp_store **store_out);
 
 /**
- * Adds a run in one transaction: all of it or nothing. Time and host are filled in by the store.
+ * Opens a database that has to be there, to read it. Where the file or its folder cannot be
+ * written, it is read as it is.
+ * @retval as rp_store_open; RP_INPUT also for a file that is not there, and for an older version
+ * that cannot be written (logged)
+ */
+rp_status rp_store_open_existing(const char *path, rp_store **store_out);
+
+/**
+ * Adds a run in one transaction (that of rp_store_begin, if there is one): all of it or nothing.
+ * Time and host are filled in by the store.
  * @param timeline_or_null its ops are stored too
  * @retval RP_OK
  * @retval RP_DATABASE (logged; the database is as before)
@@ -91,7 +98,8 @@ rp_status rp_store_begin(rp_store *store);
 
 /**
  * Ends a transaction: commits it if `status` is RP_OK, otherwise undoes it.
- * @retval `status`, or RP_DATABASE (disk full, …; logged; the database is as before)
+ * @retval `status`, or RP_DATABASE (disk full, …; logged when it happened; the database is as
+ * before the transaction)
  */
 rp_status rp_store_end(rp_store *store, rp_status status);
 
@@ -115,8 +123,8 @@ rp_status rp_store_find_point(rp_store *store, int64_t experiment, const char *c
                               rp_store_point_state *state_out);
 
 /**
- * Adds a point and its runs in the transaction that has begun. A point that has failed before is
- * replaced, one that has run stays as it is.
+ * Adds a point and its runs in the transaction that has begun, all of it or nothing. A point that
+ * has failed before is replaced, one that has run stays as it is.
  * @param failure_or_null why it has no runs
  * @retval RP_OK, RP_DATABASE (logged)
  */

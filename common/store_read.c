@@ -1,4 +1,4 @@
-/* Reading a store back: runs, other stores, CSV. */
+/* Reading a store back: runs, other stores. */
 #include "common/log.h"
 #include "common/store_inside.h"
 
@@ -19,14 +19,17 @@ static rp_status text_at(sqlite3_stmt *statement, int column, rp_arena *arena, c
 static rp_status read_run(sqlite3_stmt *statement, rp_arena *arena, rp_store_run *run)
 {
     const char **const texts[] = {
-        &run->created_utc, &run->host,     &run->program,   &run->version,  &run->command,
-        &run->config_json, &run->schedule, &run->model,     &run->platform, &run->costs,
-        &run->partition,   &run->fidelity, &run->recompute, &run->optimizer};
+        &run->created_utc, &run->host,     &run->program,   &run->version,   &run->command,
+        &run->config_json, &run->schedule, &run->model,     &run->platform,  &run->costs,
+        &run->partition,   &run->fidelity, &run->recompute, &run->optimizer, &run->git_commit};
     uint32_t *const sizes[] = {&run->gpus, &run->microbatches, &run->microbatch_size, &run->seq_len,
                                &run->iterations};
     int column = 1;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         RP_TRY(text_at(statement, column++, arena, texts[i]));
+    }
+    if (run->git_commit == NULL) { /* not this build's, which is what NULL means to who adds it */
+        run->git_commit = "unknown";
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         *sizes[i] = (uint32_t)sqlite3_column_int64(statement, column++);
@@ -36,6 +39,7 @@ static rp_status read_run(sqlite3_stmt *statement, rp_arena *arena, rp_store_run
     run->seed = seed != NULL ? strtoull(seed, NULL, 10) : 0;
     const char *hash = (const char *)sqlite3_column_text(statement, column++);
     run->program_hash = hash != NULL ? strtoull(hash, NULL, 16) : 0;
+    run->duration_s = sqlite3_column_double(statement, column++); /* 0 where it is NULL */
     run->metric_count = (size_t)sqlite3_column_int64(statement, column++);
     return RP_OK;
 }
@@ -77,8 +81,8 @@ static rp_status read_metrics(rp_store *store, int64_t id, rp_arena *arena, rp_s
 
 #define RUN_COLUMNS                                                                                \
     "SELECT id, created_utc, host, program, version, command, config_json, schedule, model,"       \
-    " platform, costs, partition, fidelity, recompute, optimizer, gpus, microbatches,"             \
-    " microbatch_size, seq_len, iterations, ops, seed, program_hash,"                              \
+    " platform, costs, partition, fidelity, recompute, optimizer, git_commit, gpus,"               \
+    " microbatches, microbatch_size, seq_len, iterations, ops, seed, program_hash, duration_s,"    \
     " (SELECT count(*) FROM metrics WHERE run_id = runs.id) FROM runs "
 
 /* How many rows a statement gives. */
@@ -196,117 +200,5 @@ rp_status rp_store_merge(rp_store *store, rp_store *from, uint64_t *added_out)
         status = rp_store_fail(from, "read experiments", code);
     }
     sqlite3_finalize(experiments);
-    return status;
-}
-
-/* ---- CSV --------------------------------------------------------------------------------------
- */
-
-/* Logs which tables and views there are. */
-static rp_status refuse_table(rp_store *store, const char *table)
-{
-    sqlite3_stmt *names = NULL;
-    RP_TRY(rp_store_prepare(store, "read its schema",
-                            "SELECT group_concat(name, ', ') FROM (SELECT name FROM sqlite_schema"
-                            " WHERE type IN ('table', 'view') ORDER BY name)",
-                            &names));
-    int code = sqlite3_step(names);
-    const char *text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(names, 0) : NULL;
-    rp_log_error("%s: no table or view '%s'; valid are %s", store->path, table,
-                 text != NULL ? text : "none");
-    sqlite3_finalize(names);
-    return RP_INPUT;
-}
-
-static rp_status is_table(rp_store *store, const char *table, bool *is_out)
-{
-    sqlite3_stmt *statement = NULL;
-    RP_TRY(rp_store_prepare(
-        store, "read its schema",
-        "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?", &statement));
-    int code = sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
-    code = code == SQLITE_OK ? sqlite3_step(statement) : code;
-    *is_out = code == SQLITE_ROW;
-    sqlite3_finalize(statement);
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? RP_OK
-               : rp_store_fail(store, "read its schema", code);
-}
-
-/* RFC 4180. */
-static void write_field(FILE *stream, const char *text, bool first)
-{
-    if (!first) {
-        fputc(',', stream);
-    }
-    if (text == NULL) {
-        return;
-    }
-    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
-    if (quoted) {
-        fputc('"', stream);
-    }
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '"') {
-            fputc('"', stream);
-        }
-        fputc(*at, stream);
-    }
-    if (quoted) {
-        fputc('"', stream);
-    }
-}
-
-/* SQLite's own text of a real has 15 digits, which is not always enough. */
-static void write_value(FILE *stream, sqlite3_stmt *statement, int column)
-{
-    char number[32];
-    const char *text = (const char *)sqlite3_column_text(statement, column);
-    if (sqlite3_column_type(statement, column) == SQLITE_FLOAT) {
-        snprintf(number, sizeof number, "%.17g", sqlite3_column_double(statement, column));
-        text = number;
-    }
-    write_field(stream, text, column == 0);
-}
-
-static rp_status write_rows(rp_store *store, sqlite3_stmt *statement, FILE *stream)
-{
-    int columns = sqlite3_column_count(statement);
-    for (int i = 0; i < columns; i++) {
-        write_field(stream, sqlite3_column_name(statement, i), i == 0);
-    }
-    fputc('\n', stream);
-    int code = SQLITE_ROW;
-    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-        for (int i = 0; i < columns; i++) {
-            write_value(stream, statement, i);
-        }
-        fputc('\n', stream);
-    }
-    if (code != SQLITE_DONE) {
-        return rp_store_fail(store, "read it", code);
-    }
-    return ferror(stream) ? RP_IO : RP_OK;
-}
-
-rp_status rp_store_export(rp_store *store, const char *table, FILE *stream)
-{
-    bool there = false;
-    RP_TRY(is_table(store, table, &there));
-    if (!there) {
-        return refuse_table(store, table);
-    }
-    sqlite3_stmt *statement = NULL;
-    char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"", table);
-    if (sql == NULL) {
-        rp_log_error("out of memory for a query");
-        return RP_NO_MEMORY;
-    }
-    rp_status status = rp_store_prepare(store, "read it", sql, &statement);
-    sqlite3_free(sql);
-    if (status == RP_OK) {
-        status = write_rows(store, statement, stream);
-    }
-    sqlite3_finalize(statement);
     return status;
 }

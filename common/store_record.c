@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-#define TEXT_COUNT 14
+#define TEXT_COUNT 15
 #define ABSENT UINT64_MAX
 
 /* What of a run is a text. */
 static void texts_of(rp_store_run *run, const char **texts[TEXT_COUNT])
 {
     const char **const all[TEXT_COUNT] = {
-        &run->created_utc, &run->host,     &run->program,   &run->version,  &run->command,
-        &run->config_json, &run->schedule, &run->model,     &run->platform, &run->costs,
-        &run->partition,   &run->fidelity, &run->recompute, &run->optimizer};
+        &run->created_utc, &run->host,     &run->program,   &run->version,   &run->command,
+        &run->config_json, &run->schedule, &run->model,     &run->platform,  &run->costs,
+        &run->partition,   &run->fidelity, &run->recompute, &run->optimizer, &run->git_commit};
     memcpy(texts, all, sizeof all);
 }
 

@@ -3,3 +3,10 @@
 
 /** @return "0.1.0", the project's version; static. */
 const char *rp_version(void);
+
+/**
+ * The git commit of this build.
+ * @return 40 hexadecimal digits, with "-dirty" where tracked files differed from it; "unknown" for
+ * a build outside of git, and in programs that do not link it (CMakeLists.txt: rp_commit); static
+ */
+const char *rp_commit(void);

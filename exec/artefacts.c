@@ -9,14 +9,22 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <time.h>
 
 #define MOST_METRICS 24
 /* Of a run's settings as JSON: names of files are as long as a command line allows. */
 #define SETTINGS_SIZE 65536
 
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
 {
-    *a = (rpexec_artefacts){0};
+    *a = (rpexec_artefacts){.opened_s = now_s()};
     const struct {
         const char *path;
         rp_output *output;
@@ -139,7 +147,7 @@ static rp_status settings_json(const rpexec_run_made *run, rp_arena *arena, char
 }
 
 static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measured, rp_arena *arena,
-                           rp_store *store)
+                           rpexec_artefacts *artefacts)
 {
     const rpexec_options *o = made->options;
     const rp_program *p = made->timeline != NULL ? made->timeline->program : NULL;
@@ -154,6 +162,8 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
     }
     rp_store_run run = {.program = "rpexec",
                         .version = rp_version(),
+                        .git_commit = rp_commit(),
+                        .duration_s = now_s() - artefacts->opened_s,
                         .command = o->command,
                         .config_json = json,
                         .seed = o->seed,
@@ -173,7 +183,7 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
                         .program_hash = p != NULL ? rp_program_hash(p) : 0,
                         .metrics = metrics};
     collect_metrics(made->outcome, measured, &run, metrics);
-    return rp_store_add_run(store, &run, o->db_ops ? made->timeline : NULL);
+    return rp_store_add_run(artefacts->store, &run, o->db_ops ? made->timeline : NULL);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------
@@ -203,7 +213,7 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
     if (a->loss.stream != NULL) {
         RP_TRY(write_losses(run->outcome, &a->loss));
     }
-    return a->store != NULL ? store_run(run, measured, arena, a->store) : RP_OK;
+    return a->store != NULL ? store_run(run, measured, arena, a) : RP_OK;
 }
 
 void rpexec_artefacts_fini(rpexec_artefacts *artefacts)

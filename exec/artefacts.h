@@ -11,6 +11,7 @@ typedef struct rpexec_artefacts {
     rp_output trace;
     rp_output loss;
     rp_store *store;
+    double opened_s; /**< when they were opened (CLOCK_MONOTONIC): the run begins */
 } rpexec_artefacts;
 
 /** A run that has ended. */

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static bool ends_in(const char *text, const char *end)
@@ -131,13 +130,7 @@ static rp_status merge(const rpsweep_options *o)
     for (uint32_t i = 0; i < o->store_count && status == RP_OK; i++) {
         rp_store *from = NULL;
         uint64_t added = 0;
-        struct stat there;
-        if (stat(o->stores[i], &there) != 0) { /* opening it would make it */
-            rp_log_error("%s: %s", o->stores[i], strerror(errno));
-            status = RP_INPUT;
-            break;
-        }
-        status = rp_store_open(o->stores[i], &from);
+        status = rp_store_open_existing(o->stores[i], &from);
         if (status == RP_OK) {
             status = rp_store_merge(store, from, &added);
         }
@@ -153,12 +146,7 @@ static rp_status merge(const rpsweep_options *o)
 static rp_status export(const rpsweep_options *o)
 {
     rp_store *store = NULL;
-    struct stat there;
-    if (stat(o->db, &there) != 0) {
-        rp_log_error("%s: %s", o->db, strerror(errno));
-        return RP_INPUT;
-    }
-    RP_TRY(rp_store_open(o->db, &store));
+    RP_TRY(rp_store_open_existing(o->db, &store));
     rp_status status = rp_store_export(store, o->view, stdout);
     rp_store_close(store);
     return status;

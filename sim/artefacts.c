@@ -148,6 +148,22 @@ static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp
     return rp_output_commit(output);
 }
 
+/* All rows or none. */
+static rp_status store_rows(const rpsim_study *study, const char *command, rp_store *store)
+{
+    RP_TRY(rp_store_begin(store));
+    rp_status status = RP_OK;
+    for (uint32_t i = 0; i < study->row_count && status == RP_OK; i++) {
+        rp_store_run run;
+        status = rpsim_row_record(study, &study->rows[i], command, &run);
+        if (status == RP_OK) {
+            status = rp_store_add_run(
+                store, &run, study->options->db_ops ? study->rows[i].result.timeline : NULL);
+        }
+    }
+    return rp_store_end(store, status);
+}
+
 rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
                                 rpsim_artefacts *artefacts)
 {
@@ -171,13 +187,7 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(study));
     }
-    for (uint32_t i = 0; o->db != NULL && i < study->row_count; i++) {
-        rp_store_run run;
-        RP_TRY(rpsim_row_record(study, &study->rows[i], command, &run));
-        RP_TRY(rp_store_add_run(artefacts->store, &run,
-                                o->db_ops ? study->rows[i].result.timeline : NULL));
-    }
-    return RP_OK;
+    return o->db != NULL ? store_rows(study, command, artefacts->store) : RP_OK;
 }
 
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts)

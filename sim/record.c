@@ -151,6 +151,8 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
     rp_store_run run = {
         .program = "rpsim",
         .version = rp_version(),
+        .git_commit = rp_commit(),
+        .duration_s = row->result.wall_s,
         .command = command,
         .config_json = json,
         .seed = study->options->seed,

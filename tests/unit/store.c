@@ -2,6 +2,7 @@
 #include "common/store.h"
 #include "common/log.h"
 #include "common/store_schema.h"
+#include "tests/support/ask_store.h"
 #include "tests/support/make_program.h"
 
 #include <criterion/criterion.h>
@@ -74,24 +75,9 @@ static rp_status add(const char *schedule, int wait_ms)
     return status;
 }
 
-/* Runs a statement of our own; the first value of its first row as text, "" where there is none. */
 static char *ask(const char *sql)
 {
-    static char answers[8][256];
-    static unsigned next;
-    char *answer = answers[next++ % 8];
-    sqlite3 *database;
-    sqlite3_stmt *statement;
-    answer[0] = '\0';
-    cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
-    cr_assert(eq(int, sqlite3_prepare_v2(database, sql, -1, &statement, NULL), SQLITE_OK), "%s",
-              sqlite3_errmsg(database));
-    if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_text(statement, 0) != NULL) {
-        snprintf(answer, 256, "%s", (const char *)sqlite3_column_text(statement, 0));
-    }
-    sqlite3_finalize(statement);
-    sqlite3_close(database);
-    return answer;
+    return rp_test_ask(path, sql);
 }
 
 static void expect_failure(rp_status status, rp_status expected, const char *message)
@@ -104,7 +90,7 @@ static void expect_failure(rp_status status, rp_status expected, const char *mes
 Test(store, everything_is_kept)
 {
     cr_assert(eq(int, add("1f1b", 0), RP_OK), "%s", messages);
-    cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
+    cr_expect(eq(str, ask("PRAGMA user_version"), "3"));
     cr_expect(eq(str, ask("PRAGMA journal_mode"), "wal"));
     cr_expect(eq(str, ask("PRAGMA integrity_check"), "ok"));
     cr_expect(eq(str, ask("SELECT seed FROM runs"), "18446744073709551615"));
@@ -287,7 +273,8 @@ Test(store, migrates)
 {
     sqlite3 *database = NULL;
     cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
-    cr_assert(eq(int, sqlite3_exec(database, rp_store_migrations[0], NULL, NULL, NULL), SQLITE_OK));
+    cr_assert(
+        eq(int, sqlite3_exec(database, rp_store_migrations[0][0], NULL, NULL, NULL), SQLITE_OK));
     sqlite3_close(database);
     ask("INSERT INTO runs (host, program, version, command, config_json, seed, schedule, gpus,"
         " microbatches, microbatch_size, seq_len, iterations, ops, program_hash)"
@@ -297,7 +284,7 @@ Test(store, migrates)
     ask(stamp);
     ask("PRAGMA user_version = 1");
     cr_assert(eq(int, add("new", 0), RP_OK), "%s", messages);
-    cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
+    cr_expect(eq(str, ask("PRAGMA user_version"), "3"));
     cr_expect(eq(str, ask("SELECT group_concat(schedule) FROM runs"), "old,new"));
     cr_expect(eq(str, ask("SELECT count(*) FROM failures"), "0"));
 }
@@ -351,8 +338,8 @@ Test(store, points)
 Test(store, newer_version)
 {
     cr_assert(eq(int, add("first", 0), RP_OK));
-    ask("PRAGMA user_version = 3");
-    expect_failure(add("second", 0), RP_INPUT, "version 3");
+    ask("PRAGMA user_version = 4");
+    expect_failure(add("second", 0), RP_INPUT, "version 4");
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
 }
 
