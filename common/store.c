@@ -225,22 +225,39 @@ static rp_status check_path(const rp_store *store)
     return RP_OK;
 }
 
+/* Eight bytes at a time, first byte lowest: a configuration is a kilobyte. */
+static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t length)
+{
+    size_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        uint64_t word = 0;
+        for (size_t i = 0; i < 8; i++) {
+            word |= (uint64_t)bytes[at + i] << (8 * i);
+        }
+        hash = rp_hash_add(hash, word);
+    }
+    for (; at < length; at++) {
+        hash = rp_hash_add(hash, bytes[at]);
+    }
+    return rp_hash_add(hash, length);
+}
+
 /* SQL: the same hash for the same values, each NULL, integer, real or text. */
 static void hash_values(sqlite3_context *context, int count, sqlite3_value **values)
 {
     uint64_t hash = RP_HASH_SEED;
     for (int i = 0; i < count; i++) {
         int type = sqlite3_value_type(values[i]);
-        const char *text = (const char *)sqlite3_value_text(values[i]); /* "" below for NULL */
+        const unsigned char *text = sqlite3_value_text(values[i]); /* NULL for NULL */
         hash = rp_hash_add(hash, (uint64_t)type);
-        hash = rp_hash_add_text(hash, text != NULL ? text : "");
+        hash = hash_bytes(hash, text, text != NULL ? (size_t)sqlite3_value_bytes(values[i]) : 0);
     }
     sqlite3_result_int64(context, (int64_t)hash);
 }
 
 static rp_status connect(rp_store *store, const char *name, int flags)
 {
-    int code = sqlite3_open_v2(name, &store->database, flags, NULL);
+    int code = sqlite3_open_v2(name, &store->database, flags | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK) {
         return rp_store_fail(store, "open it", code);
     }
@@ -265,7 +282,7 @@ static rp_status open_database(rp_store *store)
     RP_TRY(execute_patiently(store, "set its journal to WAL", "PRAGMA journal_mode = WAL"));
     RP_TRY(execute(store, "set it up",
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
-                   "PRAGMA cache_size = -" CACHE_KIB));
+                   "PRAGMA cache_size = -" CACHE_KIB "; PRAGMA wal_autocheckpoint = 8000"));
     return migrate(store);
 }
 

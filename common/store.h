@@ -149,6 +149,34 @@ rp_status rp_store_read_runs(rp_store *store, int64_t point, rp_arena *arena,
  */
 rp_status rp_store_merge(rp_store *store, rp_store *from, uint64_t *added_out);
 
+/** A value that was published, or measured elsewhere, and where it belongs. */
+typedef struct rp_store_reference {
+    const char *kind;     /**< "published" or "measured" */
+    const char *source;   /**< where it is from; not NULL */
+    const char *schedule; /**< not NULL; model, too */
+    const char *model;
+    const char *platform; /**< NULL here and below, 0 among the numbers: any */
+    const char *fidelity;
+    const char *recompute;
+    const char *optimizer;
+    uint32_t gpus;
+    uint32_t microbatches;
+    uint32_t microbatch_size;
+    uint32_t seq_len;
+    const char *quantity; /**< one of rp_store_quantities */
+    double value;         /**< NaN: it did not fit into memory */
+} rp_store_reference;
+
+/** What a reference may be of; ended by NULL. */
+extern const char *const rp_store_quantities[];
+
+/**
+ * Adds a reference in the transaction that has begun; it replaces one of the same source, quantity
+ * and place.
+ * @retval RP_OK, RP_DATABASE (logged)
+ */
+rp_status rp_store_add_reference(rp_store *store, const rp_store_reference *reference);
+
 /**
  * Writes a table or view as CSV: names of the columns, then the rows; NULL is an empty field.
  * @retval RP_OK, RP_INPUT (no such table or view; logged with those there are), RP_IO, RP_DATABASE

@@ -4,6 +4,7 @@
 #include "common/model.h"
 #include "common/version.h"
 #include "experiments/options.h"
+#include "experiments/reference.h"
 #include "experiments/sweep.h"
 
 #include <errno.h>
@@ -152,6 +153,19 @@ static rp_status export(const rpsweep_options *o)
     return status;
 }
 
+static rp_status import_reference(const rpsweep_options *o, rp_arena *arena)
+{
+    rp_store *store = NULL;
+    uint64_t added = 0;
+    RP_TRY(rp_store_open(o->db, &store));
+    rp_status status = rpsweep_reference_import(store, o->table, o->cell, arena, &added);
+    if (status == RP_OK) {
+        printf("%s: %" PRIu64 " values in %s\n", o->table, added, o->db);
+    }
+    rp_store_close(store);
+    return status;
+}
+
 static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
 {
     switch (o->action) {
@@ -165,6 +179,8 @@ static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
         return merge(o);
     case RPSWEEP_ACTION_EXPORT:
         return export(o);
+    case RPSWEEP_ACTION_REFERENCE:
+        return import_reference(o, arena);
     case RPSWEEP_ACTION_RUN:
     case RPSWEEP_ACTION_COUNT:
         return sweep(o, is_mpi, arena);

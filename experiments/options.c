@@ -18,6 +18,8 @@
     X(RETRY_FAILED, "retry-failed", NULL, "with --resume: points that have failed are run again")  \
     X(SHARD, "shard", "I/N", "runs every N-th combination, beginning with I, 0 to N - 1 (0/1)")    \
     X(RPEXEC, "rpexec", "F", "the rpexec that runs executed points (beside rpsweep, or in PATH)")  \
+    X(CELL, "cell", "NAME=VALUE[,NAME=VALUE…]",                                                    \
+      "with reference: columns that the file lacks, such as platform=rtx4090x8,gpus=8")            \
     X(DRY_RUN, "dry-run", NULL, "checks the experiment and prints its points as commands")         \
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
@@ -46,9 +48,11 @@ void rpsweep_options_help(void)
     };
     puts("Usage: rpsweep EXPERIMENT [options]\n"
          "       rpsweep export VIEW --db F\n"
-         "       rpsweep merge STORE... --db F\n\n"
+         "       rpsweep merge STORE... --db F\n"
+         "       rpsweep reference FILE.csv --db F\n\n"
          "Runs all points of an experiment file (experiments/README.md) and stores the results;\n"
-         "prints a table or view of a store as CSV; puts the stores of shards into one.\n"
+         "prints a table or view of a store as CSV; puts the stores of shards into one; adds\n"
+         "published or measured values, which the view error_per_cell compares with the runs.\n"
          "mpirun rpsweep EXPERIMENT: the ranks run the points, rank 0 stores them.\n\n"
          "Options (default):");
     rp_option_print(entries, sizeof entries / sizeof entries[0]);
@@ -90,6 +94,9 @@ static rp_status take(int option, const char *value, rpsweep_options *o)
         return parse_shard(value, o);
     case OPTION_RPEXEC:
         o->rpexec = value;
+        return RP_OK;
+    case OPTION_CELL:
+        o->cell = value;
         return RP_OK;
     case OPTION_DRY_RUN:
         o->action = RPSWEEP_ACTION_COUNT;
@@ -134,6 +141,16 @@ static rp_status take_words(char **words, int count, rpsweep_options *o)
         }
         return need_db(o, "merge");
     }
+    if (count > 0 && strcmp(words[0], "reference") == 0) {
+        o->action = RPSWEEP_ACTION_REFERENCE;
+        o->table = count == 2 ? words[1] : NULL;
+        if (o->table == NULL) {
+            rp_log_error(
+                "reference: expected one table; valid is rpsweep reference FILE.csv --db F");
+            return RP_USAGE;
+        }
+        return need_db(o, "reference");
+    }
     if (count != 1) {
         rp_log_error("expected one experiment, not %d; valid is rpsweep EXPERIMENT [options]",
                      count);
@@ -165,6 +182,10 @@ rp_status rpsweep_options_parse(int argc, char **argv, rpsweep_options *options_
     RP_TRY(take_words(argv + optind, argc - optind, &o));
     if (o.retry && !o.resume) {
         rp_log_error("--retry-failed: valid with --resume");
+        return RP_USAGE;
+    }
+    if (o.cell != NULL && o.action != RPSWEEP_ACTION_REFERENCE) {
+        rp_log_error("--cell: valid with reference");
         return RP_USAGE;
     }
     *options_out = o;

@@ -12,6 +12,7 @@ typedef enum rpsweep_action {
     RPSWEEP_ACTION_COUNT, /**< --dry-run: says what would run */
     RPSWEEP_ACTION_MERGE,
     RPSWEEP_ACTION_EXPORT,
+    RPSWEEP_ACTION_REFERENCE, /**< published or measured values from a CSV file */
     RPSWEEP_ACTION_HELP,
     RPSWEEP_ACTION_VERSION,
 } rpsweep_action;
@@ -23,6 +24,8 @@ typedef struct rpsweep_options {
     const char *view;       /**< EXPORT */
     char **stores;          /**< MERGE: what is merged into db */
     uint32_t store_count;
+    const char *table;  /**< REFERENCE: the CSV file */
+    const char *cell;   /**< REFERENCE: "NAME=VALUE,…"; may be NULL */
     const char *db;     /**< NULL: NAME.db */
     const char *rpexec; /**< NULL: beside rpsweep, or in PATH */
     uint32_t jobs;      /**< 0: as many as there are cores */
