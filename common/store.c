@@ -59,11 +59,13 @@ static const char *explain(const rp_store *store, int code)
     case SQLITE_FULL:
         return "; free some space and run this again: what was stored before stays";
     case SQLITE_CANTOPEN:
-        return access(store->path, F_OK) == 0 && !folder_is_writable(store->path)
-                   ? ": its folder cannot be written, and SQLite keeps its journal there"
-                   : "";
     case SQLITE_READONLY:
-        return "; make the file and its folder writable, or name another file";
+        if (access(store->path, W_OK) == 0 && !folder_is_writable(store->path)) {
+            return ": its folder cannot be written, and SQLite keeps its journal there";
+        }
+        return (code & 0xff) == SQLITE_READONLY
+                   ? "; make the file and its folder writable, or name another file"
+                   : "";
     default:
         return "";
     }

@@ -89,7 +89,9 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
 int main(int argc, char **argv)
 {
     rp_log_set_program("rpexec");
-    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
+    /* Closed readers and full quotas are errors that are reported, not deaths. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
     rp_arena *arena = NULL;
     rp_status status = rp_arena_create(&arena);
     status = status == RP_OK ? run(argc, argv, arena) : status;

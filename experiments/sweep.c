@@ -406,6 +406,11 @@ rp_status rpsweep_run(const rpsweep_config *config, rpsweep_summary *summary_out
     (void)sigaction(SIGINT, &action, &before[0]);
     (void)sigaction(SIGTERM, &action, &before[1]);
     rp_status status = run(&s);
+    if (status == RP_DATABASE && s.store != NULL) {
+        rp_log_error("%s: what was committed stays; when the cause is gone, rpsweep with --resume "
+                     "runs the rest",
+                     config->db);
+    }
     config->crew_type->close(s.crew);
     rp_store_close(s.store);
     rp_text_fini(&s.message);

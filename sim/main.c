@@ -66,7 +66,9 @@ static rp_status act(const rpsim_options *options, const char *command, rp_arena
 int main(int argc, char **argv)
 {
     rp_log_set_program("rpsim");
-    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
+    /* Closed readers and full quotas are errors that are reported, not deaths. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
     rp_arena *arena = NULL;
     rp_status status = rp_arena_create(&arena);
     if (status != RP_OK) {
