@@ -31,7 +31,9 @@
     "rp_store_hash(program, schedule, model, platform, costs, partition, fidelity, recompute,"     \
     " optimizer, gpus, microbatches, microbatch_size, seq_len, iterations, seed, config_json),"    \
     " rp_store_hash(program, model, platform, costs, fidelity, gpus, microbatches,"                \
-    " microbatch_size, seq_len, iterations, json_extract(config_json, '$.global_batch'),"          \
+    " microbatch_size, seq_len, iterations,"                                                       \
+    " coalesce(json_extract(config_json, '$.global_batch'),"                                       \
+    "          json_extract(config_json, '$.accumulate')),"                                        \
     " json_extract(config_json, '$.jitter_cv'),"                                                   \
     " iif(json_extract(config_json, '$.jitter_cv') IS NULL, NULL, seed))"
 
