@@ -1,11 +1,13 @@
 #include "common/store_schema.h"
 
-/* The best runs s: cells in the order of the index, and of each the first entry. */
-#define FROM_BEST(from)                                                                            \
+/* The best runs s, between CELLS and FIRST a table or view: cells in the order of the index, and of
+ * each the first entry. */
+#define CELLS                                                                                      \
     "FROM (SELECT DISTINCT cell FROM results WHERE latest AND makespan_ps IS NOT NULL"             \
-    "  AND fits IS NOT 0) AS cells CROSS JOIN " from " AS s ON s.run_id = (SELECT run_id"          \
-    "  FROM results AS r WHERE r.cell = cells.cell AND latest AND makespan_ps IS NOT NULL"         \
-    "  AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1) "
+    "  AND fits IS NOT 0) AS cells CROSS JOIN "
+#define FIRST                                                                                      \
+    " AS s ON s.run_id = (SELECT run_id FROM results AS r WHERE r.cell = cells.cell AND latest"    \
+    "  AND makespan_ps IS NOT NULL AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1)"
 
 /* `best` breaks ties by the earlier run, so that the same runs always give the same answer. */
 const char *const rp_store_migrations[RP_STORE_VERSION][RP_STORE_PARTS] = {
@@ -193,25 +195,19 @@ const char *const rp_store_migrations[RP_STORE_VERSION][RP_STORE_PARTS] = {
 
          "CREATE VIEW latest AS SELECT * FROM summary WHERE latest;"
 
-         "CREATE VIEW best AS SELECT s.* " FROM_BEST(
-             "summary") "  ORDER BY s.model, s.platform, s.costs, s.cell;"
+         "CREATE VIEW best AS SELECT s.* " CELLS "summary" FIRST ";"
 
-                        "CREATE VIEW wins AS SELECT model, platform, fidelity, gpus, schedule, "
-                        "count(*) AS wins,"
-                        "  100.0 * count(*) / sum(count(*)) OVER (PARTITION BY model, platform, "
-                        "fidelity, gpus)"
-                        "    AS wins_pct " FROM_BEST(
-                            "results") "  GROUP BY model, platform, fidelity, gpus, schedule"
-                                       "  ORDER BY model, platform, fidelity, gpus, wins DESC, "
-                                       "schedule;"
+         "CREATE VIEW wins AS SELECT model, platform, fidelity, gpus, schedule, count(*) AS wins,"
+         "  100.0 * count(*) / sum(count(*)) OVER (PARTITION BY model, platform, fidelity, gpus)"
+         "    AS wins_pct " CELLS "results" FIRST
+         "  GROUP BY model, platform, fidelity, gpus, schedule"
+         "  ORDER BY model, platform, fidelity, gpus, wins DESC, schedule;"
 
-                                       "CREATE VIEW failures AS SELECT name AS experiment, "
-                                       "command, failure FROM points"
-                                       "  JOIN experiments ON experiments.id = experiment_id WHERE "
-                                       "failure IS NOT NULL"
-                                       "  ORDER BY name, command;"
-                                       "CREATE INDEX points_failed ON points (experiment_id, "
-                                       "command) WHERE failure IS NOT NULL;",
+         "CREATE VIEW failures AS SELECT name AS experiment, command, failure FROM points"
+         "  JOIN experiments ON experiments.id = experiment_id WHERE failure IS NOT NULL"
+         "  ORDER BY name, command;"
+         "CREATE INDEX points_failed ON points (experiment_id, "
+         "command) WHERE failure IS NOT NULL;",
 
          /* Values that were published or measured elsewhere. */
          "CREATE TABLE reference ("
