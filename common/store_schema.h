@@ -34,7 +34,8 @@
     " microbatch_size, seq_len, iterations,"                                                       \
     " coalesce(json_extract(config_json, '$.global_batch'),"                                       \
     "          json_extract(config_json, '$.accumulate')),"                                        \
-    " json_extract(config_json, '$.jitter_cv'),"                                                   \
+    " json_extract(config_json, '$.jitter_cv'), json_extract(config_json, '$.slow_gpu'),"          \
+    " json_extract(config_json, '$.slow_factor'),"                                                 \
     " iif(json_extract(config_json, '$.jitter_cv') IS NULL, NULL, seed))"
 
 /** ISO C's compilers need not take longer strings than 4095 bytes. */

@@ -4,7 +4,7 @@
 #include "common/log.h"
 #include "common/option_values.h"
 #include "common/text.h"
-#include "sim/prediction.h"
+#include "sim/prediction_run.h"
 
 #include <math.h>
 #include <stdio.h>
