@@ -284,7 +284,7 @@ static rp_status open_database(rp_store *store)
     RP_TRY(execute_patiently(store, "set its journal to WAL", "PRAGMA journal_mode = WAL"));
     RP_TRY(execute(store, "set it up",
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
-                   "PRAGMA cache_size = -" CACHE_KIB "; PRAGMA wal_autocheckpoint = 8000"));
+                   "PRAGMA cache_size = -" CACHE_KIB ""));
     return migrate(store);
 }
 

@@ -123,7 +123,8 @@ rp_status rp_store_find_point(rp_store *store, int64_t experiment, const char *c
                               rp_store_point_state *state_out);
 
 /**
- * Adds a point and its runs in the transaction that has begun, all of it or nothing. A point that
+ * Adds a point and its runs in the transaction that has begun: all of it or nothing; after an error
+ * of the database the transaction may be undone and over, which rp_store_end knows. A point that
  * has failed before is replaced, one that has run stays as it is.
  * @param failure_or_null why it has no runs
  * @retval RP_OK, RP_DATABASE (logged)

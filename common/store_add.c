@@ -18,9 +18,8 @@ typedef enum cached {
     ADD_POINT,
     DROP_FAILURE,
     ADD_RESULT,
-    MARK,
-    UNDO,
-    UNMARK,
+    UNDO_RUN,
+    UNDO_POINT,
 } cached;
 
 #define COLUMN(name) ", " #name
@@ -52,9 +51,8 @@ static const char *const cached_sql[RP_STORE_CACHED_COUNT] = {
                   " ON CONFLICT DO NOTHING",
     [DROP_FAILURE] = "DELETE FROM points WHERE experiment_id = ? AND command = ?"
                      " AND failure IS NOT NULL",
-    [MARK] = "SAVEPOINT point",
-    [UNDO] = "ROLLBACK TO point",
-    [UNMARK] = "RELEASE point",
+    [UNDO_RUN] = "DELETE FROM runs WHERE id = ?",
+    [UNDO_POINT] = "DELETE FROM points WHERE id = ?",
 };
 
 /* ---- adding ---- */
@@ -252,49 +250,46 @@ static rp_status add_ops(rp_store *store, int64_t run_id, const rp_timeline *tim
     return status;
 }
 
-static rp_status add_run(rp_store *store, const rp_store_run *run, int64_t point,
-                         const rp_timeline *timeline_or_null)
-{
-    RP_TRY(add_run_row(store, run, point));
-    int64_t run_id = sqlite3_last_insert_rowid(store->database);
-    RP_TRY(add_metrics(store, run_id, run));
-    RP_TRY(add_result(store, run_id, run));
-    return timeline_or_null != NULL ? add_ops(store, run_id, timeline_or_null) : RP_OK;
-}
-
-/* Undoes what has been done since MARK if it has failed: what a transaction that is shared commits
- * later is whole. */
-static rp_status end_mark(rp_store *store, rp_status status)
+/* What a transaction that is shared commits later is whole: a part of a run or point that has
+ * failed goes, and where even that fails, everything since the transaction's begin. (A savepoint
+ * for each point would copy every page that it changes.) */
+static rp_status undo(rp_store *store, rp_status status, cached which, int64_t id)
 {
     binder b;
     if (sqlite3_get_autocommit(store->database) != 0) {
-        return status != RP_OK ? status : RP_BROKEN; /* all of it is undone */
+        return status; /* SQLite has undone all of it by itself */
     }
-    if (status != RP_OK) {
-        RP_TRY(take(store, "undo", UNDO, &b));
-        RP_TRY(step(store, "undo", &b));
+    rp_status undone = take(store, "undo", which, &b);
+    if (undone == RP_OK) {
+        bind_integer(&b, id);
+        undone = step(store, "undo", &b);
     }
-    RP_TRY(take(store, "end a part", UNMARK, &b));
-    RP_TRY(step(store, "end a part", &b));
-    return status;
+    return undone == RP_OK ? status : rp_store_end(store, status);
 }
 
-static rp_status begin_mark(rp_store *store)
+/* point 0: of none. A part of it may stay after a failure. */
+static rp_status add_run_of(rp_store *store, const rp_store_run *run, int64_t point,
+                            const rp_timeline *timeline_or_null, int64_t *id_out)
 {
-    binder b;
-    RP_TRY(take(store, "begin a part", MARK, &b));
-    return step(store, "begin a part", &b);
+    *id_out = 0;
+    RP_TRY(add_run_row(store, run, point));
+    *id_out = sqlite3_last_insert_rowid(store->database);
+    RP_TRY(add_metrics(store, *id_out, run));
+    RP_TRY(add_result(store, *id_out, run));
+    return timeline_or_null != NULL ? add_ops(store, *id_out, timeline_or_null) : RP_OK;
 }
 
 rp_status rp_store_add_run(rp_store *store, const rp_store_run *run,
                            const rp_timeline *timeline_or_null)
 {
-    if (sqlite3_get_autocommit(store->database) == 0) {
-        RP_TRY(begin_mark(store));
-        return end_mark(store, add_run(store, run, 0, timeline_or_null));
+    int64_t id = 0;
+    bool shared = sqlite3_get_autocommit(store->database) == 0;
+    RP_TRY(shared ? RP_OK : rp_store_begin(store));
+    rp_status status = add_run_of(store, run, 0, timeline_or_null, &id);
+    if (!shared) {
+        return rp_store_end(store, status);
     }
-    RP_TRY(rp_store_begin(store));
-    return rp_store_end(store, add_run(store, run, 0, timeline_or_null));
+    return status == RP_OK || id == 0 ? status : undo(store, status, UNDO_RUN, id);
 }
 
 /* ---- experiments ---- */
@@ -365,25 +360,24 @@ static rp_status point_step(rp_store *store, cached which, int64_t experiment, c
     return step(store, "add a point", &b);
 }
 
-static rp_status add_point(rp_store *store, int64_t experiment, const char *command,
-                           const char *failure, const rp_store_run *runs, uint32_t run_count)
-{
-    RP_TRY(point_step(store, DROP_FAILURE, experiment, command, NULL));
-    RP_TRY(point_step(store, ADD_POINT, experiment, command, failure));
-    if (sqlite3_changes(store->database) == 0) {
-        return RP_OK; /* it has run already: another combination with the same options */
-    }
-    int64_t point = sqlite3_last_insert_rowid(store->database);
-    for (uint32_t i = 0; i < run_count && failure == NULL; i++) {
-        RP_TRY(add_run(store, &runs[i], point, NULL));
-    }
-    return RP_OK;
-}
-
 rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *command,
                              const char *failure_or_null, const rp_store_run *runs,
                              uint32_t run_count)
 {
-    RP_TRY(begin_mark(store));
-    return end_mark(store, add_point(store, experiment, command, failure_or_null, runs, run_count));
+    int64_t id = 0;
+    RP_TRY(point_step(store, DROP_FAILURE, experiment, command, NULL));
+    bool replaces = sqlite3_changes(store->database) > 0;
+    rp_status status = point_step(store, ADD_POINT, experiment, command, failure_or_null);
+    bool added = status == RP_OK && sqlite3_changes(store->database) > 0;
+    /* Without a change it has run already: another combination with the same options. */
+    int64_t point = added ? sqlite3_last_insert_rowid(store->database) : 0;
+    run_count = added ? run_count : 0;
+    for (uint32_t i = 0; i < run_count && failure_or_null == NULL && status == RP_OK; i++) {
+        status = add_run_of(store, &runs[i], point, NULL, &id);
+    }
+    if (status == RP_OK || (!added && !replaces)) {
+        return status;
+    }
+    /* The failure that it had is gone: only the beginning of the transaction has it. */
+    return replaces ? rp_store_end(store, status) : undo(store, status, UNDO_POINT, point);
 }

@@ -5,7 +5,7 @@
 
 #include <sqlite3.h>
 
-#define RP_STORE_CACHED_COUNT 9
+#define RP_STORE_CACHED_COUNT 8
 
 struct rp_store {
     sqlite3 *database;

@@ -306,3 +306,23 @@ Test(store_views, half_a_point)
     cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM results"), "2"));
     cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM metrics"), "34"));
 }
+
+/* A failed point whose replacement cannot be stored is still there as failed. */
+Test(store_views, half_a_replacement)
+{
+    rp_store *store = NULL;
+    int64_t experiment = 0;
+    uint64_t present = 0;
+    const rp_store_run bad = make_run("1f1b", "{");
+    cr_assert(eq(int, rp_store_open(path, &store), RP_OK));
+    cr_assert(eq(int, rp_store_experiment(store, "e", NULL, "f", &experiment, &present), RP_OK));
+    cr_assert(eq(int, rp_store_begin(store), RP_OK));
+    cr_assert(eq(int, rp_store_add_point(store, experiment, "a", "why", NULL, 0), RP_OK));
+    cr_assert(eq(int, rp_store_end(store, RP_OK), RP_OK));
+    cr_assert(eq(int, rp_store_begin(store), RP_OK));
+    cr_expect(eq(int, rp_store_add_point(store, experiment, "a", NULL, &bad, 1), RP_DATABASE));
+    cr_expect(eq(int, rp_store_end(store, RP_OK), RP_DATABASE), "the transaction is over");
+    rp_store_close(store);
+    cr_expect(eq(str, rp_test_ask(path, "SELECT failure FROM points"), "why"));
+    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM runs"), "0"));
+}
