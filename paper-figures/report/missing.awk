@@ -8,7 +8,9 @@ section { print; next }
     open = 1
     $0 = substr($0, RSTART + RLENGTH)
     sub(/^ +/, "")
-    $0 = toupper(substr($0, 1, 1)) substr($0, 2)
+    if (/^[a-z]+[ ,;:]/) { # not the name of a model
+        $0 = toupper(substr($0, 1, 1)) substr($0, 2)
+    }
 }
 open && /^[ \t]*$/ {
     if (last !~ /:$/) {
