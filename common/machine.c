@@ -10,8 +10,16 @@ enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
 /* Directions of a shared link, as seen from the GPUs' copy engines. */
 enum { UP = ENGINE_UPLOAD, DOWN = ENGINE_DOWNLOAD };
 
-uint32_t rp_copy_engine(const rp_queue *queue)
+static bool threads_copy(const rp_machine *m)
 {
+    return m != NULL && m->cores > 0 && m->copies_on_cores;
+}
+
+uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
+{
+    if (threads_copy(machine)) {
+        return RP_NO_ENGINE;
+    }
     uint32_t first = queue->gpu * RP_ENGINES_PER_GPU;
     switch ((rp_queue_kind)queue->kind) {
     case RP_QUEUE_PARAM_UPLOAD:
@@ -86,8 +94,8 @@ uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared k
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
  * collectives, the host's, DRAM of each socket, up and down of each switch, root complex and node,
- * the links from each socket of a node to each (those to itself are not used), and each GPU's ports
- * to and from its peers. */
+ * the links from each socket of a node to each (those to itself are not used), each GPU's ports to
+ * and from its peers, and with emulated GPUs the cores. */
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
@@ -101,6 +109,7 @@ typedef struct link_numbers {
     uint32_t network;
     uint32_t intersocket;
     uint32_t peers;
+    uint32_t cores; /* all of the host, then what one queue's threads have at most */
     uint32_t count;
 } link_numbers;
 
@@ -118,7 +127,8 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
     n.intersocket = n.network + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
     n.peers =
         n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
-    n.count = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
+    n.cores = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
+    n.count = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
     return n;
 }
 
@@ -149,7 +159,13 @@ static double bus_Bps(const rp_machine *m, const link_numbers *n)
     return Bps;
 }
 
-static rp_status create_links(const link_numbers *n, rp_arena *arena, rp_network **network_out)
+static uint32_t host_threads(const rp_machine *m)
+{
+    return m->cores > 0 && m->host_threads > 0 ? m->host_threads : 1;
+}
+
+static rp_status create_links(const rp_program *program, const link_numbers *n, rp_arena *arena,
+                              rp_network **network_out)
 {
     const rp_machine *m = n->machine;
     uint32_t sockets = socket_count(m);
@@ -169,8 +185,13 @@ static rp_status create_links(const link_numbers *n, rp_arena *arena, rp_network
     for (uint32_t i = n->intersocket; i < n->peers; i++) {
         capacities[i] = m->intersocket_Bps;
     }
-    for (uint32_t i = n->peers; i < n->count; i++) {
+    for (uint32_t i = n->peers; i < n->cores; i++) {
         capacities[i] = m->peer_Bps;
+    }
+    for (uint32_t i = n->cores; i < n->count; i++) {
+        bool on_gpu = i > n->cores &&
+                      rp_queue_kind_on_gpu((rp_queue_kind)program->queues[i - n->cores - 1].kind);
+        capacities[i] = RP_PICOSECONDS * (i == n->cores ? m->cores : on_gpu ? 1 : host_threads(m));
     }
     set_shared(n, RP_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
     set_shared(n, RP_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
@@ -300,7 +321,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
     RP_TRY(route_host(n, own ? n->collect : n->host, arena, network, &routes->collect));
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
-        uint32_t engine = rp_copy_engine(queue);
+        uint32_t engine = rp_copy_engine(n->machine, queue);
         uint32_t bus = n->bus + queue->gpu;
         uint32_t *route = &routes->of_queue[q];
         if (engine != RP_NO_ENGINE) {
@@ -348,7 +369,7 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
                           rp_network *network, rp_routes *routes)
 {
     const rp_queue *queue = &p->queues[q];
-    uint32_t engine = rp_copy_engine(queue);
+    uint32_t engine = rp_copy_engine(n->machine, queue);
     if (engine != RP_NO_ENGINE && n->homes > 1) {
         return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
     }
@@ -367,6 +388,37 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     return RP_OK;
 }
 
+/* What is work of threads: compute and host ops, and copies unless links carry them. */
+static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
+                             rp_network *network, rp_routes *routes)
+{
+    const rp_machine *m = n->machine;
+    RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(uint32_t), &routes->cores));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        const uint32_t links[] = {n->cores, n->cores + 1 + q};
+        RP_TRY(rp_network_route(network, links, 2, &routes->cores[q]));
+        bool on_gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
+        if (!on_gpu || m->copies_on_cores) {
+            routes->of_queue[q] = routes->cores[q];
+        }
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            routes->collect = p->ops[i].kind == RP_OP_COLLECT ? routes->cores[q] : routes->collect;
+        }
+    }
+    for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
+        rp_op_class class = rp_op_kind_class((rp_op_kind)kind);
+        bool copies = class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE;
+        double Bps = class == RP_CLASS_HOST         ? m->host_Bps
+                     : class == RP_CLASS_COLLECTIVE ? m->collective_Bps
+                     : kind == RP_OP_SEND           ? m->peer_Bps
+                                                    : m->upload_Bps;
+        if ((class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
+            routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;
+        }
+    }
+    return RP_OK;
+}
+
 static bool has_sends(const rp_program *p)
 {
     for (uint32_t i = 0; i < p->op_count; i++) {
@@ -380,7 +432,7 @@ static bool has_sends(const rp_program *p)
 static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp_arena *arena,
                                   rp_network *network, rp_routes *routes)
 {
-    if (n->homes == 1 && !has_sends(p)) {
+    if (threads_copy(n->machine) || (n->homes == 1 && !has_sends(p))) {
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &routes->of_op));
@@ -398,10 +450,13 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
     *network_out = NULL;
     link_numbers numbers = number_links(program, machine);
     rp_network *network = NULL;
-    *routes_out = (rp_routes){.homes = numbers.homes};
+    *routes_out = (rp_routes){.homes = numbers.homes, .host_threads = host_threads(machine)};
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
-    RP_TRY(create_links(&numbers, arena, &network));
+    RP_TRY(create_links(program, &numbers, arena, &network));
     rp_status status = create_routes(program, &numbers, arena, network, routes_out);
+    if (status == RP_OK && machine->cores > 0) {
+        status = route_cores(program, &numbers, arena, network, routes_out);
+    }
     if (status == RP_OK) {
         status = create_op_routes(program, &numbers, arena, network, routes_out);
     }

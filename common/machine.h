@@ -23,6 +23,13 @@
  * from node to node, the network, where `peer_pcie` says so. The SEND carries the bytes when its
  * sender is ready; its RECV takes no time. Collectives have a measured rate of their own, which
  * already says what switches cost them; over several nodes it is at most the network's.
+ *
+ * **Emulated GPUs** (`cores`). Where threads of the host play the GPUs, work is time of a core, and
+ * all threads that have some share the cores by max-min fairness, none having more than one: a
+ * network whose unit of flow is the picosecond of a core. Each queue is a thread, a host op
+ * several. Copies are such work as well (`copies_on_cores`), or links carry them as above where the
+ * emulation makes threads sleep for as long as a link would take. `cores` need not be whole: two
+ * hyperthreads of a core do less than two cores.
  */
 #pragma once
 
@@ -68,6 +75,10 @@ typedef struct rp_machine {
     uint32_t nvlink_gpus;     /**< successive GPUs that NVLink joins; 0: none */
     bool peer_pcie;           /**< GPUs that NVLink does not join reach each other over PCIe */
     int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
+    double cores;             /**< of the host, that compute of GPUs and host ops share; 0: GPUs
+                                   compute themselves. Sockets and nodes must be one */
+    bool copies_on_cores;     /**< so do transfers, at their rates while they have a core each */
+    uint32_t host_threads;    /**< with cores: of a host op, together as fast as host_Bps; 0: one */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
     /** [kind][number] factors on single shared links, all their directions; NULL: all 1 */
     const double *shared_scale[RP_SHARED_COUNT];
@@ -85,8 +96,9 @@ uint32_t rp_machine_shared_count(const rp_machine *machine, uint32_t gpus, rp_sh
 #define RP_NO_ENGINE UINT32_MAX
 
 /** @return the number of the copy engine that the ops of a queue take turns on: upload or download
- * of its GPU; RP_NO_ENGINE for compute, peers and the host. */
-uint32_t rp_copy_engine(const rp_queue *queue);
+ * of its GPU; RP_NO_ENGINE for compute, peers and the host, and where threads copy.
+ * @param machine NULL: one whose transfers links carry */
+uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue);
 
 /** Routes of a machine's network. */
 typedef struct rp_routes {
@@ -95,6 +107,10 @@ typedef struct rp_routes {
     uint32_t collect;   /**< of ops of kind COLLECT */
     uint32_t *of_op;    /**< [op] where ops of a queue differ, otherwise NULL */
     double homes;       /**< sockets, over which host ops are spread: each does its part */
+    uint32_t *cores;    /**< [queue] of its ops that are work of a thread; NULL: none are */
+    double core_ps_per_byte[RP_OP_KIND_COUNT]; /**< what such a transfer or host op takes of each of
+                                                    its threads; 0: it moves bytes */
+    uint32_t host_threads;                     /**< flows of a host op */
 } rp_routes;
 
 /**
@@ -126,11 +142,21 @@ static inline uint32_t rp_route_of(const rp_routes *routes, uint32_t queue, uint
 }
 
 /** @return bytes that an op carries over each link of its route: its SEND has carried those of a
- * RECV, and each socket does its part of a host op. @param op_bytes rp_program.op_bytes of it */
+ * RECV, and each socket does its part of a host op. Of work of threads, picoseconds of a core for
+ * each of them. @param op_bytes rp_program.op_bytes of it */
 static inline double rp_flow_bytes(const rp_routes *routes, uint64_t op_bytes, rp_op_kind kind)
 {
     double bytes = kind == RP_OP_RECV ? 0 : (double)op_bytes;
+    if (routes->core_ps_per_byte[kind] > 0) {
+        return bytes * routes->core_ps_per_byte[kind];
+    }
     return rp_op_kind_class(kind) == RP_CLASS_HOST ? bytes / routes->homes : bytes;
+}
+
+/** @return flows that an op has: one for each thread. */
+static inline uint32_t rp_flow_count(const rp_routes *routes, rp_op_kind kind)
+{
+    return rp_op_kind_class(kind) == RP_CLASS_HOST ? routes->host_threads : 1;
 }
 
 /** @retval RP_OK, RP_INPUT: an op moves more than RP_MAX_FLOW_BYTES, or there are transfers

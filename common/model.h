@@ -128,6 +128,11 @@ typedef struct rp_platform {
                                       0: no bottleneck */
     uint32_t optimizer_threads;  /**< of a node's optimizer; 0: host_optimizer_gb_per_s says all */
     double optimizer_thread_gb_per_s; /**< memory traffic of one of them */
+    /* GPUs emulated by threads of the host (rpexec's host backend). */
+    double host_cores;  /**< that all compute of GPUs and host shares; 0: GPUs compute themselves */
+    const char *copies; /**< with host_cores: links, or cores: copies are work of threads, too;
+                             NULL: links */
+    bool copies_on_cores;       /**< what `copies` says */
     const char *peer;           /**< none, pcie or nvlink; NULL: nvlink if peer_gb_per_s > 0 */
     rp_peer_access peer_access; /**< what `peer` says */
     uint32_t nvlink_gpus;       /**< that NVLink joins, 2 for bridged pairs; 0: all of a node */
@@ -171,7 +176,7 @@ typedef struct rp_costs {
     int64_t *bwd_input_ps; /**< [layers], input-gradient part of bwd_ps; default half, floor */
     int64_t head_fwd_ps;   /**< final norm + LM head + loss, forward */
     int64_t head_bwd_ps;
-    int64_t hop_ps;           /**< boundary activation between two GPUs, stage fidelity only */
+    int64_t hop_ps; /**< boundary activation between two GPUs, stage fidelity only */
     /**
      * 0 to 1: of the shorter of a forward and a backward that run together (DualPipeV), what the
      * pair saves of their sum; stage fidelity only. 0: the sum, as published for its bubble.

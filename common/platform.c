@@ -44,6 +44,8 @@ enum {
     FIELD_NVLINK_GPUS,
     FIELD_PCIE_GEN,
     FIELD_PCIE_LANES,
+    FIELD_HOST_CORES = 43,
+    FIELD_COPIES,
 };
 
 /* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
@@ -52,6 +54,7 @@ enum {
 #define DEFAULT_LANES 16u
 static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
 
+static const char *const copies_choices[] = {"links", "cores", NULL};
 static const char *const peer_choices[] = {"none", "pcie", "nvlink", NULL};
 
 static const rp_config_field fields[] = {
@@ -110,6 +113,13 @@ static const rp_config_field fields[] = {
     COUNT(launch_queue_depth, 0, 1u << 20),
     RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
     RATE(communicator_gb, true, 0, 1e4, "GB"),
+    [FIELD_HOST_CORES] = RATE(host_cores, true, 0, 4096, NULL),
+    [FIELD_COPIES] = {.key = "copies",
+                      .type = RP_CONFIG_TEXT,
+                      .optional = true,
+                      .high = 16,
+                      .choices = copies_choices,
+                      .offset = offsetof(rp_platform, copies)},
 };
 
 const rp_config_schema rp_platform_schema = {
@@ -263,6 +273,24 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
     return RP_OK;
 }
 
+/* Emulated GPUs are threads of one socket: nothing else has been thought through. */
+static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p)
+{
+    if (p->host_cores > 0 && (p->sockets > 1 || p->nodes > 1)) {
+        rp_log_error_at(name, lines[FIELD_HOST_CORES],
+                        "'host_cores' with %u sockets and %u nodes; valid values are one of each",
+                        p->sockets, p->nodes);
+        return RP_INPUT;
+    }
+    if (p->copies_on_cores && !(p->host_cores > 0)) {
+        rp_log_error_at(name, lines[FIELD_COPIES],
+                        "'copies: cores' needs 'host_cores'; valid values are links, or cores with "
+                        "a positive 'host_cores'");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
 {
     if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
@@ -280,6 +308,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
         return RP_INPUT;
     }
     RP_TRY(check_topology(name, lines, platform));
+    RP_TRY(check_cores(name, lines, platform));
     return check_peers(name, lines, platform);
 }
 
@@ -314,6 +343,8 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     replace_link(changes, lines, platform_out);
     RP_TRY(set_link(name, lines, platform_out));
     set_peer(platform_out);
+    platform_out->copies_on_cores =
+        platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
     return check_sums(name, lines, platform_out);
 }
 

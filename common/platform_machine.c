@@ -42,6 +42,9 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
                         .network_Bps = 1e9 * p->network_gb_per_s,
                         .peer_Bps = rp_peer_bytes_per_s(p),
+                        .cores = p->host_cores,
+                        .copies_on_cores = p->copies_on_cores,
+                        .host_threads = p->optimizer_threads,
                         .nvlink_gpus = !nvlink               ? 0
                                        : p->nvlink_gpus != 0 ? p->nvlink_gpus
                                                              : of_node,

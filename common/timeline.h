@@ -10,6 +10,8 @@ typedef struct rp_timeline {
     int64_t *end_ps;           /**< [op_count] */
     int64_t *held_ps;          /**< [op_count] of end - start, time in which a compute op waited for
                                     the host to launch the rest of it; NULL: never */
+    int64_t *work_ps; /**< [op_count] of end - start, what counts where ops share cores: time
+                           in which the op's thread had one, or a link's; NULL: all of it */
 } rp_timeline;
 
 /** A timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */

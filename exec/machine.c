@@ -11,6 +11,7 @@ static rp_status take_platform(const char *name, uint32_t gpus, rp_arena *arena,
         return RP_USAGE;
     }
     m->machine = rp_machine_of(&m->platform);
+    m->machine.cores = 0; /* of a recorded platform: threads are really there here */
     return RP_OK;
 }
 

@@ -87,7 +87,7 @@ static void measure_ops(graph *g)
     const rp_program *p = g->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
         int64_t latency = 0;
-        if (rp_copy_engine(&p->queues[q]) != RP_NO_ENGINE) {
+        if (rp_copy_engine(g->machine, &p->queues[q]) != RP_NO_ENGINE) {
             latency = g->machine->copy_latency_ps;
         }
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
@@ -326,7 +326,7 @@ static rp_status bound_queues(const graph *g, rp_arena *arena, rpsim_bounds *bou
     RP_TRY(create_shared(arena, engine_count + p->queue_count, &engines));
     for (uint32_t i = 0; i < p->op_count; i++) {
         uint32_t queue = g->queue_of[i];
-        uint32_t engine = rp_copy_engine(&p->queues[queue]);
+        uint32_t engine = rp_copy_engine(g->machine, &p->queues[queue]);
         engine = engine == RP_NO_ENGINE ? engine_count + queue : engine;
         if (p->ops[i].kind == RP_OP_UPDATE) {
             engines[engine].last_ps += g->ps[i];

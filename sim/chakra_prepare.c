@@ -118,14 +118,14 @@ static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
     uint32_t count = 0;
     RP_TRY(rp_arena_alloc_raw(arena, p->op_count, sizeof *ends, &ends));
     for (uint32_t i = 0; i < p->op_count; i++) {
-        uint32_t engine = rp_copy_engine(&p->queues[x->queue_of[i]]);
+        uint32_t engine = rp_copy_engine(NULL, &p->queues[x->queue_of[i]]);
         if (engine != RP_NO_ENGINE && t->end_ps[i] > t->start_ps[i]) {
             ends[count++] = (engine_end){engine, i, t->end_ps[i]};
         }
     }
     qsort(ends, count, sizeof *ends, compare_ends);
     for (uint32_t i = 0; i < p->op_count; i++) {
-        engine_end key = {.engine = rp_copy_engine(&p->queues[x->queue_of[i]]),
+        engine_end key = {.engine = rp_copy_engine(NULL, &p->queues[x->queue_of[i]]),
                           .end_ps = t->start_ps[i]};
         int64_t delay_ps = t->start_ps[i] - ready_ps(x, i);
         if (delay_ps > 0 && key.engine != RP_NO_ENGINE) {

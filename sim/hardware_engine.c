@@ -30,6 +30,7 @@ typedef struct queue_state {
     uint32_t end;
     bool running;
     bool computes;
+    uint32_t flows; /* of its op that have not ended */
     uint32_t engine;
     int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
@@ -127,6 +128,16 @@ static event pop_event(engine *e)
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
+static void start_flows(engine *e, uint32_t op, uint32_t route, double each, uint32_t count,
+                        int64_t now_ps)
+{
+    e->queues[e->ops[op].queue].flows = count;
+    for (uint32_t i = 0; i < count && e->status == RP_OK; i++) {
+        rp_status status = rp_network_start(e->network, route, each, now_ps, op);
+        e->status = status != RP_OK ? status : e->status;
+    }
+}
+
 static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
 {
     const op_state *o = &e->ops[op];
@@ -134,10 +145,7 @@ static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
     __builtin_prefetch(&e->dependents[o->dependent_begin]);
     uint32_t route = rp_route_of(&e->routes, o->queue, op, kind);
     double bytes = rp_flow_bytes(&e->routes, e->program->op_bytes[op], kind);
-    rp_status status = rp_network_start(e->network, route, bytes, now_ps, op);
-    if (status != RP_OK) {
-        e->status = status;
-    }
+    start_flows(e, op, route, bytes, rp_flow_count(&e->routes, kind), now_ps);
 }
 
 static void begin_transfer(engine *e, uint32_t op, int64_t now_ps)
@@ -182,7 +190,11 @@ static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
     __builtin_prefetch(&e->dependents[e->ops[op].dependent_begin]);
     ps = e->factors == NULL ? ps : rpsim_scaled_ps(ps, e->factors[op]);
     ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
-    push_event(e, now_ps, ps, op, EVENT_END);
+    if (e->routes.cores == NULL) {
+        push_event(e, now_ps, ps, op, EVENT_END);
+    } else { /* a thread computes, beside others */
+        start_flows(e, op, e->routes.cores[e->ops[op].queue], (double)ps, 1, now_ps);
+    }
 }
 
 /* Starts the op at the head of a queue if nothing holds it. */
@@ -277,6 +289,15 @@ static void end_compute(engine *e, uint32_t op, int64_t now_ps)
     take_news(e, news, now_ps);
 }
 
+static void end_flow(engine *e, uint32_t op, int64_t now_ps)
+{
+    queue_state *q = &e->queues[e->ops[op].queue];
+    if (--q->flows > 0) {
+        return;
+    }
+    q->computes ? end_compute(e, op, now_ps) : finish(e, op, now_ps);
+}
+
 static void take_event(engine *e, const event *next)
 {
     switch (next->kind) {
@@ -310,7 +331,7 @@ static void run_events(engine *e)
         if (network_ps == RP_NEVER || !rp_network_pop(e->network, network_ps, &done)) {
             return;
         }
-        finish(e, (uint32_t)done.tag, done.time_ticks);
+        end_flow(e, (uint32_t)done.tag, done.time_ticks);
     }
 }
 
@@ -354,7 +375,7 @@ static rp_status prepare(engine *e, rp_arena *arena)
         e->queues[q] = (queue_state){.next = queue->op_begin,
                                      .end = queue->op_end,
                                      .computes = queue->kind == RP_QUEUE_COMPUTE,
-                                     .engine = rp_copy_engine(queue),
+                                     .engine = rp_copy_engine(e->machine, queue),
                                      .held_from_ps = -1};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;

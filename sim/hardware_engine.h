@@ -4,7 +4,8 @@
  * Discrete events. A compute op takes its time once its queue and its waits let it. A transfer
  * takes its turn on its GPU's copy engine of that direction (first come, first served, one at a
  * time) and then flows over its route with max-min fair sharing (network.h). Host ops are streams
- * of memory traffic, one after the other. Joined ops need not follow each other here: a recompute
+ * of memory traffic, one after the other. Where the machine has cores (machine.h), compute and host
+ * ops are work of threads that share them. Joined ops need not follow each other here: a recompute
  * begins as soon as its own waits allow.
  */
 #pragma once

@@ -178,7 +178,8 @@ rp_status rpexec_links_copy(rpexec_links *links, uint32_t op, void *to, const vo
     const rp_program *p = links->program;
     uint32_t queue = rp_program_queue_of(p, op);
     uint32_t route = rp_route_of(&links->routes, queue, op, (rp_op_kind)p->ops[op].kind);
-    return carry(links, route, rp_copy_engine(&p->queues[queue]), to, from, bytes, begin_ns_out);
+    return carry(links, route, rp_copy_engine(NULL, &p->queues[queue]), to, from, bytes,
+                 begin_ns_out);
 }
 
 rp_status rpexec_links_copy_peer(rpexec_links *links, uint32_t to_gpu, void *to, uint32_t from_gpu,
