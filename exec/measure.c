@@ -67,7 +67,7 @@ static double median_of_samples(const group *samples, uint32_t count)
 
 static int64_t duration(const rp_timeline *t, uint32_t op)
 {
-    return t->end_ps[op] - t->start_ps[op];
+    return t->work_ps != NULL ? t->work_ps[op] : t->end_ps[op] - t->start_ps[op];
 }
 
 /* ---- compute ----------------------------------------------------------------------------------

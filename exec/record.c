@@ -1,8 +1,10 @@
 #include "exec/record.h"
 
 #include "common/log.h"
+#include "common/lower.h"
 #include "common/timeline_csv.h"
 #include "common/units.h"
+#include "exec/host/rates.h"
 
 #include <errno.h>
 #include <string.h>
@@ -114,40 +116,88 @@ static double physical_memory_gb(void)
     return 1e-9 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-static void print_platform(const rpexec_recorded *r, const rpexec_rates *m, uint32_t gpus,
-                           FILE *stream)
+/* Rates that the run has not shown, as threads alone have them. */
+static void complete(const rpexec_recorded *r, const rpexec_host_rates *h, rpexec_rates *m)
+{
+    double *const either[] = {&m->upload_Bps, &m->download_Bps};
+    double copies = r->machine->limited ? r->machine->machine.upload_Bps : h->copy_Bps;
+    for (size_t i = 0; i < 2; i++) {
+        *either[i] = *either[i] > 0 ? *either[i] : *either[1 - i] > 0 ? *either[1 - i] : copies;
+    }
+    if (!r->machine->limited) {
+        m->peer_Bps = m->peer_Bps > 0 ? m->peer_Bps : h->copy_Bps;
+        m->collective_Bps = m->collective_Bps > 0 ? m->collective_Bps : h->collective_Bps;
+    }
+    m->update_Bps = m->update_Bps > 0 ? m->update_Bps : h->update_Bps;
+}
+
+/* Adam takes all threads where there are enough pieces (adam.c): one per layer at least, and of
+ * 2^18 parameters at most. */
+static uint32_t optimizer_threads(const rpexec_plan *plan, const rpexec_host_rates *h)
+{
+    const rp_program *p = plan->program;
+    uint64_t pieces = p->layer_count + 2;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        uint64_t whole = p->op_bytes[i] / RP_ADAM_BYTES >> 18;
+        pieces = p->ops[i].kind == RP_OP_OPTIMIZER && whole > pieces ? whole : pieces;
+    }
+    return pieces >= 8 ? h->threads : 1;
+}
+
+static void print_links(const rpexec_recorded *r, const rpexec_rates *m, FILE *stream)
 {
     const rp_platform *given = &r->machine->platform;
-    double up = m->upload_Bps > 0 ? m->upload_Bps : m->download_Bps;
-    double down = m->download_Bps > 0 ? m->download_Bps : m->upload_Bps;
-    double host = m->host_Bps > 0 ? m->host_Bps : m->update_Bps;
-    double effective = giga((up + down) / 2, host);
+    double effective = giga((m->upload_Bps + m->download_Bps) / 2, 0);
+    double peer = m->peer_Bps > 0 ? giga(m->peer_Bps, 0) : 0;
     double nominal = given->name != NULL ? given->link_gb_per_s : effective;
     nominal = nominal < effective ? effective : nominal;
-    double flops = tera(m->forward_flops);
-    fprintf(stream, "name: %s\n", r->backend);
-    fprintf(stream, "source: \"measured by rpexec on %s\"\n",
-            given->name != NULL ? given->name : "links as fast as memory");
-    fprintf(stream, "gpu: %s\ngpus: %u\n", r->backend, given->name != NULL ? given->gpus : gpus);
-    fprintf(stream, "# FLOP/s of a layer's forward; matrix products and attention together.\n");
-    fprintf(stream, "fp16_tflops_fp16_acc: %.9g\nfp16_tflops_fp32_acc: %.9g\n", flops, flops);
-    fprintf(stream, "attention_fwd_tflops: %.9g\nattention_bwd_tflops: %.9g\n", flops,
-            tera(m->backward_flops));
-    fprintf(stream, "memory_gb: %.9g\n", physical_memory_gb());
-    fprintf(stream, "# Of Adam, on GPUs where it runs there, otherwise on the host.\n");
-    fprintf(stream, "memory_gb_per_s: %.9g\nmemory_effective_gb_per_s: %.9g\n",
-            giga(m->update_Bps, host), giga(m->update_Bps, host));
-    fprintf(stream, "host_optimizer_gb_per_s: %.9g\n", giga(host, up));
-    fprintf(stream, "# Up %.9g, down %.9g: medians of the longest transfers.\n", giga(up, 0),
-            giga(down, 0));
+    nominal = !r->machine->limited && nominal < peer ? peer : nominal;
+    fprintf(stream, "# Up %.9g, down %.9g: medians of the longest transfers.\n",
+            giga(m->upload_Bps, 0), giga(m->download_Bps, 0));
     fprintf(stream, "link_gb_per_s: %.9g\nlink_effective_gb_per_s: %.9g\n", nominal, effective);
-    double peer = m->peer_Bps > 0 ? giga(m->peer_Bps, 0) : 0;
     fprintf(stream, "peer: %s\npeer_gb_per_s: %.9g\n", peer > 0 ? "pcie" : "none",
             peer < nominal ? peer : nominal);
     if (m->collective_Bps > 0) {
         fprintf(stream, "collective_gb_per_s: %.9g\n", giga(m->collective_Bps, 0));
     }
     print_topology(given, stream);
+}
+
+/* GPUs are threads: a machine has as many as anybody wants. */
+#define EMULATED_GPUS 64u
+
+static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *measured,
+                                const rpexec_plan *plan, FILE *stream)
+{
+    const rp_platform *given = &r->machine->platform;
+    rpexec_host_rates h;
+    rpexec_rates m = *measured;
+    RP_TRY(rpexec_host_measure(&h));
+    complete(r, &h, &m);
+    uint32_t threads = optimizer_threads(plan, &h);
+    double host = m.host_Bps > 0 ? m.host_Bps : threads * h.update_Bps;
+    double flops = tera(m.forward_flops);
+    fprintf(stream, "name: %s\n", r->backend);
+    fprintf(stream, "source: \"measured by rpexec on %s\"\n",
+            given->name != NULL ? given->name : "links as fast as memory");
+    fprintf(stream, "gpu: %s\ngpus: %u\n", r->backend,
+            given->name != NULL ? given->gpus : EMULATED_GPUS);
+    fprintf(stream, "# FLOP/s of a layer's forward; matrix products and attention together.\n");
+    fprintf(stream, "fp16_tflops_fp16_acc: %.9g\nfp16_tflops_fp32_acc: %.9g\n", flops, flops);
+    fprintf(stream, "attention_fwd_tflops: %.9g\nattention_bwd_tflops: %.9g\n", flops,
+            tera(m.backward_flops));
+    fprintf(stream, "memory_gb: %.9g\n", physical_memory_gb());
+    fprintf(stream, "# Of Adam on GPUs.\n");
+    fprintf(stream, "memory_gb_per_s: %.9g\nmemory_effective_gb_per_s: %.9g\n",
+            giga(m.update_Bps, 0), giga(m.update_Bps, 0));
+    fprintf(stream, "# Of the host's threads together.\n");
+    fprintf(stream, "optimizer_threads: %u\noptimizer_thread_gb_per_s: %.9g\n", threads,
+            giga(host, 0) / threads);
+    print_links(r, &m, stream);
+    fprintf(stream, "# What all threads do together over what one does alone.\n");
+    fprintf(stream, "host_cores: %.9g\ncopies: %s\n", h.cores,
+            r->machine->limited ? "links" : "cores");
+    return RP_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------
@@ -161,7 +211,7 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
     rpexec_rates rates;
     RP_TRY(rpexec_measure(plan, timeline, flops, skip, arena, &costs, &rates));
     print_costs(recorded, &costs, record->costs.stream);
-    print_platform(recorded, &rates, plan->program->gpu_count, record->platform.stream);
+    RP_TRY(print_platform(recorded, &rates, plan, record->platform.stream));
     RP_TRY(rp_timeline_write_csv(timeline, record->timeline.stream));
     RP_TRY(rp_program_write(plan->program, record->program.stream));
     RP_TRY(rp_output_commit(&record->timeline));

@@ -27,6 +27,7 @@ typedef struct queue {
     pthread_t thread;
     pthread_cond_t wake;
     rpexec_lane lane;
+    bool carried; /* a link has carried the op */
 } queue;
 
 struct rpexec_driver {
@@ -45,6 +46,7 @@ struct rpexec_driver {
     uint32_t ended_count;
     int64_t *start_ns; /* [op] */
     int64_t *end_ns;
+    int64_t *work_ns; /* [op] of rp_timeline.work_ps */
     int64_t begin_ns;
     int64_t last_end_ns;
     bool closing;
@@ -56,6 +58,13 @@ static int64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
@@ -159,12 +168,16 @@ static void run_one(queue *q)
     uint32_t op = q->next;
     pthread_mutex_unlock(&d->lock);
     delay(d, op);
+    q->carried = false;
     int64_t start_ns = now_ns();
+    int64_t thread_start_ns = thread_ns();
     rp_status status = d->perform(d->context, op, &q->lane);
+    int64_t work_ns = thread_ns() - thread_start_ns;
     int64_t end_ns = now_ns();
     pthread_mutex_lock(&d->lock);
     d->start_ns[op] = d->start_ns[op] != 0 ? d->start_ns[op] : start_ns;
     d->end_ns[op] = end_ns;
+    d->work_ns[op] = q->carried ? end_ns - d->start_ns[op] : work_ns;
     d->last_end_ns = end_ns;
     d->ended[op] = true;
     d->ended_count++;
@@ -350,7 +363,8 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
                   {p->queue_count, sizeof(queue), &d->queues},
                   {p->op_count, sizeof(bool), &d->ended},
                   {p->op_count, sizeof(int64_t), &d->start_ns},
-                  {p->op_count, sizeof(int64_t), &d->end_ns}};
+                  {p->op_count, sizeof(int64_t), &d->end_ns},
+                  {p->op_count, sizeof(int64_t), &d->work_ns}};
     for (size_t i = 0; status == RP_OK && i < sizeof arrays / sizeof arrays[0]; i++) {
         status = rp_arena_alloc(arena, arrays[i].count, arrays[i].size, arrays[i].pointer);
     }
@@ -386,6 +400,7 @@ static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from,
         return;
     }
     rp_status status = rpexec_links_copy(d->links, op, to, from, bytes, &begin_ns);
+    d->queues[d->config.plan->order.queue_of[op]].carried = true;
     if (status != RP_OK) {
         host_fail(d, status);
     } else if (d->start_ns[op] == 0) {
@@ -426,7 +441,11 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
     if (failed != ops) {
         log_failure(d, failed, status);
     }
+    if (status == RP_OK && timeline != NULL) {
+        status = rp_arena_alloc(timeline->arena, ops, sizeof(int64_t), &timeline->work_ps);
+    }
     for (uint32_t i = 0; status == RP_OK && timeline != NULL && i < ops; i++) {
+        timeline->work_ps[i] = 1000 * d->work_ns[i];
         timeline->start_ps[i] = 1000 * (d->start_ns[i] - d->begin_ns);
         timeline->end_ps[i] = 1000 * (d->end_ns[i] - d->begin_ns);
     }
