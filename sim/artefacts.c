@@ -3,6 +3,7 @@
 #include "common/gantt.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/timeline_csv.h"
 #include "common/torch_csv.h"
 #include "common/trace.h"
 #include "common/version.h"
@@ -34,6 +35,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     *artefacts_out = (rpsim_artefacts){0};
     RP_TRY(require_one(study, "--trace-out", o->trace_out));
     RP_TRY(require_one(study, "--program-out", o->program_out));
+    RP_TRY(require_one(study, "--timeline-out", o->timeline_out));
     RP_TRY(require_one(study, "--torch-csv-out", o->torch_csv_out));
     RP_TRY(require_one(study, "--chakra-out", o->chakra_out));
     if (o->gantt_out != NULL) {
@@ -49,6 +51,9 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->program_out != NULL) {
         RP_TRY(rp_output_open(o->program_out, &artefacts_out->program));
+    }
+    if (o->timeline_out != NULL) {
+        RP_TRY(rp_output_open(o->timeline_out, &artefacts_out->timeline));
     }
     if (o->torch_csv_out != NULL) {
         RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
@@ -184,6 +189,10 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
         RP_TRY(rp_program_write(study->rows[0].result.program, artefacts->program.stream));
         RP_TRY(rp_output_commit(&artefacts->program));
     }
+    if (o->timeline_out != NULL) {
+        RP_TRY(rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream));
+        RP_TRY(rp_output_commit(&artefacts->timeline));
+    }
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(study));
     }
@@ -193,6 +202,7 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
 {
     rp_output_discard(&artefacts->trace);
+    rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->torch_csv);
     rp_output_discard(&artefacts->sidecar);

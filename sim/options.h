@@ -67,6 +67,7 @@ typedef struct rpsim_options {
     double slow_factor; /**< 0 without --slow-gpu */
     rpsim_format format;
     const char *trace_out;
+    const char *timeline_out;
     const char *gantt_out;
     const char *program_out;
     const char *torch_csv_out;

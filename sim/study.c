@@ -436,8 +436,8 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
 
 static bool keeps_timeline(const rpsim_options *o)
 {
-    return o->trace_out != NULL || o->gantt_out != NULL || o->program_out != NULL ||
-           o->torch_csv_out != NULL || o->chakra_out != NULL || o->db_ops;
+    return o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
+           o->program_out != NULL || o->torch_csv_out != NULL || o->chakra_out != NULL || o->db_ops;
 }
 
 static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)

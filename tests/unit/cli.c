@@ -89,12 +89,15 @@ Test(cli, lists_name_what_there_is)
 Test(cli, help_names_every_option)
 {
     static const char *const options[] = {
-        "schedule",   "gpus",      "microbatches", "microbatch-size", "seq-len",     "model",
-        "platform",   "costs",     "partition",    "config",          "fidelity",    "recompute",
-        "iterations", "optimizer", "global-batch", "accumulate",      "grain",       "round",
-        "max-seqlen", "jitter",    "replicas",     "slow-gpu",        "seed",        "format",
-        "trace-out",  "gantt-out", "program-out",  "program-in",      "db",          "list",
-        "check",      "help",      "flows",        "torch-csv-out",   "torch-csv-in"};
+        "schedule",   "gpus",          "microbatches", "microbatch-size",
+        "seq-len",    "model",         "platform",     "costs",
+        "partition",  "config",        "fidelity",     "recompute",
+        "iterations", "optimizer",     "global-batch", "accumulate",
+        "grain",      "round",         "max-seqlen",   "jitter",
+        "replicas",   "slow-gpu",      "seed",         "format",
+        "trace-out",  "gantt-out",     "program-out",  "program-in",
+        "db",         "list",          "check",        "help",
+        "flows",      "torch-csv-out", "torch-csv-in", "timeline-out"};
     const char *help = rp_test_rpsim_well("--help").output;
     size_t known = 0;
     for (size_t i = 0; i < COUNT(options); i++) {
