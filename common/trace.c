@@ -41,6 +41,9 @@ typedef struct writer {
     const rp_program *program;
     rp_arena *arena; /* scratch */
     rp_json json;
+    const char *name;  /* before the names of its processes; NULL: nothing */
+    uint32_t pid_base; /* GPU 0 */
+    uint32_t flow_base;
     uint32_t host_pid;
     thread_id *threads;  /* [queue_count] */
     uint32_t *queue_of;  /* [op_count] */
@@ -92,8 +95,8 @@ static rp_status assign_threads(writer *w)
     RP_TRY(rp_arena_alloc(w->arena, program->queue_count, sizeof *w->threads, &w->threads));
     RP_TRY(rp_arena_alloc(w->arena, program->op_count, sizeof *w->queue_of, &w->queue_of));
     RP_TRY(rp_arena_alloc(w->arena, places * RP_QUEUE_KIND_COUNT, sizeof *seen, &seen));
-    w->host_pid = FIRST_HOST_PID;
-    while (w->host_pid < program->gpu_count) {
+    w->host_pid = w->pid_base + FIRST_HOST_PID;
+    while (w->host_pid - w->pid_base < program->gpu_count) {
         w->host_pid += FIRST_HOST_PID;
     }
     for (uint32_t q = 0; q < program->queue_count; q++) {
@@ -101,7 +104,7 @@ static rp_status assign_threads(writer *w)
         bool on_gpu = rp_queue_kind_on_gpu(queue->kind);
         size_t place = on_gpu ? queue->gpu : program->gpu_count;
         uint32_t before = seen[place * RP_QUEUE_KIND_COUNT + queue->kind]++;
-        w->threads[q] = (thread_id){on_gpu ? queue->gpu : w->host_pid,
+        w->threads[q] = (thread_id){on_gpu ? w->pid_base + queue->gpu : w->host_pid,
                                     queue_threads[queue->kind].tid + SAME_KIND_TIDS * before};
         for (uint32_t op = queue->op_begin; op < queue->op_end; op++) {
             w->queue_of[op] = q;
@@ -277,15 +280,19 @@ static bool has_host(const writer *w)
 
 static void write_processes(writer *w)
 {
-    char name[32];
+    char name[64];
+    const char *of = w->name != NULL ? w->name : "";
+    const char *blank = w->name != NULL ? " " : "";
     for (uint32_t gpu = 0; gpu < w->program->gpu_count; gpu++) {
-        snprintf(name, sizeof name, "GPU %" PRIu32, gpu);
-        write_name(&w->json, "process_name", (thread_id){gpu, 0}, name);
-        write_sort_index(&w->json, "process_sort_index", (thread_id){gpu, 0}, gpu);
+        thread_id process = {w->pid_base + gpu, 0};
+        snprintf(name, sizeof name, "%s%sGPU %" PRIu32, of, blank, gpu);
+        write_name(&w->json, "process_name", process, name);
+        write_sort_index(&w->json, "process_sort_index", process, process.pid);
     }
     if (has_host(w)) {
         thread_id host = {w->host_pid, 0};
-        write_name(&w->json, "process_name", host, "host");
+        snprintf(name, sizeof name, "%s%shost", of, blank);
+        write_name(&w->json, "process_name", host, name);
         write_sort_index(&w->json, "process_sort_index", host, w->host_pid);
     }
     for (uint32_t q = 0; q < w->program->queue_count; q++) {
@@ -342,7 +349,7 @@ static void write_flow(writer *w, const event *e)
     rp_json *json = &w->json;
     begin_event(json, is_end ? "f" : "s", "data");
     write_member_text(json, "cat", "flow");
-    write_member_uint(json, "id", e->index);
+    write_member_uint(json, "id", w->flow_base + e->index);
     write_place(json, w->threads[w->queue_of[op]], e->time_ps);
     if (is_end) {
         write_member_text(json, "bp", "e");
@@ -355,8 +362,8 @@ static void write_iteration(writer *w, const event *e)
     char name[32];
     snprintf(name, sizeof name, "iteration %" PRIu32, e->index);
     begin_event(&w->json, "i", name);
-    write_place(&w->json, (thread_id){0, 0}, e->time_ps);
-    write_member_text(&w->json, "s", "g");
+    write_place(&w->json, (thread_id){w->pid_base, 0}, e->time_ps);
+    write_member_text(&w->json, "s", w->name == NULL ? "g" : "p");
     rp_json_end_object(&w->json);
 }
 
@@ -377,7 +384,8 @@ static void write_counter(writer *w, size_t at)
     }
     rp_json *json = &w->json;
     begin_event(json, "C", w->bytes_known ? "live bytes" : "live buffers");
-    write_place(json, (thread_id){on_host ? w->host_pid : buffer->place, 0}, e->time_ps);
+    write_place(json, (thread_id){on_host ? w->host_pid : w->pid_base + buffer->place, 0},
+                e->time_ps);
     rp_json_key(json, "args");
     rp_json_begin_object(json);
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
@@ -412,10 +420,8 @@ static void write_event(writer *w, size_t at)
     }
 }
 
-static void write_document(writer *w, const rp_trace_fact *facts, size_t fact_count, FILE *stream)
+static void write_head(rp_json *json, const rp_trace_fact *facts, size_t fact_count)
 {
-    rp_json *json = &w->json;
-    rp_json_begin_document(json, stream, 2);
     rp_json_begin_object(json);
     write_member_text(json, "displayTimeUnit", "ms");
     rp_json_key(json, "otherData");
@@ -426,31 +432,59 @@ static void write_document(writer *w, const rp_trace_fact *facts, size_t fact_co
     rp_json_end_object(json);
     rp_json_key(json, "traceEvents");
     rp_json_begin_array(json);
-    write_processes(w);
-    for (size_t i = 0; i < w->event_count; i++) {
+}
+
+/* Appends one timeline's events; `json` is the document. */
+static rp_status write_part(writer *w, rp_json *json)
+{
+    RP_TRY(rp_arena_create(&w->arena));
+    rp_status status = assign_threads(w);
+    if (status == RP_OK) {
+        status = collect_events(w);
+    }
+    w->json = *json;
+    if (status == RP_OK) {
+        write_processes(w);
+    }
+    for (size_t i = 0; status == RP_OK && i < w->event_count; i++) {
         write_event(w, i);
     }
-    rp_json_end_array(json);
-    rp_json_end_object(json);
-    rp_json_end_document(json);
+    *json = w->json;
+    rp_arena_destroy(w->arena);
+    return status;
+}
+
+rp_status rp_trace_write_parts(const rp_trace_part *parts, size_t part_count,
+                               const rp_trace_fact *facts, size_t fact_count, FILE *stream)
+{
+    rp_json json;
+    uint32_t pid = 0;
+    uint32_t flow = 0;
+    rp_json_begin_document(&json, stream, 2);
+    write_head(&json, facts, fact_count);
+    for (size_t i = 0; i < part_count; i++) {
+        writer w = {.timeline = parts[i].timeline,
+                    .program = parts[i].timeline->program,
+                    .name = parts[i].name,
+                    .pid_base = pid,
+                    .flow_base = flow};
+        RP_TRY(write_part(&w, &json));
+        pid = w.host_pid + FIRST_HOST_PID;
+        flow += w.program->wait_count;
+    }
+    rp_json_end_array(&json);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+    if (fflush(stream) != 0 || ferror(stream)) {
+        rp_log_error("the trace cannot be written: %s", strerror(errno));
+        return RP_IO;
+    }
+    return RP_OK;
 }
 
 rp_status rp_trace_write(const rp_timeline *timeline, const rp_trace_fact *facts, size_t fact_count,
                          FILE *stream)
 {
-    writer w = {.timeline = timeline, .program = timeline->program};
-    RP_TRY(rp_arena_create(&w.arena));
-    rp_status status = assign_threads(&w);
-    if (status == RP_OK) {
-        status = collect_events(&w);
-    }
-    if (status == RP_OK) {
-        write_document(&w, facts, fact_count, stream);
-        if (fflush(stream) != 0 || ferror(stream)) {
-            rp_log_error("the trace cannot be written: %s", strerror(errno));
-            status = RP_IO;
-        }
-    }
-    rp_arena_destroy(w.arena);
-    return status;
+    const rp_trace_part part = {timeline, NULL};
+    return rp_trace_write_parts(&part, 1, facts, fact_count, stream);
 }

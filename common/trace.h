@@ -17,6 +17,21 @@ typedef struct rp_trace_fact {
     const char *value; /**< NULL gives null */
 } rp_trace_fact;
 
+/** One of several timelines on one trace. */
+typedef struct rp_trace_part {
+    const rp_timeline *timeline;
+    const char *name; /**< before the names of its processes ("measured GPU 0"), at most 40 bytes;
+                           NULL: nothing */
+} rp_trace_part;
+
+/**
+ * Writes several timelines on one trace, all beginning at 0: one after the other in the file, each
+ * with processes of its own.
+ * @retval as rp_trace_write
+ */
+rp_status rp_trace_write_parts(const rp_trace_part *parts, size_t part_count,
+                               const rp_trace_fact *facts, size_t fact_count, FILE *stream);
+
 /**
  * Writes the trace.
  * @param timeline start <= end for every op; ops of a queue one after the other

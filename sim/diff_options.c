@@ -1,0 +1,109 @@
+#include "sim/diff_options.h"
+
+#include "common/log.h"
+#include "common/option_values.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_WORST 10u
+#define MOST_WORST 1000u
+
+/* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
+#define OPTION_LIST(X)                                                                             \
+    X(FORMAT, "format", "table|json", "output on stdout (table)")                                  \
+    X(WORST, "worst", "N", "name the N ops with the largest differences of time (10)")             \
+    X(TRACE_OUT, "trace-out", "F", "both timelines as one Chrome/Perfetto trace")                  \
+    X(GANTT_OUT, "gantt-out", "F", "both timelines as one Gantt chart (.svg, .png, .pdf)")         \
+    X(HELP, "help", NULL, "this text")                                                             \
+    X(VERSION, "version", NULL, "the version")
+
+enum {
+    OPTION_BASE = 256,
+#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+};
+
+static const struct option long_options[] = {
+#define OPTION_ENTRY(name, option, argument, help)                                                 \
+    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
+    OPTION_LIST(OPTION_ENTRY)
+#undef OPTION_ENTRY
+        {NULL, 0, NULL, 0},
+};
+
+void rpdiff_options_help(void)
+{
+    static const rp_option_help entries[] = {
+#define OPTION_HELP(name, option, argument, help) {option, argument, help},
+        OPTION_LIST(OPTION_HELP)
+#undef OPTION_HELP
+    };
+    puts(
+        "Usage: rpdiff PREDICTED MEASURED [options]\n\n"
+        "How far two timelines of the same program are apart: in all, per iteration, per GPU, per\n"
+        "kind of op, and the worst ops. Each of the two is a folder of rpexec --record, a CSV "
+        "file\n"
+        "of rpsim --timeline-out, or STORE:RUN, a run that was stored with --db-ops.\n\n"
+        "Options (default):");
+    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all before "
+         "it\n"
+         "to its own end; mean |d| is the mean absolute difference of the ops' durations.\n\n"
+         "Exit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
+         "Example: rpdiff predicted.csv record/ --gantt-out both.svg");
+}
+
+static rp_status take_option(int option, rpdiff_options *o)
+{
+    uint32_t index = 0;
+    switch (option) {
+    case OPTION_FORMAT:
+        RP_TRY(rp_option_choice("format", optarg, "table|json", &index));
+        o->json = index == 1;
+        return RP_OK;
+    case OPTION_WORST:
+        return rp_option_u32("worst", optarg, MOST_WORST, &o->worst);
+    case OPTION_TRACE_OUT:
+        o->trace_out = optarg;
+        return RP_OK;
+    case OPTION_GANTT_OUT:
+        o->gantt_out = optarg;
+        return RP_OK;
+    case OPTION_HELP:
+        o->action = RPDIFF_ACTION_HELP;
+        return RP_OK;
+    default: /* OPTION_VERSION */
+        o->action = RPDIFF_ACTION_VERSION;
+        return RP_OK;
+    }
+}
+
+rp_status rpdiff_options_parse(int argc, char **argv, rpdiff_options *options_out)
+{
+    *options_out = (rpdiff_options){.worst = DEFAULT_WORST};
+    optind = 0; /* GNU: start anew, also when called again in the same process */
+    opterr = 0;
+    for (;;) {
+        int option = getopt_long(argc, argv, ":", long_options, NULL);
+        if (option == -1) {
+            break;
+        }
+        if (option == '?' || option == ':') {
+            return rp_option_unknown("rpdiff", argv[optind - 1], option, long_options);
+        }
+        RP_TRY(take_option(option, options_out));
+    }
+    if (options_out->action != RPDIFF_ACTION_COMPARE) {
+        return RP_OK;
+    }
+    if (argc - optind != 2) {
+        rp_log_error("%d timelines; valid are two, PREDICTED and MEASURED; see rpdiff --help",
+                     argc - optind);
+        return RP_USAGE;
+    }
+    options_out->predicted = argv[optind];
+    options_out->measured = argv[optind + 1];
+    return RP_OK;
+}

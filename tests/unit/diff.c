@@ -1,0 +1,173 @@
+/* rpdiff: errors worked out by hand, and what must hold for timelines of rpsim. */
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(diff, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 100);
+
+static rp_test_outcome run(const char *line)
+{
+    return rp_test_tool_run(RPDIFF_PATH, "rpdiff", line);
+}
+
+static json_t *run_json(const char *line)
+{
+    rp_test_outcome result = run(line);
+    cr_assert(eq(int, result.status, 0), "%s: %s", line, result.messages);
+    json_t *json = json_loads(result.output, 0, NULL);
+    cr_assert(json != NULL, "%s", result.output);
+    return json;
+}
+
+static void write_file(const char *name, const char *rows)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", rp_test_tool_folder(), name);
+    FILE *stream = fopen(path, "w");
+    cr_assert(stream != NULL);
+    fprintf(stream, "op,queue,gpu,kind,stage,microbatch,iteration,start_ps,end_ps\n%s", rows);
+    fclose(stream);
+}
+
+Test(diff, bad_commands_are_refused)
+{
+    rp_test_refusals(RP_TEST_ROOT "/bad/rpdiff.tsv", 15, run);
+}
+
+static void expect_time(const json_t *json, double predicted_ms, double measured_ms, double pct)
+{
+    cr_expect(ieee_ulp_eq(dbl, rp_test_json_number(json, "predicted_ms"), predicted_ms, 4));
+    cr_expect(ieee_ulp_eq(dbl, rp_test_json_number(json, "measured_ms"), measured_ms, 4));
+    cr_expect(epsilon_eq(dbl, rp_test_json_number(json, "error_pct"), pct, 1e-9));
+}
+
+/* Two GPUs and a host, two iterations, in ms:
+ *                      predicted        measured
+ *   F0 on GPU 0        0..10            0..8
+ *   F0 on GPU 1        10..30           10..35
+ *   F0@1 on GPU 1      30..50           40..60
+ *   optimizer          50..55           60..64 */
+Test(diff, errors_worked_out_by_hand)
+{
+    write_file("p.csv", "0,compute,0,F,0,0,0,0,10000000000\n"
+                        "1,compute,1,F,1,0,0,10000000000,30000000000\n"
+                        "2,compute,1,F,1,0,1,30000000000,50000000000\n"
+                        "3,optimizer,host,OPTIMIZER,0,0,1,50000000000,55000000000\n");
+    write_file("m.csv", "0,compute,0,F,0,0,0,0,8000000000\n"
+                        "1,compute,1,F,1,0,0,10000000000,35000000000\n"
+                        "2,compute,1,F,1,0,1,40000000000,60000000000\n"
+                        "3,optimizer,host,OPTIMIZER,0,0,1,60000000000,64000000000\n");
+    json_t *json = run_json("@DIR@/p.csv @DIR@/m.csv --format json --worst 2");
+    expect_time(json, 55, 64, 100 * (55.0 / 64 - 1));
+    const json_t *iterations = json_object_get(json, "iterations");
+    cr_assert(eq(sz, json_array_size(iterations), 2));
+    expect_time(json_array_get(iterations, 0), 30, 35, 100 * (30.0 / 35 - 1));
+    expect_time(json_array_get(iterations, 1), 25, 29, 100 * (25.0 / 29 - 1));
+    const json_t *gpus = json_object_get(json, "gpus");
+    cr_assert(eq(sz, json_array_size(gpus), 2));
+    expect_time(json_object_get(json_array_get(gpus, 0), "busy"), 10, 8, 25);
+    expect_time(json_object_get(json_array_get(gpus, 1), "busy"), 40, 45, 100 * (40.0 / 45 - 1));
+    expect_time(json_object_get(json_array_get(gpus, 1), "end"), 50, 60, 100 * (50.0 / 60 - 1));
+    const json_t *kinds = json_object_get(json, "kinds");
+    cr_assert(eq(sz, json_array_size(kinds), 2));
+    const json_t *forward = json_array_get(kinds, 0);
+    cr_expect(eq(str, (char *)rp_test_json_text(forward, "kind"), "F"));
+    expect_time(forward, 50, 53, 100 * (50.0 / 53 - 1));
+    cr_expect(epsilon_eq(dbl, rp_test_json_number(forward, "mean_difference_ms"), 7.0 / 3, 1e-9));
+    const json_t *worst = json_object_get(json, "worst_ops");
+    cr_assert(eq(sz, json_array_size(worst), 2));
+    expect_time(json_array_get(worst, 0), 20, 25, -20);
+    expect_time(json_array_get(worst, 1), 10, 8, 25);
+    json_decref(json);
+    const char *table = run("@DIR@/p.csv @DIR@/m.csv --worst 1").output;
+    cr_expect(strstr(table, "iteration 1                      25.000         29.000    -13.8%") !=
+                  NULL,
+              "%s", table);
+    cr_expect(strstr(table, "1F0, GPU 1                       20.000         25.000    -20.0%") !=
+                  NULL,
+              "%s", table);
+}
+
+/* A run equals itself, as a file and out of the store; with all times multiplied it is that much
+ * off everywhere. */
+Test(diff, timelines_of_rpsim)
+{
+    static const char *const schedules[] = {"gpipe", "roundpipe", "interleaved-1f1b"};
+    for (size_t i = 0; i < 3; i++) {
+        char line[512];
+        snprintf(
+            line, sizeof line,
+            "--schedule %s --gpus 4 --fidelity stage --iterations 2 --timeline-out @DIR@/a.csv "
+            "--db @DIR@/s.db --db-ops",
+            schedules[i]);
+        rp_test_rpsim_well(line);
+        snprintf(
+            line, sizeof line,
+            "--schedule %s --gpus 4 --fidelity stage --iterations 2 --timeline-out @DIR@/b.csv "
+            "--set costs.fwd_ms*2,costs.bwd_ms*2,costs.head_fwd_ms*2,"
+            "costs.head_bwd_ms*2,costs.hop_ms*2",
+            schedules[i]);
+        rp_test_rpsim_well(line);
+        snprintf(line, sizeof line, "@DIR@/a.csv @DIR@/s.db:%zu --format json", i + 1);
+        json_t *same = run_json(line);
+        cr_expect(eq(dbl, rp_test_json_number(same, "error_pct"), 0.0));
+        cr_expect(eq(sz, json_array_size(json_object_get(same, "worst_ops")), 0));
+        json_decref(same);
+        json_t *twice = run_json("@DIR@/b.csv @DIR@/a.csv --format json --worst 3");
+        cr_expect(epsilon_eq(dbl, rp_test_json_number(twice, "error_pct"), 100.0, 1e-6), "%s",
+                  schedules[i]);
+        const json_t *kinds = json_object_get(twice, "kinds");
+        uint32_t checked = 0;
+        for (size_t k = 0; k < json_array_size(kinds); k++) {
+            const json_t *kind = json_array_get(kinds, k);
+            bool takes_time = rp_test_json_number(kind, "measured_ms") > 0;
+            double pct = rp_test_json_number(kind, "error_pct");
+            double off = takes_time ? fabs(pct - 100.0) : 0;
+            cr_expect(lt(dbl, off, 1e-6), "%s", schedules[i]);
+            checked += takes_time ? 1 : 0;
+        }
+        cr_expect(ge(u32, checked, 2u));
+        cr_expect(eq(sz, json_array_size(json_object_get(twice, "worst_ops")), 3));
+        json_decref(twice);
+    }
+}
+
+/* Both timelines on one trace: processes of their own, every op once in each. */
+Test(diff, one_trace_has_both)
+{
+    rp_test_rpsim_well(
+        "--schedule 1f1b --gpus 2 --microbatches 2 --recompute none --fidelity stage "
+        "--timeline-out "
+        "@DIR@/a.csv");
+    rp_test_outcome result = run("@DIR@/a.csv @DIR@/a.csv --trace-out @DIR@/t.json");
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    const char *path = rp_test_tool_expand("@DIR@/t.json", strlen("@DIR@/t.json"));
+    json_t *trace = json_loads(rp_test_tool_read(path), 0, NULL);
+    cr_assert(trace != NULL);
+    size_t slices[2] = {0, 0};
+    size_t names = 0;
+    size_t i;
+    json_t *event;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
+    {
+        const char *phase = rp_test_json_text(event, "ph");
+        double pid = rp_test_json_number(event, "pid");
+        if (strcmp(phase, "X") == 0) {
+            slices[pid >= 1000]++;
+        }
+        if (strcmp(rp_test_json_text(event, "name"), "process_name") == 0) {
+            const char *name = rp_test_json_text(json_object_get(event, "args"), "name");
+            const char *side = pid >= 1000 ? "measured " : "predicted ";
+            cr_expect(eq(int, strncmp(name, side, strlen(side)), 0), "%s", name);
+            names++;
+        }
+    }
+    cr_expect(eq(sz, slices[0], 8)); /* two stages, two microbatches, forward and backward */
+    cr_expect(eq(sz, slices[1], 8));
+    cr_expect(eq(sz, names, 4));
+    json_decref(trace);
+}
