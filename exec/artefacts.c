@@ -9,9 +9,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#define MOST_METRICS 24
+#define MOST_METRICS 32
 /* Of a run's settings as JSON: names of files are as long as a command line allows. */
 #define SETTINGS_SIZE 65536
 
@@ -103,6 +105,30 @@ static void add_integer(rp_store_run *run, rp_store_metric *metrics, const char 
     metrics[run->metric_count++] = (rp_store_metric){.name = name, .integer = value};
 }
 
+static int compare_ms(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static rp_status add_spread(const rpexec_outcome *out, rp_arena *arena, rp_store_run *run,
+                            rp_store_metric *metrics)
+{
+    uint32_t count = out->steps > 1 ? out->steps - 1 : 0; /* without the first one, as above */
+    double *ms = NULL;
+    if (count == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *ms, &ms));
+    memcpy(ms, out->iteration_ms + 1, count * sizeof *ms);
+    qsort(ms, count, sizeof *ms, compare_ms);
+    add_real(run, metrics, "iteration_median_ps", 1e9 * (ms[(count - 1) / 2] + ms[count / 2]) / 2);
+    add_real(run, metrics, "iteration_min_ps", 1e9 * ms[0]);
+    add_real(run, metrics, "iteration_max_ps", 1e9 * ms[count - 1]);
+    return RP_OK;
+}
+
 static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_store_run *run,
                             rp_store_metric *metrics)
 {
@@ -120,6 +146,9 @@ static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_s
         add_integer(run, metrics, "intra_ps", m->intra_ps);
     }
     add_real(run, metrics, "iteration_ps", 1e9 * mean_iteration_ms(out));
+    if (!isnan(out->predicted_iteration_ms)) {
+        add_real(run, metrics, "predicted_iteration_ps", 1e9 * out->predicted_iteration_ms);
+    }
     add_real(run, metrics, "tokens_per_s", out->tokens_per_s);
     add_integer(run, metrics, "peak_gpu_bytes", (int64_t)peak);
     add_integer(run, metrics, "uploaded_bytes", (int64_t)out->uploaded_bytes);
@@ -183,6 +212,7 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
                         .program_hash = p != NULL ? rp_program_hash(p) : 0,
                         .metrics = metrics};
     collect_metrics(made->outcome, measured, &run, metrics);
+    RP_TRY(add_spread(made->outcome, arena, &run, metrics));
     return rp_store_add_run(artefacts->store, &run, o->db_ops ? made->timeline : NULL);
 }
 

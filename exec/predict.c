@@ -88,16 +88,31 @@ static rp_status read_makespan(FILE *output, double *makespan_ms_out)
 }
 
 static rp_status simulate(const rpexec_prediction *p, const char *program, uint32_t seq_len,
-                          const char *model, rp_arena *arena, double *makespan_ms_out)
+                          const char *model, const char *timeline_out, rp_arena *arena,
+                          double *makespan_ms_out)
 {
     const char *rpsim = NULL;
     const char *tokens = NULL;
     RP_TRY(find_rpsim(arena, &rpsim));
     RP_TRY(rp_arena_print(arena, &tokens, "%u", seq_len));
-    const char *const arguments[] = {rpsim,         "--program-in", program,          "--model",
-                                     model,         "--seq-len",    tokens,           "--costs",
-                                     p->costs_path, "--platform",   p->platform_path, "--fidelity",
-                                     "hardware",    "--format",     "json",           NULL};
+    const char *const arguments[] = {rpsim,
+                                     "--program-in",
+                                     program,
+                                     "--model",
+                                     model,
+                                     "--seq-len",
+                                     tokens,
+                                     "--costs",
+                                     p->costs_path,
+                                     "--platform",
+                                     p->platform_path,
+                                     "--fidelity",
+                                     "hardware",
+                                     "--format",
+                                     "json",
+                                     timeline_out != NULL ? "--timeline-out" : NULL,
+                                     timeline_out,
+                                     NULL};
     FILE *output = tmpfile();
     if (output == NULL) {
         rp_log_error("--predict: no temporary file: %s", strerror(errno));
@@ -111,7 +126,8 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, uint3
 }
 
 rp_status rpexec_predict(const rpexec_prediction *prediction, const rp_program *program,
-                         const char *model, rp_arena *arena, double *makespan_ms_out)
+                         const char *model, const char *timeline_out, rp_arena *arena,
+                         double *makespan_ms_out)
 {
     const char *folder = getenv("TMPDIR");
     char path[PATH_MAX];
@@ -129,8 +145,8 @@ rp_status rpexec_predict(const rpexec_prediction *prediction, const rp_program *
         status = RP_IO;
     }
     if (status == RP_OK) {
-        status =
-            simulate(prediction, path, prediction->costs.seq_len, model, arena, makespan_ms_out);
+        status = simulate(prediction, path, prediction->costs.seq_len, model, timeline_out, arena,
+                          makespan_ms_out);
     }
     unlink(path);
     return status;

@@ -24,9 +24,11 @@ rp_status rpexec_predict_read(const char *from, uint32_t layers, uint32_t sequen
 /**
  * Simulates a program at hardware fidelity.
  * @param model name or file, as rpsim has it
+ * @param timeline_out file for the simulated timeline (common/timeline_csv.h), or NULL
  * @param makespan_ms_out of all its iterations
  * @retval RP_OK, RP_TOOL (rpsim is missing, or has failed; logged with its message), RP_IO,
  *         RP_NO_MEMORY
  */
 rp_status rpexec_predict(const rpexec_prediction *prediction, const rp_program *program,
-                         const char *model, rp_arena *arena, double *makespan_ms_out);
+                         const char *model, const char *timeline_out, rp_arena *arena,
+                         double *makespan_ms_out);

@@ -373,7 +373,11 @@ static rp_status predict(rpexec_trainer *t)
     double predicted_ms = 0;
     double measured_ms = 1e-9 * (double)rp_metrics_makespan_ps(t->timeline);
     const rp_program *program = t->timeline->program;
-    RP_TRY(rpexec_predict(&t->prediction, program, t->o->model, t->arena, &predicted_ms));
+    const char *beside = NULL; /* the record's timeline, for rpdiff */
+    if (t->o->record != NULL) {
+        RP_TRY(rp_arena_print(t->arena, &beside, "%s/predicted.csv", t->o->record));
+    }
+    RP_TRY(rpexec_predict(&t->prediction, program, t->o->model, beside, t->arena, &predicted_ms));
     t->outcome->predicted_iteration_ms = predicted_ms / program->iteration_count;
     t->outcome->prediction_error_pct = 100 * (predicted_ms / measured_ms - 1);
     return RP_OK;

@@ -3,7 +3,7 @@ tolower($0) ~ /^(\*\*)?kind[.:]/ { reading = 1 }
 reading && /^[ \t]*$/ { reading = 0; done = 1 }
 reading && !done { text = text " " tolower($0) }
 END {
-    count = split("formula,simulated and compared,predicted,simulated", kind, ",")
+    count = split("formula,simulated and compared,predicted,measured,simulated", kind, ",")
     for (i = 1; i <= count; i++) {
         if (match(text, kind[i])) {
             found = found (found == "" ? "" : ", ") kind[i]

@@ -179,6 +179,19 @@ Test(exec_measure, predictions_are_those_of_rpsim)
     cr_expect(le(dbl, fabs(rp_test_json_number(run, "prediction_error_pct") - error), 1e-6));
     json_decref(run);
     json_decref(rows);
+    /* With a record, the simulated timeline lies beside the measured one. */
+    rp_test_outcome both =
+        rpexec(SIZES "--steps 3 --costs @DIR@/record --predict --record @DIR@/both --format json");
+    cr_assert(eq(int, both.status, 0), "%s", both.messages);
+    rp_test_outcome compared = rp_test_tool_run(
+        RPDIFF_PATH, "rpdiff", "@DIR@/both/predicted.csv @DIR@/both --format json");
+    cr_assert(eq(int, compared.status, 0), "%s", compared.messages);
+    json_t *recorded_run = parse(both.output);
+    json_t *difference = parse(compared.output);
+    double said = rp_test_json_number(recorded_run, "prediction_error_pct");
+    cr_expect(le(dbl, fabs(rp_test_json_number(difference, "error_pct") - said), 1e-6));
+    json_decref(recorded_run);
+    json_decref(difference);
     rp_test_outcome file = rpexec(SIZES "--steps 1 --costs @DIR@/record/costs.yaml --predict");
     cr_expect(eq(int, file.status, 0), "%s", file.messages);
     cr_expect(strstr(file.output, "predicted ") != NULL);
