@@ -1,0 +1,74 @@
+/** @file lane.h  A lane of the CUDA backend: one stream with what its operators need, and the
+ * table.
+ *
+ * The caller owns the stream and chooses how many multiprocessors it may count on; the lane owns
+ * the memory that it allocates when it is opened. Operators only enqueue: none allocates, none
+ * synchronises, but `finite`. What goes wrong is kept in `status` (the operators return nothing):
+ * the driver looks at it after an op has been submitted. exec/cuda/README.md says the rest.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "common/status.h"
+#include "exec/model/model.h"
+#include "exec/operators.h"
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+/** Cached descriptors and algorithms of one lane's matrix products (cublas.h). */
+typedef struct rpexec_cublas rpexec_cublas;
+
+/** Bytes of workspace for cuBLAS: what its documentation asks for on Hopper. */
+#define RPEXEC_CUDA_WORKSPACE ((size_t)32 << 20)
+
+struct rpexec_lane {
+    rpexec_dtype dtype; /**< of the tensors */
+    cudaStream_t stream;
+    uint32_t sm_count;      /**< multiprocessors that grids are made for; no result depends on it */
+    bool half_accumulation; /**< fp16 products add up in fp16: only to compare with such runs */
+    bool own_products;      /**< matrix products by our own kernels, not by cuBLAS */
+    rpexec_cublas *cublas;
+    void *workspace;        /**< RPEXEC_CUDA_WORKSPACE bytes of the GPU, or none */
+    unsigned char *scratch; /**< the GPU's, aligned to 256 bytes */
+    size_t scratch_bytes;
+    int32_t *pinned;  /**< the host's, pinned: where results such as that of `finite` arrive */
+    rp_status status; /**< RP_OK, or the first failure (logged) */
+};
+
+/** What a lane is made of. */
+typedef struct rpexec_cuda_lane_config {
+    rpexec_dtype dtype;
+    cudaStream_t stream;    /**< stays the caller's; non-blocking */
+    uint32_t sm_count;      /**< of the GPU, or of the group that a green context has */
+    bool half_accumulation; /**< fp16 only */
+    bool own_products;
+    size_t scratch_bytes; /**< rpexec_cuda_scratch_bytes */
+} rpexec_cuda_lane_config;
+
+/** @return bytes of scratch that the model's operators need at most.
+ * @param tokens of the largest microbatch */
+size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens);
+
+/**
+ * Allocates the lane's memory on the current device (the caller has set it, or its green context)
+ * and opens cuBLAS unless own_products.
+ * @param arena what the host remembers lies there
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged: which call, which library and where it was looked
+ * for)
+ */
+rp_status rpexec_cuda_lane_open(const rpexec_cuda_lane_config *config, rp_arena *arena,
+                                rpexec_lane *lane_out);
+
+/** Gives back what open has allocated; all of the stream's work must be done. A lane of zeros is
+ * allowed. */
+void rpexec_cuda_lane_close(rpexec_lane *lane);
+
+/** Operators in CUDA, one table per storage type; a lane's dtype says which. */
+extern const rpexec_operators *const rpexec_cuda_operators[RPEXEC_DTYPE_COUNT];
+
+/** Logs a failing call's text. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
+rp_status rpexec_cuda_check(cudaError_t error, const char *call, const char *file, int line);
+
+/** RP_TRY of a call of the CUDA runtime. */
+#define RPEXEC_CUDA_TRY(call) RP_TRY(rpexec_cuda_check((call), #call, __FILE__, __LINE__))
