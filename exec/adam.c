@@ -9,28 +9,20 @@ rpexec_adam rpexec_adam_defaults(void)
     return (rpexec_adam){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 }
 
-/* Factors of a step, in single precision as the arrays are. */
-typedef struct factors {
-    float beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float rate;   /* lr / (1 - b1^t) */
-    float unbias; /* 1 / sqrt(1 - b2^t) */
-    float eps;
-    float decay;  /* of the gradient */
-    float shrink; /* of the parameter, decoupled */
-} factors;
-
-static factors factors_of(const rpexec_adam *a, uint64_t step)
+rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *a, uint64_t step)
 {
     double t = (double)step;
-    return (factors){.beta1 = (float)a->beta1,
-                     .one_minus_beta1 = (float)(1 - a->beta1),
-                     .beta2 = (float)a->beta2,
-                     .one_minus_beta2 = (float)(1 - a->beta2),
-                     .rate = (float)(a->lr / (1 - pow(a->beta1, t))),
-                     .unbias = (float)(1 / sqrt(1 - pow(a->beta2, t))),
-                     .eps = (float)a->eps,
-                     .decay = a->decoupled ? 0.0f : (float)a->weight_decay,
-                     .shrink = a->decoupled ? (float)(1 - a->lr * a->weight_decay) : 1.0f};
+    return (rpexec_adam_factors){
+        .beta1 = (float)a->beta1,
+        .one_minus_beta1 = (float)(1 - a->beta1),
+        .beta2 = (float)a->beta2,
+        .one_minus_beta2 = (float)(1 - a->beta2),
+        .rate = (float)(a->lr / (1 - pow(a->beta1, t))),
+        .unbias = (float)(1 / sqrt(1 - pow(a->beta2, t))),
+        .eps = (float)a->eps,
+        .decay = a->decoupled ? 0.0f : (float)a->weight_decay,
+        .shrink = a->decoupled ? (float)(1 - a->lr * a->weight_decay) : 1.0f,
+    };
 }
 
 /* Parameters that a thread takes at a time: small enough to share fairly, large enough that taking
@@ -38,9 +30,9 @@ static factors factors_of(const rpexec_adam *a, uint64_t step)
 #define PIECE (UINT64_C(1) << 18)
 
 RPEXEC_VECTOR
-static void update(const factors *factors_here, const rpexec_adam_slice *slice)
+static void update(const rpexec_adam_factors *factors_here, const rpexec_adam_slice *slice)
 {
-    const factors f = *factors_here;
+    const rpexec_adam_factors f = *factors_here;
     float *restrict p = slice->parameters;
     const float *restrict gradients = slice->gradients;
     float *restrict m = slice->m;
@@ -57,12 +49,12 @@ static void update(const factors *factors_here, const rpexec_adam_slice *slice)
 
 void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice)
 {
-    const factors f = factors_of(adam, step);
+    const rpexec_adam_factors f = rpexec_adam_factors_of(adam, step);
     update(&f, slice);
 }
 
 typedef struct shared_step {
-    factors f;
+    rpexec_adam_factors f;
     const rpexec_adam_slice *slices;
 } shared_step;
 
@@ -93,7 +85,7 @@ static rp_status update_piece(void *context, uint32_t job)
 void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slices,
                        uint32_t count, uint32_t threads)
 {
-    shared_step s = {.f = factors_of(adam, step), .slices = slices};
+    shared_step s = {.f = rpexec_adam_factors_of(adam, step), .slices = slices};
     uint64_t pieces = 0;
     for (uint32_t i = 0; i < count; i++) {
         pieces += pieces_of(&slices[i]);

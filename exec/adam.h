@@ -22,6 +22,19 @@ typedef struct rpexec_adam {
 /** lr 1e-3, betas 0.9 and 0.999, eps 1e-8, no weight decay. */
 rpexec_adam rpexec_adam_defaults(void);
 
+/** Factors of a step, in single precision as the arrays are. */
+typedef struct rpexec_adam_factors {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float rate;   /**< lr / (1 - b1^t) */
+    float unbias; /**< 1 / sqrt(1 - b2^t) */
+    float eps;
+    float decay;  /**< of the gradient */
+    float shrink; /**< of the parameter, decoupled */
+} rpexec_adam_factors;
+
+/** @return the factors of step t, from 1 on. */
+rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *adam, uint64_t step);
+
 /** Parameters that are updated together: arrays of `count` floats. */
 typedef struct rpexec_adam_slice {
     float *parameters;

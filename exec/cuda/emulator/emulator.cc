@@ -1,0 +1,305 @@
+/* Threads of a block as fibers that take turns; see machine.cuh. */
+#include "exec/cuda/emulator/emulator.h"
+extern "C" {
+#include "exec/dtype.h"
+}
+
+#include <machine.cuh>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* emulator_switch(&from, to): keeps what a call must keep on the stack, and goes on with another
+ * stack. swapcontext would ask the kernel for the signal mask each time. */
+#if defined(__x86_64__)
+asm(".text\n"
+    ".type emulator_switch, @function\n"
+    "emulator_switch:\n"
+    "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
+    "movq %rsp, (%rdi)\n movq %rsi, %rsp\n"
+    "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
+    "ret\n"
+    ".size emulator_switch, . - emulator_switch\n");
+enum { SAVED = 6 };
+#elif defined(__aarch64__)
+asm(".text\n"
+    ".type emulator_switch, %function\n"
+    "emulator_switch:\n"
+    "sub sp, sp, #160\n"
+    "stp x19, x20, [sp, #0]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n"
+    "stp x25, x26, [sp, #48]\n stp x27, x28, [sp, #64]\n stp x29, x30, [sp, #80]\n"
+    "stp d8, d9, [sp, #96]\n stp d10, d11, [sp, #112]\n stp d12, d13, [sp, #128]\n"
+    "stp d14, d15, [sp, #144]\n"
+    "mov x9, sp\n str x9, [x0]\n mov sp, x1\n"
+    "ldp x19, x20, [sp, #0]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n"
+    "ldp x25, x26, [sp, #48]\n ldp x27, x28, [sp, #64]\n ldp x29, x30, [sp, #80]\n"
+    "ldp d8, d9, [sp, #96]\n ldp d10, d11, [sp, #112]\n ldp d12, d13, [sp, #128]\n"
+    "ldp d14, d15, [sp, #144]\n"
+    "add sp, sp, #160\n"
+    "ret\n"
+    ".size emulator_switch, . - emulator_switch\n");
+#endif
+extern "C" void emulator_switch(void **from, void *to);
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_SHARED = 227 << 10, MOST_COPIES = 256 };
+enum { WORD_BYTES = 48 };
+enum state { RUNNING, AT_WARP, AT_BLOCK, ENDED };
+
+struct pending {
+    void *shared;
+    const void *global;
+    bool valid;
+    int group;
+};
+
+struct fiber {
+    void *stack; /* where it goes on */
+    state where;
+    int value;           /* given to a barrier that counts */
+    unsigned int parity; /* of the warp operations that it has begun */
+    unsigned char words[2][WORD_BYTES];
+    pending copies[MOST_COPIES];
+    int copy_count;
+    int group; /* that is being filled */
+};
+
+static fiber fibers[MOST_THREADS];
+alignas(64) static unsigned char stacks[MOST_THREADS][STACK_BYTES];
+alignas(64) static unsigned char shared_memory[MOST_SHARED];
+static void *scheduler;
+static unsigned int current;
+static unsigned int thread_count;
+static int counted; /* of the last counting barrier */
+static bool reversed;
+static void (*call_now)(void *);
+static void *context_now;
+
+extern "C" void emulator_reverse(bool reverse)
+{
+    reversed = reverse;
+}
+
+static void stop(const char *why)
+{
+    printf("emulator: %s (block %u %u %u, thread %u)\n", why, blockIdx.x, blockIdx.y, blockIdx.z,
+           current);
+    abort();
+}
+
+static void yield(state where)
+{
+    fiber *f = &fibers[current];
+    f->where = where;
+    emulator_switch(&f->stack, scheduler);
+}
+
+static void begin()
+{
+    call_now(context_now);
+    if (fibers[current].copy_count > 0) {
+        stop("a thread ends with copies that nobody waits for");
+    }
+    yield(ENDED);
+}
+
+/* A stack on which emulator_switch comes to begin(). */
+static void *fresh_stack(unsigned int index)
+{
+    void **top = reinterpret_cast<void **>(stacks[index] + STACK_BYTES);
+    void *entry = reinterpret_cast<void *>(begin);
+#if defined(__x86_64__)
+    top[-1] = nullptr;
+    top[-2] = entry;
+    return top - 2 - SAVED;
+#elif defined(__aarch64__)
+    top[-20 + 11] = entry; /* x30 */
+    return top - 20;
+#endif
+}
+
+static void resume(unsigned int index)
+{
+    current = index;
+    threadIdx = dim3(index, 0, 0);
+    fibers[index].where = RUNNING;
+    emulator_switch(&scheduler, fibers[index].stack);
+}
+
+/* Runs the threads of a warp until each has come to a barrier of the block, or to its end. */
+static void run_warp(unsigned int first, unsigned int count)
+{
+    bool again = true;
+    while (again) {
+        unsigned int waiting = 0;
+        unsigned int left = 0;
+        for (unsigned int i = 0; i < count; i++) {
+            unsigned int index = first + (reversed ? count - 1 - i : i);
+            state before = fibers[index].where;
+            if (before != ENDED) {
+                resume(index);
+                left++;
+            }
+            waiting += fibers[index].where == AT_WARP;
+        }
+        again = waiting > 0;
+        if (again && (waiting != count || count != 32 || left != count)) {
+            stop("a warp's operation without all of its threads");
+        }
+    }
+}
+
+static bool run_to_barrier()
+{
+    unsigned int at_barrier = 0;
+    unsigned int warps = (thread_count + 31) / 32;
+    int total = 0;
+    for (unsigned int i = 0; i < warps; i++) {
+        unsigned int first = (reversed ? warps - 1 - i : i) * 32;
+        run_warp(first, thread_count - first < 32 ? thread_count - first : 32);
+    }
+    for (unsigned int i = 0; i < thread_count; i++) {
+        at_barrier += fibers[i].where == AT_BLOCK;
+        total += fibers[i].value != 0;
+    }
+    if (at_barrier != 0 && at_barrier != thread_count) {
+        stop("a barrier without all threads");
+    }
+    counted = total;
+    return at_barrier > 0;
+}
+
+static void run_block(size_t shared)
+{
+    memset(shared_memory, 0xff, shared); /* NaN in every type */
+    for (unsigned int i = 0; i < thread_count; i++) {
+        fiber *f = &fibers[i];
+        f->copy_count = f->group = f->value = 0;
+        f->parity = 0;
+        f->where = RUNNING;
+        f->stack = fresh_stack(i);
+    }
+    while (run_to_barrier()) {
+    }
+}
+
+extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
+                             void *context)
+{
+    call_now = call;
+    context_now = context;
+    blockDim = dim3(threads);
+    gridDim = grid;
+    thread_count = threads;
+    if (threads == 0 || threads > MOST_THREADS || shared > MOST_SHARED || grid.y > 65535 ||
+        grid.z > 65535) {
+        stop("a launch that no GPU would take");
+    }
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t index = reversed ? blocks - 1 - i : i;
+        blockIdx = dim3((unsigned int)(index % grid.x), (unsigned int)(index / grid.x % grid.y),
+                        (unsigned int)(index / grid.x / grid.y));
+        run_block(shared);
+    }
+}
+
+extern "C" unsigned char *emulator_shared(void)
+{
+    return shared_memory;
+}
+
+/* Words have two places in turns: a thread may be one operation ahead of the others. */
+extern "C" void emulator_exchange(const void *word, size_t bytes)
+{
+    fiber *f = &fibers[current];
+    if (bytes > WORD_BYTES) {
+        stop("a word that is too long");
+    }
+    f->parity ^= 1;
+    memcpy(f->words[f->parity], word, bytes);
+    yield(AT_WARP);
+}
+
+extern "C" const void *emulator_word(unsigned int lane)
+{
+    return fibers[current / 32 * 32 + lane].words[fibers[current].parity];
+}
+
+extern "C" void emulator_barrier(void)
+{
+    yield(AT_BLOCK);
+}
+
+extern "C" int emulator_barrier_count(int value)
+{
+    fibers[current].value = value;
+    yield(AT_BLOCK);
+    int result = counted;
+    fibers[current].value = 0;
+    return result;
+}
+
+extern "C" void emulator_copy_async(void *shared, const void *global, bool valid)
+{
+    fiber *f = &fibers[current];
+    if (f->copy_count == MOST_COPIES) {
+        stop("too many copies");
+    }
+    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0) {
+        stop("a copy between addresses that are no multiples of 16");
+    }
+    memset(shared, 0xff, 16);
+    f->copies[f->copy_count++] = {shared, global, valid, f->group};
+}
+
+extern "C" void emulator_copies_commit(void)
+{
+    fibers[current].group++;
+}
+
+extern "C" void emulator_copies_wait(int left)
+{
+    fiber *f = &fibers[current];
+    int kept = 0;
+    for (int i = 0; i < f->copy_count; i++) {
+        pending *p = &f->copies[i];
+        if (p->group >= f->group - left) {
+            f->copies[kept++] = *p;
+        } else if (p->valid) {
+            memcpy(p->shared, p->global, 16);
+        } else {
+            memset(p->shared, 0, 16);
+        }
+    }
+    f->copy_count = kept;
+}
+
+/* A table: this is what the emulator does most. */
+extern "C" float emulator_widen_half(uint16_t bits)
+{
+    static float values[1 << 16];
+    static bool filled;
+    if (!filled) {
+        for (uint32_t i = 0; i < 1 << 16; i++) {
+            uint16_t one = (uint16_t)i;
+            rpexec_widen(RPEXEC_DTYPE_F16, 1, &one, &values[i]);
+        }
+        filled = true;
+    }
+    return values[bits];
+}
+
+extern "C" uint16_t emulator_narrow_half(float x)
+{
+    uint16_t bits;
+    rpexec_narrow(RPEXEC_DTYPE_F16, 1, &x, &bits);
+    return bits;
+}
+
+extern "C" uint16_t emulator_narrow_bfloat(float x)
+{
+    uint16_t bits;
+    rpexec_narrow(RPEXEC_DTYPE_BF16, 1, &x, &bits);
+    return bits;
+}

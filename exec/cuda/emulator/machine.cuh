@@ -1,0 +1,271 @@
+/** @file machine.cuh  exec/cuda/gpu/machine.cuh on a CPU: one fiber per CUDA thread.
+ *
+ * Blocks run one after the other, the threads of a block in turns: each runs until a barrier or an
+ * operation of its warp. Shared memory is poisoned before every block, asynchronous copies arrive
+ * only when they are waited for, and the threads' turns can be reversed: two runs in different
+ * orders that leave different bits have a race. Operations of a warp in which not all of its
+ * threads take part end the program.
+ */
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __restrict__
+
+struct dim3 {
+    unsigned int x, y, z;
+    dim3(unsigned int first = 1, unsigned int second = 1, unsigned int third = 1)
+        : x(first), y(second), z(third)
+    {
+    }
+};
+
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+struct half16 {
+    uint16_t bits;
+};
+struct bfloat16 {
+    uint16_t bits;
+};
+
+extern "C" {
+/* Conversions of exec/dtype.c, of one value. */
+float emulator_widen_half(uint16_t bits);
+uint16_t emulator_narrow_half(float x);
+uint16_t emulator_narrow_bfloat(float x);
+
+/* A launch: `call` is the kernel with its arguments. */
+void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
+                  void *context);
+unsigned char *emulator_shared(void);
+/* All threads of the warp have left their word when it returns; afterwards words of lanes. */
+void emulator_exchange(const void *word, size_t bytes);
+const void *emulator_word(unsigned int lane);
+void emulator_barrier(void);
+/* Barrier that tells for how many threads `value` was not zero. */
+int emulator_barrier_count(int value);
+void emulator_copy_async(void *shared, const void *global, bool valid);
+void emulator_copies_commit(void);
+void emulator_copies_wait(int left);
+}
+
+static inline float widen(float x)
+{
+    return x;
+}
+static inline float widen(half16 x)
+{
+    return emulator_widen_half(x.bits);
+}
+static inline float widen(bfloat16 x)
+{
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline void narrow(float x, float *to)
+{
+    *to = x;
+}
+static inline void narrow(float x, half16 *to)
+{
+    to->bits = emulator_narrow_half(x);
+}
+static inline void narrow(float x, bfloat16 *to)
+{
+    to->bits = emulator_narrow_bfloat(x);
+}
+
+template <typename F> static void emulator_call(void *context)
+{
+    (*static_cast<F *>(context))();
+}
+
+template <typename... P, typename... A>
+cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
+                   cudaStream_t, A... arguments)
+{
+    auto call = [=]() { kernel(static_cast<P>(arguments)...); };
+    emulator_run(grid, threads, shared, emulator_call<decltype(call)>, &call);
+    return cudaSuccess;
+}
+
+static inline unsigned char *dynamic_shared()
+{
+    return emulator_shared();
+}
+static inline float times(float a, float b)
+{
+    return a * b;
+}
+static inline float plus(float a, float b)
+{
+    return a + b;
+}
+static inline uint32_t __float_as_uint(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float __uint_as_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline void __syncthreads()
+{
+    emulator_barrier();
+}
+static inline int __syncthreads_or(int value)
+{
+    return emulator_barrier_count(value) > 0;
+}
+static inline int __syncthreads_count(int value)
+{
+    return emulator_barrier_count(value);
+}
+
+template <typename T> static T emulator_from(T x, unsigned int lane)
+{
+    T result;
+    emulator_exchange(&x, sizeof x);
+    memcpy(&result, emulator_word(lane), sizeof result);
+    return result;
+}
+template <typename T> static T __shfl_xor_sync(unsigned int, T x, int mask)
+{
+    return emulator_from(x, (threadIdx.x % 32) ^ (unsigned int)mask);
+}
+template <typename T> static T __shfl_sync(unsigned int, T x, int lane)
+{
+    return emulator_from(x, (unsigned int)lane % 32);
+}
+static inline void __syncwarp()
+{
+    (void)emulator_from(0, 0);
+}
+static inline unsigned int __ballot_sync(unsigned int, int value)
+{
+    unsigned int bits = 0;
+    emulator_exchange(&value, sizeof value);
+    for (unsigned int lane = 0; lane < 32; lane++) {
+        int other;
+        memcpy(&other, emulator_word(lane), sizeof other);
+        bits |= (unsigned int)(other != 0) << lane;
+    }
+    return bits;
+}
+static inline int __popc(unsigned int x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __ffs(unsigned int x)
+{
+    return __builtin_ffs((int)x);
+}
+
+/* The fragments, written down from the PTX manual and not from the kernels: a lane's own values,
+ * a[0], a[1], ... each with its lower half first. */
+struct emulator_fragment {
+    float a[8], b[4];
+};
+
+template <typename T> static void emulator_halves(uint32_t word, float to[2])
+{
+    T low, high;
+    low.bits = (uint16_t)word;
+    high.bits = (uint16_t)(word >> 16);
+    to[0] = widen(low);
+    to[1] = widen(high);
+}
+
+static inline const emulator_fragment *emulator_fragment_of(unsigned int lane)
+{
+    return static_cast<const emulator_fragment *>(emulator_word(lane));
+}
+
+static inline float emulator_a(unsigned int row, unsigned int k)
+{
+    return emulator_fragment_of(row % 8 * 4 + k % 8 / 2)->a[(row / 8 + k / 8 * 2) * 2 + k % 2];
+}
+
+static inline float emulator_b(unsigned int k, unsigned int column)
+{
+    return emulator_fragment_of(column * 4 + k % 8 / 2)->b[k / 8 * 2 + k % 2];
+}
+
+template <typename T> static void multiply(T, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    emulator_fragment mine;
+    unsigned int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4; i++) {
+        emulator_halves<T>(a[i], mine.a + 2 * i);
+    }
+    emulator_halves<T>(b[0], mine.b);
+    emulator_halves<T>(b[1], mine.b + 2);
+    emulator_exchange(&mine, sizeof mine);
+    for (unsigned int i = 0; i < 4; i++) {
+        unsigned int row = lane / 4 + i / 2 * 8;
+        unsigned int column = lane % 4 * 2 + i % 2;
+        float sum = 0;
+        for (unsigned int k = 0; k < 16; k++) {
+            sum += emulator_a(row, k) * emulator_b(k, column);
+        }
+        d[i] += sum;
+    }
+}
+
+static inline uint16_t emulator_at(unsigned int matrix, unsigned int row, unsigned int column)
+{
+    const unsigned char *address;
+    uint16_t value;
+    memcpy(&address, emulator_word(matrix * 8 + row), sizeof address);
+    memcpy(&value, address + column * 2, sizeof value);
+    return value;
+}
+static inline void emulator_load(uint32_t r[4], const void *row, bool transposed)
+{
+    unsigned int g = threadIdx.x % 32 / 4;
+    unsigned int t = threadIdx.x % 4;
+    if ((uintptr_t)row % 16 != 0) {
+        __builtin_trap(); /* as the GPU */
+    }
+    emulator_exchange(&row, sizeof row);
+    for (unsigned int i = 0; i < 4; i++) {
+        uint32_t low = transposed ? emulator_at(i, 2 * t, g) : emulator_at(i, g, 2 * t);
+        uint32_t high = transposed ? emulator_at(i, 2 * t + 1, g) : emulator_at(i, g, 2 * t + 1);
+        r[i] = low | high << 16;
+    }
+}
+static inline void load_matrices(uint32_t r[4], const void *row)
+{
+    emulator_load(r, row, false);
+}
+static inline void load_matrices_transposed(uint32_t r[4], const void *row)
+{
+    emulator_load(r, row, true);
+}
+static inline void copy_async(void *shared, const void *global, bool valid)
+{
+    emulator_copy_async(shared, global, valid);
+}
+static inline void copies_commit()
+{
+    emulator_copies_commit();
+}
+template <int LEFT> static void copies_wait()
+{
+    emulator_copies_wait(LEFT);
+}

@@ -1,0 +1,144 @@
+/** @file machine.cuh  What the kernels use of the GPU beyond CUDA's own words.
+ *
+ * exec/cuda/emulator/machine.cuh has the same interface in plain C++, so that the very kernels run
+ * on a CPU (tests). Neither is included by its path: the build says which folder is searched.
+ */
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/** 16-bit storage; kernels compute in fp32. */
+struct half16 {
+    uint16_t bits;
+};
+struct bfloat16 {
+    uint16_t bits;
+};
+
+__device__ inline float widen(float x)
+{
+    return x;
+}
+__device__ inline float widen(half16 x)
+{
+    return __half2float(__ushort_as_half(x.bits));
+}
+__device__ inline float widen(bfloat16 x)
+{
+    return __uint_as_float((uint32_t)x.bits << 16);
+}
+
+/** Rounds to nearest, ties to even. */
+__device__ inline void narrow(float x, float *to)
+{
+    *to = x;
+}
+__device__ inline void narrow(float x, half16 *to)
+{
+    to->bits = __half_as_ushort(__float2half_rn(x));
+}
+__device__ inline void narrow(float x, bfloat16 *to)
+{
+    to->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+/** Runs a kernel; an empty grid is no work. */
+template <typename... P, typename... A>
+cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
+                   cudaStream_t stream, A... arguments)
+{
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+        return cudaSuccess;
+    }
+    if (shared > 48u * 1024u) {
+        cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+    kernel<<<grid, threads, shared, stream>>>(static_cast<P>(arguments)...);
+    return cudaGetLastError();
+}
+
+/** The block's dynamic shared memory, aligned to 16 bytes. */
+__device__ inline unsigned char *dynamic_shared()
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    return shared;
+}
+
+/** Products and sums that are rounded one by one, never contracted to a fused one. */
+__device__ inline float times(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+__device__ inline float plus(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+
+/* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above) ---
+ */
+
+/** d += a b of the warp: a 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8. With g = lane / 4
+ * and t = lane % 4 a lane has a[0] = (g, 2t) and (g, 2t + 1), a[1] eight rows below, a[2] eight
+ * columns on, a[3] both; b[0] = (2t, g) and (2t + 1, g), b[1] eight rows below; d[0], d[1] = (g,
+ * 2t) and (g, 2t + 1), d[2], d[3] eight rows below. The lower half of a word comes first. */
+__device__ inline void multiply(half16, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ inline void multiply(bfloat16, float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/** Four 8 x 8 matrices of 16-bit values from shared memory: lane 8 i + j gives the address of row j
+ * of matrix i; lane 4 g + t gets of each matrix (g, 2t) and (g, 2t + 1). */
+__device__ inline void load_matrices(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/** The same, but the lane gets (2t, g) and (2t + 1, g). */
+__device__ inline void load_matrices_transposed(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/** Copies 16 bytes to shared memory, or zeros where not `valid`: done when copies_wait says so. */
+__device__ inline void copy_async(void *shared, const void *global, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+/** Ends a group of copies. */
+__device__ inline void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/** Waits until at most LEFT of this thread's groups are not done; a barrier must follow. */
+template <int LEFT> __device__ inline void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}

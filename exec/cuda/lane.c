@@ -1,0 +1,71 @@
+#include "exec/cuda/lane.h"
+
+#include "common/log.h"
+#include "exec/cuda/cublas.h"
+
+#include <string.h>
+
+rp_status rpexec_cuda_check(cudaError_t error, const char *call, const char *file, int line)
+{
+    if (error == cudaSuccess) {
+        return RP_OK;
+    }
+    rp_log_error("%s:%d: %s: %s (%s)", file, line, call, cudaGetErrorString(error),
+                 cudaGetErrorName(error));
+    return error == cudaErrorMemoryAllocation ? RP_NO_MEMORY : RP_TOOL;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
+{
+    uint64_t rows = tokens * larger(model->heads, 1); /* of the norms of queries */
+    size_t norm = rpexec_cuda_norm_parts(tokens) * (size_t)model->hidden * sizeof(float);
+    size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);
+    size_t attention = rows * sizeof(float);
+    size_t loss = tokens * sizeof(double);
+    return larger(larger(larger(norm, head_norm), larger(attention, loss)), 256);
+}
+
+static rp_status allocate(const rpexec_cuda_lane_config *config, rp_arena *arena, rpexec_lane *lane)
+{
+    RPEXEC_CUDA_TRY(cudaMalloc((void **)&lane->scratch, larger(config->scratch_bytes, 256)));
+    lane->scratch_bytes = larger(config->scratch_bytes, 256);
+    RPEXEC_CUDA_TRY(cudaHostAlloc((void **)&lane->pinned, 64, cudaHostAllocDefault));
+    if (!lane->own_products) {
+        RPEXEC_CUDA_TRY(cudaMalloc(&lane->workspace, RPEXEC_CUDA_WORKSPACE));
+        RP_TRY(rpexec_cublas_open(lane, arena, &lane->cublas));
+    }
+    return RP_OK;
+}
+
+rp_status rpexec_cuda_lane_open(const rpexec_cuda_lane_config *config, rp_arena *arena,
+                                rpexec_lane *lane_out)
+{
+    rpexec_lane lane = {.dtype = config->dtype,
+                        .stream = config->stream,
+                        .sm_count = config->sm_count,
+                        .half_accumulation = config->half_accumulation,
+                        .own_products = config->own_products};
+    rp_status status = allocate(config, arena, &lane);
+    if (status != RP_OK) {
+        rpexec_cuda_lane_close(&lane);
+        return status;
+    }
+    *lane_out = lane;
+    return RP_OK;
+}
+
+void rpexec_cuda_lane_close(rpexec_lane *lane)
+{
+    rpexec_cublas_close(lane->cublas);
+    (void)cudaFree(lane->workspace); /* NULL is allowed */
+    (void)cudaFree(lane->scratch);
+    if (lane->pinned != NULL) {
+        (void)cudaFreeHost(lane->pinned);
+    }
+    memset(lane, 0, sizeof *lane);
+}

@@ -1,0 +1,374 @@
+/* The table of operators: which kernel does what. Nothing here depends on addresses. */
+#include "common/log.h"
+#include "exec/cuda/cublas.h"
+#include "exec/cuda/kernels.h"
+#include "exec/cuda/lane.h"
+
+/* The lane's first failure stays; later ones mostly follow from it. */
+static void keep(rpexec_lane *lane, rp_status status)
+{
+    if (lane->status == RP_OK) {
+        lane->status = status;
+    }
+}
+
+static void keep_cuda(rpexec_lane *lane, cudaError_t error, const char *call, int line)
+{
+    if (error != cudaSuccess && lane->status == RP_OK) {
+        lane->status = rpexec_cuda_check(error, call, __FILE__, line);
+    }
+}
+
+#define DO(call) keep_cuda(lane, (call), #call, __LINE__)
+
+static rpexec_cuda_target target_of(const rpexec_lane *lane)
+{
+    return (rpexec_cuda_target){
+        .stream = lane->stream, .sm_count = lane->sm_count, .dtype = lane->dtype};
+}
+
+/* The lane's scratch; NULL (logged) where it is smaller than what the operator needs. */
+static void *scratch(rpexec_lane *lane, size_t bytes)
+{
+    if (bytes > lane->scratch_bytes) {
+        if (lane->status == RP_OK) {
+            rp_log_error("an operator needs %zu bytes of scratch, the lane has %zu: "
+                         "rpexec_cuda_scratch_bytes of another model, or of fewer tokens",
+                         bytes, lane->scratch_bytes);
+        }
+        keep(lane, RP_BROKEN);
+        return NULL;
+    }
+    return lane->scratch;
+}
+
+/* ---- norms ------------------------------------------------------------------------------------
+ */
+
+static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
+                     const void *weight, void *y, float *r)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_rms_norm(&target, rows, width, eps, x, weight, y, r));
+}
+
+static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                           const void *weight, const float *r, const void *dy, bool add, void *dx)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_rms_norm_input(&target, rows, width, x, weight, r, dy, add, dx));
+}
+
+static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                            const float *r, const void *dy, void *dweight)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    float *parts = scratch(lane, (size_t)rpexec_cuda_norm_parts(rows) * width * sizeof *parts);
+    if (parts != NULL) {
+        DO(rpexec_cuda_rms_norm_weight(&target, rows, width, x, r, dy, parts, dweight));
+    }
+}
+
+/* ---- products ---------------------------------------------------------------------------------
+ */
+
+static void own_products(rpexec_lane *lane, const rpexec_cuda_products *products, const void *a,
+                         const void *b, void *c)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    if (lane->dtype == RPEXEC_DTYPE_F32) {
+        DO(rpexec_cuda_products_fp32(&target, products, a, b, c));
+    } else {
+        DO(rpexec_cuda_products_half(&target, products, a, b, c));
+    }
+}
+
+static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows, uint32_t in,
+                    uint32_t out, const void *a, const void *b, bool add, void *c)
+{
+    const rpexec_cuda_products one = {
+        .which = which, .rows = rows, .in = in, .out = out, .experts = 1, .add = add};
+    if (rows == 0) {
+        return;
+    }
+    if (lane->own_products) {
+        own_products(lane, &one, a, b, c);
+    } else if (lane->status == RP_OK) {
+        keep(lane, rpexec_cublas_product(lane, &one, a, b, c));
+    }
+}
+
+static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                   const void *weight, bool add, void *y)
+{
+    product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, add, y);
+}
+
+static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                         const void *dy, const void *weight, bool add, void *dx)
+{
+    product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add, dx);
+}
+
+static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                          const void *dy, const void *x, void *dweight)
+{
+    product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, true, dweight);
+}
+
+/* How many rows an expert has is known to the GPU only, and cuBLAS wants to know it here: always
+ * our own kernels, which read `begins`. */
+static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const rpexec_routing *r,
+                            const rpexec_matrices *m, const void *a, const void *b, bool add,
+                            void *c)
+{
+    const rpexec_cuda_products products = {.which = which,
+                                           .rows = r->tokens * r->active,
+                                           .in = m->in,
+                                           .out = m->out,
+                                           .experts = r->experts,
+                                           .stride = m->stride,
+                                           .begins = r->begins,
+                                           .add = add};
+    own_products(lane, &products, a, b, c);
+}
+
+static void experts_linear(rpexec_lane *lane, const rpexec_routing *r, const rpexec_matrices *m,
+                           const void *x, const void *weights, bool add, void *y)
+{
+    experts_product(lane, RPEXEC_CUDA_FORWARD, r, m, x, weights, add, y);
+}
+
+static void experts_linear_input(rpexec_lane *lane, const rpexec_routing *r,
+                                 const rpexec_matrices *m, const void *dy, const void *weights,
+                                 bool add, void *dx)
+{
+    experts_product(lane, RPEXEC_CUDA_INPUT, r, m, dy, weights, add, dx);
+}
+
+static void experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
+                                  const rpexec_matrices *m, const void *dy, const void *x,
+                                  void *dweights)
+{
+    experts_product(lane, RPEXEC_CUDA_WEIGHT, r, m, dy, x, true, dweights);
+}
+
+/* ---- attention --------------------------------------------------------------------------------
+ */
+
+/* By type and sizes only: another choice would be other bits. */
+static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_sizes *sizes)
+{
+    return lane->dtype != RPEXEC_DTYPE_F32 && (sizes->head_dim == 64 || sizes->head_dim == 128);
+}
+
+static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
+                      const void *k, const void *v, void *o, float *logsumexp)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    if (by_tensor_cores(lane, sizes)) {
+        DO(rpexec_cuda_attention_half(&target, sizes, q, k, v, o, logsumexp));
+    } else {
+        DO(rpexec_cuda_attention(&target, sizes, q, k, v, o, logsumexp));
+    }
+}
+
+static void attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                               const void *q, const void *k, const void *v, const void *o,
+                               const float *logsumexp, const void *d_o, void *dq, void *dk,
+                               void *dv)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    float *sums =
+        scratch(lane, (size_t)sizes->sequences * sizes->seq_len * sizes->heads * sizeof *sums);
+    if (sums == NULL) {
+        return;
+    }
+    if (by_tensor_cores(lane, sizes)) {
+        DO(rpexec_cuda_attention_sums(&target, sizes, o, d_o, sums));
+        DO(rpexec_cuda_attention_half_backward(&target, sizes, q, k, v, logsumexp, d_o, sums, dq,
+                                               dk, dv));
+    } else {
+        DO(rpexec_cuda_attention_backward(&target, sizes, q, k, v, o, logsumexp, d_o, sums, dq, dk,
+                                          dv));
+    }
+}
+
+/* ---- values -----------------------------------------------------------------------------------
+ */
+
+static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                   void *x)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_rotate(&target, sequences, seq_len, heads, head_dim, cosines, sines, inverse,
+                          x));
+}
+
+static void swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *s)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_swiglu(&target, count, gate, up, s));
+}
+
+static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                            const void *ds, void *dgate, void *dup)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_swiglu_backward(&target, count, gate, up, ds, dgate, dup));
+}
+
+static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_add(&target, count, a, b, y));
+}
+
+static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_scale(&target, count, factor, x));
+}
+
+static void zero(rpexec_lane *lane, uint64_t count, void *x)
+{
+    DO(cudaMemsetAsync(x, 0, count * rpexec_dtype_bytes(lane->dtype), lane->stream));
+}
+
+static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
+{
+    DO(cudaMemcpyAsync(to, from, count * rpexec_dtype_bytes(lane->dtype), cudaMemcpyDeviceToDevice,
+                       lane->stream));
+}
+
+static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    int32_t *flag = scratch(lane, sizeof *flag);
+    if (flag == NULL) {
+        return false;
+    }
+    DO(cudaMemsetAsync(flag, 0, sizeof *flag, lane->stream));
+    DO(rpexec_cuda_find_not_finite(&target, count, x, flag));
+    DO(cudaMemcpyAsync(lane->pinned, flag, sizeof *flag, cudaMemcpyDeviceToHost, lane->stream));
+    DO(cudaStreamSynchronize(lane->stream));
+    return lane->status == RP_OK && lane->pinned[0] == 0;
+}
+
+static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+                      const rpexec_update *update)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(adam, step);
+    DO(rpexec_cuda_adam(&target, &factors, update));
+}
+
+/* ---- tokens and experts -----------------------------------------------------------------------
+ */
+
+static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                  const void *table, void *x)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_embed(&target, tokens, width, ids, table, x));
+}
+
+static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                         const void *dx, void *dtable)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, dx, dtable));
+}
+
+static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
+                          float factor, void *z, double *loss)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    double *losses = scratch(lane, rows * sizeof *losses);
+    if (losses != NULL) {
+        DO(rpexec_cuda_cross_entropy(&target, rows, vocab, labels, factor, z, losses, loss));
+    }
+}
+
+static void route(rpexec_lane *lane, const rpexec_routing *routing, const void *logits)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_route(&target, routing, logits));
+}
+
+static void route_backward(rpexec_lane *lane, const rpexec_routing *routing, const float *dweights,
+                           void *dlogits)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_route_backward(&target, routing, dweights, dlogits));
+}
+
+static void gather(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
+                   void *y)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_gather(&target, routing, width, x, y));
+}
+
+static void scatter(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
+                    bool adding, void *y)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_scatter(&target, routing, width, x, adding, y));
+}
+
+static void experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                           const void *gate, const void *up, void *s)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_experts_swiglu(&target, routing, width, gate, up, s));
+}
+
+static void experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
+                                    uint32_t width, const void *gate, const void *up,
+                                    const void *ds, void *dgate, void *dup, float *dweights)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_experts_swiglu_backward(&target, routing, width, gate, up, ds, dgate, dup,
+                                           dweights));
+}
+
+/* The lane says which type: one table serves all. */
+static const rpexec_operators operators = {
+    .rms_norm = rms_norm,
+    .rms_norm_input = rms_norm_input,
+    .rms_norm_weight = rms_norm_weight,
+    .linear = linear,
+    .linear_input = linear_input,
+    .linear_weight = linear_weight,
+    .rotate = rotate,
+    .attention = attention,
+    .attention_backward = attention_backward,
+    .swiglu = swiglu,
+    .swiglu_backward = swiglu_backward,
+    .add = add,
+    .embed = embed,
+    .embed_weight = embed_weight,
+    .cross_entropy = cross_entropy,
+    .scale = scale,
+    .route = route,
+    .route_backward = route_backward,
+    .gather = gather,
+    .scatter = scatter,
+    .experts_linear = experts_linear,
+    .experts_linear_input = experts_linear_input,
+    .experts_linear_weight = experts_linear_weight,
+    .experts_swiglu = experts_swiglu,
+    .experts_swiglu_backward = experts_swiglu_backward,
+    .zero = zero,
+    .copy = copy,
+    .finite = all_finite,
+    .adam = adam_step,
+};
+
+const rpexec_operators *const rpexec_cuda_operators[RPEXEC_DTYPE_COUNT] = {
+    [RPEXEC_DTYPE_F32] = &operators,
+    [RPEXEC_DTYPE_F16] = &operators,
+    [RPEXEC_DTYPE_BF16] = &operators,
+};

@@ -1,0 +1,48 @@
+/* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
+ * usage: PROGRAM [values|tokens|products|experts|attention] [fp32|bf16|fp16] */
+#include "exec/cuda/tests/families.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const struct {
+    const char *name;
+    int (*run)(rpexec_dtype dtype);
+} families[] = {{"values", test_values},
+                {"tokens", test_tokens},
+                {"products", test_products},
+                {"experts", test_experts},
+                {"attention", test_attention}};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int main(int count, char **words)
+{
+    int failed = 0;
+    int status = trial_open();
+    if (status != 0) {
+        return status;
+    }
+    for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
+        for (uint32_t j = 0; j < RPEXEC_DTYPE_COUNT; j++) {
+            const char *type = rpexec_dtype_text((rpexec_dtype)j);
+            if ((count > 1 && strcmp(words[1], families[i].name) != 0) ||
+                (count > 2 && strcmp(words[2], type) != 0)) {
+                continue;
+            }
+            double begin = now();
+            int here = families[i].run((rpexec_dtype)j);
+            printf("%s: %s, %s: %d trials failed, %.2f s\n", trial_device, families[i].name, type,
+                   here, now() - begin);
+            failed += here;
+        }
+    }
+    trial_close();
+    return failed > 0;
+}

@@ -1,0 +1,14 @@
+/* The test's device is a GPU. */
+#include "exec/cuda/tests/trial.h"
+
+const char *trial_device = "gpu";
+
+void trial_reverse(bool reverse)
+{
+    (void)reverse; /* nobody can choose there */
+}
+
+bool trial_is_fast(void)
+{
+    return true;
+}

@@ -1,0 +1,25 @@
+/* The host's lanes, one per type. */
+#include "exec/cuda/tests/trial.h"
+#include "exec/host/lane.h"
+
+static rpexec_lane lanes[RPEXEC_DTYPE_COUNT];
+enum { SCRATCH = 1 << 26 /* floats, touched where they are used only */ };
+
+rp_status trial_host_open(rp_arena *arena)
+{
+    for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+        lanes[i] = (rpexec_lane){.dtype = (rpexec_dtype)i, .scratch_count = SCRATCH};
+        RP_TRY(rp_arena_alloc_raw(arena, SCRATCH, sizeof(float), &lanes[i].scratch));
+    }
+    return RP_OK;
+}
+
+rpexec_lane *trial_host_lane(rpexec_dtype dtype)
+{
+    return &lanes[dtype];
+}
+
+const rpexec_operators *trial_host_table(rpexec_dtype dtype)
+{
+    return rpexec_host_operators[dtype];
+}

@@ -1,0 +1,78 @@
+/* Attention: one token, tails of the tiles, groups of heads, windows. */
+#include "exec/cuda/tests/families.h"
+
+#include <math.h>
+
+/* q, k, v, o, logsumexp. */
+static void forward(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->attention(lane, context, p[0], p[1], p[2], p[3], p[4]);
+}
+
+/* q, k, v, o, logsumexp, do, dq, dk, dv. */
+static void backward(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->attention_backward(lane, context, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8]);
+}
+
+static bool half_by_tensor_cores(rpexec_dtype dtype, uint32_t head_dim)
+{
+    return dtype != RPEXEC_DTYPE_F32 && (head_dim == 64 || head_dim == 128);
+}
+
+static int test_one(rpexec_dtype dtype, rpexec_attention_sizes s)
+{
+    uint64_t tokens = (uint64_t)s.sequences * s.seq_len;
+    uint64_t queries = tokens * s.heads * s.head_dim;
+    uint64_t keys = tokens * s.kv_heads * s.head_dim;
+    bool cores = half_by_tensor_cores(dtype, s.head_dim);
+    /* Tensor cores take weights rounded to 16 bits: a weighted mean of values, or a sum over the
+     * queries that see a key, is off by their unit times the weights' norm, which is about 1 and
+     * for the first keys a few times that, per query head. */
+    double unit = cores ? (dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
+    double group = sqrt((double)s.heads / s.kv_heads);
+    /* Gradients of scores are differences of sums over the head, which may cancel. */
+    double cancel = 8 * ldexp(1, -24) * s.head_dim;
+    trial t = trial_begin("attention", dtype);
+    t.keep_aligned = cores;
+    trial_values(&t, queries, 1);
+    trial_values(&t, keys, 1);
+    trial_values(&t, keys, 1);
+    trial_allow(&t, trial_values(&t, queries, 1), s.seq_len + s.head_dim, 2 * unit);
+    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, tokens * s.heads, 1), s.head_dim, 0);
+    int failed = !trial_run(&t, forward, &s);
+    trial b = trial_begin("attention_backward", dtype);
+    b.keep_aligned = cores;
+    for (uint32_t i = 0; i < t.count; i++) { /* as the host's forward has left them */
+        t.tensors[i].start = t.tensors[i].host;
+        t.tensors[i].length = t.tensors[i].loose = 0;
+        b.tensors[b.count++] = t.tensors[i];
+    }
+    trial_values(&b, queries, 1);
+    trial_allow(&b, trial_values(&b, queries, 1), s.seq_len + s.head_dim, 4 * unit + cancel);
+    trial_allow(&b, trial_values(&b, keys, 1), s.seq_len + s.head_dim,
+                6 * group * unit + group * cancel);
+    trial_allow(&b, trial_values(&b, keys, 1), s.seq_len + s.head_dim, 6 * group * unit);
+    return failed + !trial_run(&b, backward, &s);
+}
+
+int test_attention(rpexec_dtype dtype)
+{
+    int failed = 0;
+    bool tiles = trial_is_fast() || dtype != RPEXEC_DTYPE_F32; /* of 64 queries, of 64 keys */
+    for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0});
+        failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 145, 1, 1, head_dim, 50}) : 0;
+    }
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0}) : 0;
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 64, 1, 1, 64, 1}) : 0;
+    failed += test_one(dtype, (rpexec_attention_sizes){2, 21, 4, 2, 8, 0});
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 19, 3, 1, 37, 5});
+    if (trial_is_fast()) {
+        failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 128});
+        failed += test_one(dtype, (rpexec_attention_sizes){3, 257, 16, 16, 128, 64});
+    }
+    return failed;
+}

@@ -1,0 +1,73 @@
+/* The three products of a linear layer. */
+#include "exec/cuda/tests/families.h"
+
+typedef struct sizes {
+    uint64_t rows;
+    uint32_t in;
+    uint32_t out;
+    bool add;
+} sizes;
+
+/* x [rows, in], weight [out, in], y [rows, out]. */
+static void linear(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    op->linear(lane, s->rows, s->in, s->out, p[0], p[1], s->add, p[2]);
+}
+
+static void linear_input(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                         void **p)
+{
+    const sizes *s = context;
+    op->linear_input(lane, s->rows, s->in, s->out, p[2], p[1], s->add, p[0]);
+}
+
+static void linear_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                          void **p)
+{
+    const sizes *s = context;
+    op->linear_weight(lane, s->rows, s->in, s->out, p[2], p[0], p[1]);
+}
+
+static int test_one(rpexec_dtype dtype, const char *name, trial_operator operator, sizes s,
+                    uint32_t written, double length, bool aligned)
+{
+    trial t = trial_begin(name, dtype);
+    t.keep_aligned = aligned;
+    trial_values(&t, s.rows * s.in, 1);
+    trial_values(&t, (uint64_t)s.out * s.in, 1);
+    trial_values(&t, s.rows * s.out, 1);
+    trial_allow(&t, written, length, 0);
+    return !trial_run(&t, operator, & s);
+}
+
+static int test_sizes(rpexec_dtype dtype, uint64_t rows, uint32_t in, uint32_t out, bool aligned)
+{
+    int failed = 0;
+    for (int add = 0; add < 2; add++) {
+        sizes s = {rows, in, out, add != 0};
+        failed += test_one(dtype, "linear", linear, s, 2, in, aligned);
+        failed += test_one(dtype, "linear_input", linear_input, s, 0, out, aligned);
+    }
+    sizes s = {rows, in, out, true};
+    return failed + test_one(dtype, "linear_weight", linear_weight, s, 1, (double)rows, aligned);
+}
+
+int test_products(rpexec_dtype dtype)
+{
+    int failed = 0;
+    for (int cublas = 0; cublas < 2; cublas++) {
+        bool using = trial_use_cublas(cublas != 0);
+        if (using != (cublas != 0)) {
+            return trial_is_fast() ? failed + 1 : failed; /* the emulator has none */
+        }
+        failed += test_sizes(dtype, 1, 1, 1, using) + test_sizes(dtype, 5, 37, 19, using) +
+                  test_sizes(dtype, 131, 72, 136, using) + test_sizes(dtype, 17, 160, 24, using);
+        if (trial_is_fast()) {
+            failed += test_sizes(dtype, 257, 1024, 1536, using) +
+                      test_sizes(dtype, 2048, 1024, 3072, using);
+        }
+    }
+    (void)trial_use_cublas(false);
+    return failed;
+}

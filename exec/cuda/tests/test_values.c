@@ -1,0 +1,273 @@
+/* Norms, rotation, operators of one value at a time, Adam, finite. */
+#include "exec/cuda/tests/families.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct sizes {
+    uint64_t rows;
+    uint32_t width;
+    bool add;
+} sizes;
+
+/* Tensors: x, weight, y, r. */
+static void norm(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    op->rms_norm(lane, s->rows, s->width, 1e-3f, p[0], p[1], p[2], p[3]);
+}
+
+/* x, weight, r, dy, dx. */
+static void norm_input(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], s->add, p[4]);
+}
+
+static void norm_in_place(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                          void **p)
+{
+    const sizes *s = context;
+    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], false, p[3]);
+}
+
+/* x, r, dy, dweight. */
+static void norm_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                        void **p)
+{
+    const sizes *s = context;
+    op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], p[3]);
+}
+
+static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
+{
+    int failed = 0;
+    sizes s = {.rows = rows, .width = width};
+    trial t = trial_begin("rms_norm", dtype);
+    trial_values(&t, rows * width, 1);
+    trial_values(&t, width, 1);
+    trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
+    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1), width, 0);
+    failed += !trial_run(&t, norm, &s);
+    for (int add = 0; add < 2; add++) {
+        s.add = add != 0;
+        t = trial_begin("rms_norm_input", dtype);
+        trial_values(&t, rows * width, 1);
+        trial_values(&t, width, 1);
+        trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+        trial_values(&t, rows * width, 1);
+        trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
+        failed += !trial_run(&t, norm_input, &s);
+    }
+    t = trial_begin("rms_norm_input in place of dy", dtype);
+    trial_values(&t, rows * width, 1);
+    trial_values(&t, width, 1);
+    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
+    failed += !trial_run(&t, norm_in_place, &s);
+    t = trial_begin("rms_norm_weight", dtype);
+    trial_values(&t, rows * width, 1);
+    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_values(&t, rows * width, 1);
+    trial_allow(&t, trial_values(&t, width, 1), (double)rows, 0);
+    return failed + !trial_run(&t, norm_weight, &s);
+}
+
+typedef struct turn {
+    uint32_t sequences, seq_len, heads, head_dim;
+    bool inverse;
+} turn;
+
+static void rotate(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const turn *s = context;
+    op->rotate(lane, s->sequences, s->seq_len, s->heads, s->head_dim, p[0], p[1], s->inverse, p[2]);
+}
+
+static int test_rotate(rpexec_dtype dtype, turn s)
+{
+    uint64_t angles = (uint64_t)s.seq_len * s.head_dim / 2;
+    trial t = trial_begin("rotate", dtype);
+    trial_normal(&t, RPEXEC_DTYPE_F32, angles, 1);
+    trial_normal(&t, RPEXEC_DTYPE_F32, angles, 1);
+    uint64_t count = (uint64_t)s.sequences * s.seq_len * s.heads * s.head_dim;
+    trial_allow(&t, trial_values(&t, count, 1), 2, 0);
+    return !trial_run(&t, rotate, &s);
+}
+
+/* Of `count` values: gate, up, result. */
+static void swiglu(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->swiglu(lane, *(const uint64_t *)context, p[0], p[1], p[2]);
+}
+
+static void swiglu_backward(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                            void **p)
+{
+    op->swiglu_backward(lane, *(const uint64_t *)context, p[0], p[1], p[2], p[3], p[4]);
+}
+
+static void swiglu_over_ds(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                           void **p)
+{
+    op->swiglu_backward(lane, *(const uint64_t *)context, p[0], p[1], p[2], p[3], p[2]);
+}
+
+static void swiglu_into_ds(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                           void **p)
+{
+    op->swiglu_backward(lane, *(const uint64_t *)context, p[0], p[1], p[2], p[2], p[3]);
+}
+
+static void add(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->add(lane, *(const uint64_t *)context, p[0], p[1], p[2]);
+}
+
+static void add_in_place(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                         void **p)
+{
+    op->add(lane, *(const uint64_t *)context, p[0], p[1], p[1]);
+}
+
+static void scale(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->scale(lane, *(const uint64_t *)context, 0.37f, p[0]);
+}
+
+static void zero_and_copy(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                          void **p)
+{
+    op->zero(lane, *(const uint64_t *)context, p[0]);
+    op->copy(lane, *(const uint64_t *)context, p[1], p[2]);
+}
+
+static int test_count(rpexec_dtype dtype, uint64_t count)
+{
+    static const struct {
+        const char *name;
+        trial_operator operator;
+        uint32_t tensors;
+        uint32_t written; /* bits of their numbers */
+    } list[] = {
+        {"swiglu", swiglu, 3, 4},
+        {"swiglu_backward", swiglu_backward, 5, 8 | 16},
+        {"swiglu_backward, dup is ds", swiglu_over_ds, 4, 4 | 8},
+        {"swiglu_backward, dgate is ds", swiglu_into_ds, 4, 4 | 8},
+        {"add", add, 3, 4},
+        {"add in place", add_in_place, 2, 2},
+        {"scale", scale, 1, 1},
+        {"zero, copy", zero_and_copy, 3, 0},
+    };
+    int failed = 0;
+    for (uint32_t i = 0; i < sizeof list / sizeof *list; i++) {
+        trial t = trial_begin(list[i].name, dtype);
+        for (uint32_t j = 0; j < list[i].tensors; j++) {
+            trial_values(&t, count, 2);
+            if (list[i].written >> j & 1) {
+                trial_allow(&t, j, 4, 0);
+            }
+        }
+        failed += !trial_run(&t, list[i].operator, & count);
+    }
+    return failed;
+}
+
+typedef struct update {
+    uint64_t count;
+    rpexec_adam adam;
+    bool weights;
+    float scale; /* fp16 only: the others' losses are not scaled */
+} update;
+
+/* masters, gradients, m, v, weights. */
+static void adam(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const update *s = context;
+    const rpexec_update one = {.master = p[0],
+                               .gradients = p[1],
+                               .m = p[2],
+                               .v = p[3],
+                               .weights = s->weights ? p[4] : NULL,
+                               .scale = s->scale,
+                               .count = s->count};
+    op->adam(lane, &s->adam, 3, &one);
+}
+
+static int test_adam(rpexec_dtype dtype, uint64_t count, bool decoupled)
+{
+    update s = {.count = count,
+                .adam = rpexec_adam_defaults(),
+                .weights = dtype != RPEXEC_DTYPE_F32,
+                .scale = dtype == RPEXEC_DTYPE_F16 ? 64 : 1};
+    s.adam.weight_decay = 0.1;
+    s.adam.decoupled = decoupled;
+    trial t = trial_begin("adam", dtype);
+    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, count, 1), 4, 0);
+    trial_values(&t, count, 1);
+    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, count, 1), 4, 0);
+    uint32_t v = trial_normal(&t, RPEXEC_DTYPE_F32, count, 1);
+    trial_allow(&t, v, 4, 0);
+    for (uint64_t i = 0; i < count; i++) { /* moments of squares */
+        ((float *)t.tensors[v].start)[i] = fabsf(((float *)t.tensors[v].start)[i]);
+        ((float *)t.tensors[v].host)[i] = fabsf(((float *)t.tensors[v].host)[i]);
+    }
+    trial_allow(&t, trial_values(&t, count, 1), 4, 0);
+    return !trial_run(&t, adam, &s);
+}
+
+/* values. */
+static void all_finite(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    (void)op->finite(lane, *(const uint64_t *)context, p[0]);
+}
+
+/* Asked for separately: its answer is no tensor. */
+static int test_finite(rpexec_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
+{
+    trial t = trial_begin("finite", dtype);
+    uint32_t x = trial_values(&t, count, 1);
+    size_t bytes = rpexec_dtype_bytes(dtype);
+    int failed = !trial_run(&t, all_finite, &count);
+    void *device = trial_device_memory(t.tensors[x].bytes);
+    const rpexec_operators *op = trial_device_table(dtype);
+    for (int bad = 0; bad < 2; bad++) {
+        if (bad) { /* the upper half of a word of fp32 */
+            unsigned char *at = (unsigned char *)t.tensors[x].start + where * bytes + bytes - 2;
+            at[0] = (unsigned char)high;
+            at[1] = (unsigned char)(high >> 8);
+        }
+        bool right =
+            trial_host_table(dtype)->finite(trial_host_lane(dtype), count, t.tensors[x].start);
+        (void)trial_to_device(device, t.tensors[x].start, t.tensors[x].bytes);
+        if (op->finite(trial_device_lane(dtype), count, device) != right || right == (bad != 0)) {
+            printf("finite, %s: wrong, value %llu of %llu\n", rpexec_dtype_text(dtype),
+                   (unsigned long long)where, (unsigned long long)count);
+            failed++;
+        }
+    }
+    trial_device_memory_back(device);
+    return failed;
+}
+
+int test_values(rpexec_dtype dtype)
+{
+    bool fast = trial_is_fast();
+    uint16_t infinite = dtype == RPEXEC_DTYPE_F16 ? 0x7c00 : 0x7f80;
+    int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 70, 128) +
+                 test_norm(dtype, 13, 1030) + test_norm(dtype, 3, 2304);
+    failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +
+              test_rotate(dtype, (turn){1, 1, 1, 2, true}) +
+              test_rotate(dtype, (turn){3, 7, 2, 36, true});
+    failed += test_count(dtype, 1) + test_count(dtype, 4099) + test_count(dtype, 256);
+    failed += test_adam(dtype, 1001, false) + test_adam(dtype, 8, true);
+    failed += test_finite(dtype, 1003, 1002, infinite) +
+              test_finite(dtype, 512, 0, (uint16_t)(infinite | 0x8001u));
+    if (fast) {
+        failed += test_norm(dtype, 8192, 4096) + test_norm(dtype, 65536, 128) +
+                  test_norm(dtype, 4097, 5120) + test_rotate(dtype, (turn){4, 2048, 8, 128, false});
+        failed += test_count(dtype, (uint64_t)4096 * 12288 + 3) + test_adam(dtype, 1 << 24, true) +
+                  test_finite(dtype, 1 << 26, 12345678, infinite);
+    }
+    return failed;
+}

@@ -1,0 +1,272 @@
+#include "exec/cuda/tests/trial.h"
+
+#include "exec/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GUARD = 256, GUARD_BYTE = 0xa5 };
+#define FACTOR 8.0 /* k of the error model: sums are in other orders, and operations follow them   \
+                    */
+
+rp_arena *trial_arena;
+static uint64_t stream; /* of random numbers */
+
+int trial_open(void)
+{
+    if (rp_arena_create(&trial_arena) != RP_OK || trial_host_open(trial_arena) != RP_OK) {
+        return 1;
+    }
+    return trial_device_open(trial_arena);
+}
+
+void trial_close(void)
+{
+    trial_device_close();
+    rp_arena_destroy(trial_arena);
+}
+
+trial trial_begin(const char *name, rpexec_dtype dtype)
+{
+    return (trial){.name = name, .dtype = dtype};
+}
+
+static void *room(size_t bytes)
+{
+    void *memory = NULL;
+    if (rp_arena_alloc(trial_arena, bytes + 1, 1, &memory) != RP_OK) {
+        printf("no memory for a trial\n");
+    }
+    return memory;
+}
+
+static uint32_t append(trial *t, trial_tensor tensor)
+{
+    tensor.host = room(tensor.bytes);
+    memcpy(tensor.host, tensor.start, tensor.bytes);
+    t->tensors[t->count] = tensor;
+    return t->count++;
+}
+
+uint32_t trial_normal(trial *t, rpexec_dtype dtype, uint64_t count, double size)
+{
+    trial_tensor tensor = {
+        .dtype = dtype, .count = count, .bytes = count * rpexec_dtype_bytes(dtype)};
+    float *wide = room(count * sizeof *wide);
+    rpexec_random_normal(7, stream++, size, count, wide);
+    tensor.start = room(tensor.bytes);
+    if (dtype == RPEXEC_DTYPE_F32) {
+        memcpy(tensor.start, wide, tensor.bytes);
+    } else {
+        rpexec_narrow(dtype, count, wide, tensor.start);
+    }
+    return append(t, tensor);
+}
+
+uint32_t trial_values(trial *t, uint64_t count, double size)
+{
+    return trial_normal(t, t->dtype, count, size);
+}
+
+uint32_t trial_raw(trial *t, size_t bytes, const void *content)
+{
+    trial_tensor tensor = {.raw = true, .bytes = bytes, .start = room(bytes)};
+    memcpy(tensor.start, content, bytes);
+    return append(t, tensor);
+}
+
+void trial_allow(trial *t, uint32_t tensor, double length, double loose)
+{
+    t->tensors[tensor].length = length;
+    t->tensors[tensor].loose = loose;
+}
+
+/* ---- comparison -------------------------------------------------------------------------------
+ */
+
+/* Largest relative error of rounding to the type. */
+static double unit(rpexec_dtype dtype)
+{
+    return dtype == RPEXEC_DTYPE_F32   ? ldexp(1, -24)
+           : dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11)
+                                       : ldexp(1, -8);
+}
+
+static const float *wide_of(const trial_tensor *x, const void *values)
+{
+    if (x->dtype == RPEXEC_DTYPE_F32) {
+        return values;
+    }
+    float *wide = room(x->count * sizeof *wide);
+    rpexec_widen(x->dtype, x->count, values, wide);
+    return wide;
+}
+
+/* The largest error over what is allowed: both have rounded to the type, hence twice its unit, and
+ * a value too small for fp16's normal numbers is off by a subnormal. */
+static double worst_of(const trial_tensor *x, uint64_t *where)
+{
+    const float *right = wide_of(x, x->host);
+    const float *got = wide_of(x, x->device[0]);
+    double squares = 0;
+    double worst = 0;
+    for (uint64_t i = 0; i < x->count; i++) {
+        squares += isfinite(right[i]) ? (double)right[i] * (double)right[i] : 0;
+    }
+    double rms = sqrt(squares / (double)x->count);
+    double smallest = x->dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -24) : 0;
+    for (uint64_t i = 0; i < x->count; i++) {
+        double size = fmax(rms, fabs((double)right[i]));
+        double allowed = FACTOR * ldexp(1, -24) * sqrt(x->length) * size + x->loose +
+                         2 * unit(x->dtype) * fabs((double)right[i]) + smallest;
+        double error = fabs((double)got[i] - (double)right[i]) / allowed;
+        bool same = got[i] == right[i] || (isnan(got[i]) && isnan(right[i]));
+        if (!same && !(error <= worst)) {
+            worst = isnan(error) ? INFINITY : error;
+            *where = i;
+        }
+    }
+    return worst;
+}
+
+static double worst_of_doubles(const trial_tensor *x)
+{
+    double right, got;
+    memcpy(&right, x->host, sizeof right);
+    memcpy(&got, x->device[0], sizeof got);
+    bool same = got == right || (isnan(got) && isnan(right));
+    double error = fabs(got - right) / (x->relative * fabs(right));
+    return same ? 0 : isnan(error) ? INFINITY : error;
+}
+
+static bool compare(trial *t, uint32_t number)
+{
+    trial_tensor *x = &t->tensors[number];
+    uint64_t where = 0;
+    double worst = 0;
+    if (x->raw && x->relative > 0) {
+        worst = worst_of_doubles(x);
+    } else if (x->raw || (x->length == 0 && x->loose == 0)) {
+        worst = memcmp(x->host, x->device[0], x->bytes) == 0 ? 0 : INFINITY;
+    } else {
+        worst = worst_of(x, &where);
+    }
+    t->worst = fmax(t->worst, worst);
+    if (worst <= 1) {
+        return true;
+    }
+    printf("%s, %s, tensor %u: %.3g times what is allowed at %llu of %llu\n", t->name,
+           rpexec_dtype_text(t->dtype), number, worst, (unsigned long long)where,
+           (unsigned long long)x->count);
+    return false;
+}
+
+/* ---- on the GPU -------------------------------------------------------------------------------
+ */
+
+static size_t room_of(const trial_tensor *x)
+{
+    return (x->bytes + GUARD - 1) / GUARD * GUARD + 3 * GUARD;
+}
+
+/* Bytes from the beginning of a tensor's memory to the tensor. */
+static size_t offset_of(const trial_tensor *x, bool moved)
+{
+    size_t value = x->raw ? 8 : rpexec_dtype_bytes(x->dtype);
+    return GUARD + (moved ? value : 0);
+}
+
+static bool guards_stand(const unsigned char *memory, size_t offset, size_t bytes, size_t all)
+{
+    for (size_t i = 0; i < all; i++) {
+        if ((i < offset || i >= offset + bytes) && memory[i] != GUARD_BYTE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool place(const trial *t, bool moved, unsigned char *mirror[], void *memory[], void *p[])
+{
+    for (uint32_t i = 0; i < t->count; i++) {
+        const trial_tensor *x = &t->tensors[i];
+        memory[i] = trial_device_memory(room_of(x));
+        mirror[i] = room(room_of(x));
+        memset(mirror[i], GUARD_BYTE, room_of(x));
+        memcpy(mirror[i] + offset_of(x, moved), x->start, x->bytes);
+        if (memory[i] == NULL || !trial_to_device(memory[i], mirror[i], room_of(x))) {
+            printf("%s: the GPU's memory cannot be had\n", t->name);
+            return false;
+        }
+        p[i] = (unsigned char *)memory[i] + offset_of(x, moved);
+    }
+    return true;
+}
+
+/* One run; what it leaves is kept as the tensors' device[number]. */
+static bool run_on_device(trial *t, uint32_t number, trial_operator operator, const void * context)
+{
+    bool moved = number == 2;
+    bool well = true;
+    unsigned char *mirror[TRIAL_TENSORS];
+    void *memory[TRIAL_TENSORS];
+    void *p[TRIAL_TENSORS];
+    if (!place(t, moved, mirror, memory, p)) {
+        return false;
+    }
+    trial_reverse(number == 1);
+    operator(context, trial_device_lane(t->dtype), trial_device_table(t->dtype), p);
+    trial_reverse(false);
+    for (uint32_t i = 0; i < t->count; i++) {
+        trial_tensor *x = &t->tensors[i];
+        size_t offset = offset_of(x, moved);
+        if (!trial_from_device(mirror[i], memory[i], room_of(x))) {
+            printf("%s, %s: reading back failed\n", t->name, rpexec_dtype_text(t->dtype));
+            well = false;
+        } else if (!guards_stand(mirror[i], offset, x->bytes, room_of(x))) {
+            printf("%s, %s, tensor %u: written outside, run %u\n", t->name,
+                   rpexec_dtype_text(t->dtype), i, number);
+            well = false;
+        }
+        x->device[number] = mirror[i] + offset;
+        trial_device_memory_back(memory[i]);
+    }
+    if (trial_device_status(t->dtype) != RP_OK) {
+        printf("%s, %s: the lane has failed\n", t->name, rpexec_dtype_text(t->dtype));
+        well = false;
+    }
+    return well;
+}
+
+static bool same_bits(const trial *t, uint32_t run)
+{
+    bool same = true;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const trial_tensor *x = &t->tensors[i];
+        if (memcmp(x->device[0], x->device[run], x->bytes) != 0) {
+            printf("%s, %s, tensor %u: run %u leaves other bits%s\n", t->name,
+                   rpexec_dtype_text(t->dtype), i, run, run == 2 ? " at other addresses" : "");
+            same = false;
+        }
+    }
+    return same;
+}
+
+bool trial_run(trial *t, trial_operator operator, const void * context)
+{
+    void *p[TRIAL_TENSORS];
+    for (uint32_t i = 0; i < t->count; i++) {
+        p[i] = t->tensors[i].host;
+    }
+    operator(context, trial_host_lane(t->dtype), trial_host_table(t->dtype), p);
+    bool well = run_on_device(t, 0, operator, context);
+    uint32_t runs = t->once ? 1 : t->keep_aligned ? 2 : 3;
+    for (uint32_t i = 1; i < runs && well; i++) {
+        well = run_on_device(t, i, operator, context) && same_bits(t, i);
+    }
+    for (uint32_t i = 0; i < t->count && well; i++) {
+        well = compare(t, i);
+    }
+    return well;
+}

@@ -1,0 +1,92 @@
+/** @file trial.h  One operator on the host and on a GPU with the same tensors, and the comparison.
+ *
+ * A trial has tensors, each with what both begin with and what may differ in the end: nothing where
+ * nothing is said, so that inputs must stay as they are. On the GPU the operator runs three times:
+ * twice with tensors aligned to 256 bytes and once one value further on (operators of which 16-byte
+ * alignment is asked: not), all must leave the same bits, and none may touch the words around the
+ * tensors. The emulator reverses its threads' turns in the second run.
+ */
+#pragma once
+
+#include "common/mem.h"
+#include "exec/operators.h"
+
+enum { TRIAL_TENSORS = 12 };
+
+typedef struct trial_tensor {
+    rpexec_dtype dtype;
+    bool raw; /**< compared byte by byte: whole numbers, doubles */
+    uint64_t count;
+    size_t bytes;
+    void *start;
+    void *host;      /**< what the host's operator works on */
+    void *device[3]; /**< what each run on the GPU left */
+    double length;   /**< of the sums in it: allowed is 8 u sqrt(length) of the rms, u = 2^-24 */
+    double loose;    /**< absolutely, besides */
+    double relative; /**< of doubles (raw, 8 bytes): instead of equality */
+} trial_tensor;
+
+typedef struct trial {
+    const char *name;
+    rpexec_dtype dtype; /**< of the table */
+    uint32_t count;
+    trial_tensor tensors[TRIAL_TENSORS];
+    bool keep_aligned; /**< no run with tensors one value further on */
+    bool once;         /**< only one run on the GPU: large sizes */
+    double worst;      /**< of the last comparison: error over what is allowed */
+} trial;
+
+/** Calls the operator on the trial's tensors, p[0] .. p[count - 1]. */
+typedef void (*trial_operator)(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                               void **p);
+
+/** What is compared: a GPU, or the emulator. Implemented once for each lane type. */
+extern const char *trial_device;
+
+/** Opens device and lanes. @retval 0, 77 (no device, said on stdout), 1 (logged) */
+int trial_open(void);
+
+/** Gives back everything. */
+void trial_close(void);
+
+/** Whether cuBLAS is there (always false in the emulator): from then on it is used, or not. */
+bool trial_use_cublas(bool use);
+
+/** Reverses the emulator's turns; does nothing on a GPU. */
+void trial_reverse(bool reverse);
+
+/** @return whether sizes may be large. */
+bool trial_is_fast(void);
+
+/** A new trial with no tensors. */
+trial trial_begin(const char *name, rpexec_dtype dtype);
+
+/** Normally distributed values of a type, standard deviation `size`. @return the tensor's number */
+uint32_t trial_normal(trial *t, rpexec_dtype dtype, uint64_t count, double size);
+
+/** The same in the trial's type. */
+uint32_t trial_values(trial *t, uint64_t count, double size);
+
+/** A tensor of other content, compared byte by byte. */
+uint32_t trial_raw(trial *t, size_t bytes, const void *content);
+
+/** The operator writes the tensor: what may differ. A tensor's type adds one rounding to it. */
+void trial_allow(trial *t, uint32_t tensor, double length, double loose);
+
+/** Runs the operator on the host and on the GPU and compares. @return whether all is well */
+bool trial_run(trial *t, trial_operator operator, const void * context);
+
+/* Of the two kinds of lanes; used by trial.c. */
+rpexec_lane *trial_host_lane(rpexec_dtype dtype);
+const rpexec_operators *trial_host_table(rpexec_dtype dtype);
+rpexec_lane *trial_device_lane(rpexec_dtype dtype);
+const rpexec_operators *trial_device_table(rpexec_dtype dtype);
+rp_status trial_device_status(rpexec_dtype dtype);
+bool trial_to_device(void *to, const void *from, size_t bytes);
+bool trial_from_device(void *to, const void *from, size_t bytes);
+void *trial_device_memory(size_t bytes);
+void trial_device_memory_back(void *memory);
+rp_status trial_host_open(rp_arena *arena);
+int trial_device_open(rp_arena *arena);
+void trial_device_close(void);
+extern rp_arena *trial_arena;

@@ -1,0 +1,203 @@
+/* The embedding, its gradient, and the loss. */
+#include "exec/cuda/device.cuh"
+
+enum { BLOCK = 256, LOSS_BLOCK = 512 };
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    embed(uint64_t tokens, uint32_t width, const int32_t *ids, const T *table, T *x, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < tokens * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t t = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        float row[N];
+        load<N>(table + (uint64_t)ids[t] * width + j, width - j, whole, row);
+        store<N>(row, width - j, whole, x + t * width + j);
+    }
+}
+
+/* Whether an earlier token has the same id. All threads of the block get the same answer. */
+__device__ inline bool seen_before(const int32_t *ids, uint64_t token)
+{
+    for (uint64_t first = 0; first < token; first += BLOCK) {
+        uint64_t t = first + threadIdx.x;
+        if (__syncthreads_or(t < token && ids[t] == ids[token])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Block (t, c) does nothing unless t is the first token of its id; then it adds the rows of all
+ * tokens of that id to the table's, by ascending token, each thread one pack of columns. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    embed_weight(uint64_t tokens, uint32_t width, const int32_t *ids, const T *dx, T *dtable,
+                 bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ uint32_t matches[BLOCK / 32];
+    uint64_t token = blockIdx.x;
+    uint32_t column = (blockIdx.y * BLOCK + threadIdx.x) * N;
+    uint64_t left = column < width ? width - column : 0;
+    T *row = dtable + (uint64_t)ids[token] * width + column;
+    float sum[N] = {};
+    if (seen_before(ids, token)) {
+        return;
+    }
+    load<N>(row, left, whole, sum);
+    for (uint64_t first = token; first < tokens; first += BLOCK) {
+        uint64_t t = first + threadIdx.x;
+        uint32_t bits = __ballot_sync(0xffffffffu, t < tokens && ids[t] == ids[token]);
+        if (threadIdx.x % 32 == 0) {
+            matches[threadIdx.x / 32] = bits;
+        }
+        __syncthreads();
+        for (uint32_t word = 0; word < BLOCK / 32; word++) {
+            for (uint32_t rest = matches[word]; rest != 0; rest &= rest - 1) {
+                uint64_t from = first + word * 32 + (uint32_t)(__ffs((int)rest) - 1);
+                float in[N];
+                load<N>(dx + from * width + column, left, whole, in);
+                for (int i = 0; i < N; i++) {
+                    sum[i] += in[i];
+                }
+            }
+        }
+        __syncthreads();
+    }
+    store<N>(sum, left, whole, row);
+}
+
+/* The largest logit of a thread's share and the sum of e^(z - most), in one pass. */
+template <int N, typename T>
+__device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most_out,
+                             float *sum_out)
+{
+    float most = -3.402823466e+38f; /* finite: e^(most - most) must be a number */
+    float sum = 0;
+    for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+        float in[N];
+        float here = most;
+        load<N>(z + j, vocab - j, whole, in);
+        for (int i = 0; i < N; i++) {
+            here = j + i < vocab ? fmaxf(here, in[i]) : here;
+        }
+        if (here > most) {
+            sum *= expf(most - here);
+            most = here;
+        }
+        for (int i = 0; i < N; i++) {
+            sum += j + i < vocab ? expf(in[i] - most) : 0.0f;
+        }
+    }
+    *most_out = most;
+    *sum_out = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float scale, T *logits,
+                  double *losses, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ float mosts[LOSS_BLOCK / 32];
+    __shared__ double sums[LOSS_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        T *z = logits + row * vocab;
+        int64_t label = labels[row];
+        bool ignored = label == RPEXEC_IGNORED;
+        float most = 0, sum = 0, own = 0;
+        double total = 1;
+        if (!ignored) {
+            float mine;
+            share<N>(z, vocab, whole, &mine, &sum);
+            most = warp_most(mine);
+            if (threadIdx.x % 32 == 0) {
+                mosts[threadIdx.x / 32] = most;
+            }
+            __syncthreads();
+            for (int i = 0; i < LOSS_BLOCK / 32; i++) {
+                most = fmaxf(most, mosts[i]);
+            }
+            own = widen(z[label]);
+            /* Its barriers: everybody has read before anybody overwrites. */
+            total = group_sum<LOSS_BLOCK>((double)sum * (double)expf(mine - most), sums);
+        }
+        float factor = (float)((double)scale / total);
+        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+            float out[N] = {};
+            if (!ignored) {
+                load<N>(z + j, vocab - j, whole, out);
+                for (int i = 0; i < N; i++) {
+                    out[i] = expf(out[i] - most) * factor - (j + i == label ? scale : 0.0f);
+                }
+            }
+            store<N>(out, vocab - j, whole, z + j);
+        }
+        if (threadIdx.x == 0) {
+            losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)own;
+        }
+    }
+}
+
+/* One block; each thread its rows in ascending order, then the threads in a fixed one. */
+__global__ void __launch_bounds__(BLOCK)
+    add_losses(uint64_t rows, const double *losses, double *loss)
+{
+    __shared__ double parts[BLOCK / 32];
+    double sum = 0;
+    for (uint64_t row = threadIdx.x; row < rows; row += BLOCK) {
+        sum += losses[row];
+    }
+    sum = group_sum<BLOCK>(sum, parts);
+    if (threadIdx.x == 0) {
+        *loss += sum;
+    }
+}
+
+extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens,
+                                         uint32_t width, const int32_t *ids, const void *table,
+                                         void *x)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr uint32_t N = per_pack<T>::count;
+        return launch(embed<T>, blocks_for(target, tokens * ((width + N - 1) / N), BLOCK), BLOCK, 0,
+                      target->stream, tokens, width, ids, static_cast<const T *>(table),
+                      static_cast<T *>(x), aligned(16, table, x) && width % N == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                                uint32_t width, const int32_t *ids, const void *dx,
+                                                void *dtable)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr uint32_t N = per_pack<T>::count;
+        dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
+        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, tokens, width, ids,
+                      static_cast<const T *>(dx), static_cast<T *>(dtable),
+                      aligned(16, dx, dtable) && width % N == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
+                                                 uint32_t vocab, const int32_t *labels, float scale,
+                                                 void *z, double *losses, double *loss)
+{
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(cross_entropy<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
+                      rows, vocab, labels, scale, static_cast<T *>(z), losses,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+    if (error != cudaSuccess || rows == 0) {
+        return error;
+    }
+    return launch(add_losses, 1, BLOCK, 0, target->stream, rows,
+                  static_cast<const double *>(losses), loss);
+}
