@@ -57,9 +57,9 @@ int test_products(rpexec_dtype dtype)
 {
     int failed = 0;
     for (int cublas = 0; cublas < 2; cublas++) {
-        bool using = trial_use_cublas(cublas != 0);
-        if (using != (cublas != 0)) {
-            return trial_is_fast() ? failed + 1 : failed; /* the emulator has none */
+        bool using = cublas != 0;
+        if (using && !trial_use_cublas(true)) {
+            return failed + 1;
         }
         failed += test_sizes(dtype, 1, 1, 1, using) + test_sizes(dtype, 5, 37, 19, using) +
                   test_sizes(dtype, 131, 72, 136, using) + test_sizes(dtype, 17, 160, 24, using);

@@ -7,8 +7,9 @@
 #include <string.h>
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5 };
-#define FACTOR 8.0 /* k of the error model: sums are in other orders, and operations follow them   \
-                    */
+#define FACTOR                                                                                     \
+    8.0 /* k of the error model: sums are in other orders, and operations follow them              \
+         */
 
 rp_arena *trial_arena;
 static uint64_t stream; /* of random numbers */

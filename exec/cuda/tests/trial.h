@@ -49,7 +49,7 @@ int trial_open(void);
 /** Gives back everything. */
 void trial_close(void);
 
-/** Whether cuBLAS is there (always false in the emulator): from then on it is used, or not. */
+/** From now on lanes use cuBLAS, or do not. @return whether they do: false where it is missing */
 bool trial_use_cublas(bool use);
 
 /** Reverses the emulator's turns; does nothing on a GPU. */

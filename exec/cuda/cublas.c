@@ -1,0 +1,336 @@
+#include "exec/cuda/cublas.h"
+
+#include "common/log.h"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is used of the library; types are those of its own header. */
+#define FUNCTION_LIST(X)                                                                           \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtDestroy)                                                                             \
+    X(cublasLtGetStatusString)                                                                     \
+    X(cublasLtMatmul)                                                                              \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)
+
+typedef struct functions {
+#define MEMBER(name) __typeof__(name) *name;
+    FUNCTION_LIST(MEMBER)
+#undef MEMBER
+} functions;
+
+/* A shape's product: everything that cublasLtMatmul wants. */
+typedef struct shape {
+    rpexec_cuda_product which;
+    uint64_t rows;
+    uint32_t in;
+    uint32_t out;
+    bool add;
+    bool used;
+    bool found; /* cuBLAS has an algorithm; otherwise our own kernel has to do */
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+} shape;
+
+/* More than a model has; when there are more, those that have been longest are made again. */
+enum { SHAPES = 256 };
+
+struct rpexec_cublas {
+    functions f;
+    void *library;
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    shape shapes[SHAPES];
+    uint32_t next; /* to be replaced */
+};
+
+/* ---- the library ------------------------------------------------------------------------------
+ */
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define SONAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+
+/* Where it is looked for: RPEXEC_CUBLASLT says which file and nothing else is tried; otherwise
+ * where the system looks, then where CUDA is installed. */
+static void *open_library(void)
+{
+    const char *given = getenv("RPEXEC_CUBLASLT");
+    const char *home = getenv("CUDA_HOME");
+    char path[512];
+    if (given != NULL) {
+        return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    }
+    void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
+    snprintf(path, sizeof path, "%s/lib64/" SONAME, home != NULL ? home : "/usr/local/cuda");
+    return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static rp_status load(rpexec_cublas *cublas)
+{
+    cublas->library = open_library();
+    if (cublas->library == NULL) {
+        const char *why = dlerror();
+        rp_log_error("cuBLAS cannot be opened: %s. Looked for " SONAME
+                     " where the system looks and "
+                     "in $CUDA_HOME/lib64 (/usr/local/cuda/lib64); RPEXEC_CUBLASLT names a file",
+                     why != NULL ? why : "unknown");
+        return RP_TOOL;
+    }
+    static const char *const names[] = {
+#define NAME(name) #name,
+        FUNCTION_LIST(NAME)
+#undef NAME
+    };
+    void *addresses[sizeof names / sizeof *names];
+    _Static_assert(sizeof addresses == sizeof cublas->f, "a table of pointers");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        addresses[i] = dlsym(cublas->library, names[i]);
+        if (addresses[i] == NULL) {
+            rp_log_error("cuBLAS has no function %s: %s", names[i], dlerror());
+            return RP_TOOL;
+        }
+    }
+    memcpy(&cublas->f, addresses, sizeof addresses);
+    return RP_OK;
+}
+
+static rp_status check(const rpexec_cublas *cublas, cublasStatus_t status, const char *call)
+{
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        return RP_OK;
+    }
+    rp_log_error("%s: %s", call, cublas->f.cublasLtGetStatusString(status));
+    return RP_TOOL;
+}
+
+#define CUBLAS_TRY(name, ...) RP_TRY(check(cublas, cublas->f.name(__VA_ARGS__), #name))
+
+/* Partial sums of a split product stay in the type that is computed in. */
+static rp_status prepare(rpexec_cublas *cublas)
+{
+    const uint64_t workspace = RPEXEC_CUDA_WORKSPACE;
+    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    CUBLAS_TRY(cublasLtCreate, &cublas->handle);
+    CUBLAS_TRY(cublasLtMatmulPreferenceCreate, &cublas->preference);
+    CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute, cublas->preference,
+               CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute, cublas->preference,
+               CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
+    return RP_OK;
+}
+
+rp_status rpexec_cublas_open(const rpexec_lane *lane, rp_arena *arena, rpexec_cublas **cublas_out)
+{
+    (void)lane;
+    rpexec_cublas *cublas;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *cublas, &cublas));
+    rp_status status = load(cublas);
+    if (status == RP_OK) {
+        status = prepare(cublas);
+    }
+    if (status != RP_OK) {
+        rpexec_cublas_close(cublas);
+        return status;
+    }
+    *cublas_out = cublas;
+    return RP_OK;
+}
+
+static void forget(rpexec_cublas *cublas, shape *s)
+{
+    if (s->product != NULL) {
+        (void)cublas->f.cublasLtMatmulDescDestroy(s->product);
+    }
+    cublasLtMatrixLayout_t layouts[] = {s->a, s->b, s->c};
+    for (int i = 0; i < 3; i++) {
+        if (layouts[i] != NULL) {
+            (void)cublas->f.cublasLtMatrixLayoutDestroy(layouts[i]);
+        }
+    }
+    memset(s, 0, sizeof *s);
+}
+
+void rpexec_cublas_close(rpexec_cublas *cublas)
+{
+    if (cublas == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < SHAPES; i++) {
+        forget(cublas, &cublas->shapes[i]);
+    }
+    if (cublas->preference != NULL) {
+        (void)cublas->f.cublasLtMatmulPreferenceDestroy(cublas->preference);
+    }
+    if (cublas->handle != NULL) {
+        (void)cublas->f.cublasLtDestroy(cublas->handle);
+    }
+    if (cublas->library != NULL) {
+        (void)dlclose(cublas->library);
+    }
+    memset(cublas, 0, sizeof *cublas);
+}
+
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
+
+static cudaDataType_t data_type(rpexec_dtype dtype)
+{
+    return dtype == RPEXEC_DTYPE_F32   ? CUDA_R_32F
+           : dtype == RPEXEC_DTYPE_F16 ? CUDA_R_16F
+                                       : CUDA_R_16BF;
+}
+
+static bool in_half(const rpexec_lane *lane)
+{
+    return lane->half_accumulation && lane->dtype == RPEXEC_DTYPE_F16;
+}
+
+static rp_status describe(const rpexec_lane *lane, rpexec_cublas *cublas, bool a_turned,
+                          bool b_turned, shape *s)
+{
+    const int32_t a = a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t b = b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t sms = (int32_t)lane->sm_count;
+    CUBLAS_TRY(cublasLtMatmulDescCreate, &s->product,
+               in_half(lane) ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F,
+               in_half(lane) ? CUDA_R_16F : CUDA_R_32F);
+    CUBLAS_TRY(cublasLtMatmulDescSetAttribute, s->product, CUBLASLT_MATMUL_DESC_TRANSA, &a,
+               sizeof a);
+    CUBLAS_TRY(cublasLtMatmulDescSetAttribute, s->product, CUBLASLT_MATMUL_DESC_TRANSB, &b,
+               sizeof b);
+    CUBLAS_TRY(cublasLtMatmulDescSetAttribute, s->product, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+               &sms, sizeof sms);
+    return RP_OK;
+}
+
+/* cuBLAS counts by columns: a row-major matrix [r, c] is to it one of c rows and r columns. So it
+ * computes the transposed result, from the operands in the other order:
+ *   y^T  [out, rows] = weight [out, in]    x^T  [in, rows]: (in, out) turned, (in, rows)
+ *   dx^T [in, rows]  = weight^T [in, out]  dy^T [out, rows]: (in, out), (out, rows)
+ *   dw^T [in, out]   = x^T [in, rows]      dy   [rows, out]: (in, rows), (out, rows) turned */
+static rp_status layouts(const rpexec_lane *lane, rpexec_cublas *cublas, shape *s)
+{
+    const cudaDataType_t type = data_type(lane->dtype);
+    const uint64_t in = s->in;
+    const uint64_t out = s->out;
+    bool weight = s->which == RPEXEC_CUDA_WEIGHT;
+    bool forward = s->which == RPEXEC_CUDA_FORWARD;
+    uint64_t second = forward ? in : out;
+    uint64_t result = forward ? out : in;
+    RP_TRY(describe(lane, cublas, forward, weight, s));
+    CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->a, type, in, weight ? s->rows : out, (int64_t)in);
+    CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->b, type, second, s->rows, (int64_t)second);
+    CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->c, type, result, weight ? out : s->rows,
+               (int64_t)result);
+    return RP_OK;
+}
+
+/* Bytes that every tensor's address is a multiple of, as the sizes promise. */
+static uint32_t alignment(const rpexec_lane *lane, const shape *s)
+{
+    size_t bytes = rpexec_dtype_bytes(lane->dtype);
+    return s->in * bytes % 16 == 0 && s->out * bytes % 16 == 0 ? 16 : (uint32_t)bytes;
+}
+
+/* The algorithm depends on the shape only: alignment is what the sizes promise, not what addresses
+ * happen to be. */
+static rp_status choose(const rpexec_lane *lane, rpexec_cublas *cublas, shape *s)
+{
+    static const cublasLtMatmulPreferenceAttributes_t which[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t bytes = alignment(lane, s);
+    cublasLtMatmulHeuristicResult_t result;
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute, cublas->preference, which[i], &bytes,
+                   sizeof bytes);
+    }
+    memset(&result, 0, sizeof result);
+    cublasStatus_t status = cublas->f.cublasLtMatmulAlgoGetHeuristic(
+        cublas->handle, s->product, s->a, s->b, s->c, s->c, cublas->preference, 1, &result, &count);
+    s->found = status == CUBLAS_STATUS_SUCCESS && count > 0 &&
+               result.state == CUBLAS_STATUS_SUCCESS &&
+               result.workspaceSize <= RPEXEC_CUDA_WORKSPACE;
+    s->algorithm = result.algo;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED
+               ? RP_OK
+               : check(cublas, status, "cublasLtMatmulAlgoGetHeuristic");
+}
+
+static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p,
+                          const shape **shape_out)
+{
+    rpexec_cublas *cublas = lane->cublas;
+    shape *s = cublas->shapes;
+    for (; s < cublas->shapes + SHAPES && s->used; s++) {
+        if (s->which == p->which && s->rows == p->rows && s->in == p->in && s->out == p->out &&
+            s->add == p->add) {
+            *shape_out = s;
+            return RP_OK;
+        }
+    }
+    if (s == cublas->shapes + SHAPES) {
+        s = &cublas->shapes[cublas->next++ % SHAPES];
+    }
+    forget(cublas, s);
+    s->which = p->which;
+    s->rows = p->rows;
+    s->in = p->in;
+    s->out = p->out;
+    s->add = p->add;
+    s->used = true;
+    RP_TRY(layouts(lane, cublas, s));
+    RP_TRY(choose(lane, cublas, s));
+    *shape_out = s;
+    return RP_OK;
+}
+
+static rp_status by_own_kernel(const rpexec_lane *lane, const rpexec_cuda_products *product,
+                               const void *a, const void *b, void *c)
+{
+    const rpexec_cuda_target target = {
+        .stream = lane->stream, .sm_count = lane->sm_count, .dtype = lane->dtype};
+    RPEXEC_CUDA_TRY(lane->dtype == RPEXEC_DTYPE_F32
+                        ? rpexec_cuda_products_fp32(&target, product, a, b, c)
+                        : rpexec_cuda_products_half(&target, product, a, b, c));
+    return RP_OK;
+}
+
+rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *product,
+                                const void *a, const void *b, void *c)
+{
+    const rpexec_cublas *cublas = lane->cublas;
+    const shape *s = NULL;
+    RP_TRY(shape_of(lane, product, &s));
+    if (!s->found) {
+        return by_own_kernel(lane, product, a, b, c);
+    }
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % alignment(lane, s) != 0) {
+        rp_log_error("a product of [%llu, %u] and [%u, %u] has tensors that are not aligned to %u "
+                     "bytes",
+                     (unsigned long long)s->rows, s->in, s->out, s->in, alignment(lane, s));
+        return RP_BROKEN;
+    }
+    /* 1 and 0 in the type that is computed in. */
+    const uint16_t half[] = {0, 0x3c00};
+    const float single[] = {0.0f, 1.0f};
+    const void *one = in_half(lane) ? (const void *)&half[1] : &single[1];
+    const void *beta = in_half(lane) ? (const void *)&half[s->add] : &single[s->add];
+    CUBLAS_TRY(cublasLtMatmul, cublas->handle, s->product, one, b, s->a, a, s->b, beta, c, s->c, c,
+               s->c, &s->algorithm, lane->workspace, RPEXEC_CUDA_WORKSPACE, lane->stream);
+    return RP_OK;
+}

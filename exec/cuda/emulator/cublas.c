@@ -1,0 +1,213 @@
+/* cuBLASLt on a CPU, a library of its own that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). Shapes
+ * whose inner size is 37 are "not supported": what has to do without is tested, too. */
+#include "exec/dtype.h"
+
+#include <cublasLt.h>
+#include <string.h>
+
+struct emulated_object {
+    bool used;
+    cublasComputeType_t compute;
+    int32_t turned[2];
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t pitch;
+};
+
+enum { OBJECTS = 4096, UNSUPPORTED = 37 };
+static struct emulated_object objects[OBJECTS];
+
+static cublasStatus_t make(struct emulated_object **object)
+{
+    for (int i = 0; i < OBJECTS; i++) {
+        if (!objects[i].used) {
+            objects[i] = (struct emulated_object){.used = true};
+            *object = &objects[i];
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static cublasStatus_t drop(struct emulated_object *object)
+{
+    bool used = object->used;
+    object->used = false;
+    return used ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    return make(handle);
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return drop(handle);
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? "success" : "invalid";
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *product, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
+{
+    cublasStatus_t status = make(product);
+    (void)scale;
+    (*product)->compute = compute;
+    return status;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product)
+{
+    return drop(product);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    if (bytes != sizeof(int32_t)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (attribute != CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET) {
+        memcpy(&product->turned[attribute == CUBLASLT_MATMUL_DESC_TRANSB], value, bytes);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t pitch)
+{
+    cublasStatus_t status = make(layout);
+    (*layout)->type = type;
+    (*layout)->rows = rows;
+    (*layout)->columns = columns;
+    (*layout)->pitch = pitch;
+    return pitch < (int64_t)rows ? CUBLAS_STATUS_INVALID_VALUE : status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return drop(layout);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    return make(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    return drop(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes)
+{
+    size_t right = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4;
+    (void)value;
+    return preference->used && bytes == right ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/* op(x) is rows x columns. */
+static uint64_t rows_of(const struct emulated_object *x, int32_t turned)
+{
+    return turned == CUBLAS_OP_T ? x->columns : x->rows;
+}
+
+static uint64_t columns_of(const struct emulated_object *x, int32_t turned)
+{
+    return turned == CUBLAS_OP_T ? x->rows : x->columns;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    uint64_t inner = columns_of(a, product->turned[0]);
+    bool fits = handle->used && preference->used && requested == 1 &&
+                rows_of(a, product->turned[0]) == c->rows &&
+                rows_of(b, product->turned[1]) == inner &&
+                columns_of(b, product->turned[1]) == c->columns && c == d;
+    *found = fits && inner != UNSUPPORTED;
+    results[0].state = CUBLAS_STATUS_SUCCESS;
+    return !fits    ? CUBLAS_STATUS_INVALID_VALUE
+           : *found ? CUBLAS_STATUS_SUCCESS
+                    : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static rpexec_dtype dtype_of(const struct emulated_object *x)
+{
+    return x->type == CUDA_R_32F   ? RPEXEC_DTYPE_F32
+           : x->type == CUDA_R_16F ? RPEXEC_DTYPE_F16
+                                   : RPEXEC_DTYPE_BF16;
+}
+
+static float value_at(const struct emulated_object *x, const void *values, uint64_t row,
+                      uint64_t column)
+{
+    float value;
+    const void *from = rpexec_element_const(dtype_of(x), values, column * (uint64_t)x->pitch + row);
+    if (dtype_of(x) == RPEXEC_DTYPE_F32) {
+        memcpy(&value, from, sizeof value);
+    } else {
+        rpexec_widen(dtype_of(x), 1, from, &value);
+    }
+    return value;
+}
+
+static float scalar(const struct emulated_object *product, const void *value)
+{
+    float result;
+    if (product->compute == CUBLAS_COMPUTE_32F) {
+        memcpy(&result, value, sizeof result);
+    } else {
+        rpexec_widen(RPEXEC_DTYPE_F16, 1, value, &result);
+    }
+    return result;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    bool a_turned = product->turned[0] == CUBLAS_OP_T;
+    bool b_turned = product->turned[1] == CUBLAS_OP_T;
+    uint64_t inner = columns_of(a_layout, product->turned[0]);
+    (void)handle;
+    (void)algorithm;
+    (void)stream;
+    if (c_layout != d_layout || workspace == NULL || workspace_bytes == 0) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    for (uint64_t j = 0; j < d_layout->columns; j++) {
+        for (uint64_t i = 0; i < d_layout->rows; i++) {
+            float sum = 0;
+            for (uint64_t k = 0; k < inner; k++) {
+                sum += value_at(a_layout, a, a_turned ? k : i, a_turned ? i : k) *
+                       value_at(b_layout, b, b_turned ? j : k, b_turned ? k : j);
+            }
+            sum *= scalar(product, alpha);
+            if (scalar(product, beta) != 0) {
+                sum += scalar(product, beta) * value_at(c_layout, c, i, j);
+            }
+            void *to = rpexec_element(dtype_of(d_layout), d, j * (uint64_t)d_layout->pitch + i);
+            if (dtype_of(d_layout) == RPEXEC_DTYPE_F32) {
+                memcpy(to, &sum, sizeof sum);
+            } else {
+                rpexec_narrow(dtype_of(d_layout), 1, &sum, to);
+            }
+        }
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
