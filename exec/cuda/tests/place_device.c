@@ -4,13 +4,13 @@
 
 #include <stdio.h>
 
-static rpexec_lane lanes[RPEXEC_DTYPE_COUNT];
-static rpexec_lane with_cublas[RPEXEC_DTYPE_COUNT];
+static rpexec_lane lanes[TRIAL_PRODUCTS][RPEXEC_DTYPE_COUNT];
 static cudaStream_t stream;
-static bool use_cublas;
+static trial_products products_now;
+static uint32_t sm_count;
 enum { SCRATCH = 64 << 20 };
 
-int trial_device_open(rp_arena *arena)
+int trial_device_open(void)
 {
     int count = 0;
     struct cudaDeviceProp properties;
@@ -25,41 +25,32 @@ int trial_device_open(rp_arena *arena)
     }
     printf("device: %s, compute capability %d.%d, %d multiprocessors\n", properties.name,
            properties.major, properties.minor, properties.multiProcessorCount);
+    sm_count = (uint32_t)properties.multiProcessorCount;
+    return trial_use(TRIAL_OWN) ? 0 : 1;
+}
+
+bool trial_use(trial_products by)
+{
     for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
         const rpexec_cuda_lane_config config = {.dtype = (rpexec_dtype)i,
                                                 .stream = stream,
-                                                .sm_count =
-                                                    (uint32_t)properties.multiProcessorCount,
-                                                .own_products = true,
+                                                .sm_count = sm_count,
+                                                .half_accumulation = by == TRIAL_CUBLAS_HALF,
+                                                .own_products = by == TRIAL_OWN,
                                                 .scratch_bytes = SCRATCH};
-        if (rpexec_cuda_lane_open(&config, arena, &lanes[i]) != RP_OK) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-bool trial_use_cublas(bool use)
-{
-    for (uint32_t i = 0; use && i < RPEXEC_DTYPE_COUNT; i++) {
-        const rpexec_cuda_lane_config config = {.dtype = (rpexec_dtype)i,
-                                                .stream = stream,
-                                                .sm_count = lanes[0].sm_count,
-                                                .scratch_bytes = SCRATCH};
-        if (with_cublas[i].cublas == NULL &&
-            rpexec_cuda_lane_open(&config, trial_arena, &with_cublas[i]) != RP_OK) {
+        if (lanes[by][i].scratch == NULL &&
+            rpexec_cuda_lane_open(&config, trial_arena, &lanes[by][i]) != RP_OK) {
             return false;
         }
     }
-    use_cublas = use;
-    return use;
+    products_now = by;
+    return true;
 }
 
 void trial_device_close(void)
 {
-    for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        rpexec_cuda_lane_close(&lanes[i]);
-        rpexec_cuda_lane_close(&with_cublas[i]);
+    for (uint32_t i = 0; i < TRIAL_PRODUCTS * RPEXEC_DTYPE_COUNT; i++) {
+        rpexec_cuda_lane_close(&lanes[i / RPEXEC_DTYPE_COUNT][i % RPEXEC_DTYPE_COUNT]);
     }
     if (stream != NULL) {
         (void)cudaStreamDestroy(stream);
@@ -68,7 +59,7 @@ void trial_device_close(void)
 
 rpexec_lane *trial_device_lane(rpexec_dtype dtype)
 {
-    return use_cublas ? &with_cublas[dtype] : &lanes[dtype];
+    return &lanes[products_now][dtype];
 }
 
 const rpexec_operators *trial_device_table(rpexec_dtype dtype)

@@ -19,7 +19,7 @@ int trial_open(void)
     if (rp_arena_create(&trial_arena) != RP_OK || trial_host_open(trial_arena) != RP_OK) {
         return 1;
     }
-    return trial_device_open(trial_arena);
+    return trial_device_open();
 }
 
 void trial_close(void)

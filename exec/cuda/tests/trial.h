@@ -49,8 +49,16 @@ int trial_open(void);
 /** Gives back everything. */
 void trial_close(void);
 
-/** From now on lanes use cuBLAS, or do not. @return whether they do: false where it is missing */
-bool trial_use_cublas(bool use);
+/** What matrix products are done by. */
+typedef enum trial_products {
+    TRIAL_OWN,
+    TRIAL_CUBLAS,
+    TRIAL_CUBLAS_HALF, /**< fp16 adds up in fp16 */
+    TRIAL_PRODUCTS
+} trial_products;
+
+/** From now on lanes use these. @return whether they do: false (logged) where cuBLAS is missing */
+bool trial_use(trial_products by);
 
 /** Reverses the emulator's turns; does nothing on a GPU. */
 void trial_reverse(bool reverse);
@@ -87,6 +95,6 @@ bool trial_from_device(void *to, const void *from, size_t bytes);
 void *trial_device_memory(size_t bytes);
 void trial_device_memory_back(void *memory);
 rp_status trial_host_open(rp_arena *arena);
-int trial_device_open(rp_arena *arena);
+int trial_device_open(void);
 void trial_device_close(void);
 extern rp_arena *trial_arena;
