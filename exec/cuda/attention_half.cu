@@ -28,13 +28,13 @@ __device__ inline void join_block(float scores[KEYS / 8][4], float scale_log2, s
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
         float base = now == -INFINITY ? 0.0f : now * scale_log2; /* the row sees no key yet */
-        float shrink = exp2f(rows->most[half] * scale_log2 - base);
+        float shrink = power_of_two(rows->most[half] * scale_log2 - base);
         float sum = 0;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
 #pragma unroll
             for (int i = half * 2; i < half * 2 + 2; i++) {
-                scores[n][i] = exp2f(scores[n][i] * scale_log2 - base);
+                scores[n][i] = power_of_two(scores[n][i] * scale_log2 - base);
                 sum += scores[n][i];
             }
         }

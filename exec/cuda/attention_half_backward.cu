@@ -37,7 +37,7 @@ __device__ inline void weights_of_keys(const head_view<T> &h, float scale, uint3
             for (int half = 0; half < 2; half++) {
                 bool seen = sees(h, column, key + lane / 4 + half * 8);
                 float score = p[n][half * 2 + i] * (scale * RPEXEC_LOG2_E);
-                float weight = seen ? exp2f(score - l) : 0.0f;
+                float weight = seen ? power_of_two(score - l) : 0.0f;
                 p[n][half * 2 + i] = weight;
                 dp[n][half * 2 + i] = weight * (dp[n][half * 2 + i] - sum) * scale;
             }
@@ -128,7 +128,7 @@ __device__ inline void slopes_of_queries(const head_view<T> &h, float scale, uin
         for (int i = 0; i < 4; i++) {
             bool seen = sees(h, query + lane / 4 + i / 2 * 8, key + n * 8 + lane % 4 * 2 + i % 2);
             float score = p[n][i] * (scale * RPEXEC_LOG2_E);
-            float weight = seen ? exp2f(score - l[i / 2]) : 0.0f;
+            float weight = seen ? power_of_two(score - l[i / 2]) : 0.0f;
             dp[n][i] = weight * (dp[n][i] - sum[i / 2]) * scale;
         }
     }

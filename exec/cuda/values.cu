@@ -90,22 +90,33 @@ __global__ void rotate(uint64_t groups, uint32_t seq_len, uint32_t heads, uint32
     }
 }
 
-/* exec/adam.c; gradients are divided by their loss's scale, a power of two. */
+/* exec/adam.c; gradients are divided by their loss's scale, a power of two. Four values a thread.
+ */
 template <typename T>
 __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale, const T *gradients,
-                     float *p, float *m, float *v, T *weights)
+                     float *p, float *m, float *v, T *weights, bool whole)
 {
-    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < count;
-         i += (uint64_t)gridDim.x * BLOCK) {
-        float g = widen(gradients[i]) * inverse_scale + f.decay * p[i];
-        float first = f.beta1 * m[i] + f.one_minus_beta1 * g;
-        float second = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
-        float value = p[i] * f.shrink - f.rate * first / (sqrtf(second) * f.unbias + f.eps);
-        m[i] = first;
-        v[i] = second;
-        p[i] = value;
+    constexpr int N = 4;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float g[N], value[N], first[N], second[N];
+        load<N>(gradients + i, count - i, whole, g);
+        load<N>(p + i, count - i, whole, value);
+        load<N>(m + i, count - i, whole, first);
+        load<N>(v + i, count - i, whole, second);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            float slope = g[j] * inverse_scale + f.decay * value[j];
+            first[j] = f.beta1 * first[j] + f.one_minus_beta1 * slope;
+            second[j] = f.beta2 * second[j] + f.one_minus_beta2 * (slope * slope);
+            value[j] =
+                value[j] * f.shrink - f.rate * first[j] / (sqrtf(second[j]) * f.unbias + f.eps);
+        }
+        store<N>(first, count - i, whole, m + i);
+        store<N>(second, count - i, whole, v + i);
+        store<N>(value, count - i, whole, p + i);
         if (weights != nullptr) {
-            narrow(value, &weights[i]);
+            store<N>(value, count - i, whole, weights + i);
         }
     }
 }
@@ -196,10 +207,12 @@ extern "C" cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target,
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(adam<T>, blocks_for(target, update->count, BLOCK), BLOCK, 0, target->stream,
-                      update->count, *factors, 1.0f / update->scale,
+        bool whole = aligned(16, update->master, update->m, update->v) &&
+                     aligned(4 * sizeof(T), update->gradients, update->weights);
+        return launch(adam<T>, blocks_for(target, update->count, BLOCK * 4), BLOCK, 0,
+                      target->stream, update->count, *factors, 1.0f / update->scale,
                       static_cast<const T *>(update->gradients), update->master, update->m,
-                      update->v, static_cast<T *>(update->weights));
+                      update->v, static_cast<T *>(update->weights), whole);
     });
 }
 

@@ -112,6 +112,10 @@ static inline float plus(float a, float b)
 {
     return a + b;
 }
+static inline float power_of_two(float x)
+{
+    return exp2f(x);
+}
 static inline uint32_t __float_as_uint(float x)
 {
     uint32_t bits;
@@ -196,16 +200,6 @@ static inline const emulator_fragment *emulator_fragment_of(unsigned int lane)
     return static_cast<const emulator_fragment *>(emulator_word(lane));
 }
 
-static inline float emulator_a(unsigned int row, unsigned int k)
-{
-    return emulator_fragment_of(row % 8 * 4 + k % 8 / 2)->a[(row / 8 + k / 8 * 2) * 2 + k % 2];
-}
-
-static inline float emulator_b(unsigned int k, unsigned int column)
-{
-    return emulator_fragment_of(column * 4 + k % 8 / 2)->b[k / 8 * 2 + k % 2];
-}
-
 template <typename T> static void multiply(T, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     emulator_fragment mine;
@@ -216,12 +210,18 @@ template <typename T> static void multiply(T, float d[4], const uint32_t a[4], c
     emulator_halves<T>(b[0], mine.b);
     emulator_halves<T>(b[1], mine.b + 2);
     emulator_exchange(&mine, sizeof mine);
+    /* Who has which k of a's rows (g, and eight below) and of b's columns 2t and 2t + 1. */
+    const emulator_fragment *rows[4], *columns[2][4];
     for (unsigned int i = 0; i < 4; i++) {
-        unsigned int row = lane / 4 + i / 2 * 8;
-        unsigned int column = lane % 4 * 2 + i % 2;
+        rows[i] = emulator_fragment_of(lane / 4 * 4 + i);
+        columns[0][i] = emulator_fragment_of(lane % 4 * 2 * 4 + i);
+        columns[1][i] = emulator_fragment_of((lane % 4 * 2 + 1) * 4 + i);
+    }
+    for (unsigned int i = 0; i < 4; i++) {
         float sum = 0;
         for (unsigned int k = 0; k < 16; k++) {
-            sum += emulator_a(row, k) * emulator_b(k, column);
+            sum += rows[k % 8 / 2]->a[(i / 2 + k / 8 * 2) * 2 + k % 2] *
+                   columns[i % 2][k % 8 / 2]->b[k / 8 * 2 + k % 2];
         }
         d[i] += sum;
     }

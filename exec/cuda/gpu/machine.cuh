@@ -81,6 +81,14 @@ __device__ inline float plus(float a, float b)
     return __fadd_rn(a, b);
 }
 
+/** 2^x to two units in the last place, in one instruction; 0 for -infinity. */
+__device__ inline float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above) ---
  */
 

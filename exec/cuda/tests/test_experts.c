@@ -60,7 +60,7 @@ static trial routed(const char *name, rpexec_dtype dtype, const sizes *s, bool a
     for (uint64_t i = 0; i < s->tokens * s->experts; i++) {
         uint64_t expert = i % s->experts;
         logits[i] = expert % 3 == 1 ? -20 : roundf(logits[i] * 4) / 4; /* ties */
-        logits[i] = all && expert == s->experts - 1 ? 30 : logits[i];
+        logits[i] = all && expert == 0 && i / s->experts % 14 != 3 ? 30 : logits[i];
     }
     void *host[FIRST_OTHER + 1];
     for (uint32_t i = 0; i < FIRST_OTHER; i++) {
@@ -74,10 +74,30 @@ static trial routed(const char *name, rpexec_dtype dtype, const sizes *s, bool a
     return t;
 }
 
+/* Values become multiples of a quarter: many are equal. */
+static void tie(trial_tensor *x)
+{
+    for (uint64_t i = 0; i < x->count; i++) {
+        void *at = rpexec_element(x->dtype, x->start, i);
+        float value;
+        if (x->dtype == RPEXEC_DTYPE_F32) {
+            memcpy(&value, at, sizeof value);
+            value = roundf(value * 4) / 4;
+            memcpy(at, &value, sizeof value);
+        } else {
+            rpexec_widen(x->dtype, 1, at, &value);
+            value = roundf(value * 4) / 4;
+            rpexec_narrow(x->dtype, 1, &value, at);
+        }
+    }
+    memcpy(x->host, x->start, x->bytes);
+}
+
 static int test_route(rpexec_dtype dtype, const sizes *s, bool broken)
 {
     trial t = routed("route", dtype, s, false);
     uint32_t x = trial_values(&t, s->tokens * s->experts, 2);
+    tie(&t.tensors[x]);
     if (broken) { /* a row of NaN chooses all the same */
         memset(t.tensors[x].start, 0xff, s->experts * rpexec_dtype_bytes(dtype));
         memcpy(t.tensors[x].host, t.tensors[x].start, t.tensors[x].bytes);
@@ -216,7 +236,7 @@ int test_experts(rpexec_dtype dtype)
 {
     const sizes list[] = {
         {1, 1, 1, 1, 1, false, false},          {9, 4, 2, 37, 19, true, true},
-        {140, 4, 1, 40, 24, false, true},       {33, 12, 4, 72, 136, true, false},
+        {140, 4, 1, 40, 24, false, true},       {33, 7, 4, 72, 136, true, false},
         {2048, 128, 8, 1024, 768, false, true},
     };
     int failed = 0;

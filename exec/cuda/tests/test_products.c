@@ -66,7 +66,7 @@ int test_products(rpexec_dtype dtype)
             return failed + 1;
         }
         failed += test_sizes(dtype, 1, 1, 1, by) + test_sizes(dtype, 5, 37, 19, by) +
-                  test_sizes(dtype, 131, 72, 136, by) + test_sizes(dtype, 17, 160, 24, by);
+                  test_sizes(dtype, 131, 40, 136, by) + test_sizes(dtype, 17, 104, 24, by);
         if (trial_is_fast()) {
             failed +=
                 test_sizes(dtype, 257, 1024, 1536, by) + test_sizes(dtype, 2048, 1024, 3072, by);

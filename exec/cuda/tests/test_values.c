@@ -255,7 +255,7 @@ int test_values(rpexec_dtype dtype)
     bool fast = trial_is_fast();
     uint16_t infinite = dtype == RPEXEC_DTYPE_F16 ? 0x7c00 : 0x7f80;
     int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 70, 128) +
-                 test_norm(dtype, 13, 1030) + test_norm(dtype, 3, 2304);
+                 test_norm(dtype, 27, 1030) + test_norm(dtype, 3, 2304);
     failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +
               test_rotate(dtype, (turn){1, 1, 1, 2, true}) +
               test_rotate(dtype, (turn){3, 7, 2, 36, true});
