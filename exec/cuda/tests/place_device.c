@@ -39,7 +39,7 @@ bool trial_use(trial_products by)
                                                 .own_products = by == TRIAL_OWN,
                                                 .scratch_bytes = SCRATCH};
         if (lanes[by][i].scratch == NULL &&
-            rpexec_cuda_lane_open(&config, trial_arena, &lanes[by][i]) != RP_OK) {
+            rpexec_cuda_lane_open(&config, trial_lane_arena, &lanes[by][i]) != RP_OK) {
             return false;
         }
     }

@@ -5,11 +5,11 @@
 static rpexec_lane lanes[RPEXEC_DTYPE_COUNT];
 enum { SCRATCH = 1 << 26 /* floats, touched where they are used only */ };
 
-rp_status trial_host_open(rp_arena *arena)
+rp_status trial_host_open(void)
 {
     for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
         lanes[i] = (rpexec_lane){.dtype = (rpexec_dtype)i, .scratch_count = SCRATCH};
-        RP_TRY(rp_arena_alloc_raw(arena, SCRATCH, sizeof(float), &lanes[i].scratch));
+        RP_TRY(rp_arena_alloc_raw(trial_lane_arena, SCRATCH, sizeof(float), &lanes[i].scratch));
     }
     return RP_OK;
 }

@@ -69,7 +69,7 @@ int test_tokens(rpexec_dtype dtype)
                  test_loss(dtype, (sizes){27, 0, 601}) + test_loss(dtype, (sizes){7, 0, 4096}) +
                  test_loss(dtype, (sizes){5, 0, 4104});
     if (trial_is_fast()) {
-        failed += test_embedding(dtype, (sizes){8192, 4096, 32000}) +
+        failed += test_embedding(dtype, (sizes){4096, 1024, 32000}) +
                   test_loss(dtype, (sizes){512, 0, 151936});
     }
     return failed;

@@ -11,21 +11,30 @@ enum { GUARD = 256, GUARD_BYTE = 0xa5 };
     8.0 /* k of the error model: sums are in other orders, and operations follow them              \
          */
 
+rp_arena *trial_lane_arena;
 rp_arena *trial_arena;
 static uint64_t stream; /* of random numbers */
 
 int trial_open(void)
 {
-    if (rp_arena_create(&trial_arena) != RP_OK || trial_host_open(trial_arena) != RP_OK) {
+    if (rp_arena_create(&trial_lane_arena) != RP_OK || rp_arena_create(&trial_arena) != RP_OK ||
+        trial_host_open() != RP_OK) {
         return 1;
     }
     return trial_device_open();
+}
+
+bool trial_forget(void)
+{
+    rp_arena_destroy(trial_arena);
+    return rp_arena_create(&trial_arena) == RP_OK;
 }
 
 void trial_close(void)
 {
     trial_device_close();
     rp_arena_destroy(trial_arena);
+    rp_arena_destroy(trial_lane_arena);
 }
 
 trial trial_begin(const char *name, rpexec_dtype dtype)

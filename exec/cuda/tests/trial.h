@@ -46,6 +46,9 @@ extern const char *trial_device;
 /** Opens device and lanes. @retval 0, 77 (no device, said on stdout), 1 (logged) */
 int trial_open(void);
 
+/** Gives back the tensors of all trials so far. @return whether there is memory to go on */
+bool trial_forget(void);
+
 /** Gives back everything. */
 void trial_close(void);
 
@@ -94,7 +97,9 @@ bool trial_to_device(void *to, const void *from, size_t bytes);
 bool trial_from_device(void *to, const void *from, size_t bytes);
 void *trial_device_memory(size_t bytes);
 void trial_device_memory_back(void *memory);
-rp_status trial_host_open(rp_arena *arena);
+rp_status trial_host_open(void);
 int trial_device_open(void);
 void trial_device_close(void);
+/* What lanes need lives as long as they, tensors until trial_forget. */
+extern rp_arena *trial_lane_arena;
 extern rp_arena *trial_arena;
