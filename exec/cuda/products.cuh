@@ -22,45 +22,72 @@ struct tile {
     bool any;
 };
 
-/** The block's tile; `size` rows and columns. Grid: product_grid. */
+/** The rows of a tile among those of all experts. */
+struct tile_rows {
+    uint32_t expert;
+    uint64_t first, end; /* of the tile's expert, from the tile's first row on */
+    bool any;
+};
+
+/** Tile `number` of `size` rows: every expert's rows begin a tile of their own. The lanes of a warp
+ * count 32 experts' tiles at a time; all warps come to the same. */
+__device__ inline tile_rows rows_of_tile(const rpexec_cuda_products &p, uint64_t number,
+                                         uint32_t size)
+{
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t expert = 0; expert < p.experts; expert += 32) {
+        bool valid = expert + lane < p.experts;
+        uint32_t first = valid ? p.begins[expert + lane] : 0;
+        uint32_t end = valid ? p.begins[expert + lane + 1] : 0;
+        uint32_t tiles = (end - first + size - 1) / size;
+        uint32_t until = tiles; /* of this lane's expert and those before */
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            uint32_t other = __shfl_up_sync(0xffffffffu, until, distance);
+            until += lane >= distance ? other : 0;
+        }
+        uint32_t found = __ballot_sync(0xffffffffu, number < until);
+        if (found != 0) {
+            int owner = __ffs((int)found) - 1;
+            uint32_t before = __shfl_sync(0xffffffffu, until - tiles, owner);
+            first = __shfl_sync(0xffffffffu, first, owner);
+            end = __shfl_sync(0xffffffffu, end, owner);
+            return {expert + (uint32_t)owner, first + (number - before) * size, end, true};
+        }
+        number -= __shfl_sync(0xffffffffu, until, 31);
+    }
+    return {0, 0, 0, false};
+}
+
+/** The block's tile; `size` rows and columns. Grid: product_grid. All of its threads must call. */
 __device__ inline tile tile_of(const rpexec_cuda_products &p, uint32_t size)
 {
     tile t = {};
-    uint64_t first = 0, end = p.rows;
-    uint32_t expert = blockIdx.z;
+    tile_rows rows = {blockIdx.z, 0, p.rows, true};
     if (p.which == RPEXEC_CUDA_WEIGHT) {
         if (p.begins != nullptr) {
-            first = p.begins[expert];
-            end = p.begins[expert + 1];
+            rows.first = p.begins[blockIdx.z];
+            rows.end = p.begins[blockIdx.z + 1];
         }
         t.m = (uint64_t)blockIdx.y * size;
         t.m_end = p.out;
         t.n_end = p.in;
-        t.k = first;
-        t.k_end = end;
-        t.any = first < end;
+        t.k = rows.first;
+        t.k_end = rows.end;
+        t.any = rows.first < rows.end;
     } else {
-        /* Every expert's rows begin a tile of their own: skip those of the experts before. */
-        uint64_t left = blockIdx.y;
-        for (expert = 0; expert < p.experts; expert++) {
-            if (p.begins != nullptr) {
-                first = p.begins[expert];
-                end = p.begins[expert + 1];
-            }
-            uint64_t tiles = (end - first + size - 1) / size;
-            if (left < tiles) {
-                t.any = true;
-                break;
-            }
-            left -= tiles;
+        if (p.begins != nullptr) {
+            rows = rows_of_tile(p, blockIdx.y, size);
+        } else {
+            rows.first = (uint64_t)blockIdx.y * size;
         }
-        t.m = first + left * size;
-        t.m_end = end;
+        t.m = rows.first;
+        t.m_end = rows.end;
         t.n_end = p.which == RPEXEC_CUDA_FORWARD ? p.out : p.in;
         t.k_end = p.which == RPEXEC_CUDA_FORWARD ? p.in : p.out;
+        t.any = rows.any;
     }
     t.n = (uint64_t)blockIdx.x * size;
-    t.matrix = (uint64_t)expert * p.stride;
+    t.matrix = (uint64_t)rows.expert * p.stride;
     return t;
 }
 

@@ -156,6 +156,11 @@ template <typename T> static T __shfl_sync(unsigned int, T x, int lane)
 {
     return emulator_from(x, (unsigned int)lane % 32);
 }
+template <typename T> static T __shfl_up_sync(unsigned int, T x, unsigned int distance)
+{
+    unsigned int lane = threadIdx.x % 32;
+    return emulator_from(x, lane < distance ? lane : lane - distance);
+}
 static inline void __syncwarp()
 {
     (void)emulator_from(0, 0);

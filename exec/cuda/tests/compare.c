@@ -38,8 +38,8 @@ int main(int count, char **words)
             }
             double begin = now();
             int here = families[i].run((rpexec_dtype)j);
-            printf("%s: %s, %s: %d trials failed, %.2f s\n", trial_device, families[i].name, type,
-                   here, now() - begin);
+            printf("%s: %s, %s: %d trials failed, worst error %.2f of what is allowed, %.2f s\n",
+                   trial_device, families[i].name, type, here, trial_worst, now() - begin);
             failed += here + !trial_forget();
         }
     }

@@ -235,12 +235,12 @@ static int test_rows(rpexec_dtype dtype, const sizes *s)
 int test_experts(rpexec_dtype dtype)
 {
     const sizes list[] = {
-        {1, 1, 1, 1, 1, false, false},          {9, 4, 2, 37, 19, true, true},
-        {140, 4, 1, 40, 24, false, true},       {33, 7, 4, 72, 136, true, false},
-        {2048, 128, 8, 1024, 768, false, true},
+        {1, 1, 1, 1, 1, false, false},    {9, 4, 2, 37, 19, true, true},
+        {140, 4, 1, 40, 24, false, true}, {33, 7, 4, 72, 136, true, false},
+        {40, 41, 2, 8, 16, true, true},   {2048, 128, 8, 1024, 768, false, true},
     };
     int failed = 0;
-    uint32_t count = trial_is_fast() ? 5 : 4;
+    uint32_t count = trial_is_fast() ? 6 : 5;
     for (uint32_t i = 0; i < count; i++) {
         failed += test_route(dtype, &list[i], false) + test_route(dtype, &list[i], true) +
                   test_rows(dtype, &list[i]) + test_products_of(dtype, &list[i], i % 2 == 0);

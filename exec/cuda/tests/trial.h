@@ -33,7 +33,6 @@ typedef struct trial {
     trial_tensor tensors[TRIAL_TENSORS];
     bool keep_aligned; /**< no run with tensors one value further on */
     bool once;         /**< only one run on the GPU: large sizes */
-    double worst;      /**< of the last comparison: error over what is allowed */
 } trial;
 
 /** Calls the operator on the trial's tensors, p[0] .. p[count - 1]. */
@@ -83,6 +82,9 @@ uint32_t trial_raw(trial *t, size_t bytes, const void *content);
 
 /** The operator writes the tensor: what may differ. A tensor's type adds one rounding to it. */
 void trial_allow(trial *t, uint32_t tensor, double length, double loose);
+
+/** The largest error over what is allowed, since trial_forget. */
+extern double trial_worst;
 
 /** Runs the operator on the host and on the GPU and compares. @return whether all is well */
 bool trial_run(trial *t, trial_operator operator, const void * context);
