@@ -8,6 +8,7 @@
 #include "common/version.h"
 #include "sim/diff.h"
 #include "sim/diff_options.h"
+#include "sim/diff_runs.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -46,13 +47,8 @@ static bool is_run(const char *name, rp_arena *arena, const char **path_out, uin
 
 static rp_status read_run(const char *path, uint64_t run, rp_read_timeline *out)
 {
-    struct stat there;
     rp_store *store = NULL;
-    if (stat(path, &there) != 0) {
-        rp_log_error("%s: %s", path, strerror(errno));
-        return RP_INPUT;
-    }
-    RP_TRY(rp_store_open(path, &store));
+    RP_TRY(rp_store_open_existing(path, &store));
     rp_status status = rp_store_read_timeline(store, (int64_t)run, out);
     rp_store_close(store);
     return status;
@@ -127,10 +123,43 @@ static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(o, &diff));
     }
-    if (o->json) {
+    if (o->format == RPDIFF_FORMAT_JSON) {
         rpsim_diff_write_json(&diff, stdout);
     } else {
         rpsim_diff_print(&diff, stdout);
+    }
+    return RP_OK;
+}
+
+/* Every run of a store that was predicted. */
+static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
+{
+    rp_store *store = NULL;
+    rp_store_prediction *runs = NULL;
+    uint32_t count = 0;
+    rpsim_diff_runs diff;
+    RP_TRY(rp_store_open_existing(o->predicted, &store));
+    rp_status status = rp_store_read_predictions(store, arena, &runs, &count);
+    rp_store_close(store);
+    if (status == RP_OK && count == 0) {
+        rp_log_error(
+            "%s: no run was predicted; valid are stores with runs of rpexec --predict --db "
+            "of two steps or more",
+            o->predicted);
+        status = RP_INPUT;
+    }
+    RP_TRY(status);
+    RP_TRY(rpsim_diff_runs_compare(runs, count, arena, &diff));
+    switch (o->format) {
+    case RPDIFF_FORMAT_TABLE:
+        rpsim_diff_runs_print(&diff, stdout);
+        break;
+    case RPDIFF_FORMAT_JSON:
+        rpsim_diff_runs_write_json(&diff, stdout);
+        break;
+    case RPDIFF_FORMAT_CSV:
+        rpsim_diff_runs_write_csv(&diff, stdout);
+        break;
     }
     return RP_OK;
 }
@@ -147,6 +176,9 @@ static rp_status act(const rpdiff_options *o, rp_arena *arena)
         return RP_OK;
     case RPDIFF_ACTION_COMPARE:
         break;
+    }
+    if (o->measured == NULL) {
+        return compare_runs(o, arena);
     }
     rp_status status =
         o->gantt_out != NULL ? rp_gantt_check_path("--gantt-out", o->gantt_out) : RP_OK;

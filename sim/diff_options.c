@@ -11,7 +11,7 @@
 
 /* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
 #define OPTION_LIST(X)                                                                             \
-    X(FORMAT, "format", "table|json", "output on stdout (table)")                                  \
+    X(FORMAT, "format", "table|json|csv", "output on stdout (table); csv with STORE only")         \
     X(WORST, "worst", "N", "name the N ops with the largest differences of time (10)")             \
     X(TRACE_OUT, "trace-out", "F", "both timelines as one Chrome/Perfetto trace")                  \
     X(GANTT_OUT, "gantt-out", "F", "both timelines as one Gantt chart (.svg, .png, .pdf)")         \
@@ -40,17 +40,19 @@ void rpdiff_options_help(void)
         OPTION_LIST(OPTION_HELP)
 #undef OPTION_HELP
     };
-    puts(
-        "Usage: rpdiff PREDICTED MEASURED [options]\n\n"
-        "How far two timelines of the same program are apart: in all, per iteration, per GPU, per\n"
-        "kind of op, and the worst ops. Each of the two is a folder of rpexec --record, a CSV "
-        "file\n"
-        "of rpsim --timeline-out, or STORE:RUN, a run that was stored with --db-ops.\n\n"
-        "Options (default):");
+    puts("Usage: rpdiff PREDICTED MEASURED [options]\n"
+         "       rpdiff STORE [options]\n\n"
+         "How far two timelines of the same program are apart: in all, per iteration, per GPU,\n"
+         "per kind of op, and the worst ops. Each of the two is a folder of rpexec --record, a\n"
+         "CSV file of rpsim --timeline-out, or STORE:RUN, a run stored with --db-ops. With a\n"
+         "store alone: all its runs of rpexec --predict, errors of the iteration time and\n"
+         "Kendall's tau of the schedules' order where nothing else differs.\n\n"
+         "Options (default):");
     rp_option_print(entries, sizeof entries / sizeof entries[0]);
-    puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all before "
-         "it\n"
-         "to its own end; mean |d| is the mean absolute difference of the ops' durations.\n\n"
+    puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all\n"
+         "before it to its own end; mean |d| is the mean absolute difference of the ops'\n"
+         "durations. Of several runs, measured is the median of their median iterations; pairs of\n"
+         "schedules closer than the spread of their runs have no order.\n\n"
          "Exit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpdiff predicted.csv record/ --gantt-out both.svg");
 }
@@ -60,8 +62,8 @@ static rp_status take_option(int option, rpdiff_options *o)
     uint32_t index = 0;
     switch (option) {
     case OPTION_FORMAT:
-        RP_TRY(rp_option_choice("format", optarg, "table|json", &index));
-        o->json = index == 1;
+        RP_TRY(rp_option_choice("format", optarg, "table|json|csv", &index));
+        o->format = (rpdiff_format)index;
         return RP_OK;
     case OPTION_WORST:
         return rp_option_u32("worst", optarg, MOST_WORST, &o->worst);
@@ -78,6 +80,16 @@ static rp_status take_option(int option, rpdiff_options *o)
         o->action = RPDIFF_ACTION_VERSION;
         return RP_OK;
     }
+}
+
+static rp_status check_store(const rpdiff_options *o)
+{
+    if (o->trace_out != NULL || o->gantt_out != NULL) {
+        rp_log_error("%s: '%s' alone is a store with many runs; valid with two timelines only",
+                     o->trace_out != NULL ? "--trace-out" : "--gantt-out", o->predicted);
+        return RP_USAGE;
+    }
+    return RP_OK;
 }
 
 rp_status rpdiff_options_parse(int argc, char **argv, rpdiff_options *options_out)
@@ -98,10 +110,18 @@ rp_status rpdiff_options_parse(int argc, char **argv, rpdiff_options *options_ou
     if (options_out->action != RPDIFF_ACTION_COMPARE) {
         return RP_OK;
     }
+    if (argc - optind == 1) {
+        options_out->predicted = argv[optind];
+        return check_store(options_out);
+    }
     if (argc - optind != 2) {
-        rp_log_error("%d timelines; valid are two, PREDICTED and MEASURED; see rpdiff --help",
-                     argc - optind);
+        rp_log_error(
+            "%d timelines; valid are two, PREDICTED and MEASURED, or a store; see rpdiff --help",
+            argc - optind);
         return RP_USAGE;
+    }
+    if (options_out->format == RPDIFF_FORMAT_CSV) {
+        return rp_option_bad("format", "csv", "table, json, and with a store alone csv");
     }
     options_out->predicted = argv[optind];
     options_out->measured = argv[optind + 1];

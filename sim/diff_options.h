@@ -12,12 +12,18 @@ typedef enum rpdiff_action {
     RPDIFF_ACTION_VERSION,
 } rpdiff_action;
 
+typedef enum rpdiff_format {
+    RPDIFF_FORMAT_TABLE,
+    RPDIFF_FORMAT_JSON,
+    RPDIFF_FORMAT_CSV, /**< with a store only */
+} rpdiff_format;
+
 /** Text is borrowed from argv; NULL means "not given". */
 typedef struct rpdiff_options {
     rpdiff_action action;
     const char *predicted; /**< a timeline as diff_read.h has it; not NULL with COMPARE */
-    const char *measured;
-    bool json;
+    const char *measured;  /**< NULL: `predicted` is a store, whose runs are compared */
+    rpdiff_format format;
     uint32_t worst; /**< ops to name */
     const char *trace_out;
     const char *gantt_out;

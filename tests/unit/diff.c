@@ -1,4 +1,5 @@
 /* rpdiff: errors worked out by hand, and what must hold for timelines of rpsim. */
+#include "sim/diff_runs.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -170,4 +171,56 @@ Test(diff, one_trace_has_both)
     cr_expect(eq(sz, slices[1], 8));
     cr_expect(eq(sz, names, 4));
     json_decref(trace);
+}
+
+/* ---- many runs ---- */
+
+static rp_store_prediction prediction(const char *schedule, uint32_t gpus, double predicted_ms,
+                                      double measured_ms)
+{
+    return (rp_store_prediction){.model = "m",
+                                 .backend = "host",
+                                 .optimizer = "sync",
+                                 .schedule = schedule,
+                                 .gpus = gpus,
+                                 .microbatches = 4,
+                                 .microbatch_size = 1,
+                                 .seq_len = 8,
+                                 .predicted_ms = predicted_ms,
+                                 .measured_ms = measured_ms};
+}
+
+/* a: 100, 102 and 110 measured; b 120, c 118 (within b's spread of 4), d 200 though it was thought
+ * the fastest. Of the pairs of 2 GPUs ab and ac (both apart), ad, bd, cd count, bc does not. */
+Test(diff, order_of_schedules_by_hand)
+{
+    const rp_store_prediction runs[] = {prediction("a", 2, 101, 110), prediction("a", 2, 103, 100),
+                                        prediction("a", 2, 102, 102), prediction("b", 2, 115, 118),
+                                        prediction("b", 2, 115, 122), prediction("c", 2, 116, 118),
+                                        prediction("d", 2, 90, 200),  prediction("a", 4, 50, 40)};
+    rpsim_diff_runs r;
+    cr_assert(eq(int, rpsim_diff_runs_compare(runs, 8, rp_test_tool_arena(), &r), RP_OK));
+    cr_assert(eq(u32, r.configuration_count, 5));
+    const rpsim_diff_configuration *a = &r.configurations[0];
+    cr_expect(eq(u32, a->runs, 3));
+    cr_expect(ieee_ulp_eq(dbl, a->measured_ms, 102.0, 1));
+    cr_expect(epsilon_eq(dbl, a->predicted_ms, 102.0, 1e-12));
+    cr_expect(epsilon_eq(dbl, a->spread, 10.0 / 102, 1e-12));
+    cr_expect(epsilon_eq(dbl, a->error, 0.0, 1e-12));
+    const double errors[] = {0, 115.0 / 120 - 1, 116.0 / 118 - 1, 90.0 / 200 - 1, 50.0 / 40 - 1};
+    double sum = 0;
+    double absolute = 0;
+    for (int i = 0; i < 5; i++) {
+        sum += errors[i] / 5;
+        absolute += fabs(errors[i]) / 5;
+    }
+    cr_expect(epsilon_eq(dbl, r.mean_error, sum, 1e-12));
+    cr_expect(epsilon_eq(dbl, r.mean_absolute_error, absolute, 1e-12));
+    cr_expect(epsilon_eq(dbl, r.worst_error, 0.55, 1e-12));
+    cr_assert(eq(u32, r.order_count, 2));
+    /* a is 18 from b and 16 from c; its own spread is 10 of 102, of the larger time 11.8, 11.6. */
+    cr_expect(eq(u32, r.orders[0].pairs, 5));
+    cr_expect(epsilon_eq(dbl, r.orders[0].tau, (2.0 - 3.0) / 5, 1e-12));
+    cr_expect(eq(u32, r.orders[1].pairs, 0));
+    cr_expect(isnan(r.orders[1].tau) != 0);
 }

@@ -15,7 +15,7 @@ set lmargin at screen across(66)
 set rmargin at screen across(880)
 set tmargin at screen down(86)
 set bmargin at screen down(height - 44)
-stats data using 9 skip 1 nooutput name 'E'
+stats data using 13 skip 1 nooutput name 'E'
 limit = 5 * ceil((abs(E_min) > abs(E_max) ? abs(E_min) : abs(E_max)) / 5 + 0.2)
 limit = limit < 15 ? 15 : limit
 set yrange [-limit : limit]
@@ -34,12 +34,12 @@ array colour[4] = ['#0072b2', '#0072b2', '#d55e00', '#d55e00']
 array shape[4] = [7, 6, 5, 4]
 set xrange [0.5 : words(schedules) + 0.5]
 set for [i = 1 : words(schedules)] xtics (word(schedules, i) i)
-is(k) = column(1) == tokens[k] && column(2) == gpus[k]
-x(k) = place(stringcolumn(4)) + 0.16 * (k - 2.5)
+is(k) = column(5) == tokens[k] && column(6) == gpus[k]
+x(k) = place(stringcolumn(8)) + 0.16 * (k - 2.5)
 set samples 2
 plot '+' using 1:(-10):(10) with filledcurves fillstyle solid noborder linecolor rgb '#e4eef6' notitle, \
     0 with lines linewidth 1 linecolor rgb ink notitle, \
-    for [k = 1 : 4] data using (is(k) ? x(k) : NaN):9:($8 / 2) skip 1 with yerrorbars pointtype shape[k] \
+    for [k = 1 : 4] data using (is(k) ? x(k) : NaN):13:($12 / 2) skip 1 with yerrorbars pointtype shape[k] \
         pointsize 1.3 * mark linewidth 1.4 linecolor rgb colour[k] notitle, \
     for [k = 1 : 4] NaN with points pointtype shape[k] pointsize 1.3 * mark linecolor rgb colour[k] \
         title sprintf('%d tokens, %d GPUs', tokens[k], gpus[k])

@@ -1,14 +1,14 @@
-# The means and the orders of tests/bench/validation.awk as a Markdown table.
+# The means and the orders of rpdiff's CSV as a Markdown table.
 BEGIN {
     print "| what | asked for | measured |"
     print "|---|---|---|"
 }
-$1 == "mean |error|" { mean = $10; rows = $6 }
-$1 == "mean error" { signed = $10 }
-$1 == "worst |error|" { worst = $10 }
+$1 == "mean |error|" { mean = $14; rows = $10 }
+$1 == "mean error" { signed = $14 }
+$1 == "worst |error|" { worst = $14 }
 $1 == "order" {
     orders = orders sprintf("| Kendall's tau of %d schedules, %d tokens, %d GPUs (%d pairs apart) | 0.8 or more | %s |\n",
-        $6, $2, $3, $12, $11)
+        $10, $6, $7, $16, $15)
 }
 END {
     if (rows == 0) {
