@@ -54,10 +54,11 @@ set grid ytics linecolor rgb faint linewidth 0.6 linetype 1
 set label 3 what at screen 14.0 / width, screen 1 - (panel_top + panel_bottom) / 2.0 / height center \
     rotate by 90 font font_text noenhanced
 set xtics scale 0 rotate by 45 right font font_small noenhanced
-# Names of the groups below their systems: tics cannot have two levels.
+# Names of the groups below their systems: tics cannot have two levels. No sprintf here: gnuplot's
+# makes something else of %% now and then.
 rows = int(place_records)
 do for [r = 1 : rows] {
-    name = system(sprintf("awk -F, -v r=%d 'NR == 1 + r { name = $2; at = $1 } NR > 1 { sum[$2] += $1; n[$2]++; if (!($2 in first)) first[$2] = NR } END { if (first[name] == 1 + r) printf \"%%g,%%s\", sum[name] / n[name], name }' '%s'", r, bars))
+    name = system("awk -F, -v r=" . r . " 'NR == 1 + r { name = $2 } NR > 1 { sum[$2] += $1; n[$2]++; if (!($2 in first)) first[$2] = NR } END { if (first[name] == 1 + r) printf \"%g,%s\", sum[name] / n[name], name }' '" . bars . "'")
     if (strlen(name) > 0) {
         cut = strstrt(name, ',')
         set label name[cut + 1 :] at first real(name[1 : cut - 1]), \

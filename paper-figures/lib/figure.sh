@@ -38,7 +38,7 @@ workspace()
 # ending). Without gnuplot the data are all there is.
 draw()
 {
-    local ext more= to=$out/$name
+    local ext more= to=$out/$name messages status=0
     if ! command -v gnuplot > /dev/null; then
         echo "$name: not drawn, gnuplot is missing (Debian package gnuplot-nox)" >&2
         return 0
@@ -48,8 +48,14 @@ draw()
         case $ext in out=*) to=${ext#out=} ;; esac
     done
     for ext in svg png pdf; do
-        gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; $more" \
-            "$figure/figure.gp"
+        messages=$(gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; $more" \
+            "$figure/figure.gp" 2>&1) || status=$?
+        [ -z "$messages" ] || echo "$messages" >&2
+        # gnuplot goes on where a command that it runs fails.
+        if [ $status -ne 0 ] || grep -q '^[gm]*awk: ' <<< "$messages"; then
+            rm -f "$to.$ext"
+            return 1
+        fi
         echo "$to.$ext"
     done
 }

@@ -27,6 +27,9 @@ for name in 10-throughput 11-longest-sequences 15-scaling; do
     for ext in svg png pdf; do
         [ -s "$work/out/$name.$ext" ] || fail "$name.$ext was not drawn"
     done
+    for model in $(awk -F, 'NR > 1 { print $2 }' "$source/paper-figures/published/throughput_4090.csv" | sort -u); do
+        grep -q ">$model<" "$work/out/$name.svg" || fail "$name: the picture does not name $model"
+    done
     grep -v 'tokens fit although' "$work/errors" && fail "$name: messages"
 done
 [ "$(find "$work/out" -name '.*' | wc -l)" -eq 0 ] || fail "make.sh left temporary files"

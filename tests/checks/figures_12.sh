@@ -116,6 +116,13 @@ for name in 12-a800-throughput 13-a800-longest-sequences 14-usd-per-billion-toke
         [ -s "$work/out/$name.$ext" ] || fail "$name.$ext was not drawn"
     done
     grep -q PREDICTED "$work/out/$name.svg" || fail "$name: the picture does not say that it is predicted"
+    case $name in
+    16*) groups=$(seq 9 16 | awk '{ print 2 ^ $1 }') ;;
+    *) groups=$(awk -F, 'NR > 1 { print $2 }' "$figures/published/throughput_4090.csv" | sort -u) ;;
+    esac
+    for group in $groups; do
+        grep -q ">$group<" "$work/out/$name.svg" || fail "$name: the picture does not name $group"
+    done
     grep -q 'Kind: \*predicted\*' "$figures/$name/README.md" || fail "$name: the README does not say so"
     # What we ship as measured is nothing, so nothing is compared but published costs.
     awk -F, -v name=$name '
