@@ -47,12 +47,12 @@ do for [m = 1 : panels] {
     unset key
     # Signed errors of every other number of GPUs: all eight would touch each other.
     plot one * x with lines dashtype 2 linewidth 1 linecolor rgb '#777777' notitle, \
-        rows using 3:5 with linespoints pointtype 7 pointsize 0.5 linewidth 1.6 \
+        rows using 3:5 with linespoints pointtype 7 pointsize 0.5 * mark linewidth 1.6 \
             linecolor rgb '#5b2a86' notitle, \
-        rows using 3:4 with points pointtype 6 pointsize 1.1 linewidth 1.2 linecolor rgb ink notitle, \
+        rows using 3:4 with points pointtype 6 pointsize 1.1 * mark linewidth 1.2 linecolor rgb ink notitle, \
         rows using 3:($5 < $4 ? $5 : $4):(sprintf('%s%.1f%s', $6 < 0 ? '−' : '+', abs($6), \
             strcol(7) eq 'yes' ? ' *' : '')) with labels font font_small textcolor rgb ink \
-            offset 0.6, -1.1 notitle
+            offset 0.6, -0.8 notitle
 }
 # The key stands where the sixth panel would be.
 unset label
@@ -73,9 +73,9 @@ set label 3 'numbers: ours / published − 1 in percent' at screen (left + 74) /
     screen 1 - 520.0 / height left font font_text noenhanced
 set label 4 '* a constant of the model was set on this cell' at screen (left + 74) / width, \
     screen 1 - 544.0 / height left font font_text noenhanced
-plot NaN with linespoints pointtype 7 pointsize 0.5 linewidth 1.6 linecolor rgb '#5b2a86' \
+plot NaN with linespoints pointtype 7 pointsize 0.5 * mark linewidth 1.6 linecolor rgb '#5b2a86' \
         title 'ours, predicted', \
-    NaN with points pointtype 6 pointsize 1.1 linewidth 1.2 linecolor rgb ink title 'published', \
+    NaN with points pointtype 6 pointsize 1.1 * mark linewidth 1.2 linecolor rgb ink title 'published', \
     NaN with lines dashtype 2 linewidth 1 linecolor rgb '#777777' \
         title 'GPUs × published on one'
 unset multiplot

@@ -32,8 +32,8 @@ do for [panel = 1:4] {
         panel == 3 ? 'GPU time without computing, 8 GPUs (%)' : 'the longest over FSDP''s (times)') \
         at screen left, screen bottom + 224.0 / height left font font_title noenhanced
     if (panel == 1) {
-        set key at screen 50.0 / width, screen 1 - 18.0 / height left center horizontal \
-            reverse Left samplen 1.6 width 2 font font_text
+        set key at screen 50.0 / width, screen 1 - 18.0 / height left center horizontal maxrows 1 \
+            reverse Left samplen 1.6 width 0 font font_text
     } else {
         unset key
     }
@@ -46,7 +46,7 @@ do for [panel = 1:4] {
         bars using (is($2)):(0):3 with labels font font_small noenhanced rotate by 20 right \
             offset 2, -0.9 notitle, \
         bars using (strcol(1) eq name && strcol(3) eq 'bound' ? 0.4 : NaN):4:(5.2):(0) with vectors nohead \
-            dashtype 2 linewidth 1.5 linecolor rgb '#b8860b' title 'bound of the claim', \
+            dashtype 2 linewidth 1.5 linecolor rgb '#b8860b' title 'the claim', \
         bars using (is($2 - 0.18)):4:(sprintf(word(formats, panel), $4)) with labels font font_small boxed \
             offset 0, 0.6 notitle, \
         bars using (is($2 + 0.18)):5:(sprintf(word(formats, panel), $5)) with labels font font_small boxed \

@@ -23,7 +23,7 @@ set label 1 'Parts of RoundPipe''s lead over its best rival; they add up to the 
 half = 0.16
 set xzeroaxis linecolor rgb ink linewidth 1 linetype 1
 do for [panel = 1 : 2] {
-    set lmargin at screen (panel == 1 ? 70.0 : 680.0) / width
+    set lmargin at screen (panel == 1 ? 70.0 : 694.0) / width
     set rmargin at screen (panel == 1 ? 650.0 : 1260.0) / width
     set label 2 (panel == 1 ? 'rivals: the paper''s four schedules' : 'rivals: zb-h1 and zbv, too') \
         at graph 0.01, 1.03 left font font_text
@@ -43,9 +43,9 @@ do for [panel = 1 : 2] {
             fillstyle solid border rgb 'white' linewidth 0.6 fillcolor rgb '#7fb8e6' title 'partition', \
         bars using ($1 == panel ? $2 : NaN):10:($2 - half):($2 + half):9:10 skip 1 with boxxyerror \
             fillstyle solid border rgb 'white' linewidth 0.6 fillcolor rgb '#5b2a86' title 'schedule', \
-        bars using ($1 == panel ? $2 : NaN):11 skip 1 with points pointtype 7 pointsize 1.2 \
+        bars using ($1 == panel ? $2 : NaN):11 skip 1 with points pointtype 7 pointsize 1.2 * mark \
             linecolor rgb 'white' notitle, \
-        bars using ($1 == panel ? $2 : NaN):11 skip 1 with points pointtype 6 pointsize 1.2 \
+        bars using ($1 == panel ? $2 : NaN):11 skip 1 with points pointtype 6 pointsize 1.2 * mark \
             linewidth 1.6 linecolor rgb ink title 'lead as published'
     unset label 1
 }

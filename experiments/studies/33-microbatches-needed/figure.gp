@@ -31,7 +31,7 @@ unset grid
 set xrange [0 : 1]
 set yrange [0 : 1]
 plot for [s = 1 : 5] NaN with linespoints linecolor rgb colors[s] linewidth (s == 5 ? 2 : 1.2) \
-        pointtype shapes[s] pointsize 0.6 title names[s] noenhanced, \
+        pointtype shapes[s] pointsize 0.6 * mark title names[s] noenhanced, \
     NaN with lines linecolor rgb colors[5] linewidth 2 dashtype 2 title 'roundpipe, asynchronous'
 unset key
 unset label 1
@@ -57,7 +57,7 @@ do for [m = 1 : 5] {
     set xlabel (m == 3 ? 'microbatches per GPU and iteration' : '') font font_text offset 0, 0.4
     plot for [s = 1 : 5] curves using (shown('sync', names[s])):(missing($8)) skip 1 with linespoints \
             linecolor rgb colors[s] linewidth (s == 5 ? 2 : 1.2) pointtype shapes[s] \
-            pointsize 0.6, \
+            pointsize 0.6 * mark, \
         curves using (shown('async', 'roundpipe')):(missing($8)) skip 1 with lines linecolor rgb colors[5] \
             linewidth 2 dashtype 2
 }

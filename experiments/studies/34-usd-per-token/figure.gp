@@ -23,7 +23,7 @@ set lmargin at screen 62.0 / width
 set rmargin at screen 650.0 / width
 set label 1 sprintf('USD per billion tokens   (8 x 4090 at %.2f USD/h, 8 x A800 at %.2f USD/h)', price_4090, price_a800) \
     at screen 62.0 / width, screen 1 - 20.0 / height left font font_title noenhanced
-set key at screen 62.0 / width, screen 1 - 58.0 / height left center horizontal maxrows 2 maxcols 2 \
+set key at screen 62.0 / width, screen 1 - 58.0 / height left center horizontal maxrows 2 \
     reverse Left samplen 1.6 width 2 font font_text
 set logscale y
 set yrange [5 : 6000]
@@ -37,11 +37,11 @@ box(server, which, value) = strcol(2) eq server && value > 0 ? 5 * ($1 - 1) + wh
 plot bars using (box('rtx4090x8', 0, $3)):3:(5 * ($1 - 1) - half):(5 * ($1 - 1) + half):(5):3 with boxxyerror \
         fillstyle solid noborder fillcolor rgb '#0072b2' title '4090, best', \
     bars using (box('rtx4090x8', 1, $4)):4:(5 * ($1 - 1) + 1 - half):(5 * ($1 - 1) + 1 + half):(5):4 with boxxyerror \
-        fillstyle pattern 4 border rgb '#0072b2' fillcolor rgb '#0072b2' title '4090, best other than RoundPipe', \
+        fillstyle pattern 4 border rgb '#0072b2' fillcolor rgb '#0072b2' title '4090, without RoundPipe', \
     bars using (box('a800x8', 2, $3)):3:(5 * ($1 - 1) + 2 - half):(5 * ($1 - 1) + 2 + half):(5):3 with boxxyerror \
         fillstyle solid noborder fillcolor rgb '#e69f00' title 'A800, best', \
     bars using (box('a800x8', 3, $4)):4:(5 * ($1 - 1) + 3 - half):(5 * ($1 - 1) + 3 + half):(5):4 with boxxyerror \
-        fillstyle pattern 5 border rgb '#e69f00' fillcolor rgb '#e69f00' title 'A800, best other than RoundPipe', \
+        fillstyle pattern 5 border rgb '#e69f00' fillcolor rgb '#e69f00' title 'A800, without RoundPipe', \
     bars using (box('rtx4090x8', 0, $3)):3:(sprintf($3 < 20 ? '%.1f' : '%.0f', $3)) with labels font font_small offset 0, 0.6 notitle, \
     bars using (box('rtx4090x8', 1, $4)):4:(sprintf($4 < 20 ? '%.1f' : '%.0f', $4)) with labels font font_small offset 0, 0.6 notitle, \
     bars using (box('a800x8', 2, $3)):3:(sprintf($3 < 20 ? '%.1f' : '%.0f', $3)) with labels font font_small offset 0, 0.6 notitle, \
@@ -52,7 +52,7 @@ set lmargin at screen 712.0 / width
 set rmargin at screen 1 - 16.0 / width
 set label 1 'Worth in USD per hour: the price at which tokens cost the same' \
     at screen 712.0 / width, screen 1 - 20.0 / height left font font_title noenhanced
-set key at screen 712.0 / width, screen 1 - 58.0 / height left center horizontal maxrows 2 maxcols 2 \
+set key at screen 712.0 / width, screen 1 - 58.0 / height left center horizontal maxrows 2 \
     reverse Left samplen 1.6 width 2 font font_text
 set yrange [0 : 12]
 plot bars using (box('rtx3090x8', 0, $5)):5:(5 * ($1 - 1) - half):(5 * ($1 - 1) + half):(0):5 with boxxyerror \

@@ -27,15 +27,15 @@ set lmargin at screen 66.0 / width
 set rmargin at screen 806.0 / width
 set label 2 'Tokens per second against the tokens of a step: full marks fit, hollow ones do not' \
     at screen 62.0 / width, screen 1 - 18.0 / height left font font_title noenhanced
-set key at screen 62.0 / width, screen 1 - 54.0 / height left center horizontal maxrows 2 maxcols 4 \
-    reverse Left samplen 2 width 1 font font_text
+set key at screen 62.0 / width, screen 1 - 54.0 / height left center horizontal maxrows 3 \
+    reverse Left samplen 2 width -4 font font_small
 unset border
 unset tics
 set xrange [1 : 2]
 set yrange [1 : 2]
 plot NaN with lines linecolor rgb ink dashtype 2 linewidth 1 title 'allowed by the host', \
     for [s = 1 : 6] NaN with linespoints linecolor rgb colour[s] linewidth 1.4 dashtype dash[s] \
-        pointtype full[s] pointsize 1.1 title word(titles, s) noenhanced
+        pointtype full[s] pointsize 1.1 * mark title word(titles, s) noenhanced
 unset key
 unset label 2
 set border 3
@@ -46,7 +46,7 @@ set xlabel 'tokens per step' font font_text offset 0, 0.3
 of(platform, which) = strcol(1) eq platform && strcol(2) eq 'llama3.1-8b' && $3 == 8 && strcol(4) eq which
 do for [p = 1 : 2] {
     platform = word('rtx4090x8 h100x8', p)
-    set lmargin at screen (p == 1 ? 66.0 : 468.0) / width
+    set lmargin at screen (p == 1 ? 80.0 : 482.0) / width
     set rmargin at screen (p == 1 ? 404.0 : 806.0) / width
     set label 1 (p == 1 ? 'llama3.1-8b on 8 x RTX 4090' : 'on 8 x H100') at graph 0, 1.05 left font font_title noenhanced
     if (p == 1) {
@@ -62,9 +62,9 @@ do for [p = 1 : 2] {
         for [s = 1 : 6] data using (of(platform, word(systems, s)) ? $7 / 1000 : NaN):8 skip 1 with lines \
             linecolor rgb colour[s] linewidth 1.4 dashtype dash[s] notitle, \
         for [s = 1 : 6] data using (of(platform, word(systems, s)) && $9 == 0 ? $7 / 1000 : NaN):8 skip 1 with points \
-            linecolor rgb colour[s] pointtype hollow[s] pointsize 1.1 notitle, \
+            linecolor rgb colour[s] pointtype hollow[s] pointsize 1.1 * mark notitle, \
         for [s = 1 : 6] data using (of(platform, word(systems, s)) && $9 == 1 ? $7 / 1000 : NaN):8 skip 1 with points \
-            linecolor rgb colour[s] pointtype full[s] pointsize 1.1 notitle
+            linecolor rgb colour[s] pointtype full[s] pointsize 1.1 * mark notitle
 }
 
 set lmargin at screen 882.0 / width
@@ -87,8 +87,8 @@ plot for [p = 1 : 3] cross using (cell(word(platforms, p), 'llama3.1-8b') ? $3 :
     for [p = 1 : 3] cross using (cell(word(platforms, p), 'qwen3-1.7b') ? $3 : NaN):12 skip 1 with lines \
         linecolor rgb tone[p] linewidth 1.3 dashtype 2 notitle, \
     for [p = 1 : 3] cross using (cell(word(platforms, p), 'llama3.1-8b') ? $3 : NaN):7 skip 1 with points \
-        linecolor rgb tone[p] pointtype full[p] pointsize 1.2 title word(short, p) . ', llama3.1-8b' noenhanced, \
+        linecolor rgb tone[p] pointtype full[p] pointsize 1.2 * mark title word(short, p) . ', llama3.1-8b' noenhanced, \
     for [p = 1 : 3] cross using (cell(word(platforms, p), 'qwen3-1.7b') ? $3 : NaN):7 skip 1 with points \
-        linecolor rgb tone[p] pointtype hollow[p] pointsize 1.2 title word(short, p) . ', qwen3-1.7b' noenhanced
+        linecolor rgb tone[p] pointtype hollow[p] pointsize 1.2 * mark title word(short, p) . ', qwen3-1.7b' noenhanced
 unset multiplot
 unset output

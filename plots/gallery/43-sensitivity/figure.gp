@@ -2,7 +2,7 @@
 # data, out, ext.
 set datafile separator ','
 width = 1240
-height = 420
+height = 430
 load root . '/style.gp'
 across(x) = x / real(width)
 down(y) = 1 - y / real(height)
@@ -14,12 +14,12 @@ set output out . '.' . ext
 set multiplot
 set border 1
 set tmargin at screen down(78)
-set bmargin at screen down(height - 48)
+set bmargin at screen down(height - 58)
 set yrange [-rows - 0.5 : -0.5]
 set xrange [-most : most]
 set xtics nomirror out scale 0.5 font font_text
 set grid xtics linecolor rgb faint linewidth 0.6 linetype 1
-set xlabel 'throughput (%)' font font_text offset 0, 0.3
+set xlabel 'change of throughput (%)' font font_text offset 0, 0.3
 set ytics nomirror scale 0 font font_text noenhanced
 array schedule[3] = ['1f1b', 'roundpipe', 'roundpipe']
 array optimizer[3] = ['sync', 'sync', 'async']

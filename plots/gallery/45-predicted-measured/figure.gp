@@ -20,7 +20,7 @@ set bmargin at screen down(height - 56)
 band = '#e4eef6'
 
 # One panel: x is published, y a function of it and the prediction.
-array title[3] = ['throughput (tokens/s)', 'throughput: difference (%)', 'longest sequence (thousands of tokens)']
+array title[3] = ['throughput (tokens/s)', 'throughput: difference (%)', 'longest sequence (1024 tokens)']
 array quantity[3] = ['throughput', 'throughput', 'length']
 array low[3] = [150, 150, 3]
 array high[3] = [110000, 110000, 110]
