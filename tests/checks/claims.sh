@@ -142,12 +142,10 @@ awk -F, '$1 == "a800" { if ($3 ~ /best other/) best[$2] = $6; else own[$2] = $6 
     END { for (m in best) { r = best[m] / own[m]; if (r < 0.999 * (m ~ /1.7b/ ? 0.5 : 2) || r > 1.001 * (m ~ /1.7b/ ? 0.5 : 2)) print m, r } }' \
     "$out/claims.csv" >"$work/differences"
 [ ! -s "$work/differences" ] || fail "over the best other system: $(cat "$work/differences")"
-# Prices are in several entries' data: one server has one price.
-find "$source/paper-figures" "$source/experiments" "$source/plots" -name prices.csv -exec awk -F, '
-    FNR == 1 { for (i = 1; i <= NF; i++) if ($i == "usd_per_hour") at = i; next }
-    at && $at != "" { print $1 "," $at + 0 }' {} + | sort -u >"$work/prices"
-[ -z "$(cut -d, -f1 "$work/prices" | uniq -d)" ] || fail "several prices: $(cat "$work/prices")"
-[ "$(wc -l <"$work/prices")" -ge 2 ] || fail "prices: $(cat "$work/prices")"
+# Rents are in one file alone, one for each server.
+found=$(grep -rlE --include='*.csv' '^platform,.*usd_per_hour' "$source/paper-figures" "$source/experiments" "$source/plots")
+[ "$found" = "$source/paper-figures/published/prices.csv" ] || fail "files with rents: $found"
+[ -z "$(cut -d, -f1 "$found" | sort | uniq -d)" ] || fail "several rents of one server in $found"
 # Differences are those of the two columns beside them.
 awk -F, 'NR > 1 { sub(/"[^"]*"/, "text"); pub = $(NF - 3); our = $(NF - 2) }
     NR > 1 && pub != "" && our != "" {

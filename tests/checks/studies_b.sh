@@ -55,10 +55,13 @@ thin offload-throughput '/model: qwen3-32b/d; s/model: \[qwen3-1.7b, llama3.1-8b
     s/gpus: \[1, 2, 4, 8\]/gpus: [1, 2]/; s/gpus: 8, schedule/gpus: 2, schedule/'
 thin offload-fits '/zero-infinity/d; s/model: \[.*\]/model: llama3.1-8b/; /gpus: 8/d'
 
-# A price that the user fills in.
-export RP_PRICES=$work/prices.csv
-sed 's/^rtx3090x8,,no price is given,,350,\(.*\),,$/rtx3090x8,1.5,test,,350,\1,8000,0.25/' "$studies/34-usd-per-token/prices.csv" \
-    > "$RP_PRICES"
+# A price, a purchase and electricity that the user fills in.
+export RP_PRICES=$work/prices.csv RP_SERVERS=$work/servers.csv
+{
+    cat "$source/paper-figures/published/prices.csv"
+    echo 'rtx3090x8,1.5,test'
+} > "$RP_PRICES"
+sed 's/^\(rtx3090x8,350,.*\),,$/\1,8000,0.25/' "$studies/34-usd-per-token/servers.csv" > "$RP_SERVERS"
 
 made 36-robustness
 made 34-usd-per-token

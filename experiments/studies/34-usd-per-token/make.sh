@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make.sh BINDIR OUTDIR: the study's runs, tables and pictures. RP_PRICES: a file instead of prices.csv.
+# make.sh BINDIR OUTDIR: the study's runs, tables and pictures. RP_PRICES and RP_SERVERS: files instead of
+# paper-figures/published/prices.csv and servers.csv.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$paper/../experiments/studies/lib/sweep.sh"
 sweep usd-per-token
@@ -7,8 +8,8 @@ runs usd-per-token "$work/runs.csv"
 # Nominal memory in decimal GB, as the platform files have it.
 awk '/^memory_gb:/ { name = FILENAME; sub(/.*\//, "", name); sub(/\.yaml$/, "", name); print name "," $2 }' \
     "$traces"/platforms/*.yaml > "$work/gpu_gb.csv"
-awk -F, -v prices="${RP_PRICES:-$figure/prices.csv}" -v gpu_gb="$work/gpu_gb.csv" -v points="$work/points.csv" \
-    -v best="$work/best.csv" -v table="$work/table.md" \
+awk -F, -v prices="${RP_PRICES:-$paper/published/prices.csv}" -v servers="${RP_SERVERS:-$figure/servers.csv}" \
+    -v gpu_gb="$work/gpu_gb.csv" -v points="$work/points.csv" -v best="$work/best.csv" -v table="$work/table.md" \
     -f "$figure/../lib/table.awk" -f "$figure/points.awk" "$work/runs.csv"
 mv "$work/table.md" "$out/$name.md"
 mv "$work/best.csv" "$out/$name-best.csv"

@@ -1,18 +1,22 @@
-# Costs of every run and the best system per model and server. Variables: prices (CSV file), gpu_gb
-# (nominal memory, CSV platform,gb), points, best, table (files to write). After ../lib/table.awk.
+# Costs of every run and the best system per model and server. Variables: prices and servers (CSV
+# files), gpu_gb (nominal memory, CSV platform,gb), points, best, table (files to write). After
+# ../lib/table.awk.
 
 BEGIN {
     TIE = 0.01
     REFERENCE = "a800x8"
     CONSUMER = "rtx4090x8"
     while ((getline line < prices) > 0) {
+        split(line, cell, ",")
+        price[cell[1]] = cell[2]
+    }
+    while ((getline line < servers) > 0) {
         n = split(line, cell, ",")
         if (cell[1] == "platform") {
             for (i = 1; i <= n; i++) column[cell[i]] = i
             continue
         }
-        server[++servers] = cell[1]
-        price[cell[1]] = cell[column["usd_per_hour"]]
+        server[++server_count] = cell[1]
         power_kw[cell[1]] = 8 * cell[column["board_power_w"]] / 1000
         purchase[cell[1]] = cell[column["purchase_usd"]]
         kwh_usd[cell[1]] = cell[column["usd_per_kwh"]]
@@ -129,7 +133,7 @@ END {
     print "model,platform,system,tied_with,tokens_per_s,other_system,other_tokens_per_s,sync_system,sync_tokens_per_s,hours_per_1e9_tokens,usd_per_hour,usd_per_1e9_tokens,other_usd_per_1e9_tokens,sync_usd_per_1e9_tokens,break_even_a800_usd_per_hour,break_even_4090_usd_per_hour,board_kwh_per_1e9_tokens,payback_hours" > best
     print "| model | server | fastest system that fits | tokens/s | best other than RoundPipe, tokens/s | USD per 10⁹ tokens | worth per hour against the A800 (USD) | against the 4090 (USD) |\n|---|---|---|---|---|---|---|---|" > table
     for (m = 1; m <= model_count; m++) {
-        for (s = 1; s <= servers; s++) {
+        for (s = 1; s <= server_count; s++) {
             if ((server[s], models[m]) in fastest) {
                 best_row(server[s], models[m])
             }
