@@ -160,6 +160,18 @@ static rp_status take_words(char **words, int count, rpsweep_options *o)
     return RP_OK;
 }
 
+/* Whether what was given belongs to runs, although nothing is to run. */
+static rp_status refuse_run_options(const rpsweep_options *o, bool dry_run)
+{
+    if (o->experiment == NULL &&
+        (dry_run || o->resume || o->retry || o->jobs != 0 || o->shards != 1 || o->rpexec != NULL)) {
+        rp_log_error("--jobs, --resume, --retry-failed, --shard, --rpexec, --dry-run: valid with "
+                     "an experiment, not with export, merge or reference");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 rp_status rpsweep_options_parse(int argc, char **argv, rpsweep_options *options_out)
 {
     rpsweep_options o = {.shards = 1};
@@ -179,7 +191,9 @@ rp_status rpsweep_options_parse(int argc, char **argv, rpsweep_options *options_
             return RP_OK;
         }
     }
+    bool dry_run = o.action == RPSWEEP_ACTION_COUNT;
     RP_TRY(take_words(argv + optind, argc - optind, &o));
+    RP_TRY(refuse_run_options(&o, dry_run));
     if (o.retry && !o.resume) {
         rp_log_error("--retry-failed: valid with --resume");
         return RP_USAGE;

@@ -48,6 +48,10 @@ expect 2 "I/N with N from 1" --shard 2/2 "$work/e.yaml"
 expect 2 "--retry-failed: valid with --resume" --retry-failed "$work/e.yaml"
 expect 2 "did you mean --resume" --resumee "$work/e.yaml"
 expect 2 "valid is --db F" export summary
+expect 2 "not with export" reference "$1/paper-figures/published/scaling_4090.csv" \
+    --db "$work/none.db" --dry-run
+expect 2 "not with export" export summary --db "$work/none.db" --jobs 1
+[ ! -e "$work/none.db" ] || fail "a refused command made a store"
 expect 2 "No such file or directory" export summary --db "$work/none.db"
 expect 0 "Usage: rpsweep" --help
 expect 0 "rpsim --fidelity stage --gpus 8 --microbatches 9 --model qwen3-1.7b --schedule gpipe" \
