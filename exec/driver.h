@@ -15,9 +15,29 @@
 
 typedef struct rpexec_driver rpexec_driver;
 
+/** What a backend keeps between programs: contexts, streams, memory that stays pinned. */
+typedef struct rpexec_devices rpexec_devices;
+
+/** Which devices a training run works on. */
+typedef struct rpexec_devices_config {
+    uint32_t gpus;
+    bool is_virtual; /**< all of them are parts of one device */
+    bool staged; /**< copies between GPUs go over host memory, also where peers reach each other */
+} rpexec_devices_config;
+
+/** Host memory that copies start from and go to. */
+typedef struct rpexec_pinned {
+    void *memory;
+    uint64_t bytes;
+} rpexec_pinned;
+
+#define RPEXEC_PINNED_ARRAYS 2u
+
 /** How a backend's machine is set up for a run. */
 typedef struct rpexec_driver_config {
     const rpexec_plan *plan;
+    rpexec_devices *devices;                    /**< of `attach`; NULL where the backend has none */
+    rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< the same arrays in all programs of a run */
     const rp_machine *machine; /**< whose links copies go over; NULL: as fast as it goes */
     uint64_t delay_seed;       /**< with delay_us: the seed of random delays before ops */
     uint32_t delay_us;         /**< longest delay before an op; 0: none */
@@ -36,6 +56,15 @@ typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lan
 typedef struct rpexec_driver_type {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] by storage type */
     /**
+     * Takes hold of devices for a training run; NULL (with `detach`): the backend needs none.
+     * @param devices_out given back with `detach`, after the last driver has been closed
+     * @param gpu_bytes_out of each GPU's memory that arenas may have; 0: not limited
+     * @retval RP_OK, RP_USAGE (there are not as many devices; logged), RP_TOOL, RP_NO_MEMORY
+     */
+    rp_status (*attach)(const rpexec_devices_config *config, rpexec_devices **devices_out,
+                        uint64_t *gpu_bytes_out);
+    void (*detach)(rpexec_devices *devices);
+    /**
      * Sets up memories of plan->arena_bytes and one queue per queue of the program.
      * @param perform called for every op with `context`
      * @param driver_out closed by the caller with `close`
@@ -45,6 +74,17 @@ typedef struct rpexec_driver_type {
                       rpexec_driver **driver_out);
     /** @return the memory of a place of the plan: a GPU's arena, or pinned host memory. */
     unsigned char *(*memory)(rpexec_driver *driver, uint32_t place);
+    /**
+     * Host memory that operators on GPUs can read and write, too; zeroed. Until `close`.
+     * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged)
+     */
+    rp_status (*shared)(rpexec_driver *driver, uint64_t bytes, void *memory_out);
+    /** Copies while nothing is submitted, and returns when it is done; zeroes where `from` is NULL.
+     * @retval RP_OK, RP_TOOL (logged) */
+    rp_status (*transfer)(rpexec_driver *driver, void *to, const void *from, uint64_t bytes);
+    /** @return what `bytes` of a GPU's memory are when the operators before it are done, for the
+     * host to read until the next call for the same op; NULL where the run has failed. */
+    const void *(*read)(rpexec_driver *driver, uint32_t op, const void *from, uint64_t bytes);
     /** Copies between two memories in the queue of `op`, throttled as its link is. */
     void (*copy)(rpexec_driver *driver, uint32_t op, void *to, const void *from, uint64_t bytes);
     /**
@@ -54,6 +94,16 @@ typedef struct rpexec_driver_type {
      */
     rp_status (*collective)(rpexec_driver *driver, uint32_t op, const rpexec_collective *collective,
                             uint64_t *moved_out);
+    /**
+     * The sum of two GPUs' arrays, into both of them: like an all-reduce of `rank` 0 and 1, each in
+     * the queue of its own `op`.
+     * @retval RP_OK, RP_BROKEN (the other one has failed)
+     */
+    rp_status (*sum_pair)(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,
+                          void *array);
+    /** `perform` of `op` is about to wait for other GPUs' ops (true), or has done so (false). NULL:
+     * nobody needs to know. */
+    void (*aside)(rpexec_driver *driver, uint32_t op, bool waits);
     /** Submits an op to its queue. @retval RP_OK, or why the run has failed */
     rp_status (*submit)(rpexec_driver *driver, uint32_t op);
     /** Waits until everything that has been submitted is done. @retval as submit */

@@ -116,14 +116,49 @@ static void sum_losses(const rpexec_run *r)
     }
 }
 
+/* Batches and losses where operators on the GPUs reach them. */
+static rp_status share(rpexec_run *r, rp_arena *arena)
+{
+    const rpexec_driver_type *type = r->e->driver_type;
+    uint32_t iterations = r->program->iteration_count;
+    uint64_t bytes =
+        r->first_sequence[r->program->microbatch_count] * r->plan->model->seq_len * sizeof(int32_t);
+    uint64_t losses = (uint64_t)iterations * r->program->microbatch_count * sizeof(double);
+    RP_TRY(rp_arena_alloc(arena, iterations, sizeof *r->ids, &r->ids));
+    RP_TRY(rp_arena_alloc(arena, iterations, sizeof *r->labels, &r->labels));
+    RP_TRY(type->shared(r->driver, losses, &r->loss_of));
+    for (uint32_t i = 0; i < iterations; i++) {
+        int32_t *batch = NULL;
+        RP_TRY(type->shared(r->driver, 2 * bytes, &batch));
+        r->ids[i] = batch;
+        r->labels[i] = batch + bytes / sizeof *batch;
+        memcpy(batch, r->e->batches[i].ids, bytes);
+        memcpy(batch + bytes / sizeof *batch, r->e->batches[i].labels, bytes);
+    }
+    return RP_OK;
+}
+
+static rp_status run_opened(rpexec_run *r, rp_arena *arena)
+{
+    for (uint32_t i = 0; i < r->plan->save_count; i++) {
+        const rpexec_save *save = &r->plan->saves[i];
+        r->saves[i] =
+            (rpexec_stage_save){.layer = save->layer, .to = rpexec_run_at(r, save->value)};
+    }
+    RP_TRY(share(r, arena));
+    rpexec_run_load(r);
+    RP_TRY(r->transferred);
+    RP_TRY(run_workers(r, arena));
+    rpexec_run_store(r);
+    sum_losses(r);
+    return r->transferred;
+}
+
 static rp_status execute(rpexec_run *r, rp_arena *arena)
 {
     const rp_program *p = r->program;
-    size_t losses = (size_t)p->iteration_count * p->microbatch_count;
     RP_TRY(rp_arena_alloc(arena, p->microbatch_count + 1, sizeof(uint64_t), &r->first_sequence));
-    RP_TRY(rp_arena_alloc(arena, losses, sizeof(double), &r->loss_of));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(bool), &r->submitted));
-    RP_TRY(rp_arena_alloc(arena, p->iteration_count, sizeof(uint32_t), &r->tables));
     RP_TRY(rpexec_run_open_scales(r, arena));
     RP_TRY(rp_arena_alloc(arena, r->plan->save_count, sizeof *r->saves, &r->saves));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
@@ -134,19 +169,9 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
         RP_TRY(rp_arena_alloc(arena, arrays, sizeof *r->arrays, &r->arrays));
     }
     RP_TRY(r->e->driver_type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));
-    for (uint32_t i = 0; i < r->plan->save_count; i++) {
-        const rpexec_save *save = &r->plan->saves[i];
-        r->saves[i] =
-            (rpexec_stage_save){.layer = save->layer, .to = rpexec_run_at(r, save->value)};
-    }
-    rpexec_run_load(r);
-    rp_status status = run_workers(r, arena);
-    if (status == RP_OK) {
-        rpexec_run_store(r);
-    }
+    rp_status status = run_opened(r, arena);
     r->e->driver_type->close(r->driver);
     if (status == RP_OK) {
-        sum_losses(r);
         r->e->uploaded_bytes = atomic_load(&r->uploaded);
         r->e->downloaded_bytes = atomic_load(&r->downloaded);
         r->e->exchanged_bytes = atomic_load(&r->exchanged);
@@ -158,7 +183,13 @@ rp_status rpexec_execute(rpexec_execution *e)
 {
     rpexec_run r = {.e = e, .plan = e->plan, .program = e->plan->program};
     rp_arena *arena = NULL;
+    const rpexec_model *model = e->plan->model;
+    uint64_t width = rpexec_dtype_bytes(model->dtype);
     e->driver.plan = e->plan;
+    e->driver.pinned[0] =
+        (rpexec_pinned){e->state->working, e->state->offsets[model->layer_count] * width};
+    e->driver.pinned[1] =
+        (rpexec_pinned){e->state->slots, e->state->trained[model->layer_count] * width};
     RP_TRY(rp_arena_create(&arena));
     pthread_mutex_init(&r.lock, NULL);
     pthread_cond_init(&r.submitted_one, NULL);

@@ -12,8 +12,11 @@ typedef struct rpexec_run {
     const rpexec_plan *plan;
     const rp_program *program;
     rpexec_driver *driver;
+    rp_status transferred;    /**< whether the state has come to the GPUs, and back */
     uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
-    double *loss_of;          /**< [iteration][microbatch] */
+    double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
+    const int32_t **ids;      /**< [iteration] the batches, where the GPUs can read them */
+    const int32_t **labels;
     rpexec_stage_save *saves; /**< [save] of the plan */
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
@@ -24,8 +27,7 @@ typedef struct rpexec_run {
     pthread_cond_t submitted_one;
     bool *submitted; /**< [op] */
     bool stopped;
-    uint32_t *tables; /**< [iteration] jobs with a tied table whose gradients are complete */
-    float *scales;    /**< [iteration + 1] of the loss */
+    float *scales;                       /**< [iteration + 1] of the loss */
     struct rpexec_agreement *agreements; /**< [iteration] */
 } rpexec_run;
 
@@ -41,12 +43,12 @@ typedef struct rpexec_agreement {
 rp_status rpexec_run_open_scales(rpexec_run *run, rp_arena *arena);
 
 /**
- * With resident weights: an UPDATE of `iteration` has seen an overflow or not. Where losses are
+ * With resident weights: an UPDATE, `op`, has seen an overflow or not. Where losses are
  * scaled, waits for what all the others have seen.
  * @param step_out number of the Adam step to take; 0: none
  * @return false where the run has failed meanwhile
  */
-bool rpexec_run_agree(rpexec_run *run, uint16_t iteration, bool overflow, uint64_t *step_out);
+bool rpexec_run_agree(rpexec_run *run, uint32_t op, bool overflow, uint64_t *step_out);
 
 /** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);
@@ -54,6 +56,13 @@ void *rpexec_run_at(const rpexec_run *run, uint32_t value);
 /** Does what `op` says; a driver's callback. @param context the run
  * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
+
+/** Copies between host and GPU before or after the run; zeroes where `from` is NULL. */
+void rpexec_run_transfer(rpexec_run *run, void *to, const void *from, uint64_t bytes);
+
+/** The gradients of an update, divided by their scale, as fp32 to the host's `to`. @retval RP_OK,
+ * RP_BROKEN */
+rp_status rpexec_run_keep(rpexec_run *run, uint32_t op, const rpexec_update *update, float *to);
 
 /** Copies in the queue of `op` between host and GPU, and counts the bytes. */
 void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, uint64_t bytes);

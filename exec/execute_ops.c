@@ -1,10 +1,6 @@
 /* What each op of a run does. */
 #include "exec/execute_inside.h"
 
-#include <string.h>
-
-#define TABLE_DONE UINT32_MAX
-
 /* ---- where things are -------------------------------------------------------------------------
  */
 
@@ -57,7 +53,6 @@ static void upload_activation(rpexec_run *r, uint32_t op)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rp_op *o = &r->program->ops[op];
-    const rpexec_batch *batch = batch_of(r, o);
     uint64_t bytes = tokens_of(r, o) * sizeof(int32_t);
     uint64_t first = first_token(r, o);
     if (task->output != RPEXEC_NO_TENSOR) {
@@ -67,10 +62,11 @@ static void upload_activation(rpexec_run *r, uint32_t op)
                         boundary);
     }
     if (task->ids != RPEXEC_NO_TENSOR) {
-        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), batch->ids + first, bytes);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), r->ids[o->iteration] + first, bytes);
     }
     if (task->labels != RPEXEC_NO_TENSOR) {
-        rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), batch->labels + first, bytes);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), r->labels[o->iteration] + first,
+                        bytes);
     }
 }
 
@@ -157,22 +153,23 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *ids = rpexec_run_at(r, task->ids);
     const int32_t *labels = rpexec_run_at(r, task->labels);
-    rpexec_stage_data data = {.begin = task->begin,
-                              .end = task->end,
-                              .sequences = r->program->sequences[o->microbatch],
-                              .input = rpexec_run_at(r, task->input),
-                              .ids = ids != NULL ? ids : batch->ids + first_token(r, o),
-                              .labels = labels != NULL ? labels : batch->labels + first_token(r, o),
-                              .loss_scale = (float)(scale / (double)batch->valid_tokens),
-                              .loss = loss,
-                              .output = rpexec_run_at(r, task->body),
-                              .tape = rpexec_run_at(r, task->tape),
-                              .weight_tape = rpexec_run_at(r, task->weight_tape),
-                              .scratch = rpexec_run_at(r, task->scratch),
-                              .head_gradient = rpexec_run_at(r, task->head_gradient),
-                              .d_output = rpexec_run_at(r, task->d_output),
-                              .saves = r->saves + task->save_begin,
-                              .save_count = task->save_end - task->save_begin};
+    rpexec_stage_data data = {
+        .begin = task->begin,
+        .end = task->end,
+        .sequences = r->program->sequences[o->microbatch],
+        .input = rpexec_run_at(r, task->input),
+        .ids = ids != NULL ? ids : r->ids[o->iteration] + first_token(r, o),
+        .labels = labels != NULL ? labels : r->labels[o->iteration] + first_token(r, o),
+        .loss_scale = (float)(scale / (double)batch->valid_tokens),
+        .loss = loss,
+        .output = rpexec_run_at(r, task->body),
+        .tape = rpexec_run_at(r, task->tape),
+        .weight_tape = rpexec_run_at(r, task->weight_tape),
+        .scratch = rpexec_run_at(r, task->scratch),
+        .head_gradient = rpexec_run_at(r, task->head_gradient),
+        .d_output = rpexec_run_at(r, task->d_output),
+        .saves = r->saves + task->save_begin,
+        .save_count = task->save_end - task->save_begin};
     if (task->clears) {
         c.operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
     }
@@ -217,8 +214,8 @@ static bool has_layer(const rpexec_job *job, uint32_t layer)
 }
 
 /* The two gradients of a tied table become their sum, as Megatron-LM's all-reduce between the first
- * and the last stage has it: whoever comes second adds, head's first, for both. */
-static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration, rpexec_lane *lane)
+ * and the last stage has it; which of the two GPUs comes second does not matter. */
+static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     const rpexec_job *first = NULL;
     const rpexec_job *last = NULL;
@@ -228,27 +225,21 @@ static bool reduce_table(rpexec_run *r, uint32_t gpu, uint16_t iteration, rpexec
         first = has_layer(job, 0) ? job : first;
         last = has_layer(job, head) ? job : last;
     }
+    void *embedding = table_of(r, first, first->gradients, false);
+    void *other = table_of(r, last, last->gradients, true);
+    uint64_t values = r->plan->model->embedding.floats;
+    if (first->gpu == last->gpu) {
+        if (first->gpu == gpu) {
+            operators_of(r)->add(lane, values, other, embedding, embedding);
+            operators_of(r)->copy(lane, values, embedding, other);
+        }
+        return RP_OK;
+    }
     if (first->gpu != gpu && last->gpu != gpu) {
-        return true;
+        return RP_OK;
     }
-    uint32_t needed = (first->gpu == gpu) != (last->gpu == gpu) ? 2 : 1;
-    pthread_mutex_lock(&r->lock);
-    uint32_t arrived = ++r->tables[iteration];
-    if (arrived == needed) {
-        void *to = table_of(r, first, first->gradients, false);
-        void *other = table_of(r, last, last->gradients, true);
-        uint64_t values = r->plan->model->embedding.floats;
-        operators_of(r)->add(lane, values, other, to, to);
-        operators_of(r)->copy(lane, values, to, other);
-        r->tables[iteration] = TABLE_DONE;
-        pthread_cond_broadcast(&r->submitted_one);
-    }
-    while (r->tables[iteration] != TABLE_DONE && !r->stopped) {
-        pthread_cond_wait(&r->submitted_one, &r->lock);
-    }
-    bool done = r->tables[iteration] == TABLE_DONE;
-    pthread_mutex_unlock(&r->lock);
-    return done;
+    return r->e->driver_type->sum_pair(r->driver, op, first->gpu == gpu ? 0 : 1, values,
+                                       first->gpu == gpu ? embedding : other);
 }
 
 /* Gradients of a layer; where calls overlap those of one call after the other. */
@@ -266,6 +257,18 @@ static void collect(rpexec_run *r, uint32_t op)
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
+}
+
+rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
+{
+    rpexec_dtype dtype = r->plan->model->dtype;
+    const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
+                                                    update->count * rpexec_dtype_bytes(dtype));
+    if (gradients == NULL) {
+        return RP_BROKEN;
+    }
+    (void)rpexec_unscale(dtype, update->count, gradients, update->scale, false, to);
+    return RP_OK;
 }
 
 /* What Adam works on of a layer of a job: what is trained lies at the end of the layer's weights.
@@ -313,12 +316,12 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
     bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
-    if (tied && !reduce_table(r, gpu, iteration, lane)) {
-        return RP_BROKEN; /* somebody else has failed */
+    if (tied) {
+        RP_TRY(reduce_table(r, op, gpu, lane));
     }
     uint64_t step = 0;
-    if (!rpexec_run_agree(r, iteration, overflows(r, gpu, lane), &step)) {
-        return RP_BROKEN;
+    if (!rpexec_run_agree(r, op, overflows(r, gpu, lane), &step)) {
+        return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
@@ -328,9 +331,8 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             const rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
             if (r->e->keep_gradients) {
-                (void)rpexec_unscale(r->plan->model->dtype, update.count, update.gradients,
-                                     update.scale, false,
-                                     r->e->state->gradients + r->e->state->trained[layer]);
+                RP_TRY(rpexec_run_keep(r, op, &update,
+                                       r->e->state->gradients + r->e->state->trained[layer]));
             }
             if (step != 0) {
                 operators->adam(lane, &r->e->adam, step, &update);
@@ -339,6 +341,23 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
     }
     return RP_OK;
+}
+
+void rpexec_run_transfer(rpexec_run *r, void *to, const void *from, uint64_t bytes)
+{
+    if (bytes != 0 && r->transferred == RP_OK) {
+        r->transferred = r->e->driver_type->transfer(r->driver, to, from, bytes);
+    }
+}
+
+/* Layers of a job, of an array of the state that is laid out as what is trained; where a tied head
+ * has its table, the embedding's. */
+static void load_trained(rpexec_run *r, const rpexec_job *job, const float *from, float *to)
+{
+    const rpexec_state *state = r->e->state;
+    uint64_t own = rpexec_state_own(state, job->begin, job->end);
+    rpexec_run_transfer(r, to, from + state->trained[job->begin], own * sizeof *to);
+    rpexec_run_transfer(r, to + own, from, (job_values(r, job) - own) * sizeof *to);
 }
 
 void rpexec_run_load(rpexec_run *r)
@@ -351,13 +370,15 @@ void rpexec_run_load(rpexec_run *r)
         const rpexec_job *job = &r->plan->jobs[i];
         size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
         float *moments = rpexec_run_at(r, job->moments);
-        rpexec_state_moments(state, job->begin, job->end, moments, moments + job_values(r, job));
+        load_trained(r, job, state->m, moments);
+        load_trained(r, job, state->v, moments + job_values(r, job));
         if (r->plan->model->dtype != RPEXEC_DTYPE_F32) {
-            rpexec_state_masters(state, job->begin, job->end, moments + 2 * job_values(r, job));
+            load_trained(r, job, state->master, moments + 2 * job_values(r, job));
         }
-        memcpy(rpexec_run_at(r, job->weights), rpexec_state_working(state, job->begin),
-               (state->offsets[job->end] - state->offsets[job->begin]) * width);
-        memset(rpexec_run_at(r, job->gradients), 0, job_values(r, job) * width);
+        rpexec_run_transfer(r, rpexec_run_at(r, job->weights),
+                            rpexec_state_working(state, job->begin),
+                            (state->offsets[job->end] - state->offsets[job->begin]) * width);
+        rpexec_run_transfer(r, rpexec_run_at(r, job->gradients), NULL, job_values(r, job) * width);
     }
 }
 
@@ -370,15 +391,17 @@ void rpexec_run_store(rpexec_run *r)
     }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        memcpy(rpexec_state_working(state, job->begin), rpexec_run_at(r, job->weights),
-               (state->offsets[job->end] - state->offsets[job->begin]) *
-                   rpexec_dtype_bytes(r->plan->model->dtype));
+        rpexec_run_transfer(r, rpexec_state_working(state, job->begin),
+                            rpexec_run_at(r, job->weights),
+                            (state->offsets[job->end] - state->offsets[job->begin]) *
+                                rpexec_dtype_bytes(r->plan->model->dtype));
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             uint64_t first = state->trained[layer];
             const rpexec_update update = update_of(r, job, layer, 1);
-            memcpy(state->master + first, update.master, update.count * sizeof(float));
-            memcpy(state->m + first, update.m, update.count * sizeof(float));
-            memcpy(state->v + first, update.v, update.count * sizeof(float));
+            uint64_t bytes = update.count * sizeof(float);
+            rpexec_run_transfer(r, state->master + first, update.master, bytes);
+            rpexec_run_transfer(r, state->m + first, update.m, bytes);
+            rpexec_run_transfer(r, state->v + first, update.v, bytes);
         }
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */

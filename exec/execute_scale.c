@@ -33,13 +33,22 @@ static void decide(rpexec_run *r, uint16_t iteration)
     pthread_cond_broadcast(&r->submitted_one);
 }
 
-bool rpexec_run_agree(rpexec_run *r, uint16_t iteration, bool overflow, uint64_t *step_out)
+static void aside(const rpexec_run *r, uint32_t op, bool waits)
 {
+    if (r->e->driver_type->aside != NULL) {
+        r->e->driver_type->aside(r->driver, op, waits);
+    }
+}
+
+bool rpexec_run_agree(rpexec_run *r, uint32_t op, bool overflow, uint64_t *step_out)
+{
+    uint16_t iteration = r->program->ops[op].iteration;
     rpexec_agreement *a = &r->agreements[iteration];
     if (!rpexec_scaler_needed(r->plan->model->dtype)) {
         *step_out = r->e->state->step + iteration + 1;
         return true;
     }
+    aside(r, op, true);
     pthread_mutex_lock(&r->lock);
     a->overflow |= overflow;
     if (++a->arrived == a->expected) {
@@ -51,5 +60,6 @@ bool rpexec_run_agree(rpexec_run *r, uint16_t iteration, bool overflow, uint64_t
     bool agreed = a->arrived == a->expected;
     *step_out = a->step;
     pthread_mutex_unlock(&r->lock);
+    aside(r, op, false);
     return agreed;
 }

@@ -3,8 +3,6 @@
 #include "exec/execute_inside.h"
 #include "exec/shard.h"
 
-#include <string.h>
-
 #define NO_JOB UINT32_MAX
 
 /* The arrays of a collective while they are collected. */
@@ -347,8 +345,8 @@ static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return !finite;
 }
 
-static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t step,
-                         rpexec_lane *lane)
+static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t step,
+                              rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
     uint32_t gpu = gpu_of(r, op);
@@ -362,13 +360,13 @@ static void update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t st
         update.scale = scale_of(r, op);
         if (p.trained && r->e->keep_gradients) {
             uint64_t first = state->trained[home->begin] + p.trained_at + p.begin;
-            (void)rpexec_unscale(r->plan->model->dtype, p.share, update.gradients, update.scale,
-                                 false, state->gradients + first);
+            RP_TRY(rpexec_run_keep(r, op, &update, state->gradients + first));
         }
         if (p.trained && step != 0) {
             operators_of(r)->adam(lane, &r->e->adam, step, &update);
         }
     }
+    return RP_OK;
 }
 
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
@@ -377,11 +375,11 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     if (trains_tied(r)) {
         add_tables(r, op, lane);
     }
-    if (!rpexec_run_agree(r, r->program->ops[op].iteration, overflows(r, op, lane), &step)) {
+    if (!rpexec_run_agree(r, op, overflows(r, op, lane), &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
-        update_stage(r, op, stage, step, lane);
+        RP_TRY(update_stage(r, op, stage, step, lane));
     }
     return RP_OK;
 }
@@ -402,7 +400,7 @@ static void move_piece(rpexec_run *r, const rpexec_update *update, uint64_t whol
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         float *to = load ? arrays[i].on_gpu : arrays[i].in_state;
         const float *from = load ? arrays[i].in_state : arrays[i].on_gpu;
-        memcpy(to, from, update->count * sizeof(float));
+        rpexec_run_transfer(r, to, from, update->count * sizeof(float));
     }
 }
 
@@ -429,10 +427,11 @@ static void load_weights(rpexec_run *r, uint32_t gpu, const rpexec_home *home)
     rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
     while (to != NULL && rpexec_pieces_next(&p)) {
         if (gathers(r)) {
-            memcpy(element(r, to, p.packed), element(r, from, p.at + p.begin),
-                   bytes_of(r, p.share));
+            rpexec_run_transfer(r, element(r, to, p.packed), element(r, from, p.at + p.begin),
+                                bytes_of(r, p.share));
         } else {
-            memcpy(element(r, to, p.at), element(r, from, p.at), bytes_of(r, p.count));
+            rpexec_run_transfer(r, element(r, to, p.at), element(r, from, p.at),
+                                bytes_of(r, p.count));
         }
     }
 }

@@ -201,27 +201,9 @@ void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
     rpexec_adam_steps(adam, s->step, s->slices, s->model->layer_count, 0);
 }
 
-/* Of layers [begin, end); where a tied head has its table, the embedding's. */
-static void copy_layers(const rpexec_state *s, const float *from, uint32_t begin, uint32_t end,
-                        float *to)
+uint64_t rpexec_state_own(const rpexec_state *s, uint32_t begin, uint32_t end)
 {
-    uint64_t first = s->trained[begin];
-    memcpy(to, from + first, (s->trained[end] - first) * sizeof *to);
-    if (is_tied_head(s, end - 1)) {
-        memcpy(to + s->trained[end - 1] + table_offset(s) - first, from,
-               s->trained[1] * sizeof *to);
-    }
-}
-
-void rpexec_state_moments(const rpexec_state *s, uint32_t begin, uint32_t end, float *m, float *v)
-{
-    copy_layers(s, s->m, begin, end, m);
-    copy_layers(s, s->v, begin, end, v);
-}
-
-void rpexec_state_masters(const rpexec_state *s, uint32_t begin, uint32_t end, float *to)
-{
-    copy_layers(s, s->master, begin, end, to);
+    return s->trained[end - 1] + own_floats(s, end - 1) - s->trained[begin];
 }
 
 void rpexec_state_refresh(rpexec_state *s, uint32_t layer)

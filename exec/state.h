@@ -61,13 +61,9 @@ void rpexec_state_add(rpexec_state *state, uint32_t layer, const void *gradients
  * overflow. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 
-/** Adam's m and v of layers [begin, end) into arrays as long; a tied head's table has the
- * embedding's. */
-void rpexec_state_moments(const rpexec_state *state, uint32_t begin, uint32_t end, float *m,
-                          float *v);
-
-/** The same of the master weights. */
-void rpexec_state_masters(const rpexec_state *state, uint32_t begin, uint32_t end, float *to);
+/** @return values of layers [begin, end) that have masters and moments of their own: the rest, at
+ * the end, is a tied head's table, whose are the embedding's. */
+uint64_t rpexec_state_own(const rpexec_state *state, uint32_t begin, uint32_t end);
 
 /** @return steps of training so far, with those that were skipped. */
 static inline uint64_t rpexec_state_iterations(const rpexec_state *state)

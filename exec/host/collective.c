@@ -22,6 +22,7 @@ struct rpexec_host_group {
     uint32_t ranks;
     uint32_t most_arrays;
     rpexec_host_fetch fetch;
+    rpexec_host_group_moves moves;
     void *context;
     post *posts; /* [rank] */
     pthread_mutex_t lock;
@@ -44,6 +45,43 @@ uint64_t rpexec_collective_scratch(uint64_t count, rpexec_dtype dtype)
     return chunk * (sizeof(float) + rpexec_dtype_bytes(dtype));
 }
 
+/* ---- the host's memory ------------------------------------------------------------------------
+ */
+
+static void host_copy(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes)
+{
+    (void)context;
+    (void)rank;
+    memcpy(to, from, bytes);
+}
+
+static void host_add(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                     const void *values, bool add, float *sum)
+{
+    (void)context;
+    (void)rank;
+    (void)rpexec_unscale(dtype, count, values, 1, add, sum);
+}
+
+static void host_narrow(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                        const float *sum, void *to)
+{
+    (void)context;
+    (void)rank;
+    rpexec_narrow(dtype, count, sum, to);
+}
+
+static void host_meet(void *context, uint32_t rank)
+{
+    (void)context;
+    (void)rank;
+}
+
+void rpexec_host_group_set_moves(rpexec_host_group *g, const rpexec_host_group_moves *moves)
+{
+    g->moves = *moves;
+}
+
 rp_status rpexec_host_group_open(uint32_t ranks, uint32_t most_arrays, rpexec_host_fetch fetch,
                                  void *context, rp_arena *arena, rpexec_host_group **group_out)
 {
@@ -52,6 +90,11 @@ rp_status rpexec_host_group_open(uint32_t ranks, uint32_t most_arrays, rpexec_ho
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *g, &g));
     *g = (rpexec_host_group){
         .ranks = ranks, .most_arrays = most_arrays, .fetch = fetch, .context = context};
+    g->moves = (rpexec_host_group_moves){.copy = host_copy,
+                                         .add = host_add,
+                                         .narrow = host_narrow,
+                                         .arrive = host_meet,
+                                         .depart = host_meet};
     RP_TRY(rp_arena_alloc(arena, ranks, sizeof(post), &g->posts));
     for (uint32_t i = 0; i < ranks; i++) {
         RP_TRY(rp_arena_alloc(arena, most_arrays, sizeof(rpexec_collective_array),
@@ -144,6 +187,7 @@ static rp_status meet(rpexec_host_group *g, bool begins)
 
 static rp_status begin(rpexec_host_group *g, uint32_t rank, const rpexec_collective *c)
 {
+    g->moves.arrive(g->context, rank);
     pthread_mutex_lock(&g->lock);
     rp_status status = g->aborted ? RP_BROKEN : RP_OK;
     if (status == RP_OK) {
@@ -153,14 +197,17 @@ static rp_status begin(rpexec_host_group *g, uint32_t rank, const rpexec_collect
         status = meet(g, true);
     }
     pthread_mutex_unlock(&g->lock);
+    g->moves.depart(g->context, rank);
     return status;
 }
 
-static rp_status meet_again(rpexec_host_group *g)
+static rp_status meet_again(rpexec_host_group *g, uint32_t rank)
 {
+    g->moves.arrive(g->context, rank);
     pthread_mutex_lock(&g->lock);
     rp_status status = g->aborted ? RP_BROKEN : meet(g, false);
     pthread_mutex_unlock(&g->lock);
+    g->moves.depart(g->context, rank);
     return status;
 }
 
@@ -206,13 +253,15 @@ static void gather_own(part *p, uint32_t array)
     uint64_t elements = rpexec_share(a->count, p->group->ranks, p->rank + 1) - at;
     void *to = rpexec_element(mine->what.dtype, a->to, at);
     if (to != a->from && elements != 0) {
-        memcpy(to, a->from, elements * rpexec_dtype_bytes(mine->what.dtype));
+        p->group->moves.copy(p->group->context, p->rank, to, a->from,
+                             elements * rpexec_dtype_bytes(mine->what.dtype));
     }
 }
 
 static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, void *to)
 {
     const post *mine = post_of(p, p->rank);
+    const rpexec_host_group_moves *moves = &p->group->moves;
     rpexec_dtype dtype = mine->what.dtype;
     float *sum = mine->what.scratch;
     void *arrived = sum + elements;
@@ -223,9 +272,9 @@ static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, v
             fetch(p, arrived, rank, values, bytes);
             values = arrived;
         }
-        (void)rpexec_unscale(dtype, elements, values, 1, rank != 0, sum);
+        moves->add(p->group->context, p->rank, dtype, elements, values, rank != 0, sum);
     }
-    rpexec_narrow(dtype, elements, sum, to);
+    moves->narrow(p->group->context, p->rank, dtype, elements, sum, to);
 }
 
 /* This rank's share of the sum. Nobody else reads that part of its array, so it may go there. */
@@ -258,11 +307,11 @@ rp_status rpexec_host_group_run(rpexec_host_group *g, uint32_t rank, const rpexe
         }
     }
     if (c->kind == RPEXEC_ALL_REDUCE) {
-        RP_TRY(meet_again(g)); /* all shares of the sum are there */
+        RP_TRY(meet_again(g, rank)); /* all shares of the sum are there */
         for (uint32_t i = 0; i < c->array_count; i++) {
             gather(&p, i, true);
         }
     }
     *moved_out = p.moved;
-    return meet_again(g);
+    return meet_again(g, rank);
 }

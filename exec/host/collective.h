@@ -10,12 +10,32 @@
 #include "common/status.h"
 #include "exec/collective.h"
 
+#include <stdbool.h>
+
 typedef struct rpexec_host_group rpexec_host_group;
 
 /** Copies from one rank's memory into another's, throttled as their links are; called by the
  * receiver's thread. */
 typedef void (*rpexec_host_fetch)(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
                                   const void *from, uint64_t bytes);
+
+/** How ranks work on their memory where that is not the host's. All are called by the rank's own
+ * thread; work that they only enqueue is in the order of the calls. */
+typedef struct rpexec_host_group_moves {
+    /** Copies within the rank's memory. */
+    void (*copy)(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes);
+    /** sum (+)= values, as fp32. */
+    void (*add)(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                const void *values, bool add, float *sum);
+    /** to = sum, rounded. */
+    void (*narrow)(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                   const float *sum, void *to);
+    /** The rank comes to a meeting: what it has enqueued so far is what others wait for. */
+    void (*arrive)(void *context, uint32_t rank);
+    /** All have come: what the rank enqueues from now on waits for what they have enqueued before.
+     * Also called where the group was aborted. */
+    void (*depart)(void *context, uint32_t rank);
+} rpexec_host_group_moves;
 
 /**
  * Makes a group of `ranks` ranks.
@@ -25,6 +45,9 @@ typedef void (*rpexec_host_fetch)(void *context, uint32_t to_rank, void *to, uin
  */
 rp_status rpexec_host_group_open(uint32_t ranks, uint32_t most_arrays, rpexec_host_fetch fetch,
                                  void *context, rp_arena *arena, rpexec_host_group **group_out);
+
+/** Before the first collective: works with `moves`, whose context is the one of `fetch`. */
+void rpexec_host_group_set_moves(rpexec_host_group *group, const rpexec_host_group_moves *moves);
 
 /**
  * Takes part in the next collective; returns when it is done for this rank and nobody reads its

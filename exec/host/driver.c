@@ -40,6 +40,8 @@ struct rpexec_driver {
     uint32_t started;         /* threads */
     rpexec_links *links;      /* NULL: not limited */
     rpexec_host_group *group; /* of all GPUs */
+    rpexec_host_group *pair;  /* of those that have the two copies of a tied table */
+    unsigned char *scratch;   /* of the pair, one half each */
     pthread_mutex_t lock;
     pthread_cond_t ended_one;
     bool *ended; /* [op] */
@@ -114,6 +116,7 @@ static void fail_locked(rpexec_driver *d, rp_status status)
     d->status = d->status == RP_OK ? status : d->status;
     rpexec_links_stop(d->links);
     rpexec_host_group_abort(d->group);
+    rpexec_host_group_abort(d->pair);
     wake_all(d);
 }
 
@@ -322,6 +325,32 @@ static void fetch(void *context, uint32_t to_gpu, void *to, uint32_t from_gpu, c
     }
 }
 
+/* A tied table's other copy: not throttled, since no op of the program says that it moves. */
+static void fetch_table(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
+                        const void *from, uint64_t bytes)
+{
+    (void)context;
+    (void)to_rank;
+    (void)from_rank;
+    memcpy(to, from, bytes);
+}
+
+static uint64_t pair_scratch(const rpexec_driver *d)
+{
+    const rpexec_model *model = d->config.plan->model;
+    uint64_t bytes = rpexec_collective_scratch(model->embedding.floats, model->dtype);
+    return (bytes + 63) / 64 * 64;
+}
+
+static rp_status open_groups(rpexec_driver *d)
+{
+    const rpexec_model *model = d->config.plan->model;
+    uint32_t gpus = program_of(d)->gpu_count;
+    RP_TRY(rp_arena_alloc(d->arena, 2, pair_scratch(d), &d->scratch));
+    RP_TRY(rpexec_host_group_open(2, 1, fetch_table, d, d->arena, &d->pair));
+    return rpexec_host_group_open(gpus, rpexec_most_pieces(model), fetch, d, d->arena, &d->group);
+}
+
 static void host_close(rpexec_driver *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -333,6 +362,7 @@ static void host_close(rpexec_driver *d)
     }
     rpexec_links_close(d->links);
     rpexec_host_group_close(d->group);
+    rpexec_host_group_close(d->pair);
     rp_arena_destroy(d->arena);
 }
 
@@ -372,10 +402,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
         status = rpexec_links_open(p, config->machine, arena, &d->links);
     }
     status = status == RP_OK ? open_memories(d) : status;
-    uint32_t most_arrays = rpexec_most_pieces(config->plan->model);
-    status = status == RP_OK
-                 ? rpexec_host_group_open(p->gpu_count, most_arrays, fetch, d, arena, &d->group)
-                 : status;
+    status = status == RP_OK ? open_groups(d) : status;
     d->begin_ns = d->last_end_ns = now_ns();
     status = status == RP_OK ? open_queues(d) : status;
     if (status != RP_OK) {
@@ -389,6 +416,30 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
 static unsigned char *host_memory(rpexec_driver *d, uint32_t place)
 {
     return d->memories[place];
+}
+
+static rp_status host_shared(rpexec_driver *d, uint64_t bytes, void *memory_out)
+{
+    return rp_arena_alloc(d->arena, bytes, 1, memory_out);
+}
+
+static rp_status host_transfer(rpexec_driver *d, void *to, const void *from, uint64_t bytes)
+{
+    (void)d;
+    if (from != NULL) {
+        memcpy(to, from, bytes);
+    } else {
+        memset(to, 0, bytes);
+    }
+    return RP_OK;
+}
+
+static const void *host_read(rpexec_driver *d, uint32_t op, const void *from, uint64_t bytes)
+{
+    (void)d;
+    (void)op;
+    (void)bytes;
+    return from;
 }
 
 /* A throttled op starts when its link takes it, not when it begins to wait for that. */
@@ -413,6 +464,21 @@ static rp_status host_collective(rpexec_driver *d, uint32_t op, const rpexec_col
 {
     uint32_t rank = program_of(d)->queues[d->config.plan->order.queue_of[op]].gpu;
     return rpexec_host_group_run(d->group, rank, collective, moved_out);
+}
+
+static rp_status host_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint64_t count,
+                               void *array)
+{
+    (void)op;
+    const rpexec_collective_array all = {.from = array, .to = array, .count = count};
+    const rpexec_collective sum = {.kind = RPEXEC_ALL_REDUCE,
+                                   .dtype = d->config.plan->model->dtype,
+                                   .arrays = &all,
+                                   .array_count = 1,
+                                   .scratch = d->scratch + rank * pair_scratch(d),
+                                   .scratch_bytes = pair_scratch(d)};
+    uint64_t moved = 0;
+    return rpexec_host_group_run(d->pair, rank, &sum, &moved);
 }
 
 static rp_status host_submit(rpexec_driver *d, uint32_t op)
@@ -456,8 +522,12 @@ const rpexec_driver_type rpexec_host_driver = {
     .operators = rpexec_host_operators,
     .open = host_open,
     .memory = host_memory,
+    .shared = host_shared,
+    .transfer = host_transfer,
+    .read = host_read,
     .copy = host_copy,
     .collective = host_collective,
+    .sum_pair = host_sum_pair,
     .submit = host_submit,
     .finish = host_finish,
     .fail = host_fail,
