@@ -21,7 +21,8 @@ typedef struct rpexec_devices rpexec_devices;
 /** Which devices a training run works on. */
 typedef struct rpexec_devices_config {
     uint32_t gpus;
-    bool is_virtual; /**< all of them are parts of one device */
+    bool is_virtual;      /**< all of them are parts of one device */
+    uint64_t stage_bytes; /**< of one piece of such a copy; 0: 2 MiB */
     bool staged; /**< copies between GPUs go over host memory, also where peers reach each other */
 } rpexec_devices_config;
 
@@ -85,6 +86,8 @@ typedef struct rpexec_driver_type {
     /** @return what `bytes` of a GPU's memory are when the operators before it are done, for the
      * host to read until the next call for the same op; NULL where the run has failed. */
     const void *(*read)(rpexec_driver *driver, uint32_t op, const void *from, uint64_t bytes);
+    /** @return the rotary tables where operators of `op` read them (rpexec_compute.rotary). */
+    const float *(*rotary)(rpexec_driver *driver, uint32_t op);
     /** Copies between two memories in the queue of `op`, throttled as its link is. */
     void (*copy)(rpexec_driver *driver, uint32_t op, void *to, const void *from, uint64_t bytes);
     /**
@@ -112,3 +115,18 @@ typedef struct rpexec_driver_type {
     void (*fail)(rpexec_driver *driver, rp_status status);
     void (*close)(rpexec_driver *driver);
 } rpexec_driver_type;
+
+/** What drivers have in common (driver.c). */
+
+/** @return the host's clock. */
+int64_t rpexec_driver_now_ns(void);
+
+/** Sleeps as config->delay_us and its classes say before `op`. */
+void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op);
+
+/** Logs that `op` has failed. */
+void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status status);
+
+/** Logs what a queue's next op, `op`, waits for: an op, or a text where `other` is op_count. */
+void rpexec_driver_log_wait(const rpexec_plan *plan, uint32_t queue, uint32_t op, uint32_t other,
+                            const char *text);

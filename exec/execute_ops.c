@@ -148,7 +148,10 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     const rpexec_batch *batch = batch_of(r, o);
-    const rpexec_compute c = {.model = r->plan->model, .operators = operators_of(r), .lane = lane};
+    const rpexec_compute c = {.model = r->plan->model,
+                              .operators = operators_of(r),
+                              .lane = lane,
+                              .rotary = r->e->driver_type->rotary(r->driver, op)};
     double scale = (double)r->scales[o->iteration];
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *ids = rpexec_run_at(r, task->ids);

@@ -10,12 +10,10 @@
 #include "exec/host/collective.h"
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
-#include "exec/random.h"
 #include "exec/shard.h"
 
 #include <cblas.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -56,25 +54,11 @@ struct rpexec_driver {
     uint32_t failed; /* op that failed first; op_count: none has */
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 static int64_t thread_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-static void sleep_until(int64_t time_ns)
-{
-    struct timespec t = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) {
-    }
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------
@@ -141,42 +125,18 @@ static void tell(rpexec_driver *d, uint32_t op)
 /* ---- queues -----------------------------------------------------------------------------------
  */
 
-static void delay(const rpexec_driver *d, uint32_t op)
-{
-    rp_op_class class = rp_op_kind_class((rp_op_kind)program_of(d)->ops[op].kind);
-    bool meant = d->config.delay_classes == 0 || (d->config.delay_classes >> class & 1) != 0;
-    if (d->config.delay_us != 0 && meant) {
-        uint64_t bits = rpexec_random_bits(d->config.delay_seed, 0, op);
-        sleep_until(now_ns() + (int64_t)(bits % (1000 * (uint64_t)d->config.delay_us)));
-    }
-}
-
-static void log_failure(const rpexec_driver *d, uint32_t op, rp_status status)
-{
-    const rp_op *o = &program_of(d)->ops[op];
-    char name[RP_OP_NAME_SIZE];
-    rp_op_name(o, name);
-    const rp_queue *at = &program_of(d)->queues[d->config.plan->order.queue_of[op]];
-    char where[32] = "host";
-    if (rp_queue_kind_on_gpu((rp_queue_kind)at->kind)) {
-        snprintf(where, sizeof where, "GPU %u", at->gpu);
-    }
-    rp_log_error("%s failed (%s, stage %u, microbatch %u): %s", name, where, o->stage,
-                 o->microbatch, rp_status_text(status));
-}
-
 static void run_one(queue *q)
 {
     rpexec_driver *d = q->driver;
     uint32_t op = q->next;
     pthread_mutex_unlock(&d->lock);
-    delay(d, op);
+    rpexec_driver_delay(&d->config, op);
     q->carried = false;
-    int64_t start_ns = now_ns();
+    int64_t start_ns = rpexec_driver_now_ns();
     int64_t thread_start_ns = thread_ns();
     rp_status status = d->perform(d->context, op, &q->lane);
     int64_t work_ns = thread_ns() - thread_start_ns;
-    int64_t end_ns = now_ns();
+    int64_t end_ns = rpexec_driver_now_ns();
     pthread_mutex_lock(&d->lock);
     d->start_ns[op] = d->start_ns[op] != 0 ? d->start_ns[op] : start_ns;
     d->end_ns[op] = end_ns;
@@ -220,17 +180,10 @@ static void dump(const rpexec_driver *d)
         if (q->next == p->queues[i].op_end) {
             continue;
         }
-        char name[RP_OP_NAME_SIZE];
-        char other[RP_OP_NAME_SIZE] = "the program to submit it";
-        rp_op_name(&p->ops[q->next], name);
-        uint32_t op = q->next < q->submitted ? missing(d, q->next) : p->op_count;
-        if (op != p->op_count) {
-            rp_op_name(&p->ops[op], other);
-        } else if (q->next < q->submitted) {
-            strcpy(other, "nothing: it runs");
-        }
-        rp_log_error("  GPU %u, %s: %s waits for %s", p->queues[i].gpu,
-                     rp_queue_kind_text((rp_queue_kind)p->queues[i].kind), name, other);
+        bool submitted = q->next < q->submitted;
+        uint32_t other = submitted ? missing(d, q->next) : p->op_count;
+        rpexec_driver_log_wait(d->config.plan, i, q->next, other,
+                               submitted ? "nothing: it runs" : "the program to submit it");
     }
 }
 
@@ -241,7 +194,7 @@ static void wait_for_one(rpexec_driver *d)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
     pthread_cond_timedwait(&d->ended_one, &d->lock, &until);
-    int64_t idle_ns = now_ns() - d->last_end_ns;
+    int64_t idle_ns = rpexec_driver_now_ns() - d->last_end_ns;
     if (d->config.watchdog_s != 0 && d->status == RP_OK &&
         idle_ns > INT64_C(1000000000) * d->config.watchdog_s) {
         dump(d);
@@ -403,7 +356,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
     }
     status = status == RP_OK ? open_memories(d) : status;
     status = status == RP_OK ? open_groups(d) : status;
-    d->begin_ns = d->last_end_ns = now_ns();
+    d->begin_ns = d->last_end_ns = rpexec_driver_now_ns();
     status = status == RP_OK ? open_queues(d) : status;
     if (status != RP_OK) {
         host_close(d);
@@ -432,6 +385,13 @@ static rp_status host_transfer(rpexec_driver *d, void *to, const void *from, uin
         memset(to, 0, bytes);
     }
     return RP_OK;
+}
+
+static const float *host_rotary(rpexec_driver *d, uint32_t op)
+{
+    (void)d;
+    (void)op;
+    return NULL;
 }
 
 static const void *host_read(rpexec_driver *d, uint32_t op, const void *from, uint64_t bytes)
@@ -505,7 +465,7 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
     uint32_t failed = d->failed;
     pthread_mutex_unlock(&d->lock);
     if (failed != ops) {
-        log_failure(d, failed, status);
+        rpexec_driver_log_failure(d->config.plan, failed, status);
     }
     if (status == RP_OK && timeline != NULL) {
         status = rp_arena_alloc(timeline->arena, ops, sizeof(int64_t), &timeline->work_ps);
@@ -525,6 +485,7 @@ const rpexec_driver_type rpexec_host_driver = {
     .shared = host_shared,
     .transfer = host_transfer,
     .read = host_read,
+    .rotary = host_rotary,
     .copy = host_copy,
     .collective = host_collective,
     .sum_pair = host_sum_pair,

@@ -147,6 +147,15 @@ static void norm_weight(const rpexec_compute *c, void *gradients, rpexec_block_t
     }
 }
 
+static void rotate(const rpexec_compute *c, const sizes *s, uint32_t heads, bool inverse, void *x)
+{
+    const rpexec_model *m = c->model;
+    const float *cosines = c->rotary != NULL ? c->rotary : m->cosines;
+    const float *sines = c->rotary != NULL ? c->rotary + rpexec_model_rotary_values(m) : m->sines;
+    c->operators->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
+                         cosines, sines, inverse, x);
+}
+
 /* Norm (where the model has it) and rotation of queries or keys, from `before` into `x`. */
 static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *weight,
                  void *before, float *r, void *x)
@@ -156,8 +165,7 @@ static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const 
         op->rms_norm(c->lane, s->tokens * heads, s->head_dim, (float)c->model->config->norm_eps,
                      before, weight, x, r);
     }
-    op->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
-               c->model->cosines, c->model->sines, false, x);
+    rotate(c, s, heads, false, x);
 }
 
 static void attention_forward(const rpexec_compute *c, const sizes *s, const void *w, const void *x,
@@ -204,8 +212,7 @@ static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, c
                       void *dx)
 {
     const rpexec_operators *op = c->operators;
-    op->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
-               c->model->cosines, c->model->sines, true, dx);
+    rotate(c, s, heads, true, dx);
     if (c->model->config->qk_norm) {
         norm_weight(c, g, norm, s->tokens * heads, s->head_dim, before, r, dx);
         op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, before, tensor(c, w, norm), r,

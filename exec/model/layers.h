@@ -22,6 +22,8 @@ typedef struct rpexec_compute {
     const rpexec_model *model;
     const rpexec_operators *operators; /**< of the model's storage type */
     rpexec_lane *lane;
+    const float *rotary; /**< the model's cosines, then its sines, in the GPU's memory; NULL: the
+                              model's own */
 } rpexec_compute;
 
 /** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */

@@ -106,6 +106,12 @@ typedef struct rpexec_model {
 rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
                               rp_arena *arena, rpexec_model *model_out);
 
+/** @return values of the cosines; there are as many sines. */
+static inline uint64_t rpexec_model_rotary_values(const rpexec_model *model)
+{
+    return (uint64_t)model->seq_len * (model->config->head_dim / 2);
+}
+
 /** @return whether a tensor of the layer is trained. */
 static inline bool rpexec_tensor_trained(const rpexec_layer *layer, const rpexec_tensor *tensor)
 {

@@ -84,8 +84,8 @@ static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
     return RP_MAX_OPS;
 }
 
-static rp_status execute(const rp_program *program, const rp_test_twist *twist, rp_arena *arena,
-                         rp_test_run *run)
+static rp_status execute_on(const rp_program *program, const rp_test_twist *twist,
+                            rpexec_devices *devices, rp_arena *arena, rp_test_run *run)
 {
     rpexec_plan *plan = &run->plan;
     RP_TRY(rpexec_plan_create(program, &run->model, twist->cap_bytes, arena, plan));
@@ -102,7 +102,8 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
         .adam = rpexec_adam_defaults(),
         .batches = run->batches,
         .driver_type = twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver,
-        .driver = {.machine = twist->machine,
+        .driver = {.devices = devices,
+                   .machine = twist->machine,
                    .delay_seed = twist->delay_seed,
                    .delay_us = twist->delay_us,
                    .delay_classes = twist->delay_classes,
@@ -122,6 +123,23 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
         run->collective_bytes += collective ? program->op_bytes[i] : 0;
     }
     return RP_OK;
+}
+
+static rp_status execute(const rp_program *program, const rp_test_twist *twist, rp_arena *arena,
+                         rp_test_run *run)
+{
+    const rpexec_driver_type *type = twist->driver_type;
+    if (type == NULL || type->attach == NULL) {
+        return execute_on(program, twist, NULL, arena, run);
+    }
+    rpexec_devices_config config = twist->devices;
+    rpexec_devices *devices = NULL;
+    uint64_t gpu_bytes = 0;
+    config.gpus = program->gpu_count;
+    RP_TRY(type->attach(&config, &devices, &gpu_bytes));
+    rp_status status = execute_on(program, twist, devices, arena, run);
+    type->detach(devices);
+    return status;
 }
 
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,

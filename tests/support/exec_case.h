@@ -43,6 +43,7 @@ typedef struct rp_test_twist {
     bool fails;
     bool observe;                          /**< keeps program, plan and timeline in the run */
     const rpexec_driver_type *driver_type; /**< NULL: the host backend */
+    rpexec_devices_config devices;         /**< of a driver with devices; `gpus` are the work's */
     /** Called before the run: weights and batches may be replaced. NULL: nothing is. */
     void (*prepare)(void *context, rp_arena *arena, rp_test_run *run);
     /** Called when the plan has been made: it may be changed. NULL: it is not. */

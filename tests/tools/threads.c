@@ -6,6 +6,7 @@
 #include "sim/replicas.h"
 #include "sim/tune.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/fake_cuda.h"
 #include "tests/support/hash_runs.h"
 #include "tests/support/random_case.h"
 
@@ -213,6 +214,46 @@ static int check_collectives(void)
     return 0;
 }
 
+/* The GPU driver's threads and streams: the bits of the host backend. */
+static int check_gpu_driver(void)
+{
+    static const char *const names[] = {"roundpipe", "1f1b", "fsdp", "zero2"};
+    rp_model config = rp_test_decoder(4, true, true);
+    for (uint32_t i = 0; i < 8; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i % 4]);
+        rp_arena *arena = NULL;
+        rp_test_run plain;
+        rp_test_run run;
+        rpexec_work w = {.schedule = schedule,
+                         .gpus = 2,
+                         .calls = 1,
+                         .microbatches = 4,
+                         .microbatch_size = 1,
+                         .iterations = 2,
+                         .round = RP_ROUND_ALL,
+                         .recompute = schedule->default_recompute,
+                         .piece_bytes = 20000,
+                         .peer_gpus = i % 4 == 1 ? UINT32_MAX : 0};
+        const rp_fake_cuda machine = {
+            .devices = 2, .green = i == 1 || i == 6, .peers = i >= 4, .seed = i, .delay_us = 300};
+        rpexec_dtype dtype = i < 4 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
+        rp_test_twist host = {.dtype = dtype};
+        rp_test_twist gpu = {.dtype = dtype,
+                             .driver_type = rp_fake_cuda_driver(&machine),
+                             .devices = {.is_virtual = machine.green}};
+        rp_status status = rp_arena_create(&arena);
+        status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &host, &plain) : status;
+        status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &gpu, &run) : status;
+        bool same = status == RP_OK && rp_test_same(&run, &plain, 2);
+        rp_arena_destroy(arena);
+        if (!same || rp_fake_cuda_left() != 0) {
+            fprintf(stderr, "threads: %s trains differently on streams\n", names[i % 4]);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -230,6 +271,7 @@ int main(void)
     status = status != 0 ? status : check_tuned();
     status = status != 0 ? status : check_training();
     status = status != 0 ? status : check_collectives();
+    status = status != 0 ? status : check_gpu_driver();
     if (status == 0) {
         puts("threads: all agree");
     }

@@ -1,0 +1,61 @@
+/* What drivers have in common: the clock, random delays, what they say of failures. */
+#include "exec/driver.h"
+
+#include "common/log.h"
+#include "exec/random.h"
+
+#include <stdio.h>
+#include <time.h>
+
+int64_t rpexec_driver_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void sleep_until(int64_t time_ns)
+{
+    struct timespec t = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) {
+    }
+}
+
+void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op)
+{
+    rp_op_class class = rp_op_kind_class((rp_op_kind)config->plan->program->ops[op].kind);
+    bool meant = config->delay_classes == 0 || (config->delay_classes >> class & 1) != 0;
+    if (config->delay_us != 0 && meant) {
+        uint64_t bits = rpexec_random_bits(config->delay_seed, 0, op);
+        sleep_until(rpexec_driver_now_ns() + (int64_t)(bits % (1000 * (uint64_t)config->delay_us)));
+    }
+}
+
+void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status status)
+{
+    const rp_op *o = &plan->program->ops[op];
+    char name[RP_OP_NAME_SIZE];
+    rp_op_name(o, name);
+    const rp_queue *at = &plan->program->queues[plan->order.queue_of[op]];
+    char where[32] = "host";
+    if (rp_queue_kind_on_gpu((rp_queue_kind)at->kind)) {
+        snprintf(where, sizeof where, "GPU %u", at->gpu);
+    }
+    rp_log_error("%s failed (%s, stage %u, microbatch %u): %s", name, where, o->stage,
+                 o->microbatch, rp_status_text(status));
+}
+
+void rpexec_driver_log_wait(const rpexec_plan *plan, uint32_t queue, uint32_t op, uint32_t other,
+                            const char *text)
+{
+    const rp_program *p = plan->program;
+    char name[RP_OP_NAME_SIZE];
+    char other_name[RP_OP_NAME_SIZE];
+    rp_op_name(&p->ops[op], name);
+    if (other != p->op_count) {
+        rp_op_name(&p->ops[other], other_name);
+    }
+    rp_log_error("  GPU %u, %s: %s waits for %s", p->queues[queue].gpu,
+                 rp_queue_kind_text((rp_queue_kind)p->queues[queue].kind), name,
+                 other != p->op_count ? other_name : text);
+}

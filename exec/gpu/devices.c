@@ -1,0 +1,493 @@
+/* GPUs, and what stays with them between programs: streams, arenas, events, pinned memory. */
+#include "common/log.h"
+#include "exec/gpu/inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Arenas get what is free but for this: contexts, modules, cuBLAS. */
+#define KEPT_BYTES (UINT64_C(1) << 30)
+
+/* Splits are as for so many at the least, so that one virtual GPU of two is as fast as one of
+ * eight: times of runs on 1 to 8 of them can be compared. */
+#define LEAST_PARTS 8u
+
+/* Tries to read a GPU's clock: the shortest counts. */
+#define PROBES 8
+
+/* Pieces of copies between GPUs that go over the host. */
+#define STAGE_BYTES (UINT64_C(2) << 20)
+
+/* Hardware queues, which streams share: 4 streams of 8 GPUs. Has to be known before the first call.
+ */
+#define CONNECTIONS "32"
+
+/* Of kinds that are not on GPUs there are none. */
+static bool has_stream(uint32_t kind)
+{
+    return rp_queue_kind_on_gpu((rp_queue_kind)kind);
+}
+
+rp_status rpexec_gpu_check(const rpexec_devices *devices, int error, const char *call)
+{
+    if (error == 0) {
+        return RP_OK;
+    }
+    rp_log_error("%s: %s", call, devices->calls->text(error));
+    return RP_TOOL;
+}
+
+void rpexec_gpu_visit(const rpexec_devices *devices, rpexec_gpu *gpu)
+{
+    if (gpu->part.context != NULL) {
+        pthread_mutex_lock(&gpu->turn);
+    }
+    (void)devices->calls->enter(&gpu->part); /* a failure shows in the next call */
+}
+
+void rpexec_gpu_leave(const rpexec_devices *devices, rpexec_gpu *gpu)
+{
+    if (gpu->part.context != NULL) {
+        (void)devices->calls->leave(&gpu->part);
+        pthread_mutex_unlock(&gpu->turn);
+    }
+}
+
+/* ---- taking hold ------------------------------------------------------------------------------
+ */
+
+static rp_status require_devices(const rpexec_devices *d)
+{
+    int count = 0;
+    int error = d->calls->device_count(&count);
+    if (error != 0 || count == 0) {
+        rp_log_error("--backend cuda: no device: cudaGetDeviceCount: %s; valid here is host",
+                     error != 0 ? d->calls->text(error) : "0 devices");
+        return RP_USAGE;
+    }
+    if (!d->config.is_virtual && d->config.gpus > (uint32_t)count) {
+        rp_log_error("--gpus: %" PRIu32 " GPUs, and this machine has %d; valid are 1 to %d, or "
+                     "--virtual-gpus %" PRIu32 ", which splits one of them",
+                     d->config.gpus, count, count, d->config.gpus);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Parts of device 0: with multiprocessors of their own where it can be split. */
+static rp_status take_parts(rpexec_devices *d)
+{
+    uint32_t parts = d->count > LEAST_PARTS ? d->count : LEAST_PARTS;
+    rpexec_cuda_part *split = NULL;
+    uint64_t bytes = 0;
+    uint32_t sm_count = 0;
+    const char *why = "";
+    RP_TRY(rp_arena_alloc(d->arena, parts, sizeof *split, &split));
+    RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(0, &sm_count, &bytes), "cudaMemGetInfo"));
+    d->is_split = d->calls->split(0, parts, split, &why);
+    if (!d->is_split) {
+        rp_log_warning("--virtual-gpus: device 0 is not split into green contexts (%s): plain "
+                       "streams, so that the virtual GPUs compete for all %" PRIu32
+                       " multiprocessors",
+                       why, sm_count);
+    }
+    for (uint32_t i = 0; i < d->count; i++) {
+        d->gpus[i].part = d->is_split ? split[i] : (rpexec_cuda_part){.sm_count = sm_count};
+    }
+    if (d->is_split && parts > d->count) {
+        d->calls->unsplit(parts - d->count, split + d->count);
+    }
+    return RP_OK;
+}
+
+static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
+{
+    uint64_t least = UINT64_MAX;
+    if (d->config.is_virtual) {
+        RP_TRY(take_parts(d));
+    }
+    for (uint32_t i = 0; i < d->count; i++) {
+        rpexec_gpu *gpu = &d->gpus[i];
+        uint64_t bytes = 0;
+        uint32_t sm_count = 0;
+        if (!d->config.is_virtual) {
+            gpu->part.device = (int)i;
+        }
+        RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(gpu->part.device, &sm_count, &bytes),
+                                "cudaMemGetInfo"));
+        gpu->part.sm_count = gpu->part.sm_count != 0 ? gpu->part.sm_count : sm_count;
+        bytes = bytes > KEPT_BYTES ? bytes - KEPT_BYTES : bytes;
+        bytes /= d->config.is_virtual ? d->count : 1;
+        least = bytes < least ? bytes : least;
+    }
+    *gpu_bytes_out = least;
+    for (uint32_t i = 0; i < d->count; i++) {
+        for (uint32_t k = 0; k < d->count; k++) {
+            int device = d->gpus[i].part.device;
+            int peer = d->gpus[k].part.device;
+            bool same = device == peer;
+            d->reached[i * d->count + k] =
+                i == k || (!d->config.staged && (same || d->calls->reach(device, peer)));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status make_streams(rpexec_devices *d)
+{
+    for (uint32_t i = 0; i < d->count; i++) {
+        rpexec_gpu *gpu = &d->gpus[i];
+        const rpexec_cuda_part whole = {.device = gpu->part.device};
+        RP_TRY(rpexec_gpu_check(d, d->calls->enter(&whole), "cudaSetDevice"));
+        RP_TRY(rpexec_gpu_check(d, d->calls->stream_create(&whole, &gpu->aside),
+                                "cudaStreamCreateWithFlags"));
+        rpexec_gpu_visit(d, gpu);
+        int error = d->calls->event_create(&gpu->base);
+        for (uint32_t kind = 0; error == 0 && kind < RP_QUEUE_KIND_COUNT; kind++) {
+            error = has_stream(kind) ? d->calls->stream_create(&gpu->part, &gpu->streams[kind]) : 0;
+        }
+        rpexec_gpu_leave(d, gpu);
+        RP_TRY(rpexec_gpu_check(d, error, "cudaStreamCreateWithFlags"));
+    }
+    return RP_OK;
+}
+
+rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,
+                            rpexec_devices **devices_out, uint64_t *gpu_bytes_out)
+{
+    rp_arena *arena = NULL;
+    rpexec_devices *d = NULL;
+    *devices_out = NULL;
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, 0);
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, 1, sizeof *d, &d);
+    if (status != RP_OK) {
+        rp_arena_destroy(arena);
+        return status;
+    }
+    *d = (rpexec_devices){.calls = calls, .config = *config, .arena = arena};
+    d->config.stage_bytes = config->stage_bytes != 0 ? config->stage_bytes : STAGE_BYTES;
+    status = require_devices(d);
+    size_t gpus = config->gpus;
+    status = status == RP_OK ? rp_arena_alloc(arena, gpus, sizeof *d->gpus, &d->gpus) : status;
+    status =
+        status == RP_OK ? rp_arena_alloc(arena, gpus * gpus, sizeof(bool), &d->reached) : status;
+    for (uint32_t i = 0; status == RP_OK && i < config->gpus; i++) {
+        pthread_mutex_init(&d->gpus[i].turn, NULL);
+        d->count++;
+    }
+    status = status == RP_OK ? take_gpus(d, gpu_bytes_out) : status;
+    status = status == RP_OK ? make_streams(d) : status;
+    if (status != RP_OK) {
+        rpexec_gpu_detach(d);
+        return status;
+    }
+    *devices_out = d;
+    return RP_OK;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------
+ */
+
+/* Failures are of no interest any more. */
+static void give_back_gpu(const rpexec_devices *d, rpexec_gpu *gpu)
+{
+    const rpexec_cuda_calls *c = d->calls;
+    rpexec_gpu_visit(d, gpu);
+    for (uint32_t kind = 0; kind < RP_QUEUE_KIND_COUNT; kind++) {
+        if (gpu->streams[kind] != NULL) {
+            (void)c->stream_synchronize(gpu->streams[kind]);
+            c->lane_close(gpu->lanes[kind]);
+            (void)c->stream_destroy(gpu->streams[kind]);
+        }
+    }
+    for (uint32_t i = 0; i < gpu->event_count; i++) {
+        (void)c->event_destroy(gpu->events[i]);
+    }
+    if (gpu->base != NULL) {
+        (void)c->event_destroy(gpu->base);
+    }
+    if (gpu->arena != NULL) {
+        (void)c->memory_give(gpu->arena);
+    }
+    if (gpu->scratch != NULL) {
+        (void)c->memory_give(gpu->scratch);
+    }
+    if (gpu->rotary != NULL) {
+        (void)c->memory_give(gpu->rotary);
+    }
+    rpexec_gpu_leave(d, gpu);
+    if (gpu->aside != NULL) {
+        const rpexec_cuda_part whole = {.device = gpu->part.device};
+        (void)c->enter(&whole);
+        (void)c->stream_synchronize(gpu->aside);
+        (void)c->stream_destroy(gpu->aside);
+    }
+}
+
+void rpexec_gpu_detach(rpexec_devices *d)
+{
+    if (d == NULL || d->abandoned) {
+        return;
+    }
+    for (uint32_t i = 0; i < d->count; i++) {
+        give_back_gpu(d, &d->gpus[i]);
+    }
+    for (uint32_t i = 0; i < d->pinned_count; i++) {
+        (void)d->calls->host_unpin(d->pinned[i].memory);
+    }
+    if (d->host != NULL) {
+        (void)d->calls->host_give(d->host);
+    }
+    for (uint32_t i = 0; d->is_split && i < d->count; i++) {
+        d->calls->unsplit(1, &d->gpus[i].part);
+    }
+    for (uint32_t i = 0; i < d->count; i++) {
+        pthread_mutex_destroy(&d->gpus[i].turn);
+    }
+    rp_arena_destroy(d->arena);
+}
+
+/* ---- what a program needs ---------------------------------------------------------------------
+ */
+
+/* Grows only: the programs of a run need about as much as each other. */
+static rp_status need_memory(const rpexec_devices *d, uint64_t bytes, const char *what,
+                             unsigned char **memory, uint64_t *has)
+{
+    if (bytes <= *has) {
+        return RP_OK;
+    }
+    void *taken = NULL;
+    if (*memory != NULL) {
+        (void)d->calls->memory_give(*memory);
+        *memory = NULL;
+        *has = 0;
+    }
+    int error = d->calls->memory_take(bytes, &taken);
+    if (error != 0) {
+        rp_log_error("cudaMalloc of %" PRIu64 " bytes for %s: %s", bytes, what,
+                     d->calls->text(error));
+        return RP_TOOL;
+    }
+    *memory = taken;
+    *has = bytes;
+    return RP_OK;
+}
+
+static rp_status need_events(rpexec_devices *d, rpexec_gpu *gpu, uint32_t count)
+{
+    void **events = NULL;
+    if (count <= gpu->event_count) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(d->arena, count, sizeof *events, &events));
+    if (gpu->event_count != 0) {
+        memcpy(events, gpu->events, gpu->event_count * sizeof *events);
+    }
+    gpu->events = events;
+    for (; gpu->event_count < count; gpu->event_count++) {
+        RP_TRY(rpexec_gpu_check(d, d->calls->event_create(&events[gpu->event_count]),
+                                "cudaEventCreateWithFlags"));
+    }
+    return RP_OK;
+}
+
+static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
+{
+    const rp_program *p = d->config.plan->program;
+    const rpexec_model *model = d->config.plan->model;
+    uint32_t sequences = 0;
+    for (uint32_t i = 0; i < p->microbatch_count; i++) {
+        sequences = p->sequences[i] > sequences ? p->sequences[i] : sequences;
+    }
+    bool computes = queue->kind == RP_QUEUE_COMPUTE;
+    const rpexec_cuda_lane_shape shape = {
+        .model = model, .tokens = computes ? (uint64_t)sequences * model->seq_len : 0};
+    rpexec_cuda_lane_shape *has = &gpu->shapes[queue->kind];
+    rpexec_lane **lane = &gpu->lanes[queue->kind];
+    if (*lane != NULL && has->model == model && has->tokens >= shape.tokens) {
+        return RP_OK;
+    }
+    d->calls->lane_close(*lane);
+    *lane = NULL;
+    *has = shape;
+    return d->calls->lane_open(&gpu->part, &shape, gpu->streams[queue->kind], d->devices->arena,
+                               lane);
+}
+
+static uint32_t ops_of_gpu(const rp_program *p, uint32_t gpu)
+{
+    uint32_t ops = 0;
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        bool mine = p->queues[i].gpu == gpu && has_stream(p->queues[i].kind);
+        ops += mine ? p->queues[i].op_end - p->queues[i].op_begin : 0;
+    }
+    return ops;
+}
+
+/* In the stream of the whole device. */
+static rp_status fill_rotary(const rpexec_devices *d, const rpexec_gpu *gpu,
+                             const rpexec_model *model)
+{
+    uint64_t bytes = rpexec_model_rotary_values(model) * sizeof(float);
+    const rpexec_cuda_part whole = {.device = gpu->part.device};
+    int error = d->calls->enter(&whole);
+    error = error == 0 ? d->calls->copy(gpu->rotary, model->cosines, bytes, gpu->aside) : error;
+    error =
+        error == 0 ? d->calls->copy(gpu->rotary + bytes, model->sines, bytes, gpu->aside) : error;
+    error = error == 0 ? d->calls->stream_synchronize(gpu->aside) : error;
+    return rpexec_gpu_check(d, error, "cudaMemcpyAsync");
+}
+
+static rp_status prepare_gpu(rpexec_driver *d, uint32_t index)
+{
+    const rpexec_plan *plan = d->config.plan;
+    const rp_program *p = plan->program;
+    rpexec_gpu *gpu = &d->devices->gpus[index];
+    RP_TRY(need_memory(d->devices, plan->arena_bytes[index] + 1, "a GPU's arena", &gpu->arena,
+                       &gpu->arena_bytes));
+    RP_TRY(need_memory(d->devices, rpexec_gpu_pair_scratch(plan), "sums", &gpu->scratch,
+                       &gpu->scratch_bytes));
+    RP_TRY(need_memory(d->devices, 2 * rpexec_model_rotary_values(plan->model) * sizeof(float),
+                       "rotary tables", &gpu->rotary, &gpu->rotary_bytes));
+    RP_TRY(need_events(d->devices, gpu, 2 * ops_of_gpu(p, index)));
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        if (p->queues[i].gpu == index && has_stream(p->queues[i].kind)) {
+            RP_TRY(need_lane(d, gpu, &p->queues[i]));
+        }
+    }
+    return RP_OK;
+}
+
+/* Pages are pinned, so two arrays that share one are pinned together. */
+static uint32_t whole_pages(const rpexec_pinned *arrays, rpexec_pinned *pages)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < RPEXEC_PINNED_ARRAYS; i++) {
+        uintptr_t begin = (uintptr_t)arrays[i].memory / page * page;
+        uintptr_t end = ((uintptr_t)arrays[i].memory + arrays[i].bytes + page - 1) / page * page;
+        if (arrays[i].bytes == 0) {
+            continue;
+        }
+        for (uint32_t k = 0; k < count; k++) {
+            uintptr_t other = (uintptr_t)pages[k].memory;
+            if (begin < other + pages[k].bytes && other < end) {
+                begin = begin < other ? begin : other;
+                end = end > other + pages[k].bytes ? end : other + pages[k].bytes;
+                pages[k] = pages[--count];
+                k = UINT32_MAX; /* the larger one may touch others now */
+            }
+        }
+        pages[count++] = (rpexec_pinned){.memory = (void *)begin, .bytes = end - begin};
+    }
+    return count;
+}
+
+/* Memory that cannot be pinned is copied all the same, only slower. */
+static void pin(rpexec_devices *d, const rpexec_pinned *arrays)
+{
+    rpexec_pinned pages[RPEXEC_PINNED_ARRAYS];
+    uint32_t count = whole_pages(arrays, pages);
+    if (count == d->pinned_count && memcmp(pages, d->pinned, count * sizeof *pages) == 0) {
+        return;
+    }
+    while (d->pinned_count > 0) {
+        (void)d->calls->host_unpin(d->pinned[--d->pinned_count].memory);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int error = d->calls->host_pin(pages[i].memory, pages[i].bytes);
+        if (error != 0) {
+            rp_log_warning("cudaHostRegister of %" PRIu64 " bytes: %s; copies are slower",
+                           pages[i].bytes, d->calls->text(error));
+            continue;
+        }
+        d->pinned[d->pinned_count++] = pages[i];
+    }
+}
+
+static rp_status need_host(rpexec_devices *d, uint64_t bytes)
+{
+    void *taken = NULL;
+    if (bytes <= d->host_bytes) {
+        return RP_OK;
+    }
+    if (d->host != NULL) {
+        (void)d->calls->host_give(d->host);
+        d->host = NULL;
+        d->host_bytes = 0;
+    }
+    RP_TRY(rpexec_gpu_check(d, d->calls->host_take(bytes, &taken), "cudaHostAlloc"));
+    d->host = taken;
+    d->host_bytes = bytes;
+    return RP_OK;
+}
+
+rp_status rpexec_gpu_prepare(rpexec_driver *d)
+{
+    rpexec_devices *devices = d->devices;
+    const rpexec_plan *plan = d->config.plan;
+    uint32_t gpus = plan->program->gpu_count;
+    if (gpus != devices->count) {
+        rp_log_error("the program has %" PRIu32 " GPUs, taken hold of were %" PRIu32
+                     "; valid are as many",
+                     gpus, devices->count);
+        return RP_BROKEN;
+    }
+    for (uint32_t i = 0; i < gpus; i++) {
+        rpexec_gpu_visit(devices, &devices->gpus[i]);
+        rp_status status = prepare_gpu(d, i);
+        rpexec_gpu_leave(devices, &devices->gpus[i]);
+        RP_TRY(status);
+        RP_TRY(fill_rotary(devices, &devices->gpus[i], plan->model));
+    }
+    RP_TRY(need_host(devices, plan->arena_bytes[gpus] + 1));
+    pin(devices, d->config.pinned);
+    return RP_OK;
+}
+
+/* ---- clocks -----------------------------------------------------------------------------------
+ */
+
+/* The host's clock is read before and after an event whose time on the GPU's clock is known: the
+ * closer the two readings, the better. */
+static int align_one(const rpexec_devices *d, rpexec_gpu *gpu)
+{
+    const rpexec_cuda_calls *c = d->calls;
+    void *stream = gpu->streams[RP_QUEUE_COMPUTE];
+    void *probe = NULL;
+    int64_t narrowest = INT64_MAX;
+    int error = c->event_create(&probe);
+    error = error == 0 ? c->event_record(gpu->base, stream) : error;
+    for (int i = 0; error == 0 && i < PROBES; i++) {
+        float ms = 0;
+        error = c->stream_synchronize(stream);
+        int64_t before = rpexec_driver_now_ns();
+        error = error == 0 ? c->event_record(probe, stream) : error;
+        error = error == 0 ? c->event_synchronize(probe) : error;
+        int64_t after = rpexec_driver_now_ns();
+        error = error == 0 ? c->event_elapsed(&ms, gpu->base, probe) : error;
+        if (after - before < narrowest) {
+            narrowest = after - before;
+            gpu->base_ns = (double)before + (double)narrowest / 2 - 1e6 * (double)ms;
+        }
+    }
+    if (probe != NULL) {
+        (void)c->event_destroy(probe);
+    }
+    return error;
+}
+
+rp_status rpexec_gpu_align(rpexec_devices *d)
+{
+    for (uint32_t i = 0; i < d->count; i++) {
+        rpexec_gpu_visit(d, &d->gpus[i]);
+        int error = align_one(d, &d->gpus[i]);
+        rpexec_gpu_leave(d, &d->gpus[i]);
+        RP_TRY(rpexec_gpu_check(d, error, "cudaEventElapsedTime"));
+    }
+    return RP_OK;
+}

@@ -1,0 +1,570 @@
+/* The GPU driver's queues: who enqueues what when, and when it has happened. */
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+#include "exec/gpu/driver.h"
+
+#include "common/log.h"
+#include "exec/gpu/inside.h"
+
+#include <string.h>
+#include <time.h>
+
+/* What threads get to come back in, when the watchdog has given up. */
+#define GRACE_S 5
+
+static const rp_program *program_of(const rpexec_driver *d)
+{
+    return d->config.plan->program;
+}
+
+/* ---- failures ---------------------------------------------------------------------------------
+ */
+
+static void wake_all(rpexec_driver *d)
+{
+    for (uint32_t i = 0; i < d->started; i++) {
+        pthread_cond_signal(&d->queues[i].wake);
+    }
+    pthread_cond_broadcast(&d->moved);
+}
+
+static void fail_locked(rpexec_driver *d, rp_status status)
+{
+    d->status = d->status == RP_OK ? status : d->status;
+    rpexec_gpu_meeting *const meetings[] = {&d->all, &d->pair};
+    for (size_t i = 0; i < 2; i++) {
+        if (meetings[i]->group != NULL) {
+            rpexec_host_group_abort(meetings[i]->group);
+        }
+    }
+    wake_all(d);
+}
+
+void rpexec_gpu_fail(rpexec_driver *d, rp_status status)
+{
+    pthread_mutex_lock(&d->lock);
+    fail_locked(d, status);
+    pthread_mutex_unlock(&d->lock);
+}
+
+bool rpexec_gpu_tried(rpexec_driver *d, int error, const char *call)
+{
+    if (error == 0) {
+        return true;
+    }
+    pthread_mutex_lock(&d->lock);
+    if (d->status == RP_OK) { /* what comes after a failure mostly follows from it */
+        d->failed_call = call;
+        d->failed_error = error;
+        d->failed_thread = pthread_self();
+    }
+    fail_locked(d, RP_TOOL);
+    pthread_mutex_unlock(&d->lock);
+    return false;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------
+ */
+
+void rpexec_gpu_hold(rpexec_gpu_queue *q)
+{
+    if (q->gpu->part.context != NULL) {
+        pthread_mutex_lock(&q->gpu->turn);
+        (void)rpexec_gpu_tried(q->driver, q->driver->calls->enter(&q->gpu->part),
+                               "cuCtxSetCurrent");
+    }
+}
+
+void rpexec_gpu_release(rpexec_gpu_queue *q)
+{
+    if (q->gpu->part.context != NULL) {
+        (void)rpexec_gpu_tried(q->driver, q->driver->calls->leave(&q->gpu->part),
+                               "cuCtxSetCurrent");
+        pthread_mutex_unlock(&q->gpu->turn);
+    }
+}
+
+static void gpu_aside(rpexec_driver *d, uint32_t op, bool waits)
+{
+    rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];
+    if (waits) {
+        rpexec_gpu_release(q);
+    } else {
+        rpexec_gpu_hold(q);
+    }
+}
+
+/* ---- queues -----------------------------------------------------------------------------------
+ */
+
+/* An op that is waited for and has not been enqueued (of the host: not ended); op_count: none. */
+static uint32_t missing(const rpexec_driver *d, uint32_t op)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        if (!d->issued[rp_wait_op(p->waits[w])]) {
+            return rp_wait_op(p->waits[w]);
+        }
+    }
+    return p->op_count;
+}
+
+static bool can_issue(const rpexec_gpu_queue *q)
+{
+    return q->next < q->submitted && missing(q->driver, q->next) == program_of(q->driver)->op_count;
+}
+
+static bool tells(const rpexec_driver *d, uint32_t next, uint32_t op)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t w = p->ops[next].wait_begin; w < p->ops[next + 1].wait_begin; w++) {
+        if (rp_wait_op(p->waits[w]) == op) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Wakes the queues whose next op waits for `op`. */
+static void tell(rpexec_driver *d, uint32_t op)
+{
+    for (uint32_t i = 0; i < program_of(d)->queue_count; i++) {
+        rpexec_gpu_queue *q = &d->queues[i];
+        if (q->next < q->submitted && tells(d, q->next, op)) {
+            pthread_cond_signal(&q->wake);
+        }
+    }
+}
+
+/* The stream waits for what the op waits for; ops of the host have ended already. */
+static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
+{
+    rpexec_driver *d = q->driver;
+    const rp_program *p = program_of(d);
+    const rpexec_cuda_calls *c = d->calls;
+    rp_status status = RP_OK;
+    rpexec_gpu_hold(q);
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        void *event = d->end_events[rp_wait_op(p->waits[w])];
+        if (event != NULL) {
+            (void)rpexec_gpu_tried(d, c->stream_wait(q->stream, event), "cudaStreamWaitEvent");
+        }
+    }
+    (void)rpexec_gpu_tried(d, c->event_record(d->start_events[op], q->stream), "cudaEventRecord");
+    status = d->perform(d->context, op, q->lane);
+    status = status == RP_OK ? c->lane_status(q->lane) : status;
+    if (status == RP_OK) {
+        (void)rpexec_gpu_tried(d, c->event_record(d->end_events[op], q->stream), "cudaEventRecord");
+    }
+    rpexec_gpu_release(q);
+    return status;
+}
+
+/* In the queue's own thread, after the GPUs have done what the op waits for. */
+static rp_status run_on_host(rpexec_gpu_queue *q, uint32_t op)
+{
+    rpexec_driver *d = q->driver;
+    const rp_program *p = program_of(d);
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        void *event = d->end_events[rp_wait_op(p->waits[w])];
+        if (event != NULL &&
+            !rpexec_gpu_tried(d, d->calls->event_synchronize(event), "cudaEventSynchronize")) {
+            return RP_BROKEN;
+        }
+    }
+    d->start_ns[op] = rpexec_driver_now_ns();
+    rp_status status = d->perform(d->context, op, NULL);
+    d->end_ns[op] = rpexec_driver_now_ns();
+    return status;
+}
+
+static void run_one(rpexec_gpu_queue *q)
+{
+    rpexec_driver *d = q->driver;
+    uint32_t op = q->next;
+    pthread_mutex_unlock(&d->lock);
+    rpexec_driver_delay(&d->config, op);
+    rp_status status = q->gpu != NULL ? issue(q, op) : run_on_host(q, op);
+    pthread_mutex_lock(&d->lock);
+    q->next++;
+    d->last_end_ns = rpexec_driver_now_ns();
+    bool mine = d->failed_call != NULL && pthread_equal(d->failed_thread, pthread_self());
+    if (status != RP_OK || mine) {
+        d->failed = d->status == RP_OK || mine ? op : d->failed;
+        fail_locked(d, status);
+        return; /* its event has not been recorded: nobody may wait for it */
+    }
+    d->issued[op] = true;
+    tell(d, op);
+}
+
+/* All ops of the queue have been enqueued. */
+static void drain(rpexec_gpu_queue *q)
+{
+    rpexec_driver *d = q->driver;
+    if (q->gpu != NULL && q->next > program_of(d)->queues[q->number].op_begin) {
+        void *last = d->end_events[q->next - 1];
+        pthread_mutex_unlock(&d->lock);
+        (void)rpexec_gpu_tried(d, d->calls->event_synchronize(last), "cudaEventSynchronize");
+        pthread_mutex_lock(&d->lock);
+    }
+    q->drained = true;
+    d->drained++;
+    d->last_end_ns = rpexec_driver_now_ns();
+    pthread_cond_broadcast(&d->moved);
+}
+
+static void *run_queue(void *context)
+{
+    rpexec_gpu_queue *q = context;
+    rpexec_driver *d = q->driver;
+    const rpexec_cuda_part whole = {.device = q->gpu != NULL ? q->gpu->part.device : 0};
+    (void)rpexec_gpu_tried(d, d->calls->enter(&whole), "cudaSetDevice");
+    pthread_mutex_lock(&d->lock);
+    while (!d->closing && d->status == RP_OK && !q->drained) {
+        if (q->next == program_of(d)->queues[q->number].op_end) {
+            drain(q);
+        } else if (can_issue(q)) {
+            run_one(q);
+        } else {
+            pthread_cond_wait(&q->wake, &d->lock);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* ---- the watchdog -----------------------------------------------------------------------------
+ */
+
+/* Notes which ops of a queue have ended. */
+static bool has_moved(rpexec_driver *d, rpexec_gpu_queue *q)
+{
+    uint32_t before = q->ended;
+    while (q->ended < q->next && d->issued[q->ended] &&
+           (q->gpu == NULL || d->calls->event_query(d->end_events[q->ended]) == 0)) {
+        q->ended++;
+    }
+    return q->ended != before;
+}
+
+static void dump(const rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    rp_log_error("nothing has ended for %u s; who waits for whom:", d->config.watchdog_s);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        const rpexec_gpu_queue *q = &d->queues[i];
+        if (q->ended == p->queues[i].op_end) {
+            continue;
+        }
+        bool enqueued = q->ended < q->next;
+        bool submitted = q->ended < q->submitted;
+        rpexec_driver_log_wait(d->config.plan, i, q->ended,
+                               submitted && !enqueued ? missing(d, q->ended) : p->op_count,
+                               !submitted ? "the program to submit it"
+                               : enqueued ? "its GPU: it is enqueued"
+                                          : "nothing: it runs, or is about to be enqueued");
+    }
+}
+
+/* Waits for a sign of life, a second at most; gives up when there has been none for too long. */
+static void wait_for_one(rpexec_driver *d)
+{
+    struct timespec until;
+    bool moved = false;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    pthread_cond_timedwait(&d->moved, &d->lock, &until);
+    for (uint32_t i = 0; d->config.watchdog_s != 0 && i < program_of(d)->queue_count; i++) {
+        moved |= has_moved(d, &d->queues[i]);
+    }
+    int64_t now = rpexec_driver_now_ns();
+    d->last_end_ns = moved ? now : d->last_end_ns;
+    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
+        now - d->last_end_ns > INT64_C(1000000000) * d->config.watchdog_s) {
+        d->hung = true;
+        dump(d);
+        fail_locked(d, RP_BROKEN);
+    }
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------
+ */
+
+static void give_events(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        uint32_t next = 0;
+        for (uint32_t i = 0; i < p->queue_count; i++) {
+            const rpexec_gpu_queue *q = &d->queues[i];
+            for (uint32_t op = p->queues[i].op_begin;
+                 q->gpu != NULL && q->index == gpu && op < p->queues[i].op_end; op++) {
+                d->start_events[op] = q->gpu->events[next++];
+                d->end_events[op] = q->gpu->events[next++];
+            }
+        }
+    }
+}
+
+/* A queue that may copy between GPUs which do not reach each other. */
+static bool needs_stage(const rpexec_driver *d, const rpexec_gpu_queue *q)
+{
+    const rp_program *p = program_of(d);
+    bool reached = true;
+    bool moves = false;
+    for (uint32_t i = 0; q->gpu != NULL && i < d->devices->count; i++) {
+        reached &= d->devices->reached[q->index * d->devices->count + i];
+    }
+    for (uint32_t op = p->queues[q->number].op_begin; op < p->queues[q->number].op_end; op++) {
+        rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
+        moves |= kind == RP_OP_SEND || kind == RP_OP_UPDATE ||
+                 rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
+    }
+    return !reached && moves;
+}
+
+static rp_status make_queues(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        const rp_queue *queue = &p->queues[i];
+        rpexec_gpu_queue *q = &d->queues[i];
+        *q = (rpexec_gpu_queue){.driver = d,
+                                .number = i,
+                                .next = queue->op_begin,
+                                .submitted = queue->op_begin,
+                                .ended = queue->op_begin};
+        pthread_cond_init(&q->wake, NULL);
+        if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
+            q->index = queue->gpu;
+            q->gpu = &d->devices->gpus[queue->gpu];
+            q->stream = q->gpu->streams[queue->kind];
+            q->lane = q->gpu->lanes[queue->kind];
+        }
+        if (needs_stage(d, q)) {
+            RP_TRY(rpexec_gpu_open_stage(q));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status start_queues(rpexec_driver *d)
+{
+    for (uint32_t i = 0; i < program_of(d)->queue_count; i++) {
+        int error = pthread_create(&d->queues[i].thread, NULL, run_queue, &d->queues[i]);
+        if (error != 0) {
+            rp_log_error("pthread_create: %s", strerror(error));
+            return RP_TOOL;
+        }
+        pthread_mutex_lock(&d->lock);
+        d->started++;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return RP_OK;
+}
+
+/* Memory that no tensor has yet is NaN. */
+static rp_status poison(rpexec_driver *d)
+{
+    const uint64_t *bytes = d->config.plan->arena_bytes;
+    for (uint32_t i = 0; i < d->devices->count; i++) {
+        const rpexec_gpu *gpu = &d->devices->gpus[i];
+        const rpexec_cuda_part whole = {.device = gpu->part.device};
+        int error = d->calls->enter(&whole);
+        error = error == 0 ? d->calls->fill(gpu->arena, 0xff, bytes[i], gpu->aside) : error;
+        error = error == 0 ? d->calls->stream_synchronize(gpu->aside) : error;
+        RP_TRY(rpexec_gpu_check(d->devices, error, "cudaMemsetAsync"));
+    }
+    memset(d->devices->host, 0xff, bytes[d->devices->count]);
+    return RP_OK;
+}
+
+/* @return whether all threads have come back. */
+static bool join_queues(rpexec_driver *d)
+{
+    bool all = true;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += GRACE_S;
+    for (uint32_t i = 0; i < d->started; i++) {
+        if (!d->hung) {
+            pthread_join(d->queues[i].thread, NULL);
+        } else if (pthread_timedjoin_np(d->queues[i].thread, NULL, &until) != 0) {
+            pthread_detach(d->queues[i].thread);
+            all = false;
+        }
+    }
+    return all;
+}
+
+static void gpu_close(rpexec_driver *d)
+{
+    pthread_mutex_lock(&d->lock);
+    d->closing = true;
+    wake_all(d);
+    pthread_mutex_unlock(&d->lock);
+    if (!join_queues(d)) {
+        d->devices->abandoned = true; /* a GPU hangs: a thread still looks at all of this */
+        return;
+    }
+    for (uint32_t i = 0; d->queues != NULL && i < program_of(d)->queue_count; i++) {
+        if (d->queues[i].gpu != NULL) { /* after a failure work may be under way */
+            (void)d->calls->stream_synchronize(d->queues[i].stream);
+        }
+    }
+    for (uint32_t i = 0; i < d->devices->count; i++) {
+        (void)d->calls->stream_synchronize(d->devices->gpus[i].aside);
+    }
+    for (uint32_t i = 0; d->queues != NULL && i < program_of(d)->queue_count; i++) {
+        if (d->queues[i].driver != NULL) {
+            rpexec_gpu_close_stage(&d->queues[i]);
+            pthread_cond_destroy(&d->queues[i].wake);
+        }
+    }
+    rpexec_gpu_close_meetings(d);
+    for (uint32_t i = 0; i < d->shared_count; i++) {
+        (void)d->calls->host_give(d->shared[i]);
+    }
+    pthread_cond_destroy(&d->moved);
+    pthread_mutex_destroy(&d->lock);
+    rp_arena_destroy(d->arena);
+}
+
+static rp_status open_driver(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    const struct {
+        size_t count, size;
+        void *pointer;
+    } arrays[] = {{p->queue_count, sizeof *d->queues, &d->queues},
+                  {p->op_count, sizeof(bool), &d->issued},
+                  {p->op_count, sizeof(void *), &d->start_events},
+                  {p->op_count, sizeof(void *), &d->end_events},
+                  {p->op_count, sizeof(int64_t), &d->start_ns},
+                  {p->op_count, sizeof(int64_t), &d->end_ns}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        RP_TRY(rp_arena_alloc(d->arena, arrays[i].count, arrays[i].size, arrays[i].pointer));
+    }
+    RP_TRY(rpexec_gpu_prepare(d));
+    RP_TRY(make_queues(d));
+    RP_TRY(rpexec_gpu_open_meetings(d));
+    give_events(d);
+    if (d->config.poison) {
+        RP_TRY(poison(d));
+    }
+    RP_TRY(rpexec_gpu_align(d->devices));
+    d->begin_ns = d->last_end_ns = rpexec_driver_now_ns();
+    return start_queues(d);
+}
+
+static rp_status gpu_open(const rpexec_driver_config *config, rpexec_perform perform, void *context,
+                          rpexec_driver **driver_out)
+{
+    rp_arena *arena = NULL;
+    rpexec_driver *d = NULL;
+    *driver_out = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, 1, sizeof *d, &d);
+    if (status != RP_OK) {
+        rp_arena_destroy(arena);
+        return status;
+    }
+    *d = (rpexec_driver){.config = *config,
+                         .perform = perform,
+                         .context = context,
+                         .arena = arena,
+                         .devices = config->devices,
+                         .calls = config->devices->calls,
+                         .failed = config->plan->program->op_count};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->moved, NULL);
+    status = open_driver(d);
+    if (status != RP_OK) {
+        gpu_close(d);
+        return status;
+    }
+    *driver_out = d;
+    return RP_OK;
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+static rp_status gpu_submit(rpexec_driver *d, uint32_t op)
+{
+    rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];
+    pthread_mutex_lock(&d->lock);
+    q->submitted = op + 1;
+    if (q->next == op) {
+        pthread_cond_signal(&q->wake);
+    }
+    rp_status status = d->status;
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+static bool read_event(rpexec_driver *d, const rpexec_gpu *gpu, void *event, int64_t *ps_out)
+{
+    float ms = 0;
+    bool known =
+        rpexec_gpu_tried(d, d->calls->event_elapsed(&ms, gpu->base, event), "cudaEventElapsedTime");
+    double ns = gpu->base_ns - (double)d->begin_ns + 1e6 * (double)ms;
+    *ps_out = ns > 0 ? (int64_t)(1000 * ns) : 0;
+    return known;
+}
+
+static rp_status read_times(rpexec_driver *d, rp_timeline *timeline)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t op = 0; op < p->op_count; op++) {
+        const rpexec_gpu *gpu = d->queues[d->config.plan->order.queue_of[op]].gpu;
+        if (gpu == NULL) {
+            timeline->start_ps[op] = 1000 * (d->start_ns[op] - d->begin_ns);
+            timeline->end_ps[op] = 1000 * (d->end_ns[op] - d->begin_ns);
+        } else if (!read_event(d, gpu, d->start_events[op], &timeline->start_ps[op]) ||
+                   !read_event(d, gpu, d->end_events[op], &timeline->end_ps[op])) {
+            return RP_TOOL;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status gpu_finish(rpexec_driver *d, rp_timeline *timeline)
+{
+    const rp_program *p = program_of(d);
+    pthread_mutex_lock(&d->lock);
+    while (d->drained < p->queue_count && d->status == RP_OK) {
+        wait_for_one(d);
+    }
+    rp_status status = d->status;
+    uint32_t failed = d->failed;
+    const char *call = d->failed_call;
+    int error = d->failed_error;
+    pthread_mutex_unlock(&d->lock);
+    if (call != NULL) {
+        rp_log_error("%s: %s; an operator or a copy before it may be the cause", call,
+                     d->calls->text(error));
+    }
+    if (failed != p->op_count) {
+        rpexec_driver_log_failure(d->config.plan, failed, status);
+    }
+    return status == RP_OK && timeline != NULL ? read_times(d, timeline) : status;
+}
+
+const rpexec_driver_type rpexec_gpu_driver = {
+    .detach = rpexec_gpu_detach,
+    .open = gpu_open,
+    .memory = rpexec_gpu_memory,
+    .shared = rpexec_gpu_shared,
+    .transfer = rpexec_gpu_transfer,
+    .read = rpexec_gpu_read,
+    .rotary = rpexec_gpu_rotary,
+    .copy = rpexec_gpu_copy,
+    .collective = rpexec_gpu_collective,
+    .sum_pair = rpexec_gpu_sum_pair,
+    .aside = gpu_aside,
+    .submit = gpu_submit,
+    .finish = gpu_finish,
+    .fail = rpexec_gpu_fail,
+    .close = gpu_close,
+};

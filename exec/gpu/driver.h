@@ -1,0 +1,27 @@
+/** @file driver.h  A driver for GPUs: every queue of the program is a stream.
+ *
+ * Each queue has a thread that submits: it waits until everything that an op waits for has been
+ * submitted (ops of the host: until they are done), lets the stream wait for the events of those
+ * ops, calls `perform`, which only enqueues, and records the op's own event. So an event is never
+ * waited for before it is recorded, what has been enqueued ends without any thread's help, and a
+ * thread that must wait for the host or for other GPUs holds up its own queue only, which could not
+ * go on anyway. Ops of the host run in their queue's thread, once the events they wait for have
+ * happened.
+ *
+ * Where a GPU is a part of a device its context may be current in one thread at a time (cuda.h,
+ * cuGreenCtxCreate): its queues' threads take turns.
+ */
+#pragma once
+
+#include "exec/driver.h"
+#include "exec/gpu/calls.h"
+
+/** `attach` of a driver that works through `calls`. */
+rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,
+                            rpexec_devices **devices_out, uint64_t *gpu_bytes_out);
+
+/** Gives everything back, unless a thread hangs in a call; NULL is allowed. */
+void rpexec_gpu_detach(rpexec_devices *devices);
+
+/** The rest of the driver: `operators` and `attach` are to be set. */
+extern const rpexec_driver_type rpexec_gpu_driver;

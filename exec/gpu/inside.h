@@ -1,0 +1,166 @@
+/** @file inside.h  Inside of the GPU driver (exec/gpu). Not for other modules. */
+#pragma once
+
+#include "common/mem.h"
+#include "exec/gpu/driver.h"
+#include "exec/host/collective.h"
+
+#include <pthread.h>
+
+/** A GPU of the program, and what stays with it between programs. */
+typedef struct rpexec_gpu {
+    rpexec_cuda_part part;
+    pthread_mutex_t turn;               /**< whoever has entered a part with a context */
+    void *streams[RP_QUEUE_KIND_COUNT]; /**< of the kinds of queue that are on GPUs */
+    rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
+    rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
+    void *aside; /**< a stream of the whole device: transfers, and copies over the host */
+    unsigned char *arena;
+    uint64_t arena_bytes;
+    unsigned char *scratch; /**< for sums of two GPUs' arrays */
+    uint64_t scratch_bytes;
+    unsigned char *rotary; /**< the model's tables, cosines first */
+    uint64_t rotary_bytes;
+    void **events; /**< of ops */
+    uint32_t event_count;
+    void *base; /**< an event, and when it happened on the host's clock */
+    double base_ns;
+} rpexec_gpu;
+
+struct rpexec_devices {
+    const rpexec_cuda_calls *calls;
+    rpexec_devices_config config;
+    rp_arena *arena;
+    uint32_t count;
+    rpexec_gpu *gpus;
+    bool *reached; /**< [gpu][gpu] whether one copies from the other's memory directly */
+    bool is_split;
+    bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
+    rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< whole pages */
+    uint32_t pinned_count;
+    unsigned char *host; /**< the program's pinned memory */
+    uint64_t host_bytes;
+};
+
+/** A copy over the host: two halves of pinned memory, so that one comes while the other goes. */
+typedef struct rpexec_gpu_stage {
+    unsigned char *memory; /**< NULL: the queue never copies so */
+    void *go;              /**< events of the queue's own stream */
+    void *own[2];
+    void **theirs; /**< [gpu][2] of the other GPU's `aside` */
+} rpexec_gpu_stage;
+
+typedef struct rpexec_gpu_queue {
+    rpexec_driver *driver;
+    uint32_t number;
+    uint32_t next;      /**< op that is enqueued next; of the host's queues, that runs next */
+    uint32_t submitted; /**< ops before this one have been */
+    uint32_t ended;     /**< ops before this one have been seen to end; the watchdog's */
+    bool drained;       /**< all its ops have ended */
+    pthread_t thread;
+    pthread_cond_t wake;
+    uint32_t index;  /**< of its GPU */
+    rpexec_gpu *gpu; /**< NULL: the host's */
+    void *stream;
+    rpexec_lane *lane;
+    rpexec_gpu_stage stage;
+    void *bounce; /**< what `read` returns */
+    uint64_t bounce_bytes;
+} rpexec_gpu_queue;
+
+/** GPUs that do collectives together. */
+typedef struct rpexec_gpu_meeting {
+    rpexec_host_group *group;
+    rpexec_gpu_queue **queues; /**< [rank] the queue in which the rank is in a collective */
+    void **events;             /**< [rank][2] of every other meeting */
+    uint32_t *rounds;          /**< [rank] meetings so far */
+    uint32_t ranks;
+} rpexec_gpu_meeting;
+
+struct rpexec_driver {
+    rpexec_driver_config config;
+    rpexec_perform perform;
+    void *context;
+    rp_arena *arena;
+    rpexec_devices *devices;
+    const rpexec_cuda_calls *calls;
+    rpexec_gpu_queue *queues;
+    uint32_t started; /**< threads */
+    rpexec_gpu_meeting all;
+    rpexec_gpu_meeting pair; /**< of those that have the two copies of a tied table */
+    void **shared;           /**< pinned memory that has been handed out */
+    uint32_t shared_count;
+    uint32_t shared_most;
+    pthread_mutex_t lock;
+    pthread_cond_t moved; /**< something has been enqueued or has ended */
+    bool *issued;         /**< [op] enqueued; of the host: done */
+    void **start_events;  /**< [op] NULL for ops of the host */
+    void **end_events;
+    int64_t *start_ns; /**< [op] of the host's ops */
+    int64_t *end_ns;
+    int64_t begin_ns;
+    int64_t last_end_ns;
+    uint32_t drained; /**< queues */
+    bool closing;
+    bool hung; /**< the watchdog has given up */
+    rp_status status;
+    uint32_t failed;         /**< op that failed first; op_count: none has */
+    const char *failed_call; /**< that gave an error first; NULL: none has */
+    int failed_error;
+    pthread_t failed_thread;
+};
+
+/** Notes that a call has given `error`; `finish` logs the first one.
+ * @return whether it went well */
+bool rpexec_gpu_tried(rpexec_driver *driver, int error, const char *call);
+
+/** Makes the run fail; the first status stays. */
+void rpexec_gpu_fail(rpexec_driver *driver, rp_status status);
+
+/** Takes the turn of a queue's GPU, and enters it; ends the turn. */
+void rpexec_gpu_hold(rpexec_gpu_queue *queue);
+void rpexec_gpu_release(rpexec_gpu_queue *queue);
+
+/** What is needed of a queue to copy over the host. @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *queue);
+void rpexec_gpu_close_stage(rpexec_gpu_queue *queue);
+
+/** Enqueues a copy from one GPU's memory into another's in `queue`, which belongs to one of them.
+ */
+void rpexec_gpu_copy_between(rpexec_gpu_queue *queue, uint32_t to_gpu, void *to, uint32_t from_gpu,
+                             const void *from, uint64_t bytes);
+
+/** Functions of rpexec_driver_type (copies.c). */
+unsigned char *rpexec_gpu_memory(rpexec_driver *driver, uint32_t place);
+rp_status rpexec_gpu_shared(rpexec_driver *driver, uint64_t bytes, void *memory_out);
+rp_status rpexec_gpu_transfer(rpexec_driver *driver, void *to, const void *from, uint64_t bytes);
+const void *rpexec_gpu_read(rpexec_driver *driver, uint32_t op, const void *from, uint64_t bytes);
+const float *rpexec_gpu_rotary(rpexec_driver *driver, uint32_t op);
+void rpexec_gpu_copy(rpexec_driver *driver, uint32_t op, void *to, const void *from,
+                     uint64_t bytes);
+
+/** Collectives (meetings.c). */
+rp_status rpexec_gpu_open_meetings(rpexec_driver *driver);
+void rpexec_gpu_close_meetings(rpexec_driver *driver);
+rp_status rpexec_gpu_collective(rpexec_driver *driver, uint32_t op,
+                                const rpexec_collective *collective, uint64_t *moved_out);
+rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,
+                              void *array);
+
+/** @return bytes of scratch that each GPU needs for the sum of a pair. */
+uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan);
+
+/** Gets the devices ready for a program: arenas, events, lanes, pinned memory (devices.c).
+ * @retval RP_OK, RP_TOOL, RP_NO_MEMORY (logged) */
+rp_status rpexec_gpu_prepare(rpexec_driver *driver);
+
+/** Finds out when each GPU's `base` happens on the host's clock. @retval RP_OK, RP_TOOL (logged) */
+rp_status rpexec_gpu_align(rpexec_devices *devices);
+
+/** rpexec_gpu_tried where there is no run yet: logs. @return RP_OK, RP_TOOL */
+rp_status rpexec_gpu_check(const rpexec_devices *devices, int error, const char *call);
+
+/** Enters a GPU for the main thread, which takes its turn; ends that. */
+void rpexec_gpu_visit(const rpexec_devices *devices, rpexec_gpu *gpu);
+void rpexec_gpu_leave(const rpexec_devices *devices, rpexec_gpu *gpu);

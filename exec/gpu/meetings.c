@@ -1,0 +1,182 @@
+/* Collectives of the GPU driver: the ranks' logic of exec/host/collective.c, with streams that wait
+ * for each other where that has threads that do. */
+#include "exec/gpu/inside.h"
+#include "exec/shard.h"
+
+#include <string.h>
+
+uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan)
+{
+    return rpexec_collective_scratch(plan->model->embedding.floats, plan->model->dtype);
+}
+
+static rpexec_gpu_queue *queue_of(void *context, uint32_t rank)
+{
+    const rpexec_gpu_meeting *m = context;
+    return m->queues[rank];
+}
+
+/* What a rank takes from another one's memory, in its own stream. */
+static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank, const void *from,
+                  uint64_t bytes)
+{
+    rpexec_gpu_queue *q = queue_of(context, to_rank);
+    rpexec_gpu_copy_between(q, q->index, to, queue_of(context, from_rank)->index, from, bytes);
+}
+
+static void copy(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes)
+{
+    rpexec_gpu_queue *q = queue_of(context, rank);
+    (void)rpexec_gpu_tried(q->driver, q->driver->calls->copy(to, from, bytes, q->stream),
+                           "cudaMemcpyAsync");
+}
+
+static void add(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                const void *values, bool add_to, float *sum)
+{
+    rpexec_gpu_queue *q = queue_of(context, rank);
+    (void)rpexec_gpu_tried(
+        q->driver,
+        q->driver->calls->add(&q->gpu->part, dtype, count, values, add_to, sum, q->stream),
+        "adding arrays");
+}
+
+static void narrow(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                   const float *sum, void *to)
+{
+    rpexec_gpu_queue *q = queue_of(context, rank);
+    (void)rpexec_gpu_tried(
+        q->driver, q->driver->calls->narrow(&q->gpu->part, dtype, count, sum, to, q->stream),
+        "rounding sums");
+}
+
+/* A rank has two events and takes them in turn. It records one of them again two meetings later: by
+ * then all ranks have come to the meeting in between, so that their streams wait already. */
+static void **event_of(const rpexec_gpu_meeting *m, uint32_t rank, uint32_t round)
+{
+    return &m->events[2 * rank + round % 2];
+}
+
+/* While threads meet, others have the GPU's turn. */
+static void arrive(void *context, uint32_t rank)
+{
+    const rpexec_gpu_meeting *m = context;
+    rpexec_gpu_queue *q = queue_of(context, rank);
+    (void)rpexec_gpu_tried(
+        q->driver, q->driver->calls->event_record(*event_of(m, rank, m->rounds[rank]), q->stream),
+        "cudaEventRecord");
+    rpexec_gpu_release(q);
+}
+
+static void depart(void *context, uint32_t rank)
+{
+    const rpexec_gpu_meeting *m = context;
+    rpexec_gpu_queue *q = queue_of(context, rank);
+    uint32_t round = m->rounds[rank]++;
+    rpexec_gpu_hold(q);
+    for (uint32_t other = 0; other < m->ranks; other++) {
+        if (other != rank) {
+            (void)rpexec_gpu_tried(
+                q->driver, q->driver->calls->stream_wait(q->stream, *event_of(m, other, round)),
+                "cudaStreamWaitEvent");
+        }
+    }
+}
+
+static rp_status open_meeting(rpexec_driver *d, uint32_t ranks, uint32_t most_arrays,
+                              rpexec_gpu_meeting *m)
+{
+    static const rpexec_host_group_moves moves = {
+        .copy = copy, .add = add, .narrow = narrow, .arrive = arrive, .depart = depart};
+    m->ranks = ranks;
+    RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->queues, &m->queues));
+    RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->rounds, &m->rounds));
+    RP_TRY(rp_arena_alloc(d->arena, (size_t)2 * ranks, sizeof *m->events, &m->events));
+    RP_TRY(rpexec_host_group_open(ranks, most_arrays, fetch, m, d->arena, &m->group));
+    rpexec_host_group_set_moves(m->group, &moves);
+    return RP_OK;
+}
+
+/* Events are of the GPU that records them. */
+static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t rank, uint32_t gpu)
+{
+    rpexec_gpu_visit(d->devices, &d->devices->gpus[gpu]);
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < 2; i++) {
+        error = d->calls->event_create(event_of(m, rank, i));
+    }
+    rpexec_gpu_leave(d->devices, &d->devices->gpus[gpu]);
+    return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
+}
+
+/* The GPUs of the first and of the last layer. */
+static void find_pair(const rpexec_plan *plan, uint32_t *gpus)
+{
+    uint32_t head = plan->model->layer_count - 1;
+    for (uint32_t i = 0; i < plan->job_count; i++) {
+        const rpexec_job *job = &plan->jobs[i];
+        gpus[0] = job->begin == 0 ? job->gpu : gpus[0];
+        gpus[1] = job->end == head + 1 ? job->gpu : gpus[1];
+    }
+}
+
+rp_status rpexec_gpu_open_meetings(rpexec_driver *d)
+{
+    const rpexec_plan *plan = d->config.plan;
+    uint32_t pair[2] = {0, 0};
+    if (plan->sharded != NULL) {
+        RP_TRY(open_meeting(d, plan->program->gpu_count, rpexec_most_pieces(plan->model), &d->all));
+        for (uint32_t i = 0; i < plan->program->gpu_count; i++) {
+            RP_TRY(make_events(d, &d->all, i, i));
+        }
+    }
+    find_pair(plan, pair);
+    if (plan->resident && pair[0] != pair[1]) {
+        RP_TRY(open_meeting(d, 2, 1, &d->pair));
+        RP_TRY(make_events(d, &d->pair, 0, pair[0]));
+        RP_TRY(make_events(d, &d->pair, 1, pair[1]));
+    }
+    return RP_OK;
+}
+
+void rpexec_gpu_close_meetings(rpexec_driver *d)
+{
+    rpexec_gpu_meeting *const meetings[] = {&d->all, &d->pair};
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t k = 0; meetings[i]->events != NULL && k < 2 * meetings[i]->ranks; k++) {
+            if (meetings[i]->events[k] != NULL) {
+                (void)d->calls->event_destroy(meetings[i]->events[k]);
+            }
+        }
+        rpexec_host_group_close(meetings[i]->group);
+    }
+}
+
+static rp_status run(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t op, uint32_t rank,
+                     const rpexec_collective *collective, uint64_t *moved_out)
+{
+    m->queues[rank] = &d->queues[d->config.plan->order.queue_of[op]];
+    return rpexec_host_group_run(m->group, rank, collective, moved_out);
+}
+
+rp_status rpexec_gpu_collective(rpexec_driver *d, uint32_t op, const rpexec_collective *collective,
+                                uint64_t *moved_out)
+{
+    uint32_t rank = d->queues[d->config.plan->order.queue_of[op]].index;
+    return run(d, &d->all, op, rank, collective, moved_out);
+}
+
+rp_status rpexec_gpu_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint64_t count,
+                              void *array)
+{
+    const rpexec_gpu *gpu = d->queues[d->config.plan->order.queue_of[op]].gpu;
+    const rpexec_collective_array all = {.from = array, .to = array, .count = count};
+    const rpexec_collective sum = {.kind = RPEXEC_ALL_REDUCE,
+                                   .dtype = d->config.plan->model->dtype,
+                                   .arrays = &all,
+                                   .array_count = 1,
+                                   .scratch = gpu->scratch,
+                                   .scratch_bytes = gpu->scratch_bytes};
+    uint64_t moved = 0;
+    return run(d, &d->pair, op, rank, &sum, &moved);
+}

@@ -1,0 +1,466 @@
+#include "tests/support/fake_cuda_inside.h"
+
+#include "common/log.h"
+#include "exec/scaler.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define MOST_REGIONS 512u
+#define SM_COUNT 128u
+
+/* Memory that operators or copies can reach. */
+typedef struct region {
+    const unsigned char *begin;
+    const unsigned char *end;
+    int device; /* -1: the host's, pinned */
+    rp_arena *arena;
+} region;
+
+static struct {
+    rp_fake_cuda machine;
+    pthread_mutex_t lock;
+    region regions[MOST_REGIONS];
+    void *current[64]; /* contexts that are current in some thread */
+    bool reached[8][8];
+    bool stuck;
+    pthread_cond_t unstuck;
+} world = {.lock = PTHREAD_MUTEX_INITIALIZER, .unstuck = PTHREAD_COND_INITIALIZER};
+
+static atomic_uint copies;
+static atomic_uint left;
+static _Thread_local rpexec_cuda_part here;
+
+uint32_t rp_fake_cuda_copies(void)
+{
+    return atomic_load(&copies);
+}
+
+uint32_t rp_fake_cuda_left(void)
+{
+    return atomic_load(&left);
+}
+
+rpexec_cuda_part *rp_fake_here(void)
+{
+    return &here;
+}
+
+const rp_fake_cuda *rp_fake_machine(void)
+{
+    return &world.machine;
+}
+
+void rp_fake_count(int more)
+{
+    atomic_fetch_add(&left, (unsigned)more);
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static int add_region(const void *begin, uint64_t bytes, int device, rp_arena *arena)
+{
+    pthread_mutex_lock(&world.lock);
+    uint32_t i = 0;
+    while (i < MOST_REGIONS && world.regions[i].begin != NULL) {
+        i++;
+    }
+    if (i < MOST_REGIONS) {
+        world.regions[i] = (region){begin, (const unsigned char *)begin + bytes, device, arena};
+    }
+    pthread_mutex_unlock(&world.lock);
+    return i < MOST_REGIONS ? 0 : ERROR_MISUSE;
+}
+
+static int remove_region(const void *begin)
+{
+    rp_arena *arena = NULL;
+    bool found = false;
+    pthread_mutex_lock(&world.lock);
+    for (uint32_t i = 0; !found && i < MOST_REGIONS; i++) {
+        if (world.regions[i].begin == begin && begin != NULL) {
+            arena = world.regions[i].arena;
+            world.regions[i] = (region){0};
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&world.lock);
+    rp_arena_destroy(arena);
+    return found ? 0 : ERROR_INVALID;
+}
+
+/* @return whose memory it is: -1 the host's, pinned; -2 nobody's that is known. */
+static int owner(const void *address)
+{
+    int device = -2;
+    pthread_mutex_lock(&world.lock);
+    for (uint32_t i = 0; device == -2 && i < MOST_REGIONS; i++) {
+        const region *r = &world.regions[i];
+        if (r->begin != NULL && (const unsigned char *)address >= r->begin &&
+            (const unsigned char *)address < r->end) {
+            device = r->device;
+        }
+    }
+    pthread_mutex_unlock(&world.lock);
+    return device;
+}
+
+static bool reaches(int device, int of)
+{
+    if (of < 0 || of == device) {
+        return true;
+    }
+    pthread_mutex_lock(&world.lock);
+    bool reached = world.reached[device][of];
+    pthread_mutex_unlock(&world.lock);
+    return reached;
+}
+
+void rp_fake_require(rp_fake_lane *lane, const void *address, const char *operator_name)
+{
+    int of = owner(address);
+    if (address == NULL || (of >= -1 && reaches(rp_fake_part_of(lane->stream)->device, of))) {
+        return;
+    }
+    rp_log_error("%s: memory that device %d does not reach", operator_name,
+                 rp_fake_part_of(lane->stream)->device);
+    lane->status = RP_TOOL;
+}
+
+static int take(uint64_t bytes, int device, void **memory_out)
+{
+    rp_arena *arena = NULL;
+    if (rp_arena_create(&arena) != RP_OK || rp_arena_alloc(arena, bytes, 1, memory_out) != RP_OK) {
+        rp_arena_destroy(arena);
+        return 2;
+    }
+    /* What a program gets is not what it has written. */
+    memset(*memory_out, 0xa5, bytes);
+    atomic_fetch_add(&left, 1);
+    return add_region(*memory_out, bytes, device, arena);
+}
+
+static int give(void *memory)
+{
+    atomic_fetch_sub(&left, 1);
+    return remove_region(memory);
+}
+
+static int memory_take(uint64_t bytes, void **memory_out)
+{
+    return take(bytes, here.device, memory_out);
+}
+
+static int host_take(uint64_t bytes, void **memory_out)
+{
+    return take(bytes, -1, memory_out);
+}
+
+static int host_pin(void *memory, uint64_t bytes)
+{
+    if (world.machine.unpinnable) {
+        return ERROR_PINNED;
+    }
+    atomic_fetch_add(&left, 1);
+    return add_region(memory, bytes, -1, NULL);
+}
+
+/* ---- contexts ---------------------------------------------------------------------------------
+ */
+
+static int leave(const rpexec_cuda_part *part)
+{
+    bool was = false;
+    pthread_mutex_lock(&world.lock);
+    for (uint32_t i = 0; part->context != NULL && i < 64; i++) {
+        if (world.current[i] == part->context) {
+            world.current[i] = NULL;
+            was = true;
+        }
+    }
+    pthread_mutex_unlock(&world.lock);
+    here = (rpexec_cuda_part){.device = part->device};
+    return was || part->context == NULL ? 0 : ERROR_CONTEXT;
+}
+
+static int enter(const rpexec_cuda_part *part)
+{
+    bool twice = false;
+    uint32_t room = 64;
+    if (here.context != NULL && here.context != part->context) {
+        (void)leave(&here);
+    }
+    pthread_mutex_lock(&world.lock);
+    for (uint32_t i = 0; part->context != NULL && i < 64; i++) {
+        twice |= world.current[i] == part->context && here.context != part->context;
+        room = world.current[i] == NULL ? i : room;
+    }
+    if (!twice && part->context != NULL && here.context != part->context) {
+        world.current[room] = part->context;
+    }
+    pthread_mutex_unlock(&world.lock);
+    here = *part;
+    return twice ? ERROR_CONTEXT : 0;
+}
+
+static int device_count(int *count_out)
+{
+    *count_out = world.machine.devices;
+    return world.machine.devices == 0 ? 100 : 0;
+}
+
+static int device_facts(int device, uint32_t *sm_count_out, uint64_t *free_bytes_out)
+{
+    *sm_count_out = SM_COUNT;
+    *free_bytes_out = UINT64_C(8) << 30;
+    return device < world.machine.devices ? 0 : ERROR_INVALID;
+}
+
+static bool split(int device, uint32_t count, rpexec_cuda_part *parts_out, const char **why_out)
+{
+    static unsigned char contexts[64];
+    if (!world.machine.green) {
+        *why_out = "the fake does not split";
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        atomic_fetch_add(&left, 1);
+        parts_out[i] = (rpexec_cuda_part){.device = device,
+                                          .sm_count = SM_COUNT / count,
+                                          .context = &contexts[i],
+                                          .green = &contexts[i]};
+    }
+    return true;
+}
+
+static void unsplit(uint32_t count, rpexec_cuda_part *parts)
+{
+    (void)parts;
+    atomic_fetch_sub(&left, count);
+}
+
+static bool reach(int device, int peer)
+{
+    pthread_mutex_lock(&world.lock);
+    world.reached[device][peer] = world.machine.peers;
+    pthread_mutex_unlock(&world.lock);
+    return world.machine.peers;
+}
+
+/* ---- copies and sums --------------------------------------------------------------------------
+ */
+
+typedef struct move {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+    int byte;
+} move;
+
+static void run_copy(const void *arguments)
+{
+    const move *m = arguments;
+    memcpy(m->to, m->from, m->bytes);
+}
+
+static void run_fill(const void *arguments)
+{
+    const move *m = arguments;
+    memset(m->to, m->byte, m->bytes);
+}
+
+static void run_stuck(const void *arguments)
+{
+    (void)arguments;
+    pthread_mutex_lock(&world.lock);
+    while (world.stuck) {
+        pthread_cond_wait(&world.unstuck, &world.lock);
+    }
+    pthread_mutex_unlock(&world.lock);
+}
+
+void rp_fake_cuda_unstick(void)
+{
+    pthread_mutex_lock(&world.lock);
+    world.stuck = false;
+    pthread_cond_broadcast(&world.unstuck);
+    pthread_mutex_unlock(&world.lock);
+}
+
+/* From memory that is not pinned CUDA reads at once, into a buffer of its own; into such memory it
+ * has written when the call returns. */
+static int copy(void *to, const void *from, uint64_t bytes, void *stream)
+{
+    rp_fake_stream *s = stream;
+    const move m = {.to = to, .from = from, .bytes = bytes};
+    uint32_t number = atomic_fetch_add(&copies, 1) + 1;
+    if (number == world.machine.fail_at) {
+        return ERROR_ADDRESS;
+    }
+    if (!reaches(rp_fake_part_of(s)->device, owner(to)) ||
+        !reaches(rp_fake_part_of(s)->device, owner(from))) {
+        return ERROR_INVALID;
+    }
+    if (number == world.machine.stick_at) {
+        pthread_mutex_lock(&world.lock);
+        world.stuck = true;
+        pthread_mutex_unlock(&world.lock);
+        int error = rp_fake_enqueue(s, run_stuck, &m, sizeof m);
+        if (error != 0) {
+            return error;
+        }
+    }
+    int error = rp_fake_enqueue(s, run_copy, &m, sizeof m);
+    bool pageable = owner(to) == -2 || owner(from) == -2;
+    return error == 0 && pageable ? rp_fake_synchronize(s) : error;
+}
+
+static int fill(void *to, int byte, uint64_t bytes, void *stream)
+{
+    const move m = {.to = to, .byte = byte, .bytes = bytes};
+    return rp_fake_enqueue(stream, run_fill, &m, sizeof m);
+}
+
+typedef struct sum {
+    rpexec_dtype dtype;
+    uint64_t count;
+    const void *from;
+    void *to;
+    bool add;
+} sum;
+
+static void run_add(const void *arguments)
+{
+    const sum *s = arguments;
+    (void)rpexec_unscale(s->dtype, s->count, s->from, 1, s->add, s->to);
+}
+
+static void run_narrow(const void *arguments)
+{
+    const sum *s = arguments;
+    rpexec_narrow(s->dtype, s->count, s->from, s->to);
+}
+
+static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
+               bool adds, float *to, void *stream)
+{
+    const sum s = {.dtype = dtype, .count = count, .from = values, .to = to, .add = adds};
+    return owner(values) != part->device || owner(to) != part->device
+               ? ERROR_ADDRESS
+               : rp_fake_enqueue(stream, run_add, &s, sizeof s);
+}
+
+static int narrow(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
+                  const float *from, void *to, void *stream)
+{
+    const sum s = {.dtype = dtype, .count = count, .from = from, .to = to};
+    return owner(from) != part->device || owner(to) != part->device
+               ? ERROR_ADDRESS
+               : rp_fake_enqueue(stream, run_narrow, &s, sizeof s);
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------
+ */
+
+static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_shape *shape,
+                           void *stream, rp_arena *arena, rpexec_lane **lane_out)
+{
+    rp_fake_lane *lane = NULL;
+    (void)part;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *lane, &lane));
+    lane->stream = stream;
+    RP_TRY(rpexec_host_lane_create(shape->model, shape->tokens, arena, &lane->host));
+    *lane_out = &lane->host;
+    return RP_OK;
+}
+
+static void lane_close(rpexec_lane *lane)
+{
+    (void)lane;
+}
+
+static rp_status lane_status(const rpexec_lane *lane)
+{
+    return ((const rp_fake_lane *)lane)->status;
+}
+
+static const char *text(int error)
+{
+    switch (error) {
+    case ERROR_INVALID:
+        return "invalid argument (fake)";
+    case ERROR_CONTEXT:
+        return "invalid device context (fake)";
+    case ERROR_HANDLE:
+        return "invalid resource handle (fake)";
+    case ERROR_ADDRESS:
+        return "an illegal memory access was encountered (fake)";
+    case ERROR_MISUSE:
+        return "an event that was never recorded, or too much of something (fake)";
+    default:
+        return "another error (fake)";
+    }
+}
+
+static const rpexec_operators *const operators[RPEXEC_DTYPE_COUNT] = {
+    [RPEXEC_DTYPE_F32] = &rp_fake_operators,
+    [RPEXEC_DTYPE_F16] = &rp_fake_operators,
+    [RPEXEC_DTYPE_BF16] = &rp_fake_operators,
+};
+
+static const rpexec_cuda_calls calls = {
+    .operators = operators,
+    .not_ready = ERROR_NOT_READY,
+    .text = text,
+    .device_count = device_count,
+    .device_facts = device_facts,
+    .split = split,
+    .unsplit = unsplit,
+    .reach = reach,
+    .enter = enter,
+    .leave = leave,
+    .stream_create = rp_fake_stream_create,
+    .stream_destroy = rp_fake_stream_destroy,
+    .stream_wait = rp_fake_stream_wait,
+    .stream_synchronize = rp_fake_stream_synchronize,
+    .event_create = rp_fake_event_create,
+    .event_destroy = rp_fake_event_destroy,
+    .event_record = rp_fake_event_record,
+    .event_query = rp_fake_event_query,
+    .event_synchronize = rp_fake_event_synchronize,
+    .event_elapsed = rp_fake_event_elapsed,
+    .memory_take = memory_take,
+    .memory_give = give,
+    .host_take = host_take,
+    .host_give = give,
+    .host_pin = host_pin,
+    .host_unpin = give,
+    .copy = copy,
+    .fill = fill,
+    .add = add,
+    .narrow = narrow,
+    .lane_open = lane_open,
+    .lane_close = lane_close,
+    .lane_status = lane_status,
+};
+
+static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
+                        uint64_t *gpu_bytes_out)
+{
+    return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
+}
+
+const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
+{
+    static rpexec_driver_type type;
+    world.machine = *machine;
+    memset(world.reached, 0, sizeof world.reached);
+    atomic_store(&copies, 0);
+    rp_fake_restart_streams();
+    type = rpexec_gpu_driver;
+    type.operators = operators;
+    type.attach = attach;
+    return &type;
+}
