@@ -3,16 +3,22 @@
 #include "common/log.h"
 #include "common/option_values.h"
 #include "common/text.h"
+#include "exec/backend.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
 #define OPTION_LIST(X)                                                                             \
     X(SCHEDULE, "schedule", "NAME", "what to run (roundpipe)")                                     \
-    X(GPUS, "gpus", "N", "GPUs; on the host backend each is a set of threads (4)")                 \
-    X(BACKEND, "backend", "host", "where to run (host)")                                           \
+    X(GPUS, "gpus", "N",                                                                           \
+      "GPUs; on the host backend each is a set of threads (4, or those of --virtual-gpus)")        \
+    X(BACKEND, "backend", "host|cuda", "where to run; --list backends has this build's (host)")    \
+    X(VIRTUAL_GPUS, "virtual-gpus", "N",                                                           \
+      "cuda: split one device into N GPUs of equally many multiprocessors (GPUs are devices)")     \
+    X(STAGED, "staged", NULL, "cuda: GPUs exchange over host memory, also where they reach peers") \
     X(MODEL, "model", "NAME|FILE",                                                                 \
       "the decoder; without --weights initialised from the seed "                                  \
       "(tiny)")                                                                                    \
@@ -126,6 +132,21 @@ static rp_status take_seed(rpexec_options *o)
                : rp_option_bad("seed", optarg, "integers from 0 on");
 }
 
+static rp_status take_backend(rpexec_options *o)
+{
+    char names[128] = "";
+    o->backend = optarg;
+    if (rpexec_backend_find(optarg) != NULL) {
+        return RP_OK;
+    }
+    for (uint32_t i = rpexec_backend_count; i-- > 0;) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : " and ",
+                 rpexec_backends[i]->name);
+    }
+    return rp_option_bad("backend", optarg, names);
+}
+
 static rp_status take_choice(int option, rpexec_options *o)
 {
     uint32_t index = 0;
@@ -156,8 +177,7 @@ static rp_status take_choice(int option, rpexec_options *o)
         o->list = optarg;
         return rp_option_choice("list", optarg, "backends|schedules", &index);
     case OPTION_BACKEND:
-        o->backend = optarg;
-        return rp_option_choice("backend", optarg, "host", &index);
+        return take_backend(o);
     default:
         return rp_schedule_require("--schedule", optarg, &o->schedule);
     }
@@ -168,6 +188,8 @@ static rp_status take_value(int option, rpexec_options *o)
     switch (option) {
     case OPTION_GPUS:
         return rp_option_u32("gpus", optarg, RPEXEC_MAX_GPUS, &o->gpus);
+    case OPTION_VIRTUAL_GPUS:
+        return rp_option_u32("virtual-gpus", optarg, RPEXEC_MAX_GPUS, &o->virtual_gpus);
     case OPTION_STEPS:
         return rp_option_u32("steps", optarg, INT32_MAX, &o->steps);
     case OPTION_MICROBATCHES:
@@ -252,6 +274,9 @@ static rp_status take(int option, rpexec_options *o)
     case OPTION_PEERS:
         o->peers = true;
         return RP_OK;
+    case OPTION_STAGED:
+        o->staged = true;
+        return RP_OK;
     case OPTION_RESUME:
         o->resume = true;
         return RP_OK;
@@ -283,8 +308,36 @@ static bool shapes(int option)
            option == OPTION_PEERS;
 }
 
+/* What only some backends know; how many GPUs there are. */
+static rp_status complete_devices(rpexec_options *o)
+{
+    bool has_devices = rpexec_backend_find(o->backend)->driver()->attach != NULL;
+    if (!has_devices && (o->virtual_gpus != 0 || o->staged)) {
+        rp_log_error("--%s: the %s backend has no devices; valid only with --backend cuda",
+                     o->virtual_gpus != 0 ? "virtual-gpus" : "staged", o->backend);
+        return RP_USAGE;
+    }
+    if (has_devices && o->link_gb_per_s > 0) {
+        rp_log_error("--link-gb-per-s: the links of the %s backend are as fast as they are; valid "
+                     "only with --backend host",
+                     o->backend);
+        return RP_USAGE;
+    }
+    if (o->virtual_gpus != 0 && o->gpus != 0 && o->gpus != o->virtual_gpus) {
+        rp_log_error("--virtual-gpus: %" PRIu32 " of them, and --gpus %" PRIu32
+                     "; valid is the same number, or one of the two",
+                     o->virtual_gpus, o->gpus);
+        return RP_USAGE;
+    }
+    if (o->gpus == 0) {
+        o->gpus = o->virtual_gpus != 0 ? o->virtual_gpus : 4;
+    }
+    return RP_OK;
+}
+
 static rp_status complete(rpexec_options *o)
 {
+    RP_TRY(complete_devices(o));
     if (o->program_in != NULL && o->shaped_by != NULL) {
         rp_log_error("%s: the program of --program-in fixes schedule, GPUs, microbatches, "
                      "partition, recompute, optimizer and peers; valid is one of them",
@@ -337,7 +390,6 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
 {
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .backend = "host",
-                        .gpus = 4,
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
                         .save_every = 50,

@@ -17,7 +17,7 @@ typedef struct rpexec_options {
     rpexec_action action;
     const char *list;
     const rp_schedule_type *schedule;
-    const char *backend;
+    const char *backend; /**< one of this build's */
     const char *model;
     const char *weights;    /**< NULL: initialised from the seed */
     const char *data;       /**< NULL: random tokens */
@@ -31,11 +31,12 @@ typedef struct rpexec_options {
     const char *trace_out;
     const char *gantt_out;
     const char *loss_out;
-    const char *record;  /**< folder; NULL: nothing is measured */
-    const char *costs;   /**< folder or file of an earlier --record; NULL: FLOP counts */
-    const char *db;      /**< store; NULL: none */
-    const char *command; /**< the whole line, set by main */
-    uint32_t gpus;
+    const char *record;       /**< folder; NULL: nothing is measured */
+    const char *costs;        /**< folder or file of an earlier --record; NULL: FLOP counts */
+    const char *db;           /**< store; NULL: none */
+    const char *command;      /**< the whole line, set by main */
+    uint32_t gpus;            /**< 0 until it is known */
+    uint32_t virtual_gpus;    /**< parts of one device; 0: GPUs are devices */
     uint32_t microbatches;    /**< 0: 2 N */
     uint32_t microbatch_size; /**< 0 with program_in: not given */
     uint32_t accumulate;      /**< 0 with program_in: not given */
@@ -60,6 +61,7 @@ typedef struct rpexec_options {
     bool check;
     bool json;
     bool db_ops;
+    bool staged; /**< GPUs exchange over host memory */
     bool predict;
 } rpexec_options;
 

@@ -1,12 +1,46 @@
 #include "exec/report.h"
 
 #include "common/json.h"
+#include "exec/backend.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* Of the host backend. */
-#define DEVICE "host threads"
+#include <stdio.h>
+#include <string.h>
+
+/* The first device's name, where the backend has devices. */
+typedef struct device_name {
+    char text[128];
+} device_name;
+
+static void note_device(void *context, const rpexec_device *device)
+{
+    device_name *name = context;
+    if (device->index == 0) {
+        snprintf(name->text, sizeof name->text, "%s", device->name);
+    }
+}
+
+static void note_absent(void *context, const char *reason)
+{
+    (void)context;
+    (void)reason;
+}
+
+static device_name device_of(const rpexec_options *o)
+{
+    device_name name = {"host threads"};
+    const rpexec_backend_type *backend = rpexec_backend_find(o->backend);
+    const rpexec_probe probe = {.context = &name, .device = note_device, .absent = note_absent};
+    if (backend->driver()->attach != NULL && backend->probe(&probe) == RP_OK &&
+        o->virtual_gpus != 0) {
+        size_t used = strlen(name.text);
+        snprintf(name.text + used, sizeof name.text - used, ", split into %" PRIu32,
+                 o->virtual_gpus);
+    }
+    return name;
+}
 
 static void write_array(rp_json *json, const char *key, const double *values, uint32_t count)
 {
@@ -68,12 +102,13 @@ static void write_settings(rp_json *json, const rpexec_options *o)
 
 void rpexec_report_settings(const rpexec_options *o, FILE *stream)
 {
+    const device_name device = device_of(o);
     rp_json json;
     rp_json_begin_document(&json, stream, 0);
     rp_json_begin_object(&json);
     write_text(&json, "schedule", o->schedule->name);
     write_text(&json, "backend", o->backend);
-    write_text(&json, "device", DEVICE);
+    write_text(&json, "device", device.text);
     write_count(&json, "gpus", o->gpus);
     write_count(&json, "microbatches", o->microbatches);
     write_text(&json, "model", model_of(o));
@@ -85,12 +120,13 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
 
 static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
 {
+    const device_name device = device_of(o);
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_object(&json);
     write_text(&json, "schedule", o->schedule->name);
     write_text(&json, "backend", o->backend);
-    write_text(&json, "device", DEVICE);
+    write_text(&json, "device", device.text);
     write_count(&json, "gpus", o->gpus);
     write_count(&json, "microbatches", o->microbatches);
     write_text(&json, "model", model_of(o));
@@ -130,10 +166,10 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
 static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
 {
     fprintf(stream,
-            "%s on %" PRIu32 " GPUs (host threads): %s, %" PRIu32 " x %" PRIu32
-            " microbatches of %" PRIu32 " x %" PRIu32 " tokens, %s, %s\n",
-            o->schedule->name, o->gpus, model_of(o), o->accumulate, o->microbatches,
-            o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
+            "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
+            " x %" PRIu32 " tokens, %s, %s\n",
+            o->schedule->name, o->gpus, device_of(o).text, model_of(o), o->accumulate,
+            o->microbatches, o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
     if (o->dtype != RPEXEC_DTYPE_F32) {
         fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",

@@ -4,8 +4,8 @@
 #include "common/metrics.h"
 #include "common/text.h"
 #include "common/units.h"
+#include "exec/backend.h"
 #include "exec/checkpoint/weights.h"
-#include "exec/host/driver.h"
 #include "exec/program_in.h"
 #include "exec/random.h"
 #include "exec/train_inside.h"
@@ -121,9 +121,26 @@ static rp_status check_steps(const rpexec_trainer *t)
     return RP_USAGE;
 }
 
+static rp_status attach(rpexec_trainer *t)
+{
+    const rpexec_devices_config config = {
+        .gpus = t->o->gpus, .is_virtual = t->o->virtual_gpus != 0, .staged = t->o->staged};
+    t->driver = rpexec_backend_find(t->o->backend)->driver();
+    if (t->driver->attach == NULL) {
+        return RP_OK;
+    }
+    if (config.is_virtual && config.gpus != t->o->virtual_gpus) {
+        rp_log_error("--virtual-gpus: the program has %" PRIu32 " GPUs; valid is that number",
+                     config.gpus);
+        return RP_USAGE;
+    }
+    return t->driver->attach(&config, &t->devices, &t->gpu_bytes);
+}
+
 static rp_status set_up(rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
+    RP_TRY(attach(t));
     RP_TRY(load_config(t));
     RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->o->dtype, t->arena, &t->model));
     if (t->o->data != NULL) {
@@ -225,8 +242,9 @@ static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpex
                           .state = &t->state,
                           .adam = t->adam,
                           .batches = batches,
-                          .driver_type = &rpexec_host_driver,
-                          .driver = {.machine = t->machine.limited ? &t->machine.machine : NULL,
+                          .driver_type = t->driver,
+                          .driver = {.devices = t->devices,
+                                     .machine = t->machine.limited ? &t->machine.machine : NULL,
                                      .watchdog_s = t->o->watchdog_s},
                           .fail_op = RP_MAX_OPS,
                           .keep_gradients = t->o->check,
@@ -249,7 +267,9 @@ static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpex
 static uint64_t cap_of(const rpexec_trainer *t)
 {
     uint64_t platform = (uint64_t)(1e9 * t->machine.platform.memory_gb);
-    return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : platform;
+    uint64_t there =
+        t->gpu_bytes == 0 || (platform != 0 && platform < t->gpu_bytes) ? platform : t->gpu_bytes;
+    return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : there;
 }
 
 static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
@@ -409,6 +429,9 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     status = status == RP_OK ? train(&t) : status;
     status = status == RP_OK ? leave(&t) : status;
     status = status == RP_OK ? rpexec_check_end(&t) : status;
+    if (t.devices != NULL) {
+        t.driver->detach(t.devices);
+    }
     rp_timeline_destroy(t.timeline);
     rp_program_destroy(t.last);
     rp_program_destroy(t.program);

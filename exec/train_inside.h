@@ -38,6 +38,9 @@ typedef struct rpexec_trainer {
     rp_program *last; /* that has run, and what happened; NULL: none */
     rp_timeline *timeline;
     rpexec_artefacts artefacts;
+    const rpexec_driver_type *driver;
+    rpexec_devices *devices; /* NULL: the driver has none */
+    uint64_t gpu_bytes;      /* of their memory; 0: not limited */
 } rpexec_trainer;
 
 /** @return microbatches of a step, of all its calls. */

@@ -1,6 +1,7 @@
 /* NVIDIA GPUs through the CUDA runtime. Plain C: nvcc compiles .cu files only. */
 #include "common/log.h"
 #include "exec/backend.h"
+#include "exec/cuda/runtime.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -60,4 +61,5 @@ const rpexec_backend_type rpexec_backend_cuda = {
     .summary = "NVIDIA GPUs",
     .source = "CUDA runtime API",
     .probe = cuda_probe,
+    .driver = rpexec_cuda_driver,
 };

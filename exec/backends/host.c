@@ -1,6 +1,7 @@
 /* The processors of this machine: a backend that is always there. */
 #include "common/log.h"
 #include "exec/backend.h"
+#include "exec/host/driver.h"
 
 #include <errno.h>
 #include <string.h>
@@ -33,9 +34,15 @@ static rp_status host_probe(const rpexec_probe *probe)
     return RP_OK;
 }
 
+static const rpexec_driver_type *host_driver(void)
+{
+    return &rpexec_host_driver;
+}
+
 const rpexec_backend_type rpexec_backend_host = {
     .name = "host",
     .summary = "the processors of this machine",
     .source = "POSIX sysconf",
     .probe = host_probe,
+    .driver = host_driver,
 };

@@ -1,0 +1,257 @@
+/* The table of exec/gpu/calls.h, filled with the CUDA runtime. */
+#include "exec/cuda/runtime.h"
+
+#include "exec/cuda/green.h"
+#include "exec/cuda/lane.h"
+#include "exec/cuda/sums.h"
+#include "exec/gpu/driver.h"
+
+#include <cuda_runtime_api.h>
+
+static const char *error_text(int error)
+{
+    return cudaGetErrorString((cudaError_t)error);
+}
+
+static int device_count(int *count_out)
+{
+    return cudaGetDeviceCount(count_out);
+}
+
+static int device_facts(int device, uint32_t *sm_count_out, uint64_t *free_bytes_out)
+{
+    int sm_count = 0;
+    size_t available = 0;
+    size_t total = 0;
+    cudaError_t error = cudaSetDevice(device);
+    error = error == cudaSuccess
+                ? cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device)
+                : error;
+    error = error == cudaSuccess ? cudaMemGetInfo(&available, &total) : error;
+    *sm_count_out = (uint32_t)sm_count;
+    *free_bytes_out = available;
+    return error;
+}
+
+/* Which may be on already: the other direction has not asked for it. */
+static bool reach(int device, int peer)
+{
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, device, peer) != cudaSuccess || can == 0 ||
+        cudaSetDevice(device) != cudaSuccess) {
+        return false;
+    }
+    cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+        (void)cudaGetLastError(); /* or the next launch reports it */
+        error = cudaSuccess;
+    }
+    return error == cudaSuccess;
+}
+
+static int enter(const rpexec_cuda_part *part)
+{
+    return part->context != NULL ? rpexec_green_enter(part->context)
+                                 : (int)cudaSetDevice(part->device);
+}
+
+/* The device's own context is for any number of threads. */
+static int leave(const rpexec_cuda_part *part)
+{
+    return cudaSetDevice(part->device);
+}
+
+static int stream_create(const rpexec_cuda_part *part, void **stream_out)
+{
+    if (part->context != NULL) {
+        return rpexec_green_stream(part, stream_out);
+    }
+    cudaStream_t stream = NULL;
+    cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    *stream_out = stream;
+    return error;
+}
+
+static int stream_destroy(void *stream)
+{
+    return cudaStreamDestroy(stream);
+}
+
+static int stream_wait(void *stream, void *event)
+{
+    return cudaStreamWaitEvent(stream, event, 0);
+}
+
+static int stream_synchronize(void *stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
+static int event_create(void **event_out)
+{
+    cudaEvent_t event = NULL;
+    cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
+    *event_out = event;
+    return error;
+}
+
+static int event_destroy(void *event)
+{
+    return cudaEventDestroy(event);
+}
+
+static int event_record(void *event, void *stream)
+{
+    return cudaEventRecord(event, stream);
+}
+
+static int event_query(void *event)
+{
+    return cudaEventQuery(event);
+}
+
+static int event_synchronize(void *event)
+{
+    return cudaEventSynchronize(event);
+}
+
+static int event_elapsed(float *ms_out, void *from, void *to)
+{
+    return cudaEventElapsedTime(ms_out, from, to);
+}
+
+static int memory_take(uint64_t bytes, void **memory_out)
+{
+    return cudaMalloc(memory_out, bytes);
+}
+
+static int memory_give(void *memory)
+{
+    return cudaFree(memory);
+}
+
+static int host_take(uint64_t bytes, void **memory_out)
+{
+    return cudaHostAlloc(memory_out, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+}
+
+static int host_give(void *memory)
+{
+    return cudaFreeHost(memory);
+}
+
+static int host_pin(void *memory, uint64_t bytes)
+{
+    cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* it is no failure of the run */
+    }
+    return error;
+}
+
+static int host_unpin(void *memory)
+{
+    return cudaHostUnregister(memory);
+}
+
+/* Where memory lies is known by its address. */
+static int copy(void *to, const void *from, uint64_t bytes, void *stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+static int fill(void *to, int byte, uint64_t bytes, void *stream)
+{
+    return cudaMemsetAsync(to, byte, bytes, stream);
+}
+
+static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
+               bool adds, float *sum, void *stream)
+{
+    return rpexec_cuda_sum_add(dtype, part->sm_count, count, values, adds, sum, stream);
+}
+
+static int narrow(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
+                  const float *sum, void *to, void *stream)
+{
+    return rpexec_cuda_sum_narrow(dtype, part->sm_count, count, sum, to, stream);
+}
+
+static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_shape *shape,
+                           void *stream, rp_arena *arena, rpexec_lane **lane_out)
+{
+    rpexec_lane *lane = NULL;
+    const rpexec_cuda_lane_config config = {
+        .dtype = shape->model->dtype,
+        .stream = stream,
+        .sm_count = part->sm_count,
+        .own_products = shape->tokens == 0, /* it needs none */
+        .scratch_bytes = rpexec_cuda_scratch_bytes(shape->model->config, shape->tokens)};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *lane, &lane));
+    RP_TRY(rpexec_cuda_lane_open(&config, arena, lane));
+    *lane_out = lane;
+    return RP_OK;
+}
+
+static void lane_close(rpexec_lane *lane)
+{
+    if (lane != NULL) {
+        rpexec_cuda_lane_close(lane);
+    }
+}
+
+static rp_status lane_status(const rpexec_lane *lane)
+{
+    return lane->status;
+}
+
+static const rpexec_cuda_calls calls = {
+    .operators = rpexec_cuda_operators,
+    .not_ready = cudaErrorNotReady,
+    .text = error_text,
+    .device_count = device_count,
+    .device_facts = device_facts,
+    .split = rpexec_green_split,
+    .unsplit = rpexec_green_unsplit,
+    .reach = reach,
+    .enter = enter,
+    .leave = leave,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_wait = stream_wait,
+    .stream_synchronize = stream_synchronize,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .event_elapsed = event_elapsed,
+    .memory_take = memory_take,
+    .memory_give = memory_give,
+    .host_take = host_take,
+    .host_give = host_give,
+    .host_pin = host_pin,
+    .host_unpin = host_unpin,
+    .copy = copy,
+    .fill = fill,
+    .add = add,
+    .narrow = narrow,
+    .lane_open = lane_open,
+    .lane_close = lane_close,
+    .lane_status = lane_status,
+};
+
+static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
+                        uint64_t *gpu_bytes_out)
+{
+    return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
+}
+
+const rpexec_driver_type *rpexec_cuda_driver(void)
+{
+    static rpexec_driver_type type;
+    type = rpexec_gpu_driver;
+    type.operators = rpexec_cuda_operators;
+    type.attach = attach;
+    return &type;
+}
