@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Puts what the device suite needs into one folder that runs on a machine without packages: programs,
+# the shared libraries they were linked with (all but C's, C++'s and CUDA's), traces,
+# and the suite itself.
+# usage: pack.sh BUILDDIR OUTDIR    BUILDDIR was configured with -DRP_CUDA=ON
+# OUTDIR must not exist. More than 60 MiB are refused: what travels to a lent machine has a limit.
+set -euo pipefail
+if [ $# -ne 2 ] || [ -e "$2" ]; then
+    echo "usage: pack.sh BUILDDIR OUTDIR, a folder that does not exist yet" >&2
+    exit 2
+fi
+source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$1
+out=$2
+programs=(exec/rpexec exec/green_test exec/rates exec/cuda/tests/cuda_compare exec/cuda/tests/cuda_bench rpsim)
+mkdir -p "$out/bin" "$out/lib" "$out/gpu"
+for program in "${programs[@]}"; do
+    if [ -x "$build/$program" ]; then
+        cp "$build/$program" "$out/bin/"
+        strip "$out/bin/$(basename "$program")"
+    else
+        echo "pack.sh: $build/$program is not there; the suite skips what needs it" >&2
+    fi
+done
+# The libraries of C and C++ belong to the machine it runs on; so do the driver and cuBLAS, which is 500 MB.
+ldd "$out"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so|/lib(cuda|cublas|cublasLt)\.so' |
+    while read -r library; do
+        cp -L "$library" "$out/lib/"
+    done
+cp -r "$source_root/traces" "$out/traces"
+cp "$source_root"/tests/gpu/*.yaml "$source_root"/tests/gpu/suite.sh "$out/gpu/"
+git -C "$source_root" rev-parse HEAD >"$out/revision" 2>/dev/null || echo unknown >"$out/revision"
+kib=$(du -sk "$out" | cut -f1)
+echo "$out: $((kib / 1024)) MiB"
+if [ "$kib" -gt $((60 * 1024)) ]; then
+    echo "pack.sh: more than 60 MiB" >&2
+    exit 1
+fi
