@@ -14,15 +14,26 @@ typedef enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorNotReady = 600,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
 } cudaError_t;
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4,
 };
 
-enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum {
+    cudaStreamNonBlocking = 1,
+    cudaHostAllocDefault = 0,
+    cudaHostAllocPortable = 1,
+    cudaHostAllocMapped = 2,
+    cudaHostRegisterPortable = 1,
+    cudaEventBlockingSync = 1,
+    cudaDevAttrMultiProcessorCount = 16,
+};
 
 struct cudaDeviceProp {
     char name[256];
@@ -49,6 +60,22 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaGetLastError(void);
+/* driver.c: what the driver for GPUs needs beyond that. A wait has been fulfilled when it is asked
+ * for, since whoever asks for it does so after what it waits for. */
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags);
+cudaError_t cudaHostUnregister(void *memory);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 #ifdef __cplusplus
