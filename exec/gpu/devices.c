@@ -145,11 +145,8 @@ static rp_status make_streams(rpexec_devices *d)
                                 "cudaStreamCreateWithFlags"));
         rpexec_gpu_visit(d, gpu);
         int error = d->calls->event_create(&gpu->base);
-        for (uint32_t kind = 0; error == 0 && kind < RP_QUEUE_KIND_COUNT; kind++) {
-            error = has_stream(kind) ? d->calls->stream_create(&gpu->part, &gpu->streams[kind]) : 0;
-        }
         rpexec_gpu_leave(d, gpu);
-        RP_TRY(rpexec_gpu_check(d, error, "cudaStreamCreateWithFlags"));
+        RP_TRY(rpexec_gpu_check(d, error, "cudaEventCreateWithFlags"));
     }
     return RP_OK;
 }
@@ -295,8 +292,14 @@ static rp_status need_events(rpexec_devices *d, rpexec_gpu *gpu, uint32_t count)
     return RP_OK;
 }
 
+/* The queue's stream, and what its operators need. */
 static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
 {
+    void **stream = &gpu->streams[queue->kind];
+    if (*stream == NULL) {
+        RP_TRY(rpexec_gpu_check(d->devices, d->calls->stream_create(&gpu->part, stream),
+                                "cudaStreamCreateWithFlags"));
+    }
     const rp_program *p = d->config.plan->program;
     const rpexec_model *model = d->config.plan->model;
     uint32_t sequences = 0;
@@ -314,8 +317,7 @@ static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *qu
     d->calls->lane_close(*lane);
     *lane = NULL;
     *has = shape;
-    return d->calls->lane_open(&gpu->part, &shape, gpu->streams[queue->kind], d->devices->arena,
-                               lane);
+    return d->calls->lane_open(&gpu->part, &shape, *stream, d->devices->arena, lane);
 }
 
 static uint32_t ops_of_gpu(const rp_program *p, uint32_t gpu)

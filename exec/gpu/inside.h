@@ -11,7 +11,7 @@
 typedef struct rpexec_gpu {
     rpexec_cuda_part part;
     pthread_mutex_t turn;               /**< whoever has entered a part with a context */
-    void *streams[RP_QUEUE_KIND_COUNT]; /**< of the kinds of queue that are on GPUs */
+    void *streams[RP_QUEUE_KIND_COUNT]; /**< of the kinds of queue that programs had so far */
     rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
     rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
     void *aside; /**< a stream of the whole device: transfers, and copies over the host */

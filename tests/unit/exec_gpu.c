@@ -7,7 +7,9 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #define SEQ_LEN 7u
 #define STEPS 3u
@@ -207,6 +209,35 @@ Test(exec_gpu, a_failing_call_ends_the_run)
         cr_expect(strstr(messages, "cudaMemcpyAsync: an illegal memory access") != NULL, "%s",
                   messages);
     }
+}
+
+static void *unstick_later(void *context)
+{
+    (void)context;
+    const struct timespec time = {.tv_sec = 3};
+    nanosleep(&time, NULL);
+    rp_fake_cuda_unstick();
+    return NULL;
+}
+
+/* A device that hangs: the watchdog says who waits for whom, and the run ends. */
+Test(exec_gpu, a_hanging_device_is_given_up)
+{
+    char messages[4096] = "";
+    pthread_t thread;
+    rp_test_run run;
+    rp_model config = rp_test_small_decoder(4, true, true);
+    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    const rp_fake_cuda machine = {.devices = 2, .stick_at = 60};
+    rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .watchdog_s = 1};
+    cr_assert(eq(int, pthread_create(&thread, NULL, unstick_later, NULL), 0));
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_BROKEN), "%s", messages);
+    cr_expect(strstr(messages, "nothing has ended for 1 s") != NULL, "%s", messages);
+    cr_expect(strstr(messages, "waits for its GPU: it is enqueued") != NULL, "%s", messages);
+    cr_assert(eq(int, pthread_join(thread, NULL), 0));
 }
 
 /* An op that fails by itself, as the executor's tests ask for. */
