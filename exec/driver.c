@@ -14,6 +14,26 @@ int64_t rpexec_driver_now_ns(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+uint32_t rpexec_driver_missing(const rp_program *p, const bool *happened, uint32_t op)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        if (!happened[rp_wait_op(p->waits[w])]) {
+            return rp_wait_op(p->waits[w]);
+        }
+    }
+    return p->op_count;
+}
+
+bool rpexec_driver_waits_for(const rp_program *p, uint32_t op, uint32_t other)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        if (rp_wait_op(p->waits[w]) == other) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void sleep_until(int64_t time_ns)
 {
     struct timespec t = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};

@@ -121,6 +121,13 @@ typedef struct rpexec_driver_type {
 /** @return the host's clock. */
 int64_t rpexec_driver_now_ns(void);
 
+/** @return an op that `op` waits for and that has not happened yet; op_count: none. @param happened
+ * [op] */
+uint32_t rpexec_driver_missing(const rp_program *program, const bool *happened, uint32_t op);
+
+/** @return whether `op` waits for `other`. */
+bool rpexec_driver_waits_for(const rp_program *program, uint32_t op, uint32_t other);
+
 /** Sleeps as config->delay_us and its classes say before `op`. */
 void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op);
 

@@ -99,13 +99,7 @@ static void gpu_aside(rpexec_driver *d, uint32_t op, bool waits)
 /* An op that is waited for and has not been enqueued (of the host: not ended); op_count: none. */
 static uint32_t missing(const rpexec_driver *d, uint32_t op)
 {
-    const rp_program *p = program_of(d);
-    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
-        if (!d->issued[rp_wait_op(p->waits[w])]) {
-            return rp_wait_op(p->waits[w]);
-        }
-    }
-    return p->op_count;
+    return rpexec_driver_missing(program_of(d), d->issued, op);
 }
 
 static bool can_issue(const rpexec_gpu_queue *q)
@@ -113,23 +107,12 @@ static bool can_issue(const rpexec_gpu_queue *q)
     return q->next < q->submitted && missing(q->driver, q->next) == program_of(q->driver)->op_count;
 }
 
-static bool tells(const rpexec_driver *d, uint32_t next, uint32_t op)
-{
-    const rp_program *p = program_of(d);
-    for (uint32_t w = p->ops[next].wait_begin; w < p->ops[next + 1].wait_begin; w++) {
-        if (rp_wait_op(p->waits[w]) == op) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Wakes the queues whose next op waits for `op`. */
 static void tell(rpexec_driver *d, uint32_t op)
 {
     for (uint32_t i = 0; i < program_of(d)->queue_count; i++) {
         rpexec_gpu_queue *q = &d->queues[i];
-        if (q->next < q->submitted && tells(d, q->next, op)) {
+        if (q->next < q->submitted && rpexec_driver_waits_for(program_of(d), q->next, op)) {
             pthread_cond_signal(&q->wake);
         }
     }

@@ -72,13 +72,7 @@ static const rp_program *program_of(const rpexec_driver *d)
 /* An op that is waited for and has not ended; op_count: none. */
 static uint32_t missing(const rpexec_driver *d, uint32_t op)
 {
-    const rp_program *p = program_of(d);
-    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
-        if (!d->ended[rp_wait_op(p->waits[w])]) {
-            return rp_wait_op(p->waits[w]);
-        }
-    }
-    return p->op_count;
+    return rpexec_driver_missing(program_of(d), d->ended, op);
 }
 
 static bool can_run(const queue *q)
@@ -110,13 +104,8 @@ static void tell(rpexec_driver *d, uint32_t op)
     const rp_program *p = program_of(d);
     for (uint32_t i = 0; i < p->queue_count; i++) {
         queue *q = &d->queues[i];
-        if (q->next >= q->submitted) {
-            continue;
-        }
-        for (uint32_t w = p->ops[q->next].wait_begin; w < p->ops[q->next + 1].wait_begin; w++) {
-            if (rp_wait_op(p->waits[w]) == op) {
-                pthread_cond_signal(&q->wake);
-            }
+        if (q->next < q->submitted && rpexec_driver_waits_for(p, q->next, op)) {
+            pthread_cond_signal(&q->wake);
         }
     }
     pthread_cond_broadcast(&d->ended_one);
