@@ -21,8 +21,9 @@ typedef struct rpexec_devices rpexec_devices;
 /** Which devices a training run works on. */
 typedef struct rpexec_devices_config {
     uint32_t gpus;
-    bool is_virtual;      /**< all of them are parts of one device */
-    uint64_t stage_bytes; /**< of one piece of such a copy; 0: 2 MiB */
+    bool half_accumulation; /**< fp16: products add up in fp16 */
+    bool is_virtual;        /**< all of them are parts of one device */
+    uint64_t stage_bytes;   /**< of one piece of such a copy; 0: 2 MiB */
     bool staged; /**< copies between GPUs go over host memory, also where peers reach each other */
 } rpexec_devices_config;
 

@@ -48,6 +48,10 @@
     X(SEED, "seed", "K", "of weights and data (0)")                                                \
     X(GPU_MEMORY_MB, "gpu-memory-mb", "M",                                                         \
       "cap of each GPU's memory in MiB (the platform's, otherwise what is needed)")                \
+    X(PIECE_MB, "piece-mb", "M",                                                                   \
+      "largest piece of a parameter upload in MiB: what an activation may have to wait for (256)") \
+    X(HALF_ACCUMULATION, "half-accumulation", NULL,                                                \
+      "cuda with fp16: products add up in fp16, only to compare with runs that do (fp32)")         \
     X(PLATFORM, "platform", "NAME|FILE",                                                           \
       "server whose links the GPUs have, shared as it shares them (links as fast as memory)")      \
     X(PEERS, "peers", NULL,                                                                        \
@@ -206,6 +210,8 @@ static rp_status take_value(int option, rpexec_options *o)
         return rp_option_u32("save-every", optarg, INT32_MAX, &o->save_every);
     case OPTION_GPU_MEMORY_MB:
         return rp_option_u32("gpu-memory-mb", optarg, 1048576, &o->gpu_memory_mb);
+    case OPTION_PIECE_MB:
+        return rp_option_u32("piece-mb", optarg, 65536, &o->piece_mb);
     case OPTION_WATCHDOG:
         return rp_option_u32("watchdog-s", optarg, 86400, &o->watchdog_s);
     case OPTION_ROUND:
@@ -274,6 +280,9 @@ static rp_status take(int option, rpexec_options *o)
     case OPTION_PEERS:
         o->peers = true;
         return RP_OK;
+    case OPTION_HALF_ACCUMULATION:
+        o->half_accumulation = true;
+        return RP_OK;
     case OPTION_STAGED:
         o->staged = true;
         return RP_OK;
@@ -312,9 +321,19 @@ static bool shapes(int option)
 static rp_status complete_devices(rpexec_options *o)
 {
     bool has_devices = rpexec_backend_find(o->backend)->driver()->attach != NULL;
-    if (!has_devices && (o->virtual_gpus != 0 || o->staged)) {
+    const char *of_devices = o->virtual_gpus != 0   ? "virtual-gpus"
+                             : o->staged            ? "staged"
+                             : o->half_accumulation ? "half-accumulation"
+                                                    : NULL;
+    if (!has_devices && of_devices != NULL) {
         rp_log_error("--%s: the %s backend has no devices; valid only with --backend cuda",
-                     o->virtual_gpus != 0 ? "virtual-gpus" : "staged", o->backend);
+                     of_devices, o->backend);
+        return RP_USAGE;
+    }
+    if (o->half_accumulation && o->dtype != RPEXEC_DTYPE_F16) {
+        rp_log_error("--half-accumulation: products of %s add up in fp32; valid only with --dtype "
+                     "fp16",
+                     rpexec_dtype_text(o->dtype));
         return RP_USAGE;
     }
     if (has_devices && o->link_gb_per_s > 0) {
@@ -393,6 +412,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
                         .save_every = 50,
+                        .piece_mb = RP_PIECE_BYTES >> 20,
                         .watchdog_s = 60,
                         .lr = 1e-3};
     opterr = 0;

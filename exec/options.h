@@ -45,6 +45,7 @@ typedef struct rpexec_options {
     uint32_t round;
     uint32_t save_every;
     uint32_t lora_rank;     /**< 0: what the model's file says */
+    uint32_t piece_mb;      /**< largest piece of a parameter upload, MiB */
     uint32_t gpu_memory_mb; /**< 0: the platform's, or what the plan needs */
     uint32_t watchdog_s;
     uint64_t seed;
@@ -61,7 +62,8 @@ typedef struct rpexec_options {
     bool check;
     bool json;
     bool db_ops;
-    bool staged; /**< GPUs exchange over host memory */
+    bool staged;            /**< GPUs exchange over host memory */
+    bool half_accumulation; /**< cuda, fp16: products add up in fp16 */
     bool predict;
 } rpexec_options;
 

@@ -197,7 +197,7 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
                                   .asynchronous = p->asynchronous,
                                   .recompute = p->recompute,
                                   .layer_grain = k % 2 == 1,
-                                  .piece_bytes = RP_PIECE_BYTES,
+                                  .piece_bytes = (uint64_t)o->piece_mb << 20,
                                   .partition = &partition};
         if (p->microbatch_count % calls == 0) {
             RP_TRY(is_rebuilt(&work, model, p, arena, &same));
@@ -234,7 +234,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
                               .microbatch_size = o->microbatch_size,
                               .round = o->round,
                               .layer_grain = o->layer_grain,
-                              .piece_bytes = RP_PIECE_BYTES};
+                              .piece_bytes = (uint64_t)o->piece_mb << 20};
     RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));
     rp_program_destroy(p);
     *program = lowered;

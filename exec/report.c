@@ -97,6 +97,10 @@ static void write_settings(rp_json *json, const rpexec_options *o)
         rp_json_null(json);
     }
     write_count(json, "gpu_memory_mb", o->gpu_memory_mb);
+    write_count(json, "piece_mb", o->piece_mb);
+    write_count(json, "virtual_gpus", o->virtual_gpus);
+    write_count(json, "staged", o->staged ? 1 : 0);
+    write_count(json, "half_accumulation", o->half_accumulation ? 1 : 0);
     write_count(json, "seed", o->seed);
 }
 

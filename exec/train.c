@@ -80,7 +80,7 @@ static rp_status set_work(rpexec_trainer *t)
                             .peer_gpus = o->peers              ? UINT32_MAX
                                          : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
                                                                : 0,
-                            .piece_bytes = RP_PIECE_BYTES};
+                            .piece_bytes = (uint64_t)o->piece_mb << 20};
     RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
     t->costs = t->flops;
     if (o->costs != NULL) {
@@ -123,8 +123,10 @@ static rp_status check_steps(const rpexec_trainer *t)
 
 static rp_status attach(rpexec_trainer *t)
 {
-    const rpexec_devices_config config = {
-        .gpus = t->o->gpus, .is_virtual = t->o->virtual_gpus != 0, .staged = t->o->staged};
+    const rpexec_devices_config config = {.gpus = t->o->gpus,
+                                          .is_virtual = t->o->virtual_gpus != 0,
+                                          .staged = t->o->staged,
+                                          .half_accumulation = t->o->half_accumulation};
     t->driver = rpexec_backend_find(t->o->backend)->driver();
     if (t->driver->attach == NULL) {
         return RP_OK;

@@ -185,6 +185,7 @@ static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_
         .dtype = shape->model->dtype,
         .stream = stream,
         .sm_count = part->sm_count,
+        .half_accumulation = shape->half_accumulation,
         .own_products = shape->tokens == 0, /* it needs none */
         .scratch_bytes = rpexec_cuda_scratch_bytes(shape->model->config, shape->tokens)};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *lane, &lane));

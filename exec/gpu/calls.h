@@ -26,7 +26,8 @@ typedef struct rpexec_cuda_part {
 /** What a stream's operators are made for. */
 typedef struct rpexec_cuda_lane_shape {
     const rpexec_model *model;
-    uint64_t tokens; /**< of the largest microbatch; 0: operators that add and copy only */
+    uint64_t tokens;        /**< of the largest microbatch; 0: operators that add and copy only */
+    bool half_accumulation; /**< fp16: products add up in fp16 */
 } rpexec_cuda_lane_shape;
 
 typedef struct rpexec_cuda_calls {

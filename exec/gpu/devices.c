@@ -308,7 +308,9 @@ static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *qu
     }
     bool computes = queue->kind == RP_QUEUE_COMPUTE;
     const rpexec_cuda_lane_shape shape = {
-        .model = model, .tokens = computes ? (uint64_t)sequences * model->seq_len : 0};
+        .model = model,
+        .tokens = computes ? (uint64_t)sequences * model->seq_len : 0,
+        .half_accumulation = d->devices->config.half_accumulation};
     rpexec_cuda_lane_shape *has = &gpu->shapes[queue->kind];
     rpexec_lane **lane = &gpu->lanes[queue->kind];
     if (*lane != NULL && has->model == model && has->tokens >= shape.tokens) {
