@@ -14,7 +14,7 @@
 #define OPTION_LIST(X)                                                                             \
     X(SCHEDULE, "schedule", "NAME", "what to run (roundpipe)")                                     \
     X(GPUS, "gpus", "N",                                                                           \
-      "GPUs; on the host backend each is a set of threads (4, or those of --virtual-gpus)")        \
+      "GPUs; on the host backend each is a set of threads (host: 4, cuda: all devices)")           \
     X(BACKEND, "backend", "host|cuda", "where to run; --list backends has this build's (host)")    \
     X(VIRTUAL_GPUS, "virtual-gpus", "N",                                                           \
       "cuda: split one device into N GPUs of equally many multiprocessors (GPUs are devices)")     \
@@ -317,6 +317,30 @@ static bool shapes(int option)
            option == OPTION_PEERS;
 }
 
+static void count_device(void *context, const rpexec_device *device)
+{
+    uint32_t *count = context;
+    *count = device->index + 1;
+}
+
+/* Whoever takes hold of devices says why there are none. */
+static void no_device(void *context, const char *reason)
+{
+    (void)context;
+    (void)reason;
+}
+
+/* All of the machine's devices; a backend that has none runs four GPUs. */
+static uint32_t default_gpus(const rpexec_backend_type *backend)
+{
+    uint32_t count = 0;
+    const rpexec_probe probe = {.context = &count, .device = count_device, .absent = no_device};
+    if (backend->driver()->attach == NULL) {
+        return 4;
+    }
+    return backend->probe(&probe) == RP_OK && count > 0 ? count : 1;
+}
+
 /* What only some backends know; how many GPUs there are. */
 static rp_status complete_devices(rpexec_options *o)
 {
@@ -349,7 +373,8 @@ static rp_status complete_devices(rpexec_options *o)
         return RP_USAGE;
     }
     if (o->gpus == 0) {
-        o->gpus = o->virtual_gpus != 0 ? o->virtual_gpus : 4;
+        o->gpus =
+            o->virtual_gpus != 0 ? o->virtual_gpus : default_gpus(rpexec_backend_find(o->backend));
     }
     return RP_OK;
 }

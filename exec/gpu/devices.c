@@ -396,9 +396,11 @@ static void pin(rpexec_devices *d, const rpexec_pinned *arrays)
 {
     rpexec_pinned pages[RPEXEC_PINNED_ARRAYS];
     uint32_t count = whole_pages(arrays, pages);
-    if (count == d->pinned_count && memcmp(pages, d->pinned, count * sizeof *pages) == 0) {
+    if (count == d->asked_count && memcmp(pages, d->asked, count * sizeof *pages) == 0) {
         return;
     }
+    memcpy(d->asked, pages, count * sizeof *pages);
+    d->asked_count = count;
     while (d->pinned_count > 0) {
         (void)d->calls->host_unpin(d->pinned[--d->pinned_count].memory);
     }

@@ -38,6 +38,8 @@ struct rpexec_devices {
     bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
     rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< whole pages */
     uint32_t pinned_count;
+    rpexec_pinned asked[RPEXEC_PINNED_ARRAYS]; /**< the same with those that cannot be */
+    uint32_t asked_count;
     unsigned char *host; /**< the program's pinned memory */
     uint64_t host_bytes;
 };
