@@ -7,7 +7,10 @@
 #include <string.h>
 #include <time.h>
 
-/* A commit costs a flush to the disk; this often a second's work is safe. */
+/* A commit costs a flush to the disk; this often a second's work is safe. The first ones come
+ * sooner, each after twice the time of the one before, so that a short sweep is not all or nothing.
+ */
+#define COMMIT_FIRST_S 0.01
 #define COMMIT_S 0.5
 #define COMMIT_POINTS 5000u
 /* What a worker is given at a time should last so long: neither idle between messages nor much
@@ -41,6 +44,7 @@ typedef struct sweep {
     uint32_t uncommitted;
     double began_s;
     double committed_s;
+    double commit_after_s;
     double shown_s;
     rp_text message;
 } sweep;
@@ -170,6 +174,7 @@ static rp_status commit(sweep *s)
     if (!s->in_transaction) {
         return RP_OK;
     }
+    s->commit_after_s = 2 * s->commit_after_s < COMMIT_S ? 2 * s->commit_after_s : COMMIT_S;
     s->in_transaction = false;
     return rp_store_end(s->store, RP_OK);
 }
@@ -203,7 +208,7 @@ static rp_status keep(sweep *s, const rpsweep_outcome *outcome, rp_arena *arena)
         s->summary->failed++;
         list_failure(s, command, outcome->failure);
     }
-    bool due = now_s() - s->committed_s >= COMMIT_S || s->uncommitted >= COMMIT_POINTS;
+    bool due = now_s() - s->committed_s >= s->commit_after_s || s->uncommitted >= COMMIT_POINTS;
     return due ? commit(s) : RP_OK;
 }
 
@@ -347,7 +352,7 @@ static rp_status go(sweep *s)
         RP_TRY(s->config->crew_type->next(s->crew, 100, &worker, &s->message, &cause));
         if (worker != UINT32_MAX) {
             RP_TRY(receive(s, worker, cause));
-        } else if (now_s() - s->committed_s >= COMMIT_S) {
+        } else if (now_s() - s->committed_s >= s->commit_after_s) {
             RP_TRY(commit(s));
         }
         show_progress(s, false);
@@ -384,6 +389,7 @@ static rp_status run(sweep *s)
     RP_TRY(rp_arena_alloc(s->arena, count, sizeof *s->given, &s->given));
     RP_TRY(rp_arena_alloc(s->arena, most, sizeof *s->returned, &s->returned));
     s->began_s = s->committed_s = now_s();
+    s->commit_after_s = COMMIT_FIRST_S;
     rp_status status = go(s);
     if (s->in_transaction) {
         /* What has come is kept, whatever happened to the rest. */

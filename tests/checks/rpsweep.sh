@@ -82,16 +82,29 @@ expect 0 "points added to" merge "$work"/shard?.db --db "$work/merged.db"
 expect 0 "shard2.db: 0 points added" merge "$work"/shard?.db --db "$work/merged.db"
 rows "$work/merged.db" | cmp -s - "$work/whole" || fail "shards together have other rows"
 
-# Killed at a random moment, again and again.
+# Killed at a random moment, again and again, and each time after it has committed something: a kill
+# before that, or after the end, would say nothing.
+sed 's/to: 40/to: 104/' "$work/e.yaml" >"$work/kill.yaml"
+"$rpsweep" "$work/kill.yaml" --db "$work/long.db" >/dev/null 2>&1 || true
+rows "$work/long.db" >"$work/long"
+stored() { sqlite3 "$work/killed.db" 'SELECT count(*) FROM points' 2>/dev/null || echo 0; }
 RANDOM=7
+told=0
 for ((attempt = 0; attempt < 20; attempt++)); do
-    "$rpsweep" "$work/e.yaml" --db "$work/killed.db" --resume --jobs 2 >/dev/null 2>&1 &
-    sleep 0.0$((RANDOM % 90 + 10))
+    before=$(stored)
+    "$rpsweep" "$work/kill.yaml" --db "$work/killed.db" --resume --jobs 1 >/dev/null 2>&1 &
+    while [ "$(stored)" -eq "$before" ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    sleep 0.0$((RANDOM % 40 + 10))
     kill -KILL $! 2>/dev/null || true
     wait $! 2>/dev/null || true
+    now=$(stored)
+    if [ "$now" -gt "$before" ] && [ "$now" -lt 2400 ]; then
+        told=$((told + 1))
+    fi
 done
-"$rpsweep" "$work/e.yaml" --db "$work/killed.db" --resume >/dev/null 2>&1 || true
-rows "$work/killed.db" | cmp -s - "$work/whole" || fail "killed 20 times it ends with other rows"
+[ $told -ge 5 ] || fail "only $told of 20 kills came between two commits"
+"$rpsweep" "$work/kill.yaml" --db "$work/killed.db" --resume >/dev/null 2>&1 || true
+rows "$work/killed.db" | cmp -s - "$work/long" || fail "killed 20 times it ends with other rows"
 
 # The process that runs a point crashes: that point has failed, all others have run.
 printf 'name: crash\noptions: {gpus: 8, schedule: roundpipe}\nlist:\n  - {jitter: 0.1, replicas: 100000}\n  - {microbatches: [8, 16, 24, 32]}\n' \
