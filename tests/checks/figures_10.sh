@@ -34,6 +34,12 @@ for name in 10-throughput 11-longest-sequences 15-scaling; do
 done
 [ "$(find "$work/out" -name '.*' | wc -l)" -eq 0 ] || fail "make.sh left temporary files"
 
+# What plots/gallery/45-predicted-measured says of these tables (Figure 15's 8 GPUs are Figure 10's).
+within=$(awk -F, 'FNR > 1 && $6 != "" && !(FILENAME ~ /15-scaling/ && $3 == 8) { cells++; near += $6 <= 10 && $6 >= -10 }
+    END { print near " of " cells }' "$work/out/10-throughput.csv" "$work/out/15-scaling.csv")
+grep -qF "$within throughputs are within 10 %" "$source/plots/gallery/45-predicted-measured/README.md" ||
+    fail "plots/gallery/45-predicted-measured/README.md: $within throughputs are within 10 %"
+
 # check NAME CSV: what differs from the published cells, rppredict's report and the definitions. The
 # report's tables are told apart by their headings; kind is in the figure's number.
 check()
