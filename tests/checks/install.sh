@@ -11,7 +11,7 @@ rpsim=$work/moved/bin/rpsim
 # A sentinel proves that the installed data are read and not the source tree's.
 sed 's/^name: .*/name: only-here/' "$work/moved/share/roundpipe/traces/models/qwen3-1.7b.yaml" \
     >"$work/moved/share/roundpipe/traces/models/only-here.yaml"
-env -u RP_TRACES -u RP_PLOTS "$rpsim" --list models | grep -qx only-here
+env -u RP_TRACES -u RP_PLOTS "$rpsim" --list models | grep -x only-here >/dev/null
 env -u RP_TRACES -u RP_PLOTS "$rpsim" --schedule gpipe --model only-here --costs qwen3-1.7b@rtx4090 --format csv |
     grep -q '^gpipe,only-here,'
 # Likewise the plots: a broken style must break the chart.
@@ -23,5 +23,5 @@ if env -u RP_TRACES -u RP_PLOTS "$rpsim" --schedule gpipe --gantt-out "$work/bro
     exit 1
 fi
 test ! -e "$work/broken.svg"
-"$work/moved/bin/rpexec" --list backends | grep -q '^host'
+"$work/moved/bin/rpexec" --list backends | grep '^host' >/dev/null
 echo "install: data, scripts and programs are found"

@@ -4,7 +4,8 @@
 set -euo pipefail
 rpsweep=$2/experiments/rpsweep
 command -v mpirun >/dev/null || { echo "skipped: mpirun is missing (Debian package: openmpi-bin)"; exit 77; }
-ldd "$rpsweep" | grep -q libmpi || { echo "skipped: rpsweep was built without MPI (libopenmpi-dev)"; exit 77; }
+# Not through a pipe: grep -q ends first, and ldd's SIGPIPE would count as "no libmpi".
+grep -q libmpi <<<"$(ldd "$rpsweep")" || { echo "skipped: rpsweep was built without MPI (libopenmpi-dev)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
