@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Figure 2 of the paper: every point against the formulas of issue 6, evaluated here on their own.
+# Figure 2 of the paper: every point against the formulas as the figure's README has them, evaluated here on their own.
 set -euo pipefail
 source_dir=$1 build_dir=$2
 command -v awk >/dev/null || { echo "skipped: awk is missing"; exit 77; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Figure 5 of the paper: every point against the formula of issue 6, evaluated here on its own, and
+# Figure 5 of the paper: every point against the formula as the figure's README has it, evaluated here on its own, and
 # the thresholds against peak over link rate.
 set -euo pipefail
 source_dir=$1 build_dir=$2
