@@ -124,7 +124,7 @@ static void complete(const rpexec_recorded *r, const rpexec_host_rates *h, rpexe
     for (size_t i = 0; i < 2; i++) {
         *either[i] = *either[i] > 0 ? *either[i] : *either[1 - i] > 0 ? *either[1 - i] : copies;
     }
-    if (!r->machine->limited) {
+    if (!r->machine->limited && r->gpu_bytes == 0) {
         m->peer_Bps = m->peer_Bps > 0 ? m->peer_Bps : h->copy_Bps;
         m->collective_Bps = m->collective_Bps > 0 ? m->collective_Bps : h->collective_Bps;
     }
@@ -160,7 +160,12 @@ static void print_links(const rpexec_recorded *r, const rpexec_rates *m, FILE *s
     if (m->collective_Bps > 0) {
         fprintf(stream, "collective_gb_per_s: %.9g\n", giga(m->collective_Bps, 0));
     }
-    print_topology(given, stream);
+    if (r->sharing_gpus > 1) {
+        fprintf(stream, "# Parts of one device.\ngpus_per_switch: %u\nswitch_gb_per_s: %.9g\n",
+                r->sharing_gpus, effective);
+    } else {
+        print_topology(given, stream);
+    }
 }
 
 /* GPUs are threads: a machine has as many as anybody wants. */
@@ -181,12 +186,15 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *me
     fprintf(stream, "source: \"measured by rpexec on %s\"\n",
             given->name != NULL ? given->name : "links as fast as memory");
     fprintf(stream, "gpu: %s\ngpus: %u\n", r->backend,
-            given->name != NULL ? given->gpus : EMULATED_GPUS);
+            given->name != NULL   ? given->gpus
+            : r->sharing_gpus > 0 ? r->sharing_gpus
+                                  : EMULATED_GPUS);
     fprintf(stream, "# FLOP/s of a layer's forward; matrix products and attention together.\n");
     fprintf(stream, "fp16_tflops_fp16_acc: %.9g\nfp16_tflops_fp32_acc: %.9g\n", flops, flops);
     fprintf(stream, "attention_fwd_tflops: %.9g\nattention_bwd_tflops: %.9g\n", flops,
             tera(m.backward_flops));
-    fprintf(stream, "memory_gb: %.9g\n", physical_memory_gb());
+    fprintf(stream, "memory_gb: %.9g\n",
+            r->gpu_bytes != 0 ? 1e-9 * (double)r->gpu_bytes : physical_memory_gb());
     fprintf(stream, "# Of Adam on GPUs.\n");
     fprintf(stream, "memory_gb_per_s: %.9g\nmemory_effective_gb_per_s: %.9g\n",
             giga(m.update_Bps, 0), giga(m.update_Bps, 0));
@@ -194,6 +202,9 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *me
     fprintf(stream, "optimizer_threads: %u\noptimizer_thread_gb_per_s: %.9g\n", threads,
             giga(host, 0) / threads);
     print_links(r, &m, stream);
+    if (r->gpu_bytes != 0) {
+        return RP_OK; /* GPUs compute themselves */
+    }
     fprintf(stream, "# What all threads do together over what one does alone.\n");
     fprintf(stream, "host_cores: %.9g\ncopies: %s\n", h.cores,
             r->machine->limited ? "links" : "cores");

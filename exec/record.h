@@ -18,6 +18,8 @@ typedef struct rpexec_recorded {
     const char *model;
     const char *backend;
     const rpexec_machine *machine; /**< whose topology the platform file keeps */
+    uint64_t gpu_bytes;            /**< of a device's memory; 0: GPUs are the host's threads */
+    uint32_t sharing_gpus;         /**< that are parts of one device, and share its link; 0: none */
 } rpexec_recorded;
 
 /**

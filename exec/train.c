@@ -277,8 +277,11 @@ static uint64_t cap_of(const rpexec_trainer *t)
 static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
                         uint32_t skip)
 {
-    const rpexec_recorded recorded = {
-        .model = t->config.name, .backend = t->o->backend, .machine = &t->machine};
+    const rpexec_recorded recorded = {.model = t->config.name,
+                                      .backend = t->o->backend,
+                                      .machine = &t->machine,
+                                      .gpu_bytes = t->gpu_bytes,
+                                      .sharing_gpus = t->o->virtual_gpus};
     return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
 }
 
