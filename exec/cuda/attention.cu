@@ -103,20 +103,28 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T>
+/* A warp per row, N neighbouring values a lane. */
+template <typename T, int N>
 __global__ void __launch_bounds__(BLOCK)
-    attention_sums(uint64_t rows, uint32_t head_dim, const T *o, const T *d_o, float *sums)
+    attention_sums(uint64_t rows, uint32_t head_dim, const T *o, const T *d_o, float *sums,
+                   bool whole)
 {
-    uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32;
-    float a[MOST_COLUMNS], b[MOST_COLUMNS];
-    if (row >= rows) {
-        return;
-    }
-    load_row(o + row * head_dim, head_dim, a);
-    load_row(d_o + row * head_dim, head_dim, b);
-    float sum = dot(a, b);
-    if (threadIdx.x % 32 == 0) {
-        sums[row] = sum;
+    uint32_t lane = threadIdx.x % 32;
+    for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
+         row += (uint64_t)gridDim.x * (BLOCK / 32)) {
+        float sum = 0;
+        for (uint32_t column = lane * N; column < head_dim; column += 32 * N) {
+            float a[N], b[N];
+            load<N>(o + row * head_dim + column, head_dim - column, whole, a);
+            load<N>(d_o + row * head_dim + column, head_dim - column, whole, b);
+            for (int i = 0; i < N; i++) {
+                sum += a[i] * b[i];
+            }
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            sums[row] = sum;
+        }
     }
 }
 
@@ -213,15 +221,16 @@ extern "C" cudaError_t rpexec_cuda_attention_sums(const rpexec_cuda_target *targ
                                                   const rpexec_attention_sizes *sizes,
                                                   const void *o, const void *d_o, float *sums)
 {
-    if (sizes->head_dim > MOST_COLUMNS * 32) {
-        return cudaErrorInvalidValue;
-    }
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         uint64_t rows = (uint64_t)sizes->sequences * sizes->seq_len * sizes->heads;
-        return launch(attention_sums<T>, warps_for(sizes, sizes->heads), BLOCK, 0, target->stream,
-                      rows, sizes->head_dim, static_cast<const T *>(o), static_cast<const T *>(d_o),
-                      sums);
+        bool by_four = sizes->head_dim > 64;
+        uint32_t lane = by_four ? 4 : 2;
+        bool whole = aligned(lane * sizeof(T), o, d_o) && sizes->head_dim % lane == 0;
+        return launch(by_four ? attention_sums<T, 4> : attention_sums<T, 2>,
+                      blocks_for(target, rows, BLOCK / 32), BLOCK, 0, target->stream, rows,
+                      sizes->head_dim, static_cast<const T *>(o), static_cast<const T *>(d_o), sums,
+                      whole);
     });
 }
 

@@ -74,15 +74,6 @@ __device__ inline void load_b_across(uint32_t b[4], const T *tile, uint32_t n, u
                                     n + lane / 16 * 8);
 }
 
-/** Two values in a word, the first in its lower half. */
-template <typename T> __device__ inline uint32_t pair(T, float low, float high)
-{
-    T a, b;
-    narrow(low, &a);
-    narrow(high, &b);
-    return (uint32_t)a.bits | (uint32_t)b.bits << 16;
-}
-
 /** What two neighbouring results (16 x 8 each) are as an operand a of the next product. */
 template <typename T>
 __device__ inline void as_a(T type, const float left[4], const float right[4], uint32_t a[4])

@@ -86,6 +86,14 @@ static inline void narrow(float x, bfloat16 *to)
     to->bits = emulator_narrow_bfloat(x);
 }
 
+template <typename T> static uint32_t pair(T, float low, float high)
+{
+    T a, b;
+    narrow(low, &a);
+    narrow(high, &b);
+    return (uint32_t)a.bits | (uint32_t)b.bits << 16;
+}
+
 template <typename F> static void emulator_call(void *context)
 {
     (*static_cast<F *>(context))();

@@ -45,6 +45,20 @@ __device__ inline void narrow(float x, bfloat16 *to)
     to->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
+/** Two values in a word, the first in its lower half, each rounded as narrow does. */
+__device__ inline uint32_t pair(half16, float low, float high)
+{
+    __half2 both = __floats2half2_rn(low, high);
+    return (uint32_t)__half_as_ushort(__low2half(both)) |
+           (uint32_t)__half_as_ushort(__high2half(both)) << 16;
+}
+__device__ inline uint32_t pair(bfloat16, float low, float high)
+{
+    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    return (uint32_t)__bfloat16_as_ushort(__low2bfloat16(both)) |
+           (uint32_t)__bfloat16_as_ushort(__high2bfloat16(both)) << 16;
+}
+
 /** Runs a kernel; an empty grid is no work. */
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
