@@ -1,5 +1,5 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
- * usage: PROGRAM [values|tokens|products|experts|attention] [fp32|bf16|fp16] */
+ * usage: PROGRAM [values|tokens|products|experts|attention|refusals] [fp32|bf16|fp16] */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>
@@ -9,11 +9,9 @@
 static const struct {
     const char *name;
     int (*run)(rpexec_dtype dtype);
-} families[] = {{"values", test_values},
-                {"tokens", test_tokens},
-                {"products", test_products},
-                {"experts", test_experts},
-                {"attention", test_attention}};
+} families[] = {{"values", test_values},       {"tokens", test_tokens},
+                {"products", test_products},   {"experts", test_experts},
+                {"attention", test_attention}, {"refusals", test_refusals}};
 
 static double now(void)
 {

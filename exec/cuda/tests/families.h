@@ -15,5 +15,8 @@ int test_products(rpexec_dtype dtype);
 /** Routing and everything with gathered rows. */
 int test_experts(rpexec_dtype dtype);
 
+/** What is refused. */
+int test_refusals(rpexec_dtype dtype);
+
 /** Attention, forward and backward. */
 int test_attention(rpexec_dtype dtype);
