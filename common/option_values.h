@@ -14,6 +14,19 @@ typedef struct rp_option_help {
     const char *help;
 } rp_option_help;
 
+/**
+ * From a program's list LIST(X) of options, X(enumerator, "option", argument or NULL, help): the
+ * enumerators OPTION_…, `long_options` for getopt_long and `option_helps` for rp_option_print.
+ */
+#define RP_OPTION_TABLES(LIST)                                                                     \
+    enum { OPTION_BASE = 256, LIST(RP_OPTION_ENUM) };                                              \
+    static const struct option long_options[] = {LIST(RP_OPTION_ENTRY){NULL, 0, NULL, 0}};         \
+    static const rp_option_help option_helps[] = {LIST(RP_OPTION_HELP)};
+#define RP_OPTION_ENUM(name, option, argument, help) OPTION_##name,
+#define RP_OPTION_ENTRY(name, option, argument, help)                                              \
+    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
+#define RP_OPTION_HELP(name, option, argument, help) {option, argument, help},
+
 /** Prints the options to stdout, two lines each. */
 void rp_option_print(const rp_option_help *entries, size_t count);
 

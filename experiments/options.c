@@ -24,28 +24,10 @@
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
 
-enum {
-    OPTION_BASE = 256,
-#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
-    OPTION_LIST(OPTION_ENUM)
-#undef OPTION_ENUM
-};
-
-static const struct option long_options[] = {
-#define OPTION_ENTRY(name, option, argument, help)                                                 \
-    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
-    OPTION_LIST(OPTION_ENTRY)
-#undef OPTION_ENTRY
-        {NULL, 0, NULL, 0},
-};
+RP_OPTION_TABLES(OPTION_LIST)
 
 void rpsweep_options_help(void)
 {
-    static const rp_option_help entries[] = {
-#define OPTION_HELP(name, option, argument, help) {option, argument, help},
-        OPTION_LIST(OPTION_HELP)
-#undef OPTION_HELP
-    };
     puts("Usage: rpsweep EXPERIMENT [options]\n"
          "       rpsweep export VIEW --db F\n"
          "       rpsweep merge STORE... --db F\n"
@@ -55,7 +37,7 @@ void rpsweep_options_help(void)
          "published or measured values, which the view error_per_cell compares with the runs.\n"
          "mpirun rpsweep EXPERIMENT: the ranks run the points, rank 0 stores them.\n\n"
          "Options (default):");
-    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nExit status: 0 success, 1 a point or the sweep failed, 2 bad usage or bad input.\n"
          "Example: rpsweep experiments/pipeline-study.yaml --db study.db --resume");
 }

@@ -18,28 +18,10 @@
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
 
-enum {
-    OPTION_BASE = 256,
-#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
-    OPTION_LIST(OPTION_ENUM)
-#undef OPTION_ENUM
-};
-
-static const struct option long_options[] = {
-#define OPTION_ENTRY(name, option, argument, help)                                                 \
-    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
-    OPTION_LIST(OPTION_ENTRY)
-#undef OPTION_ENTRY
-        {NULL, 0, NULL, 0},
-};
+RP_OPTION_TABLES(OPTION_LIST)
 
 void rpdiff_options_help(void)
 {
-    static const rp_option_help entries[] = {
-#define OPTION_HELP(name, option, argument, help) {option, argument, help},
-        OPTION_LIST(OPTION_HELP)
-#undef OPTION_HELP
-    };
     puts("Usage: rpdiff PREDICTED MEASURED [options]\n"
          "       rpdiff STORE [options]\n\n"
          "How far two timelines of the same program are apart: in all, per iteration, per GPU,\n"
@@ -48,7 +30,7 @@ void rpdiff_options_help(void)
          "store alone: all its runs of rpexec --predict, errors of the iteration time and\n"
          "Kendall's tau of the schedules' order where nothing else differs.\n\n"
          "Options (default):");
-    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all\n"
          "before it to its own end; mean |d| is the mean absolute difference of the ops'\n"
          "durations. Of several runs, measured is the median of their median iterations; pairs of\n"

@@ -31,32 +31,14 @@
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
 
-enum {
-    OPTION_BASE = 256,
-#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
-    OPTION_LIST(OPTION_ENUM)
-#undef OPTION_ENUM
-};
-
-static const struct option long_options[] = {
-#define OPTION_ENTRY(name, option, argument, help)                                                 \
-    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
-    OPTION_LIST(OPTION_ENTRY)
-#undef OPTION_ENTRY
-        {NULL, 0, NULL, 0},
-};
+RP_OPTION_TABLES(OPTION_LIST)
 
 void rpimport_options_help(void)
 {
-    static const rp_option_help entries[] = {
-#define OPTION_HELP(name, option, argument, help) {option, argument, help},
-        OPTION_LIST(OPTION_HELP)
-#undef OPTION_HELP
-    };
     puts("Usage: rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n"
          "       rpimport --chakra PREFIX [options]\n\n"
          "Takes measurements and runs over from other programs.\n\nOptions (default):");
-    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpimport --kineto rank0.json,rank1.json --partition 14,14 --microbatch-size 4 "
          "--seq-len 2048 --out mine.yaml");

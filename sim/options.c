@@ -10,31 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    OPTION_BASE = 256,
-#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
-    OPTION_LIST(OPTION_ENUM)
-#undef OPTION_ENUM
-};
-
-static const struct option long_options[] = {
-#define OPTION_ENTRY(name, option, argument, help)                                                 \
-    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
-    OPTION_LIST(OPTION_ENTRY)
-#undef OPTION_ENTRY
-        {NULL, 0, NULL, 0},
-};
+RP_OPTION_TABLES(OPTION_LIST)
 
 void rpsim_options_help(void)
 {
-    static const rp_option_help entries[] = {
-#define OPTION_HELP(name, option, argument, help) {option, argument, help},
-        OPTION_LIST(OPTION_HELP)
-#undef OPTION_HELP
-    };
     puts("Usage: rpsim --schedule NAME[,NAME…]|all [options]\n\n"
          "Simulates pipeline schedules on GPUs and compares them.\n\nOptions (default):");
-    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg");
 }

@@ -32,33 +32,15 @@
     X(HELP, "help", NULL, "this text")                                                             \
     X(VERSION, "version", NULL, "the version")
 
-enum {
-    OPTION_BASE = 256,
-#define OPTION_ENUM(name, option, argument, help) OPTION_##name,
-    OPTION_LIST(OPTION_ENUM)
-#undef OPTION_ENUM
-};
-
-static const struct option long_options[] = {
-#define OPTION_ENTRY(name, option, argument, help)                                                 \
-    {option, (argument) != NULL ? required_argument : no_argument, NULL, OPTION_##name},
-    OPTION_LIST(OPTION_ENTRY)
-#undef OPTION_ENTRY
-        {NULL, 0, NULL, 0},
-};
+RP_OPTION_TABLES(OPTION_LIST)
 
 void rpplan_options_help(void)
 {
-    static const rp_option_help entries[] = {
-#define OPTION_HELP(name, option, argument, help) {option, argument, help},
-        OPTION_LIST(OPTION_HELP)
-#undef OPTION_HELP
-    };
     puts("Usage: rpplan [options]\n"
          "       rpplan FILE|-      as rpplan --instance FILE|-\n\n"
          "Cuts the layers of a model into RoundPipe's forward and backward stages.\n\n"
          "Options (default):");
-    rp_option_print(entries, sizeof entries / sizeof entries[0]);
+    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nLayer 0 is the embedding, the last one norm, LM head and loss. Times are those of the "
          "cost\ntable, the backward's with its recompute; sizes are fp16 weights and gradients of "
          "all\nparameters. --memory-limit 0 is a limit like any other: it is raised to what the "
