@@ -137,6 +137,32 @@ Test(diff, timelines_of_rpsim)
     }
 }
 
+/* Stores that lack what is asked for, or have what no program wrote. */
+Test(diff, stores_without_it_are_refused)
+{
+    static const struct {
+        const char *sql; /* before */
+        const char *line;
+        const char *expected;
+    } rows[] = {
+        {"", "@DIR@/s.db", "no run was predicted; valid are stores with runs of rpexec --predict"},
+        {"", "@DIR@/s.db:2 @DIR@/s.db:1", "there is no run 2; valid are runs stored with --db-ops"},
+        {"UPDATE ops SET kind = 'X' WHERE op = 3", "@DIR@/s.db:1 @DIR@/s.db:1",
+         "op 3 of run 1 is none of this program's"},
+        {"DELETE FROM ops", "@DIR@/s.db:1 @DIR@/s.db:1", "run 1 has no ops"},
+    };
+    rp_test_rpsim_well("--schedule gpipe --gpus 2 --fidelity stage --db @DIR@/s.db --db-ops");
+    const char *store = rp_test_tool_expand("@DIR@/s.db", strlen("@DIR@/s.db"));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *const change[] = {"sqlite3", store, rows[i].sql, NULL};
+        cr_assert(eq(int, rp_test_tool_execute("/usr/bin/sqlite3", change).status, 0));
+        rp_test_outcome result = run(rows[i].line);
+        cr_expect(eq(int, result.status, 2), "%s", rows[i].line);
+        cr_expect(strstr(result.messages, rows[i].expected) != NULL, "%s", result.messages);
+        cr_expect(eq(str, (char *)result.output, ""));
+    }
+}
+
 /* Both timelines on one trace: processes of their own, every op once in each. */
 Test(diff, one_trace_has_both)
 {
