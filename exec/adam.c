@@ -58,9 +58,9 @@ typedef struct shared_step {
     const rpexec_adam_slice *slices;
 } shared_step;
 
-static uint64_t pieces_of(const rpexec_adam_slice *slice)
+uint64_t rpexec_adam_pieces(uint64_t count)
 {
-    return (slice->count + PIECE - 1) / PIECE;
+    return (count + PIECE - 1) / PIECE;
 }
 
 static rp_status update_piece(void *context, uint32_t job)
@@ -68,8 +68,8 @@ static rp_status update_piece(void *context, uint32_t job)
     const shared_step *s = context;
     uint64_t piece = job;
     const rpexec_adam_slice *slice = s->slices;
-    while (piece >= pieces_of(slice)) {
-        piece -= pieces_of(slice++);
+    while (piece >= rpexec_adam_pieces(slice->count)) {
+        piece -= rpexec_adam_pieces((slice++)->count);
     }
     uint64_t first = piece * PIECE;
     uint64_t rest = slice->count - first;
@@ -88,8 +88,8 @@ void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam
     shared_step s = {.f = rpexec_adam_factors_of(adam, step), .slices = slices};
     uint64_t pieces = 0;
     for (uint32_t i = 0; i < count; i++) {
-        pieces += pieces_of(&slices[i]);
+        pieces += rpexec_adam_pieces(slices[i].count);
     }
-    /* A few pieces are done before another thread has begun. */
-    (void)rp_crew_run(pieces < 8 ? 1 : threads, (uint32_t)pieces, update_piece, &s);
+    threads = pieces < RPEXEC_ADAM_LEAST_PIECES ? 1 : threads;
+    (void)rp_crew_run(threads, (uint32_t)pieces, update_piece, &s);
 }

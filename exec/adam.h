@@ -35,6 +35,13 @@ typedef struct rpexec_adam_factors {
 /** @return the factors of step t, from 1 on. */
 rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *adam, uint64_t step);
 
+/** Threads share a step piece by piece, from so many pieces on: a few are done before another
+ * thread has begun. */
+#define RPEXEC_ADAM_LEAST_PIECES 8u
+
+/** @return pieces of an array of `count` parameters. */
+uint64_t rpexec_adam_pieces(uint64_t count);
+
 /** Parameters that are updated together: arrays of `count` floats. */
 typedef struct rpexec_adam_slice {
     float *parameters;

@@ -2,6 +2,7 @@
 
 #include "common/gantt.h"
 #include "common/log.h"
+#include "common/median.h"
 #include "common/schedule.h"
 #include "common/trace.h"
 #include "common/version.h"
@@ -9,7 +10,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -105,13 +105,6 @@ static void add_integer(rp_store_run *run, rp_store_metric *metrics, const char 
     metrics[run->metric_count++] = (rp_store_metric){.name = name, .integer = value};
 }
 
-static int compare_ms(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static rp_status add_spread(const rpexec_outcome *out, rp_arena *arena, rp_store_run *run,
                             rp_store_metric *metrics)
 {
@@ -122,8 +115,7 @@ static rp_status add_spread(const rpexec_outcome *out, rp_arena *arena, rp_store
     }
     RP_TRY(rp_arena_alloc(arena, count, sizeof *ms, &ms));
     memcpy(ms, out->iteration_ms + 1, count * sizeof *ms);
-    qsort(ms, count, sizeof *ms, compare_ms);
-    add_real(run, metrics, "iteration_median_ps", 1e9 * (ms[(count - 1) / 2] + ms[count / 2]) / 2);
+    add_real(run, metrics, "iteration_median_ps", 1e9 * rp_median(ms, count)); /* sorts */
     add_real(run, metrics, "iteration_min_ps", 1e9 * ms[0]);
     add_real(run, metrics, "iteration_max_ps", 1e9 * ms[count - 1]);
     return RP_OK;

@@ -1,13 +1,12 @@
 /* rpexec: trains a decoder with a pipeline schedule. */
 #include "common/log.h"
 #include "common/option_values.h"
+#include "common/tool.h"
 #include "exec/backend.h"
 #include "exec/report.h"
 #include "exec/runs.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,17 +87,5 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
 
 int main(int argc, char **argv)
 {
-    rp_log_set_program("rpexec");
-    /* Closed readers and full quotas are errors that are reported, not deaths. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    rp_arena *arena = NULL;
-    rp_status status = rp_arena_create(&arena);
-    status = status == RP_OK ? run(argc, argv, arena) : status;
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
-        rp_log_error("standard output: %s", strerror(errno));
-        status = RP_IO;
-    }
-    rp_arena_destroy(arena);
-    return rp_status_exit(status);
+    return rp_tool_main("rpexec", argc, argv, run);
 }

@@ -1,6 +1,7 @@
 #include "exec/measure.h"
 
 #include "common/log.h"
+#include "common/median.h"
 #include "exec/plan_inside.h"
 #include "exec/work.h"
 
@@ -50,13 +51,6 @@ static int compare_groups(const void *a, const void *b)
         return x->key < y->key ? -1 : 1;
     }
     return x->ps < y->ps ? -1 : x->ps > y->ps;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 static double median_of_samples(const group *samples, uint32_t count)
@@ -216,15 +210,6 @@ static bool goes_down(const measuring *m, uint32_t op)
     return plan->program->queues[plan->order.queue_of[op]].kind == RP_QUEUE_DOWNLOAD;
 }
 
-static double median(double *values, uint32_t count)
-{
-    if (count == 0) {
-        return 0;
-    }
-    qsort(values, count, sizeof *values, compare_doubles);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
 typedef bool (*choice)(const measuring *m, uint32_t op);
 
 static bool goes_up(const measuring *m, uint32_t op)
@@ -265,7 +250,7 @@ static double link_rate(const measuring *m, choice chosen, double *values)
             }
         }
     }
-    return median(values, count);
+    return rp_median(values, count);
 }
 
 /* The median way of a boundary tensor over the host, or of a SEND. */
@@ -281,7 +266,7 @@ static int64_t hop_ps(const measuring *m, double *values)
                 values[count++] = (double)duration(m->timeline, i);
             }
         }
-        sum += median(values, count);
+        sum += rp_median(values, count);
     }
     return (int64_t)sum;
 }

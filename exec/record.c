@@ -1,7 +1,6 @@
 #include "exec/record.h"
 
 #include "common/log.h"
-#include "common/lower.h"
 #include "common/timeline_csv.h"
 #include "common/units.h"
 #include "exec/host/rates.h"
@@ -131,17 +130,14 @@ static void complete(const rpexec_recorded *r, const rpexec_host_rates *h, rpexe
     m->update_Bps = m->update_Bps > 0 ? m->update_Bps : h->update_Bps;
 }
 
-/* Adam takes all threads where there are enough pieces (adam.c): one per layer at least, and of
- * 2^18 parameters at most. */
-static uint32_t optimizer_threads(const rpexec_plan *plan, const rpexec_host_rates *h)
+/* That Adam takes for all layers of the model. */
+static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_rates *h)
 {
-    const rp_program *p = plan->program;
-    uint64_t pieces = p->layer_count + 2;
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        uint64_t whole = p->op_bytes[i] / RP_ADAM_BYTES >> 18;
-        pieces = p->ops[i].kind == RP_OP_OPTIMIZER && whole > pieces ? whole : pieces;
+    uint64_t pieces = 0;
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        pieces += rpexec_adam_pieces(rpexec_model_trained(model, i, i + 1));
     }
-    return pieces >= 8 ? h->threads : 1;
+    return pieces < RPEXEC_ADAM_LEAST_PIECES ? 1 : h->threads;
 }
 
 static void print_links(const rpexec_recorded *r, const rpexec_rates *m, FILE *stream)
@@ -179,7 +175,7 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *me
     rpexec_rates m = *measured;
     RP_TRY(rpexec_host_measure(&h));
     complete(r, &h, &m);
-    uint32_t threads = optimizer_threads(plan, &h);
+    uint32_t threads = optimizer_threads(plan->model, &h);
     double host = m.host_Bps > 0 ? m.host_Bps : threads * h.update_Bps;
     double flops = tera(m.forward_flops);
     fprintf(stream, "name: %s\n", r->backend);

@@ -4,14 +4,13 @@
 #include "common/store_timeline.h"
 #include "common/text.h"
 #include "common/timeline_csv.h"
+#include "common/tool.h"
 #include "common/trace.h"
 #include "common/version.h"
 #include "sim/diff.h"
 #include "sim/diff_options.h"
 #include "sim/diff_runs.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -190,23 +189,14 @@ static rp_status act(const rpdiff_options *o, rp_arena *arena)
     return status;
 }
 
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpdiff_options options;
+    RP_TRY(rpdiff_options_parse(argc, argv, &options));
+    return act(&options, arena);
+}
+
 int main(int argc, char **argv)
 {
-    rp_log_set_program("rpdiff");
-    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
-    rp_arena *arena = NULL;
-    rpdiff_options options;
-    rp_status status = rp_arena_create(&arena);
-    if (status == RP_OK) {
-        status = rpdiff_options_parse(argc, argv, &options);
-    }
-    if (status == RP_OK) {
-        status = act(&options, arena);
-    }
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
-        rp_log_error("standard output: %s", strerror(errno));
-        status = RP_IO;
-    }
-    rp_arena_destroy(arena);
-    return rp_status_exit(status);
+    return rp_tool_main("rpdiff", argc, argv, run);
 }

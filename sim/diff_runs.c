@@ -1,10 +1,10 @@
 #include "sim/diff_runs.h"
 
 #include "common/json.h"
+#include "common/median.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- comparing --------------------------------------------------------------------------------
@@ -18,13 +18,6 @@ static bool same_group(const rp_store_prediction *a, const rp_store_prediction *
            a->seq_len == b->seq_len;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* @param times [count] scratch */
 static rpsim_diff_configuration configuration_of(const rp_store_prediction *runs, uint32_t count,
                                                  double *times)
@@ -34,8 +27,7 @@ static rpsim_diff_configuration configuration_of(const rp_store_prediction *runs
         predicted += runs[i].predicted_ms / count;
         times[i] = runs[i].measured_ms;
     }
-    qsort(times, count, sizeof *times, compare_doubles);
-    double measured = (times[(count - 1) / 2] + times[count / 2]) / 2;
+    double measured = rp_median(times, count); /* sorts */
     return (rpsim_diff_configuration){.first = runs,
                                       .runs = count,
                                       .predicted_ms = predicted,

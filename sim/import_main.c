@@ -1,11 +1,10 @@
 /* rpimport: measurements of other programs, taken over. */
 #include "common/log.h"
 #include "common/text.h"
+#include "common/tool.h"
 #include "common/version.h"
 #include "sim/import_chakra.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,24 +102,14 @@ static rp_status act(const rpimport_options *options, rp_arena *arena)
     return RP_BROKEN;
 }
 
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpimport_options options;
+    RP_TRY(rpimport_options_parse(argc, argv, arena, &options));
+    return act(&options, arena);
+}
+
 int main(int argc, char **argv)
 {
-    rp_log_set_program("rpimport");
-    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
-    rp_arena *arena = NULL;
-    rp_status status = rp_arena_create(&arena);
-    if (status != RP_OK) {
-        return rp_status_exit(status);
-    }
-    rpimport_options options;
-    status = rpimport_options_parse(argc, argv, arena, &options);
-    if (status == RP_OK) {
-        status = act(&options, arena);
-    }
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
-        rp_log_error("standard output: %s", strerror(errno));
-        status = RP_IO;
-    }
-    rp_arena_destroy(arena);
-    return rp_status_exit(status);
+    return rp_tool_main("rpimport", argc, argv, run);
 }

@@ -3,6 +3,7 @@
 
 #include "common/json.h"
 #include "common/log.h"
+#include "common/median.h"
 #include "common/units.h"
 
 #include <errno.h>
@@ -198,13 +199,6 @@ static void share(int64_t ps, uint32_t layers, int64_t *layers_ps)
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static rp_status set_overlap(const rpsim_range_summary *summaries, uint32_t count,
                              const stage_times *stages, rpsim_statistic statistic, rp_arena *arena,
                              rp_costs *costs)
@@ -225,8 +219,7 @@ static rp_status set_overlap(const rpsim_range_summary *summaries, uint32_t coun
             saved_ps <= 0 || shorter_ps == 0 ? 0 : fmin(1, (double)saved_ps / (double)shorter_ps);
     }
     if (pairs > 0) {
-        qsort(savings, pairs, sizeof *savings, compare_doubles);
-        costs->overlap_saving = (savings[(pairs - 1) / 2] + savings[pairs / 2]) / 2;
+        costs->overlap_saving = rp_median(savings, pairs);
     }
     return RP_OK;
 }

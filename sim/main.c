@@ -1,14 +1,11 @@
 /* rpsim: the command line of the simulator (cli.md). */
 #include "common/log.h"
 #include "common/option_values.h"
+#include "common/tool.h"
 #include "common/version.h"
 #include "sim/artefacts.h"
 #include "sim/flows.h"
 #include "sim/report.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <string.h>
 
 static rp_status simulate(rpsim_study *study, const char *command)
 {
@@ -63,30 +60,16 @@ static rp_status act(const rpsim_options *options, const char *command, rp_arena
     return RP_BROKEN;
 }
 
-int main(int argc, char **argv)
+static rp_status run(int argc, char **argv, rp_arena *arena)
 {
-    rp_log_set_program("rpsim");
-    /* Closed readers and full quotas are errors that are reported, not deaths. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
-    rp_arena *arena = NULL;
-    rp_status status = rp_arena_create(&arena);
-    if (status != RP_OK) {
-        return rp_status_exit(status);
-    }
     rpsim_options options;
     const char *command = NULL;
-    status = rp_option_command("rpsim", argc, argv, arena, &command);
-    if (status == RP_OK) {
-        status = rpsim_options_parse(argc, argv, arena, &options);
-    }
-    if (status == RP_OK) {
-        status = act(&options, command, arena);
-    }
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
-        rp_log_error("standard output: %s", strerror(errno));
-        status = RP_IO;
-    }
-    rp_arena_destroy(arena);
-    return rp_status_exit(status);
+    RP_TRY(rp_option_command("rpsim", argc, argv, arena, &command));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    return act(&options, command, arena);
+}
+
+int main(int argc, char **argv)
+{
+    return rp_tool_main("rpsim", argc, argv, run);
 }

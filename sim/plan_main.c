@@ -1,17 +1,15 @@
 /* rpplan: the command line of the planner (cli.md, "Small tools"). */
 #include "common/json.h"
 #include "common/log.h"
+#include "common/tool.h"
 #include "common/units.h"
 #include "common/version.h"
 #include "sim/plan_instance.h"
 #include "sim/plan_options.h"
 #include "sim/roofline.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #define DEFAULT_MODEL "qwen3-1.7b"
 #define DEFAULT_PLATFORM "rtx4090x8"
@@ -309,24 +307,14 @@ static rp_status act(const rpplan_options *options, rp_arena *arena)
     return RP_BROKEN;
 }
 
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpplan_options options;
+    RP_TRY(rpplan_options_parse(argc, argv, &options));
+    return act(&options, arena);
+}
+
 int main(int argc, char **argv)
 {
-    rp_log_set_program("rpplan");
-    signal(SIGPIPE, SIG_IGN); /* a closed reader is an error that is reported, not a death */
-    rp_arena *arena = NULL;
-    rp_status status = rp_arena_create(&arena);
-    if (status != RP_OK) {
-        return rp_status_exit(status);
-    }
-    rpplan_options options;
-    status = rpplan_options_parse(argc, argv, &options);
-    if (status == RP_OK) {
-        status = act(&options, arena);
-    }
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {
-        rp_log_error("standard output: %s", strerror(errno));
-        status = RP_IO;
-    }
-    rp_arena_destroy(arena);
-    return rp_status_exit(status);
+    return rp_tool_main("rpplan", argc, argv, run);
 }

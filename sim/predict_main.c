@@ -2,6 +2,7 @@
  * has measured. */
 #include "common/log.h"
 #include "common/option_values.h"
+#include "common/tool.h"
 #include "common/version.h"
 #include "sim/prediction.h"
 #include "sim/prediction_cells.h"
@@ -9,7 +10,6 @@
 
 #include <getopt.h>
 #include <stdbool.h>
-#include <string.h>
 
 #define PLATFORM "rtx4090x8"
 
@@ -107,9 +107,11 @@ static rp_status report(const char *folder)
     return status;
 }
 
-static rp_status run(int argc, char **argv)
+static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     options o = {0};
+    (void)arena;
+    rp_mem_keep_freed(); /* hundreds of short runs */
     RP_TRY(parse(argc, argv, &o));
     if (o.help) {
         usage();
@@ -120,12 +122,10 @@ static rp_status run(int argc, char **argv)
     } else {
         RP_TRY(report(o.folder));
     }
-    return fflush(stdout) != 0 || ferror(stdout) != 0 ? RP_IO : RP_OK;
+    return RP_OK;
 }
 
 int main(int argc, char **argv)
 {
-    rp_log_set_program("rppredict");
-    rp_mem_keep_freed(); /* hundreds of short runs */
-    return rp_status_exit(run(argc, argv));
+    return rp_tool_main("rppredict", argc, argv, run);
 }
