@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define BLOCK_OPS 256u
+#define BLOCK_WAITS 256u
+#define FEW_WAITS 16u /* sorted by insertion: nearly every op has fewer */
 
 typedef struct pending_wait {
     struct pending_wait *next;
@@ -41,6 +43,8 @@ struct rp_assembly {
     uint32_t *begins; /* [queue] first op number; set by finish */
     uint64_t op_count;
     uint64_t wait_count;
+    pending_wait *spare_waits; /* of the last block of BLOCK_WAITS */
+    uint32_t spare_wait_count;
 };
 
 static uint32_t handle_queue(rp_handle handle)
@@ -119,8 +123,11 @@ rp_status rp_assembly_wait(rp_assembly *a, rp_handle op, rp_handle target, bool 
             return RP_OK;
         }
     }
-    pending_wait *wait = NULL;
-    RP_TRY(rp_arena_alloc(a->arena, 1, sizeof *wait, &wait));
+    if (a->spare_wait_count == 0) {
+        RP_TRY(rp_arena_alloc(a->arena, BLOCK_WAITS, sizeof(pending_wait), &a->spare_waits));
+        a->spare_wait_count = BLOCK_WAITS;
+    }
+    pending_wait *wait = &a->spare_waits[BLOCK_WAITS - a->spare_wait_count--];
     *wait = (pending_wait){pending->waits, target, control};
     pending->waits = wait;
     a->wait_count++;
@@ -145,6 +152,23 @@ static int compare_waits(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+/* No two waits of an op are for the same op: there is one order. */
+static void sort_waits(rp_wait *waits, uint32_t count)
+{
+    if (count > FEW_WAITS) {
+        qsort(waits, count, sizeof *waits, compare_waits);
+        return;
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        rp_wait wait = waits[i];
+        uint32_t to = i;
+        for (; to > 0 && rp_wait_op(waits[to - 1]) > rp_wait_op(wait); to--) {
+            waits[to] = waits[to - 1];
+        }
+        waits[to] = wait;
+    }
+}
+
 /* Waits within the queue are covered by its order, or impossible. */
 static rp_status write_waits(const rp_assembly *a, rp_program *p, rp_handle handle,
                              const pending_op *pending)
@@ -161,7 +185,7 @@ static rp_status write_waits(const rp_assembly *a, rp_program *p, rp_handle hand
             return RP_BROKEN;
         }
     }
-    qsort(&p->waits[first], p->wait_count - first, sizeof(rp_wait), compare_waits);
+    sort_waits(&p->waits[first], p->wait_count - first);
     return RP_OK;
 }
 

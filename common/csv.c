@@ -330,3 +330,19 @@ rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, doub
                     rp_csv_show(cell, shown), low, high);
     return RP_INPUT;
 }
+
+void rp_csv_write_cell(const char *text, FILE *stream)
+{
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fputs(text, stream);
+        return;
+    }
+    fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') {
+            fputc('"', stream);
+        }
+        fputc(*text, stream);
+    }
+    fputc('"', stream);
+}

@@ -1,4 +1,5 @@
-/** @file csv.h  Strict reader of separated values with a header row, after RFC 4180.
+/** @file csv.h  Strict reader of separated values with a header row, and a cell's writer, after RFC
+ * 4180.
  *
  * Rows end in LF or CRLF; a cell may be quoted ("" is a quote); every row has as many cells as the
  * header; header names are unique. Mistakes are logged as "FILE:LINE: row R, column C: cause; valid
@@ -11,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define RP_CSV_MAX_BYTES ((size_t)256 << 20)
 #define RP_CSV_MAX_COLUMNS 1024u
@@ -51,6 +53,9 @@ rp_status rp_csv_u64(const rp_csv *table, uint32_t row, uint32_t column, uint64_
 /** Reads a finite number from low to high. @retval RP_OK, RP_INPUT (logged) */
 rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, double low, double high,
                         double *value_out);
+
+/** Writes a cell as RFC 4180 has it: in quotes where it needs them, quotes doubled. */
+void rp_csv_write_cell(const char *text, FILE *stream);
 
 #define RP_CSV_SHOW_SIZE 44
 

@@ -97,11 +97,8 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
 {
     const rp_program *p = s->l->schedule;
     const rp_stage *stage = &p->stages[op->stage];
-    uint32_t per_layer = backward ? s->sharding->backward_reduces : s->sharding->forward_reduces;
-    if (per_layer == 0) {
-        return RP_OK;
-    }
-    uint64_t reduces = (uint64_t)per_layer * (stage->layer_end - stage->layer_begin);
+    uint64_t per_layer = rp_sharding_reduces(s->sharding, backward, p->recompute);
+    uint64_t reduces = per_layer * (stage->layer_end - stage->layer_begin);
     reduces += !backward && p->forward_chain[0] == op->stage ? 1 : 0;
     reduces += backward && (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
     uint64_t sequences = (uint64_t)s->gpus * s->l->sequences[op->microbatch];

@@ -110,6 +110,7 @@ typedef struct link_numbers {
     uint32_t intersocket;
     uint32_t peers;
     uint32_t cores; /* all of the host, then what one queue's threads have at most */
+    uint32_t bound; /* single cores that GPUs are bound to */
     uint32_t count;
 } link_numbers;
 
@@ -128,7 +129,8 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
     n.peers =
         n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
     n.cores = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
-    n.count = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
+    n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
+    n.count = n.bound + (m->cores > 0 ? m->bound_cores : 0);
     return n;
 }
 
@@ -188,7 +190,10 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     for (uint32_t i = n->peers; i < n->cores; i++) {
         capacities[i] = m->peer_Bps;
     }
-    for (uint32_t i = n->cores; i < n->count; i++) {
+    for (uint32_t i = n->bound; i < n->count; i++) {
+        capacities[i] = RP_PICOSECONDS;
+    }
+    for (uint32_t i = n->cores; i < n->bound; i++) {
         bool on_gpu = i > n->cores &&
                       rp_queue_kind_on_gpu((rp_queue_kind)program->queues[i - n->cores - 1].kind);
         capacities[i] = RP_PICOSECONDS * (i == n->cores ? m->cores : on_gpu ? 1 : host_threads(m));
@@ -388,6 +393,12 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     return RP_OK;
 }
 
+static bool comes_down(rp_op_kind kind)
+{
+    return kind == RP_OP_DOWNLOAD_ACT || kind == RP_OP_DOWNLOAD_GRAD ||
+           kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+}
+
 /* What is work of threads: compute and host ops, and copies unless links carry them. */
 static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
                              rp_network *network, rp_routes *routes)
@@ -395,9 +406,11 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
     const rp_machine *m = n->machine;
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(uint32_t), &routes->cores));
     for (uint32_t q = 0; q < p->queue_count; q++) {
-        const uint32_t links[] = {n->cores, n->cores + 1 + q};
-        RP_TRY(rp_network_route(network, links, 2, &routes->cores[q]));
         bool on_gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
+        bool bound = on_gpu && m->bound_cores > 0;
+        uint32_t core = bound ? p->queues[q].gpu % m->bound_cores : 0;
+        const uint32_t links[] = {n->cores, n->cores + 1 + q, n->bound + core};
+        RP_TRY(rp_network_route(network, links, bound ? 3 : 2, &routes->cores[q]));
         if (!on_gpu || m->copies_on_cores) {
             routes->of_queue[q] = routes->cores[q];
         }
@@ -411,6 +424,7 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
         double Bps = class == RP_CLASS_HOST         ? m->host_Bps
                      : class == RP_CLASS_COLLECTIVE ? m->collective_Bps
                      : kind == RP_OP_SEND           ? m->peer_Bps
+                     : comes_down((rp_op_kind)kind) ? m->download_Bps
                                                     : m->upload_Bps;
         if ((class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
             routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;

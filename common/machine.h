@@ -29,7 +29,9 @@
  * network whose unit of flow is the picosecond of a core. Each queue is a thread, a host op
  * several. Copies are such work as well (`copies_on_cores`), or links carry them as above where the
  * emulation makes threads sleep for as long as a link would take. `cores` need not be whole: two
- * hyperthreads of a core do less than two cores.
+ * hyperthreads of a core do less than two cores. Threads of GPUs may be bound to a core each
+ * (`bound_cores`), which they share then with the other GPUs of that core, even while others are
+ * idle.
  */
 #pragma once
 
@@ -60,6 +62,9 @@ typedef struct rp_machine {
     double host_Bps;          /**< of a node: traffic of the host's optimizer, cast and collect */
     double dram_Bps;          /**< of a node: shared by transfers and host ops; 0: no bottleneck */
     int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
+    int64_t op_gap_ps;        /**< least time from the end of an op to the next one of its queue */
+    int64_t op_wake_ps;       /**< least time from the end of an op to one of another queue that
+                                   waits for it */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
     double collect_Bps;       /**< of a node taking gradients in; 0: host_Bps */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
@@ -77,6 +82,7 @@ typedef struct rp_machine {
     int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
     double cores;             /**< of the host, that compute of GPUs and host ops share; 0: GPUs
                                    compute themselves. Sockets and nodes must be one */
+    uint32_t bound_cores;     /**< with cores: GPU g's threads run on core g mod this; 0: on any */
     bool copies_on_cores;     /**< so do transfers, at their rates while they have a core each */
     uint32_t host_threads;    /**< with cores: of a host op, together as fast as host_Bps; 0: one */
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mman.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -35,14 +34,15 @@
 #define LARGE_ALIGNMENT ((size_t)64)
 
 typedef struct block {
-    struct block *next;
     void *bytes;
     size_t size;
     bool mapped;
 } block;
 
 struct rp_arena {
-    block *blocks;
+    block *blocks; /* a list of its own: a header in front of each would take the overruns */
+    uint32_t block_count;
+    uint32_t block_capacity;
     char *bump; /* next free byte of the current bump block */
     size_t bump_left;
 };
@@ -167,15 +167,14 @@ static void *take_spare(size_t size, size_t *size_out)
     return bytes;
 }
 
-static void free_block(block *old)
+static void free_block(const block *old)
 {
-    count_given_back(old->size + sizeof *old);
+    count_given_back(old->size);
     if (!old->mapped) {
         free(old->bytes);
     } else if (!keep_spare(old->bytes, old->size)) {
         munmap(old->bytes, old->size);
     }
-    free(old);
 }
 
 void rp_arena_destroy(rp_arena *arena)
@@ -183,11 +182,10 @@ void rp_arena_destroy(rp_arena *arena)
     if (!arena) {
         return;
     }
-    while (arena->blocks) {
-        block *old = arena->blocks;
-        arena->blocks = old->next;
-        free_block(old);
+    while (arena->block_count > 0) {
+        free_block(&arena->blocks[--arena->block_count]);
     }
+    rp_mem_release(&arena->blocks);
     count_given_back(sizeof *arena);
     free(arena);
 }
@@ -220,24 +218,17 @@ static void *heap_bytes(size_t size)
     return memset(bytes, 0, size);
 }
 
-/* A block of its own; NULL when the system has no memory. */
+/* A block of its own, for which the list has room; NULL when the system has no memory. */
 static void *add_block(rp_arena *arena, size_t size, bool zeroed)
 {
-    block *new = calloc(1, sizeof *new);
-    if (!new) {
+    block new = {.size = size, .mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE};
+    new.bytes = new.mapped ? map_bytes(&new.size, zeroed) : heap_bytes(size);
+    if (!new.bytes) {
         return NULL;
     }
-    new->size = size;
-    new->mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE;
-    new->bytes = new->mapped ? map_bytes(&new->size, zeroed) : heap_bytes(size);
-    if (!new->bytes) {
-        free(new);
-        return NULL;
-    }
-    new->next = arena->blocks;
-    arena->blocks = new;
-    count_taken(new->size + sizeof *new);
-    return new->bytes;
+    arena->blocks[arena->block_count++] = new;
+    count_taken(new.size);
+    return new.bytes;
 }
 
 static void *bump_bytes(rp_arena *arena, size_t size)
@@ -265,6 +256,8 @@ static rp_status allocate(rp_arena *arena, size_t count, size_t size, bool zeroe
         return refuse(count, size);
     }
     total = total > 0 ? total : 1;
+    RP_TRY(
+        rp_mem_reserve(&arena->blocks, arena->block_count, &arena->block_capacity, sizeof(block)));
     bool alone = EVERY_BLOCK_ALONE || total > BUMP_LIMIT_BYTES;
     void *pointer = alone ? add_block(arena, total, zeroed) : bump_bytes(arena, total);
     if (!pointer) {

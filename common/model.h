@@ -132,6 +132,7 @@ typedef struct rp_platform {
     double host_cores;  /**< that all compute of GPUs and host shares; 0: GPUs compute themselves */
     const char *copies; /**< with host_cores: links, or cores: copies are work of threads, too;
                              NULL: links */
+    uint32_t bound_cores;       /**< with host_cores: GPU g has core g mod this alone; 0: any */
     bool copies_on_cores;       /**< what `copies` says */
     const char *peer;           /**< none, pcie or nvlink; NULL: nvlink if peer_gb_per_s > 0 */
     rp_peer_access peer_access; /**< what `peer` says */
@@ -150,6 +151,13 @@ typedef struct rp_platform {
     /* Dispatch (sim/dispatch.h); 0: not modelled. */
     uint32_t launch_queue_depth;   /**< launches that a GPU takes ahead of what it has done */
     double dispatch_us_per_module; /**< host time to clone one module for a job */
+    /* Links as measured by direction, effective; 0: both as link_effective_gb_per_s. */
+    double upload_gb_per_s;
+    double download_gb_per_s;
+    /* What starting takes (common/machine.h); 0: nothing. */
+    double copy_latency_us; /**< of every transfer between host and GPU */
+    double op_gap_us;       /**< between two ops of a queue */
+    double op_wake_us;      /**< from the end of another queue's op to what waits for it */
 } rp_platform;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,70 @@
 #include <unistd.h>
 
 #define TEMPORARY_TRIES 1000
+
+/* ---- what a signal that ends the program must not leave ---------------------------------------
+ */
+
+/* More than any program has open; what comes beyond stays when a signal ends it. */
+#define MOST_TEMPORARIES 64
+
+static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
+static pid_t owner; /* children inherit the list, and it is not theirs */
+
+static void note_temporary(const char *path)
+{
+    for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
+        const char *free_place = NULL;
+        if (atomic_compare_exchange_strong(&temporaries[i], &free_place, path)) {
+            return;
+        }
+    }
+}
+
+static void forget_temporary(const char *path)
+{
+    for (size_t i = 0; path != NULL && i < MOST_TEMPORARIES; i++) {
+        const char *own = path;
+        if (atomic_compare_exchange_strong(&temporaries[i], &own, NULL)) {
+            return;
+        }
+    }
+}
+
+static void release_temporary(rp_output *output)
+{
+    forget_temporary(output->temporary_path);
+    rp_mem_release(&output->temporary_path);
+}
+
+/* Only what POSIX allows in a handler. */
+static void remove_temporaries(int number)
+{
+    for (size_t i = 0; getpid() == owner && i < MOST_TEMPORARIES; i++) {
+        const char *path = atomic_load(&temporaries[i]);
+        if (path != NULL) {
+            (void)unlink(path);
+        }
+    }
+    (void)raise(number); /* the default now: SA_RESETHAND */
+}
+
+void rp_output_clean_up_after_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    owner = getpid();
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        struct sigaction before;
+        struct sigaction now = {.sa_handler = remove_temporaries, .sa_flags = SA_RESETHAND};
+        (void)sigemptyset(&now.sa_mask);
+        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) {
+            (void)sigaction(ends[i], &now, NULL);
+        }
+    }
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
 
 static rp_status refuse(const char *path, int error)
 {
@@ -70,6 +135,7 @@ static rp_status create_temporary(rp_output *output, int *descriptor_out)
         int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
         *descriptor_out = open(output->temporary_path, flags, 0666);
         if (*descriptor_out >= 0) {
+            note_temporary(output->temporary_path);
             return RP_OK;
         }
         if (errno != EEXIST) {
@@ -96,7 +162,7 @@ static rp_status open_temporary(rp_output *output, bool exists, const struct sta
         int error = errno;
         close(descriptor);
         unlink(output->temporary_path);
-        rp_mem_release(&output->temporary_path);
+        release_temporary(output);
         return refuse(output->path, error);
     }
     return RP_OK;
@@ -176,7 +242,7 @@ rp_status rp_output_commit(rp_output *output)
     if (error == 0 && output->temporary_path) {
         error = rename(output->temporary_path, output->path) == 0 ? 0 : errno;
         if (error == 0) {
-            rp_mem_release(&output->temporary_path); /* nothing left for discard to remove */
+            release_temporary(output); /* nothing left for discard to remove */
         }
     }
     if (error != 0) {
@@ -196,6 +262,6 @@ void rp_output_discard(rp_output *output)
     if (output->temporary_path) {
         unlink(output->temporary_path);
     }
-    rp_mem_release(&output->temporary_path);
+    release_temporary(output);
     rp_mem_release(&output->path);
 }

@@ -35,7 +35,8 @@ typedef struct rp_sharding {
     bool host_collects;        /**< and the host takes it in at a rate of its own (DeepSpeed) */
     bool host_optimizer;       /**< Adam runs on the host */
     /** Tensor parallel: all-reduces of a whole microbatch's boundary per layer, forward and
-     * backward with recompute; one more at the embedding and one at the head. */
+     * backward, and a recompute has those of the forward again (rp_sharding_reduces); one more at
+     * the embedding and one at the head. */
     uint32_t forward_reduces;
     uint32_t backward_reduces;
     bool gather_after_step; /**< resident weights: new shards go up and are gathered */

@@ -46,6 +46,9 @@ enum {
     FIELD_PCIE_LANES,
     FIELD_HOST_CORES = 43,
     FIELD_COPIES,
+    FIELD_BOUND_CORES,
+    FIELD_UPLOAD,
+    FIELD_DOWNLOAD,
 };
 
 /* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
@@ -120,6 +123,12 @@ static const rp_config_field fields[] = {
                       .high = 16,
                       .choices = copies_choices,
                       .offset = offsetof(rp_platform, copies)},
+    [FIELD_BOUND_CORES] = COUNT(bound_cores, 0, 4096),
+    [FIELD_UPLOAD] = RATE(upload_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_DOWNLOAD] = RATE(download_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(copy_latency_us, true, 0, 1e6, "us"),
+    RATE(op_gap_us, true, 0, 1e6, "us"),
+    RATE(op_wake_us, true, 0, 1e6, "us"),
 };
 
 const rp_config_schema rp_platform_schema = {
@@ -288,6 +297,12 @@ static rp_status check_cores(const char *name, const size_t *lines, const rp_pla
                         "a positive 'host_cores'");
         return RP_INPUT;
     }
+    if (p->bound_cores > 0 && !(p->host_cores > 0)) {
+        rp_log_error_at(name, lines[FIELD_BOUND_CORES],
+                        "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
+                        "positive 'host_cores'");
+        return RP_INPUT;
+    }
     return RP_OK;
 }
 
@@ -300,12 +315,20 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
                         platform->fp16_tflops_fp16_acc);
         return RP_INPUT;
     }
-    if (platform->link_effective_gb_per_s > platform->link_gb_per_s) {
-        rp_log_error_at(name, lines[FIELD_LINK_EFFECTIVE],
-                        "'link_effective_gb_per_s' exceeds the nominal rate; valid values are "
-                        "numbers up to %.15g GB/s, or 0 where nobody has measured it",
-                        platform->link_gb_per_s);
-        return RP_INPUT;
+    const struct {
+        int field;
+        double rate;
+    } effective[] = {{FIELD_LINK_EFFECTIVE, platform->link_effective_gb_per_s},
+                     {FIELD_UPLOAD, platform->upload_gb_per_s},
+                     {FIELD_DOWNLOAD, platform->download_gb_per_s}};
+    for (size_t i = 0; i < sizeof effective / sizeof effective[0]; i++) {
+        if (effective[i].rate > platform->link_gb_per_s) {
+            rp_log_error_at(name, lines[effective[i].field],
+                            "'%s' exceeds the nominal rate; valid values are numbers up to %.15g "
+                            "GB/s, or 0 where nobody has measured it",
+                            fields[effective[i].field].key, platform->link_gb_per_s);
+            return RP_INPUT;
+        }
     }
     RP_TRY(check_topology(name, lines, platform));
     RP_TRY(check_cores(name, lines, platform));

@@ -1,5 +1,7 @@
 #include "common/platform_machine.h"
 
+#include "common/units.h"
+
 /* Threads have a rate each; what the platform says of all of them, and DRAM, limit them too. */
 static double host_bytes_per_s(const rp_platform *platform)
 {
@@ -28,10 +30,14 @@ rp_machine rp_machine_of(const rp_platform *p)
     double nominal_gb_per_s = p->link_gb_per_s;
     uint32_t of_node = p->gpus / p->nodes;
     bool nvlink = p->peer_access == RP_PEER_NVLINK;
-    return (rp_machine){.upload_Bps = link_Bps,
-                        .download_Bps = link_Bps,
+    return (rp_machine){.upload_Bps = p->upload_gb_per_s > 0 ? 1e9 * p->upload_gb_per_s : link_Bps,
+                        .download_Bps =
+                            p->download_gb_per_s > 0 ? 1e9 * p->download_gb_per_s : link_Bps,
                         .host_Bps = host_bytes_per_s(p),
                         .dram_Bps = 1e9 * p->host_dram_gb_per_s,
+                        .copy_latency_ps = rp_ms_to_ps(1e-3 * p->copy_latency_us),
+                        .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
+                        .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
                         .collective_Bps = 1e9 * p->collective_gb_per_s,
                         .gpus_per_switch = p->gpus_per_switch,
                         .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,
@@ -43,6 +49,7 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .network_Bps = 1e9 * p->network_gb_per_s,
                         .peer_Bps = rp_peer_bytes_per_s(p),
                         .cores = p->host_cores,
+                        .bound_cores = p->bound_cores,
                         .copies_on_cores = p->copies_on_cores,
                         .host_threads = p->optimizer_threads,
                         .nvlink_gpus = !nvlink               ? 0

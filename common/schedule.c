@@ -27,7 +27,7 @@ const rp_schedule_type *rp_schedule_find(const char *name)
     return NULL;
 }
 
-rp_status rp_schedule_require(const char *what, const char *name,
+rp_status rp_schedule_require(const char *what, const char *name, bool all,
                               const rp_schedule_type **schedule_out)
 {
     *schedule_out = rp_schedule_find(name);
@@ -42,7 +42,8 @@ rp_status rp_schedule_require(const char *what, const char *name,
             return status;
         }
     }
-    rp_log_error("%s: unknown schedule '%s'; valid values are %s or all", what, name, names.bytes);
+    rp_log_error("%s: unknown schedule '%s'; valid values are %s%s", what, name, names.bytes,
+                 all ? " or all" : "");
     rp_text_fini(&names);
     return RP_USAGE;
 }

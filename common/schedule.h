@@ -151,15 +151,22 @@ static inline uint32_t rp_schedule_stages(const rp_schedule_type *schedule, uint
     return schedule->many_stages ? 0 : gpus;
 }
 
+/** @return whether every layer is cut between all GPUs: tensor parallelism. */
+static inline bool rp_schedule_cuts_layers(const rp_schedule_type *schedule)
+{
+    return schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
+}
+
 /** @return the schedule called `name`, or NULL (nothing is logged). */
 const rp_schedule_type *rp_schedule_find(const char *name);
 
 /**
  * Logs "unknown schedule …; valid values are …" where there is none of that name.
  * @param what the option or place named in the message
+ * @param all whether "all" is valid there, too; it is no schedule
  * @retval RP_OK, RP_USAGE
  */
-rp_status rp_schedule_require(const char *what, const char *name,
+rp_status rp_schedule_require(const char *what, const char *name, bool all,
                               const rp_schedule_type **schedule_out);
 
 /**

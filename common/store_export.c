@@ -1,4 +1,5 @@
 /* Tables and views of a store as CSV. */
+#include "common/csv.h"
 #include "common/log.h"
 #include "common/store_inside.h"
 
@@ -37,28 +38,12 @@ static rp_status find_type(rp_store *store, const char *table, bool *there_out, 
                : rp_store_fail(store, "read its schema", code);
 }
 
-/* RFC 4180. */
 static void write_field(FILE *stream, const char *text, bool first)
 {
     if (!first) {
         fputc(',', stream);
     }
-    if (text == NULL) {
-        return;
-    }
-    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
-    if (quoted) {
-        fputc('"', stream);
-    }
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '"') {
-            fputc('"', stream);
-        }
-        fputc(*at, stream);
-    }
-    if (quoted) {
-        fputc('"', stream);
-    }
+    rp_csv_write_cell(text != NULL ? text : "", stream);
 }
 
 /* SQLite's own text of a real has 15 digits, which is not always enough. */

@@ -79,6 +79,11 @@ rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream)
 
 /* ---- reading ---- */
 
+size_t rp_timeline_csv_most_bytes(const rp_program *program)
+{
+    return ((size_t)program->op_count + 1) * COLUMN_COUNT * CELL_SIZE; /* separators included */
+}
+
 static rp_status check_header(const rp_csv *table)
 {
     bool same = table->columns == COLUMN_COUNT;

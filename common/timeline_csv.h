@@ -10,6 +10,9 @@
 
 #include <stdio.h>
 
+/** The longest file that a timeline of `program` can have: what is longer need not be read. */
+size_t rp_timeline_csv_most_bytes(const rp_program *program);
+
 /** @retval RP_OK, RP_IO (logged) */
 rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream);
 

@@ -1,6 +1,7 @@
 #include "common/tool.h"
 
 #include "common/log.h"
+#include "common/text.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -14,6 +15,7 @@ int rp_tool_main(const char *name, int argc, char **argv,
     rp_log_set_program(name);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
+    rp_output_clean_up_after_signals();
     rp_status status = rp_arena_create(&arena);
     status = status == RP_OK ? run(argc, argv, arena) : status;
     if ((fflush(stdout) != 0 || ferror(stdout) != 0) && status == RP_OK) {

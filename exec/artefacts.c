@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/median.h"
 #include "common/schedule.h"
+#include "common/timeline_csv.h"
 #include "common/trace.h"
 #include "common/version.h"
 #include "exec/report.h"
@@ -30,8 +31,10 @@ rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
     const struct {
         const char *path;
         rp_output *output;
-    } outputs[] = {
-        {o->program_out, &a->program}, {o->trace_out, &a->trace}, {o->loss_out, &a->loss}};
+    } outputs[] = {{o->program_out, &a->program},
+                   {o->timeline_out, &a->timeline},
+                   {o->trace_out, &a->trace},
+                   {o->loss_out, &a->loss}};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
         if (outputs[i].path != NULL) {
             RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
@@ -226,6 +229,10 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
         RP_TRY(rp_program_write(run->timeline->program, a->program.stream));
         RP_TRY(rp_output_commit(&a->program));
     }
+    if (run->timeline != NULL && a->timeline.stream != NULL) {
+        RP_TRY(rp_timeline_write_csv(run->timeline, a->timeline.stream));
+        RP_TRY(rp_output_commit(&a->timeline));
+    }
     if (run->timeline != NULL && a->trace.stream != NULL) {
         RP_TRY(write_trace(run, &a->trace));
     }
@@ -241,6 +248,7 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
 void rpexec_artefacts_fini(rpexec_artefacts *artefacts)
 {
     rp_output_discard(&artefacts->program);
+    rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->trace);
     rp_output_discard(&artefacts->loss);
     rp_store_close(artefacts->store);

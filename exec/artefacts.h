@@ -8,6 +8,7 @@
 /** Files that are open, and appear when they are complete. Zeroes: none. */
 typedef struct rpexec_artefacts {
     rp_output program;
+    rp_output timeline;
     rp_output trace;
     rp_output loss;
     rp_store *store;

@@ -51,3 +51,15 @@ extern const uint32_t rpexec_backend_count;
 
 /** @return the backend called `name`, or NULL (nothing is logged). */
 const rpexec_backend_type *rpexec_backend_find(const char *name);
+
+/** @return how many devices the backend sees; 0 also where they cannot be asked (logged). */
+uint32_t rpexec_backend_devices(const rpexec_backend_type *backend);
+
+/**
+ * Where rpexec runs unless it is told: on GPUs where there are any (cli.md).
+ * @param types [count] one of them has always a device, such as the host
+ * @return the first backend with devices of its own (its driver attaches to them) that sees one;
+ *         without such, the first that sees one; NULL without any
+ */
+const rpexec_backend_type *rpexec_backend_default(const rpexec_backend_type *const *types,
+                                                  uint32_t count);

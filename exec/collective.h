@@ -4,7 +4,8 @@
  * All ranks call the same collectives in the same order, each in its own queue and in that queue's
  * time. A rank's part begins when all ranks have come to it and ends when nobody needs its memory
  * any more. Sums are taken in fp32 in the order of ranks, 0 first, and rounded once: the same bits
- * on every rank and in every run.
+ * on every rank and in every run. Only where NCCL adds (exec/gpu/exchange.c) are they rounded after
+ * every addition and in an order of its own.
  *
  * One call takes several arrays (NCCL: one group call). Each array is cut in as many shares as
  * there are ranks, which need not be equally long (rpexec_share).
@@ -54,6 +55,11 @@ static inline uint64_t rpexec_share(uint64_t count, uint32_t ranks, uint32_t ran
     return begin < count ? begin : count;
 }
 
-/** @return bytes of scratch for reductions of shares of up to `count` elements: a part of the sum
- * and what comes of another rank. */
-uint64_t rpexec_collective_scratch(uint64_t count, rpexec_dtype dtype);
+/** @return bytes of scratch for reductions of shares of up to `count` elements, `chunk` of them at
+ * a time (0: all): a part of the sum and what comes of another rank. No bit of a sum depends on
+ * `chunk`. */
+static inline uint64_t rpexec_collective_scratch(uint64_t count, uint64_t chunk, rpexec_dtype dtype)
+{
+    return (chunk == 0 || count < chunk ? count : chunk) *
+           (sizeof(float) + rpexec_dtype_bytes(dtype));
+}

@@ -7,11 +7,29 @@
 #include <stdio.h>
 #include <time.h>
 
+const char *rpexec_attention_text(rpexec_attention_by by)
+{
+    static const char *const names[] = {"own", "auto", "cudnn"};
+    return names[by];
+}
+
+const char *rpexec_transport_text(rpexec_transport transport)
+{
+    static const char *const names[] = {"auto", "copy", "staged", "nccl"};
+    return names[transport];
+}
+
 int64_t rpexec_driver_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
+                                                const rpexec_driver *driver, rpexec_dtype dtype)
+{
+    return (type->operators_of != NULL ? type->operators_of(driver) : type->operators)[dtype];
 }
 
 uint32_t rpexec_driver_missing(const rp_program *p, const bool *happened, uint32_t op)

@@ -18,14 +18,61 @@ typedef struct rpexec_driver rpexec_driver;
 /** What a backend keeps between programs: contexts, streams, memory that stays pinned. */
 typedef struct rpexec_devices rpexec_devices;
 
+/** How GPUs exchange. */
+typedef enum rpexec_transport {
+    RPEXEC_TRANSPORT_AUTO,   /**< collectives by NCCL where it can be had, otherwise copies */
+    RPEXEC_TRANSPORT_COPY,   /**< copies, over host memory where peers do not reach each other */
+    RPEXEC_TRANSPORT_STAGED, /**< copies over host memory */
+    RPEXEC_TRANSPORT_NCCL,   /**< everything by NCCL, or not at all */
+} rpexec_transport;
+
+/** Their names in that order, as rp_option_choice wants them. */
+#define RPEXEC_TRANSPORTS "auto|copy|staged|nccl"
+
+/** @return its name; static. */
+const char *rpexec_transport_text(rpexec_transport transport);
+
+/** Who does the forward of attention on GPUs. */
+typedef enum rpexec_attention_by {
+    RPEXEC_ATTENTION_OWN,  /**< our own kernels */
+    RPEXEC_ATTENTION_AUTO, /**< cuDNN where it agrees with them and is faster when the run begins */
+    RPEXEC_ATTENTION_CUDNN, /**< cuDNN, or not at all */
+} rpexec_attention_by;
+
+/** Their names in that order, as rp_option_choice wants them. */
+#define RPEXEC_ATTENTIONS "own|auto|cudnn"
+
+/** @return its name; static. */
+const char *rpexec_attention_text(rpexec_attention_by by);
+
+/** What has been found out about attention. Texts live as long as the devices. */
+typedef struct rpexec_attention_report {
+    const char *by;  /**< for people: "own", or "cudnn" and its version */
+    const char *why; /**< of AUTO: why it is our own; NULL: it is not, or was not asked */
+    double own_s;    /**< median of one forward of the largest microbatch on the first GPU, when the
+                          run began; NaN: not tried */
+    double cudnn_s;
+} rpexec_attention_report;
+
 /** Which devices a training run works on. */
 typedef struct rpexec_devices_config {
     uint32_t gpus;
     bool half_accumulation; /**< fp16: products add up in fp16 */
     bool is_virtual;        /**< all of them are parts of one device */
     uint64_t stage_bytes;   /**< of one piece of such a copy; 0: 2 MiB */
-    bool staged; /**< copies between GPUs go over host memory, also where peers reach each other */
+    bool graphs;            /**< operators that come again are launched as CUDA graphs */
+    rpexec_attention_by attention;
+    rpexec_transport transport;
+    bool collectives; /**< the programs have some: with AUTO, whether NCCL is worth its memory */
 } rpexec_devices_config;
+
+/** What devices have launched. */
+typedef struct rpexec_graph_counts {
+    uint64_t captures; /**< graphs made */
+    uint64_t launches; /**< of graphs */
+    uint64_t replaced; /**< operators in them, which were not launched one by one */
+    uint64_t single;   /**< operators that were */
+} rpexec_graph_counts;
 
 /** Host memory that copies start from and go to. */
 typedef struct rpexec_pinned {
@@ -45,6 +92,7 @@ typedef struct rpexec_driver_config {
     uint32_t delay_us;         /**< longest delay before an op; 0: none */
     uint32_t delay_classes;    /**< 1 << rp_op_class of the ops that are delayed; 0: all */
     uint32_t watchdog_s;       /**< a run in which nothing ends for so long is given up; 0: never */
+    bool bound;                /**< host: GPU g's threads run on core g modulo the cores alone */
     bool poison;               /**< memory that no tensor has yet is filled with NaN */
 } rpexec_driver_config;
 
@@ -57,6 +105,7 @@ typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lan
 
 typedef struct rpexec_driver_type {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] by storage type */
+    uint64_t chunk; /**< elements that collectives sum at a time: the plan's scratch is for them */
     /**
      * Takes hold of devices for a training run; NULL (with `detach`): the backend needs none.
      * @param devices_out given back with `detach`, after the last driver has been closed
@@ -66,6 +115,13 @@ typedef struct rpexec_driver_type {
     rp_status (*attach)(const rpexec_devices_config *config, rpexec_devices **devices_out,
                         uint64_t *gpu_bytes_out);
     void (*detach)(rpexec_devices *devices);
+    /** What has been launched since `attach`, all 0 without graphs; NULL: the backend has none. */
+    void (*graphs)(const rpexec_devices *devices, rpexec_graph_counts *counts_out);
+    /** Who does attention; what it says is known from the first `open` on. NULL as `graphs`. */
+    void (*attention)(const rpexec_devices *devices, rpexec_attention_report *report_out);
+    /** @return how GPUs exchange, for people: "copy", "staged", "nccl" and its version; with
+     * `attach` */
+    const char *(*transport)(const rpexec_devices *devices);
     /**
      * Sets up memories of plan->arena_bytes and one queue per queue of the program.
      * @param perform called for every op with `context`
@@ -74,6 +130,8 @@ typedef struct rpexec_driver_type {
      */
     rp_status (*open)(const rpexec_driver_config *config, rpexec_perform perform, void *context,
                       rpexec_driver **driver_out);
+    /** @return the operators for the lanes that `perform` gets; NULL: they are `operators`. */
+    const rpexec_operators *const *(*operators_of)(const rpexec_driver *driver);
     /** @return the memory of a place of the plan: a GPU's arena, or pinned host memory. */
     unsigned char *(*memory)(rpexec_driver *driver, uint32_t place);
     /**
@@ -121,6 +179,10 @@ typedef struct rpexec_driver_type {
 
 /** @return the host's clock. */
 int64_t rpexec_driver_now_ns(void);
+
+/** @return the operators for the lanes that a driver's `perform` gets. */
+const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
+                                                const rpexec_driver *driver, rpexec_dtype dtype);
 
 /** @return an op that `op` waits for and that has not happened yet; op_count: none. @param happened
  * [op] */

@@ -3,7 +3,6 @@
 
 #include "common/log.h"
 #include "exec/execute_inside.h"
-#include "exec/shard.h"
 
 #include <string.h>
 
@@ -146,6 +145,7 @@ static rp_status run_opened(rpexec_run *r, rp_arena *arena)
             (rpexec_stage_save){.layer = save->layer, .to = rpexec_run_at(r, save->value)};
     }
     RP_TRY(share(r, arena));
+    RP_TRY(r->plan->slices != NULL ? rpexec_run_open_slices(r, arena) : RP_OK);
     rpexec_run_load(r);
     RP_TRY(r->transferred);
     RP_TRY(run_workers(r, arena));
@@ -164,13 +164,15 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
     }
-    if (r->plan->sharded != NULL) {
-        size_t arrays = (size_t)p->gpu_count * rpexec_most_pieces(r->plan->model);
+    if (r->plan->sharded != NULL || r->plan->slices != NULL) {
+        size_t arrays = (size_t)p->gpu_count * rpexec_plan_most_arrays(r->plan);
         RP_TRY(rp_arena_alloc(arena, arrays, sizeof *r->arrays, &r->arrays));
     }
-    RP_TRY(r->e->driver_type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));
+    const rpexec_driver_type *type = r->e->driver_type;
+    RP_TRY(type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));
+    r->operators = rpexec_driver_operators(type, r->driver, r->plan->model->dtype);
     rp_status status = run_opened(r, arena);
-    r->e->driver_type->close(r->driver);
+    type->close(r->driver);
     if (status == RP_OK) {
         r->e->uploaded_bytes = atomic_load(&r->uploaded);
         r->e->downloaded_bytes = atomic_load(&r->downloaded);

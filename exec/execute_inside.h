@@ -12,7 +12,8 @@ typedef struct rpexec_run {
     const rpexec_plan *plan;
     const rp_program *program;
     rpexec_driver *driver;
-    rp_status transferred;    /**< whether the state has come to the GPUs, and back */
+    const rpexec_operators *operators; /**< for the lanes of the driver */
+    rp_status transferred;             /**< whether the state has come to the GPUs, and back */
     uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
     double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
     const int32_t **ids;      /**< [iteration] the batches, where the GPUs can read them */
@@ -21,7 +22,10 @@ typedef struct rpexec_run {
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
     atomic_ullong exchanged;         /**< between GPUs */
-    rpexec_collective_array *arrays; /**< [gpu][rpexec_most_pieces] of the collective it is in */
+    rpexec_collective_array *arrays; /**< [gpu][rpexec_plan_most_arrays] of the collective it is in
+                                      */
+    int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, from the rank's first one on */
+    void **staging;      /**< tensor parallel: [gpu] room on the host for a layer of its slice */
     /* Who has submitted what: an op is submitted once all that it waits for has been. */
     pthread_mutex_t lock;
     pthread_cond_t submitted_one;
@@ -73,6 +77,27 @@ rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 /** Data-parallel systems: rpexec_run_load and rpexec_run_store. */
 void rpexec_run_load_sharded(rpexec_run *run);
 void rpexec_run_store_sharded(rpexec_run *run);
+
+/** The ranks of an op that are in it together. */
+typedef struct rpexec_run_ranks {
+    rpexec_ranks ranks;
+    rpexec_run *run;
+    uint32_t op;
+    rp_status status; /**< of their collectives */
+} rpexec_run_ranks;
+
+/** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: it is alone. */
+rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ranks *ranks_out);
+
+/** Tensor parallelism: an UPDATE. @retval as rpexec_run_perform */
+rp_status rpexec_run_update_slices(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/** Tensor parallelism: what is needed before a run begins. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
+rp_status rpexec_run_open_slices(rpexec_run *run, rp_arena *arena);
+
+/** Tensor parallelism: rpexec_run_load and rpexec_run_store. */
+void rpexec_run_load_slices(rpexec_run *run);
+void rpexec_run_store_slices(rpexec_run *run);
 
 /** Resident weights: the GPUs get weights and Adam's moments from the state. */
 void rpexec_run_load(rpexec_run *run);

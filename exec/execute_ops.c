@@ -20,7 +20,20 @@ static const rpexec_batch *batch_of(const rpexec_run *r, const rp_op *op)
 
 static uint64_t first_token(const rpexec_run *r, const rp_op *op)
 {
-    return r->first_sequence[op->microbatch] * r->plan->model->seq_len;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rpexec_plan_microbatches(r->plan, op->microbatch, &begin, &end);
+    return r->first_sequence[begin] * r->plan->model->seq_len;
+}
+
+/* Where they are on the host. */
+static const int32_t *ids_of(const rpexec_run *r, const rp_op *op, uint32_t gpu)
+{
+    const int32_t *ids = r->ids[op->iteration];
+    if (r->plan->slices != NULL) {
+        ids = r->slice_ids[(size_t)gpu * r->program->iteration_count + op->iteration];
+    }
+    return ids + first_token(r, op);
 }
 
 static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
@@ -32,11 +45,6 @@ static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
 static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
 {
     return r->e->state->trained[job->end] - r->e->state->trained[job->begin];
-}
-
-static const rpexec_operators *operators_of(const rpexec_run *r)
-{
-    return r->e->driver_type->operators[r->plan->model->dtype];
 }
 
 /* ---- transfers --------------------------------------------------------------------------------
@@ -117,7 +125,7 @@ static void move_parameters(rpexec_run *r, uint32_t op)
 /* Weights and gradients of the layers that an op works on, among those of its job. */
 static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_stage_data *data)
 {
-    const rpexec_model *model = r->plan->model;
+    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
     /* Where embedding and head are apart the weights begin with the first block. */
     bool later = job->root != RPEXEC_NO_TENSOR && job->begin == 0;
     uint64_t weights = rpexec_model_values(model, job->begin + (later ? 1 : 0), data->begin);
@@ -142,15 +150,17 @@ static void compute_parts(const rpexec_run *r, const rpexec_task *task, const rp
     }
 }
 
-static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     const rpexec_batch *batch = batch_of(r, o);
-    const rpexec_compute c = {.model = r->plan->model,
-                              .operators = operators_of(r),
+    rpexec_run_ranks ranks;
+    const rpexec_compute c = {.model = rpexec_plan_model(r->plan, job->gpu),
+                              .operators = r->operators,
                               .lane = lane,
+                              .ranks = rpexec_run_ranks_begin(r, op, &ranks),
                               .rotary = r->e->driver_type->rotary(r->driver, op)};
     double scale = (double)r->scales[o->iteration];
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
@@ -159,9 +169,11 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     rpexec_stage_data data = {
         .begin = task->begin,
         .end = task->end,
-        .sequences = r->program->sequences[o->microbatch],
+        .sequences = rpexec_plan_sequences(r->plan, o->microbatch),
         .input = rpexec_run_at(r, task->input),
-        .ids = ids != NULL ? ids : r->ids[o->iteration] + first_token(r, o),
+        .ids = ids != NULL ? ids : ids_of(r, o, job->gpu),
+        .embedded = rpexec_run_at(r, task->embedded),
+        .is_embedded = task->embedded != RPEXEC_NO_TENSOR && o->kind == RP_OP_RECOMPUTE,
         .labels = labels != NULL ? labels : r->labels[o->iteration] + first_token(r, o),
         .loss_scale = (float)(scale / (double)batch->valid_tokens),
         .loss = loss,
@@ -170,11 +182,13 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         .weight_tape = rpexec_run_at(r, task->weight_tape),
         .scratch = rpexec_run_at(r, task->scratch),
         .head_gradient = rpexec_run_at(r, task->head_gradient),
+        .statistics = rpexec_run_at(r, task->statistics),
         .d_output = rpexec_run_at(r, task->d_output),
         .saves = r->saves + task->save_begin,
         .save_count = task->save_end - task->save_begin};
     if (task->clears) {
-        c.operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+        c.operators->zero(lane, rpexec_model_trained(c.model, job->begin, job->end),
+                          rpexec_run_at(r, job->gradients));
     }
     set_parameters(r, job, &data);
     if (task->runs_layers) {
@@ -184,17 +198,18 @@ static void compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         rpexec_stage_head(&c, &data);
     }
     if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
-        return;
+        return ranks.status;
     }
     if (task->part_end > task->part_begin) {
         compute_parts(r, task, &c, &data);
-        return;
+        return ranks.status;
     }
     data.d_input = rpexec_run_at(r, task->output);
     rpexec_stage_backward(&c, &data,
                           o->kind == RP_OP_BACKWARD         ? RPEXEC_BACKWARD_BOTH
                           : o->kind == RP_OP_BACKWARD_INPUT ? RPEXEC_BACKWARD_INPUT
                                                             : RPEXEC_BACKWARD_WEIGHT);
+    return ranks.status;
 }
 
 /* ---- the host ---------------------------------------------------------------------------------
@@ -233,8 +248,8 @@ static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_l
     uint64_t values = r->plan->model->embedding.floats;
     if (first->gpu == last->gpu) {
         if (first->gpu == gpu) {
-            operators_of(r)->add(lane, values, other, embedding, embedding);
-            operators_of(r)->copy(lane, values, embedding, other);
+            r->operators->add(lane, values, other, embedding, embedding);
+            r->operators->copy(lane, values, embedding, other);
         }
         return RP_OK;
     }
@@ -265,6 +280,9 @@ static void collect(rpexec_run *r, uint32_t op)
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
 {
     rpexec_dtype dtype = r->plan->model->dtype;
+    if (update->count == 0) { /* frozen: a driver may have nothing to show */
+        return RP_OK;
+    }
     const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
                                                     update->count * rpexec_dtype_bytes(dtype));
     if (gradients == NULL) {
@@ -306,7 +324,7 @@ static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
         const rpexec_job *job = &r->plan->jobs[i];
         if (job->gpu == gpu && rpexec_scaler_needed(r->plan->model->dtype)) {
             finite &=
-                operators_of(r)->finite(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+                r->operators->finite(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
         }
     }
     return !finite;
@@ -315,7 +333,7 @@ static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
 /* Adam of what a GPU has, if all agree; then its gradients are empty again. */
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    const rpexec_operators *operators = operators_of(r);
+    const rpexec_operators *operators = r->operators;
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
     bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
@@ -369,6 +387,10 @@ void rpexec_run_load(rpexec_run *r)
     if (r->plan->sharded != NULL) {
         rpexec_run_load_sharded(r);
     }
+    if (r->plan->slices != NULL) {
+        rpexec_run_load_slices(r);
+        return;
+    }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
@@ -392,7 +414,11 @@ void rpexec_run_store(rpexec_run *r)
     if (r->plan->sharded != NULL) {
         rpexec_run_store_sharded(r);
     }
-    for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
+    if (r->plan->slices != NULL) {
+        rpexec_run_store_slices(r);
+    }
+    for (uint32_t i = 0; r->plan->resident && r->plan->slices == NULL && i < r->plan->job_count;
+         i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         rpexec_run_transfer(r, rpexec_state_working(state, job->begin),
                             rpexec_run_at(r, job->weights),
@@ -428,8 +454,7 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
     case RP_OP_BACKWARD:
     case RP_OP_BACKWARD_INPUT:
     case RP_OP_BACKWARD_WEIGHT:
-        compute(r, op, lane);
-        return RP_OK;
+        return compute(r, op, lane);
     case RP_OP_UPLOAD_ACT:
         upload_activation(r, op);
         return RP_OK;
@@ -449,7 +474,8 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         }
         return RP_OK;
     case RP_OP_UPDATE:
-        return update(r, op, lane);
+        return r->plan->slices != NULL ? rpexec_run_update_slices(r, op, lane)
+                                       : update(r, op, lane);
     case RP_OP_REFRESH:
         rpexec_state_refresh(r->e->state, o->microbatch);
         if (o->microbatch == 0) {
@@ -464,9 +490,10 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return RP_OK;
     case RP_OP_RECV: /* its SEND has put it there */
         return RP_OK;
+    case RP_OP_ALL_REDUCE: /* its unit's compute ops have done it */
+        return r->plan->slices != NULL ? RP_OK : RP_BROKEN;
     case RP_OP_ALL_GATHER:
     case RP_OP_REDUCE_SCATTER:
-    case RP_OP_ALL_REDUCE:
     case RP_OP_KIND_COUNT:
         break;
     }

@@ -43,11 +43,6 @@ static uint64_t bytes_of(const rpexec_run *r, uint64_t values)
     return values * rpexec_dtype_bytes(r->plan->model->dtype);
 }
 
-static const rpexec_operators *operators_of(const rpexec_run *r)
-{
-    return r->e->driver_type->operators[r->plan->model->dtype];
-}
-
 /* What the loss of the op's iteration was multiplied by. */
 static float scale_of(const rpexec_run *r, uint32_t op)
 {
@@ -206,7 +201,7 @@ static rp_status reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
-    const rpexec_operators *operators = operators_of(r);
+    const rpexec_operators *operators = r->operators;
     bool whole = r->program->ops[op].kind == RP_OP_ALL_REDUCE;
     void *gradients = rpexec_run_at(r, task->input);
     void *shares = rpexec_run_at(r, task->output);
@@ -301,8 +296,8 @@ static void add_tables(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     while (rpexec_pieces_next(&p)) {
         if (p.table && p.layer != 0) {
             void *shares = element(r, other, p.trained_packed);
-            operators_of(r)->add(lane, p.share, shares, to, to);
-            operators_of(r)->copy(lane, p.share, to, shares);
+            r->operators->add(lane, p.share, shares, to, to);
+            r->operators->copy(lane, p.share, to, shares);
         }
     }
 }
@@ -339,8 +334,8 @@ static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
         const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
         uint32_t gradients =
             *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage);
-        finite &= operators_of(r)->finite(lane, trained_values(r, gpu, home),
-                                          rpexec_run_at(r, gradients));
+        finite &=
+            r->operators->finite(lane, trained_values(r, gpu, home), rpexec_run_at(r, gradients));
     }
     return !finite;
 }
@@ -363,7 +358,7 @@ static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64
             RP_TRY(rpexec_run_keep(r, op, &update, state->gradients + first));
         }
         if (p.trained && step != 0) {
-            operators_of(r)->adam(lane, &r->e->adam, step, &update);
+            r->operators->adam(lane, &r->e->adam, step, &update);
         }
     }
     return RP_OK;

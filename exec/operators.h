@@ -115,10 +115,11 @@ typedef struct rpexec_operators {
                             const void *ds, void *dgate, void *dup);
     /** y = a + b; y may be a or b. */
     void (*add)(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y);
-    /** x[t, :] = table[ids[t], :]. ids are below the vocabulary: whoever reads data checks it. */
+    /** x[t, :] = table[ids[t], :], zeroes where the id is negative. ids are below the vocabulary:
+     * whoever reads data checks it. */
     void (*embed)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                   const void *table, void *x);
-    /** dtable[ids[t], :] += dx[t, :], t ascending. */
+    /** dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */
     void (*embed_weight)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                          const void *dx, void *dtable);
     /**
@@ -128,6 +129,18 @@ typedef struct rpexec_operators {
      */
     void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
                           float scale, void *z, double *loss);
+    /** What a rank tells the others of its logits z[rows, vocab], a part of the vocabulary: of each
+     * row the largest and the sum of e^(z - largest). */
+    void (*row_statistics)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
+                           float *statistics);
+    /**
+     * cross_entropy of all parts of the vocabulary, of which z[rows, vocab] is that from `first`
+     * on: z becomes its part of the gradient, and rows whose labels are in it are added to *loss.
+     * @param statistics [parts][stride] of row_statistics
+     */
+    void (*cross_entropy_part)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
+                               const int32_t *labels, uint32_t parts, const float *statistics,
+                               uint64_t stride, float scale, void *z, double *loss);
     /** x *= factor. */
     void (*scale)(rpexec_lane *lane, uint64_t count, float factor, void *x);
     /** Fills the arrays of `routing` from the router's logits [T, E]. */

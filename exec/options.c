@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
@@ -15,10 +16,20 @@
     X(SCHEDULE, "schedule", "NAME", "what to run (roundpipe)")                                     \
     X(GPUS, "gpus", "N",                                                                           \
       "GPUs; on the host backend each is a set of threads (host: 4, cuda: all devices)")           \
-    X(BACKEND, "backend", "host|cuda", "where to run; --list backends has this build's (host)")    \
+    X(BACKEND, "backend", "host|cuda", "where to run (cuda where there is a GPU, else host)")      \
     X(VIRTUAL_GPUS, "virtual-gpus", "N",                                                           \
       "cuda: split one device into N GPUs of equally many multiprocessors (GPUs are devices)")     \
-    X(STAGED, "staged", NULL, "cuda: GPUs exchange over host memory, also where they reach peers") \
+    X(BIND, "bind", NULL,                                                                          \
+      "host: each GPU's threads stay on one core, shared if there are more GPUs")                  \
+    X(GRAPHS, "graphs", NULL, "cuda: operators that come again are launched as CUDA graphs")       \
+    X(ATTENTION, "attention", "own|auto|cudnn",                                                    \
+      "cuda: its forward by our own kernels; by cuDNN where that is there, agrees and is faster "  \
+      "when "                                                                                      \
+      "the run begins; by cuDNN (own: the same bits in every run)")                                \
+    X(TRANSPORT, "transport", "auto|copy|staged|nccl",                                             \
+      "cuda: GPUs exchange by copies, over host memory at need; always over it; by NCCL (auto: "   \
+      "collectives by NCCL where there is one, the rest by copies)")                               \
+    X(STAGED, "staged", NULL, "cuda: --transport staged")                                          \
     X(MODEL, "model", "NAME|FILE",                                                                 \
       "the decoder; without --weights initialised from the seed "                                  \
       "(tiny)")                                                                                    \
@@ -66,7 +77,9 @@
     X(FORMAT, "format", "table|json", "output on stdout (table)")                                  \
     X(PROGRAM_IN, "program-in", "F",                                                               \
       "run this program, as rpsim or rpexec writes it, instead of a schedule's")                   \
-    X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
+    X(PROGRAM_OUT, "program-out", "F", "the program of the last part of the run in text form")     \
+    X(TIMELINE_OUT, "timeline-out", "F",                                                           \
+      "CSV of the ops and their times of the same part, for rpdiff")                               \
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart of the same: .svg, .png or .pdf")                  \
     X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time (plots/loss.gp draws it)")            \
@@ -89,7 +102,8 @@ void rpexec_options_help(void)
          "Trains a decoder with a pipeline schedule, and can check it against plain loops.\n\n"
          "Options (default):");
     rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
-    puts("\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
+    puts("\nRPEXEC_BACKEND in the environment is the backend of runs without --backend.\n"
+         "\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
 }
 
@@ -118,11 +132,12 @@ static rp_status take_seed(rpexec_options *o)
                : rp_option_bad("seed", optarg, "integers from 0 on");
 }
 
-static rp_status take_backend(rpexec_options *o)
+/* @param where the name was given */
+static rp_status take_backend(const char *where, const char *name, rpexec_options *o)
 {
     char names[128] = "";
-    o->backend = optarg;
-    if (rpexec_backend_find(optarg) != NULL) {
+    o->backend = name;
+    if (rpexec_backend_find(name) != NULL) {
         return RP_OK;
     }
     for (uint32_t i = rpexec_backend_count; i-- > 0;) {
@@ -130,7 +145,8 @@ static rp_status take_backend(rpexec_options *o)
         snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : " and ",
                  rpexec_backends[i]->name);
     }
-    return rp_option_bad("backend", optarg, names);
+    rp_log_error("%s: '%s' is not valid; valid values are %s", where, name, names);
+    return RP_USAGE;
 }
 
 static rp_status take_choice(int option, rpexec_options *o)
@@ -163,9 +179,19 @@ static rp_status take_choice(int option, rpexec_options *o)
         o->list = optarg;
         return rp_option_choice("list", optarg, "backends|schedules", &index);
     case OPTION_BACKEND:
-        return take_backend(o);
+        return take_backend("--backend", optarg, o);
+    case OPTION_ATTENTION:
+        RP_TRY(rp_option_choice("attention", optarg, RPEXEC_ATTENTIONS, &index));
+        o->attention = (rpexec_attention_by)index;
+        o->attention_given = true;
+        return RP_OK;
+    case OPTION_TRANSPORT:
+        RP_TRY(rp_option_choice("transport", optarg, RPEXEC_TRANSPORTS, &index));
+        o->transport = (rpexec_transport)index;
+        o->transport_given = true;
+        return RP_OK;
     default:
-        return rp_schedule_require("--schedule", optarg, &o->schedule);
+        return rp_schedule_require("--schedule", optarg, false, &o->schedule);
     }
 }
 
@@ -231,6 +257,8 @@ static const char **text_of(int option, rpexec_options *o)
         return &o->program_in;
     case OPTION_PROGRAM_OUT:
         return &o->program_out;
+    case OPTION_TIMELINE_OUT:
+        return &o->timeline_out;
     case OPTION_TRACE_OUT:
         return &o->trace_out;
     case OPTION_GANTT_OUT:
@@ -264,6 +292,12 @@ static rp_status take(int option, rpexec_options *o)
         return RP_OK;
     case OPTION_HALF_ACCUMULATION:
         o->half_accumulation = true;
+        return RP_OK;
+    case OPTION_BIND:
+        o->bind = true;
+        return RP_OK;
+    case OPTION_GRAPHS:
+        o->graphs = true;
         return RP_OK;
     case OPTION_STAGED:
         o->staged = true;
@@ -299,28 +333,23 @@ static bool shapes(int option)
            option == OPTION_PEERS;
 }
 
-static void count_device(void *context, const rpexec_device *device)
-{
-    uint32_t *count = context;
-    *count = device->index + 1;
-}
-
-/* Whoever takes hold of devices says why there are none. */
-static void no_device(void *context, const char *reason)
-{
-    (void)context;
-    (void)reason;
-}
-
 /* All of the machine's devices; a backend that has none runs four GPUs. */
 static uint32_t default_gpus(const rpexec_backend_type *backend)
 {
-    uint32_t count = 0;
-    const rpexec_probe probe = {.context = &count, .device = count_device, .absent = no_device};
-    if (backend->driver()->attach == NULL) {
-        return 4;
+    uint32_t count = backend->driver()->attach == NULL ? 4 : rpexec_backend_devices(backend);
+    return count > 0 ? count : 1;
+}
+
+/* Of the environment where it says one, so that tests and scripts run where they are meant to. */
+static rp_status default_backend(rpexec_options *o)
+{
+    const char *name = getenv("RPEXEC_BACKEND");
+    if (name != NULL && *name != '\0') {
+        return take_backend("the environment variable RPEXEC_BACKEND", name, o);
     }
-    return backend->probe(&probe) == RP_OK && count > 0 ? count : 1;
+    const rpexec_backend_type *type = rpexec_backend_default(rpexec_backends, rpexec_backend_count);
+    o->backend = type != NULL ? type->name : "host";
+    return RP_OK;
 }
 
 /* What only some backends know; how many GPUs there are. */
@@ -328,18 +357,39 @@ static rp_status complete_devices(rpexec_options *o)
 {
     bool has_devices = rpexec_backend_find(o->backend)->driver()->attach != NULL;
     const char *of_devices = o->virtual_gpus != 0   ? "virtual-gpus"
+                             : o->transport_given   ? "transport"
                              : o->staged            ? "staged"
+                             : o->graphs            ? "graphs"
+                             : o->attention_given   ? "attention"
                              : o->half_accumulation ? "half-accumulation"
                                                     : NULL;
+    if (o->staged && o->transport_given && o->transport != RPEXEC_TRANSPORT_STAGED) {
+        rp_log_error("--staged: --transport is %s; valid is one of them",
+                     rpexec_transport_text(o->transport));
+        return RP_USAGE;
+    }
+    o->transport = o->staged ? RPEXEC_TRANSPORT_STAGED : o->transport;
     if (!has_devices && of_devices != NULL) {
         rp_log_error("--%s: the %s backend has no devices; valid only with --backend cuda",
                      of_devices, o->backend);
+        return RP_USAGE;
+    }
+    if (has_devices && o->bind) {
+        rp_log_error(
+            "--bind: GPUs of the %s backend are no threads; valid only with --backend host",
+            o->backend);
         return RP_USAGE;
     }
     if (o->half_accumulation && o->dtype != RPEXEC_DTYPE_F16) {
         rp_log_error("--half-accumulation: products of %s add up in fp32; valid only with --dtype "
                      "fp16",
                      rpexec_dtype_text(o->dtype));
+        return RP_USAGE;
+    }
+    if (o->attention == RPEXEC_ATTENTION_CUDNN && o->dtype == RPEXEC_DTYPE_F32) {
+        rp_log_error(
+            "--attention cudnn: cuDNN has no attention in fp32; valid with fp32 are own and "
+            "auto, with cudnn --dtype bf16 and fp16");
         return RP_USAGE;
     }
     if (has_devices && o->link_gb_per_s > 0) {
@@ -363,6 +413,9 @@ static rp_status complete_devices(rpexec_options *o)
 
 static rp_status complete(rpexec_options *o)
 {
+    if (o->backend == NULL) {
+        RP_TRY(default_backend(o));
+    }
     RP_TRY(complete_devices(o));
     if (o->program_in != NULL && o->shaped_by != NULL) {
         rp_log_error("%s: the program of --program-in fixes schedule, GPUs, microbatches, "
@@ -393,6 +446,11 @@ static rp_status complete(rpexec_options *o)
         rp_log_error("--db-ops: valid only with --db F, the store that the ops go to");
         return RP_USAGE;
     }
+    if (o->save_every != 0 && o->save == NULL) {
+        rp_log_error("--save-every: valid only with --save DIR");
+        return RP_USAGE;
+    }
+    o->save_every = o->save_every == 0 ? 50 : o->save_every;
     if (o->resume && o->save == NULL) {
         rp_log_error("--resume: valid only with --save DIR, whose newest checkpoint it takes");
         return RP_USAGE;
@@ -415,10 +473,8 @@ static rp_status complete(rpexec_options *o)
 rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_out)
 {
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
-                        .backend = "host",
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
-                        .save_every = 50,
                         .piece_mb = RP_PIECE_BYTES >> 20,
                         .watchdog_s = 60,
                         .lr = 1e-3};

@@ -1,6 +1,7 @@
 /** @file options.h  The command line of rpexec. */
 #pragma once
 
+#include "exec/driver.h"
 #include "exec/work.h"
 
 typedef enum rpexec_action {
@@ -17,7 +18,7 @@ typedef struct rpexec_options {
     rpexec_action action;
     const char *list;
     const rp_schedule_type *schedule;
-    const char *backend; /**< one of this build's */
+    const char *backend; /**< one of this build's; NULL until it is known */
     const char *model;
     const char *weights;    /**< NULL: initialised from the seed */
     const char *data;       /**< NULL: random tokens */
@@ -28,6 +29,7 @@ typedef struct rpexec_options {
     const char *program_in; /**< NULL: the schedule's */
     const char *shaped_by;  /**< the last option given that a program fixes; NULL: none */
     const char *program_out;
+    const char *timeline_out;
     const char *trace_out;
     const char *gantt_out;
     const char *loss_out;
@@ -62,8 +64,14 @@ typedef struct rpexec_options {
     bool check;
     bool json;
     bool db_ops;
-    bool staged;            /**< GPUs exchange over host memory */
-    bool half_accumulation; /**< cuda, fp16: products add up in fp16 */
+    bool bind;   /**< host: each GPU's threads stay on one core */
+    bool graphs; /**< cuda: operators that come again are launched as graphs */
+    bool staged; /**< the same as transport */
+    bool transport_given;
+    rpexec_transport transport;
+    bool attention_given;
+    rpexec_attention_by attention; /**< cuda: who does its forward */
+    bool half_accumulation;        /**< cuda, fp16: products add up in fp16 */
     bool predict;
 } rpexec_options;
 

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/schedule.h"
 #include "exec/plan_inside.h"
+#include "exec/shard.h"
 
 #define NO RPEXEC_NO_TENSOR
 #define NO_JOB UINT32_MAX
@@ -41,9 +42,44 @@ rpexec_plan_record *rpexec_plan_record_of(const rpexec_planner *p, const rp_op *
     return &p->records[row * p->program->microbatch_count + op->microbatch];
 }
 
+void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint32_t *begin_out,
+                              uint32_t *end_out)
+{
+    uint32_t together = plan->slices != NULL ? plan->program->gpu_count : 1;
+    *begin_out = microbatch - microbatch % together;
+    *end_out = *begin_out + together;
+}
+
+uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint32_t sequences = 0;
+    rpexec_plan_microbatches(plan, microbatch, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        sequences += plan->program->sequences[i];
+    }
+    return sequences;
+}
+
+uint32_t rpexec_plan_most_sequences(const rpexec_plan *plan)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < plan->program->microbatch_count; i++) {
+        uint32_t sequences = rpexec_plan_sequences(plan, i);
+        most = sequences > most ? sequences : most;
+    }
+    return most;
+}
+
+uint32_t rpexec_plan_most_arrays(const rpexec_plan *plan)
+{
+    return plan->slices != NULL ? plan->model->block.tensor_count : rpexec_most_pieces(plan->model);
+}
+
 uint64_t rpexec_plan_tokens(const rpexec_planner *p, const rp_op *op)
 {
-    return (uint64_t)p->program->sequences[op->microbatch] * p->plan->model->seq_len;
+    return (uint64_t)rpexec_plan_sequences(p->plan, op->microbatch) * p->plan->model->seq_len;
 }
 
 uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
@@ -224,18 +260,24 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     case RP_OP_COLLECT:
         rpexec_plan_collect(p, op);
         return RP_OK;
+    case RP_OP_UPDATE:
+        rpexec_plan_exchange(p, op, NULL);
+        return RP_OK;
     case RP_OP_OPTIMIZER:
     case RP_OP_REFRESH:
-    case RP_OP_UPDATE:
         return RP_OK;
     case RP_OP_SEND:
         return plan_send(p, op);
     case RP_OP_RECV:
         plan_receive(p, op);
         return RP_OK;
+    case RP_OP_ALL_REDUCE:
+        if (p->plan->slices != NULL) {
+            return rpexec_plan_activation_reduces(p, op);
+        }
+        break;
     case RP_OP_ALL_GATHER:
     case RP_OP_REDUCE_SCATTER:
-    case RP_OP_ALL_REDUCE:
     case RP_OP_KIND_COUNT:
         break;
     }
@@ -287,7 +329,7 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
         (size_t)program->iteration_count * program->stage_count * program->microbatch_count;
     size_t saves = ops + (size_t)program->iteration_count * program->microbatch_count *
                              (program->forward_count + program->backward_count);
-    p->most_values = (uint32_t)(4 * ops + saves + 3 * program->stage_count * program->gpu_count);
+    p->most_values = (uint32_t)(7 * ops + saves + 3 * program->stage_count * program->gpu_count);
     RP_TRY(rp_arena_alloc(p->arena, ops, sizeof(rpexec_task), &plan->tasks));
     RP_TRY(rp_arena_alloc(p->arena, p->most_values, sizeof(rpexec_value), &plan->values));
     RP_TRY(rp_arena_alloc(p->arena, ops + (size_t)program->stage_count * program->gpu_count,
@@ -296,14 +338,14 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(p->arena, program->gpu_count + 1, sizeof(uint64_t), &plan->arena_bytes));
     RP_TRY(rp_arena_alloc(scratch, records, sizeof(rpexec_plan_record), &p->records));
     RP_TRY(rp_arena_alloc(scratch, p->most_values, sizeof(uint32_t), &p->first_user));
-    RP_TRY(rp_arena_alloc(scratch, 16 * ops + p->most_values + program->wait_count,
+    RP_TRY(rp_arena_alloc(scratch, 20 * ops + p->most_values + program->wait_count,
                           sizeof(rpexec_plan_user), &p->users));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->receivers));
     RP_TRY(allocate_layers(p, scratch));
     RP_TRY(allocate_slots(p));
     for (size_t i = 0; i < records; i++) {
-        p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, false, false};
+        p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, false, false};
     }
     for (size_t i = 0; i < ops; i++) {
         plan->tasks[i] = (rpexec_task){.job = NO_JOB,
@@ -316,7 +358,10 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
                                        .tape = NO,
                                        .weight_tape = NO,
                                        .head_gradient = NO,
-                                       .scratch = NO};
+                                       .scratch = NO,
+                                       .embedded = NO,
+                                       .statistics = NO,
+                                       .exchange = NO};
     }
     return RP_OK;
 }
@@ -349,7 +394,7 @@ static rp_status check_stages(const rp_program *program)
     return RP_OK;
 }
 
-static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
+static rp_status make(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
     RP_TRY(check_stages(program));
@@ -366,6 +411,10 @@ static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
     }
     const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
     bool sharded = schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+    if (sharded && rp_schedule_cuts_layers(schedule)) { /* what is cut stays where it is */
+        RP_TRY(rpexec_plan_slices(p));
+        sharded = false;
+    }
     p->plan->resident = !p->offload && !sharded;
     find_receivers(p);
     RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, schedule->sharding, scratch)
@@ -374,21 +423,22 @@ static rp_status make(rpexec_planner *p, uint64_t cap_bytes, rp_arena *scratch)
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }
     RP_TRY(flatten_users(p));
-    return rpexec_plan_place(p->plan, cap_bytes, scratch);
+    return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
 }
 
 rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
-                             uint64_t cap_bytes, rp_arena *arena, rpexec_plan *plan_out)
+                             const rpexec_plan_limits *limits, rp_arena *arena,
+                             rpexec_plan *plan_out)
 {
     if (program->op_bytes == NULL || program->sequences == NULL) {
         rp_log_error("the program is a compute schedule; valid are lowered programs");
         return RP_USAGE;
     }
     *plan_out = (rpexec_plan){.program = program, .model = model};
-    rpexec_planner p = {.plan = plan_out, .program = program, .arena = arena};
+    rpexec_planner p = {.plan = plan_out, .program = program, .limits = *limits, .arena = arena};
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = make(&p, cap_bytes, scratch);
+    rp_status status = make(&p, scratch);
     rp_arena_destroy(scratch);
     return status;
 }

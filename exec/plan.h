@@ -10,6 +10,7 @@
 
 #include "common/placement.h"
 #include "exec/model/layers.h"
+#include "exec/model/slice.h"
 #include "exec/order.h"
 
 #define RPEXEC_NO_TENSOR UINT32_MAX
@@ -91,6 +92,10 @@ typedef struct rpexec_task {
     uint32_t weight_tape; /**< split backward */
     uint32_t head_gradient; /**< from the head's forward to its backward */
     uint32_t scratch;
+    uint32_t embedded;   /**< tensor parallel: the embedding's output, from a forward to its
+                              recompute */
+    uint32_t statistics; /**< tensor parallel: what ranks tell each other in the head */
+    uint32_t exchange;   /**< tensor parallel: scratch of collectives */
     uint32_t save_begin; /**< plan.saves[save_begin .. save_end): inputs of later backward stages */
     uint32_t save_end;
     uint32_t part_begin; /**< plan.parts[part_begin .. part_end): a weight part's layers, ascending;
@@ -136,7 +141,30 @@ typedef struct rpexec_plan {
     uint64_t *arena_bytes;      /**< [gpu_count + 1] the most that each place holds; host last */
     bool resident;              /**< weights, gradients and Adam's moments stay on the GPUs */
     rpexec_sharded *sharded; /**< data-parallel systems; otherwise NULL, and `resident` is false */
+    rpexec_slice *slices;    /**< [gpu_count] tensor parallelism; otherwise NULL */
 } rpexec_plan;
+
+/** @return what `gpu` computes with: the model, or its slice of it. */
+static inline const rpexec_model *rpexec_plan_model(const rpexec_plan *plan, uint32_t gpu)
+{
+    return plan->slices != NULL ? &plan->slices[gpu].model : plan->model;
+}
+
+/**
+ * Microbatches [begin, end) whose tokens an op of a microbatch works on: it alone. Where ranks work
+ * on the same tokens each of them has a microbatch of its own, and they work on all of these.
+ */
+void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint32_t *begin_out,
+                              uint32_t *end_out);
+
+/** @return sequences of those. */
+uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch);
+
+/** @return the most of any op. */
+uint32_t rpexec_plan_most_sequences(const rpexec_plan *plan);
+
+/** @return most arrays of a collective. */
+uint32_t rpexec_plan_most_arrays(const rpexec_plan *plan);
 
 /** @return what `gpu` has of `stage` all the time; data-parallel systems. */
 rpexec_home *rpexec_plan_home(const rpexec_plan *plan, uint32_t gpu, uint32_t stage);
@@ -151,12 +179,18 @@ uint32_t *rpexec_plan_shard_gradients(const rpexec_plan *plan, const rp_op *op, 
 void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *begin_out,
                       uint32_t *end_out);
 
+/** What a plan is made for. */
+typedef struct rpexec_plan_limits {
+    uint64_t cap_bytes; /**< of each GPU's arena; 0: whatever is needed */
+    uint64_t chunk;     /**< rpexec_driver_type.chunk of the driver that runs it; 0: whole shares */
+} rpexec_plan_limits;
+
 /**
  * Plans a lowered program.
  * @param program accepted by rp_program_check; lowered with rpexec_model_sizes of `model`
- * @param cap_bytes of each GPU's arena; 0: whatever is needed
  * @retval RP_OK, RP_USAGE (it needs what the executor does not do, or does not fit; logged with the
  *         GPU, the tensor's op and the bytes), RP_INVALID_PROGRAM, RP_NO_MEMORY
  */
 rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
-                             uint64_t cap_bytes, rp_arena *arena, rpexec_plan *plan_out);
+                             const rpexec_plan_limits *limits, rp_arena *arena,
+                             rpexec_plan *plan_out);

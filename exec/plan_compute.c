@@ -118,7 +118,7 @@ static void plan_saves(rpexec_planner *p, uint32_t op, rpexec_task *task)
 static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
 {
     const rp_op *o = &p->program->ops[op];
-    const rpexec_model *model = p->plan->model;
+    const rpexec_model *model = rpexec_plan_model(p->plan, rpexec_plan_gpu_of(p, op));
     rpexec_task *task = &p->plan->tasks[op];
     const rpexec_job *job = &p->plan->jobs[task->job];
     const rp_stage *stage = &p->program->stages[o->stage];
@@ -175,7 +175,7 @@ static void plan_parts(rpexec_planner *p, uint32_t op, rpexec_task *task)
 static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
 {
     const rp_op *o = &p->program->ops[op];
-    const rpexec_model *model = p->plan->model;
+    const rpexec_model *model = rpexec_plan_model(p->plan, rpexec_plan_gpu_of(p, op));
     rpexec_task *task = &p->plan->tasks[op];
     const rpexec_job *job = &p->plan->jobs[task->job];
     uint64_t tokens = rpexec_plan_tokens(p, o);
@@ -248,9 +248,10 @@ rp_status rpexec_plan_compute(rpexec_planner *p, uint32_t op)
     } else {
         plan_forward(p, op, r);
     }
-    uint64_t bytes = rpexec_stage_scratch_bytes(p->plan->model, task->begin, task->end,
-                                                rpexec_plan_tokens(p, o));
+    uint64_t bytes = rpexec_stage_scratch_bytes(rpexec_plan_model(p->plan, job->gpu), task->begin,
+                                                task->end, rpexec_plan_tokens(p, o));
     task->scratch = rpexec_plan_new_value(p, job->gpu, bytes, op);
+    rpexec_plan_exchange(p, op, r);
     task->ids = task->begin == 0 ? r->ids : NO;
     task->labels = has_head(task, p->plan->model) ? r->labels : NO;
     task->head_gradient = has_head(task, p->plan->model) ? r->head_gradient : NO;

@@ -8,6 +8,7 @@
 /** What is known of a (stage, microbatch) of an iteration on the way through its ops. */
 typedef struct rpexec_plan_record {
     uint32_t input, ids, labels, output, d_output, d_input, tape, weight_tape, head_gradient;
+    uint32_t embedded;
     bool recomputes;
     bool layered; /**< its backward goes layer by layer */
 } rpexec_plan_record;
@@ -27,6 +28,7 @@ typedef struct rpexec_plan_user {
 typedef struct rpexec_planner {
     rpexec_plan *plan;
     const rp_program *program;
+    rpexec_plan_limits limits;
     rp_arena *arena;
     rp_producers producers;
     bool offload;
@@ -98,6 +100,27 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, const rp_sharding *s
 
 /** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
 rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
+
+/**
+ * Checks the bytes of a collective: (n - 1) / n of `whole` through each GPU, so many times.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged)
+ */
+rp_status rpexec_plan_check_bytes(const rpexec_planner *planner, uint32_t op, uint64_t volumes,
+                                  uint64_t whole);
+
+/**
+ * Tensor parallelism: what each rank has of the model.
+ * @retval RP_OK, RP_USAGE (it cannot be cut; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_slices(rpexec_planner *planner);
+
+/** Tensor parallelism: checks that an ALL_REDUCE stands for what its unit's ops sum.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged) */
+rp_status rpexec_plan_activation_reduces(rpexec_planner *planner, uint32_t op);
+
+/** Tensor parallelism: what a compute op needs besides; nothing otherwise.
+ * @param record the op's; NULL of an UPDATE */
+void rpexec_plan_exchange(rpexec_planner *planner, uint32_t op, rpexec_plan_record *record);
 
 /** Where the parameter gradients of DOWNLOAD_PARAM_GRAD `op` go: the state's slot, or where calls
  * overlap, a tensor of their own. */

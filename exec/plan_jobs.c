@@ -19,21 +19,24 @@ void rpexec_plan_layers(const rpexec_planner *p, uint32_t stage, uint32_t *begin
 
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
-    return rpexec_model_values(p->plan->model, job->begin, job->end) *
+    const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
+    return rpexec_model_values(model, job->begin, job->end) *
            rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
 uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
-    return rpexec_model_trained(p->plan->model, job->begin, job->end) *
+    const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
+    return rpexec_model_trained(model, job->begin, job->end) *
            rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
 /* Adam's m and v; of 16-bit weights the fp32 masters besides. */
 static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
-    uint64_t arrays = p->plan->model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
-    return arrays * rpexec_model_trained(p->plan->model, job->begin, job->end) * sizeof(float);
+    const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
+    uint64_t arrays = model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
+    return arrays * rpexec_model_trained(model, job->begin, job->end) * sizeof(float);
 }
 
 uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)

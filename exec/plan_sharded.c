@@ -96,8 +96,8 @@ void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *
     *end_out = job->end - (apart && job->end == plan->model->layer_count ? 1 : 0);
 }
 
-/* (n - 1) / n of what is gathered or reduced, as common/lower_sharded.c has it. */
-static rp_status check_bytes(const rpexec_planner *p, uint32_t op, uint64_t volumes, uint64_t whole)
+rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint64_t volumes,
+                                  uint64_t whole)
 {
     uint32_t gpus = p->program->gpu_count;
     uint64_t right = volumes * (whole * (gpus - 1) / gpus);
@@ -227,12 +227,6 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, const rp_sharding *shardin
                                    rp_arena *scratch)
 {
     const rp_program *program = p->program;
-    if (sharding->forward_reduces != 0) {
-        rp_log_error("--schedule: %s splits every layer over all GPUs, which the executor does not "
-                     "do; valid are pipelines, RoundPipe and data-parallel systems",
-                     program->schedule);
-        return RP_USAGE;
-    }
     size_t rows = (size_t)program->iteration_count * program->stage_count;
     size_t whole = rows * program->microbatch_count;
     size_t roots = (size_t)program->iteration_count * program->microbatch_count;
@@ -309,9 +303,9 @@ static rp_status plan_gather(rpexec_planner *p, uint32_t op)
     }
     if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
         const rpexec_job all = {.begin = 0, .end = layer_count(p)};
-        return check_bytes(p, op, 1,
-                           task->input == NO ? rpexec_plan_gradient_bytes(p, &all)
-                                             : rpexec_plan_job_bytes(p, &all));
+        return rpexec_plan_check_bytes(p, op, 1,
+                                       task->input == NO ? rpexec_plan_gradient_bytes(p, &all)
+                                                         : rpexec_plan_job_bytes(p, &all));
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     uint32_t begin = 0;
@@ -323,7 +317,7 @@ static rp_status plan_gather(rpexec_planner *p, uint32_t op)
         *root_of(p, o) = job->root = rpexec_plan_new_value(p, job->gpu, root_bytes(p), op);
         bytes += root_bytes(p);
     }
-    return check_bytes(p, op, 1, bytes);
+    return rpexec_plan_check_bytes(p, op, 1, bytes);
 }
 
 /* The sum of all ranks' gradients; the rank's shares of it are added to those of the step, or wait
@@ -342,8 +336,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     rpexec_plan_use(p, task->input, op);
-    task->scratch = rpexec_plan_new_value(
-        p, job->gpu, rpexec_collective_scratch(longest, p->plan->model->dtype), op);
+    uint64_t scratch = rpexec_collective_scratch(longest, p->limits.chunk, p->plan->model->dtype);
+    task->scratch = rpexec_plan_new_value(p, job->gpu, scratch, op);
     if (p->sharding->sharding->host_gradients || *kept == NO) {
         *kept = rpexec_plan_new_value(p, job->gpu, shard, op);
         task->clears = true;
@@ -351,8 +345,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
         rpexec_plan_use(p, *kept, op);
     }
     task->output = *kept;
-    return check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
-                       rpexec_plan_gradient_bytes(p, job));
+    return rpexec_plan_check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
+                                   rpexec_plan_gradient_bytes(p, job));
 }
 
 static void plan_download(rpexec_planner *p, uint32_t op)

@@ -64,6 +64,13 @@ static void write_count(rp_json *json, const char *key, uint64_t value)
     rp_json_uint(json, value);
 }
 
+/* null: not measured. */
+static void write_us(rp_json *json, const char *key, double seconds)
+{
+    rp_json_key(json, key);
+    rp_json_double(json, 1e6 * seconds);
+}
+
 static const char *model_of(const rpexec_options *o)
 {
     return o->weights != NULL ? o->weights : o->model;
@@ -80,6 +87,13 @@ static void write_settings(rp_json *json, const rpexec_options *o)
     write_text(json, "recompute", rp_recompute_text(o->recompute));
     write_text(json, "grain", o->layer_grain ? "layer" : "stage");
     write_text(json, "partition", o->partition != NULL ? o->partition : "even");
+    if (o->round == RP_ROUND_ALL) {
+        write_text(json, "round", "all");
+    } else {
+        write_count(json, "round", o->round);
+    }
+    write_count(json, "peers", o->peers ? 1 : 0);
+    write_text(json, "costs", o->costs);
     write_text(json, "platform", o->platform);
     write_text(json, "program_in", o->program_in);
     write_text(json, "data", o->data);
@@ -99,7 +113,11 @@ static void write_settings(rp_json *json, const rpexec_options *o)
     write_count(json, "gpu_memory_mb", o->gpu_memory_mb);
     write_count(json, "piece_mb", o->piece_mb);
     write_count(json, "virtual_gpus", o->virtual_gpus);
-    write_count(json, "staged", o->staged ? 1 : 0);
+    write_count(json, "bind", o->bind ? 1 : 0);
+    write_count(json, "graphs", o->graphs ? 1 : 0);
+    write_count(json, "staged", o->transport == RPEXEC_TRANSPORT_STAGED ? 1 : 0);
+    write_text(json, "transport", rpexec_transport_text(o->transport));
+    write_text(json, "attention", rpexec_attention_text(o->attention));
     write_count(json, "half_accumulation", o->half_accumulation ? 1 : 0);
     write_count(json, "seed", o->seed);
 }
@@ -120,6 +138,22 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
     write_settings(&json, o);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
+}
+
+/* What of --check cli.md does not list; null without it. */
+static void write_check(rp_json *json, const rpexec_outcome *out)
+{
+    bool checked = out->checked && out->steps > 0;
+    rp_json_key(json, "max_grad_rms_err");
+    rp_json_double(json, checked ? out->max_grad_rms_err : NAN);
+    rp_json_key(json, "max_loss_rel_err");
+    rp_json_double(json, checked ? out->max_loss_rel_err : NAN);
+    rp_json_key(json, "same_bits");
+    if (checked) {
+        rp_json_bool(json, out->same_bits);
+    } else {
+        rp_json_null(json);
+    }
 }
 
 static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
@@ -144,11 +178,7 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_key(&json, "prediction_error_pct");
     rp_json_double(&json, out->prediction_error_pct);
     rp_json_key(&json, "max_grad_rel_err");
-    if (out->checked && out->steps > 0) {
-        rp_json_double(&json, out->max_grad_rel_err);
-    } else {
-        rp_json_null(&json);
-    }
+    rp_json_double(&json, out->checked && out->steps > 0 ? out->max_grad_rel_err : NAN);
     rp_json_key(&json, "peak_gpu_bytes");
     rp_json_begin_array(&json);
     for (uint32_t i = 0; i < out->gpus; i++) {
@@ -158,13 +188,33 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     write_count(&json, "uploaded_bytes", out->uploaded_bytes);
     write_count(&json, "downloaded_bytes", out->downloaded_bytes);
     write_count(&json, "exchanged_bytes", out->exchanged_bytes);
+    write_text(&json, "exchanged_by", out->transport);
+    write_check(&json, out);
     rp_json_key(&json, "loss_scale");
     rp_json_double(&json, out->loss_scale);
     write_count(&json, "skipped_steps", out->skipped_steps);
     write_count(&json, "first_step", out->first_step);
+    write_count(&json, "graph_captures", out->graphs.captures);
+    write_count(&json, "graph_launches", out->graphs.launches);
+    write_count(&json, "graph_operators", out->graphs.replaced);
+    write_count(&json, "single_operators", out->graphs.single);
+    write_text(&json, "attention_by", out->attention.by);
+    write_text(&json, "attention_why", out->attention.why);
+    write_us(&json, "attention_own_us", out->attention.own_s);
+    write_us(&json, "attention_cudnn_us", out->attention.cudnn_s);
     write_settings(&json, o);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
+}
+
+static void write_attention(const rpexec_attention_report *a, FILE *stream)
+{
+    fprintf(stream, "attention's forward by %s", a->by);
+    if (!isnan(a->own_s)) {
+        fprintf(stream, ": %.1f us by our own kernels, %.1f us by cuDNN", 1e6 * a->own_s,
+                1e6 * a->cudnn_s);
+    }
+    fprintf(stream, "%s%s\n", a->why != NULL ? "; " : "", a->why != NULL ? a->why : "");
 }
 
 static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
@@ -191,9 +241,20 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     }
     fprintf(stream,
             "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down, %.3f MiB "
-            "between GPUs\n",
+            "between GPUs%s%s\n",
             out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
-            (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0);
+            (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0,
+            out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
+    if (o->graphs) {
+        fprintf(stream,
+                "%" PRIu64 " graphs, launched %" PRIu64 " times for %" PRIu64 " operators; %" PRIu64
+                " operators one by one\n",
+                out->graphs.captures, out->graphs.launches, out->graphs.replaced,
+                out->graphs.single);
+    }
+    if (out->attention.by != NULL && o->attention != RPEXEC_ATTENTION_OWN) {
+        write_attention(&out->attention, stream);
+    }
     if (rpexec_scaler_needed(o->dtype)) {
         fprintf(stream, "loss scale %.0f, %" PRIu64 " steps skipped because of an overflow\n",
                 out->loss_scale, out->skipped_steps);

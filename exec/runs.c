@@ -32,6 +32,7 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
     rp_costs costs;
     rpexec_plan plan;
     rp_program *program = NULL;
+    const rpexec_plan_limits limits = {0};
     const rpexec_work work = {.schedule = schedule,
                               .gpus = GPUS,
                               .calls = 1,
@@ -45,7 +46,7 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
     RP_TRY(rpexec_model_create(&config, config.max_positions, RPEXEC_DTYPE_F32, arena, &model));
     RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(&work, &model, &costs, &program));
-    rp_status status = rpexec_plan_create(program, &model, 0, arena, &plan);
+    rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan);
     rp_program_destroy(program);
     return status;
 }

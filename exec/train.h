@@ -15,11 +15,15 @@ typedef struct rpexec_outcome {
     uint64_t *peak_gpu_bytes; /**< [gpus] */
     uint64_t uploaded_bytes;  /**< of all steps */
     uint64_t downloaded_bytes;
-    uint64_t exchanged_bytes;      /**< received by GPUs from GPUs */
-    double loss_scale;             /**< after the last step; 1 without loss scaling */
-    uint64_t skipped_steps;        /**< of all steps so far, because of an overflow */
-    double predicted_iteration_ms; /**< of the last program; NaN without --predict */
-    double prediction_error_pct;   /**< of the measured time of the same program */
+    uint64_t exchanged_bytes;          /**< received by GPUs from GPUs */
+    rpexec_graph_counts graphs;        /**< all 0 without --graphs */
+    rpexec_attention_report attention; /**< `by` is NULL where the backend has no devices */
+    const char *transport;             /**< how they did: rpexec_driver_type; NULL: no devices */
+    double loss_scale;                 /**< after the last step; 1 without loss scaling */
+    uint64_t skipped_steps;            /**< of all steps so far, because of an overflow */
+    double predicted_iteration_ms; /**< median of the last program's iterations, without its first
+                                        where there are several; NaN without --predict */
+    double prediction_error_pct;   /**< against the same of the measured ones */
     bool checked;
     double
         max_grad_rel_err; /**< of the first step's elements, against one device: of rms + value */

@@ -27,6 +27,7 @@ typedef struct rpexec_trainer {
     rp_costs flops; /* proportions of FLOP counts */
     rp_costs costs; /* measured ones, or these */
     rpexec_prediction prediction;
+    const char *conditions; /* of the times that are measured */
     rpexec_record record;
     rp_partition partition;
     rpexec_tokens tokens; /* mapping NULL: random ones */
@@ -60,6 +61,19 @@ rp_status rpexec_check_begin(rpexec_trainer *trainer);
  */
 rp_status rpexec_check_segment(rpexec_trainer *trainer, const rpexec_batch *batches, uint32_t done,
                                uint32_t steps);
+
+/** Notes how far a tensor's gradients are from what is expected: the worst of all tensors so far.
+ */
+void rpexec_check_tensor(const float *got, const float *expected, uint64_t elements,
+                         rpexec_outcome *out);
+
+/**
+ * @return how far gradients of one step may be from plain loops: in fp32 what max_grad_rel_err may
+ * be, in 16 bits max_grad_rms_err
+ * @param others whether the backend's operators are others than the host's
+ */
+double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbatches,
+                              uint32_t layers);
 
 /** @retval RP_OK, RP_TOOL (the differences are larger than rounding explains; logged) */
 rp_status rpexec_check_end(const rpexec_trainer *trainer);

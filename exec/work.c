@@ -136,9 +136,6 @@ const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchro
         return "microbatches of one step use several versions of the weights, and the executor "
                "keeps one";
     }
-    if (schedule->sharding != NULL && schedule->sharding->forward_reduces != 0) {
-        return "layers are cut between GPUs (tensor parallel), and the executor runs whole ones";
-    }
     return NULL;
 }
 
@@ -148,9 +145,8 @@ rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model
     rp_arena *arena = NULL;
     const char *obstacle = rpexec_work_obstacle(work->schedule, work->asynchronous);
     if (obstacle != NULL) {
-        bool helps = rpexec_work_obstacle(work->schedule, false) == NULL;
-        rp_log_error("--schedule: %s: %s; valid %s", work->schedule->name, obstacle,
-                     helps ? "is --optimizer sync" : "are pipelines of whole layers");
+        rp_log_error("--schedule: %s: %s; valid is --optimizer sync", work->schedule->name,
+                     obstacle);
         return RP_USAGE;
     }
     RP_TRY(check_rounds(work));

@@ -1,5 +1,6 @@
 /* rpsweep: runs experiment files (cli.md). */
 #include "common/crew.h"
+#include "common/data.h"
 #include "common/log.h"
 #include "common/model.h"
 #include "common/version.h"
@@ -14,19 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t length = strlen(text);
-    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
-}
-
 /* A path, or the name of an experiment that is shipped. */
 static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
 {
+    static const rp_data_kind kind = {
+        .folder = "../experiments", .option = "EXPERIMENT", .noun = "experiment"};
     const char *path = name;
     rp_text text = {0};
-    if (strchr(name, '/') == NULL && !ends_in(name, ".yaml") && strcmp(name, "-") != 0) {
-        RP_TRY(rp_arena_print(arena, &path, "%s/../experiments/%s.yaml", rp_data_root(), name));
+    if (strcmp(name, "-") != 0) {
+        RP_TRY(rp_data_path(&kind, name, arena, &path));
     }
     rp_status status = rp_text_read_file(path, (size_t)16 << 20, &text);
     if (status == RP_OK) {
@@ -83,9 +80,14 @@ static rp_status print_points(const rpsweep_experiment *e, const rpsweep_options
 static rp_status report(const rpsweep_config *config, const rpsweep_summary *sum)
 {
     printf("%s: %" PRIu64 " points: %" PRIu64 " run in %.1f s, %" PRIu64 " failed, %" PRIu64
-           " were in %s\n",
+           " were in %s",
            config->experiment->name, sum->points, sum->run, sum->seconds, sum->failed, sum->present,
            config->db);
+    if (sum->present_failed > 0) {
+        printf(", %" PRIu64 " of them failed (--retry-failed runs these again)",
+               sum->present_failed);
+    }
+    putchar('\n');
     if (sum->stopped) {
         rp_log_error("stopped; rpsweep with --resume goes on");
         return RP_TOOL;

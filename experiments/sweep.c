@@ -85,8 +85,10 @@ static rp_status is_missing(sweep *s, const rpsweep_point *point, rp_arena *aren
     rp_store_point_state state = RP_STORE_POINT_UNKNOWN;
     RP_TRY(rpsweep_point_command(s->experiment, point, arena, &command));
     RP_TRY(rp_store_find_point(s->store, s->experiment_id, command, &state));
-    *missing_out =
-        state == RP_STORE_POINT_UNKNOWN || (state == RP_STORE_POINT_FAILED && s->config->retry);
+    bool failed = state == RP_STORE_POINT_FAILED;
+    *missing_out = state == RP_STORE_POINT_UNKNOWN || (failed && s->config->retry);
+    s->summary->present += *missing_out ? 0 : 1;
+    s->summary->present_failed += failed && !*missing_out ? 1 : 0;
     return RP_OK;
 }
 
@@ -157,7 +159,6 @@ static rp_status next_point(sweep *s, uint64_t *number_out, bool *there_out)
         status = look_at(s, *number_out, arena, &point, &included);
         if (status == RP_OK && included) {
             status = is_missing(s, &point, arena, there_out);
-            s->summary->present += status == RP_OK && !*there_out ? 1 : 0;
         }
         rp_arena_destroy(arena);
     }

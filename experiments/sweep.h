@@ -16,8 +16,9 @@ typedef struct rpsweep_config {
 } rpsweep_config;
 
 typedef struct rpsweep_summary {
-    uint64_t points;  /**< of the experiment and shard */
-    uint64_t present; /**< that the store had */
+    uint64_t points;         /**< of the experiment and shard */
+    uint64_t present;        /**< that the store had */
+    uint64_t present_failed; /**< of these, have failed */
     uint64_t run;
     uint64_t failed;
     double seconds;

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_BYTES ((size_t)256 << 20)
-
 /* ---- reading a timeline -----------------------------------------------------------------------
  */
 
@@ -27,8 +25,8 @@ static rp_status read_folder(const char *folder, rp_arena *arena, rp_read_timeli
     rp_text text = {0};
     RP_TRY(rp_arena_print(arena, &csv, "%s/timeline.csv", folder));
     RP_TRY(rp_arena_print(arena, &program, "%s/program.txt", folder));
-    RP_TRY(rp_text_read_file(csv, MAX_BYTES, &text));
-    rp_status status = rp_program_read_file(program, &out->program);
+    RP_TRY(rp_program_read_file(program, &out->program));
+    rp_status status = rp_text_read_file(csv, rp_timeline_csv_most_bytes(out->program), &text);
     if (status == RP_OK) {
         status = rp_timeline_read_csv(csv, text.bytes, text.length, out->program, &out->timeline);
     }

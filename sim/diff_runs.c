@@ -1,5 +1,6 @@
 #include "sim/diff_runs.h"
 
+#include "common/csv.h"
 #include "common/json.h"
 #include "common/median.h"
 
@@ -15,7 +16,13 @@ static bool same_group(const rp_store_prediction *a, const rp_store_prediction *
     return strcmp(a->model, b->model) == 0 && strcmp(a->backend, b->backend) == 0 &&
            strcmp(a->optimizer, b->optimizer) == 0 && a->gpus == b->gpus &&
            a->microbatches == b->microbatches && a->microbatch_size == b->microbatch_size &&
-           a->seq_len == b->seq_len;
+           a->seq_len == b->seq_len && strcmp(a->settings, b->settings) == 0;
+}
+
+static bool same_configuration(const rp_store_prediction *a, const rp_store_prediction *b)
+{
+    return same_group(a, b) && strcmp(a->schedule, b->schedule) == 0 &&
+           strcmp(a->variant, b->variant) == 0;
 }
 
 /* @param times [count] scratch */
@@ -64,8 +71,7 @@ rp_status rpsim_diff_runs_compare(const rp_store_prediction *runs, uint32_t coun
     RP_TRY(rp_arena_alloc(arena, count, sizeof *r.configurations, &r.configurations));
     RP_TRY(rp_arena_alloc(arena, count, sizeof *r.orders, &r.orders));
     for (uint32_t begin = 0, end = 0; begin < count; begin = end) {
-        while (end < count && same_group(&runs[begin], &runs[end]) &&
-               strcmp(runs[begin].schedule, runs[end].schedule) == 0) {
+        while (end < count && same_configuration(&runs[begin], &runs[end])) {
             end++;
         }
         rpsim_diff_configuration *c = &r.configurations[r.configuration_count++];
@@ -95,15 +101,17 @@ static void print_order(const rpsim_diff_order *o, FILE *stream)
     const rp_store_prediction *p = o->first->first;
     fprintf(stream,
             "%s on %" PRIu32 " GPUs (%s), %" PRIu32 " microbatches of %" PRIu32 " x %" PRIu32
-            " tokens, %s\n",
+            " tokens, %s%s%s\n",
             p->model, p->gpus, p->backend, p->microbatches, p->microbatch_size, p->seq_len,
-            p->optimizer);
+            p->optimizer, p->settings[0] != '\0' ? ", " : "", p->settings);
     fprintf(stream, "  %-20s %12s %12s %8s %8s %5s\n", "", "predicted ms", "measured ms", "error",
             "spread", "runs");
     for (uint32_t i = 0; i < o->count; i++) {
         const rpsim_diff_configuration *c = &o->first[i];
-        fprintf(stream, "  %-20s %12.3f %12.3f %+7.1f%% %7.1f%% %5" PRIu32 "\n", c->first->schedule,
-                c->predicted_ms, c->measured_ms, 100 * c->error, 100 * c->spread, c->runs);
+        fprintf(stream, "  %-20s %12.3f %12.3f %+7.1f%% %7.1f%% %5" PRIu32 "%s%s\n",
+                c->first->schedule, c->predicted_ms, c->measured_ms, 100 * c->error,
+                100 * c->spread, c->runs, c->first->variant[0] != '\0' ? "  " : "",
+                c->first->variant);
     }
     if (o->pairs > 0) {
         fprintf(stream, "  order: Kendall's tau %.3f over %" PRIu32 " pairs\n\n", o->tau, o->pairs);
@@ -142,13 +150,17 @@ void rpsim_diff_runs_write_csv(const rpsim_diff_runs *r, FILE *stream)
                  {"mean error", r->mean_error},
                  {"worst |error|", r->worst_error}};
     fputs("kind,model,backend,optimizer,microbatch_size,seq_len,gpus,microbatches,schedule,count,"
-          "predicted_ms,measured_ms,spread_pct,error_pct,tau,pairs\n",
+          "predicted_ms,measured_ms,spread_pct,error_pct,tau,pairs,settings,variant\n",
           stream);
     for (uint32_t i = 0; i < r->configuration_count; i++) {
         const rpsim_diff_configuration *c = &r->configurations[i];
         write_group("configuration", c->first, stream);
-        fprintf(stream, "%s,%" PRIu32 ",%.3f,%.3f,%.2f,%.2f,,\n", c->first->schedule, c->runs,
+        fprintf(stream, "%s,%" PRIu32 ",%.3f,%.3f,%.2f,%.2f,,,", c->first->schedule, c->runs,
                 c->predicted_ms, c->measured_ms, 100 * c->spread, 100 * c->error);
+        rp_csv_write_cell(c->first->settings, stream);
+        fputc(',', stream);
+        rp_csv_write_cell(c->first->variant, stream);
+        fputc('\n', stream);
     }
     for (uint32_t i = 0; i < r->order_count; i++) {
         const rpsim_diff_order *o = &r->orders[i];
@@ -157,11 +169,13 @@ void rpsim_diff_runs_write_csv(const rpsim_diff_runs *r, FILE *stream)
         if (o->pairs > 0) {
             fprintf(stream, "%.3f", o->tau);
         }
-        fprintf(stream, ",%" PRIu32 "\n", o->pairs);
+        fprintf(stream, ",%" PRIu32 ",", o->pairs);
+        rp_csv_write_cell(o->first->first->settings, stream);
+        fputs(",\n", stream);
     }
     for (size_t i = 0; i < sizeof means / sizeof means[0]; i++) {
-        fprintf(stream, "%s,,,,,,,,,%" PRIu32 ",,,,%.2f,,\n", means[i].kind, r->configuration_count,
-                100 * means[i].value);
+        fprintf(stream, "%s,,,,,,,,,%" PRIu32 ",,,,%.2f,,,,\n", means[i].kind,
+                r->configuration_count, 100 * means[i].value);
     }
 }
 
@@ -190,6 +204,7 @@ static void write_configuration(const rpsim_diff_configuration *c, rp_json *json
 {
     rp_json_begin_object(json);
     write_text(json, "schedule", c->first->schedule);
+    write_text(json, "variant", c->first->variant);
     write_uint(json, "runs", c->runs);
     write_number(json, "predicted_ms", c->predicted_ms);
     write_number(json, "measured_ms", c->measured_ms);
@@ -209,6 +224,7 @@ static void write_order(const rpsim_diff_order *o, rp_json *json)
     write_uint(json, "seq_len", p->seq_len);
     write_uint(json, "gpus", p->gpus);
     write_uint(json, "microbatches", p->microbatches);
+    write_text(json, "settings", p->settings);
     write_number(json, "tau", o->tau);
     write_uint(json, "pairs", o->pairs);
     rp_json_key(json, "schedules");

@@ -199,7 +199,8 @@ void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64
         }
         rpsim_step between = next.hop_ps > 0 ? RPSIM_STEP_HOP : RPSIM_STEP_IDLE;
         take(&w, next.hop_ps > 0 ? next.op : at, between, cause_ps);
-        w.piece.reason = unissued ? next.reason : w.piece.reason;
+        bool late = w.piece.step == RPSIM_STEP_IDLE && w.piece.reason == RPSIM_REASON_START;
+        w.piece.reason = late ? next.reason : w.piece.reason;
         at = next.op;
     }
     flush(&w);

@@ -21,7 +21,8 @@ typedef enum rpsim_step {
     RPSIM_STEP_HOP,    /**< the tensor of the op is on its way */
     RPSIM_STEP_ENGINE, /**< the op waits for its copy engine */
     RPSIM_STEP_MEMORY, /**< the op is held back by a memory limit */
-    RPSIM_STEP_IDLE,   /**< nothing in the program explains why the op did not begin */
+    RPSIM_STEP_IDLE,   /**< nothing in the program explains why the op did not begin: the host has
+                            not launched it, or starting takes time */
 } rpsim_step;
 
 typedef struct rpsim_walk_piece {

@@ -56,11 +56,17 @@ double rpsim_row_microbatch_size(const rpsim_row *row)
     return (double)row->workload.global_batch / microbatches;
 }
 
+bool rpsim_row_of_one_iteration(const rpsim_row *row)
+{
+    return row->config.iterations == 1 || !row->from_program;
+}
+
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
     if (isnan(period_ps)) {
-        period_ps = (double)row->result.metrics.makespan_ps;
+        uint32_t iterations = rpsim_row_of_one_iteration(row) ? 1 : row->config.iterations;
+        period_ps = (double)row->result.metrics.makespan_ps / iterations;
     }
     uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
     double tokens = (double)row->workload.global_batch * row->workload.seq_len / slices;
@@ -104,13 +110,13 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     f[n++] = ms_field("switch_ms", m->switch_ps);
     f[n++] = ms_field("drain_ms", m->drain_ps);
     f[n++] = ms_field("intra_ms", m->intra_ps);
-    bool one = row->config.iterations == 1 || !row->from_program; /* metrics of one iteration */
+    bool one = rpsim_row_of_one_iteration(row);
     bool comm = one || !row->hardware;
     f[n++] = comm ? ms_field("comm_total_ms", m->comm_total_ps) : null_field("comm_total_ms");
     f[n++] = comm ? ms_field("comm_exposed_ms", m->comm_exposed_ps) : null_field("comm_exposed_ms");
     f[n++] = one ? ms_field("lower_bound_ms", m->lower_bound_ps) : null_field("lower_bound_ms");
     f[n++] = real_field("iteration_ms", row->result.period_ps / (double)RP_PS_PER_MS);
-    f[n++] = real_field("iteration_paper_ms", paper_ps / (double)RP_PS_PER_MS);
+    f[n++] = real_field("iteration_paper_ms", one ? paper_ps / (double)RP_PS_PER_MS : NAN);
     f[n++] = real_field("tokens_per_s", rpsim_row_tokens_per_s(row));
     return n;
 }

@@ -14,6 +14,7 @@
 
 typedef enum event_kind {
     EVENT_END,     /* of a compute op, or of a chunk of it */
+    EVENT_START,   /* starting an op has taken its time */
     EVENT_FLOW,    /* a transfer's latency is over */
     EVENT_RELEASE, /* the host's lock is free */
 } event_kind;
@@ -32,6 +33,7 @@ typedef struct queue_state {
     bool computes;
     uint32_t flows; /* of its op that have not ended */
     uint32_t engine;
+    int64_t free_ps;      /* its next op begins no earlier */
     int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
 
@@ -67,7 +69,8 @@ typedef struct engine {
     uint64_t sequence;
     int64_t *start_ps;
     int64_t *end_ps;
-    int64_t *held_ps; /* [op], or NULL */
+    int64_t *held_ps;  /* [op], or NULL */
+    int64_t *ready_ps; /* [op] what it waits for has ended, and been noticed; NULL: at once */
     uint32_t ended;
     rp_status status;
 } engine;
@@ -197,6 +200,21 @@ static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
     }
 }
 
+static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
+{
+    queue_state *q = &e->queues[queue];
+    if (q->engine != RP_NO_ENGINE) {
+        request_engine(e, queue, now_ps);
+        return;
+    }
+    e->start_ps[q->next] = now_ps;
+    if (q->computes) {
+        begin_compute(e, q->next, now_ps);
+    } else {
+        begin_flow(e, q->next, now_ps);
+    }
+}
+
 /* Starts the op at the head of a queue if nothing holds it. */
 static void try_start(engine *e, uint32_t queue, int64_t now_ps)
 {
@@ -208,16 +226,19 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
         return;
     }
     q->running = true;
-    if (q->engine != RP_NO_ENGINE) {
-        request_engine(e, queue, now_ps);
-        return;
-    }
-    e->start_ps[q->next] = now_ps;
-    if (q->computes) {
-        begin_compute(e, q->next, now_ps);
+    int64_t ready_ps = e->ready_ps != NULL ? e->ready_ps[q->next] : 0;
+    int64_t begin_ps = ready_ps > q->free_ps ? ready_ps : q->free_ps;
+    if (begin_ps > now_ps) {
+        push_event(e, now_ps, begin_ps - now_ps, q->next, EVENT_START);
     } else {
-        begin_flow(e, q->next, now_ps);
+        begin_op(e, queue, now_ps);
     }
+}
+
+/* Where the clock ends, if not before. */
+static int64_t later(int64_t now_ps, int64_t after_ps)
+{
+    return after_ps < RP_NEVER - now_ps ? now_ps + after_ps : RP_NEVER;
 }
 
 static void finish(engine *e, uint32_t op, int64_t now_ps)
@@ -231,6 +252,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     e->ended++;
     q->running = false;
     q->next++;
+    q->free_ps = later(now_ps, e->machine->op_gap_ps);
     uint32_t ahead = q->end - q->next > AHEAD ? q->next + AHEAD : q->next;
     __builtin_prefetch(&e->ops[ahead], 1);
     __builtin_prefetch(&e->start_ps[ahead], 1);
@@ -243,6 +265,9 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     for (uint32_t d = e->ops[op].dependent_begin; d < e->ops[op + 1].dependent_begin; d++) {
         uint32_t index = e->dependents[d];
         op_state *dependent = &e->ops[index];
+        if (e->ready_ps != NULL) {
+            e->ready_ps[index] = later(now_ps, e->machine->op_wake_ps);
+        }
         if (--dependent->pending == 0 && e->queues[dependent->queue].next == index) {
             try_start(e, dependent->queue, now_ps);
         }
@@ -303,6 +328,9 @@ static void take_event(engine *e, const event *next)
     switch (next->kind) {
     case EVENT_END:
         end_compute(e, next->op, next->time_ps);
+        break;
+    case EVENT_START:
+        begin_op(e, e->ops[next->op].queue, next->time_ps);
         break;
     case EVENT_FLOW:
         begin_flow(e, next->op, next->time_ps);
@@ -369,6 +397,9 @@ static rp_status prepare(engine *e, rp_arena *arena)
     RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(event), &e->heap));
     RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RP_ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
+    if (e->machine->op_wake_ps > 0) {
+        RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(int64_t), &e->ready_ps));
+    }
     RP_TRY(rp_machine_check(p, e->machine));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];

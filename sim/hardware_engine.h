@@ -1,7 +1,8 @@
 /** @file hardware_engine.h  The engine of --fidelity hardware: ops compete for links, copy engines
  * and the host.
  *
- * Discrete events. A compute op takes its time once its queue and its waits let it. A transfer
+ * Discrete events. A compute op takes its time once its queue and its waits let it: where the
+ * machine says so, some time after they have ended (rp_machine.op_gap_ps, op_wake_ps). A transfer
  * takes its turn on its GPU's copy engine of that direction (first come, first served, one at a
  * time) and then flows over its route with max-min fair sharing (network.h). Host ops are streams
  * of memory traffic, one after the other. Where the machine has cores (machine.h), compute and host

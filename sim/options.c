@@ -40,7 +40,7 @@ static rp_status take_schedules(rp_arena *arena, rpsim_options *o)
     RP_TRY(rp_option_list("schedule", optarg, arena, &o->schedules, &o->schedule_count));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         const rp_schedule_type *schedule = NULL;
-        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], &schedule));
+        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], true, &schedule));
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
                 return rp_option_bad("schedule", optarg, "different schedules");

@@ -42,12 +42,14 @@
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \
-    X(ITERATIONS, "iterations", "I", "iterations (1; 16 with --optimizer async)")                  \
+    X(ITERATIONS, "iterations", "I",                                                               \
+      "iterations (hardware: 16, and 1 with --torch-csv-out; stage: 1, and 16 with --optimizer "   \
+      "async)")                                                                                    \
     X(OPTIMIZER, "optimizer", "sync|async", "barrier between iterations or none (sync)")           \
-    X(ROUND, "round", "R|all", "microbatches per RoundPipe round (N)")                             \
+    X(ROUND, "round", "R|all", "microbatches per RoundPipe round (stage: N; hardware: all)")       \
     X(ROUND_START, "round-start", "free-first|rotate",                                             \
-      "GPU that begins a round (free-first; "                                                      \
-      "rotate with --round all)")                                                                  \
+      "GPU that begins a round (stage: free-first; rotate with --round all and at hardware "       \
+      "fidelity)")                                                                                 \
     X(JITTER, "jitter", "CV",                                                                      \
       "Monte Carlo: compute times vary, log-normal with mean 1 and this coefficient of variation " \
       "(0 to 2): 5th, 50th and 95th percentile of the iteration time, and how often each run "     \

@@ -88,7 +88,8 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
                           .model = cell(c, row, COLUMN_MODEL),
                           .gpus = c->platform.gpus,
                           .memory = true};
-    RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(q->framework), &schedule));
+    RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(q->framework), false,
+                               &schedule));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
     q->asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {

@@ -60,7 +60,7 @@ static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
 static rp_status prepare(const rpsim_question *q, run_inputs *in)
 {
     const char *name = rpsim_prediction_schedule(q->framework);
-    RP_TRY(rp_schedule_require("framework", name, &in->schedule));
+    RP_TRY(rp_schedule_require("framework", name, false, &in->schedule));
     RP_TRY(rp_model_load(q->model, in->arena, &in->model));
     in->workload = q->workload;
     if (q->longest) {

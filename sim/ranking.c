@@ -127,6 +127,8 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
         *platform = *row->platform;
         platform->link_gb_per_s /= factor;
         platform->link_effective_gb_per_s /= factor;
+        platform->upload_gb_per_s /= factor;
+        platform->download_gb_per_s /= factor;
         platform->switch_gb_per_s /= factor;
         platform->root_gb_per_s /= factor;
         row->platform = row->hardware ? platform : row->platform;

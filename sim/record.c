@@ -117,9 +117,9 @@ static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
     };
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        bool of_one = strncmp(times[i].name, "comm_", 5) == 0;
-        bool one = row->config.iterations == 1 || !row->from_program;
-        if (!row->hardware || !of_one || one) {
+        bool comm = strncmp(times[i].name, "comm_", 5) == 0;
+        bool bound = strcmp(times[i].name, "lower_bound_ps") == 0;
+        if (rpsim_row_of_one_iteration(row) || !(bound || (comm && row->hardware))) {
             metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
         }
     }

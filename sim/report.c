@@ -1,8 +1,8 @@
 #include "sim/report.h"
 
-#include "common/units.h"
-
+#include "common/csv.h"
 #include "common/json.h"
+#include "common/units.h"
 #include "sim/explain_report.h"
 #include "sim/ranking.h"
 
@@ -91,23 +91,6 @@ static void write_json(const rpsim_study *study, FILE *stream)
     rp_json_end_document(&json);
 }
 
-/* RFC 4180: quotes where needed, quotes doubled. */
-static void write_csv_text(const char *text, FILE *stream)
-{
-    if (strpbrk(text, ",\"\r\n") == NULL) {
-        fputs(text, stream);
-        return;
-    }
-    fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        if (*text == '"') {
-            fputc('"', stream);
-        }
-        fputc(*text, stream);
-    }
-    fputc('"', stream);
-}
-
 static void write_csv_value(const rpsim_field *field, FILE *stream)
 {
     char number[RP_JSON_NUMBER_SIZE];
@@ -115,7 +98,7 @@ static void write_csv_value(const rpsim_field *field, FILE *stream)
     case RPSIM_VALUE_NULL:
         break;
     case RPSIM_VALUE_TEXT:
-        write_csv_text(field->text, stream);
+        rp_csv_write_cell(field->text, stream);
         break;
     case RPSIM_VALUE_UINT:
         fprintf(stream, "%" PRIu64, field->uint);
@@ -259,12 +242,13 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
             percent * (double)m->bubble_ps, percent * (double)m->fill_ps,
             percent * (double)m->switch_ps, percent * (double)m->drain_ps,
             percent * (double)m->intra_ps);
-    bool comm = !row->hardware || row->config.iterations == 1 || !row->from_program;
-    write_optional(comm ? rp_ps_to_ms(m->comm_exposed_ps) : NAN, 9, 3, stream);
+    bool one = rpsim_row_of_one_iteration(row);
+    write_optional(one || !row->hardware ? rp_ps_to_ms(m->comm_exposed_ps) : NAN, 9, 3, stream);
     double gap = (double)m->makespan_ps / (double)m->lower_bound_ps - 1.0;
     write_optional(m->lower_bound_ps > 0 ? 100.0 * gap : NAN, 7, 2, stream);
     write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
-    write_optional(((double)m->makespan_ps - overlapped) / (double)RP_PS_PER_MS, 12, 3, stream);
+    double paper_ps = (double)m->makespan_ps - overlapped;
+    write_optional(one ? paper_ps / (double)RP_PS_PER_MS : NAN, 12, 3, stream);
     fprintf(stream, " %9.0f", rpsim_row_tokens_per_s(row));
     if (row->hardware) {
         write_optional(row->memory.known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
@@ -381,14 +365,15 @@ static void write_table(const rpsim_study *study, FILE *stream)
         }
         begin = end;
     }
-    fputs("\nmakespan, bubble and its parts: one iteration; bubble parts in % of GPU time. hops: "
-          "time "
-          "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
-          "transfers. bound: distance to\nthe largest lower bound, mostly "
-          "that of the same placement (--explain has all). iteration: steady-state period. paper "
-          "est: makespan - (fill + drain) / GPUs. "
-          "* most tokens/s, of what fits.\n",
-          stream);
+    bool one = study->row_count == 0 || rpsim_row_of_one_iteration(&study->rows[0]);
+    fprintf(stream,
+            "\nmakespan, bubble and its parts: %s; bubble parts in %% of GPU time. hops: time "
+            "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
+            "transfers. bound: distance to\nthe largest lower bound, mostly "
+            "that of the same placement (--explain has all). iteration: steady-state period. paper "
+            "est: makespan - (fill + drain) / GPUs. "
+            "* most tokens/s, of what fits.\n",
+            one ? "one iteration" : "all iterations of the program");
     if (study->options->hardware) {
         fputs(
             "Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "

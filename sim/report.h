@@ -45,7 +45,11 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
 /** Sequences per microbatch, on average: batches need not divide evenly. */
 double rpsim_row_microbatch_size(const rpsim_row *row);
 
-/** Tokens per second of a row: in steady state where that is known, else over one iteration. */
+/** Whether makespan, bubbles and what else is measured of a timeline are of one iteration; of a
+ * program that was given (--program-in) they are of all its iterations. */
+bool rpsim_row_of_one_iteration(const rpsim_row *row);
+
+/** Tokens per second of a row: in steady state where that is known, else over what was measured. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
 /** "1.7b_roundpipe.svg": the picture's name in the artifact's log format (formats.md 4.4). */

@@ -104,8 +104,7 @@ static rp_status check_round(const rpsim_options *o, const rp_schedule_type *sch
 /* Tensor parallelism gives every GPU as many attention heads. */
 static rp_status check_heads(const rpsim_row *row)
 {
-    const rp_sharding *sharding = row->schedule->sharding;
-    bool splits = row->hardware && sharding != NULL && sharding->forward_reduces != 0;
+    bool splits = row->hardware && rp_schedule_cuts_layers(row->schedule);
     if (!splits || row->model->heads % row->config.gpus == 0) {
         return RP_OK;
     }
@@ -316,6 +315,12 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
 static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
 {
     const rp_costs *costs = row->costs;
+    if (row->hardware && program->gpu_count > row->platform->gpus) {
+        rp_log_error("--program-in: %s has %u GPUs, and %s has %u; valid at hardware fidelity are "
+                     "platforms with as many",
+                     o->program_in, program->gpu_count, row->platform_name, row->platform->gpus);
+        return RP_INPUT;
+    }
     uint64_t batch = (uint64_t)program->microbatch_count * costs->microbatch_size;
     if (program->sequences != NULL) {
         batch = 0;

@@ -116,6 +116,11 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
         rp_log_error("--round: at hardware fidelity a call is one round; valid is all");
         return RP_USAGE;
     }
+    if (o->round_start_given && o->round_start != RP_ROUND_START_ROTATE) {
+        rp_log_error("--round-start: at hardware fidelity a rotation never resets; valid is "
+                     "rotate");
+        return RP_USAGE;
+    }
     if (o->gpus > in->platform_gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
                      "or a platform file with more",

@@ -8,7 +8,7 @@
 
 static const rp_sharding sharding = {
     .forward_reduces = 2,
-    .backward_reduces = 4,
+    .backward_reduces = 2,
 };
 
 const rp_schedule_type rp_schedule_megatron_tp = {

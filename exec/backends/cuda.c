@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "exec/backend.h"
 #include "exec/cuda/runtime.h"
+#include "exec/gpu/driver.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -41,6 +42,7 @@ static rp_status report_device(const rpexec_probe *probe, int index)
 static rp_status cuda_probe(const rpexec_probe *probe)
 {
     int count = 0;
+    rpexec_gpu_set_connections();
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
         char reason[256];

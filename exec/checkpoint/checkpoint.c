@@ -230,6 +230,32 @@ rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
     return status;
 }
 
+rp_status rpexec_checkpoint_open(const char *folder, bool anew)
+{
+    uint64_t step = 0;
+    bool found = false;
+    DIR *there = mkdir(folder, 0777) == 0 || errno == EEXIST ? opendir(folder) : NULL;
+    if (there == NULL || access(folder, W_OK | X_OK) != 0) {
+        rp_log_error("--save: %s: %s; valid are folders that can be written, and names in one",
+                     folder, strerror(errno));
+        if (there != NULL) {
+            (void)closedir(there);
+        }
+        return RP_INPUT;
+    }
+    for (struct dirent *entry = readdir(there); entry != NULL && !found; entry = readdir(there)) {
+        found = step_of(entry->d_name, &step);
+    }
+    (void)closedir(there);
+    if (found && anew) {
+        rp_log_error("--save: %s has checkpoints of an earlier run (" PREFIX "%" PRIu64 "); valid "
+                     "are --resume, which goes on from the newest, and a folder without any",
+                     folder, step);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 /* ---- resuming ---------------------------------------------------------------------------------
  */
 

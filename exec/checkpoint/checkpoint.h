@@ -31,6 +31,14 @@ rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
                                  const rpexec_progress *progress);
 
 /**
+ * Makes a run's folder, so that one that cannot be written is known before the run.
+ * @param anew nothing is resumed: a folder with checkpoints is refused, since those of a longer run
+ *        would be taken for newer
+ * @retval RP_OK, RP_INPUT (it cannot be made or written; logged), RP_USAGE (logged)
+ */
+rp_status rpexec_checkpoint_open(const char *folder, bool anew);
+
+/**
  * Loads the newest checkpoint of a folder.
  * @param found_out whether there was one; otherwise nothing changes
  * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY

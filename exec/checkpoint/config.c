@@ -3,12 +3,16 @@
 #include "common/text.h"
 #include "exec/checkpoint/weights.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONFIG_LIMIT_BYTES ((size_t)1 << 20)
+#define NAME_LIMIT 64u /* half of what a cost table's name, MODEL@BACKEND, may have */
 
 typedef struct reader {
     const char *path;
@@ -171,13 +175,40 @@ static rp_status read_model(const reader *r, rp_model *m)
     return read_rope(r, m);
 }
 
+/* The folder's name, with the characters and the length that names in files of rpsim may have. */
+static rp_status name_model(const char *path, rp_arena *arena, const char **name_out)
+{
+    char real[PATH_MAX];
+    char name[NAME_LIMIT + 1] = "checkpoint"; /* of the root folder */
+    const char *folder = NULL;
+    uint32_t length = 0;
+    const char *end = strrchr(path, '/'); /* the file itself may be a link to somewhere else */
+    RP_TRY(rp_arena_print(arena, &folder, "%.*s/", end != NULL ? (int)(end - path) : 1,
+                          end != NULL ? path : "."));
+    if (realpath(folder, real) == NULL) {
+        rp_log_error("%s: realpath: %s", folder, strerror(errno));
+        return RP_IO;
+    }
+    for (const char *c = strrchr(real, '/') + 1; *c != '\0' && length < NAME_LIMIT; c++) {
+        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= '0' && *c <= '9') || strchr("._+-", *c) != NULL;
+        name[length++] = plain ? *c : '_';
+        name[length] = '\0';
+    }
+    return rp_arena_copy_text(arena, name, strlen(name), name_out);
+}
+
 rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_out)
 {
     rp_text text = {0};
     json_error_t error;
     rp_model model = {.source = path};
-    RP_TRY(rp_arena_print(arena, &model.name, "%s", path));
     RP_TRY(rp_text_read_file(path, CONFIG_LIMIT_BYTES, &text));
+    rp_status named = name_model(path, arena, &model.name);
+    if (named != RP_OK) {
+        rp_text_fini(&text);
+        return named;
+    }
     json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
     if (root == NULL) {

@@ -103,7 +103,7 @@ __device__ inline void store_lines(const float sum[HEAD / 8][4], const float fac
         if (line >= end) {
             continue;
         }
-        uint32_t *words = reinterpret_cast<uint32_t *>(to + line * pitch + lane % 4 * 2);
+        uint32_t *words = wide<uint32_t>(to + line * pitch + lane % 4 * 2);
 #pragma unroll
         for (int n = 0; n < HEAD / 8; n++) {
             words[n * 4] =

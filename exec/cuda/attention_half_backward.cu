@@ -206,6 +206,22 @@ static cudaError_t run(const rpexec_cuda_target *target, const rpexec_attention_
                   target->stream, *s, scale, q, k, v, logsumexp, d_o, sums, dq);
 }
 
+template <int HEAD, typename T> static cudaError_t allow()
+{
+    cudaError_t error = allow_shared(attention_keys<HEAD, T>, passing<HEAD>::bytes);
+    return error != cudaSuccess ? error
+                                : allow_shared(attention_queries<HEAD, T>, passing<HEAD>::bytes);
+}
+
+extern "C" cudaError_t rpexec_cuda_attention_half_allow(const rpexec_cuda_target *target)
+{
+    return for_half_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        cudaError_t error = allow<64, T>();
+        return error != cudaSuccess ? error : allow<128, T>();
+    });
+}
+
 extern "C" cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_target *target,
                                                            const rpexec_attention_sizes *sizes,
                                                            const void *q, const void *k,

@@ -1,6 +1,7 @@
 #include "exec/cuda/cublas.h"
 
 #include "common/log.h"
+#include "exec/cuda/open_library.h"
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -63,19 +64,10 @@ struct rpexec_cublas {
 #define TEXT(x) TEXT_OF(x)
 #define SONAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Where it is looked for: RPEXEC_CUBLASLT says which file and nothing else is tried; otherwise
- * where the system looks, then where CUDA is installed. */
+/* It stays loaded: lanes come and go, and with it go all kernels that the GPU has of it. */
 static void *open_library(void)
 {
-    const char *given = getenv("RPEXEC_CUBLASLT");
-    const char *home = getenv("CUDA_HOME");
-    char path[512];
-    if (given != NULL) {
-        return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    }
-    void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
-    snprintf(path, sizeof path, "%s/lib64/" SONAME, home != NULL ? home : "/usr/local/cuda");
-    return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return rpexec_open_library("RPEXEC_CUBLASLT", SONAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 static rp_status load(rpexec_cublas *cublas)

@@ -22,7 +22,7 @@ template <int N, typename T>
 __device__ inline void load(const T *from, uint64_t left, bool whole, float to[N])
 {
     if (whole && left >= N) {
-        pack<T, N> values = *reinterpret_cast<const pack<T, N> *>(from);
+        pack<T, N> values = *wide<const pack<T, N>>(from);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             to[i] = widen(values.x[i]);
@@ -44,7 +44,7 @@ __device__ inline void store(const float from[N], uint64_t left, bool whole, T *
         for (int i = 0; i < N; i++) {
             narrow(from[i], &values.x[i]);
         }
-        *reinterpret_cast<pack<T, N> *>(to) = values;
+        *wide<pack<T, N>>(to) = values;
         return;
     }
 #pragma unroll

@@ -131,15 +131,24 @@ __global__ void __launch_bounds__(BLOCK) count_rows(rpexec_routing r)
     }
 }
 
-__global__ void add_counts(rpexec_routing r)
+/* One warp, 32 experts at a time: one after the other would wait for memory each time. */
+__global__ void __launch_bounds__(32) add_counts(rpexec_routing r)
 {
-    uint32_t sum = 0;
+    uint32_t before = 0;
+    for (uint32_t first = 0; first < r.experts; first += 32) {
+        uint32_t expert = first + threadIdx.x;
+        uint32_t sum = expert < r.experts ? r.begins[expert + 1] : 0;
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
+            sum += threadIdx.x >= distance ? other : 0;
+        }
+        if (expert < r.experts) {
+            r.begins[expert + 1] = before + sum;
+        }
+        before += __shfl_sync(0xffffffffu, sum, 31);
+    }
     if (threadIdx.x == 0) {
         r.begins[0] = 0;
-        for (uint32_t e = 1; e <= r.experts; e++) {
-            sum += r.begins[e];
-            r.begins[e] = sum;
-        }
     }
 }
 

@@ -7,21 +7,23 @@
 
 #define MOST_PARTS 64u
 
-/* X(name, parameters): functions of the driver. */
+/* The driver's version that has all of these: cuGreenCtxStreamCreate came last. */
+#define DRIVER_VERSION 12050u
+
+/* Functions of the driver. */
 #define DRIVER_LIST(X)                                                                             \
-    X(cuDeviceGetDevResource, (CUdevice, CUdevResource *, CUdevResourceType))                      \
-    X(cuDevSmResourceSplitByCount, (CUdevResource *, unsigned int *, const CUdevResource *,        \
-                                    CUdevResource *, unsigned int, unsigned int))                  \
-    X(cuDevResourceGenerateDesc, (CUdevResourceDesc *, CUdevResource *, unsigned int))             \
-    X(cuGreenCtxCreate, (CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int))                 \
-    X(cuGreenCtxDestroy, (CUgreenCtx))                                                             \
-    X(cuCtxFromGreenCtx, (CUcontext *, CUgreenCtx))                                                \
-    X(cuGreenCtxStreamCreate, (CUstream *, CUgreenCtx, unsigned int, int))                         \
-    X(cuCtxSetCurrent, (CUcontext))                                                                \
-    X(cuGetErrorName, (CUresult, const char **))
+    X(cuDeviceGetDevResource)                                                                      \
+    X(cuDevSmResourceSplitByCount)                                                                 \
+    X(cuDevResourceGenerateDesc)                                                                   \
+    X(cuGreenCtxCreate)                                                                            \
+    X(cuGreenCtxDestroy)                                                                           \
+    X(cuCtxFromGreenCtx)                                                                           \
+    X(cuGreenCtxStreamCreate)                                                                      \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuGetErrorName)
 
 static struct {
-#define FIELD(name, parameters) CUresult(*name) parameters;
+#define FIELD(name) __typeof__(name) *name;
     DRIVER_LIST(FIELD)
 #undef FIELD
 } driver;
@@ -29,8 +31,8 @@ static struct {
 static bool look_up(const char *name, void **function_out)
 {
     enum cudaDriverEntryPointQueryResult found;
-    cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, function_out, 12040, cudaEnableDefault, &found);
+    cudaError_t error = cudaGetDriverEntryPointByVersion(name, function_out, DRIVER_VERSION,
+                                                         cudaEnableDefault, &found);
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess && *function_out != NULL;
 }
 
@@ -41,7 +43,7 @@ static const char *load_driver(void)
         const char *name;
         void *function;
     } functions[] = {
-#define ENTRY(name, parameters) {#name, &driver.name},
+#define ENTRY(name) {#name, &driver.name},
         DRIVER_LIST(ENTRY)
 #undef ENTRY
     };
@@ -63,37 +65,43 @@ static bool failed(CUresult result, const char **why_out)
     return result != CUDA_SUCCESS;
 }
 
-/* As many groups of equally many multiprocessors as wanted; without co-scheduled ones where the
- * device's topology does not give enough of those. */
-static bool cut(CUdevResource *all, uint32_t count, CUdevResource *parts, const char **why_out)
+/* The most multiprocessors that each of `count` groups can be asked to have; 0: there are not as
+ * many groups, or the driver refuses. It rounds what is asked for up to its granularity. */
+static unsigned int most_of(const CUdevResource *all, uint32_t count, unsigned int flags,
+                            const char **why_out)
 {
-    static const unsigned int flags[] = {0, CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING};
-    for (size_t i = 0; i < 2; i++) {
+    for (unsigned int least = all->sm.smCount / count; least > 0; least--) {
         unsigned int groups = 0;
-        unsigned int least = all->sm.smCount / count;
-        if (failed(driver.cuDevSmResourceSplitByCount(NULL, &groups, all, NULL, flags[i], least),
+        if (failed(driver.cuDevSmResourceSplitByCount(NULL, &groups, all, NULL, flags, least),
                    why_out)) {
-            return false;
-        }
-        /* The driver rounds `least` up to its granularity; as many as fit below it. */
-        for (; groups < count && least > 1; least--) {
-            if (failed(driver.cuDevSmResourceSplitByCount(NULL, &groups, all, NULL, flags[i],
-                                                          least - 1),
-                       why_out)) {
-                break;
-            }
+            return 0;
         }
         if (groups >= count) {
-            CUdevResource rest;
-            groups = count;
-            return !failed(driver.cuDevSmResourceSplitByCount(parts, &groups, all, &rest, flags[i],
-                                                              least),
-                           why_out) &&
-                   groups == count;
+            return least;
         }
     }
     *why_out = "too few groups of multiprocessors";
-    return false;
+    return 0;
+}
+
+/* As many groups of equally many multiprocessors as wanted. Co-scheduled ones, which large clusters
+ * of blocks need, unless the device's topology lets those have less than three quarters. */
+static bool cut(const CUdevResource *all, uint32_t count, CUdevResource *parts,
+                const char **why_out)
+{
+    CUdevResource rest;
+    unsigned int groups = count;
+    unsigned int flags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
+    unsigned int together = most_of(all, count, 0, why_out);
+    unsigned int least = most_of(all, count, flags, why_out);
+    if (4 * together >= 3 * least) {
+        least = together;
+        flags = 0;
+    }
+    return least > 0 &&
+           !failed(driver.cuDevSmResourceSplitByCount(parts, &groups, all, &rest, flags, least),
+                   why_out) &&
+           groups == count;
 }
 
 static bool make(CUdevice device, CUdevResource *resource, rpexec_cuda_part *part,

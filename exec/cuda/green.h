@@ -1,5 +1,5 @@
 /** @file green.h  A device cut into green contexts, through the driver API, which is looked up when
- * it is needed: rpexec starts without a driver. Needs a driver for CUDA 12.4. */
+ * it is needed: rpexec starts without a driver. Needs a driver for CUDA 12.5. */
 #pragma once
 
 #include "exec/gpu/calls.h"

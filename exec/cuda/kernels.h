@@ -73,15 +73,26 @@ cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam
 cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
                                         const void *x, int32_t *flag);
 
-/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row. */
+/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `near` is scratch, one
+ * per token. `ids` and `labels` may lie in pinned memory of the host, which the GPU does not cache.
+ */
 cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens, uint32_t width,
                               const int32_t *ids, const void *table, void *x);
 cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
-                                     uint32_t width, const int32_t *ids, const void *dx,
-                                     void *dtable);
+                                     uint32_t width, const int32_t *ids, int32_t *near,
+                                     const void *dx, void *dtable);
 cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
                                       uint32_t vocab, const int32_t *labels, float scale, void *z,
                                       double *losses, double *loss);
+
+/** The loss of a part of the vocabulary. */
+cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
+                                       uint32_t vocab, const void *z, float *statistics);
+/** Likewise; with the statistics of all parts. */
+cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target, uint64_t rows,
+                                           uint32_t vocab, uint32_t first, const int32_t *labels,
+                                           uint32_t parts, const float *statistics, uint64_t stride,
+                                           float scale, void *z, double *losses, double *loss);
 
 /* experts.cu. */
 cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target, const rpexec_routing *routing,
@@ -133,6 +144,9 @@ cudaError_t rpexec_cuda_attention_sums(const rpexec_cuda_target *target,
 cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *target,
                                        const rpexec_attention_sizes *sizes, const void *q,
                                        const void *k, const void *v, void *o, float *logsumexp);
+/** Lets the backward's kernels of the target's type have the shared memory that they need, in the
+ * current context: to be called there before their first launch. */
+cudaError_t rpexec_cuda_attention_half_allow(const rpexec_cuda_target *target);
 cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_target *target,
                                                 const rpexec_attention_sizes *sizes, const void *q,
                                                 const void *k, const void *v,

@@ -2,6 +2,8 @@
 
 #include "common/log.h"
 #include "exec/cuda/cublas.h"
+#include "exec/cuda/cudnn.h"
+#include "exec/cuda/kernels.h"
 
 #include <string.h>
 
@@ -26,7 +28,7 @@ size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
     size_t norm = rpexec_cuda_norm_parts(tokens) * (size_t)model->hidden * sizeof(float);
     size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);
     size_t attention = rows * sizeof(float);
-    size_t loss = tokens * sizeof(double);
+    size_t loss = tokens * sizeof(double); /* more than the embedding's ids */
     return larger(larger(larger(norm, head_norm), larger(attention, loss)), 256);
 }
 
@@ -34,6 +36,10 @@ static rp_status allocate(const rpexec_cuda_lane_config *config, rp_arena *arena
 {
     RPEXEC_CUDA_TRY(cudaMalloc((void **)&lane->scratch, larger(config->scratch_bytes, 256)));
     lane->scratch_bytes = larger(config->scratch_bytes, 256);
+    if (lane->dtype != RPEXEC_DTYPE_F32) {
+        const rpexec_cuda_target target = {.dtype = lane->dtype};
+        RPEXEC_CUDA_TRY(rpexec_cuda_attention_half_allow(&target));
+    }
     RPEXEC_CUDA_TRY(cudaHostAlloc((void **)&lane->pinned, 64, cudaHostAllocDefault));
     if (!lane->own_products) {
         RPEXEC_CUDA_TRY(cudaMalloc(&lane->workspace, RPEXEC_CUDA_WORKSPACE));
@@ -59,8 +65,26 @@ rp_status rpexec_cuda_lane_open(const rpexec_cuda_lane_config *config, rp_arena 
     return RP_OK;
 }
 
+rp_status rpexec_cuda_lane_plan_attention(rpexec_lane *lane, rp_arena *arena,
+                                          const rpexec_attention_sizes *sizes, const char **why_out)
+{
+    size_t bytes = lane->workspace != NULL ? RPEXEC_CUDA_WORKSPACE : 0;
+    if (lane->cudnn == NULL) {
+        RP_TRY(rpexec_cudnn_open(lane->dtype, lane->stream, lane->workspace, bytes, arena,
+                                 &lane->cudnn, why_out));
+    }
+    return rpexec_cudnn_plan_for(lane->cudnn, sizes, why_out);
+}
+
+void rpexec_cuda_lane_own_attention(rpexec_lane *lane)
+{
+    rpexec_cudnn_close(lane->cudnn);
+    lane->cudnn = NULL;
+}
+
 void rpexec_cuda_lane_close(rpexec_lane *lane)
 {
+    rpexec_cudnn_close(lane->cudnn);
     rpexec_cublas_close(lane->cublas);
     (void)cudaFree(lane->workspace); /* NULL is allowed */
     (void)cudaFree(lane->scratch);

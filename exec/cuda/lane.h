@@ -19,6 +19,9 @@
 /** Cached descriptors and algorithms of one lane's matrix products (cublas.h). */
 typedef struct rpexec_cublas rpexec_cublas;
 
+/** A lane's cuDNN (cudnn.h). */
+typedef struct rpexec_cudnn rpexec_cudnn;
+
 /** Bytes of workspace for cuBLAS: what its documentation asks for on Hopper. */
 #define RPEXEC_CUDA_WORKSPACE ((size_t)32 << 20)
 
@@ -29,6 +32,7 @@ struct rpexec_lane {
     bool half_accumulation; /**< fp16 products add up in fp16: only to compare with such runs */
     bool own_products;      /**< matrix products by our own kernels, not by cuBLAS */
     rpexec_cublas *cublas;
+    rpexec_cudnn *cudnn;    /**< does the forward of attention where it has a plan; NULL: nowhere */
     void *workspace;        /**< RPEXEC_CUDA_WORKSPACE bytes of the GPU, or none */
     unsigned char *scratch; /**< the GPU's, aligned to 256 bytes */
     size_t scratch_bytes;
@@ -51,14 +55,29 @@ typedef struct rpexec_cuda_lane_config {
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens);
 
 /**
- * Allocates the lane's memory on the current device (the caller has set it, or its green context)
- * and opens cuBLAS unless own_products.
+ * Allocates the lane's memory on the current device (the caller has set it, or its green context),
+ * opens cuBLAS unless own_products, and lets kernels have more shared memory than all may. That
+ * holds for a function in a context: operators may be called in the context that is current here.
  * @param arena what the host remembers lies there
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged: which call, which library and where it was looked
  * for)
  */
 rp_status rpexec_cuda_lane_open(const rpexec_cuda_lane_config *config, rp_arena *arena,
                                 rpexec_lane *lane_out);
+
+/**
+ * From now on the lane's forward of attention with these sizes is cuDNN's, in the lane's workspace.
+ * While nothing is captured, in the context that the lane has been opened in.
+ * @param arena what the host remembers lies there
+ * @param why_out after RP_TOOL the reason, there until the next call; not logged
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL
+ */
+rp_status rpexec_cuda_lane_plan_attention(rpexec_lane *lane, rp_arena *arena,
+                                          const rpexec_attention_sizes *sizes,
+                                          const char **why_out);
+
+/** All of the lane's attention is our own again. */
+void rpexec_cuda_lane_own_attention(rpexec_lane *lane);
 
 /** Gives back what open has allocated; all of the stream's work must be done. A lane of zeros is
  * allowed. */

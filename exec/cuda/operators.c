@@ -1,6 +1,7 @@
 /* The table of operators: which kernel does what. Nothing here depends on addresses. */
 #include "common/log.h"
 #include "exec/cuda/cublas.h"
+#include "exec/cuda/cudnn.h"
 #include "exec/cuda/kernels.h"
 #include "exec/cuda/lane.h"
 
@@ -166,7 +167,9 @@ static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, co
                       const void *k, const void *v, void *o, float *logsumexp)
 {
     const rpexec_cuda_target target = target_of(lane);
-    if (by_tensor_cores(lane, sizes)) {
+    if (lane->cudnn != NULL && rpexec_cudnn_has(lane->cudnn, sizes)) {
+        keep(lane, rpexec_cudnn_attention(lane->cudnn, sizes, q, k, v, o, logsumexp));
+    } else if (by_tensor_cores(lane, sizes)) {
         DO(rpexec_cuda_attention_half(&target, sizes, q, k, v, o, logsumexp));
     } else {
         DO(rpexec_cuda_attention(&target, sizes, q, k, v, o, logsumexp));
@@ -231,15 +234,20 @@ static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
     DO(rpexec_cuda_scale(&target, count, factor, x));
 }
 
+/* No bytes are no work, and no node of a graph. */
 static void zero(rpexec_lane *lane, uint64_t count, void *x)
 {
-    DO(cudaMemsetAsync(x, 0, count * rpexec_dtype_bytes(lane->dtype), lane->stream));
+    if (count != 0) {
+        DO(cudaMemsetAsync(x, 0, count * rpexec_dtype_bytes(lane->dtype), lane->stream));
+    }
 }
 
 static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
-    DO(cudaMemcpyAsync(to, from, count * rpexec_dtype_bytes(lane->dtype), cudaMemcpyDeviceToDevice,
-                       lane->stream));
+    if (count != 0) {
+        DO(cudaMemcpyAsync(to, from, count * rpexec_dtype_bytes(lane->dtype),
+                           cudaMemcpyDeviceToDevice, lane->stream));
+    }
 }
 
 static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
@@ -278,7 +286,10 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
                          const void *dx, void *dtable)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, dx, dtable));
+    int32_t *near = scratch(lane, tokens * sizeof *near);
+    if (near != NULL) {
+        DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, near, dx, dtable));
+    }
 }
 
 static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
@@ -288,6 +299,25 @@ static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, cons
     double *losses = scratch(lane, rows * sizeof *losses);
     if (losses != NULL) {
         DO(rpexec_cuda_cross_entropy(&target, rows, vocab, labels, factor, z, losses, loss));
+    }
+}
+
+static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
+                           float *statistics)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_row_statistics(&target, rows, vocab, z, statistics));
+}
+
+static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
+                               const int32_t *labels, uint32_t parts, const float *statistics,
+                               uint64_t stride, float factor, void *z, double *loss)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    double *losses = scratch(lane, rows * sizeof *losses);
+    if (losses != NULL) {
+        DO(rpexec_cuda_cross_entropy_part(&target, rows, vocab, first, labels, parts, statistics,
+                                          stride, factor, z, losses, loss));
     }
 }
 
@@ -351,6 +381,8 @@ static const rpexec_operators operators = {
     .embed = embed,
     .embed_weight = embed_weight,
     .cross_entropy = cross_entropy,
+    .row_statistics = row_statistics,
+    .cross_entropy_part = cross_entropy_part,
     .scale = scale,
     .route = route,
     .route_backward = route_backward,

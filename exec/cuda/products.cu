@@ -62,8 +62,12 @@ extern "C" cudaError_t rpexec_cuda_products_fp32(const rpexec_cuda_target *targe
                                                  const rpexec_cuda_products *products,
                                                  const void *a, const void *b, void *c)
 {
-    product<float> p = {*products, static_cast<const float *>(a), static_cast<const float *>(b),
-                        static_cast<float *>(c), true};
+    product<float> p = {*products,
+                        static_cast<const float *>(a),
+                        static_cast<const float *>(b),
+                        static_cast<float *>(c),
+                        true,
+                        false};
     dim3 grid = product_grid(products, SIZE);
     uint64_t in = products->in;
     uint64_t out = products->out;

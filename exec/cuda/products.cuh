@@ -10,6 +10,7 @@ template <typename T> struct product {
     const T *b;
     T *c;
     bool whole; /* lines may be read 16 bytes at a time */
+    bool pairs; /* two values of c may be accessed at a time, from even columns on */
 };
 
 /** The tile of a block: rows [m, m_end), columns [n, n_end), summed over [k, k_end). Rows of the

@@ -56,8 +56,18 @@ __device__ inline void multiply_stage(const T *a, const T *b, uint32_t row, uint
 
 /* Two neighbouring results. */
 template <typename T>
-__device__ inline void put(T *to, float first, float second, bool add, uint64_t left)
+__device__ inline void put(T *to, float first, float second, bool add, bool pairs, uint64_t left)
 {
+    if (pairs && left > 1) {
+        uint32_t *both = wide<uint32_t>(to);
+        if (add) {
+            uint32_t old = *both;
+            first = widen(T{(uint16_t)old}) + first;
+            second = widen(T{(uint16_t)(old >> 16)}) + second;
+        }
+        *both = pair(T(), first, second);
+        return;
+    }
     if (left > 0) {
         narrow(add ? widen(to[0]) + first : first, &to[0]);
     }
@@ -110,7 +120,7 @@ __global__ void __launch_bounds__(BLOCK)
                 uint64_t n = t.n + column + j * 8 + lane % 4 * 2;
                 if (m < t.m_end && n < t.n_end) {
                     put(c + m * c_pitch + n, sum[i][j][half * 2], sum[i][j][half * 2 + 1],
-                        p.sizes.add, t.n_end - n);
+                        p.sizes.add, p.pairs, t.n_end - n);
                 }
             }
         }
@@ -126,8 +136,14 @@ extern "C" cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *targe
         uint64_t in = products->in;
         uint64_t out = products->out;
         bool whole = aligned(16, a, b) && in % 8 == 0 && out % 8 == 0 && products->stride % 8 == 0;
-        product<T> p = {*products, static_cast<const T *>(a), static_cast<const T *>(b),
-                        static_cast<T *>(c), whole};
+        uint64_t columns = products->which == RPEXEC_CUDA_FORWARD ? out : in;
+        bool pairs = aligned(4, c) && columns % 2 == 0 && products->stride % 2 == 0;
+        product<T> p = {*products,
+                        static_cast<const T *>(a),
+                        static_cast<const T *>(b),
+                        static_cast<T *>(c),
+                        whole,
+                        pairs};
         dim3 grid = product_grid(products, SIZE);
         size_t shared = STAGES * 2 * TILE * sizeof(T);
         cudaStream_t stream = target->stream;

@@ -1,16 +1,21 @@
 /* The table of exec/gpu/calls.h, filled with the CUDA runtime. */
 #include "exec/cuda/runtime.h"
 
+#include "exec/cuda/attention_trial.h"
+#include "exec/cuda/cudnn.h"
 #include "exec/cuda/green.h"
 #include "exec/cuda/lane.h"
+#include "exec/cuda/nccl.h"
 #include "exec/cuda/sums.h"
 #include "exec/gpu/driver.h"
 
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 
 static const char *error_text(int error)
 {
-    return cudaGetErrorString((cudaError_t)error);
+    return error >= RPEXEC_NCCL_ERRORS ? rpexec_cuda_nccl_text(error)
+                                       : cudaGetErrorString((cudaError_t)error);
 }
 
 static int device_count(int *count_out)
@@ -107,7 +112,11 @@ static int event_record(void *event, void *stream)
 
 static int event_query(void *event)
 {
-    return cudaEventQuery(event);
+    cudaError_t error = cudaEventQuery(event);
+    if (error == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* or this thread's next launch reports it */
+    }
+    return error;
 }
 
 static int event_synchronize(void *event)
@@ -165,6 +174,51 @@ static int fill(void *to, int byte, uint64_t bytes, void *stream)
     return cudaMemsetAsync(to, byte, bytes, stream);
 }
 
+/* A failure here is none of the run, and must not be what the next launch reports. */
+static int forgiven(cudaError_t error)
+{
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+    return error;
+}
+
+static int capture_begin(void *stream)
+{
+    return forgiven(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static int capture_end(void *stream, void **captured_out)
+{
+    cudaGraph_t captured = NULL;
+    int error = forgiven(cudaStreamEndCapture(stream, &captured));
+    *captured_out = captured;
+    return error;
+}
+
+static int captured_destroy(void *captured)
+{
+    return cudaGraphDestroy(captured);
+}
+
+static int graph_make(void *captured, void **graph_out)
+{
+    cudaGraphExec_t graph = NULL;
+    int error = forgiven(cudaGraphInstantiate(&graph, captured, 0));
+    *graph_out = error == 0 ? graph : NULL;
+    return error;
+}
+
+static int graph_launch(void *graph, void *stream)
+{
+    return cudaGraphLaunch(graph, stream);
+}
+
+static int graph_destroy(void *graph)
+{
+    return cudaGraphExecDestroy(graph);
+}
+
 static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
                bool adds, float *sum, void *stream)
 {
@@ -206,7 +260,25 @@ static rp_status lane_status(const rpexec_lane *lane)
     return lane->status;
 }
 
-static const rpexec_cuda_calls calls = {
+static void lane_forgive(rpexec_lane *lane)
+{
+    lane->status = RP_OK;
+    (void)cudaGetLastError();
+}
+
+static bool find_cudnn(const char **name_out, const char **why_out)
+{
+    static char name[32];
+    const rpexec_cudnn_functions *functions = NULL;
+    size_t version = 0;
+    bool found = rpexec_cudnn_load(&functions, &version, why_out);
+    snprintf(name, sizeof name, "cudnn %zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
+    *name_out = name;
+    return found;
+}
+
+static rpexec_cuda_calls calls = {
     .operators = rpexec_cuda_operators,
     .not_ready = cudaErrorNotReady,
     .text = error_text,
@@ -235,16 +307,29 @@ static const rpexec_cuda_calls calls = {
     .host_unpin = host_unpin,
     .copy = copy,
     .fill = fill,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .capture_invalidated = cudaErrorStreamCaptureInvalidated,
+    .captured_destroy = captured_destroy,
+    .graph_make = graph_make,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
     .add = add,
     .narrow = narrow,
     .lane_open = lane_open,
     .lane_close = lane_close,
     .lane_status = lane_status,
+    .lane_forgive = lane_forgive,
+    .cudnn = find_cudnn,
+    .attention_plan = rpexec_cuda_lane_plan_attention,
+    .attention_try = rpexec_cuda_attention_try,
+    .attention_own = rpexec_cuda_lane_own_attention,
 };
 
 static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
                         uint64_t *gpu_bytes_out)
 {
+    calls.nccl = rpexec_cuda_nccl();
     return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
 }
 

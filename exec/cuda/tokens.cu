@@ -13,9 +13,22 @@ __global__ void __launch_bounds__(BLOCK)
          i += (uint64_t)gridDim.x * BLOCK) {
         uint64_t t = i / packs;
         uint32_t j = (uint32_t)(i % packs) * N;
-        float row[N];
-        load<N>(table + (uint64_t)ids[t] * width + j, width - j, whole, row);
+        float row[N] = {};
+        int32_t id = ids[t];
+        if (id >= 0) {
+            load<N>(table + (uint64_t)id * width + j, width - j, whole, row);
+        }
         store<N>(row, width - j, whole, x + t * width + j);
+    }
+}
+
+/* Ids are the host's where a schedule uploads none, and are read over the link each time. */
+__global__ void __launch_bounds__(BLOCK)
+    fetch_ids(uint64_t tokens, const int32_t *ids, int32_t *near)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < tokens;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        near[i] = ids[i];
     }
 }
 
@@ -31,8 +44,9 @@ __device__ inline bool seen_before(const int32_t *ids, uint64_t token)
     return false;
 }
 
-/* Block (t, c) does nothing unless t is the first token of its id; then it adds the rows of all
- * tokens of that id to the table's, by ascending token, each thread one pack of columns. */
+/* Block (t, c) does nothing unless t is the first token of an id that is not negative; then it adds
+ * the rows of all tokens of that id to the table's, by ascending token, each thread one pack of
+ * columns. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     embed_weight(uint64_t tokens, uint32_t width, const int32_t *ids, const T *dx, T *dtable,
@@ -43,11 +57,11 @@ __global__ void __launch_bounds__(BLOCK)
     uint64_t token = blockIdx.x;
     uint32_t column = (blockIdx.y * BLOCK + threadIdx.x) * N;
     uint64_t left = column < width ? width - column : 0;
-    T *row = dtable + (uint64_t)ids[token] * width + column;
     float sum[N] = {};
-    if (seen_before(ids, token)) {
+    if (ids[token] < 0 || seen_before(ids, token)) {
         return;
     }
+    T *row = dtable + (uint64_t)ids[token] * width + column;
     load<N>(row, left, whole, sum);
     for (uint64_t first = token; first < tokens; first += BLOCK) {
         uint64_t t = first + threadIdx.x;
@@ -97,6 +111,26 @@ __device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most
     *sum_out = sum;
 }
 
+/* The same of a whole row, in all threads of the block. Its last barriers come after everybody has
+ * read the row: it may be overwritten, and `mosts` and `sums` are free. */
+template <int N, typename T>
+__device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *mosts,
+                                 double *sums, float *most_out)
+{
+    float mine, sum;
+    share<N>(z, vocab, whole, &mine, &sum);
+    float most = warp_most(mine);
+    if (threadIdx.x % 32 == 0) {
+        mosts[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+    for (int i = 0; i < LOSS_BLOCK / 32; i++) {
+        most = fmaxf(most, mosts[i]);
+    }
+    *most_out = most;
+    return group_sum<LOSS_BLOCK>((double)sum * (double)expf(mine - most), sums);
+}
+
 template <typename T>
 __global__ void __launch_bounds__(LOSS_BLOCK)
     cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float scale, T *logits,
@@ -109,22 +143,11 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         T *z = logits + row * vocab;
         int64_t label = labels[row];
         bool ignored = label == RPEXEC_IGNORED;
-        float most = 0, sum = 0, own = 0;
+        float most = 0, own = 0;
         double total = 1;
         if (!ignored) {
-            float mine;
-            share<N>(z, vocab, whole, &mine, &sum);
-            most = warp_most(mine);
-            if (threadIdx.x % 32 == 0) {
-                mosts[threadIdx.x / 32] = most;
-            }
-            __syncthreads();
-            for (int i = 0; i < LOSS_BLOCK / 32; i++) {
-                most = fmaxf(most, mosts[i]);
-            }
             own = widen(z[label]);
-            /* Its barriers: everybody has read before anybody overwrites. */
-            total = group_sum<LOSS_BLOCK>((double)sum * (double)expf(mine - most), sums);
+            total = row_sum<N>(z, vocab, whole, mosts, sums, &most);
         }
         float factor = (float)((double)scale / total);
         for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
@@ -139,6 +162,72 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         }
         if (threadIdx.x == 0) {
             losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)own;
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    row_statistics(uint64_t rows, uint32_t vocab, const T *logits, float *statistics, bool whole)
+{
+    __shared__ float mosts[LOSS_BLOCK / 32];
+    __shared__ double sums[LOSS_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        float most;
+        double total = row_sum<per_pack<T>::count>(logits + row * vocab, vocab, whole, mosts, sums,
+                                                   &most);
+        if (threadIdx.x == 0) {
+            statistics[2 * row] = most;
+            statistics[2 * row + 1] = (float)total;
+        }
+    }
+}
+
+/* The largest logit of all parts of a row, and the sum of e^(z - largest). */
+__device__ inline double join_parts(uint32_t parts, const float *statistics, uint64_t stride,
+                                    float *most_out)
+{
+    float most = statistics[0];
+    double total = 0;
+    for (uint32_t i = 1; i < parts; i++) {
+        most = fmaxf(most, statistics[i * stride]);
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        total += (double)statistics[i * stride + 1] * (double)expf(statistics[i * stride] - most);
+    }
+    *most_out = most;
+    return total;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    cross_entropy_part(uint64_t rows, uint32_t vocab, uint32_t first, const int32_t *labels,
+                       uint32_t parts, const float *statistics, uint64_t stride, float scale,
+                       T *logits, double *losses, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        T *z = logits + row * vocab;
+        bool ignored = labels[row] == RPEXEC_IGNORED;
+        int64_t label = (int64_t)labels[row] - first;
+        bool mine = label >= 0 && label < vocab; /* one that is ignored is negative */
+        float most, own = mine ? widen(z[label]) : 0.0f;
+        double total = join_parts(parts, statistics + 2 * row, stride, &most);
+        float factor = (float)((double)scale / total);
+        __syncthreads(); /* everybody has read the label's logit */
+        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+            float out[N] = {};
+            if (!ignored) {
+                load<N>(z + j, vocab - j, whole, out);
+                for (int i = 0; i < N; i++) {
+                    out[i] =
+                        expf(out[i] - most) * factor - (mine && j + i == label ? scale : 0.0f);
+                }
+            }
+            store<N>(out, vocab - j, whole, z + j);
+        }
+        if (threadIdx.x == 0) {
+            losses[row] = mine ? log(total) + (double)most - (double)own : 0.0;
         }
     }
 }
@@ -172,16 +261,21 @@ extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint6
 }
 
 extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
-                                                uint32_t width, const int32_t *ids, const void *dx,
-                                                void *dtable)
+                                                uint32_t width, const int32_t *ids, int32_t *near,
+                                                const void *dx, void *dtable)
 {
+    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
+                               target->stream, tokens, ids, near);
+    if (error != cudaSuccess) {
+        return error;
+    }
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         constexpr uint32_t N = per_pack<T>::count;
         dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
-        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, tokens, width, ids,
-                      static_cast<const T *>(dx), static_cast<T *>(dtable),
-                      aligned(16, dx, dtable) && width % N == 0);
+        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, tokens, width,
+                      static_cast<const int32_t *>(near), static_cast<const T *>(dx),
+                      static_cast<T *>(dtable), aligned(16, dx, dtable) && width % N == 0);
     });
 }
 
@@ -193,6 +287,38 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *targe
         using T = decltype(zero);
         return launch(cross_entropy<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
                       rows, vocab, labels, scale, static_cast<T *>(z), losses,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+    if (error != cudaSuccess || rows == 0) {
+        return error;
+    }
+    return launch(add_losses, 1, BLOCK, 0, target->stream, rows,
+                  static_cast<const double *>(losses), loss);
+}
+
+extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
+                                                  uint32_t vocab, const void *z, float *statistics)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
+                      target->stream, rows, vocab, static_cast<const T *>(z), statistics,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target,
+                                                      uint64_t rows, uint32_t vocab, uint32_t first,
+                                                      const int32_t *labels, uint32_t parts,
+                                                      const float *statistics, uint64_t stride,
+                                                      float scale, void *z, double *losses,
+                                                      double *loss)
+{
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(cross_entropy_part<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
+                      target->stream, rows, vocab, first, labels, parts, statistics, stride, scale,
+                      static_cast<T *>(z), losses,
                       aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "exec/gpu/nccl.h"
 #include "exec/model/model.h"
 #include "exec/operators.h"
 
@@ -30,10 +31,20 @@ typedef struct rpexec_cuda_lane_shape {
     bool half_accumulation; /**< fp16: products add up in fp16 */
 } rpexec_cuda_lane_shape;
 
+/** Our own attention and cuDNN's on the same data. */
+typedef struct rpexec_attention_trial {
+    double own_s; /**< median of one forward */
+    double cudnn_s;
+    double worst;   /**< the largest difference over what executor.md 3, 1 allows; NaN where
+                         something is not finite */
+    bool same_bits; /**< cuDNN's, of two runs */
+} rpexec_attention_trial;
+
 typedef struct rpexec_cuda_calls {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] */
+    const rpexec_nccl_calls *nccl;            /**< NULL: built without NCCL */
     int not_ready;                            /**< what event_query gives for work under way */
-    const char *(*text)(int error);           /**< what an error code means */
+    const char *(*text)(int error);           /**< what an error code means; NCCL's, too */
 
     int (*device_count)(int *count_out);
     int (*device_facts)(int device, uint32_t *sm_count_out, uint64_t *free_bytes_out);
@@ -72,6 +83,18 @@ typedef struct rpexec_cuda_calls {
     /** Between any two memories that the stream's device reaches. */
     int (*copy)(void *to, const void *from, uint64_t bytes, void *stream);
     int (*fill)(void *to, int byte, uint64_t bytes, void *stream);
+
+    /** What this thread enqueues in `stream` from now on is noted, not done; other threads go on
+     * with other streams. Only operators of the stream's lane may be called until `capture_end`. */
+    int (*capture_begin)(void *stream);
+    /** @param captured_out what has been noted, for `captured_destroy`; NULL after an error */
+    int (*capture_end)(void *stream, void **captured_out);
+    int capture_invalidated; /**< the error for a capture in which an operator has failed */
+    int (*captured_destroy)(void *captured);
+    int (*graph_make)(void *captured, void **graph_out); /**< that can be launched */
+    int (*graph_launch)(void *graph, void *stream); /**< does it, in the order it was noted in */
+    int (*graph_destroy)(void *graph);              /**< its launches must have ended */
+
     /** sum (+)= values as fp32, in the GPU's memory. */
     int (*add)(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
                bool add, float *sum, void *stream);
@@ -85,4 +108,24 @@ typedef struct rpexec_cuda_calls {
     void (*lane_close)(rpexec_lane *lane); /**< NULL is allowed */
     /** @return RP_OK, or how an operator of the lane has failed (logged) */
     rp_status (*lane_status)(const rpexec_lane *lane);
+    /** Its status is RP_OK again: what failed was to be captured only. */
+    void (*lane_forgive)(rpexec_lane *lane);
+
+    /** Looks for cuDNN. @param name_out "cudnn" and its version, @param why_out where there is
+     * none: the reason; both static. NULL: built without. */
+    bool (*cudnn)(const char **name_out, const char **why_out);
+    /**
+     * From now on the lane's forward of attention with these sizes is cuDNN's. While nothing is
+     * captured and the lane's part is entered.
+     * @param arena what the lane remembers lies there
+     * @param why_out after RP_TOOL the reason, there until the next call; not logged
+     * @retval RP_OK, RP_NO_MEMORY, RP_TOOL
+     */
+    rp_status (*attention_plan)(rpexec_lane *lane, rp_arena *arena,
+                                const rpexec_attention_sizes *sizes, const char **why_out);
+    /** Tries such sizes. Takes memory of the GPU and gives it back. @retval as attention_plan */
+    rp_status (*attention_try)(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                               rpexec_attention_trial *trial_out, const char **why_out);
+    /** All of the lane's attention is our own again. */
+    void (*attention_own)(rpexec_lane *lane);
 } rpexec_cuda_calls;

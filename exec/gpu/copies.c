@@ -1,5 +1,5 @@
-/* Copies of the GPU driver: within a device, between devices that reach each other, and over pinned
- * host memory between those that do not. */
+/* Copies of the GPU driver: within a device, between devices that reach each other, over pinned
+ * host memory between those that do not, and by NCCL where that is forced (exchange.c). */
 #include "common/log.h"
 #include "exec/gpu/inside.h"
 
@@ -80,6 +80,7 @@ const float *rpexec_gpu_rotary(rpexec_driver *d, uint32_t op)
 const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uint64_t bytes)
 {
     rpexec_gpu_queue *q = queue_of(d, op);
+    rpexec_gpu_graphs_flush(q->graphs);
     if (bytes > q->bounce_bytes) {
         pthread_mutex_lock(&d->lock); /* the arena is everybody's */
         rp_status status = rp_arena_alloc(d->arena, bytes, 1, &q->bounce);
@@ -106,9 +107,12 @@ rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *q)
     rpexec_gpu_stage *s = &q->stage;
     void *memory = NULL;
     RP_TRY(rp_arena_alloc(d->arena, (size_t)2 * d->devices->count, sizeof *s->theirs, &s->theirs));
-    RP_TRY(rpexec_gpu_check(d->devices, c->host_take(2 * d->devices->config.stage_bytes, &memory),
-                            "cudaHostAlloc"));
-    s->memory = memory;
+    if (!d->devices->by_nccl[RPEXEC_GPU_COPIES]) {
+        RP_TRY(rpexec_gpu_check(d->devices,
+                                c->host_take(2 * d->devices->config.stage_bytes, &memory),
+                                "cudaHostAlloc"));
+        s->memory = memory;
+    }
     rpexec_gpu_visit(d->devices, q->gpu);
     int error = c->event_create(&s->go);
     error = error == 0 ? c->event_create(&s->own[0]) : error;
@@ -204,7 +208,9 @@ void rpexec_gpu_copy_between(rpexec_gpu_queue *q, uint32_t to_gpu, void *to, uin
     rpexec_driver *d = q->driver;
     bool sends = q->index == from_gpu;
     uint32_t other = sends ? to_gpu : from_gpu;
-    if (d->devices->reached[q->index * d->devices->count + other]) {
+    if (d->devices->by_nccl[RPEXEC_GPU_COPIES]) {
+        rpexec_gpu_copy_by_nccl(q, to_gpu, to, from_gpu, from, bytes);
+    } else if (d->devices->reached[q->index * d->devices->count + other]) {
         (void)rpexec_gpu_tried(d, d->calls->copy(to, from, bytes, q->stream), "cudaMemcpyAsync");
     } else {
         copy_over_host(q, other, sends, to, from, bytes);
@@ -218,6 +224,7 @@ void rpexec_gpu_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, 
     if (bytes == 0) {
         return;
     }
+    rpexec_gpu_graphs_flush(q->graphs);
     if (d->config.plan->program->ops[op].kind == RP_OP_SEND) {
         receiver = gpu_with(d->devices, to);
     }

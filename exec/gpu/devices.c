@@ -20,8 +20,7 @@
 /* Pieces of copies between GPUs that go over the host. */
 #define STAGE_BYTES (UINT64_C(2) << 20)
 
-/* Hardware queues, which streams share: 4 streams of 8 GPUs. Has to be known before the first call.
- */
+/* Hardware queues, which streams share: 4 streams of 8 GPUs. */
 #define CONNECTIONS "32"
 
 /* Of kinds that are not on GPUs there are none. */
@@ -42,7 +41,7 @@ rp_status rpexec_gpu_check(const rpexec_devices *devices, int error, const char 
 void rpexec_gpu_visit(const rpexec_devices *devices, rpexec_gpu *gpu)
 {
     if (gpu->part.context != NULL) {
-        pthread_mutex_lock(&gpu->turn);
+        rpexec_gpu_turn_take(&gpu->turn);
     }
     (void)devices->calls->enter(&gpu->part); /* a failure shows in the next call */
 }
@@ -51,7 +50,7 @@ void rpexec_gpu_leave(const rpexec_devices *devices, rpexec_gpu *gpu)
 {
     if (gpu->part.context != NULL) {
         (void)devices->calls->leave(&gpu->part);
-        pthread_mutex_unlock(&gpu->turn);
+        rpexec_gpu_turn_give(&gpu->turn);
     }
 }
 
@@ -129,10 +128,17 @@ static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
             int peer = d->gpus[k].part.device;
             bool same = device == peer;
             d->reached[i * d->count + k] =
-                i == k || (!d->config.staged && (same || d->calls->reach(device, peer)));
+                i == k || (d->config.transport != RPEXEC_TRANSPORT_STAGED &&
+                           (same || d->calls->reach(device, peer)));
         }
     }
+    rpexec_gpu_name_exchange(d);
     return RP_OK;
+}
+
+const char *rpexec_gpu_transport(const rpexec_devices *d)
+{
+    return d->transport;
 }
 
 static rp_status make_streams(rpexec_devices *d)
@@ -151,13 +157,18 @@ static rp_status make_streams(rpexec_devices *d)
     return RP_OK;
 }
 
+void rpexec_gpu_set_connections(void)
+{
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, 0);
+}
+
 rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,
                             rpexec_devices **devices_out, uint64_t *gpu_bytes_out)
 {
     rp_arena *arena = NULL;
     rpexec_devices *d = NULL;
     *devices_out = NULL;
-    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, 0);
+    rpexec_gpu_set_connections();
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc(arena, 1, sizeof *d, &d);
     if (status != RP_OK) {
@@ -166,15 +177,19 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
     }
     *d = (rpexec_devices){.calls = calls, .config = *config, .arena = arena};
     d->config.stage_bytes = config->stage_bytes != 0 ? config->stage_bytes : STAGE_BYTES;
+    pthread_mutex_init(&d->enqueuing, NULL);
     status = require_devices(d);
     size_t gpus = config->gpus;
     status = status == RP_OK ? rp_arena_alloc(arena, gpus, sizeof *d->gpus, &d->gpus) : status;
     status =
         status == RP_OK ? rp_arena_alloc(arena, gpus * gpus, sizeof(bool), &d->reached) : status;
     for (uint32_t i = 0; status == RP_OK && i < config->gpus; i++) {
-        pthread_mutex_init(&d->gpus[i].turn, NULL);
+        rpexec_gpu_turn_init(&d->gpus[i].turn);
         d->count++;
     }
+    /* First, since what is free afterwards is the arenas'. */
+    status = status == RP_OK ? rpexec_gpu_open_attention(d) : status;
+    status = status == RP_OK ? rpexec_gpu_open_exchange(d) : status;
     status = status == RP_OK ? take_gpus(d, gpu_bytes_out) : status;
     status = status == RP_OK ? make_streams(d) : status;
     if (status != RP_OK) {
@@ -196,6 +211,7 @@ static void give_back_gpu(const rpexec_devices *d, rpexec_gpu *gpu)
     for (uint32_t kind = 0; kind < RP_QUEUE_KIND_COUNT; kind++) {
         if (gpu->streams[kind] != NULL) {
             (void)c->stream_synchronize(gpu->streams[kind]);
+            rpexec_gpu_graphs_clear(gpu->graphs[kind]);
             c->lane_close(gpu->lanes[kind]);
             (void)c->stream_destroy(gpu->streams[kind]);
         }
@@ -229,6 +245,7 @@ void rpexec_gpu_detach(rpexec_devices *d)
     if (d == NULL || d->abandoned) {
         return;
     }
+    rpexec_gpu_close_exchange(d);
     for (uint32_t i = 0; i < d->count; i++) {
         give_back_gpu(d, &d->gpus[i]);
     }
@@ -242,9 +259,20 @@ void rpexec_gpu_detach(rpexec_devices *d)
         d->calls->unsplit(1, &d->gpus[i].part);
     }
     for (uint32_t i = 0; i < d->count; i++) {
-        pthread_mutex_destroy(&d->gpus[i].turn);
+        rpexec_gpu_turn_destroy(&d->gpus[i].turn);
     }
+    pthread_mutex_destroy(&d->enqueuing);
     rp_arena_destroy(d->arena);
+}
+
+void rpexec_gpu_count_graphs(const rpexec_devices *d, rpexec_graph_counts *counts_out)
+{
+    *counts_out = (rpexec_graph_counts){0};
+    for (uint32_t i = 0; i < d->count; i++) {
+        for (uint32_t kind = 0; kind < RP_QUEUE_KIND_COUNT; kind++) {
+            rpexec_gpu_graphs_count(d->gpus[i].graphs[kind], counts_out);
+        }
+    }
 }
 
 /* ---- what a program needs ---------------------------------------------------------------------
@@ -292,20 +320,11 @@ static rp_status need_events(rpexec_devices *d, rpexec_gpu *gpu, uint32_t count)
     return RP_OK;
 }
 
-/* The queue's stream, and what its operators need. */
+/* What the queue's operators need. Graphs have the addresses of the lane's scratch memory. */
 static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
 {
-    void **stream = &gpu->streams[queue->kind];
-    if (*stream == NULL) {
-        RP_TRY(rpexec_gpu_check(d->devices, d->calls->stream_create(&gpu->part, stream),
-                                "cudaStreamCreateWithFlags"));
-    }
-    const rp_program *p = d->config.plan->program;
     const rpexec_model *model = d->config.plan->model;
-    uint32_t sequences = 0;
-    for (uint32_t i = 0; i < p->microbatch_count; i++) {
-        sequences = p->sequences[i] > sequences ? p->sequences[i] : sequences;
-    }
+    uint32_t sequences = rpexec_plan_most_sequences(d->config.plan);
     bool computes = queue->kind == RP_QUEUE_COMPUTE;
     const rpexec_cuda_lane_shape shape = {
         .model = model,
@@ -316,10 +335,31 @@ static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *qu
     if (*lane != NULL && has->model == model && has->tokens >= shape.tokens) {
         return RP_OK;
     }
+    rpexec_gpu_graphs_clear(gpu->graphs[queue->kind]);
     d->calls->lane_close(*lane);
     *lane = NULL;
     *has = shape;
-    return d->calls->lane_open(&gpu->part, &shape, *stream, d->devices->arena, lane);
+    return d->calls->lane_open(&gpu->part, &shape, gpu->streams[queue->kind], d->devices->arena,
+                               lane);
+}
+
+/* The queue's stream, its lane, and its graphs, if it shall have some. */
+static rp_status need_queue(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
+{
+    void **stream = &gpu->streams[queue->kind];
+    rpexec_gpu_graphs **graphs = &gpu->graphs[queue->kind];
+    if (*stream == NULL) {
+        RP_TRY(rpexec_gpu_check(d->devices, d->calls->stream_create(&gpu->part, stream),
+                                "cudaStreamCreateWithFlags"));
+    }
+    RP_TRY(need_lane(d, gpu, queue));
+    if (d->devices->config.graphs && *graphs == NULL) {
+        RP_TRY(rpexec_gpu_graphs_open(d->calls, d->devices->arena, graphs));
+    }
+    if (*graphs != NULL) {
+        rpexec_gpu_graphs_begin(*graphs, d, gpu, gpu->lanes[queue->kind], *stream);
+    }
+    return RP_OK;
 }
 
 static uint32_t ops_of_gpu(const rp_program *p, uint32_t gpu)
@@ -351,16 +391,21 @@ static rp_status prepare_gpu(rpexec_driver *d, uint32_t index)
     const rpexec_plan *plan = d->config.plan;
     const rp_program *p = plan->program;
     rpexec_gpu *gpu = &d->devices->gpus[index];
+    uint64_t had = gpu->arena_bytes + gpu->rotary_bytes;
     RP_TRY(need_memory(d->devices, plan->arena_bytes[index] + 1, "a GPU's arena", &gpu->arena,
                        &gpu->arena_bytes));
-    RP_TRY(need_memory(d->devices, rpexec_gpu_pair_scratch(plan), "sums", &gpu->scratch,
+    RP_TRY(need_memory(d->devices, rpexec_gpu_pair_scratch(plan, index), "sums", &gpu->scratch,
                        &gpu->scratch_bytes));
     RP_TRY(need_memory(d->devices, 2 * rpexec_model_rotary_values(plan->model) * sizeof(float),
                        "rotary tables", &gpu->rotary, &gpu->rotary_bytes));
+    for (uint32_t i = 0; gpu->arena_bytes + gpu->rotary_bytes != had && i < RP_QUEUE_KIND_COUNT;
+         i++) {
+        rpexec_gpu_graphs_clear(gpu->graphs[i]); /* they have the old addresses */
+    }
     RP_TRY(need_events(d->devices, gpu, 2 * ops_of_gpu(p, index)));
     for (uint32_t i = 0; i < p->queue_count; i++) {
         if (p->queues[i].gpu == index && has_stream(p->queues[i].kind)) {
-            RP_TRY(need_lane(d, gpu, &p->queues[i]));
+            RP_TRY(need_queue(d, gpu, &p->queues[i]));
         }
     }
     return RP_OK;
@@ -450,6 +495,7 @@ rp_status rpexec_gpu_prepare(rpexec_driver *d)
         RP_TRY(status);
         RP_TRY(fill_rotary(devices, &devices->gpus[i], plan->model));
     }
+    RP_TRY(rpexec_gpu_choose_attention(d));
     RP_TRY(need_host(devices, plan->arena_bytes[gpus] + 1));
     pin(devices, d->config.pinned);
     return RP_OK;

@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "exec/gpu/inside.h"
+#include "exec/operator_calls.h"
 
 #include <string.h>
 #include <time.h>
@@ -68,7 +69,7 @@ bool rpexec_gpu_tried(rpexec_driver *d, int error, const char *call)
 void rpexec_gpu_hold(rpexec_gpu_queue *q)
 {
     if (q->gpu->part.context != NULL) {
-        pthread_mutex_lock(&q->gpu->turn);
+        rpexec_gpu_turn_take(&q->gpu->turn);
         (void)rpexec_gpu_tried(q->driver, q->driver->calls->enter(&q->gpu->part),
                                "cuCtxSetCurrent");
     }
@@ -79,7 +80,7 @@ void rpexec_gpu_release(rpexec_gpu_queue *q)
     if (q->gpu->part.context != NULL) {
         (void)rpexec_gpu_tried(q->driver, q->driver->calls->leave(&q->gpu->part),
                                "cuCtxSetCurrent");
-        pthread_mutex_unlock(&q->gpu->turn);
+        rpexec_gpu_turn_give(&q->gpu->turn);
     }
 }
 
@@ -87,6 +88,7 @@ static void gpu_aside(rpexec_driver *d, uint32_t op, bool waits)
 {
     rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];
     if (waits) {
+        rpexec_gpu_graphs_flush(q->graphs);
         rpexec_gpu_release(q);
     } else {
         rpexec_gpu_hold(q);
@@ -133,7 +135,9 @@ static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
         }
     }
     (void)rpexec_gpu_tried(d, c->event_record(d->start_events[op], q->stream), "cudaEventRecord");
-    status = d->perform(d->context, op, q->lane);
+    status =
+        d->perform(d->context, op, q->graphs != NULL ? rpexec_gpu_graphs_lane(q->graphs) : q->lane);
+    rpexec_gpu_graphs_flush(q->graphs);
     status = status == RP_OK ? c->lane_status(q->lane) : status;
     if (status == RP_OK) {
         (void)rpexec_gpu_tried(d, c->event_record(d->end_events[op], q->stream), "cudaEventRecord");
@@ -260,6 +264,12 @@ static void wait_for_one(rpexec_driver *d)
     for (uint32_t i = 0; d->config.watchdog_s != 0 && i < program_of(d)->queue_count; i++) {
         moved |= has_moved(d, &d->queues[i]);
     }
+    int error = rpexec_gpu_exchange_error(d->devices);
+    if (error != 0 && d->status == RP_OK) {
+        d->failed_call = "ncclCommGetAsyncError";
+        d->failed_error = error;
+        fail_locked(d, RP_TOOL);
+    }
     int64_t now = rpexec_driver_now_ns();
     d->last_end_ns = moved ? now : d->last_end_ns;
     if (d->config.watchdog_s != 0 && d->status == RP_OK &&
@@ -289,21 +299,23 @@ static void give_events(rpexec_driver *d)
     }
 }
 
-/* A queue that may copy between GPUs which do not reach each other. */
+/* A queue that may copy between GPUs over the host or by NCCL. */
 static bool needs_stage(const rpexec_driver *d, const rpexec_gpu_queue *q)
 {
     const rp_program *p = program_of(d);
-    bool reached = true;
+    const bool *by_nccl = d->devices->by_nccl;
+    bool reached = !by_nccl[RPEXEC_GPU_COPIES];
     bool moves = false;
     for (uint32_t i = 0; q->gpu != NULL && i < d->devices->count; i++) {
         reached &= d->devices->reached[q->index * d->devices->count + i];
     }
     for (uint32_t op = p->queues[q->number].op_begin; op < p->queues[q->number].op_end; op++) {
         rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
-        moves |= kind == RP_OP_SEND || kind == RP_OP_UPDATE ||
-                 rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
+        moves |=
+            kind == RP_OP_SEND || kind == RP_OP_UPDATE ||
+            (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !by_nccl[RPEXEC_GPU_COLLECTIVES]);
     }
-    return !reached && moves;
+    return q->gpu != NULL && !reached && moves;
 }
 
 static rp_status make_queues(rpexec_driver *d)
@@ -323,6 +335,7 @@ static rp_status make_queues(rpexec_driver *d)
             q->gpu = &d->devices->gpus[queue->gpu];
             q->stream = q->gpu->streams[queue->kind];
             q->lane = q->gpu->lanes[queue->kind];
+            q->graphs = q->gpu->graphs[queue->kind];
         }
         if (needs_stage(d, q)) {
             RP_TRY(rpexec_gpu_open_stage(q));
@@ -384,9 +397,13 @@ static void gpu_close(rpexec_driver *d)
 {
     pthread_mutex_lock(&d->lock);
     d->closing = true;
+    bool failed = d->status != RP_OK;
     wake_all(d);
     pthread_mutex_unlock(&d->lock);
-    if (!join_queues(d)) {
+    /* Before threads are waited for: their GPUs may wait for one that has failed. */
+    bool lost = failed && !rpexec_gpu_abort_exchange(d->devices);
+    d->hung |= lost;
+    if (!join_queues(d) || lost) {
         d->devices->abandoned = true; /* a GPU hangs: a thread still looks at all of this */
         return;
     }
@@ -534,9 +551,24 @@ static rp_status gpu_finish(rpexec_driver *d, rp_timeline *timeline)
     return status == RP_OK && timeline != NULL ? read_times(d, timeline) : status;
 }
 
+static const rpexec_operators *const *gpu_operators_of(const rpexec_driver *d)
+{
+    static const rpexec_operators *const noting[RPEXEC_DTYPE_COUNT] = {
+        [RPEXEC_DTYPE_F32] = &rpexec_noting_operators,
+        [RPEXEC_DTYPE_F16] = &rpexec_noting_operators,
+        [RPEXEC_DTYPE_BF16] = &rpexec_noting_operators,
+    };
+    return d->devices->config.graphs ? noting : d->calls->operators;
+}
+
 const rpexec_driver_type rpexec_gpu_driver = {
+    .chunk = RPEXEC_GPU_CHUNK,
     .detach = rpexec_gpu_detach,
+    .graphs = rpexec_gpu_count_graphs,
+    .attention = rpexec_gpu_report_attention,
+    .transport = rpexec_gpu_transport,
     .open = gpu_open,
+    .operators_of = gpu_operators_of,
     .memory = rpexec_gpu_memory,
     .shared = rpexec_gpu_shared,
     .transfer = rpexec_gpu_transfer,

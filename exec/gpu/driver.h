@@ -9,19 +9,29 @@
  * happened.
  *
  * Where a GPU is a part of a device its context may be current in one thread at a time (cuda.h,
- * cuGreenCtxCreate): its queues' threads take turns.
+ * cuGreenCtxCreate): its queues' threads take turns (turn.h), in the order in which they ask.
  */
 #pragma once
 
 #include "exec/driver.h"
 #include "exec/gpu/calls.h"
 
+/** Asks CUDA for as many hardware queues as there may be, unless the environment says otherwise.
+ * To be called before CUDA is, since it is read only once. `attach` does so. */
+void rpexec_gpu_set_connections(void);
+
 /** `attach` of a driver that works through `calls`. */
 rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,
                             rpexec_devices **devices_out, uint64_t *gpu_bytes_out);
 
+/** @return `transport` of rpexec_driver_type. */
+const char *rpexec_gpu_transport(const rpexec_devices *devices);
+
 /** Gives everything back, unless a thread hangs in a call; NULL is allowed. */
 void rpexec_gpu_detach(rpexec_devices *devices);
+
+/** rpexec_driver_type.graphs. */
+void rpexec_gpu_count_graphs(const rpexec_devices *devices, rpexec_graph_counts *counts_out);
 
 /** The rest of the driver: `operators` and `attach` are to be set. */
 extern const rpexec_driver_type rpexec_gpu_driver;

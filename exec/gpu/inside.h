@@ -3,17 +3,21 @@
 
 #include "common/mem.h"
 #include "exec/gpu/driver.h"
+#include "exec/gpu/graphs.h"
+#include "exec/gpu/turn.h"
 #include "exec/host/collective.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /** A GPU of the program, and what stays with it between programs. */
 typedef struct rpexec_gpu {
     rpexec_cuda_part part;
-    pthread_mutex_t turn;               /**< whoever has entered a part with a context */
+    rpexec_gpu_turn turn;               /**< whoever has entered a part with a context */
     void *streams[RP_QUEUE_KIND_COUNT]; /**< of the kinds of queue that programs had so far */
     rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
     rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
+    rpexec_gpu_graphs *graphs[RP_QUEUE_KIND_COUNT];     /**< with --graphs */
     void *aside; /**< a stream of the whole device: transfers, and copies over the host */
     unsigned char *arena;
     uint64_t arena_bytes;
@@ -27,14 +31,28 @@ typedef struct rpexec_gpu {
     double base_ns;
 } rpexec_gpu;
 
+/** What GPUs exchange by NCCL or otherwise. */
+typedef enum rpexec_gpu_exchange {
+    RPEXEC_GPU_COLLECTIVES,
+    RPEXEC_GPU_COPIES, /**< of a SEND, and of a sum of two GPUs */
+} rpexec_gpu_exchange;
+
 struct rpexec_devices {
     const rpexec_cuda_calls *calls;
     rpexec_devices_config config;
     rp_arena *arena;
     uint32_t count;
     rpexec_gpu *gpus;
-    bool *reached; /**< [gpu][gpu] whether one copies from the other's memory directly */
+    bool *reached;        /**< [gpu][gpu] whether one copies from the other's memory directly */
+    void **communicators; /**< [gpu] of NCCL; NULL: it is not used, or they were aborted */
+    pthread_mutex_t enqueuing; /**< of what they do: the same order on all GPUs */
+    bool by_nccl[2];           /**< [rpexec_gpu_exchange] */
+    const char *transport;     /**< what is used, for people */
+    rpexec_attention_report attention;
+    rpexec_attention_by attention_by; /**< what is left of config.attention: not AUTO, once tried */
+    bool attention_tried;
     bool is_split;
+    atomic_bool graphs_failed; /**< one could not be made: there are no more */
     bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
     rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< whole pages */
     uint32_t pinned_count;
@@ -44,9 +62,10 @@ struct rpexec_devices {
     uint64_t host_bytes;
 };
 
-/** A copy over the host: two halves of pinned memory, so that one comes while the other goes. */
+/** What a queue needs for copies in which a stream of the other GPU takes part. Over the host: two
+ * halves of pinned memory, so that one comes while the other goes. */
 typedef struct rpexec_gpu_stage {
-    unsigned char *memory; /**< NULL: the queue never copies so */
+    unsigned char *memory; /**< NULL: the queue never copies over the host */
     void *go;              /**< events of the queue's own stream */
     void *own[2];
     void **theirs; /**< [gpu][2] of the other GPU's `aside` */
@@ -65,6 +84,7 @@ typedef struct rpexec_gpu_queue {
     rpexec_gpu *gpu; /**< NULL: the host's */
     void *stream;
     rpexec_lane *lane;
+    rpexec_gpu_graphs *graphs; /**< of the GPU; NULL: operators are launched one by one */
     rpexec_gpu_stage stage;
     void *bounce; /**< what `read` returns */
     uint64_t bounce_bytes;
@@ -123,8 +143,8 @@ void rpexec_gpu_fail(rpexec_driver *driver, rp_status status);
 void rpexec_gpu_hold(rpexec_gpu_queue *queue);
 void rpexec_gpu_release(rpexec_gpu_queue *queue);
 
-/** What is needed of a queue to copy over the host. @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
- */
+/** What is needed of a queue to copy over the host or by NCCL.
+ * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY */
 rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *queue);
 void rpexec_gpu_close_stage(rpexec_gpu_queue *queue);
 
@@ -150,12 +170,59 @@ rp_status rpexec_gpu_collective(rpexec_driver *driver, uint32_t op,
 rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,
                               void *array);
 
-/** @return bytes of scratch that each GPU needs for the sum of a pair. */
-uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan);
+/** Decides how GPUs exchange, and makes NCCL's communicators where they are needed (exchange.c).
+ * @retval RP_OK, RP_USAGE, RP_TOOL, RP_NO_MEMORY (logged) */
+rp_status rpexec_gpu_open_exchange(rpexec_devices *devices);
+
+/** Afterwards, when it is known who reaches whom: what to call it. */
+void rpexec_gpu_name_exchange(rpexec_devices *devices);
+void rpexec_gpu_close_exchange(rpexec_devices *devices);
+
+/** After a failure: whoever waits in NCCL for a GPU that never comes is let go. What NCCL has under
+ * way is lost, and nothing can be done with it any more.
+ * @return whether NCCL has come back; otherwise GPUs may hang */
+bool rpexec_gpu_abort_exchange(rpexec_devices *devices);
+
+/** @return an error that NCCL has met since; 0: none. */
+int rpexec_gpu_exchange_error(const rpexec_devices *devices);
+
+/** Enqueues a collective on all GPUs when all of them have come to it. @param queue whose thread it
+ * is */
+void rpexec_gpu_collect_by_nccl(rpexec_gpu_queue *queue, const rpexec_gpu_meeting *meeting);
+
+/** As rpexec_gpu_copy_between, by NCCL. */
+void rpexec_gpu_copy_by_nccl(rpexec_gpu_queue *queue, uint32_t to_gpu, void *to, uint32_t from_gpu,
+                             const void *from, uint64_t bytes);
+
+/**
+ * Elements that collectives sum at a time. A share of S elements on n GPUs takes ceil(S / chunk) x
+ * (2 n) launches of its rank: n - 1 copies, n additions, one rounding. With 4 Mi elements an
+ * addition of 16 bits moves 4 Mi x (2 + 4 + 4) bytes = 40 MiB, which takes longer than to launch
+ * it, and so does the copy of 8 MiB before it: more would save nothing. A rank's share of a block
+ * with 50 million parameters on 8 GPUs, 6.3 million, is 32 launches (of 65536 elements: 1552). The
+ * plan reserves 4 Mi x (4 + 2) bytes = 24 MiB for it, 32 MiB in fp32, in one collective of a GPU at
+ * a time, and less where the longest share is shorter.
+ */
+#define RPEXEC_GPU_CHUNK (UINT64_C(4) << 20)
+
+/** @return bytes of scratch that `gpu` needs for the sum of a pair; 0: it is in none. */
+uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan, uint32_t gpu);
 
 /** Gets the devices ready for a program: arenas, events, lanes, pinned memory (devices.c).
  * @retval RP_OK, RP_TOOL, RP_NO_MEMORY (logged) */
 rp_status rpexec_gpu_prepare(rpexec_driver *driver);
+
+/** Refuses what can be refused before there is a program (attention.c).
+ * @retval RP_OK, RP_USAGE (logged) */
+rp_status rpexec_gpu_open_attention(rpexec_devices *devices);
+
+/** Decides, once in a run, who does attention, and gets the lanes ready for it.
+ * @retval RP_OK, RP_USAGE (cuDNN is forced and does not do it), RP_TOOL, RP_NO_MEMORY (logged) */
+rp_status rpexec_gpu_choose_attention(rpexec_driver *driver);
+
+/** rpexec_driver_type.attention. */
+void rpexec_gpu_report_attention(const rpexec_devices *devices,
+                                 rpexec_attention_report *report_out);
 
 /** Finds out when each GPU's `base` happens on the host's clock. @retval RP_OK, RP_TOOL (logged) */
 rp_status rpexec_gpu_align(rpexec_devices *devices);

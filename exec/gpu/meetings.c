@@ -1,14 +1,9 @@
 /* Collectives of the GPU driver: the ranks' logic of exec/host/collective.c, with streams that wait
- * for each other where that has threads that do. */
+ * for each other where that has threads that do, or with NCCL, once all ranks have come. */
 #include "exec/gpu/inside.h"
 #include "exec/shard.h"
 
 #include <string.h>
-
-uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan)
-{
-    return rpexec_collective_scratch(plan->model->embedding.floats, plan->model->dtype);
-}
 
 static rpexec_gpu_queue *queue_of(void *context, uint32_t rank)
 {
@@ -83,17 +78,37 @@ static void depart(void *context, uint32_t rank)
     }
 }
 
+/* NCCL's kernels wait for each other by themselves. */
+static void arrive_only(void *context, uint32_t rank)
+{
+    rpexec_gpu_release(queue_of(context, rank));
+}
+
+static void depart_only(void *context, uint32_t rank)
+{
+    rpexec_gpu_hold(queue_of(context, rank));
+}
+
+static void together(void *context, uint32_t rank)
+{
+    rpexec_gpu_collect_by_nccl(queue_of(context, rank), context);
+}
+
 static rp_status open_meeting(rpexec_driver *d, uint32_t ranks, uint32_t most_arrays,
                               rpexec_gpu_meeting *m)
 {
     static const rpexec_host_group_moves moves = {
         .copy = copy, .add = add, .narrow = narrow, .arrive = arrive, .depart = depart};
+    static const rpexec_host_group_moves by_nccl = {
+        .arrive = arrive_only, .depart = depart_only, .together = together};
+    /* A sum of two is done by copies, or by NCCL as they are. */
+    bool whole = m == &d->all && d->devices->by_nccl[RPEXEC_GPU_COLLECTIVES];
     m->ranks = ranks;
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->queues, &m->queues));
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->rounds, &m->rounds));
     RP_TRY(rp_arena_alloc(d->arena, (size_t)2 * ranks, sizeof *m->events, &m->events));
     RP_TRY(rpexec_host_group_open(ranks, most_arrays, fetch, m, d->arena, &m->group));
-    rpexec_host_group_set_moves(m->group, &moves);
+    rpexec_host_group_set_moves(m->group, whole ? &by_nccl : &moves);
     return RP_OK;
 }
 
@@ -109,8 +124,8 @@ static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t r
     return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
 }
 
-/* The GPUs of the first and of the last layer. */
-static void find_pair(const rpexec_plan *plan, uint32_t *gpus)
+/* The GPUs of the first and of the last layer. @return whether they are two that have weights */
+static bool find_pair(const rpexec_plan *plan, uint32_t *gpus)
 {
     uint32_t head = plan->model->layer_count - 1;
     for (uint32_t i = 0; i < plan->job_count; i++) {
@@ -118,20 +133,29 @@ static void find_pair(const rpexec_plan *plan, uint32_t *gpus)
         gpus[0] = job->begin == 0 ? job->gpu : gpus[0];
         gpus[1] = job->end == head + 1 ? job->gpu : gpus[1];
     }
+    return plan->resident && plan->slices == NULL && gpus[0] != gpus[1];
+}
+
+uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan, uint32_t gpu)
+{
+    uint32_t pair[2] = {0, 0};
+    bool is_in = find_pair(plan, pair) && (gpu == pair[0] || gpu == pair[1]);
+    return is_in ? rpexec_collective_scratch(plan->model->embedding.floats, RPEXEC_GPU_CHUNK,
+                                             plan->model->dtype)
+                 : 0;
 }
 
 rp_status rpexec_gpu_open_meetings(rpexec_driver *d)
 {
     const rpexec_plan *plan = d->config.plan;
     uint32_t pair[2] = {0, 0};
-    if (plan->sharded != NULL) {
-        RP_TRY(open_meeting(d, plan->program->gpu_count, rpexec_most_pieces(plan->model), &d->all));
+    if (plan->sharded != NULL || plan->slices != NULL) {
+        RP_TRY(open_meeting(d, plan->program->gpu_count, rpexec_plan_most_arrays(plan), &d->all));
         for (uint32_t i = 0; i < plan->program->gpu_count; i++) {
             RP_TRY(make_events(d, &d->all, i, i));
         }
     }
-    find_pair(plan, pair);
-    if (plan->resident && pair[0] != pair[1]) {
+    if (find_pair(plan, pair)) {
         RP_TRY(open_meeting(d, 2, 1, &d->pair));
         RP_TRY(make_events(d, &d->pair, 0, pair[0]));
         RP_TRY(make_events(d, &d->pair, 1, pair[1]));
@@ -156,6 +180,7 @@ static rp_status run(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t op, uint3
                      const rpexec_collective *collective, uint64_t *moved_out)
 {
     m->queues[rank] = &d->queues[d->config.plan->order.queue_of[op]];
+    rpexec_gpu_graphs_flush(m->queues[rank]->graphs);
     return rpexec_host_group_run(m->group, rank, collective, moved_out);
 }
 

@@ -8,9 +8,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Elements that are summed at a time. */
-#define CHUNK UINT64_C(65536)
-
 /* What a rank has come with: a copy, because after an abort its caller may be gone while another
  * rank still looks. */
 typedef struct post {
@@ -38,12 +35,6 @@ typedef struct part {
     uint32_t rank;
     uint64_t moved;
 } part;
-
-uint64_t rpexec_collective_scratch(uint64_t count, rpexec_dtype dtype)
-{
-    uint64_t chunk = count < CHUNK ? count : CHUNK;
-    return chunk * (sizeof(float) + rpexec_dtype_bytes(dtype));
-}
 
 /* ---- the host's memory ------------------------------------------------------------------------
  */
@@ -164,14 +155,25 @@ static void check_posts(rpexec_host_group *g)
     abort_locked(g);
 }
 
+/* Without the lock, since a failure aborts the group; the others wait to be woken meanwhile. */
+static void do_together(rpexec_host_group *g, uint32_t rank)
+{
+    if (!g->aborted && g->moves.together != NULL) {
+        pthread_mutex_unlock(&g->lock);
+        g->moves.together(g->context, rank);
+        pthread_mutex_lock(&g->lock);
+    }
+}
+
 /* All ranks come together, or the group is aborted. Whoever comes last to the beginning of a
  * collective looks whether all mean the same. */
-static rp_status meet(rpexec_host_group *g, bool begins)
+static rp_status meet(rpexec_host_group *g, uint32_t rank, bool begins)
 {
     uint64_t meeting = g->meetings;
     if (++g->arrived == g->ranks) {
         if (begins) {
             check_posts(g);
+            do_together(g, rank);
         }
         if (!g->aborted) {
             g->arrived = 0;
@@ -194,7 +196,8 @@ static rp_status begin(rpexec_host_group *g, uint32_t rank, const rpexec_collect
         post *mine = &g->posts[rank];
         mine->what = *c;
         memcpy(mine->arrays, c->arrays, c->array_count * sizeof *c->arrays);
-        status = meet(g, true);
+        mine->what.arrays = mine->arrays;
+        status = meet(g, rank, true);
     }
     pthread_mutex_unlock(&g->lock);
     g->moves.depart(g->context, rank);
@@ -205,7 +208,7 @@ static rp_status meet_again(rpexec_host_group *g, uint32_t rank)
 {
     g->moves.arrive(g->context, rank);
     pthread_mutex_lock(&g->lock);
-    rp_status status = g->aborted ? RP_BROKEN : meet(g, false);
+    rp_status status = g->aborted ? RP_BROKEN : meet(g, rank, false);
     pthread_mutex_unlock(&g->lock);
     g->moves.depart(g->context, rank);
     return status;
@@ -293,11 +296,36 @@ static void reduce(part *p, uint32_t array, bool into_whole)
     }
 }
 
+const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *g, uint32_t rank)
+{
+    return &g->posts[rank].what;
+}
+
+/* What has come from other ranks, as fetching counts it: of a gather their shares, of a sum their
+ * parts of this rank's share. */
+static uint64_t moved_together(const part *p)
+{
+    const rpexec_collective *c = &post_of(p, p->rank)->what;
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < c->array_count; i++) {
+        uint64_t count = c->arrays[i].count;
+        uint64_t own = rpexec_share(count, p->group->ranks, p->rank + 1) -
+                       rpexec_share(count, p->group->ranks, p->rank);
+        elements += c->kind == RPEXEC_REDUCE_SCATTER ? 0 : count - own;
+        elements += c->kind == RPEXEC_ALL_GATHER ? 0 : (p->group->ranks - 1) * own;
+    }
+    return elements * rpexec_dtype_bytes(c->dtype);
+}
+
 rp_status rpexec_host_group_run(rpexec_host_group *g, uint32_t rank, const rpexec_collective *c,
                                 uint64_t *moved_out)
 {
     part p = {.group = g, .rank = rank};
     RP_TRY(begin(g, rank, c));
+    if (g->moves.together != NULL) {
+        *moved_out = moved_together(&p);
+        return RP_OK;
+    }
     for (uint32_t i = 0; i < c->array_count; i++) {
         if (c->kind == RPEXEC_ALL_GATHER) {
             gather_own(&p, i);

@@ -12,6 +12,10 @@
 
 #include <stdbool.h>
 
+/** Elements that the host sums at a time: a part of the sum and what arrives stay in a core's
+ * cache, 384 or 512 KiB. */
+#define RPEXEC_HOST_CHUNK UINT64_C(65536)
+
 typedef struct rpexec_host_group rpexec_host_group;
 
 /** Copies from one rank's memory into another's, throttled as their links are; called by the
@@ -35,6 +39,10 @@ typedef struct rpexec_host_group_moves {
     /** All have come: what the rank enqueues from now on waits for what they have enqueued before.
      * Also called where the group was aborted. */
     void (*depart)(void *context, uint32_t rank);
+    /** Does a collective for all ranks when all have come to it and mean the same, in the thread of
+     * `rank`, who came last; rpexec_host_group_part has what they came with. Nobody's queue need
+     * wait for another's. NULL: the ranks fetch from each other. */
+    void (*together)(void *context, uint32_t rank);
 } rpexec_host_group_moves;
 
 /**
@@ -58,6 +66,9 @@ void rpexec_host_group_set_moves(rpexec_host_group *group, const rpexec_host_gro
  */
 rp_status rpexec_host_group_run(rpexec_host_group *group, uint32_t rank,
                                 const rpexec_collective *collective, uint64_t *moved_out);
+
+/** @return what a rank has come with to the collective under way; for `together`. */
+const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *group, uint32_t rank);
 
 /** Wakes everybody who waits in the group, now and later: all of them get RP_BROKEN. */
 void rpexec_host_group_abort(rpexec_host_group *group);

@@ -8,6 +8,7 @@
 #include "common/host_memory.h"
 #include "common/log.h"
 #include "exec/host/collective.h"
+#include "exec/host/cores.h"
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
 #include "exec/shard.h"
@@ -41,7 +42,7 @@ struct rpexec_driver {
     rpexec_host_group *pair;  /* of those that have the two copies of a tied table */
     unsigned char *scratch;   /* of the pair, one half each */
     pthread_mutex_t lock;
-    pthread_cond_t ended_one;
+    pthread_cond_t all_ended;
     bool *ended; /* [op] */
     uint32_t ended_count;
     int64_t *start_ns; /* [op] */
@@ -86,7 +87,7 @@ static void wake_all(rpexec_driver *d)
     for (uint32_t i = 0; i < d->started; i++) {
         pthread_cond_signal(&d->queues[i].wake);
     }
-    pthread_cond_broadcast(&d->ended_one);
+    pthread_cond_broadcast(&d->all_ended);
 }
 
 static void fail_locked(rpexec_driver *d, rp_status status)
@@ -108,7 +109,9 @@ static void tell(rpexec_driver *d, uint32_t op)
             pthread_cond_signal(&q->wake);
         }
     }
-    pthread_cond_broadcast(&d->ended_one);
+    if (d->ended_count == p->op_count) { /* not earlier: it would take processors from the ops */
+        pthread_cond_broadcast(&d->all_ended);
+    }
 }
 
 /* ---- queues -----------------------------------------------------------------------------------
@@ -141,11 +144,24 @@ static void run_one(queue *q)
     }
 }
 
+/* @return whether the thread runs where it should. */
+static bool keep_to_core(const queue *q)
+{
+    const rp_queue *of = &program_of(q->driver)->queues[q->number];
+    bool bound = q->driver->config.bound && rp_queue_kind_on_gpu((rp_queue_kind)of->kind);
+    return !bound || rpexec_host_bind(of->gpu);
+}
+
 static void *run_queue(void *context)
 {
     queue *q = context;
     rpexec_driver *d = q->driver;
+    bool kept = keep_to_core(q);
     pthread_mutex_lock(&d->lock);
+    if (!kept) {
+        rp_log_error("--bind: the kernel does not bind threads to processors here");
+        fail_locked(d, RP_TOOL);
+    }
     while (!d->closing && d->status == RP_OK) {
         if (can_run(q)) {
             run_one(q);
@@ -176,13 +192,13 @@ static void dump(const rpexec_driver *d)
     }
 }
 
-/* Waits for a sign of life, a second at most; gives up when there has been none for too long. */
-static void wait_for_one(rpexec_driver *d)
+/* Waits for the end, a second at most; gives up when nothing has ended for too long. */
+static void wait_a_while(rpexec_driver *d)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
-    pthread_cond_timedwait(&d->ended_one, &d->lock, &until);
+    pthread_cond_timedwait(&d->all_ended, &d->lock, &until);
     int64_t idle_ns = rpexec_driver_now_ns() - d->last_end_ns;
     if (d->config.watchdog_s != 0 && d->status == RP_OK &&
         idle_ns > INT64_C(1000000000) * d->config.watchdog_s) {
@@ -199,10 +215,7 @@ static rp_status open_queues(rpexec_driver *d)
     openblas_set_num_threads(1); /* one thread per GPU: its compute queue's */
     const rp_program *p = program_of(d);
     const rpexec_model *model = d->config.plan->model;
-    uint32_t sequences = 0;
-    for (uint32_t i = 0; i < p->microbatch_count; i++) {
-        sequences = p->sequences[i] > sequences ? p->sequences[i] : sequences;
-    }
+    uint32_t sequences = rpexec_plan_most_sequences(d->config.plan);
     for (uint32_t i = 0; i < p->queue_count; i++) {
         queue *q = &d->queues[i];
         *q = (queue){.driver = d,
@@ -280,17 +293,18 @@ static void fetch_table(void *context, uint32_t to_rank, void *to, uint32_t from
 static uint64_t pair_scratch(const rpexec_driver *d)
 {
     const rpexec_model *model = d->config.plan->model;
-    uint64_t bytes = rpexec_collective_scratch(model->embedding.floats, model->dtype);
+    uint64_t bytes =
+        rpexec_collective_scratch(model->embedding.floats, RPEXEC_HOST_CHUNK, model->dtype);
     return (bytes + 63) / 64 * 64;
 }
 
 static rp_status open_groups(rpexec_driver *d)
 {
-    const rpexec_model *model = d->config.plan->model;
+    uint32_t most = rpexec_plan_most_arrays(d->config.plan);
     uint32_t gpus = program_of(d)->gpu_count;
     RP_TRY(rp_arena_alloc(d->arena, 2, pair_scratch(d), &d->scratch));
     RP_TRY(rpexec_host_group_open(2, 1, fetch_table, d, d->arena, &d->pair));
-    return rpexec_host_group_open(gpus, rpexec_most_pieces(model), fetch, d, d->arena, &d->group);
+    return rpexec_host_group_open(gpus, most, fetch, d, d->arena, &d->group);
 }
 
 static void host_close(rpexec_driver *d)
@@ -327,7 +341,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
                          .arena = arena,
                          .failed = p->op_count};
     pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->ended_one, NULL);
+    pthread_cond_init(&d->all_ended, NULL);
     const struct {
         size_t count, size;
         void *pointer;
@@ -448,7 +462,7 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
     uint32_t ops = program_of(d)->op_count;
     pthread_mutex_lock(&d->lock);
     while (d->ended_count < ops && d->status == RP_OK) {
-        wait_for_one(d);
+        wait_a_while(d);
     }
     rp_status status = d->status;
     uint32_t failed = d->failed;
@@ -469,6 +483,7 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
 
 const rpexec_driver_type rpexec_host_driver = {
     .operators = rpexec_host_operators,
+    .chunk = RPEXEC_HOST_CHUNK,
     .open = host_open,
     .memory = host_memory,
     .shared = host_shared,

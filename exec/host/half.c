@@ -234,6 +234,32 @@ static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, cons
     }
 }
 
+static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
+                           float *statistics)
+{
+    scratch s = scratch_of(lane);
+    float *logits = take(&s, vocab);
+    for (uint64_t row = 0; row < rows; row++) {
+        rpexec_widen(lane->dtype, vocab, at_const(lane, z, row * vocab), logits);
+        rpexec_host_fp32.row_statistics(lane, 1, vocab, logits, statistics + 2 * row);
+    }
+}
+
+static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
+                               const int32_t *labels, uint32_t parts, const float *statistics,
+                               uint64_t stride, float scale, void *z, double *loss)
+{
+    scratch s = scratch_of(lane);
+    float *logits = take(&s, vocab);
+    for (uint64_t row = 0; row < rows; row++) {
+        void *here = at(lane, z, row * vocab);
+        rpexec_widen(lane->dtype, vocab, here, logits);
+        rpexec_host_fp32.cross_entropy_part(lane, 1, vocab, first, labels + row, parts,
+                                            statistics + 2 * row, stride, scale, logits, loss);
+        rpexec_narrow(lane->dtype, vocab, logits, here);
+    }
+}
+
 /* ---- sequences --------------------------------------------------------------------------------
  */
 
@@ -416,7 +442,12 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
                   const void *table, void *x)
 {
     for (uint64_t t = 0; t < tokens; t++) {
-        copy(lane, width, at_const(lane, table, (uint64_t)ids[t] * width), at(lane, x, t * width));
+        void *to = at(lane, x, t * width);
+        if (ids[t] < 0) {
+            zero(lane, width, to);
+        } else {
+            copy(lane, width, at_const(lane, table, (uint64_t)ids[t] * width), to);
+        }
     }
 }
 
@@ -441,7 +472,7 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
         keys[t] = (uint64_t)ids[t] << 32 | t;
     }
     qsort(keys, tokens, sizeof *keys, compare_keys);
-    for (uint64_t i = 0; i < tokens;) {
+    for (uint64_t i = 0; i < tokens && keys[i] >> 32 <= INT32_MAX;) { /* negative ones come last */
         uint64_t id = keys[i] >> 32;
         void *here = at(lane, dtable, id * width);
         rpexec_widen(lane->dtype, width, here, row);
@@ -470,6 +501,8 @@ const rpexec_operators rpexec_host_half = {
     .embed = embed,
     .embed_weight = embed_weight,
     .cross_entropy = cross_entropy,
+    .row_statistics = row_statistics,
+    .cross_entropy_part = cross_entropy_part,
     .scale = scale,
     .route = rpexec_host_route,
     .route_backward = rpexec_host_route_backward,

@@ -18,6 +18,7 @@ struct rpexec_links {
     rp_routes routes;
     uint32_t *peer_routes; /* [from GPU][to GPU] */
     engine *engines;       /* [rp_copy_engine] */
+    int64_t latency_ns;    /* of every copy with an engine */
     pthread_mutex_t lock;  /* guards all of it */
     pthread_cond_t changed;
     int64_t begin_ns;
@@ -52,7 +53,9 @@ rp_status rpexec_links_open(const rp_program *program, const rp_machine *machine
     rpexec_links *links = NULL;
     *links_out = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *links, &links));
-    *links = (rpexec_links){.program = program, .begin_ns = now_ns()};
+    *links = (rpexec_links){.program = program,
+                            .latency_ns = machine->copy_latency_ps / PS_PER_NS,
+                            .begin_ns = now_ns()};
     RP_TRY(rp_arena_alloc(arena, (size_t)RP_ENGINES_PER_GPU * program->gpu_count, sizeof(engine),
                           &links->engines));
     RP_TRY(rp_machine_network(program, machine, arena, &links->routes, &links->network));
@@ -108,6 +111,13 @@ static void settle(rpexec_links *links, int64_t time_ns)
     }
 }
 
+/* Or until somebody says that something has changed. */
+static void wait_until(rpexec_links *links, int64_t time_ns)
+{
+    struct timespec until = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
+    pthread_cond_timedwait(&links->changed, &links->lock, &until);
+}
+
 /* Until the next flow ends, or somebody says that something has changed. A start puts ends off, so
  * that nobody who sleeps here sleeps too long. */
 static void sleep_once(rpexec_links *links)
@@ -117,9 +127,7 @@ static void sleep_once(rpexec_links *links)
         pthread_cond_wait(&links->changed, &links->lock);
         return;
     }
-    int64_t until_ns = links->begin_ns + next_ps / PS_PER_NS + 1;
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    pthread_cond_timedwait(&links->changed, &links->lock, &until);
+    wait_until(links, links->begin_ns + next_ps / PS_PER_NS + 1);
 }
 
 static bool take_turn(rpexec_links *links, uint32_t number)
@@ -150,10 +158,16 @@ static rp_status carry(rpexec_links *links, uint32_t route, uint32_t engine_numb
     rp_status status = RP_BROKEN;
     pthread_mutex_lock(&links->lock);
     if (take_turn(links, engine_number)) {
-        *begin_ns_out = now_ns();
-        status = rp_network_start(links->network, route, (double)bytes,
-                                  PS_PER_NS * (*begin_ns_out - links->begin_ns),
-                                  (uint64_t)(uintptr_t)&done);
+        int64_t latency_ns = engine_number == RP_NO_ENGINE ? 0 : links->latency_ns;
+        int64_t now = *begin_ns_out = now_ns();
+        while (now < *begin_ns_out + latency_ns && !links->stopped) {
+            wait_until(links, *begin_ns_out + latency_ns);
+            now = now_ns();
+        }
+        status = links->stopped ? RP_BROKEN
+                                : rp_network_start(links->network, route, (double)bytes,
+                                                   PS_PER_NS * (now - links->begin_ns),
+                                                   (uint64_t)(uintptr_t)&done);
     }
     pthread_mutex_unlock(&links->lock);
     if (status != RP_OK) {

@@ -5,7 +5,8 @@
  * sockets and DRAM are shared by max-min fairness (common/network.h), in real time. The bytes are
  * copied by the calling thread; then it sleeps until the flow would have ended. So no copy ends
  * before its fair share allows, and one that the processors are too slow for ends later. Each GPU
- * has a copy engine per direction, which takes one copy at a time, first come, first served.
+ * has a copy engine per direction, which takes one copy at a time, first come, first served, and
+ * which the machine's copy latency occupies before each.
  */
 #pragma once
 

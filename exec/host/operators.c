@@ -108,7 +108,11 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
     float *x = outputs;
     (void)lane;
     for (uint64_t t = 0; t < tokens; t++) {
-        memcpy(x + t * width, table + (size_t)ids[t] * width, width * sizeof *x);
+        if (ids[t] < 0) {
+            memset(x + t * width, 0, width * sizeof *x);
+        } else {
+            memcpy(x + t * width, table + (size_t)ids[t] * width, width * sizeof *x);
+        }
     }
 }
 
@@ -119,8 +123,8 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
     float *dtable = d_rows;
     (void)lane;
     for (uint64_t t = 0; t < tokens; t++) {
-        float *row = dtable + (size_t)ids[t] * width;
-        for (uint32_t j = 0; j < width; j++) {
+        float *row = dtable + (size_t)(ids[t] < 0 ? 0 : ids[t]) * width;
+        for (uint32_t j = 0; ids[t] >= 0 && j < width; j++) {
             row[j] += dx[t * width + j];
         }
     }
@@ -154,6 +158,68 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
             logits[j] *= factor;
         }
         logits[labels[row]] -= scale;
+    }
+}
+
+static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *logits,
+                           float *statistics)
+{
+    const float *z = logits;
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++, z += vocab) {
+        float most = z[0];
+        double sum = 0;
+        for (uint32_t j = 1; j < vocab; j++) {
+            most = z[j] > most ? z[j] : most;
+        }
+        for (uint32_t j = 0; j < vocab; j++) {
+            sum += (double)rpexec_exp(z[j] - most);
+        }
+        statistics[2 * row] = most;
+        statistics[2 * row + 1] = (float)sum;
+    }
+}
+
+/* The largest logit of all parts, and the sum of e^(z - largest). */
+static float join_parts(uint32_t parts, const float *statistics, uint64_t stride, double *sum_out)
+{
+    float most = statistics[0];
+    double sum = 0;
+    for (uint32_t i = 1; i < parts; i++) {
+        most = statistics[i * stride] > most ? statistics[i * stride] : most;
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        sum +=
+            (double)statistics[i * stride + 1] * (double)rpexec_exp(statistics[i * stride] - most);
+    }
+    *sum_out = sum;
+    return most;
+}
+
+static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
+                               const int32_t *labels, uint32_t parts, const float *statistics,
+                               uint64_t stride, float scale, void *values, double *loss)
+{
+    float *z = values;
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++, z += vocab) {
+        double sum = 0;
+        if (labels[row] == RPEXEC_IGNORED) {
+            memset(z, 0, vocab * sizeof *z);
+            continue;
+        }
+        float most = join_parts(parts, statistics + 2 * row, stride, &sum);
+        float factor = (float)((double)scale / sum);
+        uint32_t label = (uint32_t)labels[row] - first; /* wraps where it is in an earlier part */
+        if (label < vocab) {
+            *loss += log(sum) + (double)most - (double)z[label];
+        }
+        for (uint32_t j = 0; j < vocab; j++) {
+            z[j] = rpexec_exp(z[j] - most) * factor;
+        }
+        if (label < vocab) {
+            z[label] -= scale;
+        }
     }
 }
 
@@ -212,6 +278,8 @@ const rpexec_operators rpexec_host_fp32 = {
     .embed = embed,
     .embed_weight = embed_weight,
     .cross_entropy = rpexec_host_cross_entropy,
+    .row_statistics = row_statistics,
+    .cross_entropy_part = cross_entropy_part,
     .scale = scale,
     .route = rpexec_host_route,
     .route_backward = rpexec_host_route_backward,

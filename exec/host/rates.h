@@ -1,10 +1,12 @@
 /** @file rates.h  What threads of this machine do alone and together: rates of the emulation that a
  * run need not show (record.h). Everything is judged by processor time, so that other processes
- * that take some do not count. Takes some 0.3 s.
+ * that take some do not count; those outside of a virtual machine do, and so what all do together
+ * is measured more than once. Takes some 0.8 s, where it differs some 2 s.
  */
 #pragma once
 
 #include "common/status.h"
+#include "exec/dtype.h"
 
 #include <stdint.h>
 
@@ -15,9 +17,32 @@ typedef struct rpexec_host_rates {
     uint32_t threads;      /**< processors that this process may use */
     double copy_Bps;       /**< of one thread: memcpy of what no cache has */
     double collective_Bps; /**< of one rank: half gathered, half summed in fp32 */
-    double update_Bps;     /**< Adam on one thread while all threads do the same, in traffic of
-                                RP_GPU_ADAM_BYTES per parameter */
+    double update_Bps;     /**< a GPU's Adam on one thread while all threads do the same, in traffic
+                                of RP_GPU_ADAM_BYTES per parameter */
+    double collect_s;      /**< per parameter, one thread: a gradient becomes fp32 */
+    double step_s;         /**< per parameter, one thread while all do the same: Adam of the host */
+    double refresh_s;      /**< per parameter, one thread: a master becomes a working weight */
 } rpexec_host_rates;
 
-/** @retval RP_OK, RP_NO_MEMORY */
-rp_status rpexec_host_measure(rpexec_host_rates *rates_out);
+/**
+ * @param dtype of gradients and working weights
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out);
+
+/** Most measurements of rpexec_host_settle. */
+#define RPEXEC_SETTLE_MOST 7u
+
+/**
+ * A quantity that a stretch of bad luck can spoil: two measurements where they agree, otherwise
+ * RPEXEC_SETTLE_MOST of them, apart in time.
+ * @param measure called with `context`, some 0.1 s or more
+ * @param between called with `context` after the first: what else there is to measure
+ * @return the median
+ */
+double rpexec_host_settle(double (*measure)(void *context), void (*between)(void *context),
+                          void *context);
+
+/** @return the rate of the host's COLLECT, OPTIMIZER and REFRESH together, in the traffic that
+ * programs say (common/lower.h). @param threads that Adam has, from 1 on; the others have one */
+double rpexec_host_Bps(const rpexec_host_rates *rates, uint32_t threads);

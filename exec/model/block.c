@@ -168,6 +168,23 @@ static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const 
     rotate(c, s, heads, false, x);
 }
 
+/* y = x + what a layer gives: added to a copy of x, or by ranks, each of which has a part of it, to
+ * their sum. */
+static void begin_sum(const rpexec_compute *c, const sizes *s, const void *x, void *y)
+{
+    if (c->ranks == NULL) {
+        c->operators->copy(c->lane, s->tokens * s->d, x, y);
+    }
+}
+
+static void end_sum(const rpexec_compute *c, const sizes *s, const void *x, void *y)
+{
+    if (c->ranks != NULL) {
+        rpexec_all_reduce(c, c->model->dtype, s->tokens * s->d, y);
+        c->operators->add(c->lane, s->tokens * s->d, y, x, y);
+    }
+}
+
 static void attention_forward(const rpexec_compute *c, const sizes *s, const void *w, const void *x,
                               const block_tape *tape)
 {
@@ -185,8 +202,9 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
     turn(c, s, s->heads, norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
     turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
-    op->copy(c->lane, t * s->d, x, tape->u);
-    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, true, tape->u, tape->ho);
+    begin_sum(c, s, x, tape->u);
+    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, c->ranks == NULL, tape->u, tape->ho);
+    end_sum(c, s, x, tape->u);
 }
 
 void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t sequences,
@@ -200,10 +218,12 @@ void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s.tokens;
     op->rms_norm(c->lane, t, s.d, eps, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.n2, tape.r2);
-    op->copy(c->lane, t * s.d, tape.u, y);
+    begin_sum(c, &s, tape.u, y);
     rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
     (void)rpexec_cut(&rest, t * s.d);
-    rpexec_mlp_forward(c, weights, t, tape.n2, y, &tape.mlp, rest.base + rest.used);
+    rpexec_mlp_forward(c, weights, t, tape.n2, c->ranks == NULL, y, &tape.mlp,
+                       rest.base + rest.used);
+    end_sum(c, &s, tape.u, y);
 }
 
 /* The backward of `turn`, in place. */
@@ -248,6 +268,7 @@ void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, v
     rpexec_linear_input(c, weights, RPEXEC_Q, rows, out.dq, false, dn, out.dhq);
     rpexec_linear_input(c, weights, RPEXEC_K, rows, out.dk, true, dn, out.dhk);
     rpexec_linear_input(c, weights, RPEXEC_V, rows, out.dv, true, dn, out.dhv);
+    rpexec_all_reduce(c, c->model->dtype, t * s.d, dn);
     norm_weight(c, gradients, RPEXEC_NORM_1, t, s.d, x, tape.r1, dn);
     if (dx != NULL) {
         op->copy(c->lane, t * s.d, out.du, dx);

@@ -63,6 +63,24 @@ static uint64_t head_scratch(const rpexec_model *m, uint64_t tokens)
            tensor_bytes(m, rows, m->config->vocab);
 }
 
+/* Floats of a rank's statistics of a chunk's rows. */
+static uint64_t statistics_count(uint64_t rows)
+{
+    return padded(2 * rows * sizeof(float)) / sizeof(float);
+}
+
+uint64_t rpexec_statistics_bytes(uint32_t ranks, uint64_t tokens)
+{
+    return ranks * statistics_count(chunk_tokens(tokens)) * sizeof(float);
+}
+
+uint64_t rpexec_exchange_count(const rpexec_model *m, uint64_t tokens)
+{
+    uint64_t routed = m->config->experts > 1 ? tokens * m->config->active_experts : 0;
+    uint64_t boundary = tokens * m->config->hidden;
+    return routed > boundary ? routed : boundary;
+}
+
 uint64_t rpexec_scratch_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
     uint64_t gradients = 2 * rows_bytes(m, tokens);
@@ -181,6 +199,23 @@ static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data
     return after(data->tape, bytes - (1 + layer % 2) * output);
 }
 
+/* Each rank has the rows of its part of the vocabulary. */
+static void embed(const rpexec_compute *c, const rpexec_stage_data *data, const void *table,
+                  void *y)
+{
+    uint32_t width = c->model->config->hidden;
+    uint64_t tokens = tokens_of(c, data);
+    if (data->is_embedded) {
+        c->operators->copy(c->lane, tokens * width, data->embedded, y);
+        return;
+    }
+    c->operators->embed(c->lane, tokens, width, data->ids, table, y);
+    rpexec_all_reduce(c, c->model->dtype, tokens * width, y);
+    if (data->embedded != NULL) {
+        c->operators->copy(c->lane, tokens * width, y, data->embedded);
+    }
+}
+
 void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data, bool keep)
 {
     const void *x = data->input;
@@ -192,8 +227,7 @@ void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data
         void *y = forward_slot(c, data, layer, keep);
         const void *weights = weights_at(c, data, layer);
         if (is_embedding(layer)) {
-            c->operators->embed(c->lane, tokens_of(c, data), c->model->config->hidden, data->ids,
-                                weights, y);
+            embed(c, data, weights, y);
         } else {
             void *tape = keep ? tape_at(c, data, layer) : data->tape;
             rpexec_block_forward(c, weights, data->sequences, x, y, tape, data->scratch);
@@ -206,6 +240,26 @@ void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data
         }
         x = y;
     }
+}
+
+/* Ranks have the logits of their parts of the vocabulary: what they must know of each other's is
+ * gathered. */
+static void cross_entropy(const rpexec_compute *c, const rpexec_stage_data *data, uint64_t rows,
+                          const int32_t *labels, void *z)
+{
+    const rpexec_operators *op = c->operators;
+    const rpexec_ranks *ranks = c->ranks;
+    uint32_t vocab = c->model->config->vocab;
+    if (ranks == NULL) {
+        op->cross_entropy(c->lane, rows, vocab, labels, data->loss_scale, z, data->loss);
+        return;
+    }
+    uint64_t count = statistics_count(rows);
+    float *statistics = data->statistics;
+    op->row_statistics(c->lane, rows, vocab, z, statistics + ranks->rank * count);
+    c->ranks->all_gather(c->ranks, count, statistics);
+    op->cross_entropy_part(c->lane, rows, vocab, ranks->first_id, labels, ranks->count, statistics,
+                           count, data->loss_scale, z, data->loss);
 }
 
 void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
@@ -233,9 +287,9 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         const void *x = rpexec_element_const(dtype, input, t * m->hidden);
         op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, x, norm, n, r);
         op->linear(c->lane, rows, m->hidden, m->vocab, n, table, false, z);
-        op->cross_entropy(c->lane, rows, m->vocab, data->labels + t, data->loss_scale, z,
-                          data->loss);
+        cross_entropy(c, data, rows, data->labels + t, z);
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
+        rpexec_all_reduce(c, dtype, rows * m->hidden, dn);
         op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, false,
                            rpexec_element(dtype, data->head_gradient, t * m->hidden));
         if (c->model->rank == 0) { /* LoRA freezes norm and table */

@@ -17,13 +17,31 @@
 /** Tokens of which the head holds logits at a time. */
 #define RPEXEC_LOSS_CHUNK_TOKENS 512u
 
+/**
+ * The ranks of a tensor-parallel group as one of them sees them (slice.h): all compute the same
+ * layers of the same tokens at the same time, each with its slice. The calls belong to the lane's
+ * work: what was computed before is done, what comes afterwards sees the result, and all ranks make
+ * the same calls. After a failure they do nothing, and whoever has made the ranks knows.
+ */
+typedef struct rpexec_ranks {
+    uint32_t count;
+    uint32_t rank;
+    uint32_t first_id; /**< of the rank's part of the vocabulary */
+    /** Every rank's array becomes the sum of them all. */
+    void (*all_reduce)(struct rpexec_ranks *ranks, rpexec_dtype dtype, uint64_t count, void *array);
+    /** Every rank gets all ranks' parts of an fp32 array of `count` each, a multiple of 16: its own
+     * lies in its place already, `rank` times `count` from the beginning. */
+    void (*all_gather)(struct rpexec_ranks *ranks, uint64_t count, float *array);
+} rpexec_ranks;
+
 /** What all functions need. */
 typedef struct rpexec_compute {
-    const rpexec_model *model;
+    const rpexec_model *model;         /**< with ranks the rank's slice */
     const rpexec_operators *operators; /**< of the model's storage type */
     rpexec_lane *lane;
     const float *rotary; /**< the model's cosines, then its sines, in the GPU's memory; NULL: the
                               model's own */
+    rpexec_ranks *ranks; /**< NULL: the model is whole */
 } rpexec_compute;
 
 /** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */
@@ -37,12 +55,16 @@ typedef struct rpexec_stage_data {
     uint32_t begin; /**< layers [begin, end) */
     uint32_t end;
     uint32_t sequences;
-    const void *weights;   /**< arrays of the layers, one after the other */
-    const void *root;      /**< embedding and head, one after the other, where `weights` is without
-                                them; otherwise NULL */
-    void *gradients;       /**< alike; added to. May be NULL in a forward without head */
-    const void *input;     /**< [T, hidden], or NULL where the stage begins with the embedding */
-    const int32_t *ids;    /**< [T], where it begins with the embedding */
+    const void *weights; /**< arrays of the layers, one after the other */
+    const void *root;    /**< embedding and head, one after the other, where `weights` is without
+                              them; otherwise NULL */
+    void *gradients;     /**< alike; added to. May be NULL in a forward without head */
+    const void *input;   /**< [T, hidden], or NULL where the stage begins with the embedding */
+    const int32_t *ids;  /**< [T], where it begins with the embedding; with ranks those of its part
+                              of the vocabulary from 0 on, all others -1 */
+    void *embedded;   /**< [T, hidden] the embedding's output is kept there by a forward, and taken
+                           by a recompute; NULL: it is computed again */
+    bool is_embedded; /**< a recompute: it is there */
     const int32_t *labels; /**< [T], where it has the head */
     float loss_scale;      /**< gradient of the summed loss: 1 / valid tokens of the step */
     double *loss;          /**< added to, not scaled */
@@ -53,12 +75,28 @@ typedef struct rpexec_stage_data {
     void *weight_tape;    /**< rpexec_stage_weight_tape_bytes; split backward only */
     void *scratch;        /**< rpexec_stage_scratch_bytes */
     void *head_gradient;  /**< [T, hidden] from the head's forward to its backward */
+    float *statistics;    /**< rpexec_statistics_bytes; with ranks and the head */
     const void *d_output; /**< [T, hidden]; unused where the stage has the head */
     void *d_input;        /**< [T, hidden]; NULL where the stage begins with the embedding */
 } rpexec_stage_data;
 
 /** @return bytes of tape, of T tokens, that a layer needs: what its backward reads. */
 uint64_t rpexec_tape_bytes(const rpexec_model *model, uint32_t layer, uint64_t tokens);
+
+/** Every rank's sum, where there are ranks. */
+static inline void rpexec_all_reduce(const rpexec_compute *compute, rpexec_dtype dtype,
+                                     uint64_t count, void *array)
+{
+    if (compute->ranks != NULL) {
+        compute->ranks->all_reduce(compute->ranks, dtype, count, array);
+    }
+}
+
+/** @return bytes of what ranks tell each other of the logits of T tokens. */
+uint64_t rpexec_statistics_bytes(uint32_t ranks, uint64_t tokens);
+
+/** @return elements of the longest array that a layer's ranks sum or gather, T tokens. */
+uint64_t rpexec_exchange_count(const rpexec_model *model, uint64_t tokens);
 
 /** @return bytes of scratch that a forward or backward of the layer needs. */
 uint64_t rpexec_scratch_bytes(const rpexec_model *model, uint32_t layer, uint64_t tokens);

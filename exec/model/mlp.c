@@ -114,7 +114,8 @@ static void swiglu(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape
 }
 
 void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t tokens,
-                        const void *n, void *y, const rpexec_mlp_tape *tape, void *scratch_base)
+                        const void *n, bool add, void *y, const rpexec_mlp_tape *tape,
+                        void *scratch_base)
 {
     const rpexec_operators *op = c->operators;
     const rpexec_model *m = c->model;
@@ -133,9 +134,9 @@ void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t t
     if (has_experts(m)) {
         rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, false, scratch.gathered,
                               tape->h[2]);
-        op->scatter(c->lane, &tape->routing, d, scratch.gathered, true, y);
+        op->scatter(c->lane, &tape->routing, d, scratch.gathered, add, y);
     } else {
-        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, true, y, tape->h[2]);
+        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, add, y, tape->h[2]);
     }
 }
 
@@ -163,8 +164,12 @@ void rpexec_mlp_backward_input(const rpexec_compute *c, const void *weights, uin
     rpexec_linear_input(c, weights, RPEXEC_GATE, rows, out->dgate, false, dx, out->dh[0]);
     rpexec_linear_input(c, weights, RPEXEC_UP, rows, out->dup, true, dx, out->dh[1]);
     if (has_experts(m)) {
-        const void *router = rpexec_element_const(m->dtype, weights, router_at(m, 0));
         op->scatter(c->lane, &tape->routing, d, dx, false, dn);
+        rpexec_all_reduce(c, RPEXEC_DTYPE_F32, rows.count, scratch.dweights);
+    }
+    rpexec_all_reduce(c, m->dtype, tokens * d, dn);
+    if (has_experts(m)) { /* the router is whole on every rank */
+        const void *router = rpexec_element_const(m->dtype, weights, router_at(m, 0));
         op->route_backward(c->lane, &tape->routing, scratch.dweights, out->dlogits);
         op->linear_input(c->lane, tokens, d, m->config->experts, out->dlogits, router, true, dn);
     }

@@ -21,7 +21,7 @@ rpdiff=$bin/rpdiff
 [ -x "$rpsweep" ] || rpsweep=$bin/rpsweep rpexec=$bin/rpexec
 
 sed -n 's/.*seq-len: \([0-9]*\), costs: \([a-z0-9-]*\).*/\1 \2/p' "$experiment" | while read -r length record; do
-    "$rpexec" --model small --schedule roundpipe --gpus 1 --microbatches 4 --seq-len "$length" --steps 6 \
+    "$rpexec" --backend host --bind --model small --schedule roundpipe --gpus 1 --microbatches 4 --seq-len "$length" --steps 6 \
         --record "$record" </dev/null >/dev/null
 done
 "$rpsweep" "$experiment" --db validation.db --jobs 1 --rpexec "$rpexec" --resume </dev/null >&2

@@ -65,6 +65,8 @@ static int zz_free_op(const char *rp_time)
     return '"';
 }
 C
+mkdir -p "$tree/tests/unit"
+cat >"$tree/tests/unit/zz_harmless.c" <<<$'static void begin(void)\n{\n    cr_assert(x);\n}\nstatic void end(void)\n{\n    rp_end(x); // cr_expect(x)\n}\nTestSuite(zz, .init = begin, .fini = end);'
 for lint in "$source_dir"/tests/lint/*.sh; do
     bash "$lint" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || true
     if grep -qF 'zz_harmless' "$work/output"; then
@@ -73,7 +75,7 @@ for lint in "$source_dir"/tests/lint/*.sh; do
         failures=$((failures + 1))
     fi
 done
-rm "$tree/common/zz_harmless.c"
+rm "$tree/common/zz_harmless.c" "$tree/tests/unit/zz_harmless.c"
 
 # The rules look at one file at a time, so the injections below need none of our own sources around
 # them: without those each run is a blink.
@@ -114,7 +116,7 @@ functions()
         }
     }'
 }
-functions 300 24 >"$tree/tests/zz_median.c"
+functions 3000 24 >"$tree/tests/zz_median.c"
 expect sizes "all functions: median" "a median of 24 lines"
 rm "$tree/tests/zz_median.c"
 functions 300 64 >"$tree/tests/zz_share.c"
@@ -179,6 +181,15 @@ inject status common/zz_status.c "fprintf(stderr" <<<'    fprintf(stderr, "x");'
 inject status sim/zz_status.c "fputs to stderr" <<<'    fputs("x", stderr);'
 inject status sim/zz_status.c "perror" <<<'    perror("x");'
 inject status common/zz_status.c "exit" <<<'    exit(2);'
+
+suite='TestSuite(zz, .init = begin, .fini = end, .timeout = 60);'
+inject teardown tests/unit/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
+inject teardown tests/unit/zz_end.c "one in what it calls" \
+    <<<$'static void zz_check(int x)\n{\n    cr_assert(eq(int, x, 0));\n}\nstatic void end(void)\n{\n    zz_check(1);\n}\n'"$suite"
+cat >"$tree/tests/support/zz_check.c" <<<$'void zz_check(int x,\n              int y)\n{\n    cr_assert(lt(int, x, y));\n}'
+cat >"$tree/tests/unit/zz_end.c" <<<'Test(zz, zz, .fini = zz_check)'
+expect teardown tests/support/zz_check.c:4: "one in another file, of a single test"
+rm "$tree/tests/support/zz_check.c" "$tree/tests/unit/zz_end.c"
 
 echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
 [ "$failures" -eq 0 ]

@@ -8,17 +8,23 @@ listing=$("$rpexec" --list backends | awk '/^[^ ]/ { keep = /^cuda:/ } keep')
 if [ -z "$listing" ]; then
     status=0
     said=$("$rpexec" --backend cuda 2>&1) || status=$?
-    [ $status -eq 2 ] && grep -q "'cuda' is not valid; valid values are host" <<<"$said"
+    [ $status -eq 2 ]
+    grep -q "'cuda' is not valid; valid values are host" <<<"$said"
     echo "skipped: this build has no CUDA backend"
     exit 77
 fi
 echo "$listing"
+status=0
+said=$("$rpexec" --backend cuda --bind 2>&1) || status=$?
+[ $status -eq 2 ]
+grep -q -e '--bind: GPUs of the cuda backend are no threads; valid only with --backend host' <<<"$said"
 if grep -qE '^    no device: cudaGetDeviceCount: .+ \(cuda[A-Za-z]+\)$' <<<"$listing"; then
     for arguments in "" "--virtual-gpus 2"; do
         status=0
         # shellcheck disable=SC2086
         said=$("$rpexec" --backend cuda --steps 1 $arguments 2>&1) || status=$?
-        [ $status -eq 2 ] && grep -q 'no device: cudaGetDeviceCount: .*; valid here is host' <<<"$said"
+        [ $status -eq 2 ]
+        grep -q 'no device: cudaGetDeviceCount: .*; valid here is host' <<<"$said"
     done
     echo "skipped: no GPU here"
     exit 77
@@ -30,6 +36,16 @@ fi
 count=$(grep -c '^    device ' <<<"$listing")
 status=0
 said=$("$rpexec" --backend cuda --gpus $((count + 1)) --steps 1 2>&1) || status=$?
-[ $status -eq 2 ] && grep -q "valid are 1 to $count, or --virtual-gpus" <<<"$said"
+[ $status -eq 2 ]
+grep -q "valid are 1 to $count, or --virtual-gpus" <<<"$said"
 "$rpexec" --backend cuda --gpus 1 --steps 2 --check
 "$rpexec" --backend cuda --virtual-gpus 2 --steps 2 --check
+"$rpexec" --backend cuda --virtual-gpus 2 --steps 6 --check --graphs --format json | grep -q '"graph_launches": [1-9]'
+status=0
+said=$("$rpexec" --backend cuda --virtual-gpus 2 --transport nccl --steps 1 2>&1) || status=$?
+[ $status -eq 2 ]
+grep -q 'virtual GPUs share a device' <<<"$said"
+# A communicator of one rank, where NCCL is installed.
+status=0
+said=$("$rpexec" --backend cuda --gpus 1 --schedule fsdp --transport nccl --steps 2 --check 2>&1) || status=$?
+[ $status -eq 0 ] || { [ $status -eq 2 ] && grep -q -e '--transport nccl: .*valid here are auto, copy and staged' <<<"$said"; }

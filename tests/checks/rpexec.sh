@@ -46,6 +46,7 @@ expect 2 "" "valid values are integers from 1" --steps 0
 expect 2 "" "valid values are numbers from 0" --lr fast
 expect 2 "" "valid values are stage|layer" --grain block
 expect 2 "" "valid only with --save DIR" --resume
+expect 2 "" "--save-every: valid only with --save DIR" --save-every 3
 expect 2 "" "valid is one of them" --model tiny --weights /nowhere
 expect 2 "" "/nowhere/config.json" --weights /nowhere
 expect 2 "" "valid are token files and texts" --data /nowhere/text
@@ -57,7 +58,62 @@ expect 0 "the same bits" "" --steps 3 --check
 expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
 expect 0 "the same bits" "" --steps 2 --check --accumulate 2 --gpus 2 --partition '2,2|4,2,2' --seq-len 16
 expect 0 "the same bits" "" --steps 2 --check --schedule roundpipe-overlap --accumulate 2 --gpus 2 --round 2 --seq-len 16
+expect 0 "the same bits" "" --steps 2 --check --bind --gpus 3 --seq-len 16
+expect 0 "tokens/s" "" --steps 2 --bind --gpus 1 --seq-len 16 --record "$work/bound" \
+    --timeline-out "$work/bound.csv" --program-out "$work/bound.txt"
+if ! cmp "$work/bound.csv" "$work/bound/timeline.csv" || ! cmp "$work/bound.txt" "$work/bound/program.txt"; then
+    echo "--timeline-out and --program-out are not those of the record"
+    failures=$((failures + 1))
+fi
+# The last program is no shorter than the others by more than a step: it is what is measured.
+expect 0 "tokens/s" "" --steps 9 --gpus 1 --seq-len 8 --program-out "$work/nine.txt"
+if ! grep -qx 'iterations 4' "$work/nine.txt"; then
+    echo "9 steps end with a program of: $(grep -x 'iterations .*' "$work/nine.txt")"
+    failures=$((failures + 1))
+fi
+touch "$work/bound/predicted.csv"
+expect 0 "tokens/s" "" --steps 2 --bind --gpus 1 --seq-len 16 --record "$work/bound"
+if [ -e "$work/bound/predicted.csv" ]; then
+    echo "a record without a prediction keeps an older one"
+    failures=$((failures + 1))
+fi
+if ! grep -q '^bound_cores: [1-9]' "$work/bound/platform.yaml"; then
+    echo "--record of a bound run does not say so"
+    failures=$((failures + 1))
+fi
+expect 0 "predicted" "the record is of a run with --bind, this one runs without" --steps 2 --gpus 2 --seq-len 16 \
+    --costs "$work/bound" --predict
+# Times of another model or type are refused, whatever has the same sizes.
+of_others=(--steps 2 --bind --gpus 1 --seq-len 16 --costs "$work/bound" --predict)
+expect 2 "" "was measured with tiny on the backend host, this run has small on host" "${of_others[@]}" --model small
+expect 2 "" "was measured in fp32, this run is in bf16" "${of_others[@]}" --dtype bf16
+expect 2 "" "was measured in fp32, this run is in fp32, LoRA of rank 2" "${of_others[@]}" --lora-rank 2
+# A record of a checkpoint has a name that rpexec and rpsim read.
+cp -r "$1/tests/golden/decoders/qwen3" "$work/a #model"
+expect 0 "tokens/s" "" --weights "$work/a #model" --steps 2 --gpus 1 --seq-len 16 --record "$work/of-checkpoint"
+expect 0 "tokens/s" "" --weights "$work/a #model" --steps 1 --gpus 1 --seq-len 16 --costs "$work/of-checkpoint"
+if ! grep -qx 'name: a__model@host' "$work/of-checkpoint/costs.yaml" ||
+    ! "$2/rpsim" --schedule gpipe --fidelity stage --gpus 1 --costs "$work/of-checkpoint/costs.yaml" >"$work/out" 2>&1; then
+    echo "the record of a checkpoint cannot be read:"
+    cat "$work/out" "$work/of-checkpoint/costs.yaml"
+    failures=$((failures + 1))
+fi
+# A record may take the place of the one that predicts its run, and its measuring is not time of the run.
+sed -i -E 's/[0-9]+\.[0-9]+/10000/g' "$work/bound/costs.yaml" # 10 s for everything
+begin=${EPOCHREALTIME/./}
+expect 0 '"predicted_iteration_ms"' "" --steps 2 --bind --gpus 1 --seq-len 16 --microbatches 4 --costs "$work/bound" \
+    --predict --record "$work/bound" --format json
+if ! awk -v wall_us=$((${EPOCHREALTIME/./} - begin)) '{ gsub(/,/, "") }
+    $1 == "\"tokens_per_s\":" { run_us = 1e6 * 2 * 4 * 16 / $2 }
+    $1 == "\"predicted_iteration_ms\":" { predicted_ms = $2 }
+    END { exit !(run_us > 0 && run_us < wall_us / 2 && predicted_ms > 10000) }' "$work/out" ||
+    grep -q 10000 "$work/bound/costs.yaml"; then
+    echo "--record in the folder of --costs:"
+    cat "$work/out" "$work/bound/costs.yaml"
+    failures=$((failures + 1))
+fi
 expect 2 "" "divisors of --microbatches" --accumulate 2 --microbatches 5 --round 3
+expect 0 '"round": 2,' "" --steps 1 --round 2 --gpus 2 --seq-len 16 --format json
 expect 2 "" "mobius has no rounds" --schedule mobius --round 2
 expect 0 "the same bits" "" --steps 2 --check --optimizer async --data "$data" --gpus 3 --seq-len 32
 expect 0 "the same bits" "" --steps 2 --check --model tiny-moe --gpus 4 --seq-len 32
@@ -72,6 +128,12 @@ expect 0 "check: gradients of the first step differ by" "" --steps 2 --check --s
 expect 0 "of a tensor's rms" "" --check --schedule zero-offload --gpus 1 --microbatches 2 --accumulate 2 --seq-len 8 --dtype bf16
 expect 0 "the same bits" "" --steps 2 --check --schedule 1f1b --gpus 2 --seq-len 16 --peers --link-gb-per-s 8
 expect 0 '"max_grad_rel_err": 0,' "" --steps 2 --check --schedule zbv --gpus 2 --format json --seq-len 16
+if ! grep -q '"same_bits": true,' "$work/out" || ! grep -q '"max_grad_rms_err": 0,' "$work/out" || ! grep -q '"max_loss_rel_err": 0,' "$work/out"; then
+    echo "--check --format json leaves out what the table has:"
+    cat "$work/out"
+    failures=$((failures + 1))
+fi
+expect 0 '"same_bits": null,' "" --steps 1 --gpus 1 --format json --seq-len 8
 expect 0 "the same bits" "" --steps 2 --check --dtype bf16 --gpus 3 --seq-len 16
 expect 0 "the same bits" "" --steps 2 --check --dtype fp16 --gpus 2 --seq-len 16 --model tiny-moe --lora-rank 3
 expect 0 '"dtype": "fp16"' "" --steps 2 --check --dtype fp16 --schedule 1f1b --gpus 2 --format json --seq-len 16
@@ -101,6 +163,44 @@ if [ "$(find "$work/parts" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ]; then
     find "$work/parts"
     failures=$((failures + 1))
 fi
+# A run that is done stays as it is and says so; what it cannot give is refused, and nothing is written. Another run
+# does not mix with it.
+expect 0 "0 tokens/s" "is of step 40, and no step is left" "${train[@]}" --save "$work/parts" --resume
+for option in --check --program-out --timeline-out --trace-out --gantt-out --loss-out --db; do
+    value=()
+    [ $option = --check ] || value=("$work/none.svg")
+    expect 2 "" "$option: the checkpoint is of step 40, and no step is left" "${train[@]}" --save "$work/parts" --resume $option "${value[@]}"
+done
+expect 2 "" "valid are --resume, which goes on from the newest" "${train[@]}" --save "$work/parts" --steps 3
+if [ -e "$work/none.svg" ] || [ ! -d "$work/parts/step-40" ] || [ -d "$work/parts/step-3" ]; then
+    echo "refused, and yet written:"
+    find "$work"
+    failures=$((failures + 1))
+fi
+expect 2 "" "--save: /nowhere/else: No such file or directory; valid are folders" --steps 1 --save /nowhere/else
+expect 2 "" "--save: $data: Not a directory; valid are folders" --steps 1 --save "$data"
+# A signal leaves no temporary files, which there are from before the first step on.
+mkdir "$work/ended"
+status=0
+"$rpexec" --steps 100000 --gpus 1 --seq-len 8 --record "$work/ended/record" --loss-out "$work/ended/l.csv" \
+    --trace-out "$work/ended/t.json" >"$work/out" 2>&1 &
+while kill -0 $! 2>/dev/null && { [ ! -d "$work/ended/record" ] || [ -z "$(find "$work/ended" -type f)" ]; }; do
+    sleep 0.05
+done
+kill -TERM $!
+wait $! || status=$?
+if [ $status -ne 143 ] || [ ! -d "$work/ended/record" ] || [ -n "$(find "$work/ended" -type f)" ]; then
+    echo "ended by a signal (exit status $status), it leaves:"
+    find "$work/ended"
+    failures=$((failures + 1))
+fi
+# The memory that a run may take is also that of measuring links: 16 MiB in pieces of 4 MiB are more.
+"$rpexec" --steps 2 --gpus 1 --seq-len 16 --gpu-memory-mb 8 --record "$work/little" >/dev/null
+if [ "$(cut -d, -f4 "$work/little/links.csv" | sort -n | tail -n 1)" -gt 1048576 ]; then
+    echo "--record takes more than --gpu-memory-mb:"
+    cat "$work/little/links.csv"
+    failures=$((failures + 1))
+fi
 # Adapters alone are saved, and go on with the same bits.
 train=(--gpus 2 --microbatches 2 --seq-len 16 --data "$data" --model tiny-moe --lora-rank 3 --optimizer async)
 "$rpexec" "${train[@]}" --steps 6 --save "$work/adapters" >/dev/null
@@ -112,6 +212,27 @@ for file in adapter_model training; do
         failures=$((failures + 1))
     fi
 done
+
+# Ranks of tensor parallelism save the whole: they go on with the same bits, and others go on as well. Their program is
+# simulated and runs as it is.
+cut=(--seq-len 16 --microbatches 4 --data "$data")
+"$rpexec" "${cut[@]}" --schedule megatron-tp --gpus 4 --steps 6 --save "$work/cut" --save-every 3 >/dev/null
+"$rpexec" "${cut[@]}" --schedule megatron-tp --gpus 4 --steps 3 --save "$work/cut-parts" >/dev/null
+"$rpexec" "${cut[@]}" --schedule megatron-tp --gpus 4 --steps 6 --save "$work/cut-parts" --resume >/dev/null
+for file in model training; do
+    if ! cmp "$work/cut/step-6/$file.safetensors" "$work/cut-parts/step-6/$file.safetensors"; then
+        echo "resumed tensor-parallel training differs in $file.safetensors"
+        failures=$((failures + 1))
+    fi
+done
+expect 0 "check: gradients of the first step differ by" "" "${cut[@]}" --schedule 1f1b --gpus 2 --steps 8 --save "$work/cut" --resume --check
+expect 0 "check: gradients of the first step differ by" "" "${cut[@]}" --schedule megatron-tp --gpus 2 --steps 10 --save "$work/cut" --resume --check
+expect 0 "MiB between GPUs" "" "${cut[@]}" --schedule megatron-tp --gpus 2 --steps 4 --program-out "$work/cut.txt"
+expect 0 "check: gradients of the first step differ by" "" --program-in "$work/cut.txt" --seq-len 16 --steps 4 --check
+sed 's/ALL_REDUCE/ALL_GATHER/' "$work/cut.txt" >"$work/cut-wrong.txt"
+expect 2 "" "is not what megatron-tp gives for tiny" --program-in "$work/cut-wrong.txt" --seq-len 16 --steps 4
+"$rpexec" "${cut[@]}" --schedule fsdp --gpus 2 --steps 2 --record "$work/cut-record" >/dev/null
+expect 0 "ms per iteration, measured" "" --seq-len 16 --microbatches 4 --schedule megatron-tp --gpus 2 --steps 2 --costs "$work/cut-record" --predict
 
 # In 16 bits masters and the scale of the loss are resumed, too; another type is refused.
 for dtype in bf16 fp16; do

@@ -70,6 +70,8 @@ rows "$work/whole.db" >"$work/whole"
 [ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM failures')" -gt 10 ] || fail "no failures are listed"
 expect 2 "has 800 points of experiment kill already; valid are --resume" "$work/e.yaml" --db "$work/whole.db"
 expect 0 "0 run" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 0 "75 of them failed (--retry-failed runs these again)" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 2 "EXPERIMENT: unknown experiment 'pipeline-stud', did you mean 'pipeline-study'?; valid values are gallery-scaling, " pipeline-stud
 expect 1 "failed: --microbatches" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
 expect 0 "schedule,model" export best --db "$work/whole.db"
 expect 2 "no table or view 'runs2'; valid are best" export runs2 --db "$work/whole.db"

@@ -12,7 +12,8 @@ fi
 source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$1
 out=$2
-programs=(exec/rpexec exec/green_test exec/rates exec/cuda/tests/cuda_compare exec/cuda/tests/cuda_bench rpsim)
+programs=(exec/rpexec exec/green_test exec/rates exec/cuda/tests/cuda_compare exec/cuda/tests/cuda_bench
+    exec/cuda/tests/cuda_nccl rpsim)
 mkdir -p "$out/bin" "$out/lib" "$out/gpu"
 for program in "${programs[@]}"; do
     if [ -x "$build/$program" ]; then
@@ -22,7 +23,7 @@ for program in "${programs[@]}"; do
         echo "pack.sh: $build/$program is not there; the suite skips what needs it" >&2
     fi
 done
-# The libraries of C and C++ belong to the machine it runs on; so do the driver and cuBLAS, which is 500 MB.
+# The libraries of C and C++ belong to the machine it runs on; so do the driver, NCCL and cuBLAS, which is 500 MB.
 ldd "$out"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so|/lib(cuda|cublas|cublasLt)\.so' |
     while read -r library; do

@@ -50,12 +50,21 @@ static bool may_start(const slow_hardware *h, int number)
     return true;
 }
 
-static void start(slow_hardware *h, int number)
+/* When the op before it and all it waits for have ended and been noticed. */
+static int64_t noticed_ps(const slow_hardware *h, int number)
 {
-    slow_hardware_op *op = &h->ops[number];
-    if (!may_start(h, number)) {
-        return;
+    const slow_hardware_op *op = &h->ops[number];
+    bool first = number == 0 || op[-1].queue != op->queue;
+    int64_t ps = first ? 0 : op[-1].end_ps + h->gap_ps;
+    for (int w = 0; w < op->wait_count; w++) {
+        int64_t after_ps = h->ops[op->waits[w]].end_ps + h->wake_ps;
+        ps = after_ps > ps ? after_ps : ps;
     }
+    return ps;
+}
+
+static void begin(slow_hardware *h, slow_hardware_op *op)
+{
     op->start_ps = h->now_ps;
     if (op->compute_ps >= 0) {
         take_time(h, op, SLOW_BUSY, op->compute_ps);
@@ -69,15 +78,33 @@ static void start(slow_hardware *h, int number)
     }
 }
 
+static void start(slow_hardware *h, int number)
+{
+    if (!may_start(h, number)) {
+        return;
+    }
+    int64_t ps = noticed_ps(h, number);
+    if (ps > h->now_ps) {
+        take_time(h, &h->ops[number], SLOW_LATE, ps - h->now_ps);
+    } else {
+        begin(h, &h->ops[number]);
+    }
+}
+
+static bool is_timed(slow_op_state state)
+{
+    return state == SLOW_BUSY || state == SLOW_LATENT || state == SLOW_LATE;
+}
+
 /* Of the ops in `state` (due now, where they are timed) the one with the least order, or -1. */
 static int first_in(const slow_hardware *h, slow_op_state state, int engine)
 {
     int first = -1;
     for (int i = 0; i < h->op_count; i++) {
         const slow_hardware_op *op = &h->ops[i];
-        bool timed = state == SLOW_BUSY || state == SLOW_LATENT;
         if (op->state == state && (engine == SLOW_NO_ENGINE || op->engine == engine) &&
-            (!timed || op->due_ps == h->now_ps) && (first < 0 || op->order < h->ops[first].order)) {
+            (!is_timed(state) || op->due_ps == h->now_ps) &&
+            (first < 0 || op->order < h->ops[first].order)) {
             first = i;
         }
     }
@@ -149,18 +176,29 @@ static void let_arrive(slow_hardware *h)
 /* Deals with one thing that happens now. Returns whether there was one. */
 static bool step(slow_hardware *h)
 {
-    int busy = first_in(h, SLOW_BUSY, SLOW_NO_ENGINE);
-    int latent = first_in(h, SLOW_LATENT, SLOW_NO_ENGINE);
-    bool latent_first = latent >= 0 && (busy < 0 || h->ops[latent].order < h->ops[busy].order);
-    if (latent_first) {
-        flow(h, &h->ops[latent]);
-        return true;
+    const slow_op_state timed[] = {SLOW_BUSY, SLOW_LATENT, SLOW_LATE};
+    int number = -1;
+    for (int i = 0; i < 3; i++) {
+        int other = first_in(h, timed[i], SLOW_NO_ENGINE);
+        bool earlier = number < 0 || (other >= 0 && h->ops[other].order < h->ops[number].order);
+        number = other >= 0 && earlier ? other : number;
     }
-    int number = busy >= 0 ? busy : first_in(h, SLOW_ARRIVED, SLOW_NO_ENGINE);
-    if (number >= 0) {
+    number = number >= 0 ? number : first_in(h, SLOW_ARRIVED, SLOW_NO_ENGINE);
+    if (number < 0) {
+        return false;
+    }
+    switch ((int)h->ops[number].state) {
+    case SLOW_LATENT:
+        flow(h, &h->ops[number]);
+        break;
+    case SLOW_LATE:
+        begin(h, &h->ops[number]);
+        break;
+    default:
         end(h, number);
+        break;
     }
-    return number >= 0;
+    return true;
 }
 
 /* Moves the clock to the next event. Returns false where there is none. */
@@ -170,7 +208,7 @@ static bool pass_time(slow_hardware *h)
     for (int i = 0; i < h->op_count; i++) {
         const slow_hardware_op *op = &h->ops[i];
         int64_t ps = INT64_MAX;
-        if (op->state == SLOW_BUSY || op->state == SLOW_LATENT) {
+        if (is_timed(op->state)) {
             ps = op->due_ps;
         } else if (op->state == SLOW_FLOWING) {
             ps = arrival_ps(h, op);

@@ -3,7 +3,8 @@
  * zero (slow_flows.h). It is the oracle of tests/unit/hardware_reference.c and shares no code with
  * sim/. The rules are those of sim/hardware_engine.h and common/network.h:
  *
- *  - An op begins when the one before it in its queue and all it waits for have ended.
+ *  - An op begins when the one before it in its queue and all it waits for have ended, the gap
+ *    after the former and the wake after the latter.
  *  - One that needs a copy engine asks for it then and gets it first come, first served; after the
  *    latency it flows. It keeps the engine until it has ended.
  *  - A flow ends at the picosecond nearest to the end that its rate implies.
@@ -20,6 +21,7 @@
 
 typedef enum slow_op_state {
     SLOW_IDLE,
+    SLOW_LATE,    /* all has ended; starting takes its time */
     SLOW_ASKED,   /* waits for its copy engine */
     SLOW_LATENT,  /* has it; its latency runs */
     SLOW_BUSY,    /* computes */
@@ -50,6 +52,8 @@ typedef struct slow_hardware {
     slow_hardware_op *ops;
     int op_count;
     int64_t latency_ps; /* of every copy */
+    int64_t gap_ps;     /* from the end of an op to the next one of its queue */
+    int64_t wake_ps;    /* and to what waits for it */
     const double *capacities_Bps;
     int link_count;
     /* State */

@@ -88,7 +88,10 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
                             rpexec_devices *devices, rp_arena *arena, rp_test_run *run)
 {
     rpexec_plan *plan = &run->plan;
-    RP_TRY(rpexec_plan_create(program, &run->model, twist->cap_bytes, arena, plan));
+    const rpexec_driver_type *type =
+        twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver;
+    const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk};
+    RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan));
     if (twist->replan != NULL) {
         twist->replan(twist->context, arena, plan);
     }
@@ -96,23 +99,23 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
         run->most_bytes =
             plan->arena_bytes[i] > run->most_bytes ? plan->arena_bytes[i] : run->most_bytes;
     }
-    rpexec_execution e = {
-        .plan = plan,
-        .state = &run->state,
-        .adam = rpexec_adam_defaults(),
-        .batches = run->batches,
-        .driver_type = twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver,
-        .driver = {.devices = devices,
-                   .machine = twist->machine,
-                   .delay_seed = twist->delay_seed,
-                   .delay_us = twist->delay_us,
-                   .delay_classes = twist->delay_classes,
-                   .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
-                   .poison = true},
-        .fail_op = twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
-        .keep_gradients = true,
-        .losses = run->losses,
-        .timeline = run->timeline};
+    rpexec_execution e = {.plan = plan,
+                          .state = &run->state,
+                          .adam = rpexec_adam_defaults(),
+                          .batches = run->batches,
+                          .driver_type = type,
+                          .driver = {.devices = devices,
+                                     .machine = twist->machine,
+                                     .delay_seed = twist->delay_seed,
+                                     .delay_us = twist->delay_us,
+                                     .delay_classes = twist->delay_classes,
+                                     .watchdog_s = twist->watchdog_s != 0 ? twist->watchdog_s : 30,
+                                     .poison = true},
+                          .fail_op =
+                              twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
+                          .keep_gradients = true,
+                          .losses = run->losses,
+                          .timeline = run->timeline};
     RP_TRY(rpexec_execute(&e));
     run->uploaded_bytes = e.uploaded_bytes;
     run->downloaded_bytes = e.downloaded_bytes;

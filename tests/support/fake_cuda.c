@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define MOST_REGIONS 512u
 #define SM_COUNT 128u
@@ -29,8 +30,14 @@ static struct {
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER, .unstuck = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint copies;
+static atomic_uint sums;
 static atomic_uint left;
 static _Thread_local rpexec_cuda_part here;
+
+uint32_t rp_fake_cuda_sums(void)
+{
+    return atomic_load(&sums);
+}
 
 uint32_t rp_fake_cuda_copies(void)
 {
@@ -91,8 +98,7 @@ static int remove_region(const void *begin)
     return found ? 0 : ERROR_INVALID;
 }
 
-/* @return whose memory it is: -1 the host's, pinned; -2 nobody's that is known. */
-static int owner(const void *address)
+int rp_fake_owner(const void *address)
 {
     int device = -2;
     pthread_mutex_lock(&world.lock);
@@ -118,20 +124,19 @@ static bool reaches(int device, int of)
     return reached;
 }
 
-void rp_fake_require(rp_fake_lane *lane, const void *address, const char *operator_name)
+bool rp_fake_is_reached(const rp_fake_lane *lane, const void *address)
 {
-    int of = owner(address);
-    if (address == NULL || (of >= -1 && reaches(rp_fake_part_of(lane->stream)->device, of))) {
-        return;
-    }
-    rp_log_error("%s: memory that device %d does not reach", operator_name,
-                 rp_fake_part_of(lane->stream)->device);
-    lane->status = RP_TOOL;
+    int of = rp_fake_owner(address);
+    return address == NULL || (of >= -1 && reaches(rp_fake_part_of(lane->stream)->device, of));
 }
 
 static int take(uint64_t bytes, int device, void **memory_out)
 {
     rp_arena *arena = NULL;
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     if (rp_arena_create(&arena) != RP_OK || rp_arena_alloc(arena, bytes, 1, memory_out) != RP_OK) {
         rp_arena_destroy(arena);
         return 2;
@@ -144,6 +149,10 @@ static int take(uint64_t bytes, int device, void **memory_out)
 
 static int give(void *memory)
 {
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     atomic_fetch_sub(&left, 1);
     return remove_region(memory);
 }
@@ -257,12 +266,22 @@ typedef struct move {
     const void *from;
     uint64_t bytes;
     int byte;
+    bool slow;
 } move;
 
 static void run_copy(const void *arguments)
 {
     const move *m = arguments;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
     memcpy(m->to, m->from, m->bytes);
+    if (world.machine.copy_Bps > 0) {
+        double seconds = (m->slow ? 2 : 1) * (double)m->bytes / world.machine.copy_Bps;
+        int64_t ns = until.tv_nsec + (int64_t)(1e9 * seconds) + 1000 * world.machine.copy_us;
+        until.tv_sec += ns / 1000000000;
+        until.tv_nsec = ns % 1000000000;
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    }
 }
 
 static void run_fill(const void *arguments)
@@ -294,13 +313,13 @@ void rp_fake_cuda_unstick(void)
 static int copy(void *to, const void *from, uint64_t bytes, void *stream)
 {
     rp_fake_stream *s = stream;
-    const move m = {.to = to, .from = from, .bytes = bytes};
+    const move m = {.to = to, .from = from, .bytes = bytes, .slow = rp_fake_owner(to) < 0};
     uint32_t number = atomic_fetch_add(&copies, 1) + 1;
     if (number == world.machine.fail_at) {
         return ERROR_ADDRESS;
     }
-    if (!reaches(rp_fake_part_of(s)->device, owner(to)) ||
-        !reaches(rp_fake_part_of(s)->device, owner(from))) {
+    if (!reaches(rp_fake_part_of(s)->device, rp_fake_owner(to)) ||
+        !reaches(rp_fake_part_of(s)->device, rp_fake_owner(from))) {
         return ERROR_INVALID;
     }
     if (number == world.machine.stick_at) {
@@ -313,7 +332,7 @@ static int copy(void *to, const void *from, uint64_t bytes, void *stream)
         }
     }
     int error = rp_fake_enqueue(s, run_copy, &m, sizeof m);
-    bool pageable = owner(to) == -2 || owner(from) == -2;
+    bool pageable = rp_fake_owner(to) == -2 || rp_fake_owner(from) == -2;
     return error == 0 && pageable ? rp_fake_synchronize(s) : error;
 }
 
@@ -347,7 +366,8 @@ static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
                bool adds, float *to, void *stream)
 {
     const sum s = {.dtype = dtype, .count = count, .from = values, .to = to, .add = adds};
-    return owner(values) != part->device || owner(to) != part->device
+    atomic_fetch_add(&sums, 1);
+    return rp_fake_owner(values) != part->device || rp_fake_owner(to) != part->device
                ? ERROR_ADDRESS
                : rp_fake_enqueue(stream, run_add, &s, sizeof s);
 }
@@ -356,7 +376,8 @@ static int narrow(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t cou
                   const float *from, void *to, void *stream)
 {
     const sum s = {.dtype = dtype, .count = count, .from = from, .to = to};
-    return owner(from) != part->device || owner(to) != part->device
+    atomic_fetch_add(&sums, 1);
+    return rp_fake_owner(from) != part->device || rp_fake_owner(to) != part->device
                ? ERROR_ADDRESS
                : rp_fake_enqueue(stream, run_narrow, &s, sizeof s);
 }
@@ -368,26 +389,38 @@ static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_
                            void *stream, rp_arena *arena, rpexec_lane **lane_out)
 {
     rp_fake_lane *lane = NULL;
-    (void)part;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *lane, &lane));
+    lane->taker = rp_fake_taker;
     lane->stream = stream;
+    lane->is_odd = part->device == (world.machine.cudnn_on_first ? 0 : world.machine.devices - 1);
     RP_TRY(rpexec_host_lane_create(shape->model, shape->tokens, arena, &lane->host));
-    *lane_out = &lane->host;
+    *lane_out = (rpexec_lane *)(void *)&lane->taker;
     return RP_OK;
 }
 
 static void lane_close(rpexec_lane *lane)
 {
-    (void)lane;
+    if (lane != NULL) {
+        rp_fake_attention_own(lane);
+        ((rp_fake_lane *)(void *)lane)->is_closed = true;
+    }
 }
 
 static rp_status lane_status(const rpexec_lane *lane)
 {
-    return ((const rp_fake_lane *)lane)->status;
+    return ((const rp_fake_lane *)(const void *)lane)->status;
+}
+
+static void lane_forgive(rpexec_lane *lane)
+{
+    ((rp_fake_lane *)(void *)lane)->status = RP_OK;
 }
 
 static const char *text(int error)
 {
+    if (error >= RPEXEC_NCCL_ERRORS) {
+        return rp_fake_nccl_text(error);
+    }
     switch (error) {
     case ERROR_INVALID:
         return "invalid argument (fake)";
@@ -397,6 +430,10 @@ static const char *text(int error)
         return "invalid resource handle (fake)";
     case ERROR_ADDRESS:
         return "an illegal memory access was encountered (fake)";
+    case ERROR_CAPTURE:
+        return "operation not permitted when stream is capturing (fake)";
+    case ERROR_INVALIDATED:
+        return "operation failed due to a previous error during capture (fake)";
     case ERROR_MISUSE:
         return "an event that was never recorded, or too much of something (fake)";
     default:
@@ -405,13 +442,14 @@ static const char *text(int error)
 }
 
 static const rpexec_operators *const operators[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = &rp_fake_operators,
-    [RPEXEC_DTYPE_F16] = &rp_fake_operators,
-    [RPEXEC_DTYPE_BF16] = &rp_fake_operators,
+    [RPEXEC_DTYPE_F32] = &rpexec_noting_operators,
+    [RPEXEC_DTYPE_F16] = &rpexec_noting_operators,
+    [RPEXEC_DTYPE_BF16] = &rpexec_noting_operators,
 };
 
 static const rpexec_cuda_calls calls = {
     .operators = operators,
+    .nccl = &rp_fake_nccl,
     .not_ready = ERROR_NOT_READY,
     .text = text,
     .device_count = device_count,
@@ -439,11 +477,23 @@ static const rpexec_cuda_calls calls = {
     .host_unpin = give,
     .copy = copy,
     .fill = fill,
+    .capture_begin = rp_fake_capture_begin,
+    .capture_end = rp_fake_capture_end,
+    .capture_invalidated = ERROR_INVALIDATED,
+    .captured_destroy = rp_fake_captured_destroy,
+    .graph_make = rp_fake_graph_make,
+    .graph_launch = rp_fake_graph_launch,
+    .graph_destroy = rp_fake_graph_destroy,
     .add = add,
     .narrow = narrow,
     .lane_open = lane_open,
     .lane_close = lane_close,
     .lane_status = lane_status,
+    .lane_forgive = lane_forgive,
+    .cudnn = rp_fake_find_cudnn,
+    .attention_plan = rp_fake_attention_plan,
+    .attention_try = rp_fake_attention_try,
+    .attention_own = rp_fake_attention_own,
 };
 
 static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
@@ -458,7 +508,11 @@ const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
     world.machine = *machine;
     memset(world.reached, 0, sizeof world.reached);
     atomic_store(&copies, 0);
+    atomic_store(&sums, 0);
     rp_fake_restart_streams();
+    rp_fake_restart_graphs();
+    rp_fake_restart_nccl();
+    rp_fake_restart_attention();
     type = rpexec_gpu_driver;
     type.operators = operators;
     type.attach = attach;

@@ -12,6 +12,27 @@
 #include "exec/gpu/calls.h"
 #include "exec/gpu/driver.h"
 
+/** Calls that fail on a machine without graphs. */
+typedef enum rp_fake_graph_call {
+    RP_FAKE_ALL_WORK,
+    RP_FAKE_BEGIN_FAILS,
+    RP_FAKE_OPERATOR_FAILS, /**< the first one of a capture */
+    RP_FAKE_END_FAILS,
+    RP_FAKE_MAKE_FAILS,
+} rp_fake_graph_call;
+
+/** How cuDNN is on a machine: what AUTO can meet. */
+typedef enum rp_fake_cudnn {
+    RP_FAKE_CUDNN_ABSENT,
+    RP_FAKE_CUDNN_FASTER,
+    RP_FAKE_CUDNN_SLOWER,
+    RP_FAKE_CUDNN_DIFFERS,  /**< its results are half as far off again as they may be */
+    RP_FAKE_CUDNN_RESTLESS, /**< they differ from run to run */
+    RP_FAKE_CUDNN_NAN,      /**< they are not comparable */
+    RP_FAKE_CUDNN_NO_SHAPE, /**< there is no plan */
+    RP_FAKE_CUDNN_FAILS,    /**< the trial does */
+} rp_fake_cudnn;
+
 /** How the machine is. One at a time in a process. */
 typedef struct rp_fake_cuda {
     int devices;       /**< 0: none */
@@ -21,8 +42,21 @@ typedef struct rp_fake_cuda {
     uint64_t seed;     /**< of the delays */
     uint32_t delay_us; /**< longest delay before what a stream does, one time in 16; 0: none */
     bool often;        /**< one time in 2 */
+    uint32_t late;     /**< the first so many streams only, which are the devices' own; 0: all */
     uint32_t fail_at;  /**< this copy fails, from 1 on; 0: none */
-    uint32_t stick_at; /**< a stream never gets beyond this copy; 0: none */
+    rp_fake_graph_call graphs; /**< what of them fails */
+    double copy_Bps;           /**< of copies; down to the host half of it; 0: as fast as it goes */
+    uint32_t copy_us;          /**< with copy_Bps: what a copy takes besides */
+    uint32_t stick_at;         /**< a stream never gets beyond this copy; 0: none */
+    bool nccl;                 /**< there is NCCL */
+    bool nccl_refuses;         /**< which makes no communicators */
+    bool nccl_rounds; /**< sums are rounded after every addition, in the order of a ring; otherwise
+                         as the driver's own ranks add */
+    uint32_t nccl_fail_at;  /**< this ncclGroupEnd fails, from 1 on; 0: none */
+    uint32_t nccl_lose_at;  /**< this kernel of NCCL's never begins; 0: none */
+    rp_fake_cudnn cudnn;    /**< on the last device; the others' is FASTER, but for ABSENT */
+    bool cudnn_on_first;    /**< it is on the first device instead */
+    uint32_t nccl_error_at; /**< nor does this one, and NCCL says so; 0: none */
 } rp_fake_cuda;
 
 /** A driver on such a machine. `attach` works on what was given last. */
@@ -34,5 +68,32 @@ void rp_fake_cuda_unstick(void);
 /** @return copies that have been enqueued since rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_copies(void);
 
-/** @return streams, events and memories that have not been given back. */
+/** What has been launched since rp_fake_cuda_driver. */
+typedef struct rp_fake_cuda_launches {
+    uint32_t captures; /**< that became graphs */
+    uint32_t graphs;
+    uint32_t in_graphs; /**< operators of graphs that were launched */
+    uint32_t operators; /**< launched one by one */
+    uint32_t kept;      /**< graphs that have not been destroyed */
+} rp_fake_cuda_launches;
+
+rp_fake_cuda_launches rp_fake_cuda_launched(void);
+
+/** @return additions and roundings of collectives that have been enqueued since
+ * rp_fake_cuda_driver. */
+uint32_t rp_fake_cuda_sums(void);
+
+/** What has been asked about attention since rp_fake_cuda_driver. */
+typedef struct rp_fake_attention {
+    uint32_t plans; /**< asked for */
+    uint32_t trials;
+    uint32_t lanes; /**< that have plans now */
+} rp_fake_attention;
+
+rp_fake_attention rp_fake_attention_asked(void);
+
+/** @return kernels of NCCL that have been enqueued since rp_fake_cuda_driver. */
+uint32_t rp_fake_nccl_kernels(void);
+
+/** @return streams, events, graphs, communicators and memories that have not been given back. */
 uint32_t rp_fake_cuda_left(void);

@@ -60,9 +60,10 @@ static bool is_here(const rpexec_cuda_part *part)
     return part->context == rp_fake_here()->context && part->device == rp_fake_here()->device;
 }
 
-static void delay(const rp_fake_stream *s)
+void rp_fake_delay(rp_fake_stream *s)
 {
-    if (rp_fake_machine()->delay_us != 0) {
+    bool late = rp_fake_machine()->late == 0 || s->number < rp_fake_machine()->late;
+    if (late && rp_fake_machine()->delay_us != 0) {
         uint64_t bits = rpexec_random_bits(rp_fake_machine()->seed, s->number, s->performed);
         /* Rarely: some fall behind by many. */
         if ((bits >> 60 & (rp_fake_machine()->often ? 1 : 15)) == 0) {
@@ -84,7 +85,7 @@ static void *perform(void *context)
         }
         work *w = &s->ring[s->first];
         pthread_mutex_unlock(&s->lock);
-        delay(s);
+        rp_fake_delay(s);
         w->run(w->arguments);
         pthread_mutex_lock(&s->lock);
         s->performed++;
@@ -103,6 +104,10 @@ int rp_fake_enqueue(rp_fake_stream *s, void (*run)(const void *arguments), const
     if (bytes > ARGUMENT_BYTES) {
         return ERROR_MISUSE;
     }
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     if (!is_here(&s->part)) {
         return ERROR_CONTEXT;
     }
@@ -120,8 +125,22 @@ int rp_fake_enqueue(rp_fake_stream *s, void (*run)(const void *arguments), const
     return 0;
 }
 
+int rp_fake_enqueue_operator(rp_fake_stream *s, void (*run)(const void *arguments),
+                             const rp_fake_operator *o)
+{
+    if (rp_fake_is_capturing()) {
+        return is_here(&s->part) ? rp_fake_capture_operator(s, run, o) : ERROR_CONTEXT;
+    }
+    rp_fake_count_operator();
+    return rp_fake_enqueue(s, run, o, sizeof *o);
+}
+
 int rp_fake_synchronize(rp_fake_stream *s)
 {
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     pthread_mutex_lock(&s->lock);
     while (s->count > 0) {
         pthread_cond_wait(&s->moved, &s->lock);
@@ -226,6 +245,10 @@ int rp_fake_event_record(void *handle, void *stream)
 {
     event *e = handle;
     const rp_fake_stream *s = stream;
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     if (e->part.device != s->part.device || e->part.context != s->part.context) {
         return ERROR_HANDLE;
     }
@@ -264,6 +287,10 @@ int rp_fake_event_query(void *handle)
 int rp_fake_event_synchronize(void *handle)
 {
     event *e = handle;
+    if (rp_fake_is_capturing()) {
+        rp_fake_invalidate();
+        return ERROR_CAPTURE;
+    }
     pthread_mutex_lock(&e->lock);
     bool known = e->recorded != 0;
     while (e->happened < e->recorded) {

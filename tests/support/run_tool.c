@@ -1,12 +1,16 @@
+#define _GNU_SOURCE /* memfd_create */
 #include "tests/support/run_tool.h"
 
 #include "common/text.h"
 #include "tests/support/make_program.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +31,7 @@ void rp_test_tool_begin(void)
 void rp_test_tool_end(void)
 {
     rp_test_remove(folder);
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 const char *rp_test_tool_folder(void)
@@ -41,32 +44,44 @@ rp_arena *rp_test_tool_arena(void)
     return arena;
 }
 
-static const char *read_back(FILE *stream)
+/* Takes what a program writes. */
+static int open_outlet(void)
+{
+    int descriptor = memfd_create("tool", MFD_CLOEXEC);
+    cr_assert(descriptor >= 0);
+    return descriptor;
+}
+
+static const char *read_back(int descriptor)
 {
     char *text = NULL;
-    cr_assert(eq(int, fseek(stream, 0, SEEK_END), 0));
-    size_t size = (size_t)ftell(stream);
-    rewind(stream);
-    cr_assert(eq(int, rp_arena_alloc(arena, size + 1, 1, &text), RP_OK));
-    cr_assert(eq(sz, fread(text, 1, size, stream), size));
-    fclose(stream);
+    off_t size = lseek(descriptor, 0, SEEK_END);
+    cr_assert(size >= 0 && lseek(descriptor, 0, SEEK_SET) == 0);
+    cr_assert(eq(int, rp_arena_alloc(arena, (size_t)size + 1, 1, &text), RP_OK));
+    for (off_t at = 0; at < size;) {
+        ssize_t taken = read(descriptor, text + at, (size_t)(size - at));
+        cr_assert(taken > 0);
+        at += taken;
+    }
+    close(descriptor);
     return text;
 }
 
+/* Not by fork(), which would copy the page tables of the test: many under AddressSanitizer. */
 rp_test_outcome rp_test_tool_execute(const char *path, const char *const *arguments)
 {
-    FILE *output = tmpfile();
-    FILE *messages = tmpfile();
-    cr_assert(output != NULL && messages != NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fileno(output), STDOUT_FILENO);
-        dup2(fileno(messages), STDERR_FILENO);
-        execv(path, (char *const *)arguments);
-        _exit(127);
-    }
+    int output = open_outlet();
+    int messages = open_outlet();
+    pid_t child = -1;
+    posix_spawn_file_actions_t actions;
+    cr_assert(eq(int, posix_spawn_file_actions_init(&actions), 0));
+    cr_assert(eq(int, posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO), 0));
+    cr_assert(eq(int, posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO), 0));
+    int refused = posix_spawn(&child, path, &actions, NULL, (char *const *)arguments, environ);
+    cr_assert(eq(int, refused, 0), "%s: %s", path, strerror(refused));
+    posix_spawn_file_actions_destroy(&actions);
     int status = 0;
-    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_assert(waitpid(child, &status, 0) == child);
     return (rp_test_outcome){.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                              .output = read_back(output),
                              .messages = read_back(messages)};

@@ -1,4 +1,9 @@
-/** @file test_arena.h  An arena per test, and the check that nothing outlives it. */
+/** @file test_arena.h  An arena per test, and the check that nothing outlives a test.
+ *
+ * Criterion prints an assertion that fails in a suite's .fini, but lets the test pass; a process
+ * that aborts there makes the whole program fail. What a test leaves is therefore checked with
+ * rp_test_none_left, never with cr_expect or cr_assert (tests/lint/teardown.sh).
+ */
 #pragma once
 
 #include "common/mem.h"
@@ -9,3 +14,11 @@ extern rp_arena *rp_test_arena;
 /** A suite's .init and .fini. */
 void rp_test_arena_begin(void);
 void rp_test_arena_end(void);
+
+/** The end of any .fini: destroys the arena (NULL: none); all that common/mem.h has handed out must
+ * have been given back, else the process ends with SIGABRT. */
+void rp_test_end(rp_arena *arena);
+
+/** Says how many of `what` (a plural) are left and ends the process with SIGABRT; does nothing
+ * where `count` is 0. */
+void rp_test_none_left(size_t count, const char *what);

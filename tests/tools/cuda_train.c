@@ -1,11 +1,17 @@
 /* Training with the CUDA backend's own kernels, lanes and runtime table, on the emulator: the
  * driver for GPUs as on a device, but one kernel at a time. Losses and gradients against plain
- * loops on the host, whose operators add up in another order. */
+ * loops on the host, whose operators add up in another order; with graphs the same bits as without.
+ */
+#include "exec/cuda/emulator/green.h"
 #include "exec/cuda/runtime.h"
+#include "exec/train_inside.h"
 #include "tests/support/exec_case.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct trial {
     const char *schedule;
@@ -15,21 +21,48 @@ typedef struct trial {
     double gradient; /* allowed, of value and rms */
     uint32_t lora_rank;
     bool experts;
+    bool graphs;
 } trial;
 
 /* 16-bit storage: an element's parts may cancel, so a large part of it; what --check allows of a
  * tensor's rms is looked at on a device. */
 static const trial trials[] = {
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false},
-    {"1f1b", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false},
-    {"zbv", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false},
-    {"fsdp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false},
-    {"zero2", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false},
-    {"1f1b", 2, RPEXEC_DTYPE_F16, 1e-4, 0.02, 0, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 2, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, true},
+    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"1f1b", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"zbv", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"fsdp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"megatron-tp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"zero2", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
+    {"roundpipe", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
+    {"1f1b", 2, RPEXEC_DTYPE_F16, 1e-4, 0.02, 0, false, false},
+    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 2, false, false},
+    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, true, false},
+    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
+    {"1f1b", 2, RPEXEC_DTYPE_F16, 1e-4, 0.02, 0, false, true},
+    {"fsdp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
+    {"zbv", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, true},
+    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, true, true},
 };
+
+static rpexec_graph_counts counts; /* of the last run */
+static struct {
+    char by[32];
+    char why[160];
+    double own_s;
+    double cudnn_s;
+} attention; /* of the last run */
+
+static void detach(rpexec_devices *devices)
+{
+    rpexec_attention_report report;
+    rpexec_cuda_driver()->graphs(devices, &counts);
+    rpexec_cuda_driver()->attention(devices, &report);
+    snprintf(attention.by, sizeof attention.by, "%s", report.by);
+    snprintf(attention.why, sizeof attention.why, "%s", report.why != NULL ? report.why : "");
+    attention.own_s = report.own_s;
+    attention.cudnn_s = report.cudnn_s;
+    rpexec_cuda_driver()->detach(devices);
+}
 
 static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double *gradient_error)
 {
@@ -42,25 +75,168 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
                               .calls = 1,
                               .microbatches = 4,
                               .microbatch_size = 1,
-                              .iterations = 2,
+                              .iterations = t->graphs ? 6 : 2,
                               .round = RP_ROUND_ALL,
                               .recompute = schedule->default_recompute,
                               .piece_bytes = 20000};
-    const rp_test_twist on_gpu = {
-        .dtype = t->dtype, .driver_type = rpexec_cuda_driver(), .devices = {.is_virtual = true}};
+    rpexec_driver_type type = *rpexec_cuda_driver();
+    rp_test_twist on_gpu = {
+        .dtype = t->dtype, .driver_type = &type, .devices = {.is_virtual = true}};
     const rp_test_twist plain = {.dtype = t->dtype};
+    type.detach = detach;
     config.experts = t->experts ? 4 : 1;
     config.active_experts = t->experts ? 2 : 1;
     if (t->lora_rank != 0) {
         rp_model_set_lora_rank(&config, t->lora_rank);
     }
     RP_TRY(rp_test_execute(arena, &config, 9, &work, &on_gpu, &got));
+    if (t->graphs) {
+        rp_test_run by_graphs;
+        on_gpu.devices.graphs = true;
+        RP_TRY(rp_test_execute(arena, &config, 9, &work, &on_gpu, &by_graphs));
+        if (!rp_test_same(&got, &by_graphs, work.iterations) || counts.captures == 0 ||
+            counts.launches < 2 * counts.captures) {
+            printf("graphs: other bits, or %" PRIu64 " launches of %" PRIu64 " are few\n",
+                   counts.launches, counts.captures);
+            return RP_TOOL;
+        }
+    }
     RP_TRY(rp_test_single_from(arena, &config, 9, &work, &plain, &right));
     for (uint32_t i = 0; i < work.iterations; i++) {
         *loss_error = fmax(*loss_error, fabs(got.losses[i] / right.losses[i] - 1));
     }
     *gradient_error = rp_test_distance(&got, &right);
     return RP_OK;
+}
+
+/* What --check looks at, where rounding has many layers to grow in and 16 bits go through the
+ * tensor cores' attention. */
+static int check_deep(rpexec_dtype dtype)
+{
+    enum { LAYERS = 12, MICROBATCHES = 4 };
+    rp_model config = rp_test_decoder(LAYERS, true, true);
+    config.heads = 2;
+    config.kv_heads = 1;
+    config.head_dim = 64;
+    config.attention_parameters =
+        (uint64_t)config.hidden * 4 * 64 + (uint64_t)2 * 64 * config.hidden;
+    const rp_schedule_type *schedule = rp_schedule_find("1f1b");
+    const rpexec_work work = {.schedule = schedule,
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = MICROBATCHES,
+                              .microbatch_size = 1,
+                              .iterations = 1,
+                              .round = RP_ROUND_ALL,
+                              .recompute = schedule->default_recompute};
+    const rp_test_twist on_gpu = {
+        .dtype = dtype, .driver_type = rpexec_cuda_driver(), .devices = {.is_virtual = true}};
+    const rp_test_twist plain = {.dtype = dtype};
+    rpexec_outcome out = {.max_grad_rel_err = 0};
+    rp_arena *arena = NULL;
+    rp_test_run got, right;
+    rp_status status = rp_arena_create(&arena);
+    status = status == RP_OK ? rp_test_execute(arena, &config, 16, &work, &on_gpu, &got) : status;
+    status =
+        status == RP_OK ? rp_test_single_from(arena, &config, 16, &work, &plain, &right) : status;
+    for (uint32_t i = 0; status == RP_OK && i + 1 < got.model.layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(&got.model, i);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            uint64_t at = got.state.trained[i] + layer->tensors[k].offset;
+            rpexec_check_tensor(got.state.gradients + at, right.state.gradients + at,
+                                layer->tensors[k].rows * layer->tensors[k].columns, &out);
+        }
+    }
+    double error = dtype == RPEXEC_DTYPE_F32 ? out.max_grad_rel_err : out.max_grad_rms_err;
+    double allowed = rpexec_check_tolerance(dtype, true, MICROBATCHES, LAYERS + 2);
+    bool well = status == RP_OK && error > 0 && error <= allowed;
+    printf("%u layers, %s: gradients differ by %.2g, --check allows %.2g%s\n", LAYERS,
+           rpexec_dtype_text(dtype), error, allowed, well ? "" : ": NOT WELL");
+    rp_arena_destroy(arena);
+    return !well;
+}
+
+/* One training run, of several which differ in who does attention. */
+static rp_status attend(rp_arena *arena, const char *schedule, rpexec_dtype dtype,
+                        uint32_t iterations, rpexec_attention_by by, rp_test_run *run_out)
+{
+    const rp_model config = rp_test_decoder(1, true, true);
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    const rpexec_work work = {.schedule = type,
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = 2,
+                              .microbatch_size = 2,
+                              .iterations = iterations,
+                              .round = RP_ROUND_ALL,
+                              .recompute = type->default_recompute,
+                              .piece_bytes = 20000};
+    rpexec_driver_type driver = *rpexec_cuda_driver();
+    const rp_test_twist twist = {
+        .dtype = dtype,
+        .driver_type = &driver,
+        .devices = {.is_virtual = true, .graphs = iterations > 1, .attention = by}};
+    driver.detach = detach;
+    return rp_test_execute(arena, &config, 9, &work, &twist, run_out);
+}
+
+/* cuDNN's attention, of the emulator: used when it is asked for, near our own, and by graphs. */
+static int check_cudnn(const char *schedule, rpexec_dtype dtype)
+{
+    rp_arena *arena = NULL;
+    rp_test_run own, cudnn, longer, again;
+    rp_status status = rp_arena_create(&arena);
+    status =
+        status == RP_OK ? attend(arena, schedule, dtype, 1, RPEXEC_ATTENTION_OWN, &own) : status;
+    bool well = strcmp(attention.by, "own") == 0 && isnan(attention.own_s);
+    status = status == RP_OK ? attend(arena, schedule, dtype, 1, RPEXEC_ATTENTION_CUDNN, &cudnn)
+                             : status;
+    well &=
+        strcmp(attention.by, "cudnn 9.19.0") == 0 && attention.own_s >= 0 && attention.cudnn_s >= 0;
+    status = status == RP_OK ? attend(arena, schedule, dtype, 4, RPEXEC_ATTENTION_CUDNN, &longer)
+                             : status;
+    well &= counts.launches > 0;
+    status = status == RP_OK ? attend(arena, schedule, dtype, 4, RPEXEC_ATTENTION_CUDNN, &again)
+                             : status;
+    double distance = status == RP_OK ? rp_test_distance(&cudnn, &own) : (double)NAN;
+    well &= status == RP_OK && distance > 0 &&
+            distance <= (dtype == RPEXEC_DTYPE_F16 ? 0.02 : 0.2) &&
+            rp_test_same(&longer, &again, 4) && longer.losses[0] == cudnn.losses[0];
+    printf("attention by cuDNN, %s, %s: gradients differ by %.2g from our own's%s\n", schedule,
+           rpexec_dtype_text(dtype), distance, well ? "" : ": NOT WELL");
+    rp_arena_destroy(arena);
+    return !well;
+}
+
+/* AUTO tells what it took, and takes our own where results differ; then cuDNN cannot be forced. */
+static int check_choice(void)
+{
+    const rpexec_dtype dtype = RPEXEC_DTYPE_BF16;
+    rp_arena *arena = NULL;
+    rp_test_run own, cudnn, chosen, wrong, none;
+    rp_status status = rp_arena_create(&arena);
+    status = status == RP_OK ? attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_OWN, &own) : status;
+    status =
+        status == RP_OK ? attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_CUDNN, &cudnn) : status;
+    status =
+        status == RP_OK ? attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_AUTO, &chosen) : status;
+    bool by_cudnn = strcmp(attention.by, "own") != 0;
+    bool well = by_cudnn == (attention.cudnn_s < attention.own_s);
+    (void)setenv("EMULATED_CUDNN", "wrong", 1);
+    status =
+        status == RP_OK ? attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_AUTO, &wrong) : status;
+    well &= strcmp(attention.by, "own") == 0 && strstr(attention.why, "differ") != NULL;
+    well &= status == RP_OK &&
+            attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_CUDNN, &none) == RP_USAGE;
+    (void)setenv("EMULATED_CUDNN", "restless", 1);
+    well &= attend(arena, "1f1b", dtype, 1, RPEXEC_ATTENTION_AUTO, &none) == RP_OK &&
+            strstr(attention.why, "in bits") != NULL;
+    (void)unsetenv("EMULATED_CUDNN");
+    well &= status == RP_OK && rp_test_same(&wrong, &own, 1) &&
+            rp_test_same(&chosen, by_cudnn ? &cudnn : &own, 1) && !rp_test_same(&cudnn, &own, 1);
+    printf("attention by choice%s\n", well ? "" : ": NOT WELL");
+    rp_arena_destroy(arena);
+    return !well;
 }
 
 int main(void)
@@ -76,10 +252,20 @@ int main(void)
         rp_arena_destroy(arena);
         /* Comparisons that are false for NaN. */
         bool right = status == RP_OK && loss <= t->loss && gradient <= t->gradient;
-        printf("%s, %s%s: losses differ by %.2g, gradients by %.2g%s\n", t->schedule,
-               rpexec_dtype_text(t->dtype), t->experts ? ", experts" : "", loss, gradient,
-               right ? "" : ": TOO MUCH");
+        printf("%s, %s%s%s: losses differ by %.2g, gradients by %.2g%s\n", t->schedule,
+               rpexec_dtype_text(t->dtype), t->experts ? ", experts" : "",
+               t->graphs ? ", graphs" : "", loss, gradient, right ? "" : ": TOO MUCH");
         failed += right ? 0 : 1;
+    }
+    for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+        failed += check_deep((rpexec_dtype)i);
+    }
+    failed += check_cudnn("1f1b", RPEXEC_DTYPE_BF16);
+    failed += check_cudnn("roundpipe", RPEXEC_DTYPE_F16);
+    failed += check_choice();
+    if (emulator_green_contexts() != 0) { /* only those without streams can be destroyed */
+        printf("%u green contexts are left\n", emulator_green_contexts());
+        failed++;
     }
     return failed > 0;
 }

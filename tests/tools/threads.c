@@ -180,16 +180,18 @@ static int check_training(void)
  * failure all of them end. */
 static int check_collectives(void)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-infinity", "zero-offload"};
+    static const char *const names[] = {"zero2",        "fsdp",        "zero-infinity",
+                                        "zero-offload", "megatron-tp", "zero2"};
     rp_model config = rp_test_decoder(4, true, true);
-    for (uint32_t i = 0; i < 5; i++) {
-        const rp_schedule_type *schedule = rp_schedule_find(names[i % 4]);
+    for (uint32_t i = 0; i < 6; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i]);
+        bool cut = rp_schedule_cuts_layers(schedule);
         rp_arena *arena = NULL;
         rp_test_run runs[2];
         rpexec_work w = {.schedule = schedule,
-                         .gpus = 3,
+                         .gpus = cut ? 4 : 3,
                          .calls = 1,
-                         .microbatches = 6,
+                         .microbatches = cut ? 8 : 6,
                          .microbatch_size = 1,
                          .iterations = 2,
                          .recompute = schedule->default_recompute};
@@ -200,54 +202,63 @@ static int check_collectives(void)
         rp_status status = rp_arena_create(&arena);
         status =
             status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &plain, &runs[0]) : status;
-        rp_test_twist *second = i == 4 ? &broken : &twist;
+        rp_test_twist *second = i == 5 ? &broken : &twist;
         status =
             status == RP_OK ? rp_test_execute(arena, &config, 5, &w, second, &runs[1]) : status;
         bool right =
-            i == 4 ? status == RP_TOOL : status == RP_OK && rp_test_same(&runs[0], &runs[1], 2);
+            i == 5 ? status == RP_TOOL : status == RP_OK && rp_test_same(&runs[0], &runs[1], 2);
         rp_arena_destroy(arena);
         if (!right) {
-            fprintf(stderr, "threads: %s does not train alike, or does not end\n", names[i % 4]);
+            fprintf(stderr, "threads: %s does not train alike, or does not end\n", names[i]);
             return 1;
         }
     }
     return 0;
 }
 
-/* The GPU driver's threads and streams: the bits of the host backend. */
+/* The GPU driver's threads and streams, the last five with NCCL's: the bits of the host backend. */
 static int check_gpu_driver(void)
 {
-    static const char *const names[] = {"roundpipe", "1f1b", "fsdp", "zero2"};
+    static const char *const names[] = {"roundpipe", "1f1b", "fsdp", "zero2", "megatron-tp"};
     rp_model config = rp_test_decoder(4, true, true);
-    for (uint32_t i = 0; i < 8; i++) {
-        const rp_schedule_type *schedule = rp_schedule_find(names[i % 4]);
+    for (uint32_t i = 0; i < 15; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i % 5]);
         rp_arena *arena = NULL;
         rp_test_run plain;
         rp_test_run run;
+        bool graphs = i % 3 != 0;
         rpexec_work w = {.schedule = schedule,
                          .gpus = 2,
                          .calls = 1,
                          .microbatches = 4,
                          .microbatch_size = 1,
-                         .iterations = 2,
+                         .iterations = graphs ? 4 : 2,
                          .round = RP_ROUND_ALL,
                          .recompute = schedule->default_recompute,
                          .piece_bytes = 20000,
-                         .peer_gpus = i % 4 == 1 ? UINT32_MAX : 0};
-        const rp_fake_cuda machine = {
-            .devices = 2, .green = i == 1 || i == 6, .peers = i >= 4, .seed = i, .delay_us = 300};
-        rpexec_dtype dtype = i < 4 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
+                         .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
+        const rp_fake_cuda machine = {.devices = 2,
+                                      .green = i == 1 || i == 6,
+                                      .peers = i >= 5,
+                                      .seed = i,
+                                      .delay_us = 300,
+                                      .nccl = i >= 10};
+        rpexec_dtype dtype = i < 5 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
         rp_test_twist host = {.dtype = dtype};
-        rp_test_twist gpu = {.dtype = dtype,
-                             .driver_type = rp_fake_cuda_driver(&machine),
-                             .devices = {.is_virtual = machine.green}};
+        rp_test_twist gpu = {
+            .dtype = dtype,
+            .driver_type = rp_fake_cuda_driver(&machine),
+            .devices = {.is_virtual = machine.green,
+                        .graphs = graphs,
+                        .transport = machine.nccl ? RPEXEC_TRANSPORT_NCCL : RPEXEC_TRANSPORT_AUTO}};
         rp_status status = rp_arena_create(&arena);
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &host, &plain) : status;
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &gpu, &run) : status;
-        bool same = status == RP_OK && rp_test_same(&run, &plain, 2);
+        bool same = status == RP_OK && rp_test_same(&run, &plain, w.iterations) &&
+                    (rp_fake_cuda_launched().graphs > 0) == graphs;
         rp_arena_destroy(arena);
         if (!same || rp_fake_cuda_left() != 0) {
-            fprintf(stderr, "threads: %s trains differently on streams\n", names[i % 4]);
+            fprintf(stderr, "threads: %s trains differently on streams\n", names[i % 5]);
             return 1;
         }
     }

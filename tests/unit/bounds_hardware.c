@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "sim/bounds_run.h"
 #include "tests/support/random_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -15,8 +16,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(bounds_hardware, .init = begin, .fini = end, .timeout = 300);

@@ -5,6 +5,7 @@
 #include "sim/case.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -29,8 +30,7 @@ static void end(void)
 {
     rp_log_capture_end();
     rpsim_chakra_fini(&trace);
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 static void again(void)

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <sqlite3.h>
 #include <string.h>
 
 TestSuite(cli_hardware, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
@@ -135,6 +136,53 @@ Test(cli_hardware, program_round_trip)
         json_decref(written);
         json_decref(read);
     }
+}
+
+/* Of a program of two iterations everything but the rate is of both, and what is of one is null. */
+Test(cli_hardware, program_of_two_iterations)
+{
+    char line[1024];
+    const char *folder = rp_test_tool_folder();
+    snprintf(line, sizeof line,
+             "--schedule zbv --gpus 4 --iterations 2 --microbatches 8 --program-out %s/two.txt",
+             folder);
+    json_t *written = run(line);
+    snprintf(line, sizeof line, "--program-in %s/two.txt --db %s/two.db", folder, folder);
+    json_t *read = run(line);
+    const json_t *one = json_array_get(written, 0);
+    const json_t *two = json_array_get(read, 0);
+    double makespan_ms = rp_test_json_number(two, "makespan_ms");
+    double tokens = 2.0 * 8 * 4 * 2048 / (makespan_ms * 1e-3);
+    cr_expect(gt(dbl, makespan_ms, 1.5 * rp_test_json_number(one, "makespan_ms")));
+    cr_expect(epsilon_eq(dbl, rp_test_json_number(two, "tokens_per_s"), tokens, 1e-3));
+    static const char *const keys[] = {"iteration_ms", "iteration_paper_ms", "lower_bound_ms",
+                                       "comm_total_ms"};
+    for (size_t i = 0; i < 4; i++) {
+        bool null = json_is_null(json_object_get(two, keys[i]));
+        cr_expect(eq(int, null, 1), "%s", keys[i]);
+    }
+    json_decref(written);
+    json_decref(read);
+    snprintf(line, sizeof line, "--program-in %s/two.txt --platform h200", folder);
+    rp_test_outcome refused = rp_test_rpsim(line);
+    cr_expect(eq(int, refused.status, 2));
+    cr_expect(ne(ptr, strstr(refused.messages, "two.txt has 4 GPUs, and h200 has 1"), NULL));
+    snprintf(line, sizeof line, "--program-in %s/two.txt --fidelity hardware", folder);
+    const char *table = rp_test_rpsim_well(line).output;
+    cr_expect(ne(ptr, strstr(table, "all iterations of the program"), NULL));
+    sqlite3 *database;
+    sqlite3_stmt *statement;
+    snprintf(line, sizeof line, "%s/two.db", folder);
+    cr_assert(eq(int, sqlite3_open(line, &database), SQLITE_OK));
+    cr_assert(eq(int,
+                 sqlite3_prepare_v2(database,
+                                    "SELECT count(*) FROM metrics WHERE name = 'lower_bound_ps'",
+                                    -1, &statement, NULL),
+                 SQLITE_OK));
+    cr_assert(eq(int, sqlite3_step(statement), SQLITE_ROW));
+    cr_expect(eq(int, sqlite3_column_int(statement, 0), 0));
+    sqlite3_finalize(statement);
+    sqlite3_close(database);
 }
 
 /* Longer sequences and slower steps: monotone where it must be. */

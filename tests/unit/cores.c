@@ -83,6 +83,29 @@ Test(cores, one_core_takes_the_sum_of_all_work)
     }
 }
 
+/* Bound to one core of many, GPUs take the sum of their work; the host may work beside them. */
+Test(cores, gpus_bound_to_one_core_take_the_sum_of_their_work)
+{
+    for (size_t i = 0; i < SCHEDULES; i++) {
+        rp_test_bench b;
+        double sum = 0;
+        make(&b, schedules[i], 8, 1);
+        b.machine.bound_cores = 1;
+        rp_test_bench_run(&b);
+        for (uint32_t q = 0; q < b.program->queue_count; q++) {
+            const rp_queue *queue = &b.program->queues[q];
+            bool on_gpu = rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
+            for (uint32_t op = queue->op_begin; on_gpu && op < queue->op_end; op++) {
+                sum += work_of(&b, q, op);
+            }
+        }
+        cr_expect(ge(dbl, (double)last_end(b.timeline), (1 - 1e-9) * sum), "%s", schedules[i]);
+        cr_expect(le(dbl, (double)last_end(b.timeline), (1 + 1e-9) * all_work(&b)), "%s",
+                  schedules[i]);
+        rp_test_bench_fini(&b);
+    }
+}
+
 /* Half a core takes twice as long, one op alone takes no less than its work. */
 Test(cores, time_is_inverse_to_less_than_a_core)
 {
@@ -163,29 +186,80 @@ static void begin_all(slow *s, double now_ps)
     }
 }
 
-/* Each thread has the same share of the cores, and never more than one. */
+/* The core that a queue's thread stays on; UINT32_MAX: on none. */
+static uint32_t bound_to(const slow *s, uint32_t q)
+{
+    const rp_queue *queue = &s->b->program->queues[q];
+    bool bound = s->b->machine.bound_cores > 0 && rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
+    return bound ? queue->gpu % s->b->machine.bound_cores : UINT32_MAX;
+}
+
+/* What each thread of the queues that work gets: all rise together, until one has a core of its
+ * own, its core is full, or all cores are. `rate` < 0: it does not rise yet. */
+static uint32_t share_out(const slow *s, double *rate)
+{
+    uint32_t queues = s->b->program->queue_count;
+    uint32_t rising = 0;
+    for (uint32_t q = 0; q < queues; q++) {
+        rate[q] = s->left[q] >= 0 ? -1 : 0;
+        rising += s->left[q] >= 0;
+    }
+    uint32_t working = rising;
+    while (rising > 0) {
+        double level = 1;
+        for (uint32_t core = 0; core <= s->b->machine.bound_cores; core++) {
+            bool all = core == s->b->machine.bound_cores;
+            double left = all ? s->b->machine.cores : 1;
+            double threads = 0;
+            for (uint32_t q = 0; q < queues; q++) {
+                double of_q = s->left[q] >= 0 && (all || bound_to(s, q) == core)
+                                  ? threads_of(s->b, s->next[q])
+                                  : 0;
+                left -= rate[q] >= 0 ? of_q * rate[q] : 0;
+                threads += rate[q] < 0 ? of_q : 0;
+            }
+            level = threads > 0 ? fmin(level, left / threads) : level;
+        }
+        for (uint32_t q = 0; q < queues; q++) { /* whoever stands at the level has no more room */
+            double left[2] = {s->b->machine.cores, 1};
+            for (uint32_t k = 0; k < queues; k++) {
+                double used = s->left[k] < 0
+                                  ? 0
+                                  : threads_of(s->b, s->next[k]) *
+                                        (rate[k] < 0 || rate[k] > level ? level : rate[k]);
+                left[0] -= used;
+                left[1] -= bound_to(s, k) == bound_to(s, q) ? used : 0;
+            }
+            bool full = left[0] < 1e-9 || level > 1 - 1e-12 ||
+                        (bound_to(s, q) != UINT32_MAX && left[1] < 1e-9);
+            if (rate[q] < 0 && full) {
+                rate[q] = level;
+                rising--;
+            }
+        }
+    }
+    return working;
+}
+
 static void simulate(slow *s)
 {
     const rp_program *p = s->b->program;
+    double rate[64];
     double now_ps = 0;
+    cr_assert(le(u32, p->queue_count, 64));
     for (;;) {
         begin_all(s, now_ps);
-        double threads = 0;
-        double least = INFINITY;
-        for (uint32_t q = 0; q < p->queue_count; q++) {
-            if (s->left[q] >= 0) {
-                threads += threads_of(s->b, s->next[q]);
-                least = s->left[q] < least ? s->left[q] : least;
-            }
-        }
-        if (threads == 0) {
+        double least_ps = INFINITY;
+        if (share_out(s, rate) == 0) {
             return;
         }
-        double share = fmin(1, s->b->machine.cores / threads);
         for (uint32_t q = 0; q < p->queue_count; q++) {
-            s->left[q] -= s->left[q] >= 0 ? least : 0;
+            least_ps = s->left[q] >= 0 ? fmin(least_ps, s->left[q] / rate[q]) : least_ps;
         }
-        now_ps += least / share;
+        for (uint32_t q = 0; q < p->queue_count; q++) {
+            s->left[q] = s->left[q] < 0 ? -1 : fmax(0, s->left[q] - least_ps * rate[q]);
+        }
+        now_ps += least_ps;
     }
 }
 
@@ -193,9 +267,10 @@ Test(cores, as_a_slow_simulation_has_it)
 {
     static const double counts[] = {1, 1.7, 2, 3.25, 6};
     uint32_t compared = 0;
-    for (size_t i = 0; i < SCHEDULES * 5; i++) {
+    for (size_t i = 0; i < SCHEDULES * 15; i++) {
         rp_test_bench b;
-        make(&b, schedules[i / 5], counts[i % 5], i % 3 == 0 ? 2 : 1);
+        make(&b, schedules[i / 15], counts[i % 5], i % 7 == 0 ? 2 : 1);
+        b.machine.bound_cores = i / 5 % 3 == 0 ? 0 : (uint32_t)(i / 5 % 3 + i % 2);
         rp_test_bench_run(&b);
         const rp_program *p = b.program;
         slow s = {.b = &b,
@@ -214,8 +289,9 @@ Test(cores, as_a_slow_simulation_has_it)
         for (uint32_t op = 0; op < p->op_count; op++) {
             double slack = 1e-9 * s.end_ps[op] + 1000;
             cr_assert(le(dbl, fabs((double)b.timeline->end_ps[op] - s.end_ps[op]), slack),
-                      "%s, %g cores: op %u ends at %.0f, not %.0f", schedules[i / 5], counts[i % 5],
-                      op, (double)b.timeline->end_ps[op], s.end_ps[op]);
+                      "%s, %g cores, bound to %u: op %u ends at %.0f, not %.0f", schedules[i / 15],
+                      counts[i % 5], b.machine.bound_cores, op, (double)b.timeline->end_ps[op],
+                      s.end_ps[op]);
             compared++;
         }
         free(s.next);

@@ -212,8 +212,76 @@ static rp_store_prediction prediction(const char *schedule, uint32_t gpus, doubl
                                  .microbatches = 4,
                                  .microbatch_size = 1,
                                  .seq_len = 8,
+                                 .settings = "",
+                                 .variant = "",
                                  .predicted_ms = predicted_ms,
                                  .measured_ms = measured_ms};
+}
+
+/* What is added to a run of gpipe that was predicted at 10 ms and measured at `measured_ms`. */
+static void store_run(rp_store *store, const char *settings, const char *recompute,
+                      double measured_ms)
+{
+    const rp_store_metric metrics[] = {
+        {.name = "predicted_iteration_ps", .is_real = true, .real = 10e9},
+        {.name = "iteration_median_ps", .is_real = true, .real = 1e9 * measured_ms}};
+    const rp_store_run run = {.program = "rpexec",
+                              .version = "1",
+                              .command = "rpexec",
+                              .config_json = settings,
+                              .schedule = "gpipe",
+                              .model = "m",
+                              .fidelity = "host",
+                              .recompute = recompute,
+                              .optimizer = "sync",
+                              .gpus = 2,
+                              .metrics = metrics,
+                              .metric_count = 2};
+    cr_assert(eq(int, rp_store_add_run(store, &run, NULL), RP_OK));
+}
+
+/* Only runs whose times should be the same are one configuration, and only schedules that differ in
+ * nothing else are put in an order. */
+Test(diff, other_settings_are_other_configurations)
+{
+    static const char *const expected[] = {"|recompute=early", "|", "|partition=1,1", "bind=1|",
+                                           "dtype=bf16 platform=rtx3090x8|"};
+    rp_store *store = NULL;
+    const char *path = rp_test_tool_expand("@DIR@/s.db", strlen("@DIR@/s.db"));
+    cr_assert(eq(int, rp_store_open(path, &store), RP_OK));
+    store_run(store, "{\"dtype\":\"fp32\",\"bind\":0,\"platform\":null,\"seed\":1}", "wait", 9);
+    store_run(store, "{\"dtype\":\"bf16\",\"bind\":0,\"platform\":\"rtx3090x8\"}", "wait", 20);
+    store_run(store, "{\"dtype\":\"fp32\",\"bind\":1,\"platform\":null}", "wait", 30);
+    store_run(store, "{\"dtype\":\"fp32\",\"lr\":0.5,\"seed\":2}", "wait", 11);
+    store_run(store, "{\"partition\":\"1,1\"}", "wait", 40);
+    store_run(store, "{\"round\":\"all\",\"grain\":\"stage\"}", "early", 50);
+    rp_store_close(store);
+    json_t *json = run_json("@DIR@/s.db --format json");
+    size_t at = 0;
+    size_t i;
+    json_t *order;
+    cr_assert(eq(dbl, rp_test_json_number(json, "configurations"), 5));
+    json_array_foreach(json_object_get(json, "orders"), i, order)
+    {
+        size_t k;
+        json_t *schedule;
+        json_array_foreach(json_object_get(order, "schedules"), k, schedule)
+        {
+            char text[128];
+            snprintf(text, sizeof text, "%s|%s", rp_test_json_text(order, "settings"),
+                     rp_test_json_text(schedule, "variant"));
+            cr_assert(lt(sz, at, 5));
+            cr_expect(eq(str, text, (char *)expected[at]));
+            cr_expect(eq(dbl, rp_test_json_number(schedule, "runs"), at == 1 ? 2 : 1));
+            at++;
+        }
+    }
+    cr_expect(eq(sz, i, 3));
+    cr_expect(eq(sz, at, 5));
+    json_decref(json);
+    rp_test_outcome csv = run("@DIR@/s.db --format csv");
+    const char *quoted = strstr(csv.output, ",,,,\"partition=1,1\"\n");
+    cr_expect(ne(ptr, (void *)quoted, NULL), "%s", csv.output);
 }
 
 /* a: 100, 102 and 110 measured; b 120, c 118 (within b's spread of 4), d 200 though it was thought

@@ -3,6 +3,7 @@
 #include "sim/hardware_case.h"
 #include "sim/hardware_engine.h"
 #include "tests/support/random_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -17,8 +18,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(dispatch, .init = begin, .fini = end, .timeout = 120);

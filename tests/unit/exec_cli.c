@@ -1,9 +1,11 @@
 /* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
 #include "common/schedule.h"
+#include "exec/backend.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMMANDS RP_TEST_ROOT "/bad/rpexec.tsv"
@@ -53,6 +55,66 @@ Test(exec_cli, the_list_says_what_runs)
     cr_expect(lt(u32, simulated, rp_schedule_count / 2));
 }
 
+/* ---- the backend of a run that names none ---- */
+
+static uint32_t there; /* devices of the backend below */
+static bool broken;
+
+static rp_status probe(const rpexec_probe *p)
+{
+    for (uint32_t i = 0; i < there; i++) {
+        p->device(p->context, &(rpexec_device){.index = i, .name = "a", .unit_name = "parts"});
+    }
+    if (there == 0) {
+        p->absent(p->context, "none");
+    }
+    return broken ? RP_TOOL : RP_OK;
+}
+
+static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
+                        uint64_t *gpu_bytes_out)
+{
+    (void)config;
+    (void)devices_out;
+    (void)gpu_bytes_out;
+    return RP_TOOL;
+}
+
+static const rpexec_driver_type *driver_of_devices(void)
+{
+    static const rpexec_driver_type type = {.attach = attach};
+    return &type;
+}
+
+Test(exec_cli, runs_are_on_gpus_where_there_are_any)
+{
+    const rpexec_backend_type devices = {
+        .name = "devices", .probe = probe, .driver = driver_of_devices};
+    const rpexec_backend_type *host = rpexec_backend_find("host");
+    const rpexec_backend_type *const orders[][2] = {{&devices, host}, {host, &devices}};
+    for (size_t i = 0; i < 2; i++) {
+        there = 2;
+        broken = false;
+        cr_expect(eq(u32, rpexec_backend_devices(&devices), 2));
+        cr_expect(rpexec_backend_default(orders[i], 2) == &devices);
+        broken = true;
+        cr_expect(rpexec_backend_default(orders[i], 2) == host);
+        there = 0;
+        broken = false;
+        cr_expect(rpexec_backend_default(orders[i], 2) == host);
+    }
+    cr_expect(rpexec_backend_default(orders[0], 1) == NULL);
+    /* The environment says it for tests and scripts; the command line has the last word. */
+    setenv("RPEXEC_BACKEND", "tpu", 1);
+    rp_test_outcome bad = run("--steps 1");
+    cr_expect(eq(int, bad.status, 2));
+    cr_expect(strstr(bad.messages, "the environment variable RPEXEC_BACKEND: 'tpu' is not valid; "
+                                   "valid values are host") != NULL,
+              "%s", bad.messages);
+    cr_expect(eq(int, run("--steps 1 --gpus 1 --seq-len 4 --backend host").status, 0));
+    cr_expect(eq(int, run("--list schedules").status, 0));
+}
+
 /* ---- outputs ---- */
 
 #define SMALL "--gpus 2 --microbatches 2 --steps 3 --seq-len 4 "
@@ -78,7 +140,9 @@ Test(exec_cli, json_has_the_keys_of_the_contract)
                 {"max_grad_rel_err", JSON_INTEGER}, /* 0: the same bits */
                 {"peak_gpu_bytes", JSON_ARRAY},
                 {"uploaded_bytes", JSON_INTEGER},
-                {"downloaded_bytes", JSON_INTEGER}};
+                {"downloaded_bytes", JSON_INTEGER},
+                {"exchanged_bytes", JSON_INTEGER},
+                {"exchanged_by", JSON_NULL}}; /* the host backend has no devices */
     rp_test_outcome result = run(SMALL "--check --format json");
     cr_assert(eq(int, result.status, 0), "%s", result.messages);
     json_t *json = json_loads(result.output, 0, NULL);

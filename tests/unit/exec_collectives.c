@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "exec/host/collective.h"
 #include "exec/random.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -22,8 +23,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_collectives, .init = begin, .fini = end, .timeout = 120);

@@ -3,6 +3,7 @@
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/single.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
@@ -22,8 +23,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_golden, .init = begin, .fini = end, .timeout = 60);

@@ -1,9 +1,13 @@
 /* The GPU driver (exec/gpu) on a machine made of threads (tests/support/fake_cuda.h): the same bits
  * as the host backend under every schedule, however late what streams do. */
 #include "common/log.h"
+#include "exec/gpu/inside.h"
+#include "exec/gpu/turn.h"
+#include "exec/host/collective.h"
 #include "exec/runs.h"
+#include "exec/shard.h"
 #include "tests/support/exec_watch.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SEQ_LEN 7u
+#define SEQ_LEN RP_TEST_GPU_SEQ_LEN
 #define STEPS 3u
 
 static rp_arena *arena;
@@ -23,45 +27,22 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
-    cr_expect(eq(u32, rp_fake_cuda_left(), 0), "something has not been given back");
+    rp_test_gpu_end(arena);
 }
 
 TestSuite(exec_gpu, .init = begin, .fini = end, .timeout = 120);
-
-/* Runs `work` on the host backend and on the fake machine, and compares all bits. */
-static void compare(const rp_model *config, const rpexec_work *work, const rp_fake_cuda *machine,
-                    rp_test_twist twist)
-{
-    rp_test_run plain;
-    rp_test_run run;
-    const rp_test_twist of_host = {.dtype = twist.dtype};
-    twist.driver_type = rp_fake_cuda_driver(machine);
-    twist.watchdog_s = 30;
-    if (twist.devices.stage_bytes == 0) {
-        twist.devices.stage_bytes = 1000; /* many pieces, with a rest */
-    }
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &of_host, &plain), RP_OK));
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &twist, &run), RP_OK),
-              "%s on %u GPUs", work->schedule->name, work->gpus);
-    cr_expect(rp_test_same(&run, &plain, work->iterations), "%s, %u GPUs, %s: other bits",
-              work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
-    cr_expect(eq(u64, run.uploaded_bytes, plain.uploaded_bytes));
-    cr_expect(eq(u64, run.downloaded_bytes, plain.downloaded_bytes));
-    cr_expect(eq(u64, run.exchanged_bytes, plain.exchanged_bytes));
-}
 
 Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
 {
     rp_model config = rp_test_small_decoder(8, true, true);
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const char *why = NULL;
+        config.heads = rp_schedule_cuts_layers(rp_schedules[i]) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(rp_schedules[i], false, arena, &why), RP_OK));
         for (uint32_t gpus = 1; why == NULL && gpus <= 4; gpus *= 2) {
             rpexec_work work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
             const rp_fake_cuda machine = {.devices = 4, .peers = i % 2 == 0, .seed = i};
-            compare(&config, &work, &machine, (rp_test_twist){0});
+            rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
         }
     }
 }
@@ -80,12 +61,13 @@ Test(exec_gpu, late_streams_change_nothing)
         rp_test_twist twist = {.dtype = i < 8 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32,
                                .delay_seed = i,
                                .delay_us = i % 4 == 0 ? 300 : 0,
-                               .devices = {.is_virtual = i % 3 == 0, .staged = i % 5 == 0}};
+                               .devices = {.is_virtual = i % 3 == 0,
+                                           .transport = i % 5 == 0 ? RPEXEC_TRANSPORT_STAGED : 0}};
         work.asynchronous = i % 8 == 0;
         work.layer_grain = i == 8 || i == 3;
         work.calls = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
         work.peer_gpus = i % 8 == 1 || i % 8 == 7 ? UINT32_MAX : 0;
-        compare(&config, &work, &machine, twist);
+        rp_test_gpu_compare(arena, &config, &work, &machine, twist);
     }
 }
 
@@ -99,8 +81,58 @@ Test(exec_gpu, tied_tables_are_summed_between_gpus)
         const rp_fake_cuda machine = {
             .devices = 2, .peers = i < 3, .seed = 11 + i, .delay_us = 800};
         work.peer_gpus = UINT32_MAX;
-        compare(&config, &work, &machine, (rp_test_twist){.dtype = dtypes[i % 3]});
+        rp_test_gpu_compare(arena, &config, &work, &machine,
+                            (rp_test_twist){.dtype = dtypes[i % 3]});
     }
+}
+
+/* Parts of shares that all ranks sum, `chunk` elements at a time. */
+static uint32_t parts_of(const rp_test_run *run, uint64_t chunk)
+{
+    const rp_program *p = run->program;
+    uint32_t parts = 0;
+    for (uint32_t op = 0; op < p->op_count; op++) {
+        const rpexec_job *job = &run->plan.jobs[run->plan.tasks[op].job];
+        if (p->ops[op].kind == RP_OP_REDUCE_SCATTER) {
+            rpexec_pieces walk =
+                rpexec_pieces_of(&run->model, job->begin, job->end, p->gpu_count, job->gpu);
+            while (rpexec_pieces_next(&walk)) {
+                parts += (uint32_t)((walk.share + chunk - 1) / chunk);
+            }
+        }
+    }
+    return parts;
+}
+
+/* Each part is fetched from 7 ranks, added 8 times and rounded; a GPU does whole shares of a model
+ * of this size in one, the host in four. Neither has other bits. */
+Test(exec_gpu, a_share_of_a_sum_is_few_launches)
+{
+    const rp_fake_cuda machine = {.devices = 8, .peers = true};
+    rp_model config = rp_test_decoder(2, false, true);
+    rpexec_work work = rp_test_work("fsdp", 8, 8, 1);
+    rp_test_run runs[2];
+    uint32_t copies[2], parts[2];
+    config.hidden = 256;
+    config.intermediate = 2560;
+    config.attention_parameters = (uint64_t)2 * 256 * 8 * (4 + 2);
+    config.mlp_parameters = (uint64_t)3 * 256 * 2560;
+    for (int i = 0; i < 2; i++) {
+        rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
+        cr_assert(eq(u64, type.chunk, RPEXEC_GPU_CHUNK));
+        type.chunk = i == 0 ? type.chunk : RPEXEC_HOST_CHUNK;
+        const rp_test_twist twist = {.driver_type = &type, .observe = true};
+        cr_assert(
+            eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &runs[i]), RP_OK));
+        parts[i] = parts_of(&runs[i], type.chunk);
+        copies[i] = rp_fake_cuda_copies();
+        cr_expect(eq(u32, rp_fake_cuda_sums(), 9 * parts[i]));
+    }
+    cr_expect(eq(u32, copies[1] - copies[0], 7 * (parts[1] - parts[0])));
+    cr_expect(gt(u32, parts[1], 2 * parts[0]), "%u parts, and %u", parts[0], parts[1]);
+    cr_expect(rp_test_same(&runs[0], &runs[1], 1));
+    rp_test_forget(&runs[0]);
+    rp_test_forget(&runs[1]);
 }
 
 /* Boundary tensors and weights that go over the host piece by piece. */
@@ -113,8 +145,24 @@ Test(exec_gpu, copies_over_the_host_wait_for_their_halves)
         const rp_fake_cuda machine = {
             .devices = 2, .seed = 31 + i, .delay_us = i % 2 == 0 ? 1200 : 150, .often = true};
         work.peer_gpus = i % 2 == 0 ? UINT32_MAX : 0;
-        compare(&config, &work, &machine,
-                (rp_test_twist){.devices = {.stage_bytes = i < 2 ? 52 : 60}});
+        rp_test_gpu_compare(arena, &config, &work, &machine,
+                            (rp_test_twist){.devices = {.stage_bytes = i < 2 ? 52 : 60}});
+    }
+}
+
+/* A SEND ends when its last piece has gone up, whichever half that is in: 4 pieces, 5, 2, 3; only
+ * the streams in which they go up are late, so that whatever does not wait for them is early. */
+Test(exec_gpu, copies_over_the_host_end_with_their_last_piece)
+{
+    static const uint64_t stage_bytes[] = {60, 52, 120, 80};
+    rp_model config = rp_test_small_decoder(2, false, false);
+    for (uint32_t i = 0; i < 8; i++) {
+        rpexec_work work = rp_test_work("1f1b", 2, 4, 1);
+        const rp_fake_cuda machine = {
+            .devices = 2, .seed = 71 + i, .delay_us = 3000, .often = true, .late = 2};
+        work.peer_gpus = UINT32_MAX;
+        rp_test_gpu_compare(arena, &config, &work, &machine,
+                            (rp_test_twist){.devices = {.stage_bytes = stage_bytes[i % 4]}});
     }
 }
 
@@ -125,10 +173,11 @@ Test(exec_gpu, experts_and_adapters_too)
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
     config.experts = 4;
     config.active_experts = 2;
-    compare(&config, &work, &machine, (rp_test_twist){0});
+    rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
     config = rp_test_small_decoder(4, true, true);
     rp_model_set_lora_rank(&config, 2);
-    compare(&config, &work, &machine, (rp_test_twist){.dtype = RPEXEC_DTYPE_BF16});
+    rp_test_gpu_compare(arena, &config, &work, &machine,
+                        (rp_test_twist){.dtype = RPEXEC_DTYPE_BF16});
 }
 
 /* Host memory that cannot be pinned makes copies slower, not wrong. */
@@ -139,7 +188,7 @@ Test(exec_gpu, pageable_memory_works)
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
     const rp_fake_cuda machine = {.devices = 2, .unpinnable = true};
     rp_log_capture_begin(messages, sizeof messages);
-    compare(&config, &work, &machine, (rp_test_twist){0});
+    rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
     rp_log_capture_end();
     cr_expect(strstr(messages, "cudaHostRegister") != NULL, "%s", messages);
 }
@@ -152,7 +201,8 @@ Test(exec_gpu, virtual_gpus_without_green_contexts)
     rpexec_work work = rp_test_work("roundpipe", 4, 5, 2);
     const rp_fake_cuda machine = {.devices = 1};
     rp_log_capture_begin(messages, sizeof messages);
-    compare(&config, &work, &machine, (rp_test_twist){.devices = {.is_virtual = true}});
+    rp_test_gpu_compare(arena, &config, &work, &machine,
+                        (rp_test_twist){.devices = {.is_virtual = true}});
     rp_log_capture_end();
     cr_expect(strstr(messages, "not split into green contexts (the fake does not split)") != NULL,
               "%s", messages);
@@ -292,4 +342,41 @@ Test(exec_gpu, the_timeline_keeps_the_programs_order)
         }
     }
     rp_test_forget(&run);
+}
+
+typedef struct waiter {
+    rpexec_gpu_turn turn;
+    bool had_it;
+} waiter;
+
+static void *take_once(void *context)
+{
+    waiter *w = context;
+    rpexec_gpu_turn_take(&w->turn);
+    w->had_it = true;
+    rpexec_gpu_turn_give(&w->turn);
+    return NULL;
+}
+
+/* A thread that gives a turn back and asks for it again at once comes after those that wait. */
+Test(exec_gpu, turns_go_to_those_who_have_asked_first)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    for (uint32_t i = 0; i < 20; i++) {
+        waiter w = {.had_it = false};
+        pthread_t thread;
+        rpexec_gpu_turn_init(&w.turn);
+        rpexec_gpu_turn_take(&w.turn);
+        cr_assert(eq(int, pthread_create(&thread, NULL, take_once, &w), 0));
+        while (rpexec_gpu_turn_count(&w.turn) < 2) {
+            nanosleep(&pause, NULL);
+        }
+        cr_expect(not(w.had_it));
+        rpexec_gpu_turn_give(&w.turn);
+        rpexec_gpu_turn_take(&w.turn);
+        cr_expect(w.had_it, "whoever had the turn has it again");
+        rpexec_gpu_turn_give(&w.turn);
+        pthread_join(thread, NULL);
+        rpexec_gpu_turn_destroy(&w.turn);
+    }
 }

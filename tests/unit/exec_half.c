@@ -4,6 +4,7 @@
 #include "exec/host/lane.h"
 #include "exec/random.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -35,8 +36,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_half, .init = begin, .fini = end, .timeout = 60);

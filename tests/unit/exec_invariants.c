@@ -3,6 +3,7 @@
  * are moved are those of the formula. */
 #include "common/log.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -20,8 +21,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_invariants, .init = begin, .fini = end, .timeout = 300);

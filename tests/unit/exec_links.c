@@ -3,6 +3,7 @@
  * tries counts, with room. */
 #include "exec/host/links.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,7 +12,7 @@
 
 #define GPUS 4u
 #define BYTES UINT64_C(8000000)
-#define TRIES 5
+#define TRIES 200
 
 /* One copy and when it happened. */
 typedef struct copy {
@@ -67,7 +68,7 @@ static void set_up(void)
 static void tear_down(void)
 {
     rp_program_destroy(program);
-    rp_arena_destroy(arena);
+    rp_test_end(arena);
 }
 
 TestSuite(exec_links, .init = set_up, .fini = tear_down);

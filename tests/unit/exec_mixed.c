@@ -3,6 +3,7 @@
  * (executor.md section 3, 1 and 14; 1.8; 5.2). */
 #include "common/log.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -21,8 +22,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_mixed, .init = begin, .fini = end, .timeout = 240);
@@ -111,9 +111,10 @@ Test(exec_mixed, split_steps_train_alike)
 /* Data-parallel systems sum over GPUs: the order of the microbatches is another one. */
 Test(exec_mixed, data_parallel_systems_train_almost_alike)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity"};
+    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity",
+                                        "megatron-tp"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         rp_test_run plain;
         rp_test_run run;
         rp_test_twist twist = {.dtype = halves[i % 2]};
@@ -363,10 +364,11 @@ Test(exec_mixed, an_overflow_skips_the_step)
 /* Ranks of data-parallel systems agree, too, whether they step on GPUs or on the host. */
 Test(exec_mixed, ranks_agree_on_skipping)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity"};
+    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity",
+                                        "megatron-tp"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     float scale = 0x1p24f;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         rp_test_run run;
         rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &scale};
         rpexec_work work = work_of(names[i], 2, false);
@@ -401,7 +403,9 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
     rpexec_plan plan;
     char message[512] = "";
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
-    cr_assert(eq(int, rpexec_plan_create(run.program, &run.model, 0, arena, &plan), RP_OK));
+    cr_assert(
+        eq(int, rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, arena, &plan),
+           RP_OK));
     for (uint32_t i = 0; i < run.program->op_count; i++) {
         if (run.program->ops[i].kind == RP_OP_BACKWARD && run.program->ops[i].iteration == 0) {
             run.program->ops[i].iteration = 1;
@@ -409,7 +413,8 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
         }
     }
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpexec_plan_create(run.program, &run.model, 0, arena, &plan);
+    rp_status status =
+        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, arena, &plan);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_USAGE));
     cr_expect(strstr(message, "--dtype fp16: all GPUs agree") != NULL, "%s", message);

@@ -2,6 +2,7 @@
  * memory, and the bytes of the closed form. */
 #include "common/log.h"
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -20,8 +21,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_peers, .init = begin, .fini = end, .timeout = 300);

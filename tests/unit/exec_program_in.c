@@ -182,7 +182,8 @@ static bool run_mutant(const char *text, const rp_model *config)
     o.gpus = program->gpu_count;
     o.schedule = rp_schedule_find(program->schedule);
     bool fits = rpexec_program_in_fit(&o, &model, arena, &program) == RP_OK &&
-                rpexec_plan_create(program, &model, 1 << 26, arena, &plan) == RP_OK &&
+                rpexec_plan_create(program, &model, &(rpexec_plan_limits){.cap_bytes = 1 << 26},
+                                   arena, &plan) == RP_OK &&
                 rpexec_program_in_check(&plan) == RP_OK;
     for (uint32_t m = 0; fits && m < program->microbatch_count; m++) {
         sequences += program->sequences[m];

@@ -2,6 +2,7 @@
  * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
  * and 9). */
 #include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -18,8 +19,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_runs, .init = begin, .fini = end, .timeout = 120);

@@ -2,6 +2,7 @@
  * against their definition; what is written reads back (executor.md section 4.4). */
 #include "common/log.h"
 #include "exec/checkpoint/safetensors.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -20,8 +21,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(exec_safetensors, .init = begin, .fini = end, .timeout = 60);

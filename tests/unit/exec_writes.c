@@ -74,7 +74,8 @@ static uint32_t check_work(const rp_model *config, const rpexec_work *work)
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rpexec_work_program(work, &model, &costs, &program);
     if (status == RP_OK) {
-        status = rpexec_plan_create(program, &model, 0, rp_test_arena, &plan);
+        status =
+            rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, rp_test_arena, &plan);
     }
     rp_log_capture_end();
     if (status == RP_OK) {

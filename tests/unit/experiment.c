@@ -2,6 +2,7 @@
 #include "experiments/experiment.h"
 #include "common/log.h"
 #include "experiments/point_run.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -19,7 +20,7 @@ static void begin(void)
 static void end(void)
 {
     rp_log_capture_end();
-    rp_arena_destroy(arena);
+    rp_test_end(arena);
 }
 
 TestSuite(experiment, .init = begin, .fini = end, .timeout = 60);

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "tests/support/make_program.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -35,7 +36,7 @@ static void end(void)
     rp_timeline_destroy(timeline);
     rp_program_destroy(program);
     rp_test_remove(folder);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(NULL);
 }
 
 TestSuite(gantt, .init = begin, .fini = end);

@@ -5,6 +5,7 @@
 #include "sim/hardware_case.h"
 #include "sim/hardware_engine.h"
 #include "tests/support/random_case.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -21,8 +22,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(hardware, .init = begin, .fini = end, .timeout = 300);
@@ -326,6 +326,52 @@ Test(hardware, compute_bound_and_link_bound)
     double link_s = bytes_up / (platform.link_effective_gb_per_s * 1e9);
     cr_expect(gt(dbl, slow, link_s * 0.98)); /* nothing is prefetched at the end of the run */
     cr_expect(le(dbl, slow, link_s * 2.1), "%g s for %g s of uploads", slow, link_s);
+}
+
+/* Transfers that take no time: the token ids of one microbatch go up, it goes through two GPUs and
+ * back, over the host, which is seven changes of queues; it turns around in the second GPU's queue,
+ * and in the first one's the update comes last. Several on one GPU follow each other in its queue,
+ * and the update follows them. */
+Test(hardware, starting_takes_its_time)
+{
+    const int64_t gap_ps = 3000000, wake_ps = 50000000;
+    rp_random random = {12};
+    rp_random_case *c = malloc(sizeof *c);
+    draw(&random, c);
+    c->schedule = rp_schedule_find("gpipe");
+    c->config.iterations = 1;
+    c->config.recompute = RP_RECOMPUTE_NONE;
+    for (uint32_t gpus = 1; gpus <= 2; gpus++) {
+        rp_partition even;
+        uint32_t microbatches = gpus == 1 ? 5 : 1;
+        c->config.gpus = gpus;
+        c->config.microbatches = microbatches;
+        cr_assert(eq(int, rp_partition_even(c->schedule, &c->costs, gpus, 0, arena, &even), RP_OK));
+        c->config.partition = &even;
+        rp_lower_config lower = make_lower(c, 0, 0);
+        rp_program *program = lower_case(c, &lower);
+        rpsim_compute_costs costs;
+        int64_t ps[4];
+        stage_costs(program, &c->costs, &costs);
+        for (int i = 0; i < 4; i++) {
+            rp_machine machine = {.upload_Bps = 1e9,
+                                  .download_Bps = 1e9,
+                                  .host_Bps = 1e9,
+                                  .op_gap_ps = i % 2 * gap_ps,
+                                  .op_wake_ps = i / 2 * wake_ps};
+            rp_timeline *timeline = NULL;
+            cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+            ps[i] = makespan(timeline);
+            rp_timeline_destroy(timeline);
+        }
+        int64_t gaps_ps = gap_ps * (gpus == 1 ? 2 * microbatches : 2);
+        int64_t wakes_ps = wake_ps * (gpus == 1 ? 1 : 7);
+        cr_expect(eq(i64, ps[1] - ps[0], gaps_ps), "%u GPUs", gpus);
+        cr_expect(eq(i64, ps[2] - ps[0], wakes_ps), "%u GPUs", gpus);
+        cr_expect(eq(i64, ps[3] - ps[0], gaps_ps + wakes_ps), "%u GPUs", gpus);
+        rp_program_destroy(program);
+    }
+    free(c);
 }
 
 /* The batch is split as evenly as possible: over the calls, then over their microbatches. */

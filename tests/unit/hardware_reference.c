@@ -66,6 +66,8 @@ static void draw_machine(rp_random *random, rp_machine *m)
     m->dram_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
     m->nvlink_gpus = groups[rp_random_between(random, 0, largest)];
     m->copy_latency_ps = rp_random_between(random, 0, 1) * INT64_C(1234567);
+    m->op_gap_ps = rp_random_between(random, 0, 1) * INT64_C(765432);
+    m->op_wake_ps = rp_random_between(random, 0, 1) * INT64_C(3456789);
 }
 
 /* Sizes and times such that hardly anything happens at the same instant by chance. */
@@ -276,6 +278,8 @@ static slow_hardware_op *run_slow(const rp_test_bench *b)
     slow_hardware h = {.ops = ops,
                        .op_count = (int)p->op_count,
                        .latency_ps = b->machine.copy_latency_ps,
+                       .gap_ps = b->machine.op_gap_ps,
+                       .wake_ps = b->machine.op_wake_ps,
                        .capacities_Bps = capacities,
                        .link_count = LINKS};
     cr_assert(eq(int, slow_hardware_run(&h), h.op_count));

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "tests/support/run_tool.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -30,8 +31,7 @@ static void end(void)
 {
     rp_log_capture_end();
     rpsim_ranges_fini(&ranges);
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 static void again(void)

@@ -3,6 +3,7 @@
 #include "sim/library_memory.h"
 #include "common/csv.h"
 #include "common/text.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -21,7 +22,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    rp_arena_destroy(arena);
+    rp_test_end(arena);
 }
 
 TestSuite(library_memory, .init = set_up, .fini = tear_down);

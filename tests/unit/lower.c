@@ -5,6 +5,7 @@
 #include "common/schedule.h"
 #include "common/text.h"
 #include "sim/hardware_engine.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -21,8 +22,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(lower, .init = begin, .fini = end, .timeout = 300);

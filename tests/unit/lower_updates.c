@@ -4,6 +4,7 @@
 #include "common/lower.h"
 #include "sim/hardware_engine.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -27,8 +28,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(lower_updates, .init = begin, .fini = end, .timeout = 60);

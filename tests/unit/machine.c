@@ -1,5 +1,6 @@
 /* Links and routes of a machine, against closed forms. */
 #include "common/machine.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -13,8 +14,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(machine, .init = begin, .fini = end, .timeout = 60);

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "tests/support/random_flows.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -30,7 +31,7 @@ static void begin(void)
 static void end(void)
 {
     free(flows);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(NULL);
 }
 
 TestSuite(network, .init = begin, .fini = end, .timeout = 500);

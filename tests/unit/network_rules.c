@@ -4,6 +4,7 @@
 #include "common/mem.h"
 #include "common/network.h"
 #include "tests/reference/slow_flows.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -24,7 +25,7 @@ static void end(void)
 {
     rp_log_capture_end();
     rp_network_destroy(network);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(NULL);
 }
 
 TestSuite(network_rules, .init = begin, .fini = end, .timeout = 60);

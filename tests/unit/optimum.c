@@ -4,6 +4,7 @@
 #include "tests/support/random_case.h"
 #include "tests/support/small_instance.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -29,8 +30,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(optimum, .init = begin, .fini = end, .timeout = 300);

@@ -7,6 +7,7 @@
 #include "common/trace.h"
 #include "sim/stage_engine.h"
 #include "tests/support/make_program.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -35,7 +36,7 @@ static void end(void)
     rp_log_capture_end();
     rp_timeline_destroy(timeline);
     rp_program_destroy(program);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(NULL);
 }
 
 TestSuite(output, .init = begin, .fini = end);
@@ -490,9 +491,19 @@ Test(output, csv_round_trip)
     cr_expect(eq(str, again, text));
     cr_expect(strstr(text, "\n8,optimizer,host,OPTIMIZER,0,0,0,8000000,9223372036854775807\n") !=
               NULL);
+    cr_expect(le(sz, length, rp_timeline_csv_most_bytes(program)));
     rp_timeline_destroy(read);
     free(text);
     free(again);
+}
+
+/* The longest file grows with the program, so that none is too long for its timeline to be read. */
+Test(output, csv_has_room_for_every_op)
+{
+    const char longest[] = "2147483647,grad-download,65535,DOWNLOAD_PARAM_GRAD,65535,4294967295,"
+                           "65535,9223372036854775807,9223372036854775807\r\n";
+    const rp_program many = {.op_count = RP_MAX_OPS};
+    cr_expect(ge(sz, rp_timeline_csv_most_bytes(&many) / RP_MAX_OPS, sizeof longest));
 }
 
 /* Replaces the first `from` of a good file by `to`; reading must fail and name the place. */

@@ -2,6 +2,7 @@
 #include "sim/hardware_case.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -16,8 +17,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(overlap, .init = begin, .fini = end, .timeout = 120);

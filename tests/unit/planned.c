@@ -6,6 +6,7 @@
 #include "tests/reference/slow_exact.h"
 #include "tests/support/stage_case.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -25,8 +26,7 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(planned, .init = begin, .fini = end, .timeout = 300);

@@ -46,6 +46,25 @@ Test(platform, pcie_generations)
     cr_expect(eq(dbl, rp_link_bytes_per_s(&p), 1e9 * 20.97));
 }
 
+/* What was measured by direction comes before what was measured of both. */
+Test(platform, links_by_direction)
+{
+    rp_platform p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 50\n"
+                          "download_gb_per_s: 45\ncopy_latency_us: 7.5\nop_gap_us: 2\n"
+                          "op_wake_us: 30\n");
+    rp_machine m = rp_machine_of(&p);
+    cr_expect(eq(dbl, m.upload_Bps, 50e9));
+    cr_expect(eq(dbl, m.download_Bps, 45e9));
+    cr_expect(eq(i64, m.copy_latency_ps, 7500000));
+    cr_expect(eq(i64, m.op_gap_ps, 2000000));
+    cr_expect(eq(i64, m.op_wake_ps, 30000000));
+    p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_efficiency: 0.75\nupload_gb_per_s: 55\n");
+    m = rp_machine_of(&p);
+    cr_expect(eq(dbl, m.upload_Bps, 55e9));
+    cr_expect(eq(dbl, m.download_Bps, 48e9));
+    cr_expect(eq(i64, m.copy_latency_ps + m.op_gap_ps + m.op_wake_ps, 0));
+}
+
 #define LINK "link_gb_per_s: 32\nlink_efficiency: 0.75\n"
 
 Test(platform, what_is_absent_limits_nothing)

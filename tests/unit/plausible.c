@@ -286,12 +286,16 @@ static bool dominates(const rp_platform *b, const rp_platform *a)
         {a->attention_bwd_tflops, b->attention_bwd_tflops},
         {a->memory_effective_gb_per_s, b->memory_effective_gb_per_s},
         {ma.upload_Bps, mb.upload_Bps},
+        {ma.download_Bps, mb.download_Bps},
         {ma.host_Bps, mb.host_Bps},
         {a->collective_gb_per_s, b->collective_gb_per_s},
         {a->zero_gradient_gb_per_s, b->zero_gradient_gb_per_s},
         {ma.peer_Bps, mb.peer_Bps},
         {b->launch_overhead_us, a->launch_overhead_us},
         {b->dispatch_us_per_module, a->dispatch_us_per_module},
+        {b->copy_latency_us, a->copy_latency_us},
+        {b->op_gap_us, a->op_gap_us},
+        {b->op_wake_us, a->op_wake_us},
     };
     bool all = true;
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {

@@ -4,6 +4,7 @@
 #include "common/store_schema.h"
 #include "tests/support/ask_store.h"
 #include "tests/support/make_program.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -35,7 +36,7 @@ static void end(void)
 {
     rp_log_capture_end();
     rp_test_remove(folder);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(NULL);
 }
 
 TestSuite(store, .init = begin, .fini = end);

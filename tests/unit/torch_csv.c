@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -25,9 +26,8 @@ static void begin(void)
 static void end(void)
 {
     rp_log_capture_end();
-    rp_arena_destroy(arena);
     free(written);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(torch_csv, .init = begin, .fini = end);

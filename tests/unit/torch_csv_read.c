@@ -5,6 +5,7 @@
 #include "common/text.h"
 #include "common/torch_csv.h"
 #include "tests/support/run_tool.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -28,8 +29,7 @@ static void begin(void)
 static void end(void)
 {
     rp_log_capture_end();
-    rp_arena_destroy(arena);
-    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+    rp_test_end(arena);
 }
 
 TestSuite(torch_csv_read, .init = begin, .fini = end);

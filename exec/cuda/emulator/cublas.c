@@ -173,6 +173,41 @@ static float scalar(const struct emulated_object *product, const void *value)
     return result;
 }
 
+/* A product with all it needs: descriptors may go before a graph does. */
+typedef struct job {
+    struct emulated_object a_layout, b_layout, d_layout;
+    bool a_turned, b_turned;
+    uint64_t inner;
+    float alpha, beta;
+    const void *a, *b, *c;
+    void *d;
+} job;
+
+static void multiply(void *arguments)
+{
+    const job *p = arguments;
+    const struct emulated_object *to = &p->d_layout;
+    for (uint64_t j = 0; j < to->columns; j++) {
+        for (uint64_t i = 0; i < to->rows; i++) {
+            float sum = 0;
+            for (uint64_t k = 0; k < p->inner; k++) {
+                sum += value_at(&p->a_layout, p->a, p->a_turned ? k : i, p->a_turned ? i : k) *
+                       value_at(&p->b_layout, p->b, p->b_turned ? j : k, p->b_turned ? k : j);
+            }
+            sum *= p->alpha;
+            if (p->beta != 0) {
+                sum += p->beta * value_at(to, p->c, i, j);
+            }
+            void *at = rpexec_element(dtype_of(to), p->d, j * (uint64_t)to->pitch + i);
+            if (dtype_of(to) == RPEXEC_DTYPE_F32) {
+                memcpy(at, &sum, sizeof sum);
+            } else {
+                rpexec_narrow(dtype_of(to), 1, &sum, at);
+            }
+        }
+    }
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
                               const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
@@ -181,33 +216,28 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    bool a_turned = product->turned[0] == CUBLAS_OP_T;
-    bool b_turned = product->turned[1] == CUBLAS_OP_T;
-    uint64_t inner = columns_of(a_layout, product->turned[0]);
+    job p = {.a_layout = *a_layout,
+             .b_layout = *b_layout,
+             .d_layout = *d_layout,
+             .a_turned = product->turned[0] == CUBLAS_OP_T,
+             .b_turned = product->turned[1] == CUBLAS_OP_T,
+             .inner = columns_of(a_layout, product->turned[0]),
+             .alpha = scalar(product, alpha),
+             .beta = scalar(product, beta),
+             .a = a,
+             .b = b,
+             .c = c,
+             .d = d};
     (void)handle;
     (void)algorithm;
-    (void)stream;
     if (c_layout != d_layout || workspace == NULL || workspace_bytes == 0) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    for (uint64_t j = 0; j < d_layout->columns; j++) {
-        for (uint64_t i = 0; i < d_layout->rows; i++) {
-            float sum = 0;
-            for (uint64_t k = 0; k < inner; k++) {
-                sum += value_at(a_layout, a, a_turned ? k : i, a_turned ? i : k) *
-                       value_at(b_layout, b, b_turned ? j : k, b_turned ? k : j);
-            }
-            sum *= scalar(product, alpha);
-            if (scalar(product, beta) != 0) {
-                sum += scalar(product, beta) * value_at(c_layout, c, i, j);
-            }
-            void *to = rpexec_element(dtype_of(d_layout), d, j * (uint64_t)d_layout->pitch + i);
-            if (dtype_of(d_layout) == RPEXEC_DTYPE_F32) {
-                memcpy(to, &sum, sizeof sum);
-            } else {
-                rpexec_narrow(dtype_of(d_layout), 1, &sum, to);
-            }
-        }
+    if (stream != NULL && stream->defer != NULL) {
+        return stream->defer(stream, multiply, &p, sizeof p) == cudaSuccess
+                   ? CUBLAS_STATUS_SUCCESS
+                   : CUBLAS_STATUS_INVALID_VALUE;
     }
+    multiply(&p);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,18 +5,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef struct emulated_graph *cudaGraph_t;
+typedef struct emulated_graph *cudaGraphExec_t;
 typedef struct emulated_stream *cudaStream_t;
 typedef struct emulated_event {
     double ms;
+    const unsigned int *home;
 } * cudaEvent_t;
 
 typedef enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorDeviceUninitialized = 201,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
 } cudaError_t;
+
+/** NULL is the device's own, which is never captured. */
+struct emulated_stream {
+    /** Where the stream's context counts its streams, by which it is known. */
+    unsigned int *home;
+    /** While the stream is captured: notes `run` with a copy of `arguments`. NULL: whatever is
+     * launched is done at once. */
+    cudaError_t (*defer)(cudaStream_t stream, void (*run)(void *arguments), const void *arguments,
+                         size_t bytes);
+    cudaGraph_t captured;
+};
+
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
@@ -34,6 +54,13 @@ enum {
     cudaEventBlockingSync = 1,
     cudaDevAttrMultiProcessorCount = 16,
 };
+
+enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1,
+    cudaDriverEntryPointVersionNotSufficent = 2,
+};
+enum { cudaEnableDefault = 0 };
 
 struct cudaDeviceProp {
     char name[256];
@@ -74,8 +101,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+/* graphs.c */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags);
 cudaError_t cudaHostUnregister(void *memory);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function,
+                                             unsigned int version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 #ifdef __cplusplus

@@ -1,12 +1,23 @@
 /* Threads of a block as fibers that take turns; see machine.cuh. */
 #include "exec/cuda/emulator/emulator.h"
+#include "exec/cuda/emulator/green.h"
 extern "C" {
 #include "exec/dtype.h"
 }
 
 #include <machine.cuh>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* For ThreadSanitizer every CUDA thread is one of its fibers, and what orders their accesses is
+ * what CUDA says orders them: barriers of the block, __syncwarp, and beginning and end of a block.
+ * A shuffle orders nothing. The kernels are compiled with -fsanitize=thread, this file is not: what
+ * the emulator does for itself is none of their accesses. Blocks run one after the other and are
+ * ordered so: races between blocks are left to the reversed order of turns. */
+#ifdef EMULATOR_RACES
+#include <sanitizer/tsan_interface.h>
+#endif
 
 /* emulator_switch(&from, to): keeps what a call must keep on the stack, and goes on with another
  * stack. swapcontext would ask the kernel for the signal mask each time. */
@@ -42,7 +53,10 @@ extern "C" void emulator_switch(void **from, void *to);
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_SHARED = 227 << 10, MOST_COPIES = 256 };
+enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_COPIES = 256 };
+/* What a block gets on each GPU that there is machine code for: 8.6, 8.9 and 12.0 have the least.
+ */
+enum { MOST_SHARED = 99 << 10, ALL_SHARED = 48 << 10 };
 enum { WORD_BYTES = 48 };
 enum state { RUNNING, AT_WARP, AT_BLOCK, ENDED };
 
@@ -62,6 +76,12 @@ struct fiber {
     pending copies[MOST_COPIES];
     int copy_count;
     int group; /* that is being filled */
+#ifdef EMULATOR_RACES
+    void *tsan;
+    char warp[2];          /* of a warp's first thread: what __syncwarp orders by */
+    unsigned int warped;   /* barriers of the warp so far */
+    unsigned int gathered; /* of the block */
+#endif
 };
 
 static fiber fibers[MOST_THREADS];
@@ -75,15 +95,61 @@ static bool reversed;
 static void (*call_now)(void *);
 static void *context_now;
 
+#ifdef EMULATOR_RACES
+static void *scheduler_tsan;
+/* Two in turns: whoever goes on first comes to the next barrier before the others have left this
+ * one, and what he did in between is not ordered before what they do then. */
+static char at_begin, at_end, at_barrier_of_block[2];
+
+static void go_to(void *tsan)
+{
+    __tsan_switch_to_fiber(tsan, __tsan_switch_to_fiber_no_sync);
+}
+static void happened(char *what)
+{
+    __tsan_release(what);
+}
+static void happens_after(char *what)
+{
+    __tsan_acquire(what);
+}
+/* What the compiler calls for an access of 16 bytes: copies are the thread's own. */
+extern "C" void __tsan_read16(void *address);
+extern "C" void __tsan_write16(void *address);
+#define READS(address) __tsan_read16(const_cast<void *>(address))
+#define WRITES(address) __tsan_write16(address)
+#define GO_TO(fiber) go_to((fiber).tsan)
+#define GO_BACK() go_to(scheduler_tsan)
+#define HAPPENED(what) happened(&(what))
+#define HAPPENS_AFTER(what) happens_after(&(what))
+#else
+#define READS(address) (void)0
+#define WRITES(address) (void)0
+#define GO_TO(fiber) (void)0
+#define GO_BACK() (void)0
+#define HAPPENED(what) (void)0
+#define HAPPENS_AFTER(what) (void)0
+#endif
+
 extern "C" void emulator_reverse(bool reverse)
 {
     reversed = reverse;
+}
+
+extern "C" bool emulator_finds_races(void)
+{
+#ifdef EMULATOR_RACES
+    return true;
+#else
+    return false;
+#endif
 }
 
 static void stop(const char *why)
 {
     printf("emulator: %s (block %u %u %u, thread %u)\n", why, blockIdx.x, blockIdx.y, blockIdx.z,
            current);
+    fflush(stdout);
     abort();
 }
 
@@ -91,12 +157,15 @@ static void yield(state where)
 {
     fiber *f = &fibers[current];
     f->where = where;
+    GO_BACK();
     emulator_switch(&f->stack, scheduler);
 }
 
 static void begin()
 {
+    HAPPENS_AFTER(at_begin);
     call_now(context_now);
+    HAPPENED(at_end);
     if (fibers[current].copy_count > 0) {
         stop("a thread ends with copies that nobody waits for");
     }
@@ -123,6 +192,7 @@ static void resume(unsigned int index)
     current = index;
     threadIdx = dim3(index, 0, 0);
     fibers[index].where = RUNNING;
+    GO_TO(fibers[index]);
     emulator_switch(&scheduler, fibers[index].stack);
 }
 
@@ -179,8 +249,17 @@ static void run_block(size_t shared)
         f->where = RUNNING;
         f->stack = fresh_stack(i);
     }
+#ifdef EMULATOR_RACES
+    scheduler_tsan = __tsan_get_current_fiber();
+    for (unsigned int i = 0; i < thread_count; i++) {
+        fibers[i].tsan = fibers[i].tsan != nullptr ? fibers[i].tsan : __tsan_create_fiber(0);
+        fibers[i].warped = fibers[i].gathered = 0;
+    }
+#endif
+    HAPPENED(at_begin);
     while (run_to_barrier()) {
     }
+    HAPPENS_AFTER(at_end);
 }
 
 extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
@@ -191,8 +270,8 @@ extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, voi
     blockDim = dim3(threads);
     gridDim = grid;
     thread_count = threads;
-    if (threads == 0 || threads > MOST_THREADS || shared > MOST_SHARED || grid.y > 65535 ||
-        grid.z > 65535) {
+    if (threads == 0 || threads > MOST_THREADS || shared > MOST_SHARED || grid.x == 0 ||
+        grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535) {
         stop("a launch that no GPU would take");
     }
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
@@ -204,9 +283,61 @@ extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, voi
     }
 }
 
+/* What contexts have allowed beyond what all kernels may have. */
+struct allowance {
+    const void *kernel;
+    const unsigned int *home;
+    size_t bytes;
+};
+enum { ALLOWANCES = 1024 };
+static allowance allowances[ALLOWANCES];
+static unsigned int allowance_count;
+static pthread_mutex_t allowances_lock = PTHREAD_MUTEX_INITIALIZER;
+
+extern "C" cudaError_t emulator_allow_shared(const void *kernel, size_t bytes)
+{
+    if (bytes > MOST_SHARED) {
+        return cudaErrorInvalidValue;
+    }
+    pthread_mutex_lock(&allowances_lock);
+    unsigned int i = 0;
+    while (i < allowance_count &&
+           (allowances[i].kernel != kernel || allowances[i].home != emulator_home())) {
+        i++;
+    }
+    if (i == ALLOWANCES) {
+        stop("more kernels and contexts than there is room for");
+    }
+    allowances[i] = {kernel, emulator_home(), bytes};
+    allowance_count += i == allowance_count;
+    pthread_mutex_unlock(&allowances_lock);
+    return cudaSuccess;
+}
+
+extern "C" bool emulator_is_allowed(const void *kernel, size_t bytes)
+{
+    bool allowed = bytes <= ALL_SHARED;
+    pthread_mutex_lock(&allowances_lock);
+    for (unsigned int i = 0; i < allowance_count && !allowed; i++) {
+        const allowance *a = &allowances[i];
+        allowed = a->kernel == kernel && a->home == emulator_home() && bytes <= a->bytes;
+    }
+    pthread_mutex_unlock(&allowances_lock);
+    return allowed;
+}
+
 extern "C" unsigned char *emulator_shared(void)
 {
     return shared_memory;
+}
+
+/* memcpy, which ThreadSanitizer would see. */
+static void keep(unsigned char *to, const void *from, size_t bytes)
+{
+    const volatile unsigned char *at = static_cast<const volatile unsigned char *>(from);
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = at[i];
+    }
 }
 
 /* Words have two places in turns: a thread may be one operation ahead of the others. */
@@ -217,8 +348,16 @@ extern "C" void emulator_exchange(const void *word, size_t bytes)
         stop("a word that is too long");
     }
     f->parity ^= 1;
-    memcpy(f->words[f->parity], word, bytes);
+    keep(f->words[f->parity], word, bytes);
     yield(AT_WARP);
+}
+
+extern "C" void emulator_warp_barrier(void)
+{
+    char nothing = 0;
+    HAPPENED(fibers[current / 32 * 32].warp[fibers[current].warped % 2]);
+    emulator_exchange(&nothing, sizeof nothing);
+    HAPPENS_AFTER(fibers[current / 32 * 32].warp[fibers[current].warped++ % 2]);
 }
 
 extern "C" const void *emulator_word(unsigned int lane)
@@ -226,15 +365,29 @@ extern "C" const void *emulator_word(unsigned int lane)
     return fibers[current / 32 * 32 + lane].words[fibers[current].parity];
 }
 
+extern "C" void emulator_require_aligned(const void *address, size_t bytes)
+{
+    if ((uintptr_t)address % bytes != 0) {
+        stop("an access to several values at an address that is not aligned to them");
+    }
+}
+
+static void meet()
+{
+    HAPPENED(at_barrier_of_block[fibers[current].gathered % 2]);
+    yield(AT_BLOCK);
+    HAPPENS_AFTER(at_barrier_of_block[fibers[current].gathered++ % 2]);
+}
+
 extern "C" void emulator_barrier(void)
 {
-    yield(AT_BLOCK);
+    meet();
 }
 
 extern "C" int emulator_barrier_count(int value)
 {
     fibers[current].value = value;
-    yield(AT_BLOCK);
+    meet();
     int result = counted;
     fibers[current].value = 0;
     return result;
@@ -246,9 +399,9 @@ extern "C" void emulator_copy_async(void *shared, const void *global, bool valid
     if (f->copy_count == MOST_COPIES) {
         stop("too many copies");
     }
-    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0) {
-        stop("a copy between addresses that are no multiples of 16");
-    }
+    emulator_require_aligned(shared, 16);
+    emulator_require_aligned(global, 16);
+    WRITES(shared);
     memset(shared, 0xff, 16);
     f->copies[f->copy_count++] = {shared, global, valid, f->group};
 }
@@ -267,8 +420,11 @@ extern "C" void emulator_copies_wait(int left)
         if (p->group >= f->group - left) {
             f->copies[kept++] = *p;
         } else if (p->valid) {
+            READS(p->global);
+            WRITES(p->shared);
             memcpy(p->shared, p->global, 16);
         } else {
+            WRITES(p->shared);
             memset(p->shared, 0, 16);
         }
     }

@@ -47,9 +47,15 @@ uint16_t emulator_narrow_bfloat(float x);
 void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
                   void *context);
 unsigned char *emulator_shared(void);
+/* Of the thread's current context, as cudaFuncSetAttribute and a launch have it. */
+cudaError_t emulator_allow_shared(const void *kernel, size_t bytes);
+bool emulator_is_allowed(const void *kernel, size_t bytes);
 /* All threads of the warp have left their word when it returns; afterwards words of lanes. */
 void emulator_exchange(const void *word, size_t bytes);
 const void *emulator_word(unsigned int lane);
+void emulator_warp_barrier(void);
+/* Ends the program where a GPU would: an access that is not aligned to its size. */
+void emulator_require_aligned(const void *address, size_t bytes);
 void emulator_barrier(void);
 /* Barrier that tells for how many threads `value` was not zero. */
 int emulator_barrier_count(int value);
@@ -99,18 +105,53 @@ template <typename F> static void emulator_call(void *context)
     (*static_cast<F *>(context))();
 }
 
+template <typename F> struct emulated_launch {
+    dim3 grid;
+    unsigned int threads;
+    size_t shared;
+    F call;
+};
+
+template <typename F> static void emulator_launch(void *arguments)
+{
+    auto *l = static_cast<emulated_launch<F> *>(arguments);
+    emulator_run(l->grid, l->threads, l->shared, emulator_call<F>, &l->call);
+}
+
+template <typename... P> cudaError_t allow_shared(void (*kernel)(P...), size_t bytes)
+{
+    return emulator_allow_shared(reinterpret_cast<const void *>(kernel), bytes);
+}
+
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
-                   cudaStream_t, A... arguments)
+                   cudaStream_t stream, A... arguments)
 {
     auto call = [=]() { kernel(static_cast<P>(arguments)...); };
-    emulator_run(grid, threads, shared, emulator_call<decltype(call)>, &call);
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+        return cudaSuccess;
+    }
+    if (!emulator_is_allowed(reinterpret_cast<const void *>(kernel), shared)) {
+        return cudaErrorInvalidValue;
+    }
+    using F = decltype(call);
+    static_assert(__is_trivially_copyable(F), "arguments of kernels are bytes");
+    emulated_launch<F> l = {grid, threads, shared, call};
+    if (stream != nullptr && stream->defer != nullptr) {
+        return stream->defer(stream, emulator_launch<F>, &l, sizeof l);
+    }
+    emulator_launch<F>(&l);
     return cudaSuccess;
 }
 
 static inline unsigned char *dynamic_shared()
 {
     return emulator_shared();
+}
+template <typename W, typename T> static W *wide(T *address)
+{
+    emulator_require_aligned(address, alignof(W));
+    return reinterpret_cast<W *>(address);
 }
 static inline float times(float a, float b)
 {
@@ -171,7 +212,7 @@ template <typename T> static T __shfl_up_sync(unsigned int, T x, unsigned int di
 }
 static inline void __syncwarp()
 {
-    (void)emulator_from(0, 0);
+    emulator_warp_barrier();
 }
 static inline unsigned int __ballot_sync(unsigned int, int value)
 {
@@ -252,9 +293,7 @@ static inline void emulator_load(uint32_t r[4], const void *row, bool transposed
 {
     unsigned int g = threadIdx.x % 32 / 4;
     unsigned int t = threadIdx.x % 4;
-    if ((uintptr_t)row % 16 != 0) {
-        __builtin_trap(); /* as the GPU */
-    }
+    emulator_require_aligned(row, 16);
     emulator_exchange(&row, sizeof row);
     for (unsigned int i = 0; i < 4; i++) {
         uint32_t low = transposed ? emulator_at(i, 2 * t, g) : emulator_at(i, g, 2 * t);

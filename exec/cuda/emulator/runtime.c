@@ -34,18 +34,42 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return cudaSuccess;
 }
 
+typedef struct move {
+    void *to;
+    const void *from; /* NULL: `value` */
+    size_t bytes;
+    int value;
+} move;
+
+static void do_move(void *arguments)
+{
+    const move *m = arguments;
+    if (m->from != NULL) {
+        memcpy(m->to, m->from, m->bytes);
+    } else {
+        memset(m->to, m->value, m->bytes);
+    }
+}
+
+static cudaError_t do_or_defer(cudaStream_t stream, move m)
+{
+    if (stream != NULL && stream->defer != NULL) {
+        return stream->defer(stream, do_move, &m, sizeof m);
+    }
+    do_move(&m);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    (void)stream;
-    return cudaMemcpy(to, from, bytes, kind);
+    (void)kind;
+    return do_or_defer(stream, (move){.to = to, .from = from, .bytes = bytes});
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
-    (void)stream;
-    memset(to, value, bytes);
-    return cudaSuccess;
+    return do_or_defer(stream, (move){.to = to, .value = value, .bytes = bytes});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
@@ -57,13 +81,16 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    (void)stream;
-    return cudaSuccess;
+    return stream == NULL || stream->defer == NULL ? cudaSuccess
+                                                   : cudaErrorStreamCaptureUnsupported;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    (void)stream;
+    if (stream != NULL) {
+        --*stream->home;
+        rp_mem_release(&stream);
+    }
     return cudaSuccess;
 }
 

@@ -59,20 +59,20 @@ __device__ inline uint32_t pair(bfloat16, float low, float high)
            (uint32_t)__bfloat16_as_ushort(__high2bfloat16(both)) << 16;
 }
 
-/** Runs a kernel; an empty grid is no work. */
+/** Lets a kernel have more dynamic shared memory than the 48 KiB of all, up to `bytes`, where the
+ * calling thread is: functions are loaded for each context. */
+template <typename... P> cudaError_t allow_shared(void (*kernel)(P...), size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+/** Runs a kernel; an empty grid is no work. More than 48 KiB of `shared` must have been allowed. */
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
                    cudaStream_t stream, A... arguments)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
         return cudaSuccess;
-    }
-    if (shared > 48u * 1024u) {
-        cudaError_t error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        if (error != cudaSuccess) {
-            return error;
-        }
     }
     kernel<<<grid, threads, shared, stream>>>(static_cast<P>(arguments)...);
     return cudaGetLastError();
@@ -83,6 +83,12 @@ __device__ inline unsigned char *dynamic_shared()
 {
     extern __shared__ __align__(16) unsigned char shared[];
     return shared;
+}
+
+/** The address as that of a W, for one access to several values: it must be aligned to W. */
+template <typename W, typename T> __device__ inline W *wide(T *address)
+{
+    return reinterpret_cast<W *>(address);
 }
 
 /** Products and sums that are rounded one by one, never contracted to a fused one. */

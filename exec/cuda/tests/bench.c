@@ -259,6 +259,38 @@ static rp_status measure_attention(const bench *b, double size)
                    more * 2.5 * flop);
 }
 
+/* Who does it, per sequence length, with TOKENS tokens. */
+static rpexec_attention_sizes some_sizes;
+
+static void some_attention(const bench *b)
+{
+    b->op->attention(b->lane, &some_sizes, b->x[0], b->x[1], b->x[2], b->x[3], b->floats);
+}
+
+static rp_status measure_lengths(const bench *b, rp_arena *arena, double size)
+{
+    const char *why = "";
+    char name[64];
+    if (b->lane->dtype == RPEXEC_DTYPE_F32) {
+        return RP_OK;
+    }
+    for (uint32_t length = 512; length <= TOKENS; length *= 2) {
+        double bytes = size * (double)TOKENS * HEAD * (2 * HEADS + 2 * KV_HEADS);
+        double flop = 2.0 * TOKENS * length * HEAD * HEADS;
+        some_sizes = (rpexec_attention_sizes){TOKENS / length, length, HEADS, KV_HEADS, HEAD, 0};
+        snprintf(name, sizeof name, "attention of %u by our kernel", length);
+        RP_TRY(measure(b, name, some_attention, bytes, flop));
+        if (rpexec_cuda_lane_plan_attention(b->lane, arena, &some_sizes, &why) != RP_OK) {
+            printf("# attention of %u by cuDNN skipped: %s\n", length, why);
+            continue;
+        }
+        snprintf(name, sizeof name, "attention of %u by cuDNN", length);
+        RP_TRY(measure(b, name, some_attention, bytes, flop));
+        rpexec_cuda_lane_own_attention(b->lane);
+    }
+    return RP_OK;
+}
+
 static rp_status measure_experts(const bench *b, double size)
 {
     double rows = (double)b->routing.tokens * ACTIVE;
@@ -334,6 +366,7 @@ static rp_status measure_lane(bench *b, const rpexec_cuda_lane_config *config, r
     RP_TRY(measure_products(b, by, size));
     if (all) {
         RP_TRY(measure_attention(b, size));
+        RP_TRY(measure_lengths(b, arena, size));
         route(b);
         RP_TRY(measure_experts(b, size));
         RP_TRY(measure_values(b, size));
@@ -345,8 +378,9 @@ static rp_status measure_lane(bench *b, const rpexec_cuda_lane_config *config, r
 
 static rp_status measure_type(bench *b, rpexec_cuda_lane_config config, rp_arena *arena)
 {
-    for (int i = 0; i < TENSORS; i++) {
-        RP_TRY(fill(config.dtype, arena, TENSOR_BYTES, b->x[i]));
+    RP_TRY(fill(config.dtype, arena, TENSOR_BYTES, b->x[0]));
+    for (int i = 1; i < TENSORS; i++) {
+        RPEXEC_CUDA_TRY(cudaMemcpy(b->x[i], b->x[0], TENSOR_BYTES, cudaMemcpyDeviceToDevice));
     }
     RP_TRY(measure_lane(b, &config, arena, "by cuBLAS", true));
     if (config.dtype == RPEXEC_DTYPE_F16) {

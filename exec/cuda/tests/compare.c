@@ -1,5 +1,5 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
- * usage: PROGRAM [values|tokens|products|experts|attention|refusals] [fp32|bf16|fp16] */
+ * usage: PROGRAM [values|tokens|products|experts|attention|cudnn|refusals] [fp32|bf16|fp16] */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@ static const struct {
     int (*run)(rpexec_dtype dtype);
 } families[] = {{"values", test_values},       {"tokens", test_tokens},
                 {"products", test_products},   {"experts", test_experts},
-                {"attention", test_attention}, {"refusals", test_refusals}};
+                {"attention", test_attention}, {"cudnn", test_cudnn},
+                {"refusals", test_refusals}};
 
 static double now(void)
 {
@@ -23,6 +24,7 @@ static double now(void)
 int main(int count, char **words)
 {
     int failed = 0;
+    uint32_t run = 0;
     int status = trial_open();
     if (status != 0) {
         return status;
@@ -30,7 +32,8 @@ int main(int count, char **words)
     for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
         for (uint32_t j = 0; j < RPEXEC_DTYPE_COUNT; j++) {
             const char *type = rpexec_dtype_text((rpexec_dtype)j);
-            if ((count > 1 && strcmp(words[1], families[i].name) != 0) ||
+            bool all = count < 2 || strcmp(words[1], "all") == 0;
+            if ((!all && strcmp(words[1], families[i].name) != 0) ||
                 (count > 2 && strcmp(words[2], type) != 0)) {
                 continue;
             }
@@ -39,8 +42,17 @@ int main(int count, char **words)
             printf("%s: %s, %s: %d trials failed, worst error %.2f of what is allowed, %.2f s\n",
                    trial_device, families[i].name, type, here, trial_worst, now() - begin);
             failed += here + !trial_forget();
+            run++;
         }
     }
     trial_close();
+    if (run == 0) {
+        fprintf(stderr, "%s: no such operators; valid are all", words[0]);
+        for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
+            fprintf(stderr, ", %s", families[i].name);
+        }
+        fputs(", and then fp32, bf16 or fp16\n", stderr);
+        return 2;
+    }
     return failed > 0;
 }

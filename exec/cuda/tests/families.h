@@ -20,3 +20,12 @@ int test_refusals(rpexec_dtype dtype);
 
 /** Attention, forward and backward. */
 int test_attention(rpexec_dtype dtype);
+
+/** The same for one shape. @param rounded weights are rounded to 16 bits before they are summed,
+ * and tensors have to be aligned to 16 bytes @param logarithms by how much those of sums may be off
+ * besides */
+int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes sizes, bool rounded,
+                      double logarithms);
+
+/** Attention with cuDNN's forward, where it is installed. */
+int test_cudnn(rpexec_dtype dtype);

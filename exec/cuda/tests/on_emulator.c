@@ -10,6 +10,11 @@ void trial_reverse(bool reverse)
     emulator_reverse(reverse);
 }
 
+bool trial_goes_by_barriers(void)
+{
+    return emulator_finds_races();
+}
+
 bool trial_is_fast(void)
 {
     return false;

@@ -20,30 +20,30 @@ static bool half_by_tensor_cores(rpexec_dtype dtype, uint32_t head_dim)
     return dtype != RPEXEC_DTYPE_F32 && (head_dim == 64 || head_dim == 128);
 }
 
-static int test_one(rpexec_dtype dtype, rpexec_attention_sizes s)
+int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes s, bool rounded, double logarithms)
 {
     uint64_t tokens = (uint64_t)s.sequences * s.seq_len;
     uint64_t queries = tokens * s.heads * s.head_dim;
     uint64_t keys = tokens * s.kv_heads * s.head_dim;
-    bool cores = half_by_tensor_cores(dtype, s.head_dim);
     /* Tensor cores take weights rounded to 16 bits: a weighted mean of values, or a sum over the
      * queries that see a key, is off by their unit times the weights' norm, which is about 1 and
      * for the first keys a few times that, per query head. */
-    double unit = cores ? (dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
+    double unit = rounded ? (dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
     double group = sqrt((double)s.heads / s.kv_heads);
     /* Scores, and gradients of weights, are sums over the head of numbers of size 1; weights are
      * off by what scores are, and so is what is summed with them, even where it cancels. */
     double scores = 8 * ldexp(1, -24) * s.head_dim;
     trial t = trial_begin("attention", dtype);
-    t.keep_aligned = cores;
+    t.keep_aligned = rounded;
     trial_values(&t, queries, 1);
     trial_values(&t, keys, 1);
     trial_values(&t, keys, 1);
     trial_allow(&t, trial_values(&t, queries, 1), s.seq_len + s.head_dim, 2 * unit + scores);
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, tokens * s.heads, 1), s.head_dim, 0);
+    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, tokens * s.heads, 1), s.head_dim,
+                logarithms);
     int failed = !trial_run(&t, forward, &s);
     trial b = trial_begin("attention_backward", dtype);
-    b.keep_aligned = cores;
+    b.keep_aligned = rounded;
     for (uint32_t i = 0; i < t.count; i++) { /* as the host's forward has left them */
         t.tensors[i].start = t.tensors[i].host;
         t.tensors[i].length = t.tensors[i].loose = 0;
@@ -54,6 +54,11 @@ static int test_one(rpexec_dtype dtype, rpexec_attention_sizes s)
     trial_allow(&b, trial_values(&b, keys, 1), s.seq_len + s.head_dim, group * (6 * unit + scores));
     trial_allow(&b, trial_values(&b, keys, 1), s.seq_len + s.head_dim, group * (6 * unit + scores));
     return failed + !trial_run(&b, backward, &s);
+}
+
+static int test_one(rpexec_dtype dtype, rpexec_attention_sizes s)
+{
+    return test_attention_of(dtype, s, half_by_tensor_cores(dtype, s.head_dim), 0);
 }
 
 int test_attention(rpexec_dtype dtype)

@@ -2,11 +2,23 @@
 #include "exec/cuda/tests/families.h"
 #include "exec/random.h"
 
+#include <string.h>
+
+enum { PARTS = 3 };
+
 typedef struct sizes {
     uint64_t tokens;
     uint32_t width;
     uint32_t vocab;
 } sizes;
+
+/* Of a part of a vocabulary of `whole` tokens, from `first` on. */
+typedef struct part_sizes {
+    uint64_t rows;
+    uint32_t vocab;
+    uint32_t first;
+    uint32_t whole;
+} part_sizes;
 
 /* ids, table, x, dx, dtable. */
 static void embed(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
@@ -16,8 +28,8 @@ static void embed(const void *context, rpexec_lane *lane, const rpexec_operators
     op->embed_weight(lane, s->tokens, s->width, p[0], p[3], p[4]);
 }
 
-/* Numbers below `bound`; a third of them are 1. */
-static uint32_t numbers(trial *t, uint64_t count, uint32_t bound, bool ignored)
+/* Numbers below `bound`, a third of them 1; a quarter may be `other`. */
+static uint32_t numbers(trial *t, uint64_t count, uint32_t bound, bool others, int32_t other)
 {
     int32_t *ids;
     if (rp_arena_alloc(trial_arena, count, sizeof *ids, &ids) != RP_OK) {
@@ -26,15 +38,16 @@ static uint32_t numbers(trial *t, uint64_t count, uint32_t bound, bool ignored)
     for (uint64_t i = 0; i < count; i++) {
         uint64_t bits = rpexec_random_bits(5, bound, i);
         ids[i] = bits % 3 == 0 ? 1 % (int32_t)bound : (int32_t)(bits / 3 % bound);
-        ids[i] = ignored && bits % 4 == 1 ? RPEXEC_IGNORED : ids[i];
+        ids[i] = others && bits % 4 == 1 ? other : ids[i];
     }
     return trial_raw(t, count * sizeof *ids, ids);
 }
 
-static int test_embedding(rpexec_dtype dtype, sizes s)
+/* `others`: some ids are other ranks'. */
+static int test_embedding(rpexec_dtype dtype, sizes s, bool others)
 {
     trial t = trial_begin("embed", dtype);
-    numbers(&t, s.tokens, s.vocab, false);
+    numbers(&t, s.tokens, s.vocab, others, -1);
     trial_values(&t, (uint64_t)s.vocab * s.width, 1);
     trial_values(&t, s.tokens * s.width, 1); /* a copy: no bit may differ */
     trial_values(&t, s.tokens * s.width, 1);
@@ -54,23 +67,62 @@ static int test_loss(rpexec_dtype dtype, sizes s)
 {
     const double before = 2.5;
     trial t = trial_begin("cross_entropy", dtype);
-    numbers(&t, s.tokens, s.vocab, true);
+    numbers(&t, s.tokens, s.vocab, true, RPEXEC_IGNORED);
     trial_allow(&t, trial_values(&t, s.tokens * s.vocab, 3), 64, 0);
     /* Exponentials of both are good to a few units: 2^-20 of the whole. */
     t.tensors[trial_raw(&t, sizeof before, &before)].relative = 1.0 / (1 << 20);
     return !trial_run(&t, cross_entropy, &s);
 }
 
+/* labels, logits, other parts' statistics with room for this part's, loss. */
+static void cross_entropy_part(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                               void **p)
+{
+    const part_sizes *s = context;
+    float *statistics = p[2];
+    uint64_t stride = 2 * s->rows + 3;
+    op->row_statistics(lane, s->rows, s->vocab, p[1], statistics + stride);
+    op->cross_entropy_part(lane, s->rows, s->vocab, s->first, p[0], PARTS, statistics, stride,
+                           0.125f, p[1], p[3]);
+}
+
+/* The second of three parts; the others have logits from 2 on and sums from 1 on, every third row
+ * of the last one logits that are much larger. */
+static int test_loss_of_part(rpexec_dtype dtype, part_sizes s)
+{
+    const double before = 2.5;
+    uint64_t stride = 2 * s.rows + 3;
+    trial t = trial_begin("cross_entropy_part", dtype);
+    numbers(&t, s.rows, s.whole, true, RPEXEC_IGNORED);
+    trial_allow(&t, trial_values(&t, s.rows * s.vocab, 3), 64, 0);
+    uint32_t others = trial_normal(&t, RPEXEC_DTYPE_F32, PARTS * stride, 1);
+    float *start = t.tensors[others].start;
+    for (uint64_t i = 0; i < PARTS * stride; i++) {
+        bool large = i >= 2 * stride && i % stride % 6 == 0; /* e^200 is no fp32 */
+        start[i] = (large ? 200.0f : i % stride % 2 == 0 ? 2.0f : 1.0f) + start[i] * start[i];
+    }
+    memcpy(t.tensors[others].host, start, t.tensors[others].bytes);
+    trial_allow(&t, others, 64, 0);
+    t.tensors[trial_raw(&t, sizeof before, &before)].relative = 1.0 / (1 << 20);
+    return !trial_run(&t, cross_entropy_part, &s);
+}
+
 int test_tokens(rpexec_dtype dtype)
 {
-    int failed = test_embedding(dtype, (sizes){1, 1, 1}) +
-                 test_embedding(dtype, (sizes){300, 37, 11}) +
-                 test_embedding(dtype, (sizes){70, 64, 50}) + test_loss(dtype, (sizes){1, 0, 2}) +
-                 test_loss(dtype, (sizes){27, 0, 601}) + test_loss(dtype, (sizes){7, 0, 4096}) +
-                 test_loss(dtype, (sizes){5, 0, 4104});
+    int failed = test_embedding(dtype, (sizes){1, 1, 1}, false) +
+                 test_embedding(dtype, (sizes){300, 37, 11}, false) +
+                 test_embedding(dtype, (sizes){70, 64, 50}, false) +
+                 test_embedding(dtype, (sizes){300, 37, 11}, true) +
+                 test_embedding(dtype, (sizes){70, 64, 50}, true) +
+                 test_loss_of_part(dtype, (part_sizes){1, 2, 0, 3}) +
+                 test_loss_of_part(dtype, (part_sizes){27, 601, 300, 1500}) +
+                 test_loss_of_part(dtype, (part_sizes){9, 4096, 5, 4300}) +
+                 test_loss(dtype, (sizes){1, 0, 2}) + test_loss(dtype, (sizes){27, 0, 601}) +
+                 test_loss(dtype, (sizes){7, 0, 4096}) + test_loss(dtype, (sizes){5, 0, 4104});
     if (trial_is_fast()) {
-        failed += test_embedding(dtype, (sizes){4096, 1024, 32000}) +
-                  test_loss(dtype, (sizes){512, 0, 151936});
+        failed += test_embedding(dtype, (sizes){4096, 1024, 2000}, false) +
+                  test_loss(dtype, (sizes){16, 0, 151936}) +
+                  test_loss(dtype, (sizes){1100, 0, 2056});
     }
     return failed;
 }

@@ -274,7 +274,7 @@ bool trial_run(trial *t, trial_operator operator, const void * context)
     operator(context, trial_host_lane(t->dtype), trial_host_table(t->dtype), p);
     bool well = run_on_device(t, 0, operator, context);
     uint32_t runs = t->once ? 1 : t->keep_aligned ? 2 : 3;
-    for (uint32_t i = 1; i < runs && well; i++) {
+    for (uint32_t i = trial_goes_by_barriers() ? 2 : 1; i < runs && well; i++) {
         well = run_on_device(t, i, operator, context) && same_bits(t, i);
     }
     for (uint32_t i = 0; i < t->count && well; i++) {

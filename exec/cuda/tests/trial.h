@@ -65,6 +65,10 @@ bool trial_use(trial_products by);
 /** Reverses the emulator's turns; does nothing on a GPU. */
 void trial_reverse(bool reverse);
 
+/** @return whether races are found whatever the order of turns: the run in the reverse order, which
+ * other builds have, is left out. */
+bool trial_goes_by_barriers(void);
+
 /** @return whether sizes may be large. */
 bool trial_is_fast(void);
 

@@ -22,7 +22,7 @@ set yrange [-limit : limit]
 set ylabel 'predicted / measured - 1 (%)' font font_text
 set label 1 'rpexec on the host backend: iteration times predicted with the costs of another run' \
     at screen across(20), screen down(18) left font font_title
-set label 2 'shaded: within 10 %; lines: how far two runs were apart' \
+set label 2 'shaded: within 10 %; lines: how far the runs of a configuration were apart' \
     at screen across(20), screen down(38) left font font_text
 set key at screen across(20), screen down(62) left center horizontal maxrows 1 reverse Left samplen 1.4 width 1 \
     font font_text textcolor rgb ink

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The committed measurement of predictions (tests/bench/results/validation.csv): errors and Kendall's tau, worked out
+# here again from predicted and measured times, are what rpdiff has written, within what issue 7 asks for, and what
+# README.md says.
+# Release only: data.
+set -euo pipefail
+awk -F, -v readme="$1/README.md" '
+    function size(x) { return x < 0 ? -x : x }
+    function most(a, b) { return a > b ? a : b }
+    function wrong(text) { print text; bad = 1 }
+    $1 == "configuration" {
+        n++
+        group = $6 "," $7
+        k = ++members[group]
+        predicted[group, k] = $11
+        measured[group, k] = $12
+        spread[group, k] = $13 / 100
+        seen[$9]++
+        error = 100 * ($11 / $12 - 1)
+        if (size(error - $14) > 0.011) wrong("error of " $9 " in " group " is " error ", not " $14)
+        sum += size(error)
+        worst = most(worst, size(error))
+    }
+    $1 == "order" { tau[$6 "," $7] = $15; pairs[$6 "," $7] = $16 }
+    $1 == "mean |error|" { said_mean = $14 }
+    $1 == "worst |error|" { said_worst = $14 }
+    END {
+        for (s in seen) schedules++
+        for (group in members) {
+            groups++
+            agree = count = 0
+            for (i = 1; i <= members[group]; i++) for (j = 1; j < i; j++) {
+                apart = measured[group, i] - measured[group, j]
+                near = most(spread[group, i], spread[group, j]) * most(measured[group, i], measured[group, j])
+                if (size(apart) <= near) continue
+                count++
+                agree += (apart * (predicted[group, i] - predicted[group, j]) > 0) ? 1 : -1
+            }
+            ours = agree / count
+            if (size(ours - tau[group]) > 0.001 || count != pairs[group])
+                wrong("tau of " group " is " ours " of " count " pairs, not " tau[group] " of " pairs[group])
+            if (ours < 0.8 || count < 10) wrong("tau of " group " is " ours " of " count " pairs")
+        }
+        mean = sum / n
+        if (n < 24 || schedules < 6 || groups < 4) wrong(n " configurations of " schedules " schedules in " groups " groups")
+        if (mean > 10 || worst > 20) wrong("errors of " mean " % on the mean and " worst " % at worst")
+        if (size(mean - said_mean) > 0.011 || size(worst - said_worst) > 0.011) wrong("mean " mean ", worst " worst)
+        text = sprintf("%.1f %% off on the mean, %.1f %% at worst", mean, worst)
+        while ((getline line < readme) > 0) found = found || index(line, text)
+        if (!found) wrong("README.md does not say: " text)
+        exit bad
+    }' "$1/tests/bench/results/validation.csv"

@@ -1,0 +1,16 @@
+/** @file gpu_case.h  Runs of the GPU driver on the machine of threads (fake_cuda.h). */
+#pragma once
+
+#include "tests/support/exec_case.h"
+#include "tests/support/fake_cuda.h"
+
+#define RP_TEST_GPU_SEQ_LEN 7u
+
+/** Runs `work` on the host backend and on `machine`, and compares all bits and bytes moved; what
+ * differs fails the running test. The twist's driver and watchdog are set here. */
+void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rpexec_work *work,
+                         const rp_fake_cuda *machine, rp_test_twist twist);
+
+/** As rp_test_end; neither may streams, events, pinned memory or communicators of the fake machine
+ * be left. */
+void rp_test_gpu_end(rp_arena *arena);
