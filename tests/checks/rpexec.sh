@@ -29,7 +29,7 @@ expect()
     fi
 }
 
-data=$1/README.md
+data=$1/LICENSE # a text that stays as it is
 expect 0 "host: the processors of this machine" "" --list backends
 expect 0 " cores" "" --list=backends
 expect 0 "simulated only" "" --list schedules
@@ -249,9 +249,10 @@ for dtype in bf16 fp16; do
     expect 2 "" "made with --dtype $dtype; valid is the same type" --gpus 2 --seq-len 16 --save "$work/$dtype-parts" --resume
 done
 
-# A text is learned in bf16 as well.
-"$rpexec" --dtype bf16 --gpus 2 --microbatches 4 --seq-len 32 --data "$data" --steps 30 --lr 3e-3 --loss-out "$work/loss.csv" >/dev/null
-if ! awk -F, 'NR == 2 { first = $2 } { last = $2 } END { exit !(last < 0.75 * first) }' "$work/loss.csv"; then
+# A text is learned in bf16 as well. The mean of ten steps, since the loss of one step depends on its 128 tokens and, by
+# rounding, on the processor that OpenBLAS finds.
+"$rpexec" --dtype bf16 --gpus 2 --microbatches 4 --seq-len 32 --data "$data" --steps 30 --lr 2e-3 --loss-out "$work/loss.csv" >/dev/null
+if ! awk -F, 'NR == 2 { first = $2 } NR > 21 { last += $2 / 10 } END { exit !(NR == 31 && last < 0.75 * first) }' "$work/loss.csv"; then
     echo "the loss does not fall in bf16:"
     cat "$work/loss.csv"
     failures=$((failures + 1))
