@@ -478,6 +478,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
                         .piece_mb = RP_PIECE_BYTES >> 20,
                         .watchdog_s = 60,
                         .lr = 1e-3};
+    optind = 1; /* also when called again in the same process, after another program's options */
     opterr = 0;
     for (;;) {
         int at = optind;

@@ -154,6 +154,10 @@ printf 'name: run\nprogram: rpexec\noptions: {steps: 1, gpus: 2, seq-len: 16}\nc
 expect 0 "2 points: 2 run" "$work/run.yaml" --db "$work/run.db"
 [ "$(sqlite3 "$work/run.db" "SELECT group_concat(program || schedule) FROM runs")" = "rpexec1f1b,rpexecroundpipe" ] ||
     fail "executed points are not stored"
+# Options of executed points are looked at before any of them runs, whatever options rpsweep itself has got.
+printf 'name: wrong\nprogram: rpexec\noptions: {backend: host, seq-len: 16, schedule: 1f1b}\ncross: {gpus: [2, 65]}\n' \
+    >"$work/wrong.yaml"
+expect 2 "$work/wrong.yaml:4: point 1: --gpus: '65'" "$work/wrong.yaml" --db "$work/wrong.db" --jobs 1 --resume --retry-failed
 printf '#!/bin/sh\necho this is why >&2\nkill -ABRT $$\n' >"$work/rpexec"
 chmod +x "$work/rpexec"
 expect 1 "ended by signal 6" "$work/run.yaml" --db "$work/abort.db" --rpexec "$work/rpexec"
