@@ -1,7 +1,7 @@
 /* Links by piece size. */
 #include "exec/calibrate.h"
 
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 #include "common/median.h"
 
 #include <inttypes.h>

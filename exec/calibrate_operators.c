@@ -1,6 +1,6 @@
 #include "exec/calibrate_operators.h"
 
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 #include "common/log.h"
 #include "common/median.h"
 #include "exec/model/cutter.h"

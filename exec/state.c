@@ -1,6 +1,6 @@
 #include "exec/state.h"
 
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  */
 #include "exec/host/driver.h"
 
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 #include "common/log.h"
 #include "exec/host/collective.h"
 #include "exec/host/cores.h"

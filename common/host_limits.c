@@ -1,4 +1,4 @@
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 
 #include "common/log.h"
 

@@ -1,5 +1,5 @@
 /* What is left of memory, from files as Linux writes them. */
-#include "common/host_memory.h"
+#include "common/host_limits.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -11,7 +11,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static char root[] = "/tmp/rp_host_memory_XXXXXX";
+static char root[] = "/tmp/rp_host_limits_XXXXXX";
 
 static void put(const char *path, const char *text)
 {
@@ -30,7 +30,7 @@ static void put(const char *path, const char *text)
     cr_assert(fclose(file) == 0);
 }
 
-Test(host_memory, least_of_machine_and_groups)
+Test(host_limits, least_of_machine_and_groups)
 {
     cr_assert(mkdtemp(root) != NULL);
     cr_expect(eq(u64, rp_host_memory_available(root), UINT64_MAX));
@@ -50,7 +50,7 @@ Test(host_memory, least_of_machine_and_groups)
     cr_expect(eq(u64, rp_host_memory_available(root), 0));
 }
 
-Test(host_memory, this_machine)
+Test(host_limits, this_machine)
 {
     cr_expect(eq(int, rp_host_memory_require(1, "A byte"), RP_OK));
     cr_expect(eq(int, rp_host_memory_require(UINT64_MAX - 1, "Nobody's arrays"), RP_NO_MEMORY));

@@ -1,9 +1,8 @@
-/** @file host_memory.h  How much memory this machine, or this process's control group, has left.
+/** @file host_limits.h  What this machine, or this process's control group, has left.
  *
  * Linux grants memory that it does not have and kills whoever touches it. Work that needs a lot
  * asks here first.
  */
-#pragma once
 
 #include "common/status.h"
 
