@@ -27,17 +27,20 @@ static uint64_t number_in(const char *path, const char *key, uint64_t otherwise)
     return value;
 }
 
-/* The process's control group, "/a/b"; empty where there is none. */
-static void find_group(const char *root, char group[PATH_SIZE])
+/* The process's control group, "/a/b"; empty where there is none.
+ * @param hierarchy of /proc/self/cgroup: "0::" of version 2, ":cpu:" of a controller of version 1
+ */
+static void find_group(const char *root, const char *hierarchy, char group[PATH_SIZE])
 {
     char path[PATH_SIZE];
     group[0] = '\0';
     (void)snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *file = fopen(path, "r");
     while (file != NULL && fgets(path, sizeof path, file) != NULL) {
-        if (strncmp(path, "0::", 3) == 0) {
+        const char *found = strstr(path, hierarchy);
+        if (found != NULL && (found == path || hierarchy[0] == ':')) {
             path[strcspn(path, "\n")] = '\0';
-            (void)snprintf(group, PATH_SIZE, "%s", path + 3);
+            (void)snprintf(group, PATH_SIZE, "%s", found + strlen(hierarchy));
         }
     }
     if (file != NULL) {
@@ -65,7 +68,7 @@ uint64_t rp_host_memory_available(const char *root)
     (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
     uint64_t kib = number_in(path, "MemAvailable:", UINT64_MAX);
     uint64_t least = kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
-    find_group(root, path);
+    find_group(root, "0::", path);
     for (;;) { /* the group, and all above it */
         uint64_t left = left_in_group(root, path);
         least = left < least ? left : least;
@@ -87,4 +90,47 @@ rp_status rp_host_memory_require(uint64_t bytes, const char *what)
                  what[strlen(what) - 1] == 's' ? "" : "s", (double)bytes * 0x1p-30,
                  (double)available * 0x1p-30);
     return RP_NO_MEMORY;
+}
+
+/* ---- processors -------------------------------------------------------------------------------
+ */
+
+/* Whether `file` has a number, in the group's folder under `mount` or in one above it. */
+static bool has_number(const char *root, const char *mount, char *group, const char *file)
+{
+    for (;;) {
+        char path[3 * PATH_SIZE];
+        (void)snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s/%s", root, mount, group, file);
+        /* "max 100000" and -1: as much as there is */
+        uint64_t quota = number_in(path, "", UINT64_MAX);
+        if (quota < INT64_MAX) {
+            return true;
+        }
+        char *last = strrchr(group, '/');
+        if (last == NULL) {
+            return false;
+        }
+        *last = '\0';
+    }
+}
+
+bool rp_host_processors_limited(const char *root)
+{
+    static const char *const mounts[] = {"", "/unified"}; /* beside version 1 it is mounted there */
+    static const char *const old[][2] = {
+        {":cpu:", "/cpu"}, {":cpu,cpuacct:", "/cpu,cpuacct"}, {":cpuacct,cpu:", "/cpuacct,cpu"}};
+    char group[PATH_SIZE];
+    for (size_t i = 0; i < sizeof mounts / sizeof mounts[0]; i++) {
+        find_group(root, "0::", group);
+        if (has_number(root, mounts[i], group, "cpu.max")) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
+        find_group(root, old[i][0], group);
+        if (has_number(root, old[i][1], group, "cpu.cfs_quota_us")) {
+            return true;
+        }
+    }
+    return false;
 }

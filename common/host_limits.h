@@ -3,9 +3,11 @@
  * Linux grants memory that it does not have and kills whoever touches it. Work that needs a lot
  * asks here first.
  */
+#pragma once
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -22,3 +24,10 @@ uint64_t rp_host_memory_available(const char *root);
  * @retval RP_OK, RP_NO_MEMORY (logged, with both numbers)
  */
 rp_status rp_host_memory_require(uint64_t bytes, const char *what);
+
+/**
+ * @param root as above
+ * @return whether the process's control group (version 2 or 1), or one above it, may use so much
+ * processor time only: what a thread uses is then taken from all others
+ */
+bool rp_host_processors_limited(const char *root);

@@ -20,7 +20,8 @@
     X(VIRTUAL_GPUS, "virtual-gpus", "N",                                                           \
       "cuda: split one device into N GPUs of equally many multiprocessors (GPUs are devices)")     \
     X(BIND, "bind", NULL,                                                                          \
-      "host: each GPU's threads stay on one core, shared if there are more GPUs")                  \
+      "host, for measuring: each GPU's threads stay on one core, shared if there are more GPUs, "  \
+      "and no core idles")                                                                         \
     X(GRAPHS, "graphs", NULL, "cuda: operators that come again are launched as CUDA graphs")       \
     X(ATTENTION, "attention", "own|auto|cudnn",                                                    \
       "cuda: its forward by our own kernels; by cuDNN where that is there, agrees and is faster "  \

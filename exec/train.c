@@ -6,6 +6,7 @@
 #include "common/units.h"
 #include "exec/backend.h"
 #include "exec/checkpoint/weights.h"
+#include "exec/host/awake.h"
 #include "exec/program_in.h"
 #include "exec/random.h"
 #include "exec/train_inside.h"
@@ -561,12 +562,17 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
                                     .attention = {.own_s = (double)NAN, .cudnn_s = (double)NAN},
                                     .predicted_iteration_ms = NAN,
                                     .prediction_error_pct = NAN};
+    rpexec_host_awake *awake = NULL;
     rp_status status = RP_OK;
     if (options->program_in != NULL) {
         status = rpexec_program_in_read(options, arena, &t.program);
     }
     status = status == RP_OK ? set_up(&t) : status;
+    if (status == RP_OK && options->bind) {
+        status = rpexec_host_awake_begin(arena, &awake);
+    }
     status = status == RP_OK ? train(&t) : status;
+    rpexec_host_awake_end(awake);
     status = status == RP_OK ? leave(&t) : status;
     status = status == RP_OK ? rpexec_check_end(&t) : status;
     if (t.devices != NULL) {

@@ -33,8 +33,9 @@ void rpdiff_options_help(void)
     rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
     puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all\n"
          "before it to its own end; mean |d| is the mean absolute difference of the ops'\n"
-         "durations. Of several runs, measured is the median of their median iterations; pairs of\n"
-         "schedules closer than the spread of their runs have no order.\n\n"
+         "durations. Of several runs, measured is the median of their median iterations,\n"
+         "predicted that of their predictions; pairs of schedules closer than the spread of\n"
+         "their runs have no order.\n\n"
          "Exit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
          "Example: rpdiff predicted.csv record/ --gantt-out both.svg");
 }

@@ -29,9 +29,11 @@ static bool same_configuration(const rp_store_prediction *a, const rp_store_pred
 static rpsim_diff_configuration configuration_of(const rp_store_prediction *runs, uint32_t count,
                                                  double *times)
 {
-    double predicted = 0;
     for (uint32_t i = 0; i < count; i++) {
-        predicted += runs[i].predicted_ms / count;
+        times[i] = runs[i].predicted_ms;
+    }
+    double predicted = rp_median(times, count);
+    for (uint32_t i = 0; i < count; i++) {
         times[i] = runs[i].measured_ms;
     }
     double measured = rp_median(times, count); /* sorts */

@@ -11,7 +11,7 @@
 typedef struct rpsim_diff_configuration {
     const rp_store_prediction *first; /**< of `runs` successive ones */
     uint32_t runs;
-    double predicted_ms; /**< mean over runs */
+    double predicted_ms; /**< median over runs, which may have had costs of different records */
     double measured_ms;  /**< median over runs */
     double spread;       /**< (largest - smallest measured) / measured_ms */
     double error;        /**< predicted / measured - 1 */

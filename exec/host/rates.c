@@ -17,9 +17,12 @@
 #define PRODUCTS 250u
 /* Alone and together in turns: the median counts, since others use the machine, too. */
 #define ROUNDS 5u
-/* Of two such medians; beyond it, how long until the next: a hypervisor that has put two processors
- * on one core (seen: 1.07 instead of 1.97, for less than a second) takes a while to part them. */
+/* Of two such medians, and how much of all threads they must be for nothing to be suspected; beyond
+ * it, how long until the next: a hypervisor that has put two processors on one core (awake.h;
+ * seen: 1.07 instead of 1.97, for up to 1.5 s) takes a while to part them. Hyperthreads are below
+ * it always, and cost 2 s more. */
 #define AGREES 0.1
+#define FULL 0.75
 #define PAUSE_NS 200000000L
 /* Floats of an array: several of them are more than caches hold. */
 #define COUNT (UINT64_C(1) << 22)
@@ -151,14 +154,15 @@ static double together(bench *b, uint32_t threads,
 }
 
 double rpexec_host_settle(double (*measure)(void *context), void (*between)(void *context),
-                          void *context)
+                          double all, void *context)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     double values[RPEXEC_SETTLE_MOST];
     values[0] = measure(context);
     between(context);
     values[1] = measure(context);
-    if (fabs(values[1] - values[0]) <= AGREES * fmin(values[0], values[1])) {
+    double least = fmin(values[0], values[1]);
+    if (fabs(values[1] - values[0]) <= AGREES * least && least >= FULL * all) {
         return rp_median(values, 2);
     }
     for (uint32_t i = 2; i < RPEXEC_SETTLE_MOST; i++) {
@@ -202,7 +206,7 @@ rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out)
     rp_status status = rp_arena_alloc(arena, (size_t)threads * (ARRAYS * COUNT + SCRATCH),
                                       sizeof(float), &b.arrays);
     if (status == RP_OK) {
-        b.found.cores = rpexec_host_settle(measure_cores, measure_rates, &b);
+        b.found.cores = rpexec_host_settle(measure_cores, measure_rates, b.found.threads, &b);
         *rates_out = b.found;
     }
     rp_arena_destroy(arena);

@@ -1,7 +1,7 @@
 /** @file rates.h  What threads of this machine do alone and together: rates of the emulation that a
  * run need not show (record.h). Everything is judged by processor time, so that other processes
  * that take some do not count; those outside of a virtual machine do, and so what all do together
- * is measured more than once. Takes some 0.8 s, where it differs some 2 s.
+ * is measured more than once. Takes some 0.8 s, where it differs or is little some 3 s.
  */
 #pragma once
 
@@ -34,14 +34,15 @@ rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out);
 #define RPEXEC_SETTLE_MOST 7u
 
 /**
- * A quantity that a stretch of bad luck can spoil: two measurements where they agree, otherwise
- * RPEXEC_SETTLE_MOST of them, apart in time.
+ * What all do together, which a stretch of bad luck can spoil: two measurements where they agree
+ * and are near to what there can be, otherwise RPEXEC_SETTLE_MOST of them, apart in time.
  * @param measure called with `context`, some 0.1 s or more
  * @param between called with `context` after the first: what else there is to measure
+ * @param all the most that there can be
  * @return the median
  */
 double rpexec_host_settle(double (*measure)(void *context), void (*between)(void *context),
-                          void *context);
+                          double all, void *context);
 
 /** @return the rate of the host's COLLECT, OPTIMIZER and REFRESH together, in the traffic that
  * programs say (common/lower.h). @param threads that Adam has, from 1 on; the others have one */

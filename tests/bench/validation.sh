@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # validation.sh BINDIR EXPERIMENT [OUTDIR]: predicted against measured iteration times on the host
-# backend, as CSV. Costs are recorded in runs of their own, on one GPU, before; then EXPERIMENT
-# (experiments/validation.yaml) runs, every op really computed. Takes minutes and wants an idle machine.
-# The CSV is rpdiff's of the store. OUTDIR keeps records and store.
+# backend, as CSV. The points of EXPERIMENT (experiments/validation.yaml) run in rounds, each point once in each,
+# every op really computed. A block is what one round has of one length and number of GPUs; before it a run of its own
+# on one GPU records the costs that predict it: how fast a machine is drifts by minutes, if only for its neighbours.
+# The CSV is rpdiff's of the store. OUTDIR keeps records and stores; what it has of a stopped measurement is not
+# measured again. Takes minutes and wants an idle machine.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 bin=$(cd "$1" && pwd)
@@ -20,9 +22,43 @@ rpexec=$bin/exec/rpexec
 rpdiff=$bin/rpdiff
 [ -x "$rpsweep" ] || rpsweep=$bin/rpsweep rpexec=$bin/rpexec
 
-sed -n 's/.*seq-len: \([0-9]*\), costs: \([a-z0-9-]*\).*/\1 \2/p' "$experiment" | while read -r length record; do
-    "$rpexec" --backend host --bind --model small --schedule roundpipe --gpus 1 --microbatches 4 --seq-len "$length" --steps 6 \
-        --record "$record" </dev/null >/dev/null
-done
-"$rpsweep" "$experiment" --db validation.db --jobs 1 --rpexec "$rpexec" --resume </dev/null >&2
+# Busy processor time, and what others took of it, since the machine started.
+processor_time()
+{
+    awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $9 }' /proc/stat
+}
+
+# One experiment per block: round-R-COSTS-GPUS.yaml with its points, and the record's options in a line of comment.
+"$rpsweep" "$experiment" --dry-run | awk '{
+    point = ""
+    for (i = 2; i <= NF; i++) if ($i ~ /^--/) {
+        option = substr($i, 3)
+        value[option] = (i < NF && $(i + 1) !~ /^--/) ? $(i + 1) : "true"
+        if (option != "seed") point = point (point == "" ? "" : ", ") option ": " value[option]
+    }
+    block = "round-" value["seed"] "-" value["costs"] "-" value["gpus"]
+    if (!seen[block]++) {
+        printf "# %s %s %s\nname: %s\nprogram: rpexec\nseed: %s\nlist:\n", value["costs"], value["model"],
+            value["seq-len"], block, value["seed"] >(block ".yaml")
+        print value["seed"], value["costs"], value["gpus"], block
+    }
+    print "  - {" point "}" >(block ".yaml")
+}' | sort -k 1,1n -k 2,2 -k 3,3n | cut -d' ' -f4 >blocks
+
+while read -r block; do
+    [ ! -e "$block.db" ] || continue
+    read -r _ costs model length <"$block.yaml"
+    read -r begun begun_stolen < <(processor_time)
+    rm -rf "$block.part.db"* "$block.record"
+    "$rpexec" --backend host --bind --model "$model" --schedule roundpipe --gpus 1 --microbatches 4 --seq-len "$length" \
+        --steps 6 --record "$block.record" </dev/null >/dev/null
+    ln -sfn "$block.record" "$costs" # the name that the store has
+    "$rpsweep" "$block.yaml" --db "$block.part.db" --jobs 1 --rpexec "$rpexec" </dev/null >/dev/null
+    mv "$block.part.db" "$block.db"
+    read -r busy stolen < <(processor_time)
+    echo "$block: $(date -u +%T), $(awk -v b=$((busy - begun)) -v s=$((stolen - begun_stolen)) \
+        'BEGIN { printf "%.2f", 100 * s / (b + s) }') % of the processors' time went to others" >&2
+done <blocks
+rm -f validation.db
+"$rpsweep" merge round-*.db --db validation.db >&2
 "$rpdiff" validation.db --format csv

@@ -288,7 +288,7 @@ Test(diff, other_settings_are_other_configurations)
  * the fastest. Of the pairs of 2 GPUs ab and ac (both apart), ad, bd, cd count, bc does not. */
 Test(diff, order_of_schedules_by_hand)
 {
-    const rp_store_prediction runs[] = {prediction("a", 2, 101, 110), prediction("a", 2, 103, 100),
+    const rp_store_prediction runs[] = {prediction("a", 2, 95, 110),  prediction("a", 2, 170, 100),
                                         prediction("a", 2, 102, 102), prediction("b", 2, 115, 118),
                                         prediction("b", 2, 115, 122), prediction("c", 2, 116, 118),
                                         prediction("d", 2, 90, 200),  prediction("a", 4, 50, 40)};

@@ -1,11 +1,17 @@
 /* Threads that stay on one processor (exec/host/cores.h), as the kernel reports them. */
 #define _GNU_SOURCE /* sched_getaffinity */
+#include "common/mem.h"
+#include "exec/host/awake.h"
 #include "exec/host/cores.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 typedef struct bound {
     uint32_t number;
@@ -66,4 +72,69 @@ Test(exec_cores, other_threads_stay_free)
     (void)bind_thread(0);
     cr_assert(eq(int, sched_getaffinity(0, sizeof after, &after), 0));
     cr_expect(ne(int, CPU_EQUAL(&before, &after), 0));
+}
+
+/* This process's threads of idle priority: how many, which processors they may use, and the
+ * processor time they have used. */
+typedef struct idle_threads {
+    uint32_t count;
+    cpu_set_t on;
+    uint64_t ticks;
+} idle_threads;
+
+static uint64_t ticks_of(const char *thread)
+{
+    char path[64];
+    unsigned long user = 0;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);
+    FILE *file = fopen(path, "r");
+    cr_assert(file != NULL);
+    cr_assert(
+        eq(int, fscanf(file, "%*[^)]) %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu", &user), 1));
+    (void)fclose(file);
+    return user;
+}
+
+static idle_threads find_idle(void)
+{
+    idle_threads found = {0};
+    CPU_ZERO(&found.on);
+    DIR *threads = opendir("/proc/self/task");
+    cr_assert(threads != NULL);
+    for (const struct dirent *e = readdir(threads); e != NULL; e = readdir(threads)) {
+        pid_t thread = (pid_t)strtol(e->d_name, NULL, 10);
+        cpu_set_t on;
+        CPU_ZERO(&on);
+        if (thread > 0 && sched_getscheduler(thread) == SCHED_IDLE) {
+            cr_assert(eq(int, sched_getaffinity(thread, sizeof on, &on), 0));
+            cr_expect(eq(int, CPU_COUNT(&on), 1));
+            CPU_OR(&found.on, &found.on, &on);
+            found.count++;
+            found.ticks += ticks_of(e->d_name);
+        }
+    }
+    (void)closedir(threads);
+    return found;
+}
+
+/* One thread on each processor, all of which work until they are ended. */
+Test(exec_cores, processors_are_kept_awake)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    rp_arena *arena = NULL;
+    rpexec_host_awake *awake = NULL;
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    cr_expect(eq(u32, find_idle().count, 0));
+    cr_assert(eq(int, rpexec_host_awake_begin(arena, &awake), RP_OK));
+    idle_threads first = find_idle();
+    cr_expect(eq(u32, first.count, rpexec_host_cores()));
+    cr_expect(eq(int, CPU_COUNT(&first.on), (int)rpexec_host_cores()));
+    for (int tries = 0; tries < 500 && find_idle().ticks == first.ticks; tries++) {
+        (void)nanosleep(&pause, NULL); /* others may leave none of the processors for long */
+    }
+    cr_expect(gt(u64, find_idle().ticks, first.ticks));
+    rpexec_host_awake_end(awake);
+    cr_expect(eq(u32, find_idle().count, 0));
+    rpexec_host_awake_end(NULL);
+    rp_arena_destroy(arena);
 }

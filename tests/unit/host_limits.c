@@ -1,4 +1,4 @@
-/* What is left of memory, from files as Linux writes them. */
+/* What is left of memory and processors, from files as Linux writes them. */
 #include "common/host_limits.h"
 
 #include <criterion/criterion.h>
@@ -48,6 +48,26 @@ Test(host_limits, least_of_machine_and_groups)
     cr_expect(eq(u64, rp_host_memory_available(root), 100 * MIB));
     put("sys/fs/cgroup/jobs/one/memory.current", "209715200\n"); /* more than the limit */
     cr_expect(eq(u64, rp_host_memory_available(root), 0));
+}
+
+Test(host_limits, processor_time_of_groups)
+{
+    cr_assert(mkdtemp(root) != NULL);
+    cr_expect(not(rp_host_processors_limited(root)));
+    put("proc/self/cgroup", "4:memory:/other\n2:cpu,cpuacct:/old/job\n0::/jobs/one\n");
+    put("sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/old/job/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/other/cpu.max", "100000 100000\n"); /* no group of this process */
+    cr_expect(not(rp_host_processors_limited(root)));
+    put("sys/fs/cgroup/jobs/cpu.max", "150000 100000\n");
+    cr_expect(rp_host_processors_limited(root));
+    put("sys/fs/cgroup/jobs/cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n");
+    cr_expect(rp_host_processors_limited(root));
+    put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+    cr_expect(not(rp_host_processors_limited(root)));
+    put("sys/fs/cgroup/unified/cpu.max", "50000 100000\n"); /* a container's own root */
+    cr_expect(rp_host_processors_limited(root));
 }
 
 Test(host_limits, this_machine)
