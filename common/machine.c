@@ -95,7 +95,8 @@ uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared k
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
  * collectives, the host's, DRAM of each socket, up and down of each switch, root complex and node,
  * the links from each socket of a node to each (those to itself are not used), each GPU's ports to
- * and from its peers, and with emulated GPUs the cores. */
+ * and from its peers, both directions of each GPU, switch and root complex together, and with
+ * emulated GPUs the cores. */
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
@@ -109,10 +110,16 @@ typedef struct link_numbers {
     uint32_t network;
     uint32_t intersocket;
     uint32_t peers;
+    uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
     uint32_t cores; /* all of the host, then what one queue's threads have at most */
     uint32_t bound; /* single cores that GPUs are bound to */
     uint32_t count;
 } link_numbers;
+
+static bool is_duplex(const rp_machine *m)
+{
+    return !(m->duplex > 0 && m->duplex < 1);
+}
 
 static link_numbers number_links(const rp_program *program, const rp_machine *m)
 {
@@ -128,7 +135,10 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
     n.intersocket = n.network + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
     n.peers =
         n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
-    n.cores = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
+    n.both = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
+    n.cores = n.both + (is_duplex(m) ? 0
+                                     : gpus + rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH) +
+                                           rp_machine_shared_count(m, gpus, RP_SHARED_ROOT));
     n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
     n.count = n.bound + (m->cores > 0 ? m->bound_cores : 0);
     return n;
@@ -146,6 +156,22 @@ static void set_shared(const link_numbers *n, rp_shared kind, uint32_t first, ui
     uint32_t count = rp_machine_shared_count(n->machine, n->gpus, kind);
     for (uint32_t i = 0; i < count * each; i++) {
         capacities[first + i] = shared_scale(n->machine, kind, i / each) * Bps;
+    }
+}
+
+/* Both directions together, of links whose directions have their rates already. */
+static void set_both(const link_numbers *n, double *capacities)
+{
+    uint32_t switches = rp_machine_shared_count(n->machine, n->gpus, RP_SHARED_SWITCH);
+    uint32_t roots = rp_machine_shared_count(n->machine, n->gpus, RP_SHARED_ROOT);
+    const uint32_t first[] = {0, n->switches, n->roots};
+    const uint32_t counts[] = {n->gpus, switches, roots};
+    uint32_t to = n->both;
+    for (size_t kind = 0; !is_duplex(n->machine) && kind < 3; kind++) {
+        for (uint32_t i = 0; i < counts[kind]; i++) {
+            const double *each = &capacities[first[kind] + 2 * i];
+            capacities[to++] = n->machine->duplex * (each[UP] + each[DOWN]);
+        }
     }
 }
 
@@ -187,7 +213,7 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     for (uint32_t i = n->intersocket; i < n->peers; i++) {
         capacities[i] = m->intersocket_Bps;
     }
-    for (uint32_t i = n->peers; i < n->cores; i++) {
+    for (uint32_t i = n->peers; i < n->both; i++) {
         capacities[i] = m->peer_Bps;
     }
     for (uint32_t i = n->bound; i < n->count; i++) {
@@ -204,14 +230,16 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     set_shared(n, RP_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
     set_shared(n, RP_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
                capacities);
+    set_both(n, capacities);
     return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out);
 }
 
 /* ---- routes -----------------------------------------------------------------------------------
  */
 
-/* The longest: PCIe links, switches, root complexes and network ports of two GPUs, their ports. */
-#define MAX_LINKS 12u
+/* The longest: PCIe links, switches, root complexes (these three also both directions together) and
+ * network ports of two GPUs, their ports. */
+#define MAX_LINKS 18u
 
 typedef struct route_links {
     uint32_t links[MAX_LINKS];
@@ -221,6 +249,19 @@ typedef struct route_links {
 static void add(route_links *r, uint32_t link)
 {
     r->links[r->count++] = link;
+}
+
+/* A direction of a PCIe link: links `first` and first + 1 are UP and DOWN of the kind's number 0.
+ */
+static void add_direction(const link_numbers *n, uint32_t first, uint32_t number,
+                          uint32_t direction, route_links *r)
+{
+    uint32_t switches = (n->roots - n->switches) / 2;
+    add(r, first + 2 * number + direction);
+    if (!is_duplex(n->machine)) {
+        uint32_t before = first == 0 ? 0 : first == n->switches ? n->gpus : n->gpus + switches;
+        add(r, n->both + before + number);
+    }
 }
 
 /* The links from one place to another that both nodes, or both sockets of a node, have. */
@@ -246,12 +287,13 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
     uint32_t gpu = engine / RP_ENGINES_PER_GPU;
     uint32_t direction = engine % RP_ENGINES_PER_GPU;
     uint32_t near = home_of(m, n->gpus, gpu);
-    route_links r = {{engine}, 1};
+    route_links r = {{0}, 0};
+    add_direction(n, 0, gpu, direction, &r);
     if (m->gpus_per_switch > 0) {
-        add(&r, n->switches + 2 * (gpu / m->gpus_per_switch) + direction);
+        add_direction(n, n->switches, gpu / m->gpus_per_switch, direction, &r);
     }
     if (m->gpus_per_root > 0) {
-        add(&r, n->roots + 2 * (gpu / m->gpus_per_root) + direction);
+        add_direction(n, n->roots, gpu / m->gpus_per_root, direction, &r);
     }
     direction == UP ? add_between(n, home, near, &r) : add_between(n, near, home, &r);
     if (m->dram_Bps > 0) {
@@ -264,15 +306,15 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
 static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_links *r)
 {
     const rp_machine *m = n->machine;
-    add(r, 2 * from + ENGINE_DOWNLOAD);
-    add(r, 2 * to + ENGINE_UPLOAD);
+    add_direction(n, 0, from, DOWN, r);
+    add_direction(n, 0, to, UP, r);
     if (m->gpus_per_switch > 0 && from / m->gpus_per_switch != to / m->gpus_per_switch) {
-        add(r, n->switches + 2 * (from / m->gpus_per_switch) + DOWN);
-        add(r, n->switches + 2 * (to / m->gpus_per_switch) + UP);
+        add_direction(n, n->switches, from / m->gpus_per_switch, DOWN, r);
+        add_direction(n, n->switches, to / m->gpus_per_switch, UP, r);
     }
     if (m->gpus_per_root > 0 && from / m->gpus_per_root != to / m->gpus_per_root) {
-        add(r, n->roots + 2 * (from / m->gpus_per_root) + DOWN);
-        add(r, n->roots + 2 * (to / m->gpus_per_root) + UP);
+        add_direction(n, n->roots, from / m->gpus_per_root, DOWN, r);
+        add_direction(n, n->roots, to / m->gpus_per_root, UP, r);
     }
     add_between(n, home_of(m, n->gpus, from), home_of(m, n->gpus, to), r);
 }

@@ -1,13 +1,19 @@
 /** @file machine.h  The machine of hardware fidelity: which links there are, and which of them the
  * ops of a queue use.
  *
- * Every GPU has an upload and a download link (full duplex), with one copy engine each, a bus for
+ * Every GPU has an upload and a download link, with one copy engine each, a bus for
  * its collectives and, where GPUs reach each other, a port for what it sends to and one for what it
- * receives from other GPUs. On the way to memory GPUs share links, all of them optional and full
- * duplex: the uplink of a PCIe switch, a root complex, the links between the sockets of a node, the
- * network port of a node. Successive GPUs belong together: to a switch, a root complex, a socket, a
- * node. The host has its memory traffic, its taking in of gradients and, where it is limited, DRAM
- * that transfers and host ops share.
+ * receives from other GPUs. On the way to memory GPUs share links, all of them optional, with a
+ * rate per direction: the uplink of a PCIe switch, a root complex, the links between the sockets of
+ * a node, the network port of a node. Successive GPUs belong together: to a switch, a root complex,
+ * a socket, a node. The host has its memory traffic, its taking in of gradients and, where it is
+ * limited, DRAM that transfers and host ops share.
+ *
+ * **Both directions.** PCIe links (of GPUs, switches, root complexes) do each direction's rate in
+ * both at once, unless `duplex` says how much less they do then: both pass one more link of
+ * duplex x (up + down), so that a direction alone is as fast as ever, and a direction that needs
+ * little leaves the rest to the other. DMA both ways shares what requests, acknowledgements and
+ * the memory behind them can take.
  *
  * **Where memory is.** Each socket of each node has its part of the host's memory. Weights,
  * gradients and optimizer states are interleaved over all of them, as a runtime that does not know
@@ -67,6 +73,8 @@ typedef struct rp_machine {
                                    waits for it */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
     double collect_Bps;       /**< of a node taking gradients in; 0: host_Bps */
+    double duplex;            /**< what both directions of a PCIe link do together over what each
+                                   does alone, 0.5 to 1; 0: 1 */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
     double switch_Bps;        /**< of an uplink, per direction; read where there are switches */
     uint32_t gpus_per_root;   /**< that share a root complex; 0: it limits nothing */

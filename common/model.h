@@ -154,6 +154,7 @@ typedef struct rp_platform {
     /* Links as measured by direction, effective; 0: both as link_effective_gb_per_s. */
     double upload_gb_per_s;
     double download_gb_per_s;
+    double duplex_efficiency; /**< of PCIe links, both directions at once over each alone; 1 */
     /* What starting takes (common/machine.h); 0: nothing. */
     double copy_latency_us; /**< of every transfer between host and GPU */
     double op_gap_us;       /**< between two ops of a queue */

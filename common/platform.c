@@ -126,6 +126,7 @@ static const rp_config_field fields[] = {
     [FIELD_BOUND_CORES] = COUNT(bound_cores, 0, 4096),
     [FIELD_UPLOAD] = RATE(upload_gb_per_s, true, 0, 1e5, "GB/s"),
     [FIELD_DOWNLOAD] = RATE(download_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(duplex_efficiency, true, 0.5, 1, NULL),
     RATE(copy_latency_us, true, 0, 1e6, "us"),
     RATE(op_gap_us, true, 0, 1e6, "us"),
     RATE(op_wake_us, true, 0, 1e6, "us"),

@@ -39,6 +39,7 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
                         .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
                         .collective_Bps = 1e9 * p->collective_gb_per_s,
+                        .duplex = p->duplex_efficiency,
                         .gpus_per_switch = p->gpus_per_switch,
                         .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,
                         .gpus_per_root = p->gpus_per_root,

@@ -182,12 +182,17 @@ static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_besi
     return giga(links->fits[way][beside].Bps, 0);
 }
 
-/* How both directions and all GPUs get on, for the reader. */
+/* How both directions get on, and for the reader all GPUs. */
 static void print_together(const rpexec_link_rates *l, FILE *stream)
 {
     const rpexec_way up = RPEXEC_WAY_UP, down = RPEXEC_WAY_DOWN;
+    double alone = fitted(l, up, RPEXEC_BESIDE_NOTHING) + fitted(l, down, RPEXEC_BESIDE_NOTHING);
+    double both = fitted(l, up, RPEXEC_BESIDE_BACK) + fitted(l, down, RPEXEC_BESIDE_BACK);
     fprintf(stream, "# Both directions at once: up %.9g, down %.9g.\n",
             fitted(l, up, RPEXEC_BESIDE_BACK), fitted(l, down, RPEXEC_BESIDE_BACK));
+    if (both > 0 && both < alone) {
+        fprintf(stream, "duplex_efficiency: %.9g\n", both > alone / 2 ? both / alone : 0.5);
+    }
     if (l->fits[up][RPEXEC_BESIDE_ALL].Bps > 0) {
         fprintf(stream,
                 "# All GPUs at once, each: up %.9g, down %.9g; both directions: up %.9g, down "

@@ -158,7 +158,8 @@ Test(exec_calibrate, a_shared_uplink)
     check_links(&site, true, right, sizeof right / sizeof right[0], 0);
 }
 
-/* Both directions share the host's memory: half duplex as far as it goes. */
+/* Both directions share the host's memory: half duplex as far as it goes; or the link is no better.
+ */
 Test(exec_calibrate, directions_that_share_memory)
 {
     const rp_machine machine = {
@@ -167,6 +168,10 @@ Test(exec_calibrate, directions_that_share_memory)
     const expectation right[] = {
         {UP, ALONE, 4e8}, {DOWN, ALONE, 4e8}, {UP, BACK, 3e8}, {DOWN, BACK, 3e8}};
     check_links(&site, false, right, sizeof right / sizeof right[0], 0);
+    const rp_machine single = {
+        .upload_Bps = 4e8, .download_Bps = 4e8, .host_Bps = 1e9, .duplex = 0.75};
+    const rpexec_site other = host_site(&single, 1);
+    check_links(&other, false, right, sizeof right / sizeof right[0], 0);
 }
 
 static rpexec_site site_with(const rp_fake_cuda *machine, const rpexec_devices_config *devices)

@@ -295,6 +295,30 @@ static double number_after(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
+/* A link whose directions slow each other is measured as the platform has it, which rpexec plays.
+ */
+Test(exec_measure, directions_are_in_the_record)
+{
+    static const char text[] =
+        "name: single\nsource: made up\ngpu: g\ngpus: 1\nfp16_tflops_fp16_acc: 1\n"
+        "fp16_tflops_fp32_acc: 1\nmemory_gb: 1\nmemory_gb_per_s: 1\nlink_gb_per_s: 0.4\n"
+        "link_effective_gb_per_s: 0.4\npeer_gb_per_s: 0\nduplex_efficiency: 0.65\n";
+    const char *given = rp_test_tool_expand("@DIR@/single.yaml", 17);
+    rp_platform platform = {0};
+    FILE *file = fopen(given, "w");
+    cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+    for (int i = 0; i < 20 && fabs(platform.duplex_efficiency / 0.65 - 1) > 0.05; i++) {
+        rp_test_outcome recorded = rpexec("--model tiny --seq-len 16 --gpus 1 --steps 2 --platform "
+                                          "@DIR@/single.yaml --record @DIR@/record");
+        cr_assert(eq(int, recorded.status, 0), "%s", recorded.messages);
+        const char *path = rp_test_tool_expand("@DIR@/record/platform.yaml", 26);
+        cr_assert(eq(int, rp_platform_load(path, rp_test_tool_arena(), &platform), RP_OK));
+    }
+    cr_expect(le(dbl, fabs(platform.duplex_efficiency / 0.65 - 1), 0.05), "%g",
+              platform.duplex_efficiency);
+    rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
+}
+
 /* Links that are slow by construction are in the record, with what starting takes, and rpsim
  * simulates with them; other processes may spoil most tries. */
 Test(exec_measure, slow_links_are_in_the_record)

@@ -93,6 +93,51 @@ Test(machine_topology, a_root_complex_is_shared_by_its_switches)
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(1, 0)}), ((double[]){20, 20}));
 }
 
+/* Both directions of a link do 0.75 times what each does alone: of a GPU's, a switch's, a root
+ * complex's; what one direction does not need is left to the other. */
+Test(machine_topology, directions_slow_each_other)
+{
+    rp_machine m = base;
+    m.duplex = 0.75;
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0)}), ((double[]){20}));
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(1, 0)}), ((double[]){20, 20}));
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(0, 0)}), ((double[]){15, 15}));
+    m.download_Bps = 10e9; /* both: 22.5 */
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(0, 0)}), ((double[]){12.5, 10}));
+    m.download_Bps = 20e9;
+    m.gpus_per_switch = 2;
+    m.switch_Bps = 30e9; /* both: 45 */
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), UPLOAD(1, 0)}), ((double[]){15, 15}));
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(1, 0)}), ((double[]){20, 20}));
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), UPLOAD(1, 0), DOWNLOAD(0, 0), DOWNLOAD(1, 0)}),
+           ((double[]){11.25, 11.25, 11.25, 11.25}));
+    m.gpus_per_root = 4;
+    m.root_Bps = 24e9; /* both: 36 */
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(2, 0)}), ((double[]){18, 18}));
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(2, 0), UPLOAD(4, 0), DOWNLOAD(5, 0)}),
+           ((double[]){18, 18, 18, 18}));
+    m.duplex = 1;
+    EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(2, 0)}), ((double[]){20, 20}));
+}
+
+/* Over PCIe a GPU that sends and receives uses both directions of its link. */
+Test(machine_topology, peers_slow_each_other)
+{
+    net n;
+    uint32_t route[2];
+    rp_machine m = base;
+    m.duplex = 0.6;
+    open_net(&n, &m);
+    for (uint32_t i = 0; i < 2; i++) { /* 0 to 1, 1 to 2 */
+        cr_assert(
+            eq(int, rp_machine_peer_route(&n.program, &m, i, i + 1, n.network, &route[i]), RP_OK));
+        cr_assert(eq(int, rp_network_start(n.network, route[i], 1e9, 0, i), RP_OK));
+    }
+    cr_expect(epsilon_eq(dbl, rp_network_rate(n.network, route[0]) * 1e-9, 12, 1e-9));
+    cr_expect(epsilon_eq(dbl, rp_network_rate(n.network, route[1]) * 1e-9, 12, 1e-9));
+    rp_network_destroy(n.network);
+}
+
 /* Two sockets with four GPUs each, 12 GB/s from one to the other. Pieces of GPU 0 alternate between
  * socket 0 and 1, those of GPU 1 between 1 and 0. */
 Test(machine_topology, weights_are_interleaved_over_sockets)

@@ -51,13 +51,14 @@ Test(platform, links_by_direction)
 {
     rp_platform p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 50\n"
                           "download_gb_per_s: 45\ncopy_latency_us: 7.5\nop_gap_us: 2\n"
-                          "op_wake_us: 30\n");
+                          "op_wake_us: 30\nduplex_efficiency: 0.85\n");
     rp_machine m = rp_machine_of(&p);
     cr_expect(eq(dbl, m.upload_Bps, 50e9));
     cr_expect(eq(dbl, m.download_Bps, 45e9));
     cr_expect(eq(i64, m.copy_latency_ps, 7500000));
     cr_expect(eq(i64, m.op_gap_ps, 2000000));
     cr_expect(eq(i64, m.op_wake_ps, 30000000));
+    cr_expect(eq(dbl, m.duplex, 0.85));
     p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_efficiency: 0.75\nupload_gb_per_s: 55\n");
     m = rp_machine_of(&p);
     cr_expect(eq(dbl, m.upload_Bps, 55e9));
