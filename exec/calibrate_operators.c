@@ -46,6 +46,7 @@ typedef struct memory {
 typedef struct noted_call {
     uint64_t words[RPEXEC_CALL_WORDS];
     rpexec_phase phase;
+    bool of_weights;
 } noted_call;
 
 /* What all phases call, one after the other. */
@@ -122,8 +123,9 @@ static void update(const measuring *m, const rpexec_compute *c, const memory *at
     c->operators->adam(c->lane, &adam, 1, &what);
 }
 
+/* @param part of a backward */
 static void run_phase(const measuring *m, const rpexec_compute *c, const memory *at,
-                      rpexec_phase phase)
+                      rpexec_phase phase, rpexec_backward_part part)
 {
     uint32_t head = m->site->model->layer_count - 1;
     bool embeds =
@@ -152,7 +154,7 @@ static void run_phase(const measuring *m, const rpexec_compute *c, const memory 
         break;
     case RPEXEC_PHASE_EMBEDDING_BACKWARD:
     case RPEXEC_PHASE_BLOCK_BACKWARD:
-        rpexec_stage_backward(c, &data, RPEXEC_BACKWARD_BOTH);
+        rpexec_stage_backward(c, &data, part);
         break;
     case RPEXEC_PHASE_HEAD:
         rpexec_stage_head(c, &data);
@@ -174,8 +176,26 @@ static void take(rpexec_call_taker *taker, const uint64_t *call)
         noted_call *kept = &n->calls[n->count];
         memcpy(kept->words, call, rpexec_call_length(call) * sizeof *call);
         kept->phase = n->phase;
+        kept->of_weights = false;
     }
     n->count++;
+}
+
+/* A block's backward ends with its weight part: as many calls as that makes by itself. */
+static void mark_weights(measuring *m, const rpexec_compute *c, const memory *at)
+{
+    notes *n = &m->notes;
+    uint32_t end = n->count;
+    uint32_t most = n->most;
+    n->most = 0; /* counted only */
+    n->count = 0;
+    run_phase(m, c, at, RPEXEC_PHASE_BLOCK_BACKWARD, RPEXEC_BACKWARD_WEIGHT);
+    uint32_t begin = end - n->count;
+    n->count = end;
+    n->most = most;
+    for (uint32_t i = begin; i < end && i < most; i++) {
+        n->calls[i].of_weights = true;
+    }
 }
 
 /* Which calls all phases make where memory begins at `base`. No layer asks `finite`. */
@@ -191,7 +211,10 @@ static void note_calls(measuring *m, unsigned char *base, const float *rotary)
     m->notes.count = 0;
     for (int phase = 0; phase < RPEXEC_PHASE_COUNT; phase++) {
         m->notes.phase = (rpexec_phase)phase;
-        run_phase(m, &c, &at, m->notes.phase);
+        run_phase(m, &c, &at, m->notes.phase, RPEXEC_BACKWARD_BOTH);
+        if (phase == RPEXEC_PHASE_BLOCK_BACKWARD) {
+            mark_weights(m, &c, &at);
+        }
     }
 }
 
@@ -295,18 +318,20 @@ static double median_s(const measuring *m, uint32_t call, uint32_t repetitions)
     return rp_median(values, repetitions - 1);
 }
 
-static rpexec_operator_row *row_of(rpexec_operator_costs *costs, rpexec_phase phase,
+static rpexec_operator_row *row_of(rpexec_operator_costs *costs, const noted_call *noted,
                                    const rpexec_call_description *call)
 {
     for (uint32_t i = 0; i < costs->row_count; i++) {
         rpexec_operator_row *row = &costs->rows[i];
-        if (row->phase == phase && strcmp(row->call->name, call->name) == 0 &&
+        if (row->phase == noted->phase && row->of_weights == noted->of_weights &&
+            strcmp(row->call->name, call->name) == 0 &&
             strcmp(row->call->shape, call->shape) == 0 && row->call->bytes == call->bytes) {
             return row;
         }
     }
     rpexec_operator_row *row = &costs->rows[costs->row_count++];
-    *row = (rpexec_operator_row){.phase = phase, .call = call};
+    *row =
+        (rpexec_operator_row){.phase = noted->phase, .of_weights = noted->of_weights, .call = call};
     return row;
 }
 
@@ -318,7 +343,7 @@ static rp_status collect(const measuring *m, uint32_t repetitions, rpexec_operat
     RP_TRY(rp_arena_alloc(m->arena, n->count, sizeof *costs->rows, &costs->rows));
     for (uint32_t i = 0; i < n->count; i++) {
         double seconds = median_s(m, i, repetitions);
-        rpexec_operator_row *row = row_of(costs, n->calls[i].phase, &m->described[i]);
+        rpexec_operator_row *row = row_of(costs, &n->calls[i], &m->described[i]);
         row->count++;
         row->total_s += seconds;
         costs->total_s[row->phase] += seconds;
@@ -327,7 +352,7 @@ static rp_status collect(const measuring *m, uint32_t repetitions, rpexec_operat
         rpexec_operator_row *row = &costs->rows[r];
         uint32_t count = 0;
         for (uint32_t i = 0; i < n->count; i++) {
-            if (row_of(costs, n->calls[i].phase, &m->described[i]) == row) {
+            if (row_of(costs, &n->calls[i], &m->described[i]) == row) {
                 medians[count++] = median_s(m, i, repetitions);
             }
         }
@@ -380,6 +405,16 @@ rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_a
     }
     RP_TRY(list_calls(&m));
     return measure(&m, bytes, costs);
+}
+
+double rpexec_operators_input_share(const rpexec_operator_costs *costs)
+{
+    double all_s = costs->total_s[RPEXEC_PHASE_BLOCK_BACKWARD];
+    double weights_s = 0;
+    for (uint32_t i = 0; i < costs->row_count; i++) {
+        weights_s += costs->rows[i].of_weights ? costs->rows[i].total_s : 0;
+    }
+    return all_s > 0 ? 1 - weights_s / all_s : 0;
 }
 
 /* ---- the file ---------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ typedef enum rpexec_phase {
 /** An operator with one shape in one phase. */
 typedef struct rpexec_operator_row {
     rpexec_phase phase;
+    bool of_weights; /**< of a backward's weight part, which zero-bubble schedules put off */
     const rpexec_call_description *call;
     uint32_t count;  /**< calls in the layer */
     double median_s; /**< of one call */
@@ -52,6 +53,10 @@ typedef struct rpexec_operator_costs {
  */
 rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_arena *arena,
                                      rpexec_operator_costs *costs_out);
+
+/** @return how much of a block's backward its input part takes, between 0 and 1; 0: not measured.
+ */
+double rpexec_operators_input_share(const rpexec_operator_costs *costs);
 
 /**
  * Writes operators.csv: layer, phase, operator, shape, count, median_us, total_us, gflop, gb,

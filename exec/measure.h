@@ -27,8 +27,8 @@ typedef struct rpexec_rates {
 /**
  * Measures a run.
  * @param plan of the timeline's program
- * @param flops rpexec_work_costs of the model: proportions, and for bwd_input where backwards are
- *        not split
+ * @param flops rpexec_work_costs of the model: proportions; its bwd_input may be better known
+ * (record.c), and counts where backwards are not split
  * @param skip iterations at the beginning that do not count; at least one must remain
  * @param costs_out in `arena`; name and source are "", hop_ps the way of a boundary tensor down and
  *        up again, 0 where there is none

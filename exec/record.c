@@ -372,6 +372,24 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
                                       &c->operators);
 }
 
+/* Attention, which the weight part has none of, is further from the peak than products are: of a
+ * run that does not split its backwards, the parts are as long as their operators, not as their
+ * FLOP. */
+static rp_status split_backward(const rp_costs *flops, const rpexec_operator_costs *operators,
+                                rp_arena *arena, rp_costs *proportions_out)
+{
+    double share = rpexec_operators_input_share(operators);
+    *proportions_out = *flops;
+    if (!(share > 0)) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, flops->layers, sizeof(int64_t), &proportions_out->bwd_input_ps));
+    for (uint32_t i = 0; i < flops->layers; i++) {
+        proportions_out->bwd_input_ps[i] = (int64_t)(share * (double)flops->bwd_ps[i]);
+    }
+    return RP_OK;
+}
+
 rp_status rpexec_record_commit(rpexec_record *record)
 {
     rp_output *const outputs[] = {&record->timeline, &record->program, &record->costs,
@@ -389,9 +407,11 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
 {
     rp_costs costs;
     rpexec_rates rates;
+    rp_costs proportions;
     calibration c = {0};
-    RP_TRY(rpexec_measure(plan, timeline, flops, skip, arena, &costs, &rates));
     RP_TRY(calibrate(plan, timeline, skip, recorded, arena, &c));
+    RP_TRY(split_backward(flops, &c.operators, arena, &proportions));
+    RP_TRY(rpexec_measure(plan, timeline, &proportions, skip, arena, &costs, &rates));
     print_costs(recorded, &costs, record->costs.stream);
     RP_TRY(print_platform(recorded, &rates, &c, plan, record->platform.stream));
     rpexec_links_write(&c.links, record->links.stream);

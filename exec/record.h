@@ -2,7 +2,8 @@
  *
  *  - timeline.csv, program.txt: the last program that ran, and when each op did (events).
  *  - costs.yaml: times of layers, head and hop, a cost table of rpsim: medians of the run's ops
- *    (measure.h).
+ *    (measure.h). Of backwards that the run does not split, the input part is as much as its
+ *    operators take by themselves (operators.csv); by FLOP where these are not measured.
  *  - platform.yaml: rates, latencies and what starting takes, a platform of rpsim; see below.
  *  - links.csv: each way of each GPU by piece size, alone and together (calibrate.h).
  *  - starts.csv: from an op's end to the start of the next one, beside the run and in it

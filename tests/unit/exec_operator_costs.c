@@ -67,6 +67,13 @@ static void check_flop(const rpexec_operator_costs *costs, const rpexec_model *m
     double frozen = model->rank != 0 ? 1 : 0; /* the head's table has no gradient */
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_BLOCK_FORWARD), (double)flops.fwd_ps[0] / unit));
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_BLOCK_BACKWARD), (double)flops.bwd_ps[0] / unit));
+    double of_weights = 0;
+    for (uint32_t i = 0; i < costs->row_count; i++) {
+        const rpexec_operator_row *row = &costs->rows[i];
+        of_weights += row->of_weights ? row->count * row->call->flop : 0;
+        cr_expect(row->phase == RPEXEC_PHASE_BLOCK_BACKWARD || !row->of_weights);
+    }
+    cr_expect(eq(dbl, of_weights, (double)(flops.bwd_ps[0] - flops.bwd_input_ps[0]) / unit));
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_HEAD),
                  (3 - frozen) * (double)flops.head_fwd_ps / unit));
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_EMBEDDING_FORWARD), 0));
@@ -88,6 +95,15 @@ static void check_costs(const rpexec_operator_costs *costs, bool updates)
         cr_expect(le(dbl, fabs(sums[i] - costs->total_s[i]), 1e-12));
     }
     cr_expect(eq(int, costs->total_s[RPEXEC_PHASE_BLOCK_UPDATE] > 0, updates));
+    double input_s = 0;
+    for (uint32_t i = 0; i < costs->row_count; i++) {
+        const rpexec_operator_row *row = &costs->rows[i];
+        bool counts = row->phase == RPEXEC_PHASE_BLOCK_BACKWARD && !row->of_weights;
+        input_s += counts ? row->total_s : 0;
+    }
+    double share = rpexec_operators_input_share(costs);
+    cr_expect(share > 0 && share < 1);
+    cr_expect(le(dbl, fabs(share - input_s / sums[RPEXEC_PHASE_BLOCK_BACKWARD]), 1e-9));
 }
 
 Test(exec_operator_costs, layers_are_made_of_what_they_cost)
