@@ -29,7 +29,9 @@ typedef struct rpexec_outcome {
         max_grad_rel_err; /**< of the first step's elements, against one device: of rms + value */
     double max_grad_rms_err; /**< the same of whole tensors: rms of the difference over the rms */
     double max_loss_rel_err; /**< of all steps */
-    bool same_bits;          /**< losses and the first step's gradients are equal */
+    uint32_t loss_apart; /**< the first step, from 1 on, whose loss is further apart than --check
+                              allows; 0: none */
+    bool same_bits;      /**< losses and the first step's gradients are equal */
 } rpexec_outcome;
 
 /**

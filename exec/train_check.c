@@ -5,6 +5,7 @@
 #include "exec/train_inside.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What --check allows (executor.md section 3, 1): in fp32 of each element of a gradient, in 16 bits
@@ -151,6 +152,9 @@ rp_status rpexec_check_segment(rpexec_trainer *t, const rpexec_batch *batches, u
         double error = fabs(t->outcome->losses[i] - right) / fabs(right);
         double *worst = &t->outcome->max_loss_rel_err;
         *worst = worse(*worst, error);
+        if (!(error <= tolerances[t->o->dtype].loss) && t->outcome->loss_apart == 0) {
+            t->outcome->loss_apart = i + 1;
+        }
         t->outcome->same_bits &= t->outcome->losses[i] == right;
     }
     if (done == 0) {
@@ -198,9 +202,19 @@ rp_status rpexec_check_end(const rpexec_trainer *t)
         (error <= gradient_tolerance(t) && out->max_loss_rel_err <= allowed_loss)) {
         return RP_OK;
     }
+    /* A wrong step shows in the next loss, of an asynchronous optimizer in the one after it. Where
+     * training is unstable, two runs that round differently part sooner or later. */
+    bool rounding = error <= gradient_tolerance(t) && out->loss_apart > 3;
+    char where[64] = "";
+    if (out->loss_apart != 0) {
+        (void)snprintf(where, sizeof where, ", which step %u is the first to exceed",
+                       out->loss_apart);
+    }
     rp_log_error("--check: gradients differ by %g%s, losses by %g from a run on one device; "
-                 "valid are %g and %g",
+                 "valid are %g and %g%s%s",
                  error, is_f32 ? "" : " of a tensor's rms", out->max_loss_rel_err,
-                 gradient_tolerance(t), allowed_loss);
+                 gradient_tolerance(t), allowed_loss, where,
+                 rounding ? " (so late rounding alone may do it: fewer steps or a lower --lr tell)"
+                          : "");
     return RP_TOOL;
 }
