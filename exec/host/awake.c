@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -20,7 +19,6 @@ typedef struct keeper {
 struct rpexec_host_awake {
     keeper *keepers;
     uint32_t count; /* that have been started */
-    sem_t began;
     atomic_bool refused;
     atomic_bool end;
 };
@@ -46,7 +44,6 @@ static void *keep(void *context)
     if (!done) {
         atomic_store(&a->refused, true);
     }
-    sem_post(&a->began);
     while (done && !atomic_load_explicit(&a->end, memory_order_relaxed)) {
         pause_briefly();
     }
@@ -71,7 +68,6 @@ rp_status rpexec_host_awake_begin(rp_arena *arena, rpexec_host_awake **awake_out
     rpexec_host_awake *a = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *a, &a));
     RP_TRY(rp_arena_alloc(arena, cores, sizeof *a->keepers, &a->keepers));
-    (void)sem_init(&a->began, 0, 0); /* of one process, from 0: it cannot fail */
     *awake_out = a;
     if (rp_host_processors_limited("")) {
         rp_log_warning("--bind: this control group may use so much processor time only, so that "
@@ -87,14 +83,6 @@ rp_status rpexec_host_awake_begin(rp_arena *arena, rpexec_host_awake **awake_out
         }
         a->count++;
     }
-    for (uint32_t i = 0; i < a->count; i++) {
-        while (sem_wait(&a->began) != 0) { /* a signal */
-        }
-    }
-    if (atomic_load(&a->refused)) {
-        rp_log_warning("--bind: the kernel does not run threads at idle priority here, so that "
-                       "processors are not kept awake; times vary more");
-    }
     return RP_OK;
 }
 
@@ -103,9 +91,15 @@ void rpexec_host_awake_end(rpexec_host_awake *awake)
     if (awake == NULL) {
         return;
     }
+    const struct sched_param none = {0};
     atomic_store(&awake->end, true);
     for (uint32_t i = 0; i < awake->count; i++) {
+        /* Where others keep the processor busy it would take long to notice. */
+        (void)pthread_setschedparam(awake->keepers[i].thread, SCHED_OTHER, &none);
         pthread_join(awake->keepers[i].thread, NULL);
     }
-    (void)sem_destroy(&awake->began);
+    if (atomic_load(&awake->refused)) {
+        rp_log_warning("--bind: the kernel does not run threads at idle priority here, so that "
+                       "processors are not kept awake; times vary more");
+    }
 }

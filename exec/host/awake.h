@@ -17,8 +17,9 @@
 typedef struct rpexec_host_awake rpexec_host_awake;
 
 /**
- * Does nothing, and says so in a warning, where the kernel refuses, or where this process's control
- * group has a limit of processor time, from which the threads would take.
+ * Does nothing, and says so in a warning, where this process's control group has a limit of
+ * processor time, from which the threads would take, or where the kernel refuses (then at the end:
+ * a thread of idle priority that has to say something may take a while).
  * @param arena owns the result
  * @param awake_out to be ended also where nothing is done
  * @retval RP_OK, RP_NO_MEMORY

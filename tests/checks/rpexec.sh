@@ -22,6 +22,7 @@ expect()
     local want=$1 out=$2 err=$3 status=0
     shift 3
     "$rpexec" "$@" >"$work/out" 2>"$work/err" || status=$?
+    sed -i '/processors are not kept awake/d' "$work/err" # --bind in a container with a limit
     if [ $status -ne "$want" ] || ! holds "$work/out" "$out" || ! holds "$work/err" "$err"; then
         echo "rpexec $*: exit status $status (expected $want), stdout and stderr:"
         cat "$work/out" "$work/err"
