@@ -160,7 +160,8 @@ static int check_deep(rpexec_dtype dtype)
 static rp_status attend(rp_arena *arena, const char *schedule, rpexec_dtype dtype,
                         uint32_t iterations, rpexec_attention_by by, rp_test_run *run_out)
 {
-    const rp_model config = rp_test_decoder(1, true, true);
+    static rp_model config; /* the run's model points to it */
+    config = rp_test_decoder(1, true, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rpexec_work work = {.schedule = type,
                               .gpus = 2,
