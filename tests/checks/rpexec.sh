@@ -99,6 +99,19 @@ if ! grep -qx 'name: a__model@host' "$work/of-checkpoint/costs.yaml" ||
     cat "$work/out" "$work/of-checkpoint/costs.yaml"
     failures=$((failures + 1))
 fi
+# The input part of backwards that no run has split is what its operators take: all but the weights' and, between the
+# two, the activation that they need again.
+if ! awk -F, 'FNR == NR && $1 == "block" && $2 == "backward" {
+        if ($3 == "sum") all = $7
+        if ($3 == "linear_weight" || $3 == "swiglu") weights += $7
+    }
+    FNR != NR && /^bwd_/ { split($1, first, "["); ms[substr($1, 1, index($1, ":") - 1)] = first[2] }
+    END { share = ms["bwd_input_ms"] / ms["bwd_ms"] - (1 - weights / all)
+          exit !(all > 0 && weights > 0 && share * share < 1e-6) }' "$work/of-checkpoint/operators.csv" "$work/of-checkpoint/costs.yaml"; then
+    echo "the input part of backwards is not what operators say:"
+    cat "$work/of-checkpoint/operators.csv" "$work/of-checkpoint/costs.yaml"
+    failures=$((failures + 1))
+fi
 # A record may take the place of the one that predicts its run, and its measuring is not time of the run.
 sed -i -E 's/[0-9]+\.[0-9]+/10000/g' "$work/bound/costs.yaml" # 10 s for everything
 begin=${EPOCHREALTIME/./}

@@ -1,6 +1,7 @@
 /* Threads that stay on one processor (exec/host/cores.h), as the kernel reports them. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "common/host_limits.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "exec/host/awake.h"
 #include "exec/host/cores.h"
@@ -8,11 +9,16 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct bound {
     uint32_t number;
@@ -73,6 +79,18 @@ Test(exec_cores, other_threads_stay_free)
     (void)bind_thread(0);
     cr_assert(eq(int, sched_getaffinity(0, sizeof after, &after), 0));
     cr_expect(ne(int, CPU_EQUAL(&before, &after), 0));
+}
+
+/* In place of libc's, so that the kernel can be one that refuses. */
+static atomic_bool refusing;
+
+int sched_setscheduler(pid_t thread, int policy, const struct sched_param *param)
+{
+    if (atomic_load(&refusing)) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_sched_setscheduler, thread, policy, param);
 }
 
 /* This process's threads of idle priority: how many, which processors they may use, and the
@@ -161,5 +179,24 @@ Test(exec_cores, processors_are_kept_awake)
     rpexec_host_awake_end(awake);
     cr_expect(eq(u32, find_idle().count, 0));
     rpexec_host_awake_end(NULL);
+    rp_arena_destroy(arena);
+}
+
+/* Without idle priority nothing takes part of the processors, and it is said. */
+Test(exec_cores, a_kernel_that_refuses)
+{
+    char messages[1024] = "";
+    rp_arena *arena = NULL;
+    rpexec_host_awake *awake = NULL;
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    atomic_store(&refusing, true);
+    rp_log_capture_begin(messages, sizeof messages);
+    cr_assert(eq(int, rpexec_host_awake_begin(arena, &awake), RP_OK));
+    rpexec_host_awake_end(awake);
+    rp_log_capture_end();
+    atomic_store(&refusing, false);
+    cr_expect(ne(ptr, (void *)strstr(messages, "processors are not kept awake"), NULL), "%s",
+              messages);
+    cr_expect(eq(u32, find_idle().count, 0));
     rp_arena_destroy(arena);
 }
