@@ -50,6 +50,13 @@ static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
     return t->o->accumulate * t->o->microbatches;
 }
 
+/**
+ * Reads and checks everything that the options name, makes model, state and machine, and opens what
+ * is written. What is open afterwards, also after a failure, rpexec_train closes.
+ * @retval as rpexec_train before anything runs
+ */
+rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
+
 /** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_check_begin(rpexec_trainer *trainer);
 
