@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +20,16 @@
 #define MOST_TEMPORARIES 64
 
 static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
-static pid_t owner; /* children inherit the list, and it is not theirs */
+static pid_t owner;
 
 static void note_temporary(const char *path)
 {
+    if (owner != getpid()) { /* a child inherits the list, and its files are not the child's */
+        owner = getpid();
+        for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
+            atomic_store(&temporaries[i], NULL);
+        }
+    }
     for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
         const char *free_place = NULL;
         if (atomic_compare_exchange_strong(&temporaries[i], &free_place, path)) {
@@ -49,28 +54,12 @@ static void release_temporary(rp_output *output)
     rp_mem_release(&output->temporary_path);
 }
 
-/* Only what POSIX allows in a handler. */
-static void remove_temporaries(int number)
+void rp_output_remove_temporaries(void)
 {
     for (size_t i = 0; getpid() == owner && i < MOST_TEMPORARIES; i++) {
         const char *path = atomic_load(&temporaries[i]);
         if (path != NULL) {
             (void)unlink(path);
-        }
-    }
-    (void)raise(number); /* the default now: SA_RESETHAND */
-}
-
-void rp_output_clean_up_after_signals(void)
-{
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    owner = getpid();
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        struct sigaction before;
-        struct sigaction now = {.sa_handler = remove_temporaries, .sa_flags = SA_RESETHAND};
-        (void)sigemptyset(&now.sa_mask);
-        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) {
-            (void)sigaction(ends[i], &now, NULL);
         }
     }
 }

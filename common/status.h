@@ -15,6 +15,7 @@
     X(RP_IO, "input or output failed", 1)                                                          \
     X(RP_TOOL, "an external program failed", 1)                                                    \
     X(RP_DATABASE, "the database failed", 1)                                                       \
+    X(RP_INTERRUPTED, "ended by a signal", 130)                                                    \
     X(RP_INVALID_PROGRAM, "the program breaks a rule", 1)                                          \
     X(RP_BROKEN, "internal invariant broken", 1)
 

@@ -66,11 +66,8 @@ rp_status rp_output_open(const char *path, rp_output *output_out);
  */
 rp_status rp_output_commit(rp_output *output);
 
-/**
- * From here on SIGINT, SIGTERM and SIGHUP, where they have their default effect, remove the
- * temporary files of outputs that are open before they end the program.
- */
-void rp_output_clean_up_after_signals(void);
+/** Removes the temporary files of this process's outputs that are open; for a signal's handler. */
+void rp_output_remove_temporaries(void);
 
 /** Drops an output that was not committed; harmless after a commit and on zeroes. */
 void rp_output_discard(rp_output *output);

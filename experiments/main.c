@@ -3,6 +3,7 @@
 #include "common/data.h"
 #include "common/log.h"
 #include "common/model.h"
+#include "common/tool.h"
 #include "common/version.h"
 #include "experiments/options.h"
 #include "experiments/reference.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -211,10 +211,7 @@ int main(int argc, char **argv)
 {
     bool is_mpi = false;
     bool is_worker = false;
-    rp_log_set_program("rpsweep");
-    /* Closed readers and full quotas are errors that are reported, not deaths. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN);
+    rp_tool_begin("rpsweep");
     rp_status status = rpsweep_mpi_begin(&is_mpi, &is_worker);
     if (status == RP_OK && !is_worker) {
         status = run(argc, argv, is_mpi);

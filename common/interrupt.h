@@ -1,0 +1,28 @@
+/** @file interrupt.h  What SIGINT and SIGTERM do to a program.
+ *
+ * At first they end it at once, as by default, after removing the temporary files of its outputs.
+ * A program that can stop in good order asks for that (rp_interrupt_heed) where its long work
+ * begins, and looks at rp_interrupt_signal between its parts.
+ */
+#pragma once
+
+/**
+ * SIGINT, SIGTERM and SIGHUP, where they have their default effect, remove the temporary files of
+ * open outputs before they end the program.
+ */
+void rp_interrupt_ends(void);
+
+/**
+ * From here on the first SIGINT or SIGTERM is only noted; the second one exits at once with
+ * 128 + its number. Signals that are ignored (nohup, background jobs) stay ignored.
+ */
+void rp_interrupt_heed(void);
+
+/**
+ * From here on SIGINT and SIGTERM exit at once with 128 + their number, temporary files removed:
+ * as rp_interrupt_ends, but seen by the caller as an exit and not as a death.
+ */
+void rp_interrupt_exits(void);
+
+/** @return the signal that rp_interrupt_heed has noted; 0: none. */
+int rp_interrupt_signal(void);
