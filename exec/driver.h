@@ -168,6 +168,9 @@ typedef struct rpexec_driver_type {
     void (*aside)(rpexec_driver *driver, uint32_t op, bool waits);
     /** Submits an op to its queue. @retval RP_OK, or why the run has failed */
     rp_status (*submit)(rpexec_driver *driver, uint32_t op);
+    /** Waits until an op, which is or will be submitted, has ended. @retval RP_OK, or why the run
+     * has failed, which `finish` logs */
+    rp_status (*wait)(rpexec_driver *driver, uint32_t op);
     /** Waits until everything that has been submitted is done. @retval as submit */
     rp_status (*finish)(rpexec_driver *driver, rp_timeline *timeline);
     /** Makes the run fail: everybody stops as soon as possible. The first status stays. */

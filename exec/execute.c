@@ -71,6 +71,73 @@ static void *work(void *context)
     return NULL;
 }
 
+/* Microbatches are added in their order, whoever computed them when. */
+static double loss_of(const rpexec_run *r, uint32_t iteration)
+{
+    const double *of = r->loss_of + (size_t)iteration * r->program->microbatch_count;
+    double sum = 0;
+    for (uint32_t m = 0; m < r->program->microbatch_count; m++) {
+        sum += of[m];
+    }
+    return sum / (double)r->e->batches[iteration].valid_tokens;
+}
+
+/* Queues go on in order: an iteration's compute has ended with its last op in each of them. */
+static rp_status wait_for_compute(rpexec_run *r, uint32_t iteration)
+{
+    const rp_program *p = r->program;
+    rp_status status = RP_OK;
+    for (uint32_t i = 0; i < p->queue_count && status == RP_OK; i++) {
+        uint32_t op = p->queues[i].op_end;
+        if (p->queues[i].kind != RP_QUEUE_COMPUTE) {
+            continue;
+        }
+        while (op > p->queues[i].op_begin && p->ops[op - 1].iteration != iteration) {
+            op--;
+        }
+        if (op > p->queues[i].op_begin) {
+            status = r->e->driver_type->wait(r->driver, op - 1);
+        }
+    }
+    return status;
+}
+
+static bool has_run(rpexec_run *r, uint32_t iteration)
+{
+    pthread_mutex_lock(&r->lock);
+    bool run = iteration < r->run_most;
+    pthread_mutex_unlock(&r->lock);
+    return run;
+}
+
+/* Tells the follower of each iteration as it ends. A failure is `finish`'s to report. */
+static void follow(rpexec_run *r)
+{
+    const rpexec_follower *f = &r->e->follower;
+    for (uint32_t i = 0; f->ended != NULL && i < r->program->iteration_count; i++) {
+        if (wait_for_compute(r, i) != RP_OK || !has_run(r, i)) {
+            return;
+        }
+        f->ended(f->context, i, loss_of(r, i));
+    }
+}
+
+bool rpexec_run_begins(rpexec_run *r, uint32_t iteration)
+{
+    const rpexec_follower *f = &r->e->follower;
+    pthread_mutex_lock(&r->lock);
+    while (r->begun <= iteration && r->begun < r->run_most) {
+        if (f->begins != NULL && !f->begins(f->context, r->begun)) {
+            r->run_most = r->begun;
+        } else {
+            r->begun++;
+        }
+    }
+    bool begins = iteration < r->run_most;
+    pthread_mutex_unlock(&r->lock);
+    return begins;
+}
+
 static rp_status run_workers(rpexec_run *r, rp_arena *arena)
 {
     uint32_t count = r->program->gpu_count + 1;
@@ -89,6 +156,7 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
         }
     }
     if (status == RP_OK) {
+        follow(r);
         status = r->e->driver_type->finish(r->driver, r->e->timeline);
     }
     if (status != RP_OK) {
@@ -102,18 +170,6 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
 
 /* ---- all of it --------------------------------------------------------------------------------
  */
-
-/* Microbatches are added in their order, whoever computed them when. */
-static void sum_losses(const rpexec_run *r)
-{
-    for (uint32_t i = 0; i < r->program->iteration_count; i++) {
-        double sum = 0;
-        for (uint32_t m = 0; m < r->program->microbatch_count; m++) {
-            sum += r->loss_of[(size_t)i * r->program->microbatch_count + m];
-        }
-        r->e->losses[i] = sum / (double)r->e->batches[i].valid_tokens;
-    }
-}
 
 /* Batches and losses where operators on the GPUs reach them. */
 static rp_status share(rpexec_run *r, rp_arena *arena)
@@ -149,8 +205,11 @@ static rp_status run_opened(rpexec_run *r, rp_arena *arena)
     rpexec_run_load(r);
     RP_TRY(r->transferred);
     RP_TRY(run_workers(r, arena));
+    r->e->iterations = r->run_most;
     rpexec_run_store(r);
-    sum_losses(r);
+    for (uint32_t i = 0; i < r->run_most; i++) {
+        r->e->losses[i] = loss_of(r, i);
+    }
     return r->transferred;
 }
 
@@ -183,7 +242,10 @@ static rp_status execute(rpexec_run *r, rp_arena *arena)
 
 rp_status rpexec_execute(rpexec_execution *e)
 {
-    rpexec_run r = {.e = e, .plan = e->plan, .program = e->plan->program};
+    rpexec_run r = {.e = e,
+                    .plan = e->plan,
+                    .program = e->plan->program,
+                    .run_most = e->plan->program->iteration_count};
     rp_arena *arena = NULL;
     const rpexec_model *model = e->plan->model;
     uint64_t width = rpexec_dtype_bytes(model->dtype);

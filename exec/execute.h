@@ -12,6 +12,17 @@ typedef struct rpexec_batch {
     uint64_t valid_tokens; /**< labels that are not ignored, of all microbatches */
 } rpexec_batch;
 
+/** Who follows a run's iterations, and may end it between two of them. */
+typedef struct rpexec_follower {
+    void *context;
+    /** An iteration's first op is about to run; called in ascending order. @return false: neither
+     * this iteration nor a later one runs. NULL: all run. */
+    bool (*begins)(void *context, uint32_t iteration);
+    /** An iteration's compute ops have ended; called in ascending order, from the thread that
+     * called rpexec_execute. NULL: nobody wants to know. */
+    void (*ended)(void *context, uint32_t iteration, double loss);
+} rpexec_follower;
+
 typedef struct rpexec_execution {
     const rpexec_plan *plan;
     rpexec_state *state;
@@ -21,8 +32,10 @@ typedef struct rpexec_execution {
     rpexec_driver_config driver; /**< `plan` is filled in */
     uint32_t fail_op;            /**< tests: this op fails; RP_MAX_OPS: none */
     bool keep_gradients; /**< resident weights: state.gradients are the last step's afterwards */
+    rpexec_follower follower; /**< zeroes: none */
     /* Results. */
-    double *losses; /**< [iteration] mean over the valid tokens */
+    uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */
+    double *losses;      /**< [iteration] mean over the valid tokens */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
@@ -30,7 +43,9 @@ typedef struct rpexec_execution {
 } rpexec_execution;
 
 /**
- * Runs the program. `state` is where training goes on; after a failure its content is undefined.
+ * Runs the program, or its first iterations as the follower says: the state is then the same, bit
+ * for bit, as after a program of so many. `state` is where training goes on; after a failure its
+ * content is undefined.
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (the watchdog), or what an op returned; logged
  *         with the op's stage and microbatch
  */

@@ -31,7 +31,10 @@ typedef struct rpexec_run {
     pthread_cond_t submitted_one;
     bool *submitted; /**< [op] */
     bool stopped;
-    float *scales;                       /**< [iteration + 1] of the loss */
+    /* Iterations, below the same lock. */
+    uint32_t begun;    /**< of which an op has run or runs */
+    uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
+    float *scales;     /**< [iteration + 1] of the loss */
     struct rpexec_agreement *agreements; /**< [iteration] */
 } rpexec_run;
 
@@ -57,7 +60,11 @@ bool rpexec_run_agree(rpexec_run *run, uint32_t op, bool overflow, uint64_t *ste
 /** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);
 
-/** Does what `op` says; a driver's callback. @param context the run
+/** An op of an iteration is about to run. @return whether the iteration runs at all. */
+bool rpexec_run_begins(rpexec_run *run, uint32_t iteration);
+
+/** Does what `op` says, or nothing where its iteration does not run; a driver's callback. @param
+ * context the run
  * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
 

@@ -434,7 +434,7 @@ void rpexec_run_store(rpexec_run *r)
         }
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
-    state->step += r->plan->resident && !agreed ? r->program->iteration_count : 0;
+    state->step += r->plan->resident && !agreed ? r->e->iterations : 0;
 }
 
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
@@ -444,6 +444,9 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return RP_TOOL;
     }
     const rp_op *o = &r->program->ops[op];
+    if (!rpexec_run_begins(r, o->iteration)) {
+        return RP_OK;
+    }
     bool computes = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COMPUTE;
     if (r->plan->sharded != NULL && (!computes || o->kind == RP_OP_UPDATE)) {
         return rpexec_run_sharded(r, op, lane);

@@ -458,7 +458,7 @@ void rpexec_run_store_sharded(rpexec_run *r)
         rpexec_state_refresh(state, layer);
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
-    state->step += agreed ? 0 : r->program->iteration_count;
+    state->step += agreed ? 0 : r->e->iterations;
 }
 
 rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)

@@ -28,7 +28,7 @@ static void wake_all(rpexec_driver *d)
     pthread_cond_broadcast(&d->moved);
 }
 
-static void fail_locked(rpexec_driver *d, rp_status status)
+void rpexec_gpu_fail_locked(rpexec_driver *d, rp_status status)
 {
     d->status = d->status == RP_OK ? status : d->status;
     rpexec_gpu_meeting *const meetings[] = {&d->all, &d->pair};
@@ -43,7 +43,7 @@ static void fail_locked(rpexec_driver *d, rp_status status)
 void rpexec_gpu_fail(rpexec_driver *d, rp_status status)
 {
     pthread_mutex_lock(&d->lock);
-    fail_locked(d, status);
+    rpexec_gpu_fail_locked(d, status);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -58,7 +58,7 @@ bool rpexec_gpu_tried(rpexec_driver *d, int error, const char *call)
         d->failed_error = error;
         d->failed_thread = pthread_self();
     }
-    fail_locked(d, RP_TOOL);
+    rpexec_gpu_fail_locked(d, RP_TOOL);
     pthread_mutex_unlock(&d->lock);
     return false;
 }
@@ -177,7 +177,7 @@ static void run_one(rpexec_gpu_queue *q)
     bool mine = d->failed_call != NULL && pthread_equal(d->failed_thread, pthread_self());
     if (status != RP_OK || mine) {
         d->failed = d->status == RP_OK || mine ? op : d->failed;
-        fail_locked(d, status);
+        rpexec_gpu_fail_locked(d, status);
         return; /* its event has not been recorded: nobody may wait for it */
     }
     d->issued[op] = true;
@@ -218,66 +218,6 @@ static void *run_queue(void *context)
     }
     pthread_mutex_unlock(&d->lock);
     return NULL;
-}
-
-/* ---- the watchdog -----------------------------------------------------------------------------
- */
-
-/* Notes which ops of a queue have ended. */
-static bool has_moved(rpexec_driver *d, rpexec_gpu_queue *q)
-{
-    uint32_t before = q->ended;
-    while (q->ended < q->next && d->issued[q->ended] &&
-           (q->gpu == NULL || d->calls->event_query(d->end_events[q->ended]) == 0)) {
-        q->ended++;
-    }
-    return q->ended != before;
-}
-
-static void dump(const rpexec_driver *d)
-{
-    const rp_program *p = program_of(d);
-    rp_log_error("nothing has ended for %u s; who waits for whom:", d->config.watchdog_s);
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        const rpexec_gpu_queue *q = &d->queues[i];
-        if (q->ended == p->queues[i].op_end) {
-            continue;
-        }
-        bool enqueued = q->ended < q->next;
-        bool submitted = q->ended < q->submitted;
-        rpexec_driver_log_wait(d->config.plan, i, q->ended,
-                               submitted && !enqueued ? missing(d, q->ended) : p->op_count,
-                               !submitted ? "the program to submit it"
-                               : enqueued ? "its GPU: it is enqueued"
-                                          : "nothing: it runs, or is about to be enqueued");
-    }
-}
-
-/* Waits for a sign of life, a second at most; gives up when there has been none for too long. */
-static void wait_for_one(rpexec_driver *d)
-{
-    struct timespec until;
-    bool moved = false;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
-    pthread_cond_timedwait(&d->moved, &d->lock, &until);
-    for (uint32_t i = 0; d->config.watchdog_s != 0 && i < program_of(d)->queue_count; i++) {
-        moved |= has_moved(d, &d->queues[i]);
-    }
-    int error = rpexec_gpu_exchange_error(d->devices);
-    if (error != 0 && d->status == RP_OK) {
-        d->failed_call = "ncclCommGetAsyncError";
-        d->failed_error = error;
-        fail_locked(d, RP_TOOL);
-    }
-    int64_t now = rpexec_driver_now_ns();
-    d->last_end_ns = moved ? now : d->last_end_ns;
-    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
-        now - d->last_end_ns > INT64_C(1000000000) * d->config.watchdog_s) {
-        d->hung = true;
-        dump(d);
-        fail_locked(d, RP_BROKEN);
-    }
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------
@@ -453,7 +393,7 @@ static rp_status open_driver(rpexec_driver *d)
         RP_TRY(poison(d));
     }
     RP_TRY(rpexec_gpu_align(d->devices));
-    d->begin_ns = d->last_end_ns = rpexec_driver_now_ns();
+    d->begin_ns = d->last_end_ns = d->looked_ns = rpexec_driver_now_ns();
     return start_queues(d);
 }
 
@@ -529,12 +469,34 @@ static rp_status read_times(rpexec_driver *d, rp_timeline *timeline)
     return RP_OK;
 }
 
+#define ASK_NS INT64_C(1000000) /* how often an event is asked that somebody waits for */
+
+/* Not by cudaEventSynchronize: the watchdog must see what never ends. */
+static rp_status gpu_wait(rpexec_driver *d, uint32_t op)
+{
+    const rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];
+    pthread_mutex_lock(&d->lock);
+    while (d->status == RP_OK) {
+        bool issued = d->issued[op];
+        pthread_mutex_unlock(&d->lock);
+        bool ended = issued && (q->gpu == NULL || d->calls->event_query(d->end_events[op]) == 0);
+        pthread_mutex_lock(&d->lock);
+        if (ended) {
+            break;
+        }
+        rpexec_gpu_watch(d, ASK_NS);
+    }
+    rp_status status = d->status;
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
 static rp_status gpu_finish(rpexec_driver *d, rp_timeline *timeline)
 {
     const rp_program *p = program_of(d);
     pthread_mutex_lock(&d->lock);
     while (d->drained < p->queue_count && d->status == RP_OK) {
-        wait_for_one(d);
+        rpexec_gpu_watch(d, RPEXEC_GPU_LOOK_NS);
     }
     rp_status status = d->status;
     uint32_t failed = d->failed;
@@ -579,6 +541,7 @@ const rpexec_driver_type rpexec_gpu_driver = {
     .sum_pair = rpexec_gpu_sum_pair,
     .aside = gpu_aside,
     .submit = gpu_submit,
+    .wait = gpu_wait,
     .finish = gpu_finish,
     .fail = rpexec_gpu_fail,
     .close = gpu_close,

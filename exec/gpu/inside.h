@@ -122,7 +122,8 @@ struct rpexec_driver {
     int64_t *end_ns;
     int64_t begin_ns;
     int64_t last_end_ns;
-    uint32_t drained; /**< queues */
+    int64_t looked_ns; /* when the watchdog has looked */
+    uint32_t drained;  /**< queues */
     bool closing;
     bool hung; /**< the watchdog has given up */
     rp_status status;
@@ -138,6 +139,16 @@ bool rpexec_gpu_tried(rpexec_driver *driver, int error, const char *call);
 
 /** Makes the run fail; the first status stays. */
 void rpexec_gpu_fail(rpexec_driver *driver, rp_status status);
+
+/** The same where the driver's lock is held. */
+void rpexec_gpu_fail_locked(rpexec_driver *driver, rp_status status);
+
+/** How often the watchdog looks. */
+#define RPEXEC_GPU_LOOK_NS INT64_C(1000000000)
+
+/** With the driver's lock held: waits for a sign of life, `ns` at most. Once in RPEXEC_GPU_LOOK_NS
+ * the watchdog looks, and the run fails when nothing has moved for too long (watchdog.c). */
+void rpexec_gpu_watch(rpexec_driver *driver, int64_t ns);
 
 /** Takes the turn of a queue's GPU, and enters it; ends the turn. */
 void rpexec_gpu_hold(rpexec_gpu_queue *queue);

@@ -45,6 +45,7 @@ struct rpexec_driver {
     pthread_cond_t all_ended;
     bool *ended; /* [op] */
     uint32_t ended_count;
+    uint32_t awaited;  /* op that the caller waits for */
     int64_t *start_ns; /* [op] */
     int64_t *end_ns;
     int64_t *work_ns; /* [op] of rp_timeline.work_ps */
@@ -109,7 +110,8 @@ static void tell(rpexec_driver *d, uint32_t op)
             pthread_cond_signal(&q->wake);
         }
     }
-    if (d->ended_count == p->op_count) { /* not earlier: it would take processors from the ops */
+    if (d->ended_count == p->op_count ||
+        op == d->awaited) { /* not earlier: it would take processors from the ops */
         pthread_cond_broadcast(&d->all_ended);
     }
 }
@@ -339,6 +341,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
                          .perform = perform,
                          .context = context,
                          .arena = arena,
+                         .awaited = p->op_count,
                          .failed = p->op_count};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->all_ended, NULL);
@@ -457,6 +460,18 @@ static rp_status host_submit(rpexec_driver *d, uint32_t op)
     return status;
 }
 
+static rp_status host_wait(rpexec_driver *d, uint32_t op)
+{
+    pthread_mutex_lock(&d->lock);
+    d->awaited = op;
+    while (!d->ended[op] && d->status == RP_OK) {
+        wait_a_while(d);
+    }
+    rp_status status = d->status;
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
 static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
 {
     uint32_t ops = program_of(d)->op_count;
@@ -494,6 +509,7 @@ const rpexec_driver_type rpexec_host_driver = {
     .collective = host_collective,
     .sum_pair = host_sum_pair,
     .submit = host_submit,
+    .wait = host_wait,
     .finish = host_finish,
     .fail = host_fail,
     .close = host_close,

@@ -114,9 +114,11 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
                           .fail_op =
                               twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
                           .keep_gradients = true,
+                          .follower = twist->follower,
                           .losses = run->losses,
                           .timeline = run->timeline};
     RP_TRY(rpexec_execute(&e));
+    run->iterations_run = e.iterations;
     run->uploaded_bytes = e.uploaded_bytes;
     run->downloaded_bytes = e.downloaded_bytes;
     run->exchanged_bytes = e.exchanged_bytes;

@@ -15,6 +15,7 @@ typedef struct rp_test_run {
     uint64_t sequences;    /**< of an iteration */
     rpexec_batch *batches; /**< [iterations] */
     double *losses;        /**< [iterations] */
+    uint32_t iterations_run; /**< that the follower has let run */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes;
@@ -41,6 +42,7 @@ typedef struct rp_test_twist {
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
+    rpexec_follower follower; /**< of the run */
     bool observe;                          /**< keeps program, plan and timeline in the run */
     const rpexec_driver_type *driver_type; /**< NULL: the host backend */
     rpexec_devices_config devices;         /**< of a driver with devices; `gpus` are the work's */

@@ -1,0 +1,75 @@
+/* The GPU driver's watchdog: whether anything still moves. */
+#include "exec/gpu/inside.h"
+
+#include "common/log.h"
+
+#include <time.h>
+
+/* Notes which ops of a queue have ended. */
+static bool has_moved(rpexec_driver *d, rpexec_gpu_queue *q)
+{
+    uint32_t before = q->ended;
+    while (q->ended < q->next && d->issued[q->ended] &&
+           (q->gpu == NULL || d->calls->event_query(d->end_events[q->ended]) == 0)) {
+        q->ended++;
+    }
+    return q->ended != before;
+}
+
+static void dump(const rpexec_driver *d)
+{
+    const rp_program *p = d->config.plan->program;
+    rp_log_error("nothing has ended for %u s; who waits for whom:", d->config.watchdog_s);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        const rpexec_gpu_queue *q = &d->queues[i];
+        if (q->ended == p->queues[i].op_end) {
+            continue;
+        }
+        bool enqueued = q->ended < q->next;
+        bool submitted = q->ended < q->submitted;
+        rpexec_driver_log_wait(
+            d->config.plan, i, q->ended,
+            submitted && !enqueued ? rpexec_driver_missing(p, d->issued, q->ended) : p->op_count,
+            !submitted ? "the program to submit it"
+            : enqueued ? "its GPU: it is enqueued"
+                       : "nothing: it runs, or is about to be enqueued");
+    }
+}
+
+static void sleep_locked(rpexec_driver *d, int64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(ns % RPEXEC_GPU_LOOK_NS);
+    until.tv_sec += ns / RPEXEC_GPU_LOOK_NS + until.tv_nsec / RPEXEC_GPU_LOOK_NS;
+    until.tv_nsec %= RPEXEC_GPU_LOOK_NS;
+    pthread_cond_timedwait(&d->moved, &d->lock, &until);
+}
+
+void rpexec_gpu_watch(rpexec_driver *d, int64_t ns)
+{
+    bool moved = false;
+    sleep_locked(d, ns);
+    if (rpexec_driver_now_ns() - d->looked_ns < RPEXEC_GPU_LOOK_NS) {
+        return;
+    }
+    d->looked_ns = rpexec_driver_now_ns();
+    for (uint32_t i = 0; d->config.watchdog_s != 0 && i < d->config.plan->program->queue_count;
+         i++) {
+        moved |= has_moved(d, &d->queues[i]);
+    }
+    int error = rpexec_gpu_exchange_error(d->devices);
+    if (error != 0 && d->status == RP_OK) {
+        d->failed_call = "ncclCommGetAsyncError";
+        d->failed_error = error;
+        rpexec_gpu_fail_locked(d, RP_TOOL);
+    }
+    int64_t now = rpexec_driver_now_ns();
+    d->last_end_ns = moved ? now : d->last_end_ns;
+    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
+        now - d->last_end_ns > INT64_C(1000000000) * d->config.watchdog_s) {
+        d->hung = true;
+        dump(d);
+        rpexec_gpu_fail_locked(d, RP_BROKEN);
+    }
+}
