@@ -9,6 +9,7 @@ exec </dev/null
 logs=$root/build/logs
 out=$root/build/release/out
 cores=$(nproc)
+timeout=540 # seconds that a test may take
 
 # What the build, the main job and the tests need; alternatives are separated by |, the first is
 # installed.
@@ -20,13 +21,15 @@ packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libs
 usage()
 {
     cat <<'TEXT'
-Usage: ./bootstrap.sh run | test | paper | help
+Usage: ./bootstrap.sh run | test [--long] | paper | help
 
   run   installs missing apt packages, builds build/release, runs the paper's pipeline study:
         ends with the comparison table and the name of the Gantt picture it made
   test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
         threads once more under ThreadSanitizer;
-        the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed
+        the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed;
+        --long runs the full counts of the acceptance tests (kills, pairs, mutants), of which a plain
+        test holds a sample: about an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
         an empty store, and one self-contained page with all of them, build/release/paper/index.html;
         the exit status is 1 if one of them failed (the page says which and why)
@@ -140,7 +143,7 @@ build()
         fi
     fi
     say "Build: preset $preset into build/$preset on $cores cores"
-    logged "configure-$preset" cmake --preset "$preset" -DRP_TESTS=ON
+    logged "configure-$preset" cmake --preset "$preset" -DRP_TESTS=ON -DRP_TEST_TIMEOUT="$timeout"
     logged "build-$preset" cmake --build "$folder" -j "$cores"
     grep -hE '^-- (CUDA .*|No CUDA .*)' "$logs/configure-$preset.log" | sed 's/^-- /==>    /' || true
 }
@@ -230,7 +233,7 @@ run_all_tests()
     [ $failed -eq 0 ] && [ $ctest_failed = no ] && [ $passed -gt 0 ]
 }
 
-case ${1:-} in
+case $* in
 run)
     prepare
     main_job
@@ -238,6 +241,12 @@ run)
 test)
     prepare
     main_job
+    run_all_tests
+    ;;
+"test --long")
+    export RP_LONG=1
+    timeout=7200
+    prepare
     run_all_tests
     ;;
 paper)
@@ -248,7 +257,7 @@ help | --help | -h)
     usage
     ;;
 *)
-    echo "bootstrap.sh: '${1:-}' is no command; valid are run, test, paper and help" >&2
+    echo "bootstrap.sh: '$*' is no command; valid are run, test, test --long, paper and help" >&2
     exit 2
     ;;
 esac
