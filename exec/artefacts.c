@@ -31,10 +31,8 @@ rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
     const struct {
         const char *path;
         rp_output *output;
-    } outputs[] = {{o->program_out, &a->program},
-                   {o->timeline_out, &a->timeline},
-                   {o->trace_out, &a->trace},
-                   {o->loss_out, &a->loss}};
+    } outputs[] = {
+        {o->program_out, &a->program}, {o->timeline_out, &a->timeline}, {o->trace_out, &a->trace}};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
         if (outputs[i].path != NULL) {
             RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
@@ -72,16 +70,6 @@ static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metri
     const rp_gantt_panel panel = {run->timeline, metrics, run->options->schedule->name,
                                   run->model->name};
     return rp_gantt_write(&panel, 1, run->options->gantt_out);
-}
-
-static rp_status write_losses(const rpexec_outcome *out, rp_output *output)
-{
-    fputs("step,loss,iteration_ms\n", output->stream);
-    for (uint32_t i = 0; i < out->steps; i++) {
-        fprintf(output->stream, "%" PRIu64 ",%.9g,%.6f\n", out->first_step + i + 1, out->losses[i],
-                out->iteration_ms[i]);
-    }
-    return rp_output_commit(output);
 }
 
 /* ---- the store --------------------------------------------------------------------------------
@@ -239,9 +227,6 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
     if (run->timeline != NULL && o->gantt_out != NULL) {
         RP_TRY(write_gantt(run, measured));
     }
-    if (a->loss.stream != NULL) {
-        RP_TRY(write_losses(run->outcome, &a->loss));
-    }
     return a->store != NULL ? store_run(run, measured, arena, a) : RP_OK;
 }
 
@@ -250,7 +235,6 @@ void rpexec_artefacts_fini(rpexec_artefacts *artefacts)
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->trace);
-    rp_output_discard(&artefacts->loss);
     rp_store_close(artefacts->store);
     artefacts->store = NULL;
 }

@@ -10,7 +10,6 @@ typedef struct rpexec_artefacts {
     rp_output program;
     rp_output timeline;
     rp_output trace;
-    rp_output loss;
     rp_store *store;
     double opened_s; /**< when they were opened (CLOCK_MONOTONIC): the run begins */
 } rpexec_artefacts;
@@ -32,8 +31,8 @@ typedef struct rpexec_run_made {
 rp_status rpexec_artefacts_open(const rpexec_options *options, rpexec_artefacts *artefacts_out);
 
 /**
- * Writes everything. Without a timeline the losses and the store's row only, which then has no
- * metrics of a program.
+ * Writes everything. Without a timeline the store's row only, which then has no metrics of a
+ * program.
  * @retval RP_OK, RP_IO, RP_TOOL (gnuplot), RP_DATABASE, RP_BROKEN (logged), RP_NO_MEMORY
  */
 rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena,

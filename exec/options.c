@@ -71,7 +71,7 @@
     X(LINK_GB_PER_S, "link-gb-per-s", "X",                                                         \
       "rate of each GPU's link and direction (the platform's, otherwise not limited)")             \
     X(WATCHDOG, "watchdog-s", "S", "give up when nothing has ended for so long (60)")              \
-    X(SAVE, "save", "DIR", "checkpoints: every --save-every steps and at the end")                 \
+    X(SAVE, "save", "DIR", "checkpoints: every --save-every steps, at the end and after a signal") \
     X(SAVE_EVERY, "save-every", "K", "steps (50)")                                                 \
     X(RESUME, "resume", NULL, "go on from the newest checkpoint of --save")                        \
     X(CHECK, "check", NULL, "compare losses and gradients with a run on one device")               \
@@ -83,7 +83,8 @@
       "CSV of the ops and their times of the same part, for rpdiff")                               \
     X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace of the last part of the run")            \
     X(GANTT_OUT, "gantt-out", "F", "Gantt chart of the same: .svg, .png or .pdf")                  \
-    X(LOSS_OUT, "loss-out", "F", "CSV of step, loss and time (plots/loss.gp draws it)")            \
+    X(LOSS_OUT, "loss-out", "F",                                                                   \
+      "CSV of step, loss and time, a line as each step ends; --resume goes on with it")            \
     X(RECORD, "record", "DIR", "the timeline, and the measured costs and rates as files of rpsim") \
     X(COSTS, "costs", "DIR|FILE",                                                                  \
       "costs that an earlier run has recorded, for partitions and --predict (FLOP counts)")        \
@@ -103,9 +104,14 @@ void rpexec_options_help(void)
          "Trains a decoder with a pipeline schedule, and can check it against plain loops.\n\n"
          "Options (default):");
     rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
-    puts("\nRPEXEC_BACKEND in the environment is the backend of runs without --backend.\n"
-         "\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
-         "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
+    puts(
+        "\nWith --save SIGINT and SIGTERM end the run after its step and a checkpoint; a second "
+        "one "
+        "ends it\nat once. One process at a time saves in a folder.\n"
+        "\nRPEXEC_BACKEND in the environment is the backend of runs without --backend.\n"
+        "\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input, 130 or 143 ended by "
+        "SIGINT\nor SIGTERM.\n"
+        "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
 }
 
 static rp_status take_number(const char *option, double high, double *value_out)

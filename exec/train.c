@@ -1,5 +1,6 @@
 #include "exec/train.h"
 
+#include "common/interrupt.h"
 #include "common/log.h"
 #include "common/median.h"
 #include "common/text.h"
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,8 +94,49 @@ static rp_status keep_attention(rpexec_trainer *t)
     return kept->why == NULL ? RP_OK : rp_arena_print(t->arena, &kept->why, "%s", kept->why);
 }
 
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Tokens per second of steps that have ended; segments are planned inside of the time. */
+static void show_progress(const rpexec_trainer *t, double loss)
+{
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    double seconds = now_s() - t->began_s;
+    double left = seconds / t->ended * (t->outcome->steps - t->ended);
+    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32 "  loss %.4f  %.0f tokens/s  %d:%02d left   %s",
+            t->outcome->first_step + t->ended, t->o->steps, loss,
+            (double)t->ended * t->batch * t->o->seq_len / seconds, (int)left / 60, (int)left % 60,
+            t->ended == t->outcome->steps ? "\n" : "");
+}
+
+/* A given program runs whole: checkpoints are made between its runs. */
+static bool iteration_begins(void *context, uint32_t iteration)
+{
+    (void)context;
+    return iteration == 0 || rp_interrupt_signal() == 0;
+}
+
+static void step_ended(void *context, uint32_t iteration, double loss)
+{
+    rpexec_trainer *t = context;
+    (void)iteration;
+    double now = now_s();
+    double ms = 1e3 * (now - t->step_began_s);
+    t->step_began_s = now;
+    t->ended++;
+    rpexec_loss_log_add(&t->losses, t->outcome->first_step + t->ended, loss, ms);
+    show_progress(t, loss);
+}
+
+/* @param iterations_out that have run */
 static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
-                          uint32_t done, rp_timeline *timeline)
+                          uint32_t done, rp_timeline *timeline, uint32_t *iterations_out)
 {
     rpexec_execution e = {.plan = plan,
                           .state = &t->state,
@@ -106,10 +149,15 @@ static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpex
                                      .bound = t->o->bind},
                           .fail_op = RP_MAX_OPS,
                           .keep_gradients = t->o->check,
+                          .follower = {.context = t,
+                                       .begins = t->program == NULL ? iteration_begins : NULL,
+                                       .ended = step_ended},
                           .losses = t->outcome->losses + done,
                           .timeline = timeline};
     t->slot_microbatches = plan->slot_microbatches;
+    t->step_began_s = now_s();
     RP_TRY(rpexec_execute(&e));
+    *iterations_out = e.iterations;
     if (t->devices != NULL && t->driver->graphs != NULL) { /* --record launches more */
         t->driver->graphs(t->devices, &t->outcome->graphs);
         RP_TRY(keep_attention(t));
@@ -155,26 +203,23 @@ static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_tim
     return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
 }
 
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static rp_status save_when_due(rpexec_trainer *t, uint32_t steps, bool last)
 {
     bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* one of these */
-    return t->o->save != NULL && (last || due)
-               ? rpexec_checkpoint_save(t->o->save, &t->state, &t->progress)
-               : RP_OK;
+    if (t->o->save == NULL || !(last || due || rp_interrupt_signal() != 0)) {
+        return RP_OK;
+    }
+    RP_TRY(t->losses.status); /* every step of a checkpoint has its line */
+    return rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress);
 }
 
 /* What --check and --record do besides is not time of the run, and a checkpoint is made before
- * anything more can fail. */
-static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last,
+ * anything more can fail.
+ * @param steps_inout that are wanted, and that have been made: a signal ends the run between two */
+static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_inout, bool last,
                              rp_arena *arena)
 {
+    uint32_t steps = *steps_inout;
     rpexec_plan plan;
     rpexec_batch *batches = NULL;
     rp_program *program = NULL;
@@ -192,14 +237,16 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t steps, b
         status = rpexec_program_in_check(&plan);
     }
     status = status == RP_OK ? rp_timeline_create(runs, &timeline) : status;
-    status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline) : status;
+    status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline, &steps) : status;
     t->seconds += now_s() - begin_s;
+    bool whole = steps == *steps_inout;
+    *steps_inout = steps;
     t->progress.place += (uint64_t)steps * t->batch;
     status = status == RP_OK ? save_when_due(t, steps, last) : status;
-    if (status == RP_OK && t->o->check) {
+    if (status == RP_OK && whole && t->o->check) {
         status = rpexec_check_segment(t, batches, done, steps);
     }
-    if (status == RP_OK && last && t->o->record != NULL) {
+    if (status == RP_OK && whole && last && t->o->record != NULL) {
         status = record(t, &plan, timeline, done == 0 || steps > 1 ? 1 : 0);
     }
     if (last) {
@@ -221,17 +268,6 @@ static double tokens_per_s(const rpexec_trainer *t, uint32_t done)
     return t->seconds > 0 ? tokens / t->seconds : 0;
 }
 
-static void show_progress(const rpexec_trainer *t, uint32_t done, bool last)
-{
-    if (!isatty(STDERR_FILENO)) {
-        return;
-    }
-    double left = t->seconds / done * (t->outcome->steps - done);
-    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32 "  loss %.4f  %.0f tokens/s  %d:%02d left   %s",
-            t->outcome->first_step + done, t->o->steps, t->outcome->losses[done - 1],
-            tokens_per_s(t, done), (int)left / 60, (int)left % 60, last ? "\n" : "");
-}
-
 /* The first step stands alone with --check: its gradients are compared. Checkpoints are made
  * between programs, and a given program is as long as it is. Others are as long as each other: the
  * last one is measured, and one step of it does not count. */
@@ -250,19 +286,50 @@ static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
     return t->o->check && done == 0 ? 1 : (left - 1) / programs + 1;
 }
 
-static rp_status train(rpexec_trainer *t)
+static rp_status interrupted(const rpexec_trainer *t)
+{
+    const char *signal = rp_interrupt_signal() == SIGINT ? "SIGINT" : "SIGTERM";
+    if (isatty(STDERR_FILENO)) {
+        fputc('\n', stderr); /* after the progress */
+    }
+    rp_log_warning("%s: step %" PRIu64 " is saved in %s; the same command with --resume goes on "
+                   "from there",
+                   signal, rpexec_state_iterations(&t->state), t->o->save);
+    return RP_INTERRUPTED;
+}
+
+static rp_status run_segments(rpexec_trainer *t)
 {
     for (uint32_t done = 0; done < t->outcome->steps;) {
         rp_arena *arena = NULL;
         uint32_t steps = segment_steps(t, done);
         bool last = done + steps == t->outcome->steps;
         RP_TRY(rp_arena_create(&arena));
-        rp_status status = run_segment(t, done, steps, last, arena);
+        rp_status status = run_segment(t, done, &steps, last, arena);
         rp_arena_destroy(arena);
         RP_TRY(status);
+        RP_TRY(t->losses.status);
+        if (rp_interrupt_signal() != 0) {
+            return interrupted(t);
+        }
         done += steps;
-        show_progress(t, done, last);
     }
+    return RP_OK;
+}
+
+/* Without --save there is nothing to keep, and a signal ends the run at once. */
+static rp_status train(rpexec_trainer *t)
+{
+    if (t->outcome->steps > 0) {
+        RP_TRY(rpexec_loss_log_begin(&t->losses));
+    }
+    t->began_s = now_s();
+    if (t->o->save != NULL) {
+        rp_interrupt_heed();
+    }
+    rp_status status = run_segments(t);
+    rp_interrupt_exits();
+    RP_TRY(status);
     t->outcome->tokens_per_s = tokens_per_s(t, t->outcome->steps);
     t->outcome->loss_scale = (double)t->state.scaler.scale;
     t->outcome->skipped_steps = t->state.skipped;
@@ -334,13 +401,15 @@ static rp_status leave(rpexec_trainer *t)
 
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
 {
-    rpexec_trainer t = {.o = options, .arena = arena, .outcome = outcome_out};
+    rpexec_trainer t = {
+        .o = options, .arena = arena, .outcome = outcome_out, .checkpoints.lock = -1};
     *outcome_out = (rpexec_outcome){.checked = options->check,
                                     .attention = {.own_s = (double)NAN, .cudnn_s = (double)NAN},
                                     .predicted_iteration_ms = NAN,
                                     .prediction_error_pct = NAN};
     rpexec_host_awake *awake = NULL;
     rp_status status = RP_OK;
+    rp_interrupt_exits();
     if (options->program_in != NULL) {
         status = rpexec_program_in_read(options, arena, &t.program);
     }
@@ -361,5 +430,7 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     rpexec_tokens_close(&t.tokens);
     rpexec_artefacts_fini(&t.artefacts);
     rpexec_record_fini(&t.record);
+    rpexec_loss_log_close(&t.losses);
+    rpexec_checkpoints_close(&t.checkpoints);
     return status;
 }

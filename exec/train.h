@@ -37,7 +37,10 @@ typedef struct rpexec_outcome {
 /**
  * Trains as the options say; with --program-in they say afterwards what the program does. Progress
  * goes to stderr where that is a terminal.
- * @retval RP_OK, RP_USAGE, RP_INPUT (before anything runs; logged), RP_INVALID_PROGRAM, RP_TOOL,
- *         RP_BROKEN, RP_IO, RP_NO_MEMORY; RP_TOOL also where --check finds a difference (logged)
+ * With --save a SIGINT or SIGTERM ends the run after the step that it is in (an asynchronous one
+ * may have begun two) and a checkpoint; without it a signal exits at once.
+ * @retval RP_OK, RP_INTERRUPTED (saved; logged), RP_USAGE, RP_INPUT (before anything runs; logged),
+ * RP_INVALID_PROGRAM, RP_TOOL, RP_BROKEN, RP_IO, RP_NO_MEMORY; RP_TOOL also where --check finds a
+ * difference (logged)
  */
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out);

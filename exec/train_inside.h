@@ -5,6 +5,7 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/data/tokens.h"
 #include "exec/host/lane.h"
+#include "exec/loss_log.h"
 #include "exec/machine.h"
 #include "exec/predict.h"
 #include "exec/record.h"
@@ -35,8 +36,13 @@ typedef struct rpexec_trainer {
     rpexec_adam adam;
     rpexec_outcome *outcome;
     double *reference_losses;
-    double seconds;   /* of all segments */
-    rp_program *last; /* that has run, and what happened; NULL: none */
+    double seconds; /* of all segments */
+    rpexec_checkpoints checkpoints;
+    rpexec_loss_log losses;
+    uint32_t ended;      /* steps of this run */
+    double began_s;      /* by the host's clock: the run */
+    double step_began_s; /* and the step that runs */
+    rp_program *last;    /* that has run, and what happened; NULL: none */
     rp_timeline *timeline;
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;

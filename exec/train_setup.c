@@ -39,10 +39,10 @@ static rp_status set_state(rpexec_trainer *t)
     t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
     bool found = false;
     if (t->o->save != NULL) {
-        RP_TRY(rpexec_checkpoint_open(t->o->save, !t->o->resume));
+        RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
     }
     if (t->o->resume) {
-        RP_TRY(rpexec_checkpoint_resume(t->o->save, &t->state, &t->progress, &found));
+        RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &t->progress, &found));
     }
     if (found && (t->progress.seed != t->o->seed || t->progress.seq_len != t->o->seq_len)) {
         rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
@@ -114,7 +114,6 @@ static const char *wants(const rpexec_options *o)
                {o->timeline_out != NULL, "--timeline-out"},
                {o->trace_out != NULL, "--trace-out"},
                {o->gantt_out != NULL, "--gantt-out"},
-               {o->loss_out != NULL, "--loss-out"},
                {o->db != NULL, "--db"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].is) {
@@ -216,6 +215,9 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
     RP_TRY(check_steps(t));
     RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
+    if (t->o->loss_out != NULL) {
+        RP_TRY(rpexec_loss_log_open(t->o->loss_out, out->first_step, &t->losses));
+    }
     if (t->o->record != NULL) {
         RP_TRY(rpexec_record_open(t->o->record, t->arena, &t->record));
     }

@@ -8,13 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PREFIX "step-"
 #define UNFINISHED ".step-"
 #define REMOVED ".old-"
+#define LOCK ".lock"
 #define KEPT 2u
 
 /* ---- folders ----------------------------------------------------------------------------------
@@ -198,10 +201,6 @@ static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress
     const char *unfinished = NULL;
     const char *finished = NULL;
     uint64_t step = rpexec_state_iterations(s);
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        (void)failed(folder, "mkdir");
-        return RP_INPUT;
-    }
     RP_TRY(list(folder, arena, &l)); /* removes what a killed run has left */
     RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, step));
     RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, step));
@@ -220,40 +219,158 @@ static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress
     return list(folder, arena, &l);
 }
 
-rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
+rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints, rpexec_state *state,
                                  const rpexec_progress *progress)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = save(folder, state, progress, arena);
+    rp_status status = save(checkpoints->folder, state, progress, arena);
     rp_arena_destroy(arena);
     return status;
 }
 
-rp_status rpexec_checkpoint_open(const char *folder, bool anew)
+/* ---- the lock ---------------------------------------------------------------------------------
+ */
+
+static rp_status refuse_folder(const char *folder)
+{
+    rp_log_error("--save: %s: %s; valid are folders that can be written, and names in one", folder,
+                 strerror(errno));
+    return RP_INPUT;
+}
+
+/* The file says which process has it; it may be too early or too late for that. */
+static rp_status refuse_second(const char *folder, int descriptor)
+{
+    char process[32] = "";
+    ssize_t length = pread(descriptor, process, sizeof process - 1, 0);
+    uint64_t number = 0;
+    process[length > 0 ? length : 0] = '\0';
+    process[strcspn(process, "\n")] = '\0';
+    bool known = rp_parse_u64(process, 1, INT32_MAX, &number);
+    rp_log_error("--save: %s is in use by another rpexec%s%s; valid are another folder, and this "
+                 "one when that process has ended",
+                 folder, known ? ", process " : "", known ? process : "");
+    return RP_USAGE;
+}
+
+static void give_back(rpexec_checkpoints *c)
+{
+    if (c->lock >= 0) {
+        (void)close(c->lock);
+    }
+    c->lock = -1;
+}
+
+static void write_process(int descriptor)
+{
+    if (ftruncate(descriptor, 0) == 0) { /* for the message only */
+        (void)dprintf(descriptor, "%ld\n", (long)getpid());
+    }
+}
+
+/* @param gone_out the file was removed by its last owner between open and lock: try again */
+static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_out)
+{
+    struct stat now;
+    bool made = mkdir(c->folder, 0777) == 0;
+    c->made |= made;
+    if (!made && errno != EEXIST) {
+        return refuse_folder(c->folder);
+    }
+    c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (c->lock < 0) {
+        *gone_out = errno == ENOENT; /* the folder has gone again */
+        return *gone_out ? RP_OK : refuse_folder(c->folder);
+    }
+    if (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) {
+            rp_status status = refuse_second(c->folder, c->lock);
+            give_back(c);
+            return status;
+        }
+        rp_log_warning("--save: %s cannot be locked here (%s); no other rpexec may save there",
+                       c->folder, strerror(errno));
+    }
+    *gone_out = fstat(c->lock, &now) == 0 && now.st_nlink == 0;
+    return RP_OK;
+}
+
+#define LOCK_TRIES 100u
+
+static rp_status lock(rpexec_checkpoints *c, rp_arena *arena)
+{
+    const char *path = NULL;
+    bool gone = true;
+    RP_TRY(rp_arena_print(arena, &path, "%s/" LOCK, c->folder));
+    for (uint32_t i = 0; gone && i < LOCK_TRIES; i++) {
+        RP_TRY(lock_once(c, path, &gone));
+        if (gone) {
+            give_back(c);
+        }
+    }
+    if (gone) {
+        return refuse_second(c->folder, -1); /* others come and go all the time */
+    }
+    write_process(c->lock);
+    return RP_OK;
+}
+
+static bool has_checkpoints(DIR *folder, uint64_t *step_out)
+{
+    bool found = false;
+    for (struct dirent *entry = readdir(folder); entry != NULL && !found; entry = readdir(folder)) {
+        found = step_of(entry->d_name, step_out);
+    }
+    return found;
+}
+
+static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
 {
     uint64_t step = 0;
-    bool found = false;
-    DIR *there = mkdir(folder, 0777) == 0 || errno == EEXIST ? opendir(folder) : NULL;
-    if (there == NULL || access(folder, W_OK | X_OK) != 0) {
-        rp_log_error("--save: %s: %s; valid are folders that can be written, and names in one",
-                     folder, strerror(errno));
-        if (there != NULL) {
-            (void)closedir(there);
-        }
-        return RP_INPUT;
+    RP_TRY(lock(c, arena));
+    DIR *there = access(c->folder, W_OK | X_OK) == 0 ? opendir(c->folder) : NULL;
+    if (there == NULL) {
+        return refuse_folder(c->folder);
     }
-    for (struct dirent *entry = readdir(there); entry != NULL && !found; entry = readdir(there)) {
-        found = step_of(entry->d_name, &step);
-    }
+    bool found = has_checkpoints(there, &step);
     (void)closedir(there);
     if (found && anew) {
         rp_log_error("--save: %s has checkpoints of an earlier run (" PREFIX "%" PRIu64 "); valid "
                      "are --resume, which goes on from the newest, and a folder without any",
-                     folder, step);
+                     c->folder, step);
         return RP_USAGE;
     }
     return RP_OK;
+}
+
+rp_status rpexec_checkpoints_open(const char *folder, bool anew, rpexec_checkpoints *c)
+{
+    rp_arena *arena = NULL;
+    *c = (rpexec_checkpoints){.folder = folder, .lock = -1};
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = open_locked(c, anew, arena);
+    rp_arena_destroy(arena);
+    if (status != RP_OK) {
+        rpexec_checkpoints_close(c);
+    }
+    return status;
+}
+
+void rpexec_checkpoints_close(rpexec_checkpoints *c)
+{
+    if (c->folder == NULL || c->lock < 0) {
+        return;
+    }
+    int folder = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        (void)unlinkat(folder, LOCK, 0); /* before the lock is given back: nobody has it now */
+        (void)close(folder);
+    }
+    if (c->made) {
+        (void)rmdir(c->folder); /* fails where there are checkpoints */
+    }
+    give_back(c);
 }
 
 /* ---- resuming ---------------------------------------------------------------------------------
@@ -368,12 +485,12 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
     return status;
 }
 
-rp_status rpexec_checkpoint_resume(const char *folder, rpexec_state *state,
+rp_status rpexec_checkpoint_resume(const rpexec_checkpoints *checkpoints, rpexec_state *state,
                                    rpexec_progress *progress_out, bool *found_out)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = resume(folder, state, progress_out, arena, found_out);
+    rp_status status = resume(checkpoints->folder, state, progress_out, arena, found_out);
     rp_arena_destroy(arena);
     return status;
 }

@@ -22,26 +22,40 @@ typedef struct rpexec_progress {
     uint32_t seq_len;
 } rpexec_progress;
 
-/**
- * Saves under folder/step-N, N = rpexec_state_iterations.
- * @param folder is made if it is not there
- * @retval RP_OK, RP_IO, RP_INPUT (folder cannot be made; logged), RP_NO_MEMORY
- */
-rp_status rpexec_checkpoint_save(const char *folder, rpexec_state *state,
-                                 const rpexec_progress *progress);
+/** A run's folder. One process at a time has it: whoever saves removes what others leave. */
+typedef struct rpexec_checkpoints {
+    const char *folder; /**< borrowed */
+    int lock;           /**< descriptor of the locked FOLDER/.lock; -1: not open */
+    bool made;          /**< the folder was not there before */
+} rpexec_checkpoints;
 
 /**
- * Makes a run's folder, so that one that cannot be written is known before the run.
+ * Makes a run's folder and locks it, so that one that cannot be written is known before the run.
+ * A file system without locks is warned about and used.
  * @param anew nothing is resumed: a folder with checkpoints is refused, since those of a longer run
  *        would be taken for newer
- * @retval RP_OK, RP_INPUT (it cannot be made or written; logged), RP_USAGE (logged)
+ * @param checkpoints_out given back with rpexec_checkpoints_close
+ * @retval RP_OK, RP_INPUT (it cannot be made or written; logged), RP_USAGE (another process has it,
+ *         or it has checkpoints; logged), RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_open(const char *folder, bool anew);
+rp_status rpexec_checkpoints_open(const char *folder, bool anew,
+                                  rpexec_checkpoints *checkpoints_out);
+
+/** Gives the lock back, and removes a folder that was made and has got no checkpoint. Harmless on
+ * what is not open. */
+void rpexec_checkpoints_close(rpexec_checkpoints *checkpoints);
+
+/**
+ * Saves under FOLDER/step-N, N = rpexec_state_iterations.
+ * @retval RP_OK, RP_IO (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints, rpexec_state *state,
+                                 const rpexec_progress *progress);
 
 /**
  * Loads the newest checkpoint of a folder.
  * @param found_out whether there was one; otherwise nothing changes
  * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_resume(const char *folder, rpexec_state *state,
+rp_status rpexec_checkpoint_resume(const rpexec_checkpoints *checkpoints, rpexec_state *state,
                                    rpexec_progress *progress_out, bool *found_out);

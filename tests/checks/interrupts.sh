@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# rpexec that is ended by signals or kills, or started twice on one --save: training goes on to the same bytes, the loss
+# file has every step once, no checkpoint is damaged. RP_LONG=1: 30 of each signal and 100 pairs.
+set -euo pipefail
+rpexec=$2/exec/rpexec
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rounds=4
+pairs=2
+if [ "${RP_LONG:-0}" = 1 ]; then
+    rounds=30
+    pairs=100
+fi
+failures=0
+
+failed()
+{
+    echo "$*"
+    failures=$((failures + 1))
+}
+
+data=$1/LICENSE # a text that stays as it is
+steps=40
+train=(--gpus 2 --microbatches 2 --seq-len 16 --data "$data" --steps $steps --save-every 7 --optimizer async)
+began=$(date +%s%N)
+"$rpexec" "${train[@]}" --save "$work/whole" --loss-out "$work/whole.csv" >/dev/null
+took_ms=$((($(date +%s%N) - began) / 1000000 + 1))
+
+# A checkpoint's two files are those of the run that nobody ended, and nothing else is left.
+same()
+{
+    local file
+    for file in model training; do
+        cmp "$work/whole/step-$steps/$file.safetensors" "$1/step-$steps/$file.safetensors" || failed "$2: other bytes"
+    done
+    if [ "$(find "$1" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ]; then
+        failed "$2: left behind: $(ls -A "$1" | tr '\n' ' ')"
+    fi
+}
+
+# ended_by SIGNAL STATUS: a run ended at a random moment, half of them twice, and resumed.
+ended_by()
+{
+    local signal=$1 want=$2 hits=0 round status time
+    for ((round = 0; hits < rounds && round < 6 * rounds; round++)); do
+        rm -rf "$work/parts" "$work/parts.csv"
+        for ((time = 0; time <= round % 2; time++)); do
+            status=0
+            { # the shell's own line about a kill goes nowhere
+                timeout -s "$signal" --preserve-status \
+                    "$(awk -v ms=$((RANDOM % took_ms + 1)) 'BEGIN { printf "%.3f", ms / 1000 }')" \
+                    "$rpexec" "${train[@]}" --save "$work/parts" --resume --loss-out "$work/parts.csv" \
+                    >/dev/null 2>"$work/err" || status=$?
+            } 2>/dev/null
+            if [ $status -eq "$want" ]; then
+                hits=$((hits + 1))
+                if [ "$signal" != KILL ] && [ -s "$work/err" ] && ! grep -q -- "--resume goes on from there" "$work/err"; then
+                    failed "SIG$signal: $(cat "$work/err")"
+                fi
+            elif [ $status -ne 0 ]; then
+                failed "SIG$signal: exit status $status, not $want: $(cat "$work/err")"
+            fi
+        done
+        "$rpexec" "${train[@]}" --save "$work/parts" --resume --loss-out "$work/parts.csv" >/dev/null 2>"$work/err" ||
+            failed "SIG$signal, resumed: $(cat "$work/err")"
+        same "$work/parts" "SIG$signal"
+        cut -d, -f1,2 "$work/parts.csv" | cmp - <(cut -d, -f1,2 "$work/whole.csv") ||
+            failed "SIG$signal: other losses"
+    done
+    [ $hits -ge $rounds ] || failed "SIG$signal: only $hits of $rounds runs were still there to be ended"
+}
+ended_by INT 130
+ended_by TERM 143
+ended_by KILL 137
+
+# Without --save a signal ends a run at once; what the loss file has is whole lines.
+status=0
+timeout -s INT --preserve-status 1 "$rpexec" --gpus 1 --seq-len 16 --steps 100000 --loss-out "$work/l.csv" \
+    >/dev/null 2>&1 || status=$?
+if [ $status -ne 130 ] || ! awk -F, 'NR > 1 && $1 != NR - 1 { exit 1 } END { exit NR < 3 }' "$work/l.csv"; then
+    failed "SIGINT without --save: exit status $status, losses:" "$(tail -n 3 "$work/l.csv")"
+fi
+# A file that holds something else is not replaced.
+cp "$data" "$work/text"
+status=0
+"$rpexec" "${train[@]}" --steps 41 --save "$work/whole" --resume --loss-out "$work/text" >/dev/null 2>"$work/err" || status=$?
+if [ $status -ne 2 ] || ! grep -q "text:1: no losses of an earlier run" "$work/err" || ! cmp "$data" "$work/text"; then
+    failed "a text taken for losses: exit status $status, $(cat "$work/err")"
+fi
+
+# Pairs on one folder, the second up to 0.3 s later: links so slow that a run takes more than a second.
+slow=("${train[@]}" --link-gb-per-s 0.02)
+for ((pair = 0; pair < pairs; pair++)); do
+    rm -rf "$work/shared"
+    began=$(date +%s%N)
+    statuses=
+    "$rpexec" "${slow[@]}" --save "$work/shared" >/dev/null 2>"$work/err1" &
+    one=$!
+    sleep "0.$((RANDOM % 4))"
+    "$rpexec" "${slow[@]}" --save "$work/shared" >/dev/null 2>"$work/err2" &
+    for process in $one $!; do
+        status=0
+        wait "$process" || status=$?
+        statuses+=" $status"
+    done
+    took_ms=$((($(date +%s%N) - began) / 1000000))
+    if [ "$statuses" != " 0 2" ] && [ "$statuses" != " 2 0" ]; then
+        failed "a pair: exit statuses$statuses: $(cat "$work/err1" "$work/err2")"
+    elif ! grep -q "is in use by another rpexec" "$work/err1" "$work/err2"; then
+        failed "a pair: refused for another reason: $(cat "$work/err1" "$work/err2")"
+    elif [ $took_ms -lt 1300 ]; then
+        failed "a pair took $took_ms ms, too short to overlap for a second"
+    fi
+    same "$work/shared" "a pair"
+done
+exit $((failures > 0))
