@@ -60,7 +60,8 @@ rp_status rpexec_config_refuse(const rpexec_config *r, const char *key, const ch
                                const char *valid)
 {
     char shown[SHOWN_BYTES];
-    (void)snprintf(shown, sizeof shown, "%s", key);
+    bool inside = r->name != NULL;
+    (void)snprintf(shown, sizeof shown, "%s%s%s", inside ? r->name : "", inside ? "." : "", key);
     rp_log_error_at(r->path, line_of(r, key), "%s: %s%svalid values are %s", rp_text_flatten(shown),
                     cause, cause[0] != '\0' ? "; " : "", valid);
     return RP_INPUT;
