@@ -12,29 +12,36 @@
 
 TestSuite(exec_config, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
-/* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` takes their place.
- */
-static rp_status load(const char *experts, rp_model *model_out, char *message, size_t size)
+static rp_status load_text(const char *text, rp_model *model_out, char *message, size_t size)
 {
     char path[] = "/tmp/roundpipe-config-XXXXXX";
     int descriptor = mkstemp(path);
     cr_assert(descriptor >= 0);
     FILE *stream = fdopen(descriptor, "w");
     cr_assert(stream != NULL);
-    fprintf(stream,
-            "{\"model_type\": \"qwen3_moe\", \"attention_bias\": false, \"head_dim\": 16,"
-            " \"hidden_act\": \"silu\", \"hidden_size\": 32, \"intermediate_size\": 96,"
-            " \"max_position_embeddings\": 64, \"num_attention_heads\": 4,"
-            " \"num_hidden_layers\": 2, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-6,"
-            " \"rope_scaling\": null, \"rope_theta\": 1e6, \"tie_word_embeddings\": false,"
-            " \"vocab_size\": 97, %s}",
-            experts);
+    cr_assert(fputs(text, stream) >= 0);
     cr_assert(eq(int, fclose(stream), 0));
     rp_log_capture_begin(message, size);
     rp_status status = rpexec_config_load(path, rp_test_arena, model_out);
     rp_log_capture_end();
     (void)unlink(path);
     return status;
+}
+
+/* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` takes their place.
+ */
+static rp_status load(const char *experts, rp_model *model_out, char *message, size_t size)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text,
+                   "{\"model_type\": \"qwen3_moe\", \"attention_bias\": false, \"head_dim\": 16,"
+                   " \"hidden_act\": \"silu\", \"hidden_size\": 32, \"intermediate_size\": 96,"
+                   " \"max_position_embeddings\": 64, \"num_attention_heads\": 4,"
+                   " \"num_hidden_layers\": 2, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-6,"
+                   " \"rope_scaling\": null, \"rope_theta\": 1e6, \"tie_word_embeddings\": false,"
+                   " \"vocab_size\": 97, %s}",
+                   experts);
+    return load_text(text, model_out, message, size);
 }
 
 #define GOOD                                                                                       \
@@ -84,6 +91,8 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
         {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2,"
          " \"mlp_only_layers\": 3",
          "mlp_only_layers: valid values are none"},
+        {GOOD ", \"num_experts\": 5, \"num_local_experts\": 4",
+         "num_local_experts: differs from num_experts; valid values are equal ones"},
         {GOOD ", \"num_experts\": 5, \"norm_topk_prob\": 1",
          "norm_topk_prob: valid values are true and false"},
     };
@@ -94,4 +103,62 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
                   cases[i].experts);
         cr_expect(strstr(message, cases[i].message) != NULL, "%s", message);
     }
+}
+
+#define LLAMA                                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 32, \"num_attention_heads\": 4,\n"               \
+    " \"num_hidden_layers\": 2, \"intermediate_size\": 40, \"vocab_size\": 97,\n"                  \
+    " \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\",\n"
+
+/* Every key at fault, on the line where it is, also inside of objects; one that is missing without
+ * a line, and no control character of a file. */
+Test(exec_config, refusals_name_the_line_and_all_keys)
+{
+    static const struct {
+        const char *text, *messages[3];
+    } cases[] = {
+        {LLAMA "\"x\": {\"mlp_bias\": 1},\n\"bos_token_id\": \"mlp_bias\",\n\"mlp_bias\" : true,"
+               "\n\n\"a\": 1}",
+         {":4: x: is not understood", ":6: mlp_bias: biases are not computed; valid values are f",
+          ":8: a: is not understood"}},
+        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"yarn\",\n\"factor\": [4]}}",
+         {":4: factor: is not", ":5: rope_scaling.rope_type: valid values are default and llama3",
+          ":6: rope_scaling.factor: is not"}},
+        {LLAMA "\"a\\u000ab\": 0,\n\"quote\\\"\": \"\\\\\", \"torchscript\":\ntrue}",
+         {": a?b: is not understood", ": quote\": is not", ":5: torchscript: a tied head"}},
+        {LLAMA "\"rope_theta\": 100,\n\"rope_parameters\": {\"rope_theta\": 200}}",
+         {":4: rope_theta: differs from the one inside; valid values are equal ones", "", ""}},
+        {LLAMA "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"type\": 1}}",
+         {":4: rope_scaling: rope_parameters is there, too; valid values are one of them", "", ""}},
+        {LLAMA "\"rope_scaling\": \"llama3\"}",
+         {":4: rope_scaling: valid values are null and objects", "", ""}},
+        {"{\n\"model_type\": \"llama\"}", {": num_hidden_layers: valid values are int", "", ""}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[2048] = "";
+        rp_model m;
+        cr_expect(eq(int, load_text(cases[i].text, &m, message, sizeof message), RP_INPUT));
+        for (int k = 0; k < 3; k++) {
+            cr_expect(strstr(message, cases[i].messages[k]) != NULL, "%s: %s", message,
+                      cases[i].messages[k]);
+        }
+    }
+}
+
+/* Keys that training does not depend on may say anything, and nothing may be said of what is off.
+ */
+Test(exec_config, what_does_not_alter_the_model_is_read)
+{
+    char message[1024] = "";
+    rp_model m;
+    const char *text =
+        LLAMA "\"bos_token_id\": 1, \"torch_dtype\": \"bfloat16\", \"temperature\": 0.6,"
+              " \"attention_dropout\": 0, \"pruned_heads\": {}, \"sliding_window\": null,"
+              " \"max_window_layers\": 1, \"rope_scaling\": {}, \"quantization_config\": null,"
+              " \"rope_parameters\": {\"partial_rotary_factor\": 1.0}}";
+    cr_assert(eq(int, load_text(text, &m, message, sizeof message), RP_OK), "%s", message);
+    cr_expect(eq(u32, m.kv_heads, 4));
+    cr_expect(eq(u32, m.head_dim, 8));
+    cr_expect(eq(dbl, m.rope_theta, 10000));
+    cr_expect(eq(str, (char *)m.rope_scaling, "none"));
 }

@@ -224,3 +224,55 @@ Test(exec_config_keys, what_alters_a_model_is_refused_or_trained_as_transformers
     json_decref(keys);
     json_decref(root);
 }
+
+static void compare(const char *file, const rp_model *a, const rp_model *b)
+{
+    cr_expect(eq(u32, a->layers, b->layers), "%s", file);
+    cr_expect(eq(u32, a->hidden, b->hidden), "%s", file);
+    cr_expect(eq(u32, a->heads, b->heads), "%s", file);
+    cr_expect(eq(u32, a->kv_heads, b->kv_heads), "%s", file);
+    cr_expect(eq(u32, a->head_dim, b->head_dim), "%s", file);
+    cr_expect(eq(u32, a->intermediate, b->intermediate), "%s", file);
+    cr_expect(eq(u32, a->experts, b->experts), "%s", file);
+    cr_expect(eq(u32, a->active_experts, b->active_experts), "%s", file);
+    cr_expect(eq(u32, a->vocab, b->vocab), "%s", file);
+    cr_expect(eq(u32, a->max_positions, b->max_positions), "%s", file);
+    cr_expect(eq(dbl, a->rope_theta, b->rope_theta), "%s", file);
+    cr_expect(eq(dbl, a->norm_eps, b->norm_eps), "%s", file);
+    cr_expect(eq(int, a->tied_head, b->tied_head), "%s", file);
+    cr_expect(eq(int, a->qk_norm, b->qk_norm), "%s", file);
+    cr_expect(eq(int, a->raw_routing, b->raw_routing), "%s", file);
+    cr_expect(eq(str, (char *)a->rope_scaling, (char *)b->rope_scaling), "%s", file);
+}
+
+/* The keys that files of Hugging Face have, as versions of transformers from 4.28 to 5 write them:
+ * the models of traces/, or refused for the one key that cannot be had. */
+Test(exec_config_keys, files_of_hugging_face_are_read)
+{
+    json_error_t error;
+    json_t *root = json_load_file(RP_TEST_ROOT "/golden/hub_configs.json", 0, &error);
+    cr_assert(root != NULL, "%d: %s", error.line, error.text);
+    size_t index;
+    json_t *row;
+    json_array_foreach(root, index, row)
+    {
+        const char *file = json_string_value(json_object_get(row, "file"));
+        const char *trace = json_string_value(json_object_get(row, "trace"));
+        const char *refused = json_string_value(json_object_get(row, "refused"));
+        char message[4096] = "";
+        rp_model model;
+        rp_model known;
+        rp_status status = load(json_object_get(row, "config"), &model, message, sizeof message);
+        cr_expect(eq(int, status, refused != NULL ? RP_INPUT : RP_OK), "%s: %s", file, message);
+        if (refused != NULL) {
+            const char *end = strchr(message, '\n');
+            cr_expect(strstr(message, refused) != NULL && end != NULL && end[1] == '\0', "%s",
+                      message);
+        }
+        if (trace != NULL) {
+            cr_assert(eq(int, rp_model_load(trace, rp_test_arena, &known), RP_OK));
+            compare(file, &model, &known);
+        }
+    }
+    json_decref(root);
+}
