@@ -228,6 +228,25 @@ static int by_place(const void *a, const void *b)
     return x->end != y->end ? (x->end < y->end ? -1 : 1) : strcmp(x->name, y->name);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const rpexec_stored *const *x = a;
+    const rpexec_stored *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static rp_status sort_names(rp_arena *arena, rpexec_safetensors *file)
+{
+    RP_TRY(rp_arena_alloc(arena, file->count, sizeof *file->by_name, &file->by_name));
+    for (uint32_t i = 0; i < file->count; i++) {
+        file->by_name[i] = &file->tensors[i];
+    }
+    if (file->count > 0) {
+        qsort(file->by_name, file->count, sizeof *file->by_name, by_name);
+    }
+    return RP_OK;
+}
+
 /* No holes, no overlap, nothing behind the last one. */
 static rp_status check_cover(rpexec_safetensors *file, uint64_t data_bytes)
 {
@@ -268,7 +287,8 @@ static rp_status read_root(json_t *root, uint64_t data_bytes, rp_arena *arena,
         RP_TRY(copy_text(arena, key, &t->name));
         RP_TRY(read_tensor(file->path, t->name, value, data_bytes, t));
     }
-    return check_cover(file, data_bytes);
+    RP_TRY(check_cover(file, data_bytes));
+    return sort_names(arena, file); /* check_cover has moved the tensors */
 }
 
 rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes, size_t length,
@@ -380,12 +400,12 @@ void rpexec_safetensors_close(rpexec_safetensors *file)
 
 const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name)
 {
-    for (uint32_t i = 0; i < file->count; i++) {
-        if (strcmp(file->tensors[i].name, name) == 0) {
-            return &file->tensors[i];
-        }
-    }
-    return NULL;
+    const rpexec_stored key = {.name = name};
+    const rpexec_stored *wanted = &key;
+    const rpexec_stored **found = file->count == 0 ? NULL
+                                                   : bsearch(&wanted, file->by_name, file->count,
+                                                             sizeof *file->by_name, by_name);
+    return found != NULL ? *found : NULL;
 }
 
 const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const char *key)

@@ -40,6 +40,7 @@ typedef struct rpexec_safetensors {
     int descriptor; /**< -1 where only a header was parsed */
     uint32_t count;
     rpexec_stored *tensors; /**< by their place in the file */
+    const rpexec_stored **by_name;
     uint32_t metadata_count;
     rpexec_metadata *metadata;
 } rpexec_safetensors;
@@ -62,7 +63,7 @@ rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safe
 /** Harmless on a file that was only parsed. */
 void rpexec_safetensors_close(rpexec_safetensors *file);
 
-/** @return the tensor of that name, or NULL (nothing is logged). */
+/** @return the tensor of that name, by binary search, or NULL (nothing is logged). */
 const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name);
 
 /** @return what a type is called in files: "F32", "F16", "BF16". */

@@ -76,7 +76,10 @@ typedef struct folder {
     rp_arena *arena;
     uint32_t count;
     rpexec_safetensors *files;
-    bool *used; /* [all tensors of all files] */
+    bool **used;    /* [count][tensors of the file] */
+    json_t *index;  /* what was read; NULL: there is one file, and no index */
+    json_t *map;    /* of `index`: tensors' names to files' */
+    json_t *shards; /* files' names to their numbers */
 } folder;
 
 static void close_folder(folder *f)
@@ -84,6 +87,8 @@ static void close_folder(folder *f)
     for (uint32_t i = 0; i < f->count; i++) {
         rpexec_safetensors_close(&f->files[i]);
     }
+    json_decref(f->shards);
+    json_decref(f->index);
 }
 
 /* Shards lie in the folder itself: a name that leads elsewhere is an attack. */
@@ -95,11 +100,8 @@ static bool is_bare(const char *name)
 
 static rp_status open_shard(folder *f, const char *index, const char *name)
 {
-    for (uint32_t i = 0; i < f->count; i++) {
-        const char *known = strrchr(f->files[i].path, '/') + 1;
-        if (strcmp(known, name) == 0) {
-            return RP_OK;
-        }
+    if (json_object_get(f->shards, name) != NULL) {
+        return RP_OK;
     }
     if (!is_bare(name)) {
         rp_log_error("%s: shard \"%s\"; valid are names of files in the same folder", index, name);
@@ -108,17 +110,34 @@ static rp_status open_shard(folder *f, const char *index, const char *name)
     const char *path = NULL;
     RP_TRY(rp_arena_print(f->arena, &path, "%s/%s", f->path, name));
     RP_TRY(rpexec_safetensors_open(path, f->arena, &f->files[f->count]));
-    f->count++;
+    uint32_t number = f->count++;
+    if (json_object_set_new(f->shards, name, json_integer(number)) != 0) {
+        rp_log_error("out of memory: %s", index);
+        return RP_NO_MEMORY;
+    }
     return RP_OK;
 }
 
+static const rpexec_stored *find(const folder *f, const char *name, uint32_t *file_out)
+{
+    const char *shard = json_string_value(json_object_get(f->map, name));
+    *file_out = 0;
+    if (f->map != NULL && shard == NULL) {
+        return NULL;
+    }
+    if (f->map != NULL) {
+        *file_out = (uint32_t)json_integer_value(json_object_get(f->shards, shard));
+    }
+    return rpexec_safetensors_find(&f->files[*file_out], name);
+}
+
 /* A tensor must be in the shard that the index names, and in no other. */
-static rp_status check_map(const folder *f, const char *index, const json_t *map)
+static rp_status check_map(const folder *f, const char *index)
 {
     for (uint32_t i = 0; i < f->count; i++) {
         const rpexec_safetensors *file = &f->files[i];
         for (uint32_t k = 0; k < file->count; k++) {
-            const char *shard = json_string_value(json_object_get(map, file->tensors[k].name));
+            const char *shard = json_string_value(json_object_get(f->map, file->tensors[k].name));
             if (shard == NULL || strcmp(shard, strrchr(file->path, '/') + 1) != 0) {
                 rp_log_error("%s: tensor \"%s\" of %s is %s in weight_map", index,
                              file->tensors[k].name, file->path,
@@ -129,13 +148,10 @@ static rp_status check_map(const folder *f, const char *index, const json_t *map
     }
     const char *name;
     json_t *shard;
-    json_object_foreach((json_t *)(uintptr_t)map, name, shard)
+    json_object_foreach(f->map, name, shard)
     {
-        bool found = false;
-        for (uint32_t i = 0; i < f->count && !found; i++) {
-            found = rpexec_safetensors_find(&f->files[i], name) != NULL;
-        }
-        if (!found) {
+        uint32_t file;
+        if (find(f, name, &file) == NULL) {
             rp_log_error("%s: tensor \"%s\" is not in %s", index, name, json_string_value(shard));
             return RP_INPUT;
         }
@@ -143,16 +159,16 @@ static rp_status check_map(const folder *f, const char *index, const json_t *map
     return RP_OK;
 }
 
-static rp_status open_map(folder *f, const char *index, json_t *map)
+static rp_status open_map(folder *f, const char *index)
 {
-    if (!json_is_object(map) || json_object_size(map) == 0) {
+    if (!json_is_object(f->map) || json_object_size(f->map) == 0) {
         rp_log_error("%s: weight_map must be an object of tensor and file names", index);
         return RP_INPUT;
     }
-    RP_TRY(rp_arena_alloc(f->arena, json_object_size(map), sizeof *f->files, &f->files));
+    RP_TRY(rp_arena_alloc(f->arena, json_object_size(f->map), sizeof *f->files, &f->files));
     const char *name;
     json_t *shard;
-    json_object_foreach(map, name, shard)
+    json_object_foreach(f->map, name, shard)
     {
         if (!json_is_string(shard)) {
             rp_log_error("%s: weight_map: \"%s\" must be a file name", index, name);
@@ -160,7 +176,7 @@ static rp_status open_map(folder *f, const char *index, json_t *map)
         }
         RP_TRY(open_shard(f, index, json_string_value(shard)));
     }
-    return check_map(f, index, map);
+    return check_map(f, index);
 }
 
 static rp_status open_index(folder *f, const char *index)
@@ -168,15 +184,15 @@ static rp_status open_index(folder *f, const char *index)
     rp_text text = {0};
     json_error_t error;
     RP_TRY(rp_text_read_file(index, INDEX_LIMIT_BYTES, &text));
-    json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
+    f->index = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
-    if (root == NULL) {
+    if (f->index == NULL) {
         rp_log_error("%s:%d: %s", index, error.line, rp_text_flatten(error.text));
         return RP_INPUT;
     }
-    rp_status status = open_map(f, index, json_object_get(root, "weight_map"));
-    json_decref(root);
-    return status;
+    f->map = json_object_get(f->index, "weight_map");
+    f->shards = json_object();
+    return open_map(f, index);
 }
 
 static rp_status open_folder(folder *f, bool adapters)
@@ -197,27 +213,6 @@ static rp_status open_folder(folder *f, bool adapters)
 
 /* ---- loading ----------------------------------------------------------------------------------
  */
-
-static const rpexec_stored *find(const folder *f, const char *name, uint32_t *file_out)
-{
-    for (uint32_t i = 0; i < f->count; i++) {
-        const rpexec_stored *stored = rpexec_safetensors_find(&f->files[i], name);
-        if (stored != NULL) {
-            *file_out = i;
-            return stored;
-        }
-    }
-    return NULL;
-}
-
-static void mark_used(folder *f, uint32_t file, const rpexec_stored *stored)
-{
-    size_t before = 0;
-    for (uint32_t i = 0; i < file; i++) {
-        before += f->files[i].count;
-    }
-    f->used[before + (size_t)(stored - f->files[file].tensors)] = true;
-}
 
 static rp_status check_shape(const char *path, const rpexec_stored *stored,
                              const rpexec_tensor *tensor)
@@ -248,7 +243,7 @@ static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *t
         rp_log_error("%s: tensor \"%s\" is missing", f->path, name);
         return RP_INPUT;
     }
-    mark_used(f, file, stored);
+    f->used[file][stored - f->files[file].tensors] = true;
     RP_TRY(check_shape(f->files[file].path, stored, tensor));
     return rpexec_safetensors_read(&f->files[file], stored, to);
 }
@@ -319,10 +314,9 @@ static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
             }
         }
     }
-    size_t at = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         for (uint32_t k = 0; k < f->files[i].count; k++) {
-            if (!f->used[at++]) {
+            if (!f->used[i][k]) {
                 rp_log_error("%s: tensor \"%s\" is none of %s", f->files[i].path,
                              f->files[i].tensors[k].name, model->config->name);
                 return RP_INPUT;
@@ -335,13 +329,12 @@ static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
 static rp_status load(const char *path, rpexec_state *state, bool adapters)
 {
     folder f = {.path = path};
-    size_t tensors = 0;
     RP_TRY(rp_arena_create(&f.arena));
     rp_status status = open_folder(&f, adapters);
+    status = status == RP_OK ? rp_arena_alloc(f.arena, f.count, sizeof *f.used, &f.used) : status;
     for (uint32_t i = 0; status == RP_OK && i < f.count; i++) {
-        tensors += f.files[i].count;
+        status = rp_arena_alloc(f.arena, f.files[i].count, sizeof(bool), &f.used[i]);
     }
-    status = status == RP_OK ? rp_arena_alloc(f.arena, tensors, sizeof(bool), &f.used) : status;
     status = status == RP_OK ? load_all(&f, state, adapters) : status;
     close_folder(&f);
     rp_arena_destroy(f.arena);

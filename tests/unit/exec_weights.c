@@ -1,0 +1,100 @@
+/* Checkpoints of very many tensors and shards: every name is looked up, none is searched for. */
+#include "exec/checkpoint/weights.h"
+#include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define LAYERS 11111u /* of 9 tensors each: 100,002 with the tables and the last norm */
+
+/* Comparing each name with half of all others takes more than twice as long, in any build. */
+#define LIMIT_CPU_S 15u
+
+TestSuite(exec_weights, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
+
+static const char *path_of(const char *folder, const char *format, uint32_t number)
+{
+    const char *name = NULL;
+    const char *path = NULL;
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &name, format, number), RP_OK));
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, "%s/%s", folder, name), RP_OK));
+    return path;
+}
+
+#define SHARD "model-%05u.safetensors"
+#define INDEX "model.safetensors.index.json"
+
+/* Neighbours of the list lie in different shards. */
+static void write_folder(const char *folder, const rpexec_writable *tensors, uint32_t count,
+                         uint32_t shards)
+{
+    rpexec_writable *some = NULL;
+    FILE *index = fopen(path_of(folder, INDEX, 0), "w");
+    cr_assert(index != NULL);
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count, sizeof *some, &some), RP_OK));
+    fprintf(index, "{\"metadata\": {}, \"weight_map\": {");
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(index, "%s\n\"%s\": \"" SHARD "\"", i == 0 ? "" : ",", tensors[i].name, i % shards);
+    }
+    fprintf(index, "}}\n");
+    cr_assert(eq(int, fclose(index), 0));
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        uint32_t found = 0;
+        for (uint32_t i = shard; i < count; i += shards) {
+            some[found++] = tensors[i];
+        }
+        const char *path = path_of(folder, SHARD, shard);
+        cr_assert(eq(int, rpexec_safetensors_write(path, some, found, NULL, 0), RP_OK));
+    }
+}
+
+static void remove_folder(const char *folder, uint32_t shards)
+{
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        (void)unlink(path_of(folder, SHARD, shard));
+    }
+    (void)unlink(path_of(folder, INDEX, 0));
+    (void)rmdir(folder);
+}
+
+Test(exec_weights, folders_of_100000_tensors_are_read)
+{
+    const char *long_run = getenv("RP_LONG");
+    uint32_t shards = long_run != NULL && strcmp(long_run, "1") == 0 ? 1000 : 100;
+    char folder[] = "/tmp/roundpipe-weights-XXXXXX";
+    rp_model config = rp_test_decoder(LAYERS, false, false);
+    config.hidden = config.head_dim = config.vocab = 2;
+    config.heads = config.kv_heads = config.intermediate = 1;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_writable *tensors = NULL;
+    uint32_t count = 0;
+    rp_arena *arena = rp_test_arena;
+    const struct rlimit limit = {LIMIT_CPU_S, LIMIT_CPU_S};
+    cr_assert(eq(int, setrlimit(RLIMIT_CPU, &limit), 0));
+    cr_assert(mkdtemp(folder) != NULL);
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
+    cr_assert(
+        eq(int, rpexec_weights_list(&state, state.master, "", arena, &tensors, &count), RP_OK));
+    cr_assert(eq(u32, count, 9 * LAYERS + 3));
+    for (uint32_t i = 0; i < count; i++) {
+        *(float *)(uintptr_t)tensors[i].values = (float)(i + 1);
+    }
+    write_folder(folder, tensors, count, shards);
+    uint64_t values = rpexec_model_trained(&model, 0, model.layer_count);
+    memset(state.master, 0, values * sizeof *state.master);
+    cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        wrong += *(const float *)tensors[i].values == (float)(i + 1) ? 0 : 1;
+    }
+    cr_expect(eq(u32, wrong, 0));
+    remove_folder(folder, shards);
+}
