@@ -38,6 +38,17 @@ static rp_status refuse(const rpexec_config *r, const char *key, const char *val
 /* ---- keys that are understood -----------------------------------------------------------------
  */
 
+/* Nothing has been read yet. */
+static rp_status copy_keys(rpexec_config *r)
+{
+    r->rest = json_copy((json_t *)(uintptr_t)r->values);
+    if (r->rest == NULL) {
+        rp_log_error("out of memory: %s", r->path);
+        return RP_NO_MEMORY;
+    }
+    return RP_OK;
+}
+
 static const json_t *get(const rpexec_config *r, const char *key)
 {
     (void)json_object_del(r->rest, key);
@@ -164,9 +175,9 @@ static rp_status read_rope(const rpexec_config *r, rp_model *m)
     rpexec_config inner = *r;
     inner.name = name;
     inner.values = object;
-    inner.rest = json_copy((json_t *)(uintptr_t)object);
+    RP_TRY(copy_keys(&inner));
     double outer = m->rope_theta;
-    rp_status status = inner.rest != NULL ? read_rope_object(&inner, m) : RP_NO_MEMORY;
+    rp_status status = read_rope_object(&inner, m);
     json_decref(inner.rest);
     if (status == RP_OK && theta != NULL && m->rope_theta != outer) {
         return rpexec_config_refuse(r, "rope_theta", "differs from the one inside", "equal ones");
@@ -300,10 +311,10 @@ static rp_status read_text(const rp_text *text, const char *path, rp_model *m)
                      rp_text_flatten(error.text));
         return RP_INPUT;
     }
-    rpexec_config r = {.path = path, .text = text, .values = root, .rest = json_copy(root)};
-    rp_status status = r.rest == NULL          ? RP_NO_MEMORY
-                       : !json_is_object(root) ? refuse(&r, "config", "one JSON object")
-                                               : read_model(&r, m);
+    rpexec_config r = {.path = path, .text = text, .values = root};
+    rp_status status =
+        json_is_object(root) ? copy_keys(&r) : refuse(&r, "config", "one JSON object");
+    status = status == RP_OK ? read_model(&r, m) : status;
     json_decref(r.rest);
     json_decref(root);
     return status;

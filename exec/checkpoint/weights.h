@@ -12,9 +12,11 @@
 /**
  * Reads a config.json in either style (rope_theta and rope_scaling, or rope_parameters) of
  * model_type llama, qwen3 or qwen3_moe. Of the latter every layer must have experts; their weights
- * are divided by their sum where norm_topk_prob says so, which a file without it does not.
+ * are divided by their sum where norm_topk_prob says so, which a file without it does not. Missing
+ * keys are what transformers takes for them. Keys that training depends on and that are not
+ * computed, and unknown ones, are refused, all of them by name (config_keys.c).
  * @param model_out lives in `arena`; its name is the folder's, _ for what names may not have
- * @retval RP_OK, RP_INPUT ("path: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT ("path:line: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_out);
 

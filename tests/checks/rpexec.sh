@@ -99,6 +99,9 @@ if ! grep -qx 'name: a__model@host' "$work/of-checkpoint/costs.yaml" ||
     cat "$work/out" "$work/of-checkpoint/costs.yaml"
     failures=$((failures + 1))
 fi
+sed -i 's/"use_sliding_window": false/"use_sliding_window": true/' "$work/a #model/config.json"
+expect 2 "" "config.json:35: use_sliding_window: sliding windows are not computed; valid values are false" \
+    --weights "$work/a #model" --steps 1
 # The input part of backwards that no run has split is what its operators take: all but the weights' and, between the
 # two, the activation that they need again.
 if ! awk -F, 'FNR == NR && $1 == "block" && $2 == "backward" {
