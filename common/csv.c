@@ -290,7 +290,7 @@ const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE])
     }
     memcpy(buffer, cell, kept);
     memcpy(buffer + kept, kept < length ? "..." : "", kept < length ? 4 : 1);
-    return rp_text_flatten(buffer);
+    return buffer;
 }
 
 const char *rp_csv_cell(const rp_csv *table, uint32_t row, uint32_t column)

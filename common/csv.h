@@ -60,7 +60,7 @@ void rp_csv_write_cell(const char *text, FILE *stream);
 #define RP_CSV_SHOW_SIZE 44
 
 /**
- * A cell as a message shows it: on one line, at most 40 bytes, '?' for control characters.
+ * A cell as a message shows it: on one line, at most 40 bytes.
  * @return `buffer`
  */
 const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE]);

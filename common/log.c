@@ -1,5 +1,9 @@
 #include "common/log.h"
 
+#include "common/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,40 +28,135 @@ static capture *current(void)
     return count > 0 ? &captures[count - 1] : NULL;
 }
 
-RP_PRINTF(1, 0) static void capture_vprint(const char *format, va_list arguments)
+static void put(const char *bytes, size_t length)
 {
     capture *c = current();
-    size_t room = c->bytes != NULL ? c->size - c->length : 0;
-    if (room <= 1) {
-        return;
-    }
-    int length = vsnprintf(c->bytes + c->length, room, format, arguments);
-    if (length > 0) {
-        c->length += (size_t)length < room ? (size_t)length : room - 1;
+    if (c == NULL) {
+        fwrite(bytes, 1, length, stderr);
+    } else if (c->bytes != NULL) {
+        size_t room = c->size - c->length - 1;
+        length = length < room ? length : room;
+        memcpy(c->bytes + c->length, bytes, length);
+        c->length += length;
+        c->bytes[c->length] = '\0';
     }
 }
 
-RP_PRINTF(1, 2) static void capture_print(const char *format, ...)
+/* ---- one message is one line ------------------------------------------------------------------
+ * Names, cells and arguments in a message come from outside: what could end the line, or drive or
+ * deceive a terminal, is shown as \xNN, and of a text longer than any of ours the middle is left out.
+ */
+
+#define LONGEST_TEXT 2000u /* bytes */
+#define KEPT_AT_AN_END 500u
+
+/* Bytes of the UTF-8 sequence at `text`; 0 where there is none. */
+static size_t decode(const unsigned char *text, size_t length, uint32_t *code_out)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    capture_vprint(format, arguments);
-    va_end(arguments);
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = text[0];
+    size_t size = first < 0x80 ? 1 : first < 0xC0 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (size == 0 || size > length || first > 0xF4) {
+        return 0;
+    }
+    uint32_t code = size == 1 ? first : first & (0x7Fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xC0u) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (text[i] & 0x3Fu);
+    }
+    *code_out = code;
+    return code < least[size] || code > 0x10FFFF || (code & ~0x7FFu) == 0xD800 ? 0 : size;
+}
+
+/* C0, DEL, C1, separators of lines, and marks that are invisible or turn the direction. */
+static bool is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0xFEFF ||
+           (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2060 && code <= 0x206F);
+}
+
+static void put_escaped(const char *text, size_t length)
+{
+    size_t plain = 0; /* bytes before `at` that nothing was wrong with */
+    for (size_t at = 0; at < length;) {
+        uint32_t code = 0;
+        size_t size = decode((const unsigned char *)text + at, length - at, &code);
+        if (size > 0 && !is_control(code)) {
+            plain += size;
+            at += size;
+            continue;
+        }
+        put(text + at - plain, plain);
+        plain = 0;
+        for (size_t end = at + (size > 0 ? size : 1); at < end; at++) {
+            char escaped[8];
+            snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)text[at]);
+            put(escaped, 4);
+        }
+    }
+    put(text + length - plain, plain);
+}
+
+static bool inside_sequence(char byte)
+{
+    return ((unsigned char)byte & 0xC0u) == 0x80;
+}
+
+static void put_text(const char *text, size_t length)
+{
+    if (length <= LONGEST_TEXT) {
+        put_escaped(text, length);
+        return;
+    }
+    size_t head = KEPT_AT_AN_END;
+    size_t tail = length - KEPT_AT_AN_END;
+    while (head > 0 && inside_sequence(text[head])) {
+        head--;
+    }
+    while (tail < length && inside_sequence(text[tail])) {
+        tail++;
+    }
+    char note[64];
+    snprintf(note, sizeof note, "… (%zu bytes) …", tail - head);
+    put_escaped(text, head);
+    put(note, strlen(note));
+    put_escaped(text + tail, length - tail);
+}
+
+RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
+{
+    char few[LONGEST_TEXT + 1];
+    char *many = NULL;
+    va_list again;
+    va_copy(again, arguments);
+    int needed = vsnprintf(few, sizeof few, format, arguments);
+    size_t length = needed > 0 ? (size_t)needed : 0;
+    if (length < sizeof few) {
+        put_text(few, length);
+    } else if (rp_mem_resize(&many, length + 1) == RP_OK) {
+        vsnprintf(many, length + 1, format, again);
+        put_text(many, length);
+    } else { /* said so itself */
+        put_text(few, sizeof few - 1);
+    }
+    va_end(again);
+    rp_mem_release(&many);
 }
 
 RP_PRINTF(2, 0)
 static void print_message(const char *severity, const char *format, va_list arguments)
 {
-    if (current() != NULL) {
-        capture_print("%s", severity);
-        capture_vprint(format, arguments);
-        capture_print("\n");
-        return;
-    }
     flockfile(stderr); /* messages of several threads stay whole lines */
-    fprintf(stderr, "%s: %s", program_name, severity);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    if (current() == NULL) {
+        put(program_name, strlen(program_name));
+        put(": ", 2);
+    }
+    put(severity, strlen(severity));
+    put_formatted(format, arguments);
+    put("\n", 1);
     funlockfile(stderr);
 }
 
@@ -80,16 +179,12 @@ void rp_log_warning(const char *format, ...)
 RP_PRINTF(3, 0)
 static void print_at(const char *file, const char *place, const char *format, va_list arguments)
 {
-    if (current() != NULL) {
-        capture_print("%s%s: ", file, place);
-        capture_vprint(format, arguments);
-        capture_print("\n");
-        return;
-    }
     flockfile(stderr);
-    fprintf(stderr, "%s%s: ", file, place);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    put_text(file, strlen(file));
+    put(place, strlen(place));
+    put(": ", 2);
+    put_formatted(format, arguments);
+    put("\n", 1);
     funlockfile(stderr);
 }
 

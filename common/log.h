@@ -1,4 +1,10 @@
-/** @file log.h  Diagnostics. Data goes to stdout, everything here to stderr (or a capture). */
+/**
+ * @file log.h  Diagnostics. Data goes to stdout, everything here to stderr (or a capture).
+ *
+ * A message is one line, whatever it quotes: control characters, bytes that are not UTF-8 and marks
+ * that turn the direction of writing are shown as \\xNN, and of a text of more than 2,000 bytes the
+ * middle is left out, with its length. Callers escape and cut nothing.
+ */
 #pragma once
 
 #include <stdarg.h>

@@ -67,15 +67,6 @@ rp_status rp_text_print(rp_text *text, const char *format, ...)
     return RP_OK;
 }
 
-char *rp_text_flatten(char *text)
-{
-    for (char *at = text; *at != '\0'; at++) {
-        bool control = (unsigned char)*at < 0x20 || *at == 0x7F;
-        *at = control ? '?' : *at;
-    }
-    return text;
-}
-
 void rp_text_fini(rp_text *text)
 {
     rp_mem_release(&text->bytes);

@@ -22,12 +22,6 @@ rp_status rp_text_append(rp_text *text, const char *bytes, size_t length);
 /** Appends printf's output. @retval RP_OK, RP_NO_MEMORY (logged; the text is as before) */
 rp_status rp_text_print(rp_text *text, const char *format, ...) RP_PRINTF(2, 3);
 
-/**
- * Replaces control characters with '?', so that a message that quotes the text stays on one line.
- * @return `text`
- */
-char *rp_text_flatten(char *text);
-
 /** Gives the memory back and zeroes the text. */
 void rp_text_fini(rp_text *text);
 

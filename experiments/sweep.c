@@ -180,10 +180,20 @@ static rp_status commit(sweep *s)
     return rp_store_end(s->store, RP_OK);
 }
 
+/* A point may have said several things, a line each. */
+static void list_lines(const char *head, const char *lines)
+{
+    for (size_t length; *lines != '\0'; lines += length + (lines[length] == '\n')) {
+        length = strcspn(lines, "\n");
+        rp_log_error("%s%.*s", head, (int)length, lines);
+    }
+}
+
 static void list_failure(sweep *s, const char *command, const char *failure)
 {
     if (s->summary->failed <= LISTED_FAILURES) {
-        rp_log_error("%s\n  failed: %s", command, failure);
+        rp_log_error("%s", command);
+        list_lines("  failed: ", failure);
     } else if (s->summary->failed == LISTED_FAILURES + 1) {
         rp_log_error("more points have failed; the view failures of %s lists them all",
                      s->config->db);

@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/network.h"
 #include "common/text.h"
+#include "sim/json_keys.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,6 +14,11 @@
 
 #define MAX_FILE_BYTES (256u << 20)
 #define NO_FLOW SIZE_MAX
+
+/* src, dst and the results of other programs say where a file is from; nothing is read from them. */
+#define FLOW_KEYS "id, start_s, bytes, route, src, dst, end_exact_s, end_simgrid_s"
+#define SCENARIO_KEYS "name, note, link_capacity_Bps, flows, mean_concurrent_flows, max_abs_diff_s"
+#define DOCUMENT_KEYS "about, units, scenarios"
 
 /* One flow as read, then with its end. */
 typedef struct flow {
@@ -55,6 +61,18 @@ static rp_status mistake(const place *at, const char *what, const char *valid)
                         at->flow, what, valid);
     }
     return RP_INPUT;
+}
+
+static rp_status check_keys(const place *at, json_t *object, const char *keys)
+{
+    const char *key = rpsim_json_unknown_key(object, keys);
+    char shown[RP_CSV_SHOW_SIZE];
+    char what[80];
+    if (key == NULL) {
+        return RP_OK;
+    }
+    snprintf(what, sizeof what, "unknown key \"%s\"", rp_csv_show(key, shown));
+    return mistake(at, what, keys);
 }
 
 static rp_status read_number(const place *at, const json_t *object, const char *key, double high,
@@ -135,7 +153,7 @@ static rp_status read_route(const json_t *route, const json_t *indices, scenario
     return RP_OK;
 }
 
-static rp_status read_flow(const json_t *object, const json_t *indices, scenario *s, flow *f)
+static rp_status read_flow(json_t *object, const json_t *indices, scenario *s, flow *f)
 {
     *f = (flow){.id = (int64_t)s->at.flow,
                 .index = s->at.flow,
@@ -144,6 +162,7 @@ static rp_status read_flow(const json_t *object, const json_t *indices, scenario
     if (!json_is_object(object)) {
         return mistake(&s->at, "it is no object", "objects with \"route\", \"bytes\", \"start_s\"");
     }
+    RP_TRY(check_keys(&s->at, object, FLOW_KEYS));
     const json_t *id = json_object_get(object, "id");
     if (id != NULL && !json_is_integer(id)) {
         return mistake(&s->at, "\"id\" is no integer", "integers");
@@ -262,7 +281,7 @@ static rp_status solve(rp_arena *arena, scenario *s)
     return status;
 }
 
-static rp_status read_and_solve(const char *path, const json_t *object, size_t index,
+static rp_status read_and_solve(const char *path, json_t *object, size_t index,
                                 rp_arena *arena, scenario *s)
 {
     s->at = (place){path, NULL, NO_FLOW};
@@ -277,6 +296,7 @@ static rp_status read_and_solve(const char *path, const json_t *object, size_t i
         return mistake(&s->at, "it is no object",
                        "objects with \"link_capacity_Bps\" and \"flows\"");
     }
+    RP_TRY(check_keys(&s->at, object, SCENARIO_KEYS));
     json_t *indices = json_object();
     if (indices == NULL) {
         rp_log_error("%s: no memory for the names of the links", path);
@@ -318,16 +338,20 @@ static void print_scenario(rp_json *json, const scenario *s)
     rp_json_end_object(json);
 }
 
-static rp_status run_document(const char *path, const json_t *document, rp_arena *arena,
-                              FILE *stream)
+static rp_status run_document(const char *path, json_t *document, rp_arena *arena, FILE *stream)
 {
     const json_t *list = json_object_get(document, "scenarios");
     bool many = json_is_array(list);
     size_t count = many ? json_array_size(list) : 1;
+    const char *unknown = many ? rpsim_json_unknown_key(document, DOCUMENT_KEYS) : NULL;
+    if (unknown != NULL) {
+        rp_log_error_at(path, 0, "unknown key \"%s\"; valid values are " DOCUMENT_KEYS, unknown);
+        return RP_INPUT;
+    }
     scenario *scenarios;
     RP_TRY(rp_arena_alloc(arena, count, sizeof *scenarios, &scenarios));
     for (size_t i = 0; i < count; i++) {
-        const json_t *object = many ? json_array_get(list, i) : document;
+        json_t *object = many ? json_array_get(list, i) : document;
         RP_TRY(read_and_solve(path, object, i, arena, &scenarios[i]));
     }
     rp_json json;
@@ -357,7 +381,7 @@ rp_status rpsim_flows_solve(const char *name, const char *bytes, size_t length, 
         rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
                         "%s; valid values are JSON objects with \"link_capacity_Bps\" and "
                         "\"flows\", or with \"scenarios\"",
-                        rp_text_flatten(error.text));
+                        error.text);
         return RP_INPUT;
     }
     rp_status status = run_document(name, document, arena, stream);

@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "common/units.h"
+#include "sim/json_keys.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,6 +14,11 @@
 #define GPU_CATEGORY "gpu_user_annotation"
 #define MAX_US (RP_MAX_COST_MS * 1e3)
 #define PS_PER_US 1e6
+
+/* What the Trace Event Format gives a complete event. A trace's other objects may have any key: the
+ * format leaves them to whoever writes the trace, and nothing is read from them. */
+#define EVENT_KEYS                                                                                 \
+    "name, cat, ph, ts, dur, tts, tdur, pid, tid, id, args, cname, sf, stack, esf, estack"
 
 /* A range of the GPU with the call that it belongs to: one call may have work on many streams. */
 typedef struct call_range {
@@ -38,19 +44,20 @@ void rpsim_ranges_fini(rpsim_ranges *ranges)
 
 static rp_status bad_event(const reader *r, size_t event, const char *name, const char *cause)
 {
-    char shown[64];
-    snprintf(shown, sizeof shown, "%s", name);
-    for (char *c = shown; *c != '\0'; c++) { /* messages are one line of ASCII */
-        *c = *c >= ' ' && *c <= '~' ? *c : '?';
-    }
     rp_log_error_at(r->name, 0,
-                    "event %zu (%s): %s; valid values are numbers from 0 to %.0f microseconds",
-                    event, shown, cause, MAX_US);
+                    "event %zu (%.64s): %s; valid values are numbers from 0 to %.0f microseconds",
+                    event, name, cause, MAX_US);
     return RP_INPUT;
 }
 
-static rp_status add_event(reader *r, size_t index, const json_t *event, const char *name)
+static rp_status add_event(reader *r, size_t index, json_t *event, const char *name)
 {
+    const char *key = rpsim_json_unknown_key(event, EVENT_KEYS);
+    if (key != NULL) {
+        rp_log_error_at(r->name, 0, "event %zu (%.64s): unknown key '%.64s'; valid values are %s",
+                        index, name, key, EVENT_KEYS);
+        return RP_INPUT;
+    }
     rp_torch_action parts[2];
     uint32_t count = rp_torch_action_parse(name + strlen(PREFIX), parts);
     if (count == 0) {
@@ -91,7 +98,7 @@ static rp_status add_event(reader *r, size_t index, const json_t *event, const c
 static rp_status collect(reader *r, const json_t *events, bool on_gpu)
 {
     size_t index = 0;
-    const json_t *event = NULL;
+    json_t *event = NULL;
     json_array_foreach(events, index, event)
     {
         const char *name = json_string_value(json_object_get(event, "name"));
@@ -185,11 +192,9 @@ rp_status rpsim_kineto_read(const char *name, const char *text, size_t length, r
         return RP_INPUT;
     }
     /* Addresses in Kineto's arguments may exceed an int64. */
-    json_t *root = json_loadb(text, length, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &error);
+    size_t flags = JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
+    json_t *root = json_loadb(text, length, flags, &error);
     if (root == NULL) {
-        for (char *c = error.text; *c != '\0'; c++) {
-            *c = *c >= ' ' && *c <= '~' ? *c : '?';
-        }
         rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
                         "column %d: %s; valid is a Chrome trace in JSON, as "
                         "torch.profiler's export_chrome_trace writes it",

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "common/text.h"
+#include "sim/json_keys.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,13 +17,19 @@ typedef struct reader {
     rp_arena *arena;
 } reader;
 
-static const char *const keys[] = {"mode",       "fwd_time",      "bwd_time",
-                                   "fwd_bytes",  "bwd_bytes",     "memory_limit",
-                                   "min_stages", "threshold_num", "threshold_den"};
-
 #define KEYS                                                                                       \
     "mode, fwd_time, bwd_time, fwd_bytes, bwd_bytes, memory_limit, min_stages, threshold_num, "    \
     "threshold_den"
+
+static rp_status refuse_unknown(const char *name, json_t *object, const char *keys)
+{
+    const char *key = rpsim_json_unknown_key(object, keys);
+    if (key == NULL) {
+        return RP_OK;
+    }
+    rp_log_error_at(name, 0, "unknown key '%.100s'; valid values are %s", key, keys);
+    return RP_INPUT;
+}
 
 static rp_status check_keys(const reader *r)
 {
@@ -30,20 +37,7 @@ static rp_status check_keys(const reader *r)
         rp_log_error_at(r->name, 0, "not an object; valid is an object with the keys " KEYS);
         return RP_INPUT;
     }
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(r->object, key, value)
-    {
-        bool known = false;
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-            known = known || strcmp(key, keys[i]) == 0;
-        }
-        if (!known) {
-            rp_log_error_at(r->name, 0, "unknown key '%.100s'; valid values are " KEYS, key);
-            return RP_INPUT;
-        }
-    }
-    return RP_OK;
+    return refuse_unknown(r->name, r->object, KEYS);
 }
 
 static rp_status require(const reader *r, const char *key, json_t **value_out)
@@ -186,10 +180,14 @@ static rp_status take_input(const reader *r, rp_plan_input *input)
 }
 
 /* The input of an example, or the object itself. */
-static json_t *input_of(json_t *object)
+static rp_status take_example(reader *r, json_t *object, rp_plan_input *input)
 {
-    json_t *input = json_object_get(object, "input"); /* NULL for what is no object */
-    return input != NULL ? input : object;
+    json_t *inside = json_object_get(object, "input"); /* NULL for what is no object */
+    r->object = inside != NULL ? inside : object;
+    if (inside != NULL) {
+        RP_TRY(refuse_unknown(r->name, object, "name, note, input, expected"));
+    }
+    return take_input(r, input);
 }
 
 static rp_status take_examples(const char *name, json_t *list, rp_arena *arena,
@@ -201,11 +199,11 @@ static rp_status take_examples(const char *name, json_t *list, rp_arena *arena,
     for (size_t i = 0; i < count; i++) {
         json_t *example = json_array_get(list, i);
         const char *own = json_string_value(json_object_get(example, "name"));
-        reader r = {.object = input_of(example), .arena = arena};
+        reader r = {.arena = arena};
         RP_TRY(rp_arena_print(arena, &r.name, "%s: example %zu%s%.100s%s", name, i,
                               own != NULL ? " (" : "", own != NULL ? own : "",
                               own != NULL ? ")" : ""));
-        RP_TRY(take_input(&r, &instances->inputs[i]));
+        RP_TRY(take_example(&r, example, &instances->inputs[i]));
     }
     instances->count = (uint32_t)count;
     return RP_OK;
@@ -216,13 +214,14 @@ static rp_status take_root(const char *name, json_t *root, rp_arena *arena,
 {
     json_t *examples = json_object_get(root, "examples");
     if (json_is_array(root) || json_is_array(examples)) {
+        RP_TRY(refuse_unknown(name, root, "format, units, examples"));
         return take_examples(name, json_is_array(root) ? root : examples, arena, instances);
     }
-    reader r = {.object = input_of(root), .arena = arena};
+    reader r = {.arena = arena};
     RP_TRY(rp_arena_copy_text(arena, name, strlen(name), &r.name));
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *instances->inputs, &instances->inputs));
     instances->count = 1;
-    return take_input(&r, instances->inputs);
+    return take_example(&r, root, instances->inputs);
 }
 
 rp_status rpplan_instances_parse(const char *name, const char *bytes, size_t length,
@@ -234,7 +233,7 @@ rp_status rpplan_instances_parse(const char *name, const char *bytes, size_t len
     if (root == NULL) {
         rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
                         "%s; valid is JSON: an object with the keys " KEYS,
-                        rp_text_flatten(error.text));
+                        error.text);
         return RP_INPUT;
     }
     rp_status status = take_root(name, root, arena, instances_out);

@@ -485,8 +485,10 @@ static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused
         *refused_out = true;
         return refuse(study, row->schedule_name, row->model_name, messages);
     }
-    if (messages[0] != '\0') {
-        rp_log_warning("%s: %s", row->schedule_name, messages);
+    size_t length = 0;
+    for (const char *at = messages; *at != '\0'; at += length + (at[length] == '\n')) {
+        length = strcspn(at, "\n");
+        rp_log_warning("%s: %.*s", row->schedule_name, (int)length, at);
     }
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "common/json.h"
 #include "common/log.h"
+#include "sim/json_keys.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -11,8 +12,6 @@
 #define KEYS                                                                                       \
     VERSION_KEY ", schedule, recompute, microbatches, layers, forward_layers, backward_layers, "   \
                 "ranks"
-static const char *const keys[] = {VERSION_KEY, "schedule",       "recompute",       "microbatches",
-                                   "layers",    "forward_layers", "backward_layers", "ranks"};
 
 #define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-"
 
@@ -211,22 +210,14 @@ static rp_status take_name(rpsim_sidecar *s, const json_t *root, rp_arena *arena
 
 static rp_status check_keys(const rpsim_sidecar *s, json_t *root)
 {
-    const char *key = NULL;
-    json_t *value = NULL;
     if (!json_is_object(root)) {
         rp_log_error_at(s->name, 0, "not an object; valid is an object with the keys " KEYS);
         return RP_INPUT;
     }
-    json_object_foreach(root, key, value)
-    {
-        bool known = false;
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-            known = known || strcmp(key, keys[i]) == 0;
-        }
-        if (!known) {
-            rp_log_error_at(s->name, 0, "unknown key '%.100s'; valid keys are " KEYS, key);
-            return RP_INPUT;
-        }
+    const char *key = rpsim_json_unknown_key(root, KEYS);
+    if (key != NULL) {
+        rp_log_error_at(s->name, 0, "unknown key '%.100s'; valid keys are " KEYS, key);
+        return RP_INPUT;
     }
     return RP_OK;
 }

@@ -97,7 +97,7 @@ static rp_status read_dtype(const char *path, const char *name, const json_t *va
     char shown[32];
     (void)snprintf(shown, sizeof shown, "%s", json_string_value(value));
     rp_log_error("%s: tensor \"%s\": dtype %s cannot be read; valid values are F32, F16 and BF16",
-                 path, name, rp_text_flatten(shown));
+                 path, name, shown);
     return RP_INPUT;
 }
 
@@ -309,7 +309,7 @@ rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes,
     json_error_t error;
     json_t *root = json_loadb(text, end, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        rp_log_error("%s: header, byte %d: %s", path, error.position, rp_text_flatten(error.text));
+        rp_log_error("%s: header, byte %d: %s", path, error.position, error.text);
         return RP_INPUT;
     }
     uint64_t data = LENGTH_BYTES + header;

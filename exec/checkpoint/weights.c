@@ -187,7 +187,7 @@ static rp_status open_index(folder *f, const char *index)
     f->index = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
     if (f->index == NULL) {
-        rp_log_error("%s:%d: %s", index, error.line, rp_text_flatten(error.text));
+        rp_log_error("%s:%d: %s", index, error.line, error.text);
         return RP_INPUT;
     }
     f->map = json_object_get(f->index, "weight_map");

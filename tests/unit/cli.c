@@ -31,6 +31,38 @@ Test(cli, bad_commands_are_refused)
     rp_test_refusals(COMMANDS, 60, run_with_outputs);
 }
 
+/* Names and arguments may hold anything: a message stays one line that no terminal obeys. */
+Test(cli, messages_are_one_short_line)
+{
+    static const struct {
+        const char *schedule;
+        const char *shown;
+    } cases[] = {
+        {"a\nb\tc\rd", "'a\\x0ab\\x09c\\x0dd'"},
+        {"\x1b[31mred\x7f", "'\\x1b[31mred\\x7f'"},
+        {"\xc2\x9b" "31m", "'\\xc2\\x9b31m'"},                     /* the C1 that begins a sequence */
+        {"\xe2\x80\xae" "evil\xe2\x81\xa6", "'\\xe2\\x80\\xaeevil\\xe2\\x81\\xa6'"}, /* direction */
+        {"\xff\xc0\xaf\xed\xa0\x80\xe2\x80", "'\\xff\\xc0\\xaf\\xed\\xa0\\x80\\xe2\\x80'"},
+        {"größe-\xe2\x80\xa6-\xf0\x9f\x98\x80", "'größe-\xe2\x80\xa6-\xf0\x9f\x98\x80'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *arguments[] = {"rpsim", "--schedule", cases[i].schedule, NULL};
+        rp_test_outcome result = rp_test_tool_execute(RPSIM_PATH, arguments);
+        cr_expect(eq(int, result.status, 2));
+        cr_expect(strstr(result.messages, cases[i].shown) != NULL, "%s", result.messages);
+        cr_expect(eq(sz, strcspn(result.messages, "\n") + 1, strlen(result.messages)));
+    }
+    char longest[100000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    const char *arguments[] = {"rpsim", "--schedule", longest, NULL};
+    rp_test_outcome result = rp_test_tool_execute(RPSIM_PATH, arguments);
+    cr_expect(lt(sz, strlen(result.messages), 1200));
+    cr_expect(strncmp(result.messages, "rpsim: --schedule: unknown schedule 'xxx", 40) == 0);
+    cr_expect(strstr(result.messages, " bytes) ") != NULL, "%s", result.messages);
+    cr_expect(strstr(result.messages, "'; valid values are 1f1b, ") != NULL, "%s", result.messages);
+}
+
 Test(cli, full_output_fails_the_run)
 {
     const char *const arguments[] = {

@@ -79,7 +79,7 @@ static const bad headers[] = {
     {"{" T("", "F32", "[1]", "[0,4]") "}", 4, "has no name"},
     {"{\"a\\u0000b\":1}", 0, "\\u0000"},
     {"{" T("a\\nb", "F32", "[1]", "[0,4]") "}", 4, "name has control characters"},
-    {"{" T("a", "F\\n", "[1]", "[0,4]") "}", 4, "dtype F? cannot be read"},
+    {"{" T("a", "F\\n", "[1]", "[0,4]") "}", 4, "dtype F\\x0a cannot be read"},
     {"{\"for\\u\n0000\":1}", 0, "header, byte"},
     {"{\"__metadata__\":[]}", 0, "__metadata__ must be an object of strings"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__ must be an object of strings"},

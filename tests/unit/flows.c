@@ -189,6 +189,12 @@ static const struct {
     {ONE_FLOW("{\"bytes\":1,\"route\":[],\"start_s\":-1}"), "\"start_s\" is -1", "from 0 to 1e+06"},
     {ONE_FLOW("{\"bytes\":1,\"route\":[],\"start_s\":null}"), "\"start_s\" is no number", "from 0"},
     {ONE_FLOW("{\"bytes\":1,\"route\":[],\"end_exact_s\":{}}"), "\"end_exact_s\" is no", "from 0"},
+    {ONE_FLOW("{\"bytes\":1,\"route\":[],\"strat_s\":1}"), "flow 0: unknown key \"strat_s\"",
+     "id, start_s, bytes"},
+    {"{\"names\":\"s\"," LINKS ",\"flows\":[]}", "0: unknown key \"names\"", "name, note"},
+    {"{\"scenarios\":[],\"flows\":[]}", "f.json: unknown key \"flows\"", "about, units"},
+    {"{\"scenarios\":{},\"flows\":[]}", "0: unknown key \"scenarios\"", "name, note"},
+    {ONE_FLOW("{\"bytes\":1,\"bytes\":1,\"route\":[]}"), "duplicate object key", "JSON objects"},
     {ONE_FLOW("{\"bytes\":1e16,\"route\":[\"a\"]}"), "longer than 1e6 s", "shorter times"},
     {"{\"scenarios\":[" ONE_FLOW("{\"bytes\":1,\"route\":[]}") "," ONE_FLOW(
          "{\"bytes\":1,\"route\":[]},{\"bytes\":true}") "]}",

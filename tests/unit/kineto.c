@@ -250,6 +250,12 @@ Test(kineto, bad_traces)
         {"[" GPU("PP:0F0", "1", "1") ",{\"ph\":\"X\",\"cat\":\"gpu_user_annotation\",\"name\":"
                                      "\"PP:0F1\"}]",
          NULL, "t.json: event 1 (PP:0F1): 'dur' is missing; valid values are numbers from 0"},
+        {"[{\"ph\":\"X\",\"cat\":\"gpu_user_annotation\",\"name\":\"PP:0F0\",\"dur\":1,"
+         "\"dru\":2}]",
+         NULL, "t.json: event 0 (PP:0F0): unknown key 'dru'; valid values are name, cat, ph"},
+        {"[{\"ph\":\"X\",\"name\":\"PP:0F0\",\"dur\":1,\n\"dur\":2}]", NULL,
+         "t.json:2: column 5: duplicate object key"},
+        {"{\"traceEvents\": [],\n \"traceEvents\": []}", NULL, "t.json:2: column 14: duplicate"},
         {"[" GPU("PP:0F0", "\"1\"", "1") "]", NULL, "event 0 (PP:0F0): 'dur' is no number"},
         {"[" GPU("PP:0F0", "-1", "1") "]", NULL, "event 0 (PP:0F0): 'dur' is out of range"},
         {"[" GPU("PP:0F0", "3.7e9", "1") "]", NULL, "event 0 (PP:0F0): 'dur' is out of range"},

@@ -143,6 +143,10 @@ Test(planner_cli, bad_instances_are_refused)
          "/x.json: tolerance 9/10 is below 1"},
         {"{'examples':[{'name':'one','input':" MODE LISTS REST "},{'name':'two','input':3}]}",
          "/x.json: example 1 (two): not an object"},
+        {"{'examples':[],'mode':'infer'}", "/x.json: unknown key 'mode'"},
+        {"[{'input':" MODE LISTS REST ",'mode':'infer'}]",
+         "/x.json: example 0: unknown key 'mode'"},
+        {"{'input':" MODE LISTS REST ",'inputs':3}", "/x.json: unknown key 'inputs'"},
         {MODE "'fwd_time':[9223372036854775807,2],'bwd_time':[3,4],'fwd_bytes':[5,6],"
               "'bwd_bytes':[7,8]," REST,
          "/x.json: the times of all layers together are too large"},
