@@ -203,14 +203,13 @@ static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_tim
     return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
 }
 
-static rp_status save_when_due(rpexec_trainer *t, uint32_t steps, bool last)
+static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last)
 {
     bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* one of these */
-    if (t->o->save == NULL || !(last || due || rp_interrupt_signal() != 0)) {
-        return RP_OK;
-    }
+    bool saves = t->o->save != NULL && (last || due || rp_interrupt_signal() != 0);
+    RP_TRY(rpexec_trainer_finite(t, done, steps, last || saves));
     RP_TRY(t->losses.status); /* every step of a checkpoint has its line */
-    return rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress);
+    return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress) : RP_OK;
 }
 
 /* What --check and --record do besides is not time of the run, and a checkpoint is made before
@@ -242,7 +241,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     bool whole = steps == *steps_inout;
     *steps_inout = steps;
     t->progress.place += (uint64_t)steps * t->batch;
-    status = status == RP_OK ? save_when_due(t, steps, last) : status;
+    status = status == RP_OK ? save_when_due(t, done, steps, last) : status;
     if (status == RP_OK && whole && t->o->check) {
         status = rpexec_check_segment(t, batches, done, steps);
     }

@@ -62,6 +62,12 @@ static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
  * @retval as rpexec_train before anything runs
  */
 rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
+ * Weights that are not finite end the run. They are looked at where a loss of `steps` steps behind
+ * `done` is not finite, and where `always`. With steps == 0: before the first step.
+ * @retval RP_OK, RP_TOOL (a tensor is not finite; logged with step and name), RP_NO_MEMORY
+ */
+rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
+                                bool always);
 
 /** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_check_begin(rpexec_trainer *trainer);

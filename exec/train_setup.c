@@ -51,7 +51,7 @@ static rp_status set_state(rpexec_trainer *t)
         return RP_USAGE;
     }
     t->outcome->first_step = rpexec_state_iterations(&t->state);
-    return RP_OK;
+    return rpexec_trainer_finite(t, 0, 0, true);
 }
 
 static rp_status set_work(rpexec_trainer *t)

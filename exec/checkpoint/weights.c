@@ -68,6 +68,38 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
     return RP_OK;
 }
 
+/* A master that is finite may be too large for the storage type. */
+static bool is_finite(const rpexec_state *s, uint32_t layer, const rpexec_tensor *t)
+{
+    const rpexec_layer *l = rpexec_model_layer(s->model, layer);
+    const rpexec_dtype dtype = s->model->dtype;
+    uint64_t count = t->rows * t->columns;
+    bool trained = rpexec_tensor_trained(l, t);
+    const float *master = trained ? s->master + s->trained[layer] + t->offset - l->frozen : NULL;
+    const void *working = rpexec_element_const(dtype, rpexec_state_working(s, layer), t->offset);
+    return rpexec_all_finite(dtype, count, working) &&
+           (!trained || rpexec_all_finite(RPEXEC_DTYPE_F32, count, master));
+}
+
+rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,
+                                    const char **name_out, uint32_t *count_out)
+{
+    *name_out = NULL;
+    *count_out = 0;
+    for (uint32_t i = 0; i < state->model->layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(state->model, i);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            if (is_tied_table(state->model, i, k) || is_finite(state, i, &layer->tensors[k])) {
+                continue;
+            }
+            if ((*count_out)++ == 0) {
+                RP_TRY(name_of(state->model, i, &layer->tensors[k], "", arena, name_out));
+            }
+        }
+    }
+    return RP_OK;
+}
+
 /* ---- files of a folder ------------------------------------------------------------------------
  */
 

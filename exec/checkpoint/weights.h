@@ -43,3 +43,13 @@ rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
  */
 rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
                               rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out);
+
+/**
+ * Looks for tensors that hold a NaN or an infinity, among the weights that are computed with and
+ * the masters of those that are trained.
+ * @param name_out the first one in the order of the layers, in `arena`; NULL: there is none
+ * @param count_out how many there are
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,
+                                    const char **name_out, uint32_t *count_out);
