@@ -389,6 +389,21 @@ rp_status rp_store_open(const char *path, rp_store **store_out)
     return open_with(path, wait_ms, open_database, store_out);
 }
 
+rp_status rp_store_open_before(const char *path, rp_store **store_out)
+{
+    int wait_ms = 0;
+    *store_out = NULL;
+    if (access(path, F_OK) == 0) {
+        return rp_store_open(path, store_out);
+    }
+    RP_TRY(find_wait(&wait_ms));
+    if (*path == '\0' || !folder_is_writable(path)) {
+        rp_log_error("%s: cannot be made: %s", path, strerror(*path == '\0' ? ENOENT : errno));
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 rp_status rp_store_open_existing(const char *path, rp_store **store_out)
 {
     int wait_ms = 0;

@@ -69,6 +69,13 @@ typedef struct rp_store_run {
  */
 rp_status rp_store_open(const char *path, rp_store **store_out);
 
+/**
+ * For the time before a run that may still be refused: as rp_store_open where there is a file.
+ * Otherwise a refused run must leave none: it is only checked that one can be made, *store_out is
+ * NULL, and rp_store_open makes it as soon as there is something to write.
+ */
+rp_status rp_store_open_before(const char *path, rp_store **store_out);
+
 /** As rp_store_open with another time to wait for other writers, whatever the environment says. */
 rp_status rp_store_open_wait(const char *path, int wait_ms, rp_store **store_out);
 

@@ -41,7 +41,7 @@ rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
     if (o->gantt_out != NULL) {
         RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
     }
-    return o->db != NULL ? rp_store_open(o->db, &a->store) : RP_OK;
+    return o->db != NULL ? rp_store_open_before(o->db, &a->store) : RP_OK;
 }
 
 /* ---- files ------------------------------------------------------------------------------------
@@ -227,7 +227,10 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
     if (run->timeline != NULL && o->gantt_out != NULL) {
         RP_TRY(write_gantt(run, measured));
     }
-    return a->store != NULL ? store_run(run, measured, arena, a) : RP_OK;
+    if (o->db != NULL && a->store == NULL) {
+        RP_TRY(rp_store_open(o->db, &a->store));
+    }
+    return o->db != NULL ? store_run(run, measured, arena, a) : RP_OK;
 }
 
 void rpexec_artefacts_fini(rpexec_artefacts *artefacts)

@@ -23,7 +23,9 @@ rp_status rpexec_record_open(const char *folder, rp_arena *arena, rpexec_record 
                  {"costs.yaml", &record->costs},       {"platform.yaml", &record->platform},
                  {"links.csv", &record->links},        {"starts.csv", &record->starts},
                  {"operators.csv", &record->operators}};
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+    if (mkdir(folder, 0777) == 0) {
+        record->made = folder;
+    } else if (errno != EEXIST) {
         rp_log_error("--record: %s cannot be made: %s; valid are folders, and names in one", folder,
                      strerror(errno));
         return RP_INPUT;
@@ -45,6 +47,9 @@ void rpexec_record_fini(rpexec_record *record)
     rp_output_discard(&record->links);
     rp_output_discard(&record->starts);
     rp_output_discard(&record->operators);
+    if (record->made != NULL) {
+        (void)rmdir(record->made); /* unless there is a record in it */
+    }
 }
 
 /* ---- costs ------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ typedef struct rpexec_record {
     rp_output links;     /**< links.csv */
     rp_output starts;    /**< starts.csv */
     rp_output operators; /**< operators.csv */
+    const char *made;    /**< the folder, where rpexec_record_open has made it; or NULL */
 } rpexec_record;
 
 /** What a record says besides. */

@@ -62,6 +62,8 @@ static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
  * @retval as rpexec_train before anything runs
  */
 rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
+
+/**
  * Weights that are not finite end the run. They are looked at where a loss of `steps` steps behind
  * `done` is not finite, and where `always`. With steps == 0: before the first step.
  * @retval RP_OK, RP_TOOL (a tensor is not finite; logged with step and name), RP_NO_MEMORY

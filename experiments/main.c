@@ -128,12 +128,15 @@ static rp_status sweep(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
 static rp_status merge(const rpsweep_options *o)
 {
     rp_store *store = NULL;
-    RP_TRY(rp_store_open(o->db, &store));
+    RP_TRY(rp_store_open_before(o->db, &store));
     rp_status status = RP_OK;
     for (uint32_t i = 0; i < o->store_count && status == RP_OK; i++) {
         rp_store *from = NULL;
         uint64_t added = 0;
         status = rp_store_open_existing(o->stores[i], &from);
+        if (status == RP_OK && store == NULL) {
+            status = rp_store_open(o->db, &store);
+        }
         if (status == RP_OK) {
             status = rp_store_merge(store, from, &added);
         }
@@ -157,15 +160,10 @@ static rp_status export(const rpsweep_options *o)
 
 static rp_status import_reference(const rpsweep_options *o, rp_arena *arena)
 {
-    rp_store *store = NULL;
     uint64_t added = 0;
-    RP_TRY(rp_store_open(o->db, &store));
-    rp_status status = rpsweep_reference_import(store, o->table, o->cell, arena, &added);
-    if (status == RP_OK) {
-        printf("%s: %" PRIu64 " values in %s\n", o->table, added, o->db);
-    }
-    rp_store_close(store);
-    return status;
+    RP_TRY(rpsweep_reference_import(o->db, o->table, o->cell, arena, &added));
+    printf("%s: %" PRIu64 " values in %s\n", o->table, added, o->db);
+    return RP_OK;
 }
 
 static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)

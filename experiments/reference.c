@@ -162,6 +162,7 @@ static rp_status read_value(const rp_csv *csv, uint32_t row, uint32_t column, do
                : rp_csv_double(csv, row, column, -1e300, 1e300, value_out);
 }
 
+/* Without a store the row is only checked. */
 static rp_status add_row(rp_store *store, const rp_csv *csv, uint32_t row,
                          const rp_store_reference *constant, uint64_t *added)
 {
@@ -185,14 +186,38 @@ static rp_status add_row(rp_store *store, const rp_csv *csv, uint32_t row,
         if (is_quantity(csv->header[c]) && !is_blank(rp_csv_cell(csv, row, c))) {
             r.quantity = csv->header[c];
             RP_TRY(read_value(csv, row, c, &r.value));
-            RP_TRY(rp_store_add_reference(store, &r));
-            ++*added;
+            RP_TRY(store != NULL ? rp_store_add_reference(store, &r) : RP_OK);
+            *added += store != NULL ? 1 : 0;
         }
     }
     return RP_OK;
 }
 
-rp_status rpsweep_reference_import(rp_store *store, const char *path, const char *cell_or_null,
+static rp_status add_rows(rp_store *store, const rp_csv *csv, const rp_store_reference *constant,
+                          uint64_t *added)
+{
+    rp_status status = RP_OK;
+    for (uint32_t row = 0; row < csv->rows && status == RP_OK; row++) {
+        status = add_row(store, csv, row, constant, added);
+    }
+    return status;
+}
+
+/* The table is known to be good: a new store is made for nothing else. */
+static rp_status store_rows(const char *db, const rp_csv *csv, const rp_store_reference *constant,
+                            uint64_t *added)
+{
+    rp_store *store = NULL;
+    RP_TRY(rp_store_open(db, &store));
+    rp_status status = rp_store_begin(store);
+    if (status == RP_OK) {
+        status = rp_store_end(store, add_rows(store, csv, constant, added));
+    }
+    rp_store_close(store);
+    return status;
+}
+
+rp_status rpsweep_reference_import(const char *db, const char *path, const char *cell_or_null,
                                    rp_arena *arena, uint64_t *added_out)
 {
     const char *slash = strrchr(path, '/');
@@ -209,9 +234,6 @@ rp_status rpsweep_reference_import(rp_store *store, const char *path, const char
     rp_text_fini(&text);
     RP_TRY(status);
     RP_TRY(check_columns(&csv, &constant));
-    RP_TRY(rp_store_begin(store));
-    for (uint32_t row = 0; row < csv.rows && status == RP_OK; row++) {
-        status = add_row(store, &csv, row, &constant, added_out);
-    }
-    return rp_store_end(store, status);
+    RP_TRY(add_rows(NULL, &csv, &constant, added_out));
+    return store_rows(db, &csv, &constant, added_out);
 }

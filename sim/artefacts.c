@@ -65,7 +65,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     if (writes_sidecar(o)) {
         RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
     }
-    return o->db != NULL ? rp_store_open(o->db, &artefacts_out->store) : RP_OK;
+    return o->db != NULL ? rp_store_open_before(o->db, &artefacts_out->store) : RP_OK;
 }
 
 static rp_status write_trace(const rpsim_study *study, rp_output *output)
@@ -195,6 +195,9 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
     }
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(study));
+    }
+    if (o->db != NULL && artefacts->store == NULL) {
+        RP_TRY(rp_store_open(o->db, &artefacts->store));
     }
     return o->db != NULL ? store_rows(study, command, artefacts->store) : RP_OK;
 }
