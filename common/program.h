@@ -181,7 +181,8 @@ typedef enum rp_recompute {
 /** Everything is owned by `arena` and read-only once rp_program_check has accepted it. */
 typedef struct rp_program {
     rp_arena *arena;
-    const char *schedule; /**< name of the schedule that made it */
+    const char *schedule;   /**< name of the schedule that made it */
+    uint32_t schedule_line; /**< of the file that it was read from; 0: of none */
     uint32_t gpu_count;
     uint32_t microbatch_count; /**< per iteration */
     uint32_t iteration_count;

@@ -130,6 +130,7 @@ static rp_status read_schedule(reader *r)
              r->word, MAX_WORD - 1);
     }
     RP_TRY(rp_arena_copy_text(r->program->arena, r->word, strlen(r->word), &r->program->schedule));
+    r->program->schedule_line = (uint32_t)r->line;
     return expect_line_end(r);
 }
 

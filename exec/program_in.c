@@ -182,6 +182,13 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
                                const rp_program *p, rp_arena *arena)
 {
     rp_partition partition;
+    if (o->schedule->order == NULL) { /* of find_schedule */
+        rp_log_error_at(o->program_in, p->schedule_line,
+                        "unknown schedule '%s', and a program with collectives does not say who "
+                        "owns what; valid are the names that rpexec --list schedules prints",
+                        p->schedule);
+        return RP_INPUT;
+    }
     RP_TRY(rp_partition_of_program(p, arena, &partition));
     for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
         uint32_t calls = k / 2 + 1;

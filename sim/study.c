@@ -356,6 +356,11 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
                        .hardware = study->options->hardware,
                        .from_program = true,
                        .given = program};
+    if (row->schedule == NULL && row->hardware) {
+        rp_log_warning("--program-in: %s:%u: unknown schedule '%s': simulated with a fused loss, "
+                       "without one interpreter's launches and a communicator's memory",
+                       study->options->program_in, program->schedule_line, program->schedule);
+    }
     RP_TRY(program_workload(study->options, program, row));
     /* A copy: the program may go as soon as it has run. */
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),

@@ -77,6 +77,9 @@ listed "$schedule" "$rpsim" --list schedules
 listed "$model" "$rpsim" --list models
 listed "$platform" "$rpsim" --list platforms
 listed "$backend" build/exec/rpexec --list backends
+build/exec/rpexec --backend "$backend" --gpus 2 --steps 2 --check >"$work/list" 2>"$work/log" ||
+    { cat "$work/log"; fail "$backend does not train as plain loops do"; }
+grep -q "^rpexec: warning: $backend runs [0-9]* ops\$" "$work/log" || fail "$backend is not what has run"
 listed "$schedule" "$rpsim" --schedule "$schedule" --gpus 4 --format csv
 listed "$model" "$rpsim" --schedule "$schedule" --model "$model" --platform "$platform" --gpus 4 --format csv
 listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platform" --gpus 4 --format csv

@@ -133,6 +133,44 @@ Test(exec_program_in, other_models_and_sizes_are_refused)
     }
 }
 
+/* Programs of all schedules under a name that is none: pipelines run, what the file does not say
+ * of a data-parallel system is asked for, and rpsim says what it does without. The sample has
+ * systems of all placements. */
+Test(exec_program_in, unknown_names_run_or_are_refused)
+{
+    bool all = getenv("RP_LONG") != NULL && strcmp(getenv("RP_LONG"), "1") == 0;
+    const char *from = rp_test_tool_expand("@DIR@/p.txt", 11);
+    const char *to = rp_test_tool_expand("@DIR@/q.txt", 11);
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        const rp_schedule_type *s = rp_schedules[i];
+        if (!all && i % 9 != 0 && strcmp(s->name, "fsdp") != 0 && !rp_schedule_cuts_layers(s)) {
+            continue;
+        }
+        bool sharded = s->placement == RP_PLACEMENT_SHARDED;
+        rp_test_outcome run = rpexec(print(sharded && !rp_schedule_cuts_layers(s)
+                                               ? "--seq-len 16 --gpus 8 --schedule %s "
+                                                 "--program-out @DIR@/p.txt --steps 1"
+                                               : "--seq-len 16 --gpus 2 --schedule %s "
+                                                 "--program-out @DIR@/p.txt --steps 1",
+                                           s->name));
+        cr_assert(eq(int, run.status, 0), "%s: %s", s->name, run.messages);
+        const char *text = rp_test_tool_read(from);
+        const char *rest = strchr(strstr(text, "\nschedule ") + 1, '\n');
+        FILE *file = fopen(to, "w");
+        fprintf(file, "rp-program 1\n# renamed\nschedule foo%s", rest);
+        fclose(file);
+        run = rpexec("--program-in @DIR@/q.txt --seq-len 16 --check");
+        cr_expect(eq(int, run.status, sharded ? 2 : 0), "%s: %s", s->name, run.messages);
+        bool named = strstr(run.messages, "q.txt:3: unknown schedule 'foo'") != NULL;
+        cr_expect(eq(int, named, sharded), "%s: %s", s->name, run.messages);
+        run = rp_test_rpsim("--program-in @DIR@/q.txt --model tiny --seq-len 16 --platform "
+                            "rtx4090x8");
+        cr_expect(eq(int, run.status, 0), "%s: %s", s->name, run.messages);
+        cr_expect(strstr(run.messages, "q.txt:3: unknown schedule 'foo'") != NULL, "%s",
+                  run.messages);
+    }
+}
+
 /* ---- mutations ---- */
 
 static char *text_of(const rp_program *program, size_t *length_out)
