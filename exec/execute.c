@@ -148,8 +148,8 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
         workers[started] = (worker){.run = r, .gpu = started};
         int error = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
         if (error != 0) {
-            rp_log_error("pthread_create: %s", strerror(error));
-            status = RP_TOOL;
+            rp_log_error("out of memory or processes: pthread_create: %s", strerror(error));
+            status = RP_NO_MEMORY;
             r->e->driver_type->fail(r->driver, status);
             stop(r);
             break;

@@ -212,6 +212,23 @@ static void wait_a_while(rpexec_driver *d)
 /* ---- the interface ----------------------------------------------------------------------------
  */
 
+/* A thread per queue; what they need beside the arenas. */
+static rp_status start_queues(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        int error = pthread_create(&d->queues[i].thread, NULL, run_queue, &d->queues[i]);
+        if (error != 0) {
+            rp_log_error("out of memory or processes: pthread_create: %s; valid are fewer --gpus "
+                         "and larger limits (ulimit -v, -u)",
+                         strerror(error));
+            return RP_NO_MEMORY;
+        }
+        d->started++;
+    }
+    return rpexec_host_reserve_buffers(p->gpu_count + 1); /* --check is one more */
+}
+
 static rp_status open_queues(rpexec_driver *d)
 {
     openblas_set_num_threads(1); /* one thread per GPU: its compute queue's */
@@ -231,15 +248,7 @@ static rp_status open_queues(rpexec_driver *d)
             RP_TRY(rpexec_host_lane_create(model, tokens * model->seq_len, d->arena, &q->lane));
         }
     }
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        int error = pthread_create(&d->queues[i].thread, NULL, run_queue, &d->queues[i]);
-        if (error != 0) {
-            rp_log_error("pthread_create: %s", strerror(error));
-            return RP_TOOL;
-        }
-        d->started++;
-    }
-    return RP_OK;
+    return start_queues(d);
 }
 
 static rp_status open_memories(rpexec_driver *d)

@@ -15,6 +15,13 @@ struct rpexec_lane {
     size_t scratch_count; /**< floats */
 };
 
+/**
+ * Under a limited address space, makes the buffers that `threads` of OpenBLAS's callers take at the
+ * same time: it waits for ever for one that it does not get. They stay until the process ends.
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rpexec_host_reserve_buffers(uint32_t threads);
+
 /** Operators in plain C and OpenBLAS (linear, attention), one table per storage type. */
 extern const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT];
 

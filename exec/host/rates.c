@@ -205,6 +205,7 @@ rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out)
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc(arena, (size_t)threads * (ARRAYS * COUNT + SCRATCH),
                                       sizeof(float), &b.arrays);
+    status = status == RP_OK ? rpexec_host_reserve_buffers(threads) : status;
     if (status == RP_OK) {
         b.found.cores = rpexec_host_settle(measure_cores, measure_rates, b.found.threads, &b);
         *rates_out = b.found;

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Under a limited address space programs end and heed signals. Release only: sanitizers need more of
+# it than any limit leaves. RP_LONG=1 tries more limits.
+set -euo pipefail
+rpexec=$2/exec/rpexec
+rpsweep=$2/experiments/rpsweep
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail()
+{
+    echo "$*"
+    failures=$((failures + 1))
+}
+
+limits=(60000 100000 250000 500000 800000 900000 2000000)
+if [ "${RP_LONG:-0}" = 1 ]; then
+    read -ra limits <<<"$(seq -s ' ' 60000 40000 1500000) 2000000"
+fi
+
+# It trains or says that memory is missing, both at once.
+for limit in "${limits[@]}"; do
+    status=0
+    (ulimit -v "$limit" && exec timeout 10 "$rpexec" --gpus 4 --seq-len 16 --steps 2) >"$work/out" 2>"$work/err" || status=$?
+    if [ $status -ne 0 ] && { [ $status -ne 1 ] || ! grep -q '^rpexec: out of memory' "$work/err"; }; then
+        fail "rpexec below ulimit -v $limit: exit status $status, $(cat "$work/err")"
+    fi
+done
+[ $status -eq 0 ] || fail "ulimit -v $limit is not enough to train"
+"$rpexec" --gpus 4 --seq-len 16 --steps 2 --loss-out "$work/free.csv" >"$work/out"
+(ulimit -v 2000000 && exec "$rpexec" --gpus 4 --seq-len 16 --steps 2 --loss-out "$work/limited.csv") >"$work/out"
+cmp <(cut -d, -f1,2 "$work/free.csv") <(cut -d, -f1,2 "$work/limited.csv") || fail "a limit changes losses"
+
+# rpsweep is stopped, or has ended because nothing fits.
+printf 'name: limits\ncross:\n  schedule: [1f1b, gpipe]\n  microbatches: [%s]\n' "$(seq -s , 8 8 1600)" >"$work/e.yaml"
+for limit in 60000 100000 300000; do
+    rm -f "$work/s.db"
+    (ulimit -v $limit && exec timeout -s KILL 20 "$rpsweep" "$work/e.yaml" --db "$work/s.db") >"$work/out" 2>"$work/err" &
+    sleep 0.3
+    child=$(pgrep -P $! || true) # timeout's
+    [ -z "$child" ] || kill -TERM "$child"
+    status=0
+    wait $! || status=$?
+    [ $status -lt 128 ] || [ $status -eq 143 ] || fail "rpsweep below ulimit -v $limit: exit status $status, $(cat "$work/err")"
+done
+[ $failures -eq 0 ]
