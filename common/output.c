@@ -95,11 +95,23 @@ static bool is_written_directly(const char *path, bool exists, const struct stat
            (exists && !S_ISREG(status->st_mode));
 }
 
-static rp_status open_directly(rp_output *output)
+/* Never waits for the reader of a FIFO. */
+static rp_status open_directly(rp_output *output, bool fifo)
 {
-    int descriptor = open(output->path, O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return refuse(output->path, errno);
+    int flags = O_WRONLY | O_CLOEXEC;
+    int descriptor = open(output->path, fifo ? flags | O_NONBLOCK : flags);
+    if (descriptor < 0 && fifo && errno == ENXIO) {
+        rp_log_error_at(output->path, 0,
+                        "cannot be written: nobody reads from this FIFO; valid "
+                        "are files, and FIFOs that are open for reading");
+        return RP_INPUT;
+    }
+    if (descriptor < 0 || (fifo && fcntl(descriptor, F_SETFL, flags) != 0)) {
+        int error = errno;
+        if (descriptor >= 0) {
+            close(descriptor);
+        }
+        return refuse(output->path, error);
     }
     output->stream = fdopen(descriptor, "w");
     if (!output->stream) {
@@ -169,7 +181,7 @@ static rp_status open_path(const char *path, rp_output *output)
     }
     if (is_written_directly(path, exists, &status)) {
         RP_TRY(copy_text(path, &output->path));
-        return open_directly(output);
+        return open_directly(output, exists && S_ISFIFO(status.st_mode));
     }
     char resolved[PATH_MAX]; /* through a link, the file behind it is replaced */
     bool linked = exists && realpath(path, resolved) != NULL;

@@ -82,7 +82,7 @@ static rp_status check_tokens(const rpexec_tokens *t, uint32_t vocab)
 static rp_status map(rpexec_tokens *t)
 {
     struct stat about;
-    int descriptor = open(t->path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
     if (descriptor < 0 || fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
         about.st_size == 0) {
         const char *cause = descriptor < 0 ? strerror(errno) : "empty, or no regular file";
