@@ -14,6 +14,7 @@ typedef struct rpsweep_reader {
 
 #define RPSWEEP_MOST_NAME_BYTES 64u
 #define RPSWEEP_MOST_VALUE_BYTES 4096u
+#define RPSWEEP_MOST_KEYS 1000u /* of a mapping: each is compared with all before it */
 /** Most values of an option, or entries of a list. */
 #define RPSWEEP_MOST_VALUES 1000000u
 

@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+/* An experiment has no more than five, and no use for anchors by the hundred. */
+#define MOST_DEPTH 16u
+#define MOST_ANCHORS 100u
+
 static yaml_node_t *node_at(rpsweep_reader *in, int index)
 {
     return yaml_document_get_node(&in->document, index);
@@ -414,12 +418,78 @@ static rp_status expect_end(const rpsweep_reader *in, yaml_parser_t *parser)
     return status;
 }
 
+/* Directives stand before everything else, and libyaml compares each with all before it. */
+static rp_status check_directives(const char *name, const char *bytes, size_t length)
+{
+    size_t line = 1;
+    const char *end = bytes + length;
+    for (const char *at = bytes; at < end; line++) {
+        if (*at == '%') {
+            rp_log_error_at(name, line, "a directive (%%); valid are files without");
+            return RP_INPUT;
+        }
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        at = newline != NULL ? newline + 1 : end;
+    }
+    return RP_OK;
+}
+
+/* Time that grows with the square of the depth, or of the number of anchors, is libyaml's: such
+ * files are refused on the way, event by event, before it makes a document of them. */
+static rp_status check_shape(const rpsweep_reader *in, yaml_parser_t *parser)
+{
+    uint32_t depth = 0;
+    uint32_t anchors = 0;
+    for (bool ended = false; !ended;) {
+        yaml_event_t event;
+        if (yaml_parser_parse(parser, &event) == 0) {
+            return parser_failed(in, parser);
+        }
+        bool begins =
+            event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
+        bool ends = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
+        bool anchored =
+            (event.type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor != NULL) ||
+            (event.type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor != NULL) ||
+            (event.type == YAML_SCALAR_EVENT && event.data.scalar.anchor != NULL);
+        depth += begins ? 1 : 0;
+        depth -= ends ? 1 : 0;
+        anchors += anchored ? 1 : 0;
+        ended = event.type == YAML_STREAM_END_EVENT;
+        size_t line = event.start_mark.line + 1;
+        yaml_event_delete(&event);
+        if (depth > MOST_DEPTH || anchors > MOST_ANCHORS) {
+            rp_log_error_at(in->experiment->file, line, "%s; valid are at most %u",
+                            depth > MOST_DEPTH ? "lists and mappings too deep in each other"
+                                               : "too many anchors",
+                            depth > MOST_DEPTH ? MOST_DEPTH : MOST_ANCHORS);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status check_text(const rpsweep_reader *in, const char *bytes, size_t length)
+{
+    yaml_parser_t parser;
+    RP_TRY(check_directives(in->experiment->file, bytes, length));
+    if (yaml_parser_initialize(&parser) == 0) {
+        rp_log_error("out of memory for %s", in->experiment->file);
+        return RP_NO_MEMORY;
+    }
+    yaml_parser_set_input_string(&parser, (const unsigned char *)bytes, length);
+    rp_status status = check_shape(in, &parser);
+    yaml_parser_delete(&parser);
+    return status;
+}
+
 rp_status rpsweep_experiment_parse(const char *name, const char *bytes, size_t length,
                                    rp_arena *arena, rpsweep_experiment *experiment_out)
 {
     *experiment_out = (rpsweep_experiment){.file = name, .repeats = 1};
     rpsweep_reader in = {.arena = arena, .experiment = experiment_out};
     RP_TRY(rp_arena_copy_text(arena, bytes, length, &experiment_out->text));
+    RP_TRY(check_text(&in, bytes, length));
     yaml_parser_t parser;
     if (yaml_parser_initialize(&parser) == 0) {
         rp_log_error("out of memory for %s", name);

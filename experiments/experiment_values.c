@@ -116,6 +116,9 @@ rp_status rpsweep_pair_at(rpsweep_reader *in, yaml_node_t *mapping, uint32_t ind
     if ((*key_out)->type != YAML_SCALAR_NODE) {
         return rpsweep_refuse(in, *key_out, "expected a name as the key");
     }
+    if (index >= RPSWEEP_MOST_KEYS) {
+        return rpsweep_refuse(in, *key_out, "too many keys; valid are at most 1000");
+    }
     for (uint32_t i = 0; i < index; i++) {
         const yaml_node_t *before = node_at(in, pairs[i].key);
         if (strcmp((const char *)before->data.scalar.value,

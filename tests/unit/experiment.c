@@ -1,6 +1,7 @@
 /* Experiment files: which points they mean, and what is wrong with bad ones. */
 #include "experiments/experiment.h"
 #include "common/log.h"
+#include "common/text.h"
 #include "experiments/point_run.h"
 #include "tests/support/test_arena.h"
 
@@ -225,4 +226,37 @@ Test(experiment, outcomes_survive_the_way)
                   "%zu of %zu bytes are taken for all", length, message.length);
     }
     rp_text_fini(&message);
+}
+
+/* A megabyte of each takes minutes where time grows with the square. */
+Test(experiment, nested_files_are_refused_in_linear_time, .timeout = 20)
+{
+    static const struct {
+        const char *begin, *again, *message;
+    } cases[] = {
+        {"name: e\ncross: ", "[", "too deep"},
+        {"name: e\noptions: ", "{a: ", "too deep"},
+        {"name: e\ncross: ", "[[1], ", "too deep"},
+        {"name: e\ncross:\n", "- ", "too deep"},
+        {"name: e\ncross: {schedule: [", "&a%u x, ", "too many anchors"},
+        {"name: e\noptions: {", "k%u: 1, ", "too many keys"},
+        {"name: e\noptions: {a: ", "*a%u, ", "bad YAML"},
+        {"", "%%TAG !%u! tag:e,2000:\n", "a directive"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpsweep_experiment e;
+        rp_text text = {0};
+        cr_assert(eq(int, rp_text_print(&text, "%s", cases[i].begin), RP_OK));
+        for (uint32_t k = 0; text.length < 1000000; k++) {
+            char part[32];
+            snprintf(part, sizeof part, cases[i].again, k);
+            cr_assert(eq(int, rp_text_append(&text, part, strlen(part)), RP_OK));
+        }
+        const char *closed = strchr(cases[i].begin, '{') != NULL && i > 3 ? "a: 1}\n" : "";
+        cr_assert(eq(int, rp_text_append(&text, closed, strlen(closed)), RP_OK));
+        rp_log_capture_begin(messages, sizeof messages);
+        cr_expect(eq(int, parse(text.bytes, &e), RP_INPUT), "%s", cases[i].again);
+        cr_expect(strstr(messages, cases[i].message) != NULL, "%s: %s", cases[i].again, messages);
+        rp_text_fini(&text);
+    }
 }
