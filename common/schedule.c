@@ -159,12 +159,31 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
     return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
 }
 
+const char *rp_schedule_only_synchronous(const rp_schedule_type *schedule)
+{
+    return schedule->placement == RP_PLACEMENT_SHARDED
+               ? "its ranks step together, after the last gradient and before the next forward, so "
+                 "async would change nothing"
+               : NULL;
+}
+
+static rp_status check_optimizer(const rp_schedule_type *schedule, const rp_schedule_config *config)
+{
+    const char *reason = rp_schedule_only_synchronous(schedule);
+    if (!config->asynchronous || reason == NULL) {
+        return RP_OK;
+    }
+    rp_log_error("--optimizer: %s: %s; valid is sync", schedule->name, reason);
+    return RP_USAGE;
+}
+
 rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
     RP_TRY(check_range("--gpus", config->gpus, RP_MAX_GPUS));
     RP_TRY(check_range("--microbatches", config->microbatches, RP_MAX_MICROBATCHES));
     RP_TRY(check_range("--iterations", config->iterations, RP_MAX_ITERATIONS));
     RP_TRY(check_range("layers", config->layers, RP_MAX_LAYERS));
+    RP_TRY(check_optimizer(schedule, config));
     const rp_partition *partition = config->partition;
     if (partition->forward_count > RP_MAX_STAGES || partition->backward_count > RP_MAX_STAGES) {
         rp_log_error("--partition: %u stages; valid are up to %u in one direction",

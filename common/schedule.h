@@ -157,6 +157,12 @@ static inline bool rp_schedule_cuts_layers(const rp_schedule_type *schedule)
     return schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
 }
 
+/**
+ * @return why the asynchronous optimizer would change nothing for a schedule; NULL: it would. A
+ * rank of a sharded system needs what all ranks have stepped before it goes on.
+ */
+const char *rp_schedule_only_synchronous(const rp_schedule_type *schedule);
+
 /** @return the schedule called `name`, or NULL (nothing is logged). */
 const rp_schedule_type *rp_schedule_find(const char *name);
 
@@ -170,7 +176,7 @@ rp_status rp_schedule_require(const char *what, const char *name, bool all,
                               const rp_schedule_type **schedule_out);
 
 /**
- * Checks the sizes only: ranges, partition sums, the schedule's rule.
+ * Checks ranges, the optimizer mode, partition sums, the schedule's rule.
  * @retval RP_OK, RP_USAGE (logged, with what would be allowed)
  */
 rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config);

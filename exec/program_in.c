@@ -101,7 +101,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
     }
     const char *obstacle = rpexec_work_obstacle(options->schedule, program->asynchronous);
     if (obstacle != NULL) {
-        rp_log_error("--program-in: %s: %s; valid are programs with one version of the weights",
+        rp_log_error("--program-in: %s: %s; valid are programs with 'asynchronous no'",
                      options->schedule->name, obstacle);
         rp_program_destroy(program);
         return RP_USAGE;

@@ -136,7 +136,7 @@ const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchro
         return "microbatches of one step use several versions of the weights, and the executor "
                "keeps one";
     }
-    return NULL;
+    return asynchronous ? rp_schedule_only_synchronous(schedule) : NULL;
 }
 
 rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model,

@@ -365,7 +365,8 @@ Test(output, trace_of_schedules)
                                      .microbatches = 8,
                                      .iterations = 2,
                                      .round = 4,
-                                     .asynchronous = true,
+                                     .asynchronous =
+                                         rp_schedule_only_synchronous(rp_schedules[s]) == NULL,
                                      .recompute = rp_schedules[s]->default_recompute,
                                      .layers = costs.layers,
                                      .partition = &partition,

@@ -416,7 +416,8 @@ Test(program, text_of_every_schedule_survives)
             allowed += round_trip_sizes(rp_schedules[s], gpus, 7, gpus);
             allowed += round_trip_sizes(rp_schedules[s], gpus, 2, 3 * gpus); /* empty stages */
         }
-        cr_expect(gt(u32, allowed, 150), "%s is hardly ever allowed", rp_schedules[s]->name);
+        uint32_t least = rp_schedule_only_synchronous(rp_schedules[s]) != NULL ? 75 : 150;
+        cr_expect(gt(u32, allowed, least), "%s is hardly ever allowed", rp_schedules[s]->name);
     }
 }
 
