@@ -183,8 +183,8 @@ double rp_metrics_period_ps(const rp_timeline *timeline)
 {
     const rp_program *program = timeline->program;
     uint32_t iterations = program->iteration_count;
-    if (iterations < 16) {
-        return NAN;
+    if (iterations == 1) {
+        return program->asynchronous ? NAN : (double)rp_metrics_makespan_ps(timeline);
     }
     int64_t half_end = 0; /* of iteration I/2, counted from 1 */
     int64_t last = 0;

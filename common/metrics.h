@@ -39,8 +39,13 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
 /** @return the end of the last op that takes time, in ps; 0 where there is none. */
 int64_t rp_metrics_makespan_ps(const rp_timeline *timeline);
 
+/** From so many iterations on the period counts as that of a steady state; below it is an estimate.
+ */
+#define RP_STEADY_ITERATIONS 16u
+
 /**
- * Steady-state period over iterations: (end of the last - end of iteration I/2) / (I - I/2), in ps.
- * @return NaN below 16 iterations
+ * Period of an iteration: (end of the last - end of iteration I/2) / (I - I/2), I/2 rounded down,
+ * in ps. One synchronous iteration: the makespan, the next one begins there.
+ * @return NaN for one asynchronous iteration: nothing tells when the next one would be done
  */
 double rp_metrics_period_ps(const rp_timeline *timeline);

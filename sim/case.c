@@ -3,8 +3,6 @@
 #include "sim/bounds_run.h"
 #include "sim/clock.h"
 
-#include <math.h>
-
 /* Validates, runs and measures; the program stays the caller's. Cycles are left to the engine. */
 static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,
                              const rp_costs *costs, rp_arena *scratch, rpsim_result *result)
@@ -86,18 +84,14 @@ rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_con
 rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out)
 {
     double begin_s = rpsim_clock_s();
-    rpsim_result result = {.program = program, .period_ps = NAN};
+    rpsim_result result = {.program = program};
     result.separate_backward = rp_program_has_separate_backward(program);
     rp_status status = simulate(NULL, NULL, costs, &result);
     if (status != RP_OK) {
         rp_timeline_destroy(result.timeline);
         return status;
     }
-    if (program->iteration_count > 1) {
-        result.period_ps = rp_metrics_period_ps(result.timeline);
-    } else if (!program->asynchronous) {
-        result.period_ps = (double)result.metrics.makespan_ps;
-    }
+    result.period_ps = rp_metrics_period_ps(result.timeline);
     result.wall_s = rpsim_clock_s() - begin_s;
     *result_out = result;
     return RP_OK;

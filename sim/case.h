@@ -7,7 +7,8 @@
 typedef struct rpsim_result {
     /** Of one iteration by itself. */
     rp_metrics metrics;
-    /** Steady-state period (cli.md iteration_ms) in ps; NaN where it has not been simulated. */
+    /** Period of an iteration (cli.md iteration_ms) in ps, rp_metrics_period_ps; NaN where it has
+     * not been simulated. */
     double period_ps;
     bool separate_backward;
     /** Of all iterations; owned by the result. */
@@ -25,7 +26,7 @@ typedef struct rpsim_result {
  *
  * The metrics are those of one iteration; with several, the whole run is simulated too. A
  * synchronous iteration starts at the other's makespan, so its period is the makespan; an
- * asynchronous one is measured over the second half of at least 16 iterations.
+ * asynchronous one is measured over the second half of the iterations.
  * @param config config->costs must be set
  * @param result_out rpsim_result_fini; untouched on failure
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_INVALID_PROGRAM, RP_BROKEN (logged)

@@ -64,10 +64,6 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row)
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
-    if (isnan(period_ps)) {
-        uint32_t iterations = rpsim_row_of_one_iteration(row) ? 1 : row->config.iterations;
-        period_ps = (double)row->result.metrics.makespan_ps / iterations;
-    }
     uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
     double tokens = (double)row->workload.global_batch * row->workload.seq_len / slices;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;

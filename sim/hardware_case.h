@@ -70,7 +70,7 @@ rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_progr
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
  * resident weights and the optimizer on the GPU. Metrics are those of one step by itself;
  * comm_total and comm_exposed as rpsim_explain_communication has them. The period is measured over
- * config->iterations steps where these are at least 16.
+ * config->iterations steps (rp_metrics_period_ps).
  * @param config microbatches must be those of a step, all calls together; round the microbatches of
  * a call for schedules with rounds
  * @retval as rpsim_case_run; RP_INPUT also where the platform does not say what is needed

@@ -4,6 +4,7 @@
 #include "common/units.h"
 #include "sim/report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,9 @@ static bool before(const rpsim_options *o, const rpsim_row *a, const rpsim_row *
     if (may_fit(a) != may_fit(b)) {
         return may_fit(a);
     }
-    return rpsim_row_tokens_per_s(a) > rpsim_row_tokens_per_s(b);
+    double tokens_a = rpsim_row_tokens_per_s(a);
+    double tokens_b = rpsim_row_tokens_per_s(b);
+    return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
 }
 
 /* Equal ones have the same rank; the next one counts them all. */
@@ -78,7 +81,8 @@ static void set_ranks(rpsim_study *study)
             place++;
         }
         bool equal = !first && !(rpsim_row_tokens_per_s(above) > rpsim_row_tokens_per_s(row));
-        row->rank = !may_fit(row) ? 0 : equal ? above->rank : place;
+        bool unknown = isnan(rpsim_row_tokens_per_s(row));
+        row->rank = !may_fit(row) || unknown ? 0 : equal ? above->rank : place;
     }
 }
 

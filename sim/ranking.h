@@ -2,8 +2,8 @@
  * which of these conclusions hang on an assumption.
  *
  * Rows are compared with the rows of the same model in the same recompute mode: partitions, hops,
- * links and batch are the same choice for all of them. More tokens per second are better; in steady
- * state where that is known. What does not fit is behind all that may.
+ * links and batch are the same choice for all of them. More tokens per second are better. What does
+ * not fit is behind all that may, an unknown rate behind all known ones; neither has a rank.
  *
  * **Flips.** All schedules once more with one assumption changed and everything else as it was: the
  * recompute mode, the way to choose partitions, the price of a transfer (the hop at stage fidelity,

@@ -1,20 +1,23 @@
 #include "sim/replicas.h"
 
+#include "common/log.h"
 #include "sim/study.h"
+
+#include <math.h>
 
 /* What every replica of one program reads. */
 typedef struct scene {
     const rp_program *program;
-    bool steady; /* the period over iterations, otherwise the makespan */
     rp_stage_times times;
     rpsim_compute_costs costs; /* at hardware fidelity */
     rp_machine machine;
 } scene;
 
-static double iteration_ps(const scene *s, rp_timeline *timeline)
+/* The period, or the makespan of one asynchronous iteration. */
+static double iteration_ps(rp_timeline *timeline)
 {
-    double ps =
-        s->steady ? rp_metrics_period_ps(timeline) : (double)rp_metrics_makespan_ps(timeline);
+    double period_ps = rp_metrics_period_ps(timeline);
+    double ps = isnan(period_ps) ? (double)rp_metrics_makespan_ps(timeline) : period_ps;
     rp_timeline_destroy(timeline);
     return ps;
 }
@@ -25,7 +28,7 @@ static rp_status run_stage(const void *context, const double *factors, double *p
     rp_timeline *timeline = NULL;
     rp_metrics metrics;
     RP_TRY(rpsim_stage_run_scaled(s->program, &s->times, factors, &timeline, &metrics));
-    *ps_out = iteration_ps(s, timeline);
+    *ps_out = iteration_ps(timeline);
     return RP_OK;
 }
 
@@ -34,14 +37,14 @@ static rp_status run_hardware(const void *context, const double *factors, double
     const scene *s = context;
     rp_timeline *timeline = NULL;
     RP_TRY(rpsim_hardware_run_scaled(s->program, &s->costs, &s->machine, factors, &timeline));
-    *ps_out = iteration_ps(s, timeline);
+    *ps_out = iteration_ps(timeline);
     return RP_OK;
 }
 
 rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *costs,
                                   const rpsim_noise *noise, double *ps_out)
 {
-    scene s = {.program = program, .steady = program->iteration_count >= 16};
+    scene s = {.program = program};
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_stage_times_compute(program, costs, arena, &s.times);
@@ -56,8 +59,7 @@ rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedu
                                const rpsim_noise *noise, double *ps_out)
 {
     rp_schedule_config wanted = *config;
-    bool steady = config->asynchronous && config->iterations >= 16;
-    wanted.iterations = steady ? config->iterations : 1;
+    wanted.iterations = config->asynchronous ? config->iterations : 1;
     rp_program *program = NULL;
     RP_TRY(rp_schedule_build(schedule, &wanted, &program));
     rp_status status = rpsim_program_replicate(program, config->costs, noise, ps_out);
@@ -71,7 +73,7 @@ rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
                                            uint32_t seq_len, const rpsim_noise *noise,
                                            double *ps_out)
 {
-    scene s = {.program = program, .steady = program->iteration_count >= 16};
+    scene s = {.program = program};
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rpsim_hardware_inputs(schedule, program, costs, model, platform, seq_len,
@@ -89,10 +91,8 @@ rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
                                         const rp_platform *platform, const rpsim_noise *noise,
                                         double *ps_out)
 {
-    rp_schedule_config wanted = *config;
-    wanted.iterations = config->iterations >= 16 ? config->iterations : 1;
     rp_program *program = NULL;
-    RP_TRY(rpsim_hardware_lower(schedule, &wanted, workload, model, platform, &program));
+    RP_TRY(rpsim_hardware_lower(schedule, config, workload, model, platform, &program));
     rp_status status = rpsim_hardware_program_replicate(schedule, program, config->costs, model,
                                                         platform, workload->seq_len, noise, ps_out);
     rp_program_destroy(program);
@@ -110,6 +110,12 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
                          .seed = o->seed,
                          .slow_gpu = o->slow_gpu,
                          .slow_factor = o->slow_factor};
+    if (isnan(row->result.period_ps)) {
+        rp_log_error("--jitter: one asynchronous iteration of %s has no period; valid are 2 "
+                     "iterations or more",
+                     row->schedule_name);
+        return RP_USAGE;
+    }
     double *ps = NULL;
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
     if (row->from_program && row->hardware) {

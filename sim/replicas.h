@@ -7,9 +7,8 @@
 #include "sim/noise.h"
 
 /**
- * Iteration times of a schedule at stage fidelity: the steady-state period where rpsim_case_run
- * simulates one (asynchronous, at least 16 iterations), otherwise the makespan of one iteration.
- * With a CV of 0, exactly what rpsim_case_run says.
+ * Iteration times of a schedule at stage fidelity: the period, as rpsim_case_run has it, exactly so
+ * with a CV of 0; of one asynchronous iteration, which has none, the makespan.
  * @param ps_out [noise->replicas] picoseconds
  * @retval as rpsim_case_run
  */
@@ -17,8 +16,7 @@ rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedu
                                const rpsim_noise *noise, double *ps_out);
 
 /**
- * The same for a program: its steady-state period over at least 16 iterations, otherwise the
- * makespan of all.
+ * The same for a program.
  * @param program one that rp_program_check accepts
  */
 rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *costs,

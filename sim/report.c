@@ -249,7 +249,7 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
     write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
     double paper_ps = (double)m->makespan_ps - overlapped;
     write_optional(one ? paper_ps / (double)RP_PS_PER_MS : NAN, 12, 3, stream);
-    fprintf(stream, " %9.0f", rpsim_row_tokens_per_s(row));
+    write_optional(rpsim_row_tokens_per_s(row), 9, 0, stream);
     if (row->hardware) {
         write_optional(row->memory.known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
     }
@@ -272,6 +272,24 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
 }
 
+/* An asynchronous period of less than a steady state. */
+static void write_period_note(const rpsim_row *row, FILE *stream)
+{
+    uint32_t iterations = row->config.iterations;
+    if (!row->config.asynchronous || iterations >= RP_STEADY_ITERATIONS) {
+        return;
+    }
+    if (iterations == 1) {
+        fprintf(stream, "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
+                        "estimate, %u a steady state\n",
+                row->schedule_name, RP_STEADY_ITERATIONS);
+    } else {
+        fprintf(stream, "  %s: iteration and tokens/s are an estimate from %u asynchronous "
+                        "iterations; --iterations %u gives a steady state\n",
+                row->schedule_name, iterations, RP_STEADY_ITERATIONS);
+    }
+}
+
 /* What a row of the table has no place for. */
 static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, FILE *stream)
 {
@@ -287,15 +305,17 @@ static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, F
     }
 }
 
-/* What is known not to fit is worse than all that may; `end` where nothing may. */
+/* What is known not to fit is worse than all that may; `end` where nothing may, or no rate is
+ * known. */
 static uint32_t find_best(const rpsim_study *study, uint32_t begin, uint32_t end)
 {
     uint32_t best = end;
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
         bool may_fit = !row->memory.known || row->memory.fits;
-        if (may_fit && (best == end ||
-                        rpsim_row_tokens_per_s(row) > rpsim_row_tokens_per_s(&study->rows[best]))) {
+        double tokens = rpsim_row_tokens_per_s(row);
+        if (may_fit && !isnan(tokens) &&
+            (best == end || tokens > rpsim_row_tokens_per_s(&study->rows[best]))) {
             best = i;
         }
     }
@@ -358,6 +378,7 @@ static void write_table(const rpsim_study *study, FILE *stream)
         }
         for (uint32_t i = begin; i < end; i++) {
             write_tuned_note(&study->rows[i], stream);
+            write_period_note(&study->rows[i], stream);
             write_memory_notes(study, &study->rows[i], stream);
         }
         if (first->replica_ps != NULL) {
@@ -370,7 +391,7 @@ static void write_table(const rpsim_study *study, FILE *stream)
             "\nmakespan, bubble and its parts: %s; bubble parts in %% of GPU time. hops: time "
             "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
             "transfers. bound: distance to\nthe largest lower bound, mostly "
-            "that of the same placement (--explain has all). iteration: steady-state period. paper "
+            "that of the same placement (--explain has all). iteration: steady-state period, from which tokens/s. paper "
             "est: makespan - (fill + drain) / GPUs. "
             "* most tokens/s, of what fits.\n",
             one ? "one iteration" : "all iterations of the program");

@@ -49,7 +49,7 @@ double rpsim_row_microbatch_size(const rpsim_row *row);
  * program that was given (--program-in) they are of all its iterations. */
 bool rpsim_row_of_one_iteration(const rpsim_row *row);
 
-/** Tokens per second of a row: in steady state where that is known, else over what was measured. */
+/** Tokens per second of a row: of its period; NaN where that is unknown. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
 /** "1.7b_roundpipe.svg": the picture's name in the artifact's log format (formats.md 4.4). */

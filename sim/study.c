@@ -14,9 +14,6 @@
 
 #define DEFAULT_MODEL "qwen3-1.7b"
 
-/* Enough for a steady state (cli.md: at least 16). */
-#define STEADY_ITERATIONS 16
-
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
@@ -37,7 +34,7 @@ static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs
     config.microbatches = o->microbatches != 0 ? o->microbatches : 2 * config.gpus;
     config.round = o->round_given ? o->round : config.gpus;
     if (config.iterations == 0) {
-        config.iterations = o->asynchronous ? STEADY_ITERATIONS : 1;
+        config.iterations = o->asynchronous ? RP_STEADY_ITERATIONS : 1;
     }
     return config;
 }
@@ -80,7 +77,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     row->config.round = w->microbatches;
     row->config.round_start = RP_ROUND_START_ROTATE;
     /* A schedule's CSV has no iterations: it is of one, unless someone asks for what is refused. */
-    uint32_t usual = o->torch_csv_out != NULL ? 1 : STEADY_ITERATIONS;
+    uint32_t usual = o->torch_csv_out != NULL ? 1 : RP_STEADY_ITERATIONS;
     row->config.iterations = o->iterations != 0 ? o->iterations : usual;
     uint32_t *unused = NULL; /* splits, or says how large the batch must be */
     return rpsim_workload_split(w, arena, &unused);

@@ -19,7 +19,7 @@
  * largest of its kind in the first and in auto, so that it needs no more memory than these; a round
  * never gets smaller than it is without --round, because that moves all weights more often, which
  * stage fidelity does not see. What the options fix (--round, --round-start) stays. The objective
- * is what the report shows: the makespan of one iteration, or the steady-state period where there
+ * is what the report shows: the makespan of one iteration, or the period where there
  * is one; at hardware fidelity what does not fit is worse than all that does.
  * @param row schedule, config but the partition, costs, model, platform and workload are set
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY (logged)

@@ -1,6 +1,7 @@
 /* rpsim --fidelity hardware as a user runs it. */
 #include "common/log.h"
 #include "common/schedule.h"
+#include "tests/support/ask_store.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -152,12 +153,14 @@ Test(cli_hardware, program_of_two_iterations)
     const json_t *one = json_array_get(written, 0);
     const json_t *two = json_array_get(read, 0);
     double makespan_ms = rp_test_json_number(two, "makespan_ms");
-    double tokens = 2.0 * 8 * 4 * 2048 / (makespan_ms * 1e-3);
     cr_expect(gt(dbl, makespan_ms, 1.5 * rp_test_json_number(one, "makespan_ms")));
+    /* The second one begins where the first one has ended, up to what both lose at their ends. */
+    double period_ms = rp_test_json_number(two, "iteration_ms");
+    double tokens = 8.0 * 4 * 2048 / (period_ms * 1e-3);
+    cr_expect(epsilon_eq(dbl, period_ms, makespan_ms / 2, 0.01 * makespan_ms));
     cr_expect(epsilon_eq(dbl, rp_test_json_number(two, "tokens_per_s"), tokens, 1e-3));
-    static const char *const keys[] = {"iteration_ms", "iteration_paper_ms", "lower_bound_ms",
-                                       "comm_total_ms"};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const keys[] = {"iteration_paper_ms", "lower_bound_ms", "comm_total_ms"};
+    for (size_t i = 0; i < 3; i++) {
         bool null = json_is_null(json_object_get(two, keys[i]));
         cr_expect(eq(int, null, 1), "%s", keys[i]);
     }
@@ -183,6 +186,112 @@ Test(cli_hardware, program_of_two_iterations)
     cr_expect(eq(int, sqlite3_column_int(statement, 0), 0));
     sqlite3_finalize(statement);
     sqlite3_close(database);
+}
+
+/* 16 microbatches of 4 sequences of 2048 tokens: tokens/s follow the iteration, never the makespan;
+ * of one asynchronous iteration both are unknown, a synchronous one is its makespan. */
+Test(cli_hardware, few_iterations)
+{
+    static const char *const schedules[] = {"pipedream", "1f1b", "roundpipe"};
+    char line[1024];
+    for (uint32_t number = 0; number < 18; number++) {
+        uint32_t iterations = (const uint32_t[]){1, 2, 15}[number / 6];
+        const char *schedule = schedules[number / 2 % 3];
+        for (int async = 0; async < 2; async++) {
+            snprintf(line, sizeof line,
+                     "--fidelity %s --schedule %s --optimizer %s --iterations %u --microbatches 16",
+                     number % 2 == 0 ? "stage" : "hardware", schedule, async ? "async" : "sync",
+                     iterations);
+            json_t *rows = run(line);
+            const json_t *row = json_array_get(rows, 0);
+            const json_t *period = json_object_get(row, "iteration_ms");
+            const json_t *tokens = json_object_get(row, "tokens_per_s");
+            cr_expect(eq(int, json_is_null(period), async && iterations == 1), "%s", line);
+            cr_expect(eq(int, json_is_null(tokens), json_is_null(period)), "%s", line);
+            double ms = json_is_null(period) ? 1 : json_number_value(period);
+            double makespan_ms = rp_test_json_number(row, "makespan_ms");
+            double work = json_is_null(period) ? 0 : 16.0 * 4 * 2048;
+            cr_expect(epsilon_eq(dbl, json_number_value(tokens) * ms * 1e-3, work, 1e-6 * work + 1e-9),
+                      "%s", line);
+            bool alone = !async && (iterations == 1 || number % 2 == 0);
+            cr_expect(eq(int, alone && ms != makespan_ms, 0), "%s", line);
+            bool stream = async && iterations > 1 && strcmp(schedule, "pipedream") == 0;
+            cr_expect(eq(int, stream && ms > 0.9 * makespan_ms, 0), "%s: %g", line, ms);
+            json_decref(rows);
+        }
+    }
+}
+
+Test(cli_hardware, unknown_period)
+{
+    char line[1024];
+    const char *folder = rp_test_tool_folder();
+    const char *one = "--schedule gpipe,pipedream --optimizer async --gpus 4 --iterations 1";
+    snprintf(line, sizeof line, "%s --db %s/one.db", one, folder);
+    const char *table = rp_test_rpsim_well(line).output;
+    cr_expect(ne(ptr, strstr(table, "gpipe: one asynchronous iteration has no period"), NULL));
+    cr_expect(eq(ptr, strstr(table, "* gpipe"), NULL), "nobody is known to be best");
+    snprintf(line, sizeof line, "%s/one.db", folder);
+    cr_expect(eq(str,
+                 rp_test_ask(line, "SELECT count(*) || ',' || count(tokens_per_s) || ',' || "
+                                   "count(iteration_ms) FROM summary"),
+                 "2,0,0"));
+    table = rp_test_rpsim_well("--schedule gpipe --optimizer async --iterations 15").output;
+    cr_expect(ne(ptr, strstr(table, "estimate from 15 asynchronous iterations"), NULL));
+    table = rp_test_rpsim_well("--schedule gpipe --optimizer async --iterations 16").output;
+    cr_expect(eq(ptr, strstr(table, "estimate from"), NULL));
+    snprintf(line, sizeof line, "%s --jitter 0.1", one);
+    rp_test_outcome noise = rp_test_rpsim(line);
+    cr_expect(eq(int, noise.status, 2));
+    cr_expect(ne(ptr, strstr(noise.messages, "has no period"), NULL), "%s", noise.messages);
+    /* Unknown ones have no rank; with --schedule all nobody has one here. */
+    json_t *rows = run("--schedule all --optimizer async --gpus 4 --iterations 1");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        bool unknown = json_is_null(json_object_get(json_array_get(rows, i), "rank"));
+        cr_expect(unknown, "row %zu", i);
+    }
+    json_decref(rows);
+}
+
+/* Systems whose program is the same with either optimizer are refused with async, and say why. */
+Test(cli_hardware, optimizer_modes_without_effect)
+{
+    char line[1024];
+    const char *folder = rp_test_tool_folder();
+    const char *all = rp_test_rpsim_well("--schedule all --optimizer async --gpus 4 --iterations 2 "
+                                         "--recompute wait")
+                          .output;
+    for (uint32_t s = 0; s < rp_schedule_count; s++) {
+        char left_out[128];
+        const char *name = rp_schedules[s]->name;
+        bool refused = rp_schedules[s]->data_parallel;
+        snprintf(left_out, sizeof left_out, "  %s cannot run: its ranks step together", name);
+        cr_expect(eq(int, strstr(all, left_out) != NULL, refused), "%s", left_out);
+        snprintf(line, sizeof line,
+                 "--schedule %s --gpus 4 --microbatches 8 --iterations 2 --optimizer async "
+                 "--program-out %s/async.txt",
+                 name, folder);
+        rp_test_outcome outcome = rp_test_rpsim(line);
+        cr_expect(eq(int, outcome.status, refused ? 2 : 0), "%s", name);
+        if (refused) {
+            cr_expect(ne(ptr, strstr(outcome.messages, "valid is sync"), NULL));
+            continue;
+        }
+        snprintf(line, sizeof line,
+                 "--schedule %s --gpus 4 --microbatches 8 --iterations 2 --program-out %s/sync.txt",
+                 name, folder);
+        rp_test_rpsim_well(line);
+        /* Beyond the word in the header: ops or waits. */
+        char path[512];
+        snprintf(path, sizeof path, "%s/async.txt", folder);
+        char *async = strdup(rp_test_tool_read(path));
+        snprintf(path, sizeof path, "%s/sync.txt", folder);
+        const char *sync = strstr(rp_test_tool_read(path), "\nlowered ");
+        const char *rest = strstr(async, "\nlowered ");
+        cr_assert(sync != NULL && rest != NULL);
+        cr_expect(ne(int, strcmp(sync, rest), 0), "%s has one mode", name);
+        free(async);
+    }
 }
 
 /* Longer sequences and slower steps: monotone where it must be. */

@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <math.h>
 #include <string.h>
 
 static rp_arena *arena;
@@ -102,6 +103,29 @@ Test(endless, period_of_the_slowest_rank)
             }
         }
         cr_expect(eq(i64, ends[1] - ends[0], 24 * d.config.microbatches * longest), "%u", number);
+        rpsim_result_fini(&result);
+    }
+}
+
+/* Equal stages without hops: microbatch k of the stream is done after k + N - 1 times a stage's
+ * forward and backward, so that a period takes M of them, from two iterations on. */
+Test(endless, period_of_few_iterations)
+{
+    for (uint32_t iterations = 1; iterations < 20; iterations++) {
+        rp_test_stage_case d;
+        rp_test_stage_case_make(4, 1, 6, (slow_split){1000, 700, 1300}, arena, &d);
+        d.costs.hop_ps = 0;
+        d.config.iterations = iterations;
+        d.config.asynchronous = true;
+        rpsim_result result;
+        cr_assert(
+            eq(int, rpsim_case_run(rp_schedule_find("pipedream"), &d.config, &result), RP_OK));
+        cr_expect(eq(i64, result.metrics.makespan_ps, (6 + 3) * INT64_C(3000)));
+        if (iterations == 1) {
+            cr_expect(isnan(result.period_ps), "nothing says when the next one would be done");
+        } else {
+            cr_expect(eq(dbl, result.period_ps, 6 * 3000.0), "%u iterations", iterations);
+        }
         rpsim_result_fini(&result);
     }
 }
