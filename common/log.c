@@ -9,6 +9,10 @@
 
 static const char *program_name = "rp";
 
+/* rp_log_set_place */
+static _Thread_local const char *place_file;
+static _Thread_local size_t place_line;
+
 /* Captures of this thread, one inside another: a sweep reports why a point has failed, and a point
  * may try what fails. */
 #define MOST_CAPTURES 8
@@ -146,11 +150,23 @@ RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
     rp_mem_release(&many);
 }
 
+static void put_place(const char *file, size_t line)
+{
+    char place[32] = ": ";
+    if (line != 0) {
+        snprintf(place, sizeof place, ":%zu: ", line);
+    }
+    put_text(file, strlen(file));
+    put(place, strlen(place));
+}
+
 RP_PRINTF(2, 0)
 static void print_message(const char *severity, const char *format, va_list arguments)
 {
     flockfile(stderr); /* messages of several threads stay whole lines */
-    if (current() == NULL) {
+    if (place_file != NULL) {
+        put_place(place_file, place_line);
+    } else if (current() == NULL) {
         put(program_name, strlen(program_name));
         put(": ", 2);
     }
@@ -176,28 +192,22 @@ void rp_log_warning(const char *format, ...)
     va_end(arguments);
 }
 
-RP_PRINTF(3, 0)
-static void print_at(const char *file, const char *place, const char *format, va_list arguments)
+void rp_log_error_at(const char *file, size_t line, const char *format, ...)
 {
+    va_list arguments;
+    va_start(arguments, format);
     flockfile(stderr);
-    put_text(file, strlen(file));
-    put(place, strlen(place));
-    put(": ", 2);
+    put_place(file, line);
     put_formatted(format, arguments);
     put("\n", 1);
     funlockfile(stderr);
+    va_end(arguments);
 }
 
-void rp_log_error_at(const char *file, size_t line, const char *format, ...)
+void rp_log_set_place(const char *file, size_t line)
 {
-    char place[32] = "";
-    if (line != 0) {
-        snprintf(place, sizeof place, ":%zu", line);
-    }
-    va_list arguments;
-    va_start(arguments, format);
-    print_at(file, place, format, arguments);
-    va_end(arguments);
+    place_file = file;
+    place_line = line;
 }
 
 void rp_log_set_program(const char *name)

@@ -29,6 +29,14 @@ void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);
  */
 void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_PRINTF(3, 4);
 
+/**
+ * Until the next call, this thread's messages begin with "FILE:LINE: " instead of the program's
+ * name, but for those that name a place of their own: what a row asks for may be found impossible
+ * far from its file.
+ * @param file NULL: none; must live as long
+ */
+void rp_log_set_place(const char *file, size_t line);
+
 /** Sets the name printed before messages; `name` must outlive all logging. Default "rp". */
 void rp_log_set_program(const char *name);
 

@@ -46,7 +46,7 @@ static rp_status number(const cells *c, uint32_t row, int column, uint32_t most,
 
 static rp_status refuse(const cells *c, uint32_t row, const char *what)
 {
-    rp_log_error_at(c->csv.name, row + 2, "%s", what);
+    rp_log_error_at(c->csv.name, c->csv.lines[row], "%s", what);
     return RP_INPUT;
 }
 
@@ -87,6 +87,8 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     *q = (rpsim_question){.framework = cell(c, row, COLUMN_FRAMEWORK),
                           .model = cell(c, row, COLUMN_MODEL),
                           .gpus = c->platform.gpus,
+                          .file = c->csv.name,
+                          .line = c->csv.lines[row],
                           .memory = true};
     RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(q->framework), false,
                                &schedule));
@@ -128,7 +130,10 @@ static rp_status predict(cells *c, rp_arena *arena, FILE *stream)
     RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof *c->questions, &c->questions));
     RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof *c->answers, &c->answers));
     for (uint32_t row = 0; row < c->csv.rows; row++) {
-        RP_TRY(ask(c, row, &c->questions[row]));
+        rp_log_set_place(c->csv.name, c->csv.lines[row]);
+        rp_status status = ask(c, row, &c->questions[row]);
+        rp_log_set_place(NULL, 0);
+        RP_TRY(status);
     }
     RP_TRY(rpsim_answer_all(&c->platform, c->questions, c->csv.rows, c->answers));
     write_answers(c, stream);

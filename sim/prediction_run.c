@@ -128,11 +128,13 @@ static rp_status answer_one(void *context, uint32_t job)
     const rpsim_question *q = &a->questions[job];
     run_inputs in = {.platform = a->platform};
     RP_TRY(rp_arena_create(&in.arena));
+    rp_log_set_place(q->file, q->line);
     rp_status status = prepare(q, &in);
     if (status == RP_OK) {
         status = q->longest ? longest(&in, &a->answers[job])
                             : throughput(&in, q->memory, &a->answers[job]);
     }
+    rp_log_set_place(NULL, 0);
     rp_arena_destroy(in.arena);
     return status;
 }

@@ -16,6 +16,8 @@ typedef struct rpsim_question {
     bool memory;             /**< whether the run fits is asked for, too */
     bool asynchronous;       /**< steps follow each other without a barrier */
     rpsim_workload workload; /**< seq_len is not read where `longest` */
+    const char *file;        /**< that asks, for messages; NULL: none */
+    size_t line;
 } rpsim_question;
 
 typedef struct rpsim_answer {

@@ -1,0 +1,611 @@
+/* Hostile input for the real programs: files that have been damaged, and command lines that nobody
+ * would write. Whatever they hold, a program ends by itself within 20 s with status 0, 1 or 2, says
+ * why in lines without control characters, and leaves nothing of a run that it has refused.
+ *
+ *     hostile files|commands WORK SEED FIRST COUNT
+ *
+ * WORK/bin holds the programs and WORK/in what they read (tests/checks/hostile.sh makes both); they
+ * run in WORK/out. The inputs FIRST .. FIRST + COUNT - 1 of a seed are the same in every run. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#define MOST_BYTES (8u << 20)
+#define MOST_WORDS 64
+#define LIMIT_S 20
+#define SANITIZER_STATUS 99 /* no program's own */
+
+static const char *work;
+static uint64_t random_state;
+static int failures;
+static double slowest_s;
+
+static void require(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "hostile: %s: %s\n", what, strerror(errno));
+        exit(1);
+    }
+}
+
+static uint32_t draw(uint32_t below) /* splitmix64 */
+{
+    random_state += 0x9E3779B97F4A7C15u;
+    uint64_t z = random_state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t)((z ^ (z >> 31)) % below);
+}
+
+/* ---- running a program ------------------------------------------------------------------------
+ */
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status;
+    (void)type;
+    return place->level > 0 ? remove(path) : 0;
+}
+
+static void empty_folder(const char *path)
+{
+    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static bool is_empty(const char *path)
+{
+    DIR *folder = opendir(path);
+    int entries = 0;
+    while (folder != NULL && readdir(folder) != NULL) {
+        entries++;
+    }
+    closedir(folder);
+    return entries == 2;
+}
+
+static void become(char **words, const char *messages)
+{
+    const struct rlimit no_core = {0, 0};
+    const struct rlimit size = {256u << 20, 256u << 20};
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+    (void)setrlimit(RLIMIT_FSIZE, &size);
+    int nothing = open("/dev/null", O_RDWR);
+    int errors = open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (chdir(words[1]) == 0 && dup2(nothing, 0) == 0 && dup2(nothing, 1) == 1 &&
+        dup2(errors, 2) == 2) {
+        words[1] = words[0];
+        execv(words[0], words + 1);
+    }
+    _exit(127);
+}
+
+/* @param words the program, the folder to run it in, its arguments, NULL
+ * @return the status, 128 + signal after one, -1 where it took too long */
+static int run(char **words, const char *messages)
+{
+    double begin_s = now_s();
+    pid_t child = fork();
+    if (child == 0) {
+        become(words, messages);
+    }
+    require(child > 0, "fork");
+    int state = 0;
+    for (double pause_s = 0.0005; waitpid(child, &state, WNOHANG) == 0; pause_s *= 1.2) {
+        if (now_s() - begin_s > LIMIT_S) {
+            (void)kill(child, SIGKILL);
+            (void)waitpid(child, &state, 0);
+            return -1;
+        }
+        pause_s = pause_s < 0.02 ? pause_s : 0.02;
+        const struct timespec pause = {0, (long)(pause_s * 1e9)};
+        (void)nanosleep(&pause, NULL);
+    }
+    slowest_s = now_s() - begin_s > slowest_s ? now_s() - begin_s : slowest_s;
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
+/* ---- what must hold ---------------------------------------------------------------------------
+ */
+
+static char *read_file(const char *path, size_t *length_out)
+{
+    FILE *stream = fopen(path, "rb");
+    require(stream != NULL, path);
+    char *bytes = malloc(MOST_BYTES + 1);
+    require(bytes != NULL, path);
+    *length_out = fread(bytes, 1, MOST_BYTES, stream);
+    bytes[*length_out] = '\0';
+    fclose(stream);
+    return bytes;
+}
+
+static void write_file(const char *path, const char *bytes, size_t length)
+{
+    FILE *stream = fopen(path, "wb");
+    require(stream != NULL && fwrite(bytes, 1, length, stream) == length && fclose(stream) == 0,
+            path);
+}
+
+/* C0 but the newline, DEL, C1, and bytes that no UTF-8 has. */
+static bool has_controls(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        bool second_of_c1 = i > 0 && (unsigned char)text[i - 1] == 0xC2 && byte < 0xA0;
+        if ((byte < 0x20 && byte != '\n') || byte == 0x7F || byte > 0xF4 || byte == 0xC0 ||
+            byte == 0xC1 || second_of_c1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void show_word(const char *word)
+{
+    fputs(" '", stderr);
+    for (size_t i = 0; word[i] != '\0' && i < 300; i++) {
+        fprintf(stderr, word[i] >= ' ' && word[i] <= '~' ? "%c" : "\\x%02x", (unsigned char)word[i]);
+    }
+    fputs("'", stderr);
+}
+
+/* One input: runs it and says what does not hold. */
+static void try_words(char **words, uint32_t number, bool leaves_nothing)
+{
+    char out[PATH_MAX + 8];
+    char messages[PATH_MAX + 16];
+    char *shown[MOST_WORDS];
+    size_t count = 0;
+    (void)snprintf(out, sizeof out, "%s/out", work);
+    (void)snprintf(messages, sizeof messages, "%s/messages", work);
+    for (; words[count] != NULL; count++) {
+        shown[count] = words[count];
+    }
+    words[1] = out;
+    int status = run(words, messages);
+    size_t length = 0;
+    char *said = read_file(messages, &length);
+    const char *what = NULL;
+    if (status == -1) {
+        what = "took longer than 20 s";
+    } else if (status == SANITIZER_STATUS || strstr(said, "runtime error:") != NULL) {
+        what = "a sanitizer stopped it";
+    } else if (status < 0 || status > 2) {
+        what = "ended with a signal or another status";
+    } else if (has_controls(said, length)) {
+        what = "has a control character in a message";
+    } else if (status != 0 && length == 0) {
+        what = "failed without a word";
+    } else if (status == 2 && leaves_nothing && !is_empty(out)) {
+        what = "left something of a refused run";
+    }
+    if (what != NULL) {
+        failures++;
+        fprintf(stderr, "input %u: %s (status %d):", number, what, status);
+        for (size_t i = 0; i < count; i++) {
+            if (i != 1) {
+                show_word(shown[i]);
+            }
+        }
+        fprintf(stderr, "\n%.3000s\n", said);
+    }
+    free(said);
+    empty_folder(out);
+}
+
+/* ---- damaging files ---------------------------------------------------------------------------
+ */
+
+typedef struct text {
+    char *bytes;
+    size_t length;
+} text;
+
+static void replace_piece(text *t, size_t at, size_t gone, const char *bytes, size_t length)
+{
+    if (t->length - gone + length > MOST_BYTES) {
+        return;
+    }
+    char *copy = malloc(length + 1); /* `bytes` may lie in the text */
+    require(copy != NULL, "memory");
+    memcpy(copy, bytes, length);
+    memmove(t->bytes + at + length, t->bytes + at + gone, t->length - at - gone);
+    memcpy(t->bytes + at, copy, length);
+    t->length += length - gone;
+    free(copy);
+}
+
+/* A piece: a line, a number or word, or anything. */
+static void find_piece(const text *t, size_t *begin_out, size_t *length_out)
+{
+    static const char *const ends[] = {"\n", " ,:;[]{}\"'\n\t", "\n"};
+    size_t begin = draw((uint32_t)t->length + 1);
+    size_t end = begin;
+    uint32_t kind = draw(3);
+    if (kind == 2) {
+        end = begin + draw(40);
+        end = end < t->length ? end : t->length;
+    } else {
+        while (begin > 0 && strchr(ends[kind], t->bytes[begin - 1]) == NULL) {
+            begin--;
+        }
+        while (end < t->length && strchr(ends[kind], t->bytes[end]) == NULL) {
+            end++;
+        }
+        end += kind == 0 && end < t->length ? 1 : 0;
+    }
+    *begin_out = begin;
+    *length_out = end - begin;
+}
+
+static void insert_many(text *t, size_t at)
+{
+    static const char *const units[] = {"[", "{\"a\":", "x", "9", "\n", " ", "- "};
+    const char *unit = units[draw(COUNT_OF(units))];
+    for (uint32_t i = 0, count = 1000 + draw(20000); i < count; i++) {
+        replace_piece(t, at, 0, unit, strlen(unit));
+    }
+}
+
+static void damage(text *t)
+{
+    static const char *const values[] = {
+        "-1", "0", "1", "2", "1.5", "-0.0", "1e400", "-1e308", "1e-320", "nan", "inf", "null",
+        "18446744073709551616", "9223372036854775807", "4294967296", "65537", "2147483648", "0x10",
+        "1e18", "true", "\"\"", "[]", "{}", "../../etc/passwd", "/dev/zero"};
+    static const char *const bytes[] = {"\n", "\r\n", "\t", "\x1b[31m", "\x7f", "\x01", "\xff",
+                                        "\xc2\x9b", "\xe2\x80\xae", "\xef\xbb\xbf", "\"", "\\", "#"};
+    size_t begin;
+    size_t length;
+    size_t other;
+    size_t other_length;
+    find_piece(t, &begin, &length);
+    find_piece(t, &other, &other_length);
+    uint32_t kind = draw(32);
+    if (kind < 9) {
+        const char *value = values[draw(COUNT_OF(values))];
+        replace_piece(t, begin, length, value, strlen(value));
+    } else if (kind < 14) {
+        const char *value = bytes[draw(COUNT_OF(bytes))];
+        replace_piece(t, begin + draw((uint32_t)length + 1), 0, value, strlen(value));
+    } else if (kind < 18) {
+        replace_piece(t, begin, length, "", 0);
+    } else if (kind < 22) { /* also keys that come twice */
+        replace_piece(t, begin, 0, t->bytes + begin, length);
+    } else if (kind < 26) {
+        replace_piece(t, begin, length, t->bytes + other, other_length);
+    } else if (kind < 29 && t->length > 0) {
+        t->bytes[draw((uint32_t)t->length)] = (char)draw(256);
+    } else if (kind == 29) {
+        t->length = begin;
+    } else if (kind == 30) {
+        replace_piece(t, begin, 0, "", 1 < t->length - begin ? 1 : 0);
+        replace_piece(t, begin, 0, "\0", 1);
+    } else {
+        insert_many(t, begin);
+    }
+}
+
+/* ---- the readers ------------------------------------------------------------------------------
+ * A file below in/ is damaged in a copy, @ of the command line; %NAME is the intact in/NAME. Where
+ * `folder` is given the reader wants a folder: @ is one with links to all of its files but one. */
+
+typedef struct reader {
+    const char *file;
+    const char *folder;
+    const char *command;
+} reader;
+
+#define STAGE "rpsim --fidelity stage --gpus 2 --microbatches 4 "
+#define HARDWARE "rpsim --gpus 2 --microbatches 4 "
+#define EXECUTED "rpexec --gpus 2 --microbatches 2 --steps 2 --seq-len 4 "
+
+static const reader readers[] = {
+    {"model.yaml", NULL, HARDWARE "--schedule roundpipe --model @"},
+    {"tiny.yaml", NULL, EXECUTED "--model @"},
+    {"platform.yaml", NULL, HARDWARE "--schedule 1f1b --platform @"},
+    {"cluster.yaml", NULL, "rpsim --gpus 8 --schedule fsdp --model %model.yaml --platform @"},
+    {"platform.yaml", NULL, EXECUTED "--platform @"},
+    {"costs.yaml", NULL, STAGE "--schedule zb1p --costs @"},
+    {"costs.yaml", NULL, "rpplan --gpus 2 --costs @"},
+    {"traces/partitions/paper.csv", "traces", STAGE "--schedule 1f1b --partition paper"},
+    {"traces/layers/dense-qk-norm.csv", "traces", "rpsim --schedule roundpipe --max-seqlen --gpus 2"},
+    {"program.txt", NULL, STAGE "--program-in @"},
+    {"lowered.txt", NULL, HARDWARE "--program-in @"},
+    {"executed.txt", NULL, "rpexec --model tiny --seq-len 4 --program-in @"},
+    {"timeline.csv", NULL, "rpdiff @ %timeline.csv"},
+    {"timeline.csv", NULL, "rpdiff %timeline.csv @ --trace-out t.json"},
+    {"torch.csv", NULL, STAGE "--torch-csv-in @"},
+    {"torch.csv", NULL, STAGE "--torch-csv-in @ --torch-sidecar %sidecar.json"},
+    {"sidecar.json", NULL, STAGE "--torch-csv-in %torch.csv --torch-sidecar @"},
+    {"kineto.json", NULL, "rpimport --microbatch-size 1 --seq-len 8 --out c.yaml --kineto @"},
+    {"chakra/chakra.0.et", "chakra", "rpimport --chakra @/chakra"},
+    {"flows.json", NULL, "rpsim --flows @"},
+    {"instance.json", NULL, "rpplan --instance @"},
+    {"published/throughput_4090.csv", "published", "rppredict @"},
+    {"cells.csv", NULL, "rppredict --cells @"},
+    {"experiment.yaml", NULL, "rpsweep @ --jobs 1 --db sweep.db"},
+    {"experiment.yaml", NULL, "rpsweep @ --dry-run"},
+    {"reference.csv", NULL, "rpsweep reference @ --db r.db"},
+    {"runs.db", NULL, "rpdiff @"},
+    {"runs.db", NULL, "rpsweep export best --db @"},
+    {"runs.db", NULL, STAGE "--schedule gpipe --db @"},
+    {"weights/config.json", "weights", EXECUTED "--weights @"},
+    {"weights/model.safetensors", "weights", EXECUTED "--weights @"},
+    {"experts/model.safetensors.index.json", "experts", EXECUTED "--weights @"},
+    {"saved/step-2/training.safetensors", "saved", EXECUTED "--model tiny --resume --save @"},
+    {"tokens.bin", NULL, EXECUTED "--model tiny --data @"},
+    {"record/costs.yaml", "record", EXECUTED "--model tiny --predict --costs @"},
+    {"record/platform.yaml", "record", EXECUTED "--model tiny --predict --costs @"},
+    {"record/timeline.csv", "record", "rpdiff @ %record"},
+    {"record/program.txt", "record", "rpdiff %record @"},
+};
+
+static char *print_path(const char *format, const char *a, const char *b)
+{
+    char *path = NULL;
+    require(asprintf(&path, format, work, a, b) > 0, "memory"); /* freed with the program */
+    return path;
+}
+
+static const char *linked_folder; /* the folder below in/ that link_entry is at */
+static const char *left_out;
+
+static int link_entry(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status;
+    (void)place;
+    char to[PATH_MAX * 2];
+    const char *below = path + strlen(work) + strlen("/in/") + strlen(linked_folder);
+    (void)snprintf(to, sizeof to, "%s/damaged/all%s", work, below);
+    if (type == FTW_D) {
+        return mkdir(to, 0777);
+    }
+    return strcmp(path, left_out) == 0 ? 0 : symlink(path, to);
+}
+
+/* @return what @ stands for */
+static char *put_damaged(const reader *r, const text *t)
+{
+    char *damaged = print_path("%s/damaged", "", "");
+    char *from = print_path("%s/in/%s", r->file, "");
+    empty_folder(damaged);
+    const char *base = strrchr(r->file, '/');
+    char *path = print_path("%s/damaged/%s", base != NULL ? base + 1 : r->file, "");
+    if (r->folder != NULL) {
+        char *folder = print_path("%s/in/%s", r->folder, "");
+        linked_folder = r->folder;
+        left_out = from;
+        require(nftw(folder, link_entry, 16, FTW_PHYS) == 0, folder);
+        path = print_path("%s/damaged/all%s", r->file + strlen(r->folder), "");
+    }
+    write_file(path, t->bytes, t->length);
+    return r->folder != NULL ? print_path("%s/damaged/all", "", "") : path;
+}
+
+/* The words of a command line behind the program's path and the folder. */
+static void split_command(const char *command, const char *damaged, char **words)
+{
+    size_t count = 0;
+    char *copy = strdup(command);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        if (count == 0) {
+            words[count++] = print_path("%s/bin/%s", word, "");
+            words[count++] = (char *)"";
+        } else if (word[0] == '@') {
+            require(asprintf(&words[count++], "%s%s", damaged, word + 1) > 0, "memory");
+        } else {
+            words[count++] = word[0] == '%' ? print_path("%s/in/%s", word + 1, "") : strdup(word);
+        }
+    }
+    words[count] = NULL;
+    free(copy);
+}
+
+static void try_file(uint32_t number)
+{
+    const reader *r = &readers[number % COUNT_OF(readers)];
+    char *words[MOST_WORDS];
+    text t = {0};
+    t.bytes = read_file(print_path("%s/in/%s", r->file, ""), &t.length);
+    for (uint32_t i = 0, times = 1 + draw(3); i < times; i++) {
+        damage(&t);
+    }
+    char *damaged = put_damaged(r, &t);
+    char *traces = print_path("%s/in/traces", "", "");
+    bool tables = r->folder != NULL && strcmp(r->folder, "traces") == 0;
+    setenv("RP_TRACES", tables ? damaged : traces, 1);
+    split_command(r->command, damaged, words);
+    int before = failures;
+    try_words(words, number, true);
+    if (failures > before) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "failed-%u", number);
+        write_file(print_path("%s/%s", name, ""), t.bytes, t.length);
+        fprintf(stderr, "the file is %s/%s\n", work, name);
+    }
+    free(t.bytes);
+}
+
+/* ---- command lines ----------------------------------------------------------------------------
+ * Options and the names of their values come from each program's --help. */
+
+typedef struct program {
+    const char *path;
+    const char *small; /* options that keep a run small, where none of them has been drawn */
+    uint32_t count;
+    char *options[MOST_WORDS];
+    char *values[MOST_WORDS]; /* as the help has them; NULL: none */
+} program;
+
+static program programs[] = {
+    {"rpsim", "--schedule gpipe --gpus 2 --microbatches 4 --tune-budget 20 --replicas 2", 0, {0}, {0}},
+    {"rpexec", "--gpus 2 --microbatches 2 --steps 1 --seq-len 4 --model tiny --watchdog-s 10", 0, {0}, {0}},
+    {"rpplan", "--model tiny --gpus 2", 0, {0}, {0}},
+    {"rpdiff", "", 0, {0}, {0}},
+    {"rpimport", "--microbatch-size 1 --seq-len 8", 0, {0}, {0}},
+    {"rppredict", "", 0, {0}, {0}},
+    {"rpsweep", "", 0, {0}, {0}},
+};
+
+static void read_options(program *p)
+{
+    char command[PATH_MAX + 16];
+    char line[1024];
+    (void)snprintf(command, sizeof command, "%s/bin/%s --help", work, p->path);
+    FILE *help = popen(command, "r");
+    require(help != NULL, command);
+    while (fgets(line, sizeof line, help) != NULL) {
+        char *name = line + 2;
+        char *end = name + strcspn(name, " \n");
+        if (strncmp(line, "  --", 4) == 0 && p->count < MOST_WORDS && *end != '\0') {
+            *end++ = '\0';
+            end[strcspn(end, "\n")] = '\0';
+            p->options[p->count] = strdup(name);
+            p->values[p->count++] = *end != '\0' ? strdup(end) : NULL;
+        }
+    }
+    require(pclose(help) == 0 && p->count > 2, command);
+}
+
+static const char *draw_absurd(void)
+{
+    static char longest[100001];
+    static const char *const values[] = {
+        "", "-", "--", "-1", "0", "0.5", "1e400", "nan", "-inf", "18446744073709551616",
+        "99999999999999999999999", "9223372036854775808", ",", ",,", "1,,2", "|", "a,b,c", "3|3",
+        "\n", "a\nb", "\x1b[2J", "\x7f", "\xff\xfe", "\xe2\x80\xae", "\xc2\x9b" "31m", "%s%n", "/",
+        ".", "..", "/dev/null", "/dev/zero", "/proc/self/mem", "no/such/file", "all", "none", "*",
+        "0*0", "1*1e400", "=", "gpus=8", "1/0", "2/1", "0x10", "1e3", " 8", "8 ", "+8", "-0"};
+    uint32_t which = draw(COUNT_OF(values) + 2);
+    memset(longest, 'x', sizeof longest - 1);
+    return which < COUNT_OF(values) ? values[which] : longest;
+}
+
+static const char *draw_known(void)
+{
+    static const char *const names[] = {
+        "gpipe", "1f1b", "roundpipe", "zbv", "dualpipev", "zero2", "fsdp", "megatron-tp", "mobius",
+        "interleaved-1f1b", "gpipe,roundpipe", "tiny", "qwen3-1.7b", "tiny-moe", "rtx4090x8", "h200",
+        "qwen3-1.7b@rtx4090", "even", "paper", "auto", "early", "wait", "none", "0*2", "host",
+        "link_gb_per_s=20", "1,1", "2,2", "14,14", "1/2", "schedules", "models", "best"};
+    return names[draw(COUNT_OF(names))];
+}
+
+/* One of "a|b|C": words in capitals stand for numbers, files and names. */
+static const char *draw_valid(const char *value)
+{
+    static const char *const numbers[] = {"1", "2", "3", "4", "5", "8", "16", "0.1", "1e-3"};
+    char *copy = strdup(value); /* freed with the program */
+    char *choice = NULL;
+    uint32_t count = 0;
+    for (char *word = strtok(copy, "|"); word != NULL; word = strtok(NULL, "|")) {
+        count++;
+        choice = draw(count) == 0 ? word : choice;
+    }
+    if (choice == NULL || strncmp(choice, "NAME", 4) == 0) {
+        return draw_known();
+    }
+    if (strchr("FDP", choice[0]) != NULL && draw(3) == 0) { /* something to read */
+        return print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "");
+    }
+    if (strchr("FDP", choice[0]) != NULL) { /* to be written, below the folder */
+        return draw(2) == 0 ? "new" : "new.svg";
+    }
+    return isupper((unsigned char)choice[0]) ? numbers[draw(COUNT_OF(numbers))] : choice;
+}
+
+static const char *draw_value(const char *value)
+{
+    uint32_t kind = draw(10);
+    return kind < 7 ? draw_valid(value) : kind < 9 ? draw_absurd() : draw_known();
+}
+
+static bool is_drawn(char **words, size_t count, const char *option)
+{
+    for (size_t i = 2; i < count; i++) {
+        if (strcmp(words[i], option) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void try_command(uint32_t number)
+{
+    const program *p = &programs[number % 3 == 0 ? draw(COUNT_OF(programs)) : number % 3 - 1];
+    char *words[MOST_WORDS];
+    size_t count = 2;
+    words[0] = print_path("%s/bin/%s", p->path, "");
+    words[1] = (char *)"";
+    if (p->small[0] == '\0' && draw(8) != 0) { /* what it reads */
+        words[count++] = print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "");
+    }
+    for (uint32_t i = 0, drawn = draw(6); i < drawn; i++) {
+        uint32_t which = draw(p->count - 2); /* --help and --version end everything */
+        words[count++] = p->options[which];
+        if (p->values[which] != NULL && draw(40) != 0) {
+            words[count++] = (char *)(uintptr_t)draw_value(p->values[which]);
+        }
+    }
+    char *small = strdup(p->small);
+    for (char *option = strtok(small, " "); option != NULL; option = strtok(NULL, " ")) {
+        char *value = strtok(NULL, " ");
+        if (!is_drawn(words, count, option) && draw(20) != 0) {
+            words[count++] = option;
+            words[count++] = value;
+        }
+    }
+    words[count] = NULL;
+    setenv("RP_TRACES", print_path("%s/in/traces", "", ""), 1);
+    try_words(words, number, true);
+}
+
+int main(int argc, char **argv)
+{
+    bool files = argc == 6 && strcmp(argv[1], "files") == 0;
+    if (argc != 6 || (!files && strcmp(argv[1], "commands") != 0)) {
+        fputs("usage: hostile files|commands WORK SEED FIRST COUNT\n", stderr);
+        return 2;
+    }
+    work = argv[2];
+    uint64_t seed = strtoull(argv[3], NULL, 10);
+    uint32_t first = (uint32_t)strtoul(argv[4], NULL, 10);
+    uint32_t count = (uint32_t)strtoul(argv[5], NULL, 10);
+    (void)mkdir(print_path("%s/out", "", ""), 0777);
+    (void)mkdir(print_path("%s/damaged", "", ""), 0777);
+    for (size_t i = 0; i < COUNT_OF(programs) && !files; i++) {
+        read_options(&programs[i]);
+    }
+    for (uint32_t i = first; i < first + count; i++) {
+        random_state = seed * 0x9E3779B97F4A7C15u + i;
+        (void)draw(2);
+        (files ? try_file : try_command)(i);
+    }
+    printf("%u %s, %d of them not as they should be, the slowest %.1f s\n", count, argv[1], failures,
+           slowest_s);
+    return failures == 0 ? 0 : 1;
+}
