@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define PATH_SIZE 4096
+
+#define ALWAYS_ALLOWED 64e6 /* looking takes longer than such a run */
 
 /* The number after `key` at the beginning of a line of a file; `otherwise` where it is not there.
  */
@@ -62,15 +65,28 @@ static uint64_t left_in_group(const char *root, const char *group)
     return most == UINT64_MAX ? most : most > used ? most - used : 0;
 }
 
+/* What the limit of the process's address space (ulimit -v) leaves. */
+static uint64_t left_of_address_space(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return UINT64_MAX;
+    }
+    uint64_t used = number_in("/proc/self/status", "VmSize:", 0) * 1024;
+    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
 uint64_t rp_host_memory_available(const char *root)
 {
     char path[PATH_SIZE];
     (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
     uint64_t kib = number_in(path, "MemAvailable:", UINT64_MAX);
     uint64_t least = kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
+    uint64_t left = left_of_address_space();
+    least = left < least ? left : least;
     find_group(root, "0::", path);
     for (;;) { /* the group, and all above it */
-        uint64_t left = left_in_group(root, path);
+        left = left_in_group(root, path);
         least = left < least ? left : least;
         char *last = strrchr(path, '/');
         if (last == NULL) {
@@ -90,6 +106,21 @@ rp_status rp_host_memory_require(uint64_t bytes, const char *what)
                  what[strlen(what) - 1] == 's' ? "" : "s", (double)bytes * 0x1p-30,
                  (double)available * 0x1p-30);
     return RP_NO_MEMORY;
+}
+
+rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid)
+{
+    if (bytes < ALWAYS_ALLOWED) {
+        return RP_OK;
+    }
+    double available = (double)rp_host_memory_available("");
+    if (bytes <= available) {
+        return RP_OK;
+    }
+    rp_log_error("%s would take about %.1f GiB of this machine's memory, and %.1f GiB are "
+                 "available; valid are %s",
+                 what, bytes * 0x1p-30, available * 0x1p-30, valid);
+    return RP_USAGE;
 }
 
 /* ---- processors -------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "exec/work.h"
 
+#include "common/host_limits.h"
 #include "common/log.h"
 
 /* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
@@ -124,6 +125,8 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
         RP_TRY(rp_partition_even(work->schedule, costs, work->gpus, 0, arena, &even));
         config.partition = &even;
     }
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&config, true, work->layer_grain),
+                                work->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(work->schedule, &config, &schedule));
     rp_status status = rpexec_work_lower(work, model, schedule, arena, program_out);
     rp_program_destroy(schedule);

@@ -1,5 +1,6 @@
 #include "sim/case.h"
 
+#include "common/host_limits.h"
 #include "sim/bounds_run.h"
 #include "sim/clock.h"
 
@@ -67,6 +68,10 @@ rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_con
     one_iteration.iterations = 1;
     rp_status status = rp_schedule_check(schedule, config);
     if (status == RP_OK) {
+        status = rp_host_memory_allow(rp_schedule_footprint(config, false, false), schedule->name,
+                                      RP_FOOTPRINT_VALID);
+    }
+    if (status == RP_OK) {
         status = build_and_simulate(schedule, &one_iteration, &result);
     }
     if (status == RP_OK) {
@@ -86,6 +91,8 @@ rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_re
     double begin_s = rpsim_clock_s();
     rpsim_result result = {.program = program};
     result.separate_backward = rp_program_has_separate_backward(program);
+    RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, false), "the program",
+                                "programs of fewer ops"));
     rp_status status = simulate(NULL, NULL, costs, &result);
     if (status != RP_OK) {
         rp_timeline_destroy(result.timeline);

@@ -1,5 +1,6 @@
 #include "sim/hardware_case.h"
 
+#include "common/host_limits.h"
 #include "common/log.h"
 #include "common/lower.h"
 #include "common/platform_machine.h"
@@ -130,6 +131,8 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
     rp_program *schedule = NULL;
     rp_schedule_config wanted = *config;
     wanted.call_microbatches = in->workload->microbatches;
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, in->workload->layer_grain),
+                                in->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(in->schedule, &wanted, &schedule));
     rp_lower_config lower = {.placement = in->schedule->placement,
                              .versions = in->schedule->versions,
@@ -295,6 +298,8 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     double begin_s = rpsim_clock_s();
     inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
     rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
+                                schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(set_machine(platform, &in));
     set_schedule(schedule, platform, &in);
     in.rates.sequence_slices = workload->sequence_slices;
@@ -322,6 +327,8 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
         return RP_INPUT;
     }
     inputs in = {.model = model};
+    RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, true), "the program",
+                                "programs of fewer ops"));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
     RP_TRY(set_machine(platform, &in));

@@ -1,6 +1,7 @@
 #include "sim/noise.h"
 
 #include "common/crew.h"
+#include "common/host_limits.h"
 #include "common/log.h"
 
 #include <gsl/gsl_randist.h>
@@ -11,6 +12,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+
+/* Of a thread: the factor, start and end of each op, and the engine's notes. */
+#define REPLICA_OP_BYTES 64.0
 
 /* What the threads share. */
 typedef struct crew {
@@ -143,6 +147,8 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
         .noise = noise, .program = program, .run = run, .context = context, .values = values_out};
     pthread_t threads[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(noise->threads, noise->replicas);
+    RP_TRY(rp_host_memory_allow(REPLICA_OP_BYTES * program->op_count * wanted, "--jitter",
+                                "fewer --replicas, --microbatches or --iterations"));
     uint32_t started = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &c) == 0) {

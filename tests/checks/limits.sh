@@ -44,4 +44,12 @@ for limit in 60000 100000 300000; do
     wait $! || status=$?
     [ $status -lt 128 ] || [ $status -eq 143 ] || fail "rpsweep below ulimit -v $limit: exit status $status, $(cat "$work/err")"
 done
+# rpsim refuses at once what does not fit, and runs what does.
+for command in "rpsim --schedule roundpipe" "rpsim --schedule 1f1b --fidelity hardware"; do
+    status=0
+    (ulimit -v 500000 && exec timeout 20 "$2/"$command --microbatches 65536) >"$work/out" 2>"$work/err" || status=$?
+    [ $status -eq 2 ] && grep -q 'GiB are available; valid are fewer --microbatches' "$work/err" ||
+        fail "$command below a limit: exit status $status, $(cat "$work/err")"
+done
+(ulimit -v 500000 && exec "$2/rpsim" --schedule roundpipe --microbatches 64) >"$work/out" || fail "64 microbatches do not fit"
 [ $failures -eq 0 ]
