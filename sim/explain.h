@@ -173,8 +173,8 @@ uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);
 
 /**
  * Elasticities: by how many percent the step shortens per percent of speed of a resource, by
- * simulating the same program with it 1 % faster and 1 % slower. A step is the period
- * (rp_metrics_period_ps), of one asynchronous iteration the makespan. NaN: not modelled.
+ * simulating the same program with it 1 % faster and 1 % slower. A step is the steady-state period
+ * where it is known (RP_STEADY_ITERATIONS and more), otherwise the makespan. NaN: not modelled.
  */
 typedef struct rpsim_sensitivity {
     double step_ps;

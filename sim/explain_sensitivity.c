@@ -28,7 +28,7 @@ typedef struct rerun {
 static double step_of(const rp_timeline *t)
 {
     double period_ps = rp_metrics_period_ps(t);
-    if (!isnan(period_ps)) {
+    if (t->program->iteration_count >= RP_STEADY_ITERATIONS) {
         return period_ps;
     }
     int64_t last = 0;
