@@ -58,15 +58,18 @@ static const rp_config_field *find_other_unit(const rp_config_schema *schema, co
     size_t stem = stem_length(key);
     bool rate = strstr(key + stem, "per_s") || strstr(key + stem, "ps");
     const rp_config_field *found = NULL;
+    bool found_same = false;
     for (size_t i = 0; i < schema->field_count; i++) {
         const rp_config_field *field = &schema->fields[i];
         if (!field->unit || stem_length(field->key) != stem ||
             strncmp(field->key, key, stem) != 0) {
             continue;
         }
-        bool field_rate = strstr(field->key + stem, "per_s") != NULL;
-        if (!found || field_rate == rate) {
-            found = field; /* memory_gib_per_s is memory_gb_per_s rather than memory_gb */
+        /* memory_gib_per_s is memory_gb_per_s rather than memory_gb */
+        bool same = (strstr(field->key + stem, "per_s") != NULL) == rate;
+        if (!found || (same && !found_same)) {
+            found = field;
+            found_same = same;
         }
     }
     return found;

@@ -100,6 +100,7 @@ typedef struct rp_platform {
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
     double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
     double memory_gb;               /**< nominal device memory */
+    double memory_gib;              /**< the same as the file may say it; memory_gb counts */
     double memory_gb_per_s;         /**< HBM or GDDR bandwidth */
     uint32_t pcie_gen;              /**< 3 to 5, 0 where the file says link_gb_per_s */
     uint32_t pcie_lanes;            /**< of the host link, with pcie_gen; 16 */
@@ -143,7 +144,8 @@ typedef struct rp_platform {
     double workspace_gb;           /**< of the libraries; 32 MiB where the file has none */
     double communicator_gb;        /**< of a collective library; 0.6 where the file has none */
     double allocator_overhead_pct; /**< of what is allocated */
-    double host_memory_gb;         /**< 0: unknown, the host never overflows */
+    double host_memory_gb;         /**< of a node; 0: unknown, nobody knows what fits there */
+    double host_memory_gib;        /**< the same as the file may say it; host_memory_gb counts */
     /* Roofline (sim/roofline.h); 0 where the file does not say. */
     double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
     double link_efficiency;    /**< of the nominal link, where no effective rate was measured */

@@ -26,9 +26,11 @@
 
 enum {
     FIELD_FP32_ACC = 5,
+    FIELD_MEMORY = 6,
     FIELD_LINK = 8,
     FIELD_LINK_EFFECTIVE = 9,
     FIELD_PEER_RATE = 10,
+    FIELD_HOST_MEMORY = 19,
     FIELD_GPUS_PER_SWITCH = 25,
     FIELD_SWITCH,
     FIELD_GPUS_PER_ROOT,
@@ -49,7 +51,11 @@ enum {
     FIELD_BOUND_CORES,
     FIELD_UPLOAD,
     FIELD_DOWNLOAD,
+    FIELD_MEMORY_GIB = 52,
+    FIELD_HOST_MEMORY_GIB,
 };
+
+#define GB_PER_GIB 1.073741824
 
 /* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
 #define OLDEST_PCIE 3u
@@ -74,7 +80,7 @@ static const rp_config_field fields[] = {
      .offset = offsetof(rp_platform, gpus)},
     RATE(fp16_tflops_fp16_acc, false, 0.001, 1e6, "TFLOP/s"),
     [FIELD_FP32_ACC] = RATE(fp16_tflops_fp32_acc, false, 0.001, 1e6, "TFLOP/s"),
-    RATE(memory_gb, false, 0.001, 1e5, "GB"),
+    [FIELD_MEMORY] = RATE(memory_gb, true, 0.001, 1e5, "GB"),
     RATE(memory_gb_per_s, false, 0.001, 1e6, "GB/s"),
     [FIELD_LINK] = RATE(link_gb_per_s, true, 0.001, 1e5, "GB/s"),
     [FIELD_LINK_EFFECTIVE] = RATE(link_effective_gb_per_s, true, 0, 1e5, "GB/s"),
@@ -87,7 +93,7 @@ static const rp_config_field fields[] = {
     RATE(context_gb, true, 0, 1e4, "GB"),
     RATE(workspace_gb, true, 0, 1e4, "GB"),
     RATE(allocator_overhead_pct, true, 0, 1000, "%"),
-    RATE(host_memory_gb, true, 0, 1e7, "GB"),
+    [FIELD_HOST_MEMORY] = RATE(host_memory_gb, true, 0, 1e7, "GB"),
     RATE(collective_gb_per_s, true, 0, 1e5, "GB/s"),
     RATE(zero_gradient_gb_per_s, true, 0, 1e5, "GB/s"),
     RATE(gemm_efficiency, true, 0, 1, NULL),
@@ -130,6 +136,8 @@ static const rp_config_field fields[] = {
     RATE(copy_latency_us, true, 0, 1e6, "us"),
     RATE(op_gap_us, true, 0, 1e6, "us"),
     RATE(op_wake_us, true, 0, 1e6, "us"),
+    [FIELD_MEMORY_GIB] = RATE(memory_gib, true, 0.001, 1e5, "GiB"),
+    [FIELD_HOST_MEMORY_GIB] = RATE(host_memory_gib, true, 0, 1e7, "GiB"),
 };
 
 const rp_config_schema rp_platform_schema = {
@@ -283,6 +291,33 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
     return RP_OK;
 }
 
+/* Memory in decimal or in binary units; `*gb` is what the rest of the program reads. A change of
+ * one key takes the place of the other. */
+static rp_status set_memory(const char *name, size_t *lines, const rp_changes *changes,
+                            uint32_t decimal, double *gb, double gib)
+{
+    uint32_t binary = decimal == FIELD_MEMORY ? FIELD_MEMORY_GIB : FIELD_HOST_MEMORY_GIB;
+    bool set_gb = rp_changes_set(changes, true, decimal);
+    bool set_gib = rp_changes_set(changes, true, binary);
+    bool has_gib = lines[binary] != 0 && (set_gib || !set_gb);
+    bool has_gb = lines[decimal] != 0 && (set_gb || !set_gib);
+    if (has_gb && has_gib) {
+        rp_log_error_at(name, lines[binary],
+                        "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
+                        "%.9f GB",
+                        fields[binary].key, fields[decimal].key, GB_PER_GIB);
+        return RP_INPUT;
+    }
+    *gb = has_gib ? gib * GB_PER_GIB : *gb;
+    if (decimal == FIELD_MEMORY && !has_gb && !has_gib) {
+        rp_log_error_at(name, 1,
+                        "a platform needs one of the keys 'memory_gb' and 'memory_gib'; valid "
+                        "values are numbers from 0.001 to 100000");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 /* Emulated GPUs are threads of one socket: nothing else has been thought through. */
 static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p)
 {
@@ -366,6 +401,10 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(rp_changes_apply(changes, true, name, arena, platform_out, lines));
     replace_link(changes, lines, platform_out);
     RP_TRY(set_link(name, lines, platform_out));
+    RP_TRY(set_memory(name, lines, changes, FIELD_MEMORY, &platform_out->memory_gb,
+                      platform_out->memory_gib));
+    RP_TRY(set_memory(name, lines, changes, FIELD_HOST_MEMORY, &platform_out->host_memory_gb,
+                      platform_out->host_memory_gib));
     set_peer(platform_out);
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;

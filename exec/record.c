@@ -328,6 +328,7 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *me
             tera(m.backward_flops));
     fprintf(stream, "memory_gb: %.9g\n",
             on_gpus(r) ? 1e-9 * (double)r->site->gpu_bytes : physical_memory_gb());
+    fprintf(stream, "host_memory_gb: %.9g\n", physical_memory_gb());
     fprintf(stream, "# Of Adam on GPUs.\n");
     fprintf(stream, "memory_gb_per_s: %.9g\nmemory_effective_gb_per_s: %.9g\n",
             giga(m.update_Bps, 0), giga(m.update_Bps, 0));

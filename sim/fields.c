@@ -117,7 +117,8 @@ static uint32_t result_fields(const rpsim_row *row, rpsim_field *f)
     return n;
 }
 
-/* Null at stage fidelity. */
+/* Null at stage fidelity. Where the platform does not say how much host memory there is, nobody
+ * knows whether what fits on the GPUs fits. */
 static uint32_t memory_fields(const rpsim_row *row, rpsim_field *f)
 {
     uint32_t n = 0;
@@ -127,11 +128,14 @@ static uint32_t memory_fields(const rpsim_row *row, rpsim_field *f)
                          .type = RPSIM_VALUE_UINTS,
                          .uints = m->peak_gpu_bytes,
                          .uint = m->gpu_count};
-    f[n++] = m->known ? fits : null_field("fits");
+    bool unknown = !m->known || (m->fits && m->host_bytes == 0);
+    f[n++] = unknown ? null_field("fits") : fits;
     f[n++] = text_field("oom_reason", m->known && !m->fits ? m->oom_reason : NULL);
     f[n++] = m->known ? peaks : null_field("peak_gpu_bytes");
     f[n++] = m->known ? uint_field("peak_host_bytes", m->peak_host_bytes)
                       : null_field("peak_host_bytes");
+    f[n++] = m->host_bytes != 0 ? uint_field("host_memory_bytes", m->host_bytes)
+                                : null_field("host_memory_bytes");
     return n;
 }
 

@@ -57,7 +57,7 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
     return RP_OK;
 }
 
-static rp_status set_machine(const rp_platform *platform, inputs *in)
+static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs *in)
 {
     in->platform = platform;
     in->machine = rp_machine_of(platform);
@@ -86,7 +86,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
     };
     in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
-    in->limits = rpsim_memory_limits_of(platform, 0);
+    in->limits = rpsim_memory_limits_of(platform, gpus, 0);
     return RP_OK;
 }
 
@@ -180,7 +180,7 @@ rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_progr
                                 rpsim_compute_costs *costs_out, rp_machine *machine_out)
 {
     inputs in = {.model = model};
-    RP_TRY(set_machine(platform, &in));
+    RP_TRY(set_machine(platform, program->gpu_count, &in));
     if (schedule != NULL) {
         set_schedule(schedule, platform, &in);
     }
@@ -199,6 +199,24 @@ static bool uploads_weights(const rp_program *program)
     return false;
 }
 
+/* A stage's gradients go down once per call. They come up before where the calls add them up in one
+ * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */
+static uint32_t gradient_slots(const rp_program *program)
+{
+    uint32_t downs = 0;
+    uint32_t ups = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const rp_op *op = &program->ops[i];
+        bool counts = op->iteration == 0 && op->stage == program->backward_chain[0];
+        if (op->kind == RP_OP_REDUCE_SCATTER || op->kind == RP_OP_ALL_REDUCE) {
+            return 1;
+        }
+        downs += counts && op->kind == RP_OP_DOWNLOAD_PARAM_GRAD ? 1 : 0;
+        ups += counts && op->kind == RP_OP_UPLOAD_PARAM_GRAD ? 1 : 0;
+    }
+    return downs > ups ? downs - ups : 1;
+}
+
 /* Weights, gradients and optimizer in host memory, where they are there. */
 static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result *result)
 {
@@ -206,8 +224,7 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
     if (uploads_weights(result->program)) {
         rp_sizes sizes;
         RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
-        bool overlap = in->schedule != NULL && in->schedule->overlapping_rounds;
-        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, overlap ? in->workload->calls : 1);
+        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, gradient_slots(result->program));
     }
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }
@@ -300,7 +317,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, &in));
+    RP_TRY(set_machine(platform, config->gpus, &in));
     set_schedule(schedule, platform, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
@@ -331,7 +348,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                 "programs of fewer ops"));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(set_machine(platform, &in));
+    RP_TRY(set_machine(platform, program->gpu_count, &in));
     const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
     if (schedule != NULL) { /* what the program does not hold: its software's loss and rates */
         set_schedule(schedule, platform, &in);

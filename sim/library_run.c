@@ -28,9 +28,10 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
 {
     uint64_t fixed = limits->gpu_fixed_bytes;
     uint64_t limit = limits->gpu_bytes > fixed ? limits->gpu_bytes - fixed : 0;
-    memory->fits = limits->host_bytes == 0 || memory->peak_host_bytes <= limits->host_bytes;
-    if (memory->fits) {
-        memory->oom_reason[0] = '\0';
+    memory->fits = rpsim_memory_host_fits(memory);
+    memory->oom_reason[0] = '\0';
+    if (!memory->fits) {
+        rpsim_memory_blame_host(memory);
     }
     for (uint32_t gpu = 0; gpu < memory->gpu_count; gpu++) {
         rpsim_library_memory taken;
@@ -51,7 +52,7 @@ static rp_status measure(const measured *m, rp_arena *scratch, rpsim_memory *mem
     rp_partition plans[2] = {*config->partition, *config->partition};
     const uint32_t calls[2] = {w->calls, w->calls};
     uint32_t largest = (w->global_batch - 1) / (w->calls * w->microbatches) + 1;
-    rpsim_memory_limits limits = rpsim_memory_limits_of(m->platform, 0);
+    rpsim_memory_limits limits = rpsim_memory_limits_of(m->platform, config->gpus, 0);
     rpsim_layer_tensors tensors;
     rpsim_library_run run = {.model = m->model,
                              .tensors = &tensors,

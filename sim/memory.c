@@ -26,21 +26,50 @@ typedef struct place {
 typedef struct meter {
     const rp_timeline *timeline;
     const rp_program *program;
-    place *places; /* [gpu_count + 1], the host last */
+    place *places;   /* [gpu_count + 1], the host last */
+    bool host_first; /* the host has overflowed before any GPU */
     rpsim_memory *out;
 } meter;
 
-rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint64_t host_fixed_bytes)
+rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint32_t gpus,
+                                           uint64_t host_fixed_bytes)
 {
+    uint32_t of_server = platform->gpus / platform->nodes;
+    uint32_t servers = (gpus - 1) / of_server + 1;
     double usable_gb =
         platform->usable_memory_gb > 0 ? platform->usable_memory_gb : platform->memory_gb;
     double fixed_gb = platform->context_gb + platform->workspace_gb;
     return (rpsim_memory_limits){.gpu_bytes = (uint64_t)(usable_gb * 1e9),
                                  .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
                                  .gpu_overhead = platform->allocator_overhead_pct / 100,
-                                 .host_bytes =
-                                     (uint64_t)(platform->nodes * platform->host_memory_gb * 1e9),
-                                 .host_fixed_bytes = host_fixed_bytes};
+                                 .host_bytes = (uint64_t)(servers * platform->host_memory_gb * 1e9),
+                                 .host_fixed_bytes = host_fixed_bytes,
+                                 .host_servers = servers};
+}
+
+bool rpsim_memory_host_fits(const rpsim_memory *memory)
+{
+    return memory->host_bytes == 0 || memory->peak_host_bytes <= memory->host_bytes;
+}
+
+void rpsim_memory_blame_host(rpsim_memory *memory)
+{
+    char where[48] = "host memory";
+    char parts[128] = "";
+    if (memory->host_servers > 1) {
+        snprintf(where, sizeof where, "the host memory of %u servers", memory->host_servers);
+    }
+    if (memory->host_fixed_bytes > 0) {
+        snprintf(parts, sizeof parts,
+                 ": weights, gradients and optimizer %.1f GB, activations on top",
+                 1e-9 * (double)memory->host_fixed_bytes);
+    }
+    memory->fits = false;
+    snprintf(memory->oom_reason, sizeof memory->oom_reason,
+             "needs %.1f of %.1f GB of %s (%llu of %llu bytes)%s",
+             1e-9 * (double)memory->peak_host_bytes, 1e-9 * (double)memory->host_bytes, where,
+             (unsigned long long)memory->peak_host_bytes, (unsigned long long)memory->host_bytes,
+             parts);
 }
 
 /* ---- in the order of time ---------------------------------------------------------------------
@@ -110,13 +139,7 @@ static uint64_t used(const place *at)
 static void explain(const meter *m, uint32_t where, const change *c)
 {
     const place *at = &m->places[where];
-    char text[32];
     char held[64] = "what is always there";
-    if (where < m->program->gpu_count) {
-        snprintf(text, sizeof text, "GPU %u", where);
-    } else {
-        snprintf(text, sizeof text, "host memory");
-    }
     if (c != NULL) {
         const rp_buffer *buffer = &m->program->buffers[c->buffer];
         const rp_op *op = &m->program->ops[buffer->alloc_op];
@@ -133,23 +156,27 @@ static void explain(const meter *m, uint32_t where, const change *c)
     uint64_t bytes = c == NULL ? at->fixed : m->program->buffers[c->buffer].bytes;
     uint64_t all = used(at);
     snprintf(m->out->oom_reason, sizeof m->out->oom_reason,
-             "%s at %.3f ms: %s (%llu bytes) makes it %llu bytes, %llu more than the usable %llu",
-             text, time_ms, held, (unsigned long long)bytes, (unsigned long long)all,
+             "GPU %u at %.3f ms: %s (%llu bytes) makes it %llu bytes, %llu more than the usable "
+             "%llu",
+             where, time_ms, held, (unsigned long long)bytes, (unsigned long long)all,
              (unsigned long long)(all - at->limit), (unsigned long long)at->limit);
 }
 
-static void check(const meter *m, uint32_t where, const change *c)
+static void check(meter *m, uint32_t where, const change *c)
 {
     place *at = &m->places[where];
     uint64_t now = used(at);
     at->peak = now > at->peak ? now : at->peak;
     if (at->limit != 0 && now > at->limit && m->out->fits) {
         m->out->fits = false;
-        explain(m, where, c);
+        m->host_first = where == m->program->gpu_count;
+        if (!m->host_first) {
+            explain(m, where, c);
+        }
     }
 }
 
-static void follow(const meter *m, const change *changes, size_t count)
+static void follow(meter *m, const change *changes, size_t count)
 {
     for (uint32_t i = 0; i <= m->program->gpu_count; i++) {
         check(m, i, NULL);
@@ -188,6 +215,12 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
         m->out->peak_gpu_bytes[i] = m->places[i].peak;
     }
     m->out->peak_host_bytes = m->places[p->gpu_count].peak;
+    m->out->host_bytes = limits->host_bytes;
+    m->out->host_fixed_bytes = limits->host_fixed_bytes;
+    m->out->host_servers = limits->host_servers;
+    if (m->host_first) {
+        rpsim_memory_blame_host(m->out);
+    }
     return RP_OK;
 }
 

@@ -114,7 +114,10 @@ static void write_answers(const cells *c, FILE *stream)
         const rpsim_question *q = &c->questions[row];
         const rpsim_answer *a = &c->answers[row];
         fprintf(stream, "%s,%s,%s,%u,%u,%s,", q->framework, q->model, c->platform.name, q->gpus,
-                a->seq_len, a->fits ? "yes" : "no");
+                a->seq_len,
+                !a->fits        ? "no"
+                : a->host_known ? "yes"
+                                : "unknown");
         if (!q->longest && a->fits) {
             fprintf(stream, "%.2f", a->tokens_per_s);
         }

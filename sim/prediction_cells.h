@@ -18,7 +18,8 @@
  * (paper.csv for a throughput, paper_seqlen.csv for a length). A framework trains asynchronously
  * only if it is roundpipe.
  *
- * Printed: `fits` is yes or no. `tokens_per_s` is empty where a length is asked for or the run does
+ * Printed: `fits` is yes, no, or unknown where the GPUs have room and the platform does not
+ * say its host memory. `tokens_per_s` is empty where a length is asked for or the run does
  * not fit; `seq_len` is 0 where no length fits.
  * @param platform a name or a file
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY

@@ -90,6 +90,7 @@ static rp_status longest(run_inputs *in, rpsim_answer *answer)
     RP_TRY(rpsim_seqlen_search(in->schedule, in->schedule->separate_backward, &in->config,
                                &in->workload, &in->model, in->platform, in->arena, &answer->seq_len,
                                &result));
+    answer->host_known = result.memory.host_bytes != 0;
     rpsim_result_fini(&result);
     answer->fits = answer->seq_len != 0;
     answer->tokens_per_s = NAN;
@@ -111,6 +112,7 @@ static rp_status throughput(run_inputs *in, bool memory, rpsim_answer *answer)
         status = rpsim_library_measure(in->schedule, in->schedule->separate_backward, &in->config,
                                        w, &in->model, in->platform, &result.memory);
         answer->fits = result.memory.known && result.memory.fits;
+        answer->host_known = result.memory.host_bytes != 0;
     }
     rpsim_result_fini(&result);
     return status;

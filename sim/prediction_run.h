@@ -24,6 +24,7 @@ typedef struct rpsim_answer {
     double tokens_per_s; /**< of the steady state, whether it fits or not; NaN where `longest` */
     uint32_t seq_len;    /**< of the run; where `longest`, the longest, 0: none fits */
     bool fits;           /**< only where `longest` or `memory` */
+    bool host_known;     /**< likewise; otherwise only GPUs are known to have room */
 } rpsim_answer;
 
 /** @return the schedule that is published under a framework's name; names of schedules are their

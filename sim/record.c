@@ -89,6 +89,12 @@ static uint32_t collect_memory(const rpsim_study *study, const rpsim_row *row,
         metrics[n++] = (rp_store_metric){.name = "peak_gpu_bytes", .integer = (int64_t)peak};
         metrics[n++] =
             (rp_store_metric){.name = "peak_host_bytes", .integer = (int64_t)m->peak_host_bytes};
+    }
+    if (m->known && m->host_bytes != 0) {
+        metrics[n++] =
+            (rp_store_metric){.name = "host_memory_bytes", .integer = (int64_t)m->host_bytes};
+    }
+    if (m->known && (!m->fits || m->host_bytes != 0)) {
         metrics[n++] = (rp_store_metric){.name = "fits", .integer = m->fits ? 1 : 0};
     }
     if (study->options->max_seqlen) {

@@ -199,7 +199,7 @@ static void write_group_head(const rpsim_study *study, const rpsim_row *row, int
     fprintf(stream, "%s  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
             study->options->all_schedules ? " rank" : "", width, "schedule", "recompute", "optim",
             "makespan ms", "bubble %", "fill", "switch", "drain", "intra", "hops ms", "bound %",
-            "iteration ms", "paper est ms", "tokens/s", row->hardware ? "  peak GB" : "");
+            "iteration ms", "paper est ms", "tokens/s", row->hardware ? "  peak GB  host GB" : "");
 }
 
 static void write_optional(double value, int width, int decimals, FILE *stream)
@@ -251,7 +251,9 @@ static void write_table_row(const rpsim_row *row, bool best, int width, FILE *st
     write_optional(one ? paper_ps / (double)RP_PS_PER_MS : NAN, 12, 3, stream);
     write_optional(rpsim_row_tokens_per_s(row), 9, 0, stream);
     if (row->hardware) {
-        write_optional(row->memory.known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
+        bool known = row->memory.known;
+        write_optional(known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
+        write_optional(known ? 1e-9 * (double)row->memory.peak_host_bytes : NAN, 8, 2, stream);
     }
     fputc('\n', stream);
 }
@@ -272,21 +274,24 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
 }
 
-/* An asynchronous period of less than a steady state. */
+/* A period of less than a steady state; at stage fidelity synchronous iterations are all alike. */
 static void write_period_note(const rpsim_row *row, FILE *stream)
 {
     uint32_t iterations = row->config.iterations;
-    if (!row->config.asynchronous || iterations >= RP_STEADY_ITERATIONS) {
+    bool alike = !row->config.asynchronous && !row->hardware;
+    if (alike || iterations >= RP_STEADY_ITERATIONS) {
         return;
     }
-    if (iterations == 1) {
-        fprintf(stream, "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
-                        "estimate, %u a steady state\n",
+    if (row->config.asynchronous && iterations == 1) {
+        fprintf(stream,
+                "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
+                "estimate, %u a steady state\n",
                 row->schedule_name, RP_STEADY_ITERATIONS);
     } else {
-        fprintf(stream, "  %s: iteration and tokens/s are an estimate from %u asynchronous "
-                        "iterations; --iterations %u gives a steady state\n",
-                row->schedule_name, iterations, RP_STEADY_ITERATIONS);
+        fprintf(stream,
+                "  %s: iteration and tokens/s are an estimate from %u iteration%s; "
+                "--iterations %u gives a steady state\n",
+                row->schedule_name, iterations, iterations == 1 ? "" : "s", RP_STEADY_ITERATIONS);
     }
 }
 
@@ -303,6 +308,26 @@ static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, F
                 all ? ", recompute " : "", all ? rp_recompute_text(row->config.recompute) : "",
                 all ? "," : "", row->memory.oom_reason);
     }
+}
+
+/* All rows of a group run on the same servers. */
+static void write_host_note(const rpsim_row *row, FILE *stream)
+{
+    if (!row->memory.known) {
+        return;
+    }
+    if (row->memory.host_bytes == 0) {
+        fprintf(stream,
+                "  %s does not say its host memory (host_memory_gb): nobody knows whether what "
+                "lies there fits\n",
+                row->platform_name);
+        return;
+    }
+    fprintf(stream, "  host memory: %.1f GB", 1e-9 * (double)row->memory.host_bytes);
+    if (row->memory.host_servers > 1) {
+        fprintf(stream, " of %u servers together", row->memory.host_servers);
+    }
+    fputc('\n', stream);
 }
 
 /* What is known not to fit is worse than all that may; `end` where nothing may, or no rate is
@@ -381,6 +406,7 @@ static void write_table(const rpsim_study *study, FILE *stream)
             write_period_note(&study->rows[i], stream);
             write_memory_notes(study, &study->rows[i], stream);
         }
+        write_host_note(first, stream);
         if (first->replica_ps != NULL) {
             write_table_noise(study, begin, end, width, stream);
         }
@@ -391,7 +417,8 @@ static void write_table(const rpsim_study *study, FILE *stream)
             "\nmakespan, bubble and its parts: %s; bubble parts in %% of GPU time. hops: time "
             "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
             "transfers. bound: distance to\nthe largest lower bound, mostly "
-            "that of the same placement (--explain has all). iteration: steady-state period, from which tokens/s. paper "
+            "that of the same placement (--explain has all). iteration: steady-state period, from "
+            "which tokens/s follow. paper "
             "est: makespan - (fill + drain) / GPUs. "
             "* most tokens/s, of what fits.\n",
             one ? "one iteration" : "all iterations of the program");
@@ -400,7 +427,7 @@ static void write_table(const rpsim_study *study, FILE *stream)
             "Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
             "optimizer in host memory, the other\nschedules on the GPUs. Boundary tensors go from "
             "GPU to GPU where the platform has peers, else through the host.\npeak GB: the fullest "
-            "GPU, context included; - where memory is not modelled.\n",
+            "GPU, context included; host GB: of all servers; - where memory is not modelled.\n",
             stream);
     }
 }

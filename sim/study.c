@@ -199,8 +199,7 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
     const char *only_sync = rp_schedule_only_synchronous(schedule);
     if (only_sync != NULL && o->all_schedules && o->asynchronous && o->hardware) {
         const char *reason = NULL;
-        RP_TRY(
-            rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
+        RP_TRY(rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
         return rpsim_study_refuse(study, name, in->model_name, reason, false);
     }
     if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {

@@ -206,17 +206,17 @@ Test(cli_hardware, few_iterations)
             const json_t *row = json_array_get(rows, 0);
             const json_t *period = json_object_get(row, "iteration_ms");
             const json_t *tokens = json_object_get(row, "tokens_per_s");
-            cr_expect(eq(int, json_is_null(period), async && iterations == 1), "%s", line);
+            cr_expect(eq(int, json_is_null(period), async &&iterations == 1), "%s", line);
             cr_expect(eq(int, json_is_null(tokens), json_is_null(period)), "%s", line);
             double ms = json_is_null(period) ? 1 : json_number_value(period);
             double makespan_ms = rp_test_json_number(row, "makespan_ms");
             double work = json_is_null(period) ? 0 : 16.0 * 4 * 2048;
-            cr_expect(epsilon_eq(dbl, json_number_value(tokens) * ms * 1e-3, work, 1e-6 * work + 1e-9),
-                      "%s", line);
+            double done = json_number_value(tokens) * ms * 1e-3;
+            cr_expect(epsilon_eq(dbl, done, work, 1e-6 * work + 1e-9), "%s", line);
             bool alone = !async && (iterations == 1 || number % 2 == 0);
-            cr_expect(eq(int, alone && ms != makespan_ms, 0), "%s", line);
+            cr_expect(eq(int, alone &&ms != makespan_ms, 0), "%s", line);
             bool stream = async && iterations > 1 && strcmp(schedule, "pipedream") == 0;
-            cr_expect(eq(int, stream && ms > 0.9 * makespan_ms, 0), "%s: %g", line, ms);
+            cr_expect(eq(int, stream &&ms > 0.9 * makespan_ms, 0), "%s: %g", line, ms);
             json_decref(rows);
         }
     }
@@ -237,7 +237,7 @@ Test(cli_hardware, unknown_period)
                                    "count(iteration_ms) FROM summary"),
                  "2,0,0"));
     table = rp_test_rpsim_well("--schedule gpipe --optimizer async --iterations 15").output;
-    cr_expect(ne(ptr, strstr(table, "estimate from 15 asynchronous iterations"), NULL));
+    cr_expect(ne(ptr, strstr(table, "estimate from 15 iterations"), NULL));
     table = rp_test_rpsim_well("--schedule gpipe --optimizer async --iterations 16").output;
     cr_expect(eq(ptr, strstr(table, "estimate from"), NULL));
     snprintf(line, sizeof line, "%s --jitter 0.1", one);

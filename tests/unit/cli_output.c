@@ -62,6 +62,7 @@ static const struct {
     {"oom_reason", NOTHING},
     {"peak_gpu_bytes", NOTHING},
     {"peak_host_bytes", NOTHING},
+    {"host_memory_bytes", NOTHING},
     {"seed", WHOLE},
     {"sim_wall_s", NUMBER},
 };

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 TestSuite(exec_measure, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
@@ -284,6 +285,8 @@ Test(exec_measure, records_are_read_again)
     cr_assert(eq(int, rp_platform_load("rtx3090x8", rp_test_tool_arena(), &given), RP_OK));
     cr_expect(eq(u32, platform.gpus_per_switch, given.gpus_per_switch));
     cr_expect(eq(u32, platform.gpus, given.gpus));
+    double machine_gb = 1e-9 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    cr_expect(epsilon_eq(dbl, platform.host_memory_gb, machine_gb, 1e-3));
     cr_expect(le(dbl, platform.link_effective_gb_per_s, given.link_gb_per_s));
     rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
 }

@@ -523,11 +523,11 @@ Test(memory, limits_of_the_4090)
 {
     machine m;
     load(&m);
-    rpsim_memory_limits limits = rpsim_memory_limits_of(&m.platform, 17);
+    rpsim_memory_limits limits = rpsim_memory_limits_of(&m.platform, 8, 17);
     cr_expect(le(dbl, (double)limits.gpu_bytes, 24.0 * (1 << 30) - 0.45e9 + 1));
     cr_expect(ge(dbl, (double)limits.gpu_bytes, 24.0 * (1 << 30) - 0.45e9 - 1));
     cr_expect(eq(u64, limits.gpu_fixed_bytes, 750000000 + (32u << 20)));
-    cr_expect(eq(u64, limits.host_bytes, 0));
+    cr_expect(eq(u64, limits.host_bytes, UINT64_C(800000000000)));
     cr_expect(eq(u64, limits.host_fixed_bytes, 17));
 }
 

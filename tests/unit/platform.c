@@ -1,4 +1,5 @@
 /* Platform keys of links and topology: what they stand for, and what machine they make. */
+#include "common/changes.h"
 #include "common/platform_machine.h"
 #include "sim/roofline.h"
 #include "tests/support/run_tool.h"
@@ -44,6 +45,30 @@ Test(platform, pcie_generations)
     rp_platform p = parse("pcie_gen: 4\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 20.97\n");
     cr_expect(eq(dbl, p.link_gb_per_s, 32));
     cr_expect(eq(dbl, rp_link_bytes_per_s(&p), 1e9 * 20.97));
+}
+
+/* 1 GiB = 1.073741824 GB; a change of either key takes the place of both. */
+Test(platform, memory_in_either_unit)
+{
+    rp_platform p = parse("link_gb_per_s: 32\npeer_gb_per_s: 0\nhost_memory_gib: 1024\n");
+    cr_expect(eq(dbl, p.memory_gb, 24));
+    cr_expect(epsilon_eq(dbl, p.host_memory_gb, 1099.511627776, 1e-9));
+    rp_arena *arena = rp_test_tool_arena();
+    static const struct {
+        const char *change;
+        double gb;
+        double host_gb;
+    } rows[] = {{"platform.memory_gib=24", 24 * 1.073741824, 800},
+                {"platform.memory_gb=25", 25, 800},
+                {"platform.host_memory_gib=100", 24, 107.3741824},
+                {"platform.host_memory_gb*0.5", 24, 400}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rp_changes changes = {0};
+        cr_assert(eq(int, rp_changes_add("set", rows[i].change, arena, &changes), RP_OK));
+        cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p), RP_OK));
+        cr_expect(epsilon_eq(dbl, p.memory_gb, rows[i].gb, 1e-9), "%s", rows[i].change);
+        cr_expect(epsilon_eq(dbl, p.host_memory_gb, rows[i].host_gb, 1e-9), "%s", rows[i].change);
+    }
 }
 
 /* What was measured by direction comes before what was measured of both. */
