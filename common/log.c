@@ -48,7 +48,7 @@ static void put(const char *bytes, size_t length)
 
 /* ---- one message is one line ------------------------------------------------------------------
  * Names, cells and arguments in a message come from outside: what could end the line, or drive or
- * deceive a terminal, is shown as \xNN, and of a text longer than any of ours the middle is left out.
+ * deceive a terminal, is shown as \xNN. Of a text longer than any of ours the middle is left out.
  */
 
 #define LONGEST_TEXT 2000u /* bytes */

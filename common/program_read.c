@@ -19,6 +19,8 @@ typedef struct reader {
     rp_program *program;
     uint32_t op_capacity; /* lines of the file: an upper bound for every list but the waits */
     uint64_t wait_capacity;
+    uint64_t last_wait; /* the highest op that is waited for, and the line that says so */
+    size_t last_wait_line;
     bool saw_end;
 } reader;
 
@@ -362,6 +364,10 @@ static rp_status read_waits(reader *r, rp_op *op)
                  "order OP…",
                  r->word);
         }
+        if (target > r->last_wait) {
+            r->last_wait = target;
+            r->last_wait_line = r->line;
+        }
         p->waits[p->wait_count++] = (rp_wait)target | (mode == 2 ? RP_WAIT_CONTROL : 0);
     }
     qsort(&p->waits[op->wait_begin], p->wait_count - op->wait_begin, sizeof(rp_wait),
@@ -482,9 +488,10 @@ static rp_status read_buffer(reader *r)
     } else if (strcmp(r->word, "host") != 0) {
         FAIL(r, "buffer: unknown place '%s'; valid values are host and gpu N", r->word);
     }
-    RP_TRY(take_number(r, "buffer's first op", 0, RP_MAX_OPS - 1, &value));
+    uint64_t last = p->op_count > 0 ? p->op_count - 1 : 0; /* ops come before buffers */
+    RP_TRY(take_number(r, "buffer's first op", 0, last, &value));
     buffer->alloc_op = (uint32_t)value;
-    RP_TRY(take_number(r, "buffer's last op", 0, RP_MAX_OPS - 1, &value));
+    RP_TRY(take_number(r, "buffer's last op", 0, last, &value));
     buffer->free_op = (uint32_t)value;
     p->buffer_count++;
     return expect_line_end(r);
@@ -525,6 +532,12 @@ static rp_status read_body(reader *r)
     }
     if (!r->saw_end) {
         FAIL(r, "the file ends where 'end' is expected: it is cut off");
+    }
+    if (r->last_wait >= p->op_count && r->last_wait_line != 0) {
+        rp_log_error_at(r->name, r->last_wait_line,
+                        "op %llu, which is waited for, does not exist; valid values are 0 to %lld",
+                        (unsigned long long)r->last_wait, (long long)p->op_count - 1);
+        return RP_INPUT;
     }
     p->ops[p->op_count] = (rp_op){.wait_begin = p->wait_count};
     return RP_OK;

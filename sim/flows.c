@@ -15,7 +15,7 @@
 #define MAX_FILE_BYTES (256u << 20)
 #define NO_FLOW SIZE_MAX
 
-/* src, dst and the results of other programs say where a file is from; nothing is read from them. */
+/* Nothing is read from src, dst and other programs' results; they say where a file is from. */
 #define FLOW_KEYS "id, start_s, bytes, route, src, dst, end_exact_s, end_simgrid_s"
 #define SCENARIO_KEYS "name, note, link_capacity_Bps, flows, mean_concurrent_flows, max_abs_diff_s"
 #define DOCUMENT_KEYS "about, units, scenarios"

@@ -66,9 +66,10 @@ bad 'valid is one argument' "$figures/published" --cells "$cells"
 bad 'only with --cells' "$figures/published" --platform a800x8
 bad '--cell5: unknown or incomplete option' --cell5 x
 bad 'no-such-platform' --cells "$cells" --platform no-such-platform
-for change in 's/roundpipe,llama3.1-8b,2048/roundpoop,llama3.1-8b,2048/;roundpoop' 's/4096,40,10/4096,19,10/;cells.csv:3: a microbatch' \
+for change in 's/roundpipe,llama3.1-8b,2048/roundpoop,llama3.1-8b,2048/;cells.csv:2: framework: unknown schedule' 's/4096,40,10/4096,19,10/;cells.csv:3: a microbatch' \
     's/2,layer,1/2,tape,1/;cells.csv:3: column grain' 's/roundpipe,llama3.1-8b,4096,40/roundpipe,llama3.1-8b,4096,/;global_batch' \
-    's/,longest/,long/;cells.csv:5' 's/deepspeed-zero2,qwen3-32b,2048,16,8,1,layer,1/deepspeed-zero2,qwen3-32b,2048,,,,,/;lists no run' \
+    's/,longest/,long/;cells.csv:5' 's/deepspeed-zero2,qwen3-32b,2048,16,8,1,layer,1/deepspeed-zero2,qwen3-32b,2048,,,,,/;cells.csv:6: --config: the paper lists no run' \
+    's/qwen3-32b/no-such-model/;cells.csv:6: ' \
     's/grain,sequence/grainy,sequence/;grain'; do
     sed "${change%%;*}" "$cells" >"$work/bad/cells.csv"
     bad "${change##*;}" --cells "$work/bad/cells.csv"

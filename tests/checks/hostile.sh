@@ -56,8 +56,11 @@ export ASAN_OPTIONS=exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_a
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99:print_stacktrace=1
 export RPEXEC_BACKEND=host OPENBLAS_NUM_THREADS=1
 count=40
+wrong=
 [ "${RP_LONG:-0}" = 1 ] && count=2000
 for kind in files commands; do
-    "$build/tests/hostile" $kind "$work" "${HOSTILE_SEED:-1}" "${HOSTILE_FIRST:-0}" "${HOSTILE_COUNT:-$count}"
+    "$build/tests/hostile" $kind "$work" "${HOSTILE_SEED:-1}" "${HOSTILE_FIRST:-0}" "${HOSTILE_COUNT:-$count}" ||
+        wrong+=" $kind"
 done
-failed=0
+[ -z "$wrong" ] && failed=0
+exit $failed

@@ -40,7 +40,7 @@ Test(cli, messages_are_one_short_line)
     } cases[] = {
         {"a\nb\tc\rd", "'a\\x0ab\\x09c\\x0dd'"},
         {"\x1b[31mred\x7f", "'\\x1b[31mred\\x7f'"},
-        {"\xc2\x9b" "31m", "'\\xc2\\x9b31m'"},                     /* the C1 that begins a sequence */
+        {"\xc2\x9b" "31m", "'\\xc2\\x9b31m'"}, /* C1 */
         {"\xe2\x80\xae" "evil\xe2\x81\xa6", "'\\xe2\\x80\\xaeevil\\xe2\\x81\\xa6'"}, /* direction */
         {"\xff\xc0\xaf\xed\xa0\x80\xe2\x80", "'\\xff\\xc0\\xaf\\xed\\xa0\\x80\\xe2\\x80'"},
         {"größe-\xe2\x80\xa6-\xf0\x9f\x98\x80", "'größe-\xe2\x80\xa6-\xf0\x9f\x98\x80'"},
