@@ -529,7 +529,8 @@ static const char *draw_valid(const char *value)
 
 static bool is_drawn(char **words, size_t count, const char *option)
 {
-    return count > 2 && (strcmp(words[count - 1], option) == 0 || is_drawn(words, count - 1, option));
+    return count > 2 &&
+           (strcmp(words[count - 1], option) == 0 || is_drawn(words, count - 1, option));
 }
 
 static void try_command(uint32_t number)
@@ -586,7 +587,7 @@ int main(int argc, char **argv)
         random_state = seed * 0x9E3779B97F4A7C15u + i;
             (files ? try_file : try_command)(i);
     }
-    printf("%u %s: %u ran, %u failed, %u were refused, the slowest in %.1f s; %d are wrong\n", count,
+    printf("%u %s: %u ran, %u failed, %u were refused, slowest %.1f s; %d are wrong\n", count,
            argv[1], ended[0], ended[1], ended[2], slowest_s, failures);
     return failures == 0 ? 0 : 1;
 }
