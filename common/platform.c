@@ -342,6 +342,27 @@ static rp_status check_cores(const char *name, const size_t *lines, const rp_pla
     return RP_OK;
 }
 
+/* 0 says that a rate is not known; one that is smaller than all others may be ends in no run. */
+static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const char *unit = fields[i].unit;
+        double rate = 0;
+        if (unit == NULL || (strcmp(unit, "GB/s") != 0 && strcmp(unit, "TFLOP/s") != 0)) {
+            continue;
+        }
+        memcpy(&rate, (const char *)platform + fields[i].offset, sizeof rate);
+        if (rate > 0 && rate < 1e-3) {
+            rp_log_error_at(name, lines[i],
+                            "'%s' is %g; valid values are 0 where it is not known, and numbers "
+                            "from 0.001 to %.15g %s",
+                            fields[i].key, rate, fields[i].high, unit);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
 {
     if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
@@ -366,6 +387,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
             return RP_INPUT;
         }
     }
+    RP_TRY(check_rates(name, lines, platform));
     RP_TRY(check_topology(name, lines, platform));
     RP_TRY(check_cores(name, lines, platform));
     return check_peers(name, lines, platform);

@@ -117,7 +117,7 @@ Test(flows, one_scenario_is_a_file_too)
 /* Ids default to places, starts to 0; order in the file is no order in time. */
 Test(flows, defaults_and_order)
 {
-    json_t *result = solve("{\"link_capacity_Bps\":{\"a\":1e9,\"b\":2},\"more\":[],\"flows\":["
+    json_t *result = solve("{\"link_capacity_Bps\":{\"a\":1e9,\"b\":2},\"flows\":["
                            "{\"route\":[\"a\"],\"bytes\":1e9,\"start_s\":2},"
                            "{\"route\":[\"a\"],\"bytes\":1000000000,\"id\":-7},"
                            "{\"route\":[],\"bytes\":5,\"start_s\":0.125},"
