@@ -102,7 +102,7 @@ rp_status rp_host_memory_require(uint64_t bytes, const char *what)
     if (bytes <= available) {
         return RP_OK;
     }
-    rp_log_error("%s need%s %.1f GiB of host memory, and %.1f GiB are available", what,
+    rp_log_error("%s need%s %.3f GiB of host memory, and %.3f GiB are available", what,
                  what[strlen(what) - 1] == 's' ? "" : "s", (double)bytes * 0x1p-30,
                  (double)available * 0x1p-30);
     return RP_NO_MEMORY;

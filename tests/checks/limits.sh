@@ -23,7 +23,7 @@ fi
 for limit in "${limits[@]}"; do
     status=0
     (ulimit -v "$limit" && exec timeout 10 "$rpexec" --gpus 4 --seq-len 16 --steps 2) >"$work/out" 2>"$work/err" || status=$?
-    if [ $status -ne 0 ] && { [ $status -ne 1 ] || ! grep -q '^rpexec: out of memory' "$work/err"; }; then
+    if [ $status -ne 0 ] && { [ $status -ne 1 ] || ! grep -qE '^rpexec: out of memory|of host memory, and' "$work/err"; }; then
         fail "rpexec below ulimit -v $limit: exit status $status, $(cat "$work/err")"
     fi
 done

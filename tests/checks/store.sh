@@ -155,7 +155,7 @@ every_reader 2 "text.db: cannot read its version: file is not a database" "$work
 every 2 "newer.db: the database has version 4; this program knows versions up to 3: use a newer one" "$work/newer.db"
 every_reader 2 "use a newer one" "$work/newer.db"
 for file in text newer; do unchanged "$work/$file.db"; done
-every 2 "nowhere/x.db: cannot open it: unable to open database file" "$work/nowhere/x.db"
+every 2 "nowhere/x.db: cannot be made: No such file or directory" "$work/nowhere/x.db"
 every_reader 2 "nowhere/x.db: No such file or directory" "$work/nowhere/x.db"
 every 2 "cannot be opened: not a regular file" "$work"
 expect 2 "RP_STORE_WAIT_S: 'long' is not valid" env RP_STORE_WAIT_S=long "$rpsweep" export best --db "$work/good.db"
@@ -188,7 +188,7 @@ if "${prefix[@]}" test -x "$rpsweep" -a -r "$source/traces/models/qwen3-1.7b.yam
     every 2 "readonly.db: the database is read-only; make the file and its folder writable" "$work/readonly.db"
     every 2 "locked/good.db: cannot read its version: attempt to write a readonly database: its folder cannot be written" \
         "$work/locked/good.db"
-    every 2 "locked/new.db: cannot open it: unable to open database file" "$work/locked/new.db"
+    every 2 "locked/new.db: cannot be made: Permission denied" "$work/locked/new.db"
     # To read it is enough that it can be read.
     for file in readonly.db locked/good.db 'locked/a?b#c%41.db'; do
         expect 0 "6 points added" "$rpsweep" merge "$work/$file" --db "$work/merged.db"
