@@ -381,11 +381,22 @@ static rp_status find_wait(int *wait_ms_out)
     return RP_OK;
 }
 
+/* SQLite says of all that it is "unable to open database file". */
+static rp_status check_new(const char *path)
+{
+    if (access(path, F_OK) == 0 || (*path != '\0' && folder_is_writable(path))) {
+        return RP_OK;
+    }
+    rp_log_error("%s: cannot be made: %s", path, strerror(*path == '\0' ? ENOENT : errno));
+    return RP_INPUT;
+}
+
 rp_status rp_store_open(const char *path, rp_store **store_out)
 {
     int wait_ms = 0;
     *store_out = NULL;
     RP_TRY(find_wait(&wait_ms));
+    RP_TRY(check_new(path));
     return open_with(path, wait_ms, open_database, store_out);
 }
 
@@ -397,11 +408,7 @@ rp_status rp_store_open_before(const char *path, rp_store **store_out)
         return rp_store_open(path, store_out);
     }
     RP_TRY(find_wait(&wait_ms));
-    if (*path == '\0' || !folder_is_writable(path)) {
-        rp_log_error("%s: cannot be made: %s", path, strerror(*path == '\0' ? ENOENT : errno));
-        return RP_INPUT;
-    }
-    return RP_OK;
+    return check_new(path);
 }
 
 rp_status rp_store_open_existing(const char *path, rp_store **store_out)
