@@ -104,14 +104,12 @@ void rpexec_options_help(void)
          "Trains a decoder with a pipeline schedule, and can check it against plain loops.\n\n"
          "Options (default):");
     rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
-    puts(
-        "\nWith --save SIGINT and SIGTERM end the run after its step and a checkpoint; a second "
-        "one "
-        "ends it\nat once. One process at a time saves in a folder.\n"
-        "\nRPEXEC_BACKEND in the environment is the backend of runs without --backend.\n"
-        "\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input, 130 or 143 ended by "
-        "SIGINT\nor SIGTERM.\n"
-        "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
+    puts("\nWith --save SIGINT and SIGTERM end the run after its step, with a checkpoint; a\n"
+         "second one ends it at once. One process at a time saves in a folder.\n"
+         "\nRPEXEC_BACKEND in the environment is the backend of runs without --backend.\n"
+         "\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input, 130 or 143\n"
+         "ended by SIGINT or SIGTERM.\n"
+         "Example: rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200");
 }
 
 static rp_status take_number(const char *option, double high, double *value_out)

@@ -110,8 +110,8 @@ static void tell(rpexec_driver *d, uint32_t op)
             pthread_cond_signal(&q->wake);
         }
     }
-    if (d->ended_count == p->op_count ||
-        op == d->awaited) { /* not earlier: it would take processors from the ops */
+    /* Not for every op: waking the caller takes processors from the ops. */
+    if (d->ended_count == p->op_count || op == d->awaited) {
         pthread_cond_broadcast(&d->all_ended);
     }
 }
