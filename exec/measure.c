@@ -115,23 +115,31 @@ static estimate *estimates_of(measuring *m, uint8_t kind)
                                            : m->fwd;
 }
 
-/* Splits the median of ops that do the same over what they run: blocks are counted from 1 here. */
+/* The blocks that an op goes through, counted from 1: none where it has the head alone. */
+static void blocks_of(const rpexec_task *task, uint8_t kind, uint32_t blocks, uint32_t *begin_out,
+                      uint32_t *end_out)
+{
+    bool layers = rpexec_plan_is_backward(kind) || task->runs_layers;
+    *begin_out = task->begin == 0 ? 1 : task->begin;
+    *end_out = !layers ? *begin_out : task->end > blocks + 1 ? blocks + 1 : task->end;
+}
+
+/* Splits the median of ops that do the same over what they run. */
 static void split(measuring *m, const group *samples, uint32_t count)
 {
     const rpexec_task *task = &m->plan->tasks[samples[0].op];
     uint8_t kind = m->plan->program->ops[samples[0].op].kind;
     bool backward = rpexec_plan_is_backward(kind);
-    bool layers = backward || task->runs_layers;
-    uint32_t blocks = m->flops->layers;
-    uint32_t begin = task->begin == 0 ? 1 : task->begin;
-    uint32_t end = task->end > blocks + 1 ? blocks + 1 : task->end;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    blocks_of(task, kind, m->flops->layers, &begin, &end);
     double head = task->runs_head ? (double)(m->flops->head_fwd_ps + m->flops->head_bwd_ps) : 0;
     double all = head;
-    for (uint32_t i = begin; layers && i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         all += flops_of(m->flops, kind, i - 1);
     }
     double per_flop = all > 0 ? median_of_samples(samples, count) / all : 0;
-    for (uint32_t i = begin; layers && i < end; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         add(&estimates_of(m, kind)[i - 1], per_flop * flops_of(m->flops, kind, i - 1), count);
     }
     if (task->runs_head) {
@@ -334,4 +342,46 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
         .forward_flops = flop_rate(flops->fwd_ps, costs_out->fwd_ps, flops->layers),
         .backward_flops = flop_rate(flops->bwd_ps, costs_out->bwd_ps, flops->layers)};
     return RP_OK;
+}
+
+/* ---- executed FLOP ----------------------------------------------------------------------------
+ */
+
+/* @param flops of one sequence, of what `op`'s GPU computes with */
+static double executed(const rpexec_plan *plan, const rp_costs *flops, uint32_t op)
+{
+    const rpexec_task *task = &plan->tasks[op];
+    const rp_op *o = &plan->program->ops[op];
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    /* Adapters leave the head's table as it is, and its gradient is not computed. */
+    double head_bwd = (double)flops->head_bwd_ps / (plan->model->rank != 0 ? 2 : 1);
+    double ps = task->runs_head ? (double)flops->head_fwd_ps + head_bwd : 0;
+    blocks_of(task, o->kind, flops->layers, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        ps += flops_of(flops, o->kind, i - 1);
+    }
+    return ps / RPEXEC_PS_PER_FLOP * rpexec_plan_sequences(plan, o->microbatch);
+}
+
+rp_status rpexec_executed_flop(const rpexec_plan *plan, double *flop_out)
+{
+    const rp_program *p = plan->program;
+    rp_arena *arena = NULL;
+    rp_costs *flops = NULL; /* [gpus] */
+    double flop = 0;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, p->gpu_count, sizeof *flops, &flops);
+    for (uint32_t gpu = 0; status == RP_OK && gpu < p->gpu_count; gpu++) {
+        status = rpexec_work_costs(rpexec_plan_model(plan, gpu), 1, arena, &flops[gpu]);
+    }
+    for (uint32_t op = 0; status == RP_OK && op < p->op_count; op++) {
+        rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
+        if (rp_op_kind_class(kind) == RP_CLASS_COMPUTE && kind != RP_OP_UPDATE) {
+            flop += executed(plan, &flops[plan->jobs[plan->tasks[op].job].gpu], op);
+        }
+    }
+    rp_arena_destroy(arena);
+    *flop_out = flop;
+    return status;
 }

@@ -37,3 +37,12 @@ typedef struct rpexec_rates {
 rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
                          const rp_costs *flops, uint32_t skip, rp_arena *arena, rp_costs *costs_out,
                          rpexec_rates *rates_out);
+
+/**
+ * Counts what a program executes: floating-point operations of matrix products and attention
+ * (rpexec_work_costs) in all ops of all iterations. Layers that are computed again count again;
+ * norms, rotary embeddings, activations and the optimizer do not count. The attention's backward
+ * counts 2.5 of its forward, five products instead of two, whatever a kernel does.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_executed_flop(const rpexec_plan *plan, double *flop_out);

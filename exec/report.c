@@ -64,6 +64,12 @@ static void write_count(rp_json *json, const char *key, uint64_t value)
     rp_json_uint(json, value);
 }
 
+static void write_number(rp_json *json, const char *key, double value)
+{
+    rp_json_key(json, key);
+    rp_json_double(json, value);
+}
+
 /* null: not measured. */
 static void write_us(rp_json *json, const char *key, double seconds)
 {
@@ -189,6 +195,9 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     write_count(&json, "downloaded_bytes", out->downloaded_bytes);
     write_count(&json, "exchanged_bytes", out->exchanged_bytes);
     write_text(&json, "exchanged_by", out->transport);
+    write_number(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
+    write_number(&json, "executed_flop", out->executed_flop);
+    write_number(&json, "executed_flop_per_s", out->executed_flop_per_s);
     write_check(&json, out);
     rp_json_key(&json, "loss_scale");
     rp_json_double(&json, out->loss_scale);
@@ -245,6 +254,8 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
             out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
             (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0,
             out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
+    fprintf(stream, "%.6g GFLOP executed per step, %.4g GFLOP/s; %.0f tokens/s of wall time\n",
+            1e-9 * out->executed_flop, 1e-9 * out->executed_flop_per_s, out->wall_tokens_per_s);
     if (o->graphs) {
         fprintf(stream,
                 "%" PRIu64 " graphs, launched %" PRIu64 " times for %" PRIu64 " operators; %" PRIu64

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "common/units.h"
 #include "exec/host/awake.h"
+#include "exec/measure.h"
 #include "exec/program_in.h"
 #include "exec/random.h"
 #include "exec/train_inside.h"
@@ -171,6 +172,9 @@ static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpex
         *peak = bytes > *peak ? bytes : *peak;
     }
     iteration_times(timeline, t->o->asynchronous, t->outcome->iteration_ms + done);
+    double flop = 0;
+    RP_TRY(rpexec_executed_flop(plan, &flop));
+    t->outcome->executed_flop = flop / plan->program->iteration_count;
     return RP_OK;
 }
 
@@ -261,10 +265,21 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
-static double tokens_per_s(const rpexec_trainer *t, uint32_t done)
+/* By the timeline, the first step left out where there are more: memory is touched in it, kernels
+ * are loaded. What segments take besides is in wall_tokens_per_s alone. */
+static void set_rates(const rpexec_trainer *t)
 {
-    double tokens = (double)done * t->batch * t->o->seq_len;
-    return t->seconds > 0 ? tokens / t->seconds : 0;
+    rpexec_outcome *out = t->outcome;
+    double tokens = (double)t->batch * t->o->seq_len;
+    uint32_t skip = out->steps > 1 ? 1 : 0;
+    double ms = 0;
+    for (uint32_t i = skip; i < out->steps; i++) {
+        ms += out->iteration_ms[i];
+    }
+    double steps_per_s = ms > 0 ? 1e3 * (out->steps - skip) / ms : 0;
+    out->tokens_per_s = tokens * steps_per_s;
+    out->executed_flop_per_s = out->executed_flop * steps_per_s;
+    out->wall_tokens_per_s = t->seconds > 0 ? tokens * out->steps / t->seconds : 0;
 }
 
 /* The first step stands alone with --check: its gradients are compared. Checkpoints are made
@@ -329,7 +344,7 @@ static rp_status train(rpexec_trainer *t)
     rp_status status = run_segments(t);
     rp_interrupt_exits();
     RP_TRY(status);
-    t->outcome->tokens_per_s = tokens_per_s(t, t->outcome->steps);
+    set_rates(t);
     t->outcome->loss_scale = (double)t->state.scaler.scale;
     t->outcome->skipped_steps = t->state.skipped;
     return RP_OK;

@@ -11,7 +11,11 @@ typedef struct rpexec_outcome {
     uint64_t first_step;  /**< 0, or where it was resumed */
     double *losses;       /**< [steps] */
     double *iteration_ms; /**< [steps] */
-    double tokens_per_s;
+    double tokens_per_s;        /**< of the steps after the first, by the timeline; of one, that */
+    double wall_tokens_per_s;   /**< of all steps by the host's clock, with planning and transfers
+                                     of state between programs */
+    double executed_flop;       /**< of a step of the last program (rpexec_executed_flop) */
+    double executed_flop_per_s; /**< over the same time as tokens_per_s */
     uint64_t *peak_gpu_bytes; /**< [gpus] */
     uint64_t uploaded_bytes;  /**< of all steps */
     uint64_t downloaded_bytes;

@@ -121,7 +121,7 @@ begin=${EPOCHREALTIME/./}
 expect 0 '"predicted_iteration_ms"' "" --steps 2 --bind --gpus 1 --seq-len 16 --microbatches 4 --costs "$work/bound" \
     --predict --record "$work/bound" --format json
 if ! awk -v wall_us=$((${EPOCHREALTIME/./} - begin)) '{ gsub(/,/, "") }
-    $1 == "\"tokens_per_s\":" { run_us = 1e6 * 2 * 4 * 16 / $2 }
+    $1 == "\"wall_tokens_per_s\":" { run_us = 1e6 * 2 * 4 * 16 / $2 }
     $1 == "\"predicted_iteration_ms\":" { predicted_ms = $2 }
     END { exit !(run_us > 0 && run_us < wall_us / 2 && predicted_ms > 10000) }' "$work/out" ||
     grep -q 10000 "$work/bound/costs.yaml"; then

@@ -139,6 +139,102 @@ Test(exec_measure, simulated_costs_come_back)
     check_schedule("mobius", false, true);
 }
 
+/* ---- executed FLOP ---- */
+
+typedef struct flop_case {
+    const char *schedule;
+    const char *partition; /* NULL: even */
+    rp_recompute recompute;
+    bool layer_grain;
+    uint32_t gpus;
+    uint32_t again; /* layers whose forward is computed twice */
+    uint32_t experts;
+    uint32_t rank;
+} flop_case;
+
+/* Six per parameter of a matrix and token, two more where a layer is computed again, and of the
+ * masked square of queries and keys 2 and 5 products. Adapters: their matrices' gradients alone. */
+static double closed_form(const flop_case *c, const rp_model *m, uint32_t sequences,
+                          uint32_t seq_len)
+{
+    double tokens = (double)sequences * seq_len;
+    double d = m->hidden;
+    double q = (double)m->heads * m->head_dim;
+    double kv = (double)m->kv_heads * m->head_dim;
+    double router = c->experts > 1 ? d * c->experts : 0;
+    double mlp = 3 * d * m->intermediate * m->active_experts;
+    double matrices = 2 * d * q + 2 * d * kv + mlp + router;
+    double adapters =
+        c->rank * (2 * (d + q) + 2 * (d + kv) + 3 * (d + m->intermediate) * m->active_experts);
+    double trained = c->rank != 0 ? adapters : matrices;
+    double head = d * m->vocab;
+    double square = 2 * tokens * seq_len * q / 2; /* of one product, causal */
+    double forward = 2 * tokens * (matrices + adapters) + 2 * square;
+    double backward = 2 * tokens * (matrices + adapters + trained) + 5 * square;
+    return LAYERS * (forward + backward) + c->again * forward +
+           (c->rank != 0 ? 4 : 6) * tokens * head;
+}
+
+static void check_flop(const flop_case *c)
+{
+    enum { SEQ_LEN = 8, SIZE = 3, MICROBATCHES = 4, STEPS = 2 };
+    rp_arena *arena = rp_test_tool_arena();
+    rp_model config = rp_test_decoder(LAYERS, false, false);
+    config.experts = c->experts;
+    config.active_experts = c->experts > 1 ? 2 : 1;
+    rp_model_set_lora_rank(&config, c->rank);
+    rpexec_model model;
+    rpexec_plan plan;
+    rp_costs costs;
+    rp_partition partition;
+    rp_program *program = NULL;
+    double flop = 0;
+    rpexec_work work = {.schedule = rp_schedule_find(c->schedule),
+                        .gpus = c->gpus,
+                        .calls = 1,
+                        .microbatches = MICROBATCHES,
+                        .microbatch_size = SIZE,
+                        .iterations = STEPS,
+                        .round = RP_ROUND_ALL,
+                        .recompute = c->recompute,
+                        .layer_grain = c->layer_grain,
+                        .piece_bytes = RP_PIECE_BYTES};
+    if (c->partition != NULL) {
+        cr_assert(eq(int, rp_partition_parse("test", c->partition, arena, &partition), RP_OK));
+        work.partition = &partition;
+    }
+    cr_assert(
+        eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_work_costs(&model, SIZE, arena, &costs), RP_OK));
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
+    cr_assert(eq(int, rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan),
+                 RP_OK));
+    cr_assert(eq(int, rpexec_executed_flop(&plan, &flop), RP_OK));
+    double right = STEPS * closed_form(c, &config, MICROBATCHES * SIZE, SEQ_LEN);
+    cr_expect(le(dbl, fabs(flop / right - 1), 1e-12), "%s %s: %.17g, not %.17g", c->schedule,
+              c->partition != NULL ? c->partition : "", flop, right);
+    rp_program_destroy(program);
+}
+
+Test(exec_measure, executed_flop_are_those_of_the_closed_form)
+{
+    static const flop_case cases[] = {
+        {"gpipe", NULL, RP_RECOMPUTE_NONE, false, 1, 0, 1, 0},
+        {"gpipe", NULL, RP_RECOMPUTE_WAIT, false, 1, LAYERS, 1, 0},
+        {"1f1b", NULL, RP_RECOMPUTE_WAIT, true, 3, LAYERS, 1, 0},
+        {"roundpipe", "6|6", RP_RECOMPUTE_EARLY, false, 1, LAYERS, 1, 0},
+        {"roundpipe", "2,2|2,2,2", RP_RECOMPUTE_EARLY, false, 2, 4, 1, 0},
+        {"roundpipe", "3|3,2,1", RP_RECOMPUTE_WAIT, true, 2, 3, 1, 0},
+        {"zbv", NULL, RP_RECOMPUTE_NONE, false, 2, 0, 1, 0},
+        {"fsdp", NULL, RP_RECOMPUTE_WAIT, false, 2, LAYERS, 4, 0},
+        {"1f1b", NULL, RP_RECOMPUTE_WAIT, false, 2, LAYERS, 1, 4},
+        {"megatron-tp", NULL, RP_RECOMPUTE_NONE, false, 2, 0, 1, 0},
+        {"megatron-tp", NULL, RP_RECOMPUTE_WAIT, false, 2, LAYERS, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_flop(&cases[i]);
+    }
+}
+
 /* ---- the command line ---- */
 
 #define SIZES "--gpus 2 --microbatches 2 --seq-len 16 "
@@ -200,6 +296,30 @@ static json_t *predicted_run(const char *optimizer, const char *more)
     cr_expect(gt(dbl, ms, 0));
     cr_expect(ieee_ulp_eq(dbl, ms, right_ms, 4), "%s: %.12g, not %.12g", optimizer, ms, right_ms);
     return run;
+}
+
+/* Tokens and FLOP per second are those of the steps after the first, by the timeline; planning and
+ * state on its way are in the other rate alone. */
+Test(exec_measure, rates_are_those_of_the_timeline)
+{
+    rp_test_outcome made = rpexec(SIZES "--steps 9 --format json"); /* two programs */
+    cr_assert(eq(int, made.status, 0), "%s", made.messages);
+    json_t *run = parse(made.output);
+    const json_t *times = json_object_get(run, "iteration_ms");
+    double all_ms = 0;
+    double tokens = 2 * 16;
+    for (size_t i = 0; i < 9; i++) {
+        all_ms += json_number_value(json_array_get(times, i));
+    }
+    double later_ms = all_ms - json_number_value(json_array_get(times, 0));
+    double per_s = rp_test_json_number(run, "tokens_per_s");
+    double flop_per_s = rp_test_json_number(run, "executed_flop_per_s");
+    cr_expect(le(dbl, fabs(per_s / (8e3 * tokens / later_ms) - 1), 1e-9));
+    cr_expect(le(
+        dbl,
+        fabs(flop_per_s / (rp_test_json_number(run, "executed_flop") * per_s / tokens) - 1), 1e-9));
+    cr_expect(lt(dbl, rp_test_json_number(run, "wall_tokens_per_s"), 9e3 * tokens / all_ms));
+    json_decref(run);
 }
 
 /* Another run's costs, the same program: the prediction is what rpsim says of an iteration. */
