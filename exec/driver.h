@@ -173,6 +173,9 @@ typedef struct rpexec_driver_type {
     rp_status (*wait)(rpexec_driver *driver, uint32_t op);
     /** Waits until everything that has been submitted is done. @retval as submit */
     rp_status (*finish)(rpexec_driver *driver, rp_timeline *timeline);
+    /** After `finish`: the same program may be submitted once more; memories stay as they are.
+     * @retval RP_OK, RP_TOOL (logged) */
+    rp_status (*rewind)(rpexec_driver *driver);
     /** Makes the run fail: everybody stops as soon as possible. The first status stays. */
     void (*fail)(rpexec_driver *driver, rp_status status);
     void (*close)(rpexec_driver *driver);

@@ -168,98 +168,171 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
     return status;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
+/* ---- opening ----------------------------------------------------------------------------------
  */
 
-/* Batches and losses where operators on the GPUs reach them. */
-static rp_status share(rpexec_run *r, rp_arena *arena)
+static uint64_t batch_bytes(const rpexec_run *r)
+{
+    return r->first_sequence[r->program->microbatch_count] * r->plan->model->seq_len *
+           sizeof(int32_t);
+}
+
+static uint64_t loss_count(const rpexec_run *r)
+{
+    return (uint64_t)r->program->iteration_count * r->program->microbatch_count;
+}
+
+/* Room for batches and losses where operators on the GPUs reach it. */
+static rp_status share(rpexec_run *r)
 {
     const rpexec_driver_type *type = r->e->driver_type;
     uint32_t iterations = r->program->iteration_count;
-    uint64_t bytes =
-        r->first_sequence[r->program->microbatch_count] * r->plan->model->seq_len * sizeof(int32_t);
-    uint64_t losses = (uint64_t)iterations * r->program->microbatch_count * sizeof(double);
-    RP_TRY(rp_arena_alloc(arena, iterations, sizeof *r->ids, &r->ids));
-    RP_TRY(rp_arena_alloc(arena, iterations, sizeof *r->labels, &r->labels));
-    RP_TRY(type->shared(r->driver, losses, &r->loss_of));
+    RP_TRY(rp_arena_alloc(r->arena, iterations, sizeof *r->ids, &r->ids));
+    RP_TRY(rp_arena_alloc(r->arena, iterations, sizeof *r->labels, &r->labels));
+    RP_TRY(type->shared(r->driver, loss_count(r) * sizeof(double), &r->loss_of));
     for (uint32_t i = 0; i < iterations; i++) {
-        int32_t *batch = NULL;
-        RP_TRY(type->shared(r->driver, 2 * bytes, &batch));
-        r->ids[i] = batch;
-        r->labels[i] = batch + bytes / sizeof *batch;
-        memcpy(batch, r->e->batches[i].ids, bytes);
-        memcpy(batch + bytes / sizeof *batch, r->e->batches[i].labels, bytes);
+        RP_TRY(type->shared(r->driver, 2 * batch_bytes(r), &r->ids[i]));
+        r->labels[i] = r->ids[i] + batch_bytes(r) / sizeof(int32_t);
     }
     return RP_OK;
 }
 
-static rp_status run_opened(rpexec_run *r, rp_arena *arena)
+static rp_status load(rpexec_run *r)
 {
     for (uint32_t i = 0; i < r->plan->save_count; i++) {
         const rpexec_save *save = &r->plan->saves[i];
         r->saves[i] =
             (rpexec_stage_save){.layer = save->layer, .to = rpexec_run_at(r, save->value)};
     }
-    RP_TRY(share(r, arena));
-    RP_TRY(r->plan->slices != NULL ? rpexec_run_open_slices(r, arena) : RP_OK);
+    RP_TRY(share(r));
+    RP_TRY(r->plan->slices != NULL ? rpexec_run_open_slices(r) : RP_OK);
     rpexec_run_load(r);
-    RP_TRY(r->transferred);
-    RP_TRY(run_workers(r, arena));
-    r->e->iterations = r->run_most;
-    rpexec_run_store(r);
-    for (uint32_t i = 0; i < r->run_most; i++) {
-        r->e->losses[i] = loss_of(r, i);
-    }
     return r->transferred;
 }
 
-static rp_status execute(rpexec_run *r, rp_arena *arena)
+static rp_status open_run(rpexec_run *r)
 {
     const rp_program *p = r->program;
-    RP_TRY(rp_arena_alloc(arena, p->microbatch_count + 1, sizeof(uint64_t), &r->first_sequence));
-    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(bool), &r->submitted));
-    RP_TRY(rpexec_run_open_scales(r, arena));
-    RP_TRY(rp_arena_alloc(arena, r->plan->save_count, sizeof *r->saves, &r->saves));
+    rpexec_execution *e = r->e;
+    const rpexec_model *model = r->plan->model;
+    uint64_t width = rpexec_dtype_bytes(model->dtype);
+    e->driver.plan = r->plan;
+    e->driver.pinned[0] =
+        (rpexec_pinned){e->state->working, e->state->offsets[model->layer_count] * width};
+    e->driver.pinned[1] =
+        (rpexec_pinned){e->state->slots, e->state->trained[model->layer_count] * width};
+    RP_TRY(rp_arena_alloc(r->arena, p->microbatch_count + 1, sizeof(uint64_t), &r->first_sequence));
+    RP_TRY(rp_arena_alloc(r->arena, p->op_count, sizeof(bool), &r->submitted));
+    RP_TRY(rpexec_run_open_scales(r));
+    RP_TRY(rp_arena_alloc(r->arena, r->plan->save_count, sizeof *r->saves, &r->saves));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
     }
     if (r->plan->sharded != NULL || r->plan->slices != NULL) {
         size_t arrays = (size_t)p->gpu_count * rpexec_plan_most_arrays(r->plan);
-        RP_TRY(rp_arena_alloc(arena, arrays, sizeof *r->arrays, &r->arrays));
+        RP_TRY(rp_arena_alloc(r->arena, arrays, sizeof *r->arrays, &r->arrays));
     }
-    const rpexec_driver_type *type = r->e->driver_type;
-    RP_TRY(type->open(&r->e->driver, rpexec_run_perform, r, &r->driver));
-    r->operators = rpexec_driver_operators(type, r->driver, r->plan->model->dtype);
-    rp_status status = run_opened(r, arena);
-    type->close(r->driver);
-    if (status == RP_OK) {
-        r->e->uploaded_bytes = atomic_load(&r->uploaded);
-        r->e->downloaded_bytes = atomic_load(&r->downloaded);
-        r->e->exchanged_bytes = atomic_load(&r->exchanged);
+    RP_TRY(e->driver_type->open(&e->driver, rpexec_run_perform, r, &r->driver));
+    r->operators = rpexec_driver_operators(e->driver_type, r->driver, model->dtype);
+    return load(r);
+}
+
+rp_status rpexec_execution_open(rpexec_execution *e, rpexec_run **run_out)
+{
+    rpexec_run *r = NULL;
+    rp_arena *arena = NULL;
+    *run_out = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, 1, sizeof *r, &r);
+    if (status != RP_OK) {
+        rp_arena_destroy(arena);
+        return status;
     }
-    return status;
+    *r = (rpexec_run){.e = e, .plan = e->plan, .program = e->plan->program, .arena = arena};
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->submitted_one, NULL);
+    status = open_run(r);
+    if (status != RP_OK) {
+        rpexec_execution_close(r);
+        return status;
+    }
+    *run_out = r;
+    return RP_OK;
+}
+
+void rpexec_execution_close(rpexec_run *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    if (r->driver != NULL) {
+        r->e->driver_type->close(r->driver);
+    }
+    pthread_cond_destroy(&r->submitted_one);
+    pthread_mutex_destroy(&r->lock);
+    rp_arena_destroy(r->arena);
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+/* As if the program had not run. */
+static rp_status rewind_run(rpexec_run *r)
+{
+    memset(r->submitted, 0, r->program->op_count * sizeof *r->submitted);
+    memset(r->loss_of, 0, loss_count(r) * sizeof *r->loss_of);
+    r->begun = 0;
+    r->run_most = r->program->iteration_count;
+    atomic_store(&r->uploaded, 0);
+    atomic_store(&r->downloaded, 0);
+    atomic_store(&r->exchanged, 0);
+    rpexec_run_begin_scales(r);
+    for (uint32_t i = 0; i < r->program->iteration_count; i++) {
+        memcpy(r->ids[i], r->e->batches[i].ids, batch_bytes(r));
+        memcpy(r->labels[i], r->e->batches[i].labels, batch_bytes(r));
+    }
+    if (r->plan->slices != NULL) {
+        rpexec_run_fill_slices(r);
+    }
+    bool again = r->has_run;
+    r->has_run = true;
+    return again ? r->e->driver_type->rewind(r->driver) : RP_OK;
+}
+
+rp_status rpexec_execution_run(rpexec_run *r)
+{
+    rpexec_execution *e = r->e;
+    rp_arena *arena = NULL;
+    RP_TRY(rewind_run(r));
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = run_workers(r, arena);
+    rp_arena_destroy(arena);
+    RP_TRY(status);
+    e->iterations = r->run_most;
+    e->uploaded_bytes = atomic_load(&r->uploaded);
+    e->downloaded_bytes = atomic_load(&r->downloaded);
+    e->exchanged_bytes = atomic_load(&r->exchanged);
+    for (uint32_t i = 0; i < r->run_most; i++) {
+        e->losses[i] = loss_of(r, i);
+    }
+    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
+    bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);
+    e->state->step += on_gpus && !agreed ? e->iterations : 0;
+    return r->transferred;
+}
+
+rp_status rpexec_execution_keep(rpexec_run *r)
+{
+    rpexec_run_store(r);
+    return r->transferred;
 }
 
 rp_status rpexec_execute(rpexec_execution *e)
 {
-    rpexec_run r = {.e = e,
-                    .plan = e->plan,
-                    .program = e->plan->program,
-                    .run_most = e->plan->program->iteration_count};
-    rp_arena *arena = NULL;
-    const rpexec_model *model = e->plan->model;
-    uint64_t width = rpexec_dtype_bytes(model->dtype);
-    e->driver.plan = e->plan;
-    e->driver.pinned[0] =
-        (rpexec_pinned){e->state->working, e->state->offsets[model->layer_count] * width};
-    e->driver.pinned[1] =
-        (rpexec_pinned){e->state->slots, e->state->trained[model->layer_count] * width};
-    RP_TRY(rp_arena_create(&arena));
-    pthread_mutex_init(&r.lock, NULL);
-    pthread_cond_init(&r.submitted_one, NULL);
-    rp_status status = execute(&r, arena);
-    pthread_cond_destroy(&r.submitted_one);
-    pthread_mutex_destroy(&r.lock);
-    rp_arena_destroy(arena);
+    rpexec_run *r = NULL;
+    RP_TRY(rpexec_execution_open(e, &r));
+    rp_status status = rpexec_execution_run(r);
+    status = status == RP_OK ? rpexec_execution_keep(r) : status;
+    rpexec_execution_close(r);
     return status;
 }

@@ -42,11 +42,34 @@ typedef struct rpexec_execution {
     rp_timeline *timeline;    /**< filled in where it is not NULL */
 } rpexec_execution;
 
+/** A program with its driver: arenas and queues are made, resident weights are on the GPUs. */
+typedef struct rpexec_run rpexec_run;
+
+/**
+ * Gets a program ready to run, any number of times. With resident weights the state's weights and
+ * moments go to the GPUs, where training goes on until rpexec_execution_keep.
+ * @param execution outlives the run; batches, losses, timeline and follower may change between runs
+ * @param run_out closed by the caller with rpexec_execution_close
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged)
+ */
+rp_status rpexec_execution_open(rpexec_execution *execution, rpexec_run **run_out);
+
 /**
  * Runs the program, or its first iterations as the follower says: the state is then the same, bit
- * for bit, as after a program of so many. `state` is where training goes on; after a failure its
- * content is undefined.
+ * for bit, as after a program of so many. Results are the run's own. After a failure, or a run that
+ * the follower has ended, the run can only be kept and closed.
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (the watchdog), or what an op returned; logged
- *         with the op's stage and microbatch
+ *         with the op's stage and microbatch. After a failure the state is undefined
  */
+rp_status rpexec_execution_run(rpexec_run *run);
+
+/** Weights and moments that GPUs have trained become the state. The step is counted already.
+ * @retval RP_OK, RP_TOOL (logged) */
+rp_status rpexec_execution_keep(rpexec_run *run);
+
+/** Gives driver and memory back; without rpexec_execution_keep before, what resident weights have
+ * learned is lost. NULL is nothing. */
+void rpexec_execution_close(rpexec_run *run);
+
+/** Opens, runs once, keeps and closes. @retval as they do */
 rp_status rpexec_execute(rpexec_execution *execution);

@@ -6,9 +6,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/** A run while it is on. */
-typedef struct rpexec_run {
+struct rpexec_run {
     rpexec_execution *e;
+    rp_arena *arena; /**< of the run and all that is in it */
+    bool has_run;
     const rpexec_plan *plan;
     const rp_program *program;
     rpexec_driver *driver;
@@ -16,8 +17,8 @@ typedef struct rpexec_run {
     rp_status transferred;             /**< whether the state has come to the GPUs, and back */
     uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
     double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
-    const int32_t **ids;      /**< [iteration] the batches, where the GPUs can read them */
-    const int32_t **labels;
+    int32_t **ids;            /**< [iteration] the batches, where the GPUs can read them */
+    int32_t **labels;
     rpexec_stage_save *saves; /**< [save] of the plan */
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
@@ -36,7 +37,7 @@ typedef struct rpexec_run {
     uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
     float *scales;     /**< [iteration + 1] of the loss */
     struct rpexec_agreement *agreements; /**< [iteration] */
-} rpexec_run;
+};
 
 /** Whether all GPUs with resident weights take an iteration's step, which one overflow prevents. */
 typedef struct rpexec_agreement {
@@ -46,8 +47,11 @@ typedef struct rpexec_agreement {
     uint64_t step; /**< number of the step, from 1 on; valid when all have arrived */
 } rpexec_agreement;
 
-/** What is needed of a run's loss scales before it begins. @retval RP_OK, RP_NO_MEMORY */
-rp_status rpexec_run_open_scales(rpexec_run *run, rp_arena *arena);
+/** Room for a run's loss scales. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_run_open_scales(rpexec_run *run);
+
+/** The first iteration's scale is the state's; nobody has agreed on anything. */
+void rpexec_run_begin_scales(rpexec_run *run);
 
 /**
  * With resident weights: an UPDATE, `op`, has seen an overflow or not. Where losses are
@@ -81,6 +85,9 @@ void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, u
 /** rpexec_run_perform for all but the compute ops of data-parallel systems (execute_sharded.c). */
 rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 
+/** @return whether it is a data-parallel system whose GPUs take the optimizer's step. */
+bool rpexec_run_shards_are_trained(const rpexec_run *run);
+
 /** Data-parallel systems: rpexec_run_load and rpexec_run_store. */
 void rpexec_run_load_sharded(rpexec_run *run);
 void rpexec_run_store_sharded(rpexec_run *run);
@@ -99,8 +106,11 @@ rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ra
 /** Tensor parallelism: an UPDATE. @retval as rpexec_run_perform */
 rp_status rpexec_run_update_slices(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 
-/** Tensor parallelism: what is needed before a run begins. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
-rp_status rpexec_run_open_slices(rpexec_run *run, rp_arena *arena);
+/** Tensor parallelism: room for ids and for moving slices. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
+rp_status rpexec_run_open_slices(rpexec_run *run);
+
+/** Tensor parallelism: the ids of the batches as each rank counts them. */
+void rpexec_run_fill_slices(rpexec_run *run);
 
 /** Tensor parallelism: rpexec_run_load and rpexec_run_store. */
 void rpexec_run_load_slices(rpexec_run *run);

@@ -433,8 +433,6 @@ void rpexec_run_store(rpexec_run *r)
             rpexec_run_transfer(r, state->v + first, update.v, bytes);
         }
     }
-    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
-    state->step += r->plan->resident && !agreed ? r->e->iterations : 0;
 }
 
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)

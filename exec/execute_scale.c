@@ -1,21 +1,27 @@
 /* Loss scales of a run, and what GPUs with resident weights agree on. */
 #include "exec/execute_inside.h"
 
-rp_status rpexec_run_open_scales(rpexec_run *r, rp_arena *arena)
+rp_status rpexec_run_open_scales(rpexec_run *r)
 {
     const rp_program *p = r->program;
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->iteration_count + 1, sizeof *r->scales, &r->scales));
-    RP_TRY(rp_arena_alloc(arena, p->iteration_count, sizeof *r->agreements, &r->agreements));
+    RP_TRY(rp_arena_alloc(r->arena, (size_t)p->iteration_count + 1, sizeof *r->scales, &r->scales));
+    RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->agreements, &r->agreements));
     for (uint32_t i = 0; i < p->op_count; i++) {
         if (p->ops[i].kind == RP_OP_UPDATE) {
             r->agreements[p->ops[i].iteration].expected++;
         }
     }
+    return RP_OK;
+}
+
+void rpexec_run_begin_scales(rpexec_run *r)
+{
     r->scales[0] = r->e->state->scaler.next;
-    for (uint32_t i = 0; i < p->iteration_count; i++) {
+    for (uint32_t i = 0; i < r->program->iteration_count; i++) {
+        rpexec_agreement *a = &r->agreements[i];
+        *a = (rpexec_agreement){.expected = a->expected};
         r->scales[i + 1] = 1; /* where losses are scaled, known when the iteration begins */
     }
-    return RP_OK;
 }
 
 /* The last one to arrive decides for all. */

@@ -443,10 +443,15 @@ void rpexec_run_load_sharded(rpexec_run *r)
     }
 }
 
+bool rpexec_run_shards_are_trained(const rpexec_run *r)
+{
+    return r->plan->sharded != NULL && !sharding_of(r)->host_optimizer;
+}
+
 void rpexec_run_store_sharded(rpexec_run *r)
 {
     rpexec_state *state = r->e->state;
-    if (sharding_of(r)->host_optimizer) {
+    if (!rpexec_run_shards_are_trained(r)) {
         return; /* the state is where it was trained */
     }
     for (uint32_t gpu = 0; gpu < r->program->gpu_count; gpu++) {
@@ -457,8 +462,6 @@ void rpexec_run_store_sharded(rpexec_run *r)
     for (uint32_t layer = 0; layer < r->plan->model->layer_count; layer++) {
         rpexec_state_refresh(state, layer);
     }
-    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
-    state->step += agreed ? 0 : r->e->iterations;
 }
 
 rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)

@@ -235,13 +235,13 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
 /* ---- beginning and end ------------------------------------------------------------------------
  */
 
-rp_status rpexec_run_open_slices(rpexec_run *r, rp_arena *arena)
+rp_status rpexec_run_open_slices(rpexec_run *r)
 {
     const rp_program *p = r->program;
     const rpexec_model *m = r->plan->model;
     uint64_t tokens = r->first_sequence[p->microbatch_count] * m->seq_len;
-    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof *r->staging, &r->staging));
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * p->iteration_count, sizeof *r->slice_ids,
+    RP_TRY(rp_arena_alloc(r->arena, p->gpu_count, sizeof *r->staging, &r->staging));
+    RP_TRY(rp_arena_alloc(r->arena, (size_t)p->gpu_count * p->iteration_count, sizeof *r->slice_ids,
                           &r->slice_ids));
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         const rpexec_slice *s = &r->plan->slices[gpu];
@@ -250,18 +250,30 @@ rp_status rpexec_run_open_slices(rpexec_run *r, rp_arena *arena)
             uint64_t floats = rpexec_model_layer(&s->model, layer)->floats;
             most = floats > most ? floats : most;
         }
-        RP_TRY(rp_arena_alloc(arena, most, sizeof(float), &r->staging[gpu]));
+        RP_TRY(rp_arena_alloc(r->arena, most, sizeof(float), &r->staging[gpu]));
         for (uint32_t i = 0; i < p->iteration_count; i++) {
             int32_t *ids = NULL;
             RP_TRY(r->e->driver_type->shared(r->driver, tokens * sizeof *ids, &ids));
-            for (uint64_t t = 0; t < tokens; t++) {
-                uint32_t id = (uint32_t)r->e->batches[i].ids[t] - s->first_id;
-                ids[t] = id < s->config.vocab ? (int32_t)id : -1;
-            }
             r->slice_ids[(size_t)gpu * p->iteration_count + i] = ids;
         }
     }
     return RP_OK;
+}
+
+void rpexec_run_fill_slices(rpexec_run *r)
+{
+    const rp_program *p = r->program;
+    uint64_t tokens = r->first_sequence[p->microbatch_count] * r->plan->model->seq_len;
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        const rpexec_slice *s = &r->plan->slices[gpu];
+        for (uint32_t i = 0; i < p->iteration_count; i++) {
+            int32_t *ids = r->slice_ids[(size_t)gpu * p->iteration_count + i];
+            for (uint64_t t = 0; t < tokens; t++) {
+                uint32_t id = (uint32_t)r->e->batches[i].ids[t] - s->first_id;
+                ids[t] = id < s->config.vocab ? (int32_t)id : -1;
+            }
+        }
+    }
 }
 
 /* A layer's array of the state: `whole` is where it is, `on_gpu` where the rank's slice of it is.

@@ -397,6 +397,23 @@ static rp_status open_driver(rpexec_driver *d)
     return start_queues(d);
 }
 
+/* The queues' threads have ended with their last op. */
+static rp_status gpu_rewind(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    (void)join_queues(d); /* nothing has failed: none hangs */
+    memset(d->issued, 0, p->op_count * sizeof *d->issued);
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        rpexec_gpu_queue *q = &d->queues[i];
+        q->next = q->submitted = q->ended = p->queues[i].op_begin;
+        q->drained = false;
+    }
+    d->drained = d->started = 0;
+    RP_TRY(rpexec_gpu_align(d->devices));
+    d->begin_ns = d->last_end_ns = d->looked_ns = rpexec_driver_now_ns();
+    return start_queues(d);
+}
+
 static rp_status gpu_open(const rpexec_driver_config *config, rpexec_perform perform, void *context,
                           rpexec_driver **driver_out)
 {
@@ -543,6 +560,7 @@ const rpexec_driver_type rpexec_gpu_driver = {
     .submit = gpu_submit,
     .wait = gpu_wait,
     .finish = gpu_finish,
+    .rewind = gpu_rewind,
     .fail = rpexec_gpu_fail,
     .close = gpu_close,
 };

@@ -505,6 +505,23 @@ static rp_status host_finish(rpexec_driver *d, rp_timeline *timeline)
     return status;
 }
 
+/* The queues' threads sleep until something is submitted. */
+static rp_status host_rewind(rpexec_driver *d)
+{
+    const rp_program *p = program_of(d);
+    pthread_mutex_lock(&d->lock);
+    memset(d->ended, 0, p->op_count * sizeof *d->ended);
+    memset(d->start_ns, 0, p->op_count * sizeof *d->start_ns);
+    d->ended_count = 0;
+    d->awaited = p->op_count;
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        d->queues[i].next = d->queues[i].submitted = p->queues[i].op_begin;
+    }
+    d->begin_ns = d->last_end_ns = rpexec_driver_now_ns();
+    pthread_mutex_unlock(&d->lock);
+    return RP_OK;
+}
+
 const rpexec_driver_type rpexec_host_driver = {
     .operators = rpexec_host_operators,
     .chunk = RPEXEC_HOST_CHUNK,
@@ -520,6 +537,7 @@ const rpexec_driver_type rpexec_host_driver = {
     .submit = host_submit,
     .wait = host_wait,
     .finish = host_finish,
+    .rewind = host_rewind,
     .fail = host_fail,
     .close = host_close,
 };

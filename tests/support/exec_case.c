@@ -61,16 +61,16 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
                        const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
 {
     rpexec_dtype dtype = twist != NULL ? twist->dtype : RPEXEC_DTYPE_F32;
-    *run = (rp_test_run){.iterations = work->iterations};
+    uint32_t iterations = work->iterations * (twist != NULL ? twist->again + 1 : 1);
+    *run = (rp_test_run){.iterations = iterations};
     for (uint32_t i = 0; i < rpexec_work_microbatches(work); i++) {
         run->sequences += rpexec_work_sequences(work, i);
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     RP_TRY(rpexec_state_initialise(&run->state, SEED));
-    rp_test_batches(arena, &run->model, work->iterations, (uint32_t)run->sequences, SEED,
-                    &run->batches);
-    return rp_arena_alloc(arena, work->iterations, sizeof(double), &run->losses);
+    rp_test_batches(arena, &run->model, iterations, (uint32_t)run->sequences, SEED, &run->batches);
+    return rp_arena_alloc(arena, iterations, sizeof(double), &run->losses);
 }
 
 /* RP_MAX_OPS: no op. */
@@ -82,6 +82,22 @@ static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
         }
     }
     return RP_MAX_OPS;
+}
+
+/* Losses and batches of a run come after those of the run before. */
+static rp_status run_often(rpexec_execution *e, uint32_t again)
+{
+    rpexec_run *r = NULL;
+    RP_TRY(rpexec_execution_open(e, &r));
+    rp_status status = rpexec_execution_run(r);
+    for (uint32_t i = 0; i < again && status == RP_OK; i++) {
+        e->batches += e->iterations;
+        e->losses += e->iterations;
+        status = rpexec_execution_run(r);
+    }
+    status = status == RP_OK ? rpexec_execution_keep(r) : status;
+    rpexec_execution_close(r);
+    return status;
 }
 
 static rp_status execute_on(const rp_program *program, const rp_test_twist *twist,
@@ -117,7 +133,7 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
                           .follower = twist->follower,
                           .losses = run->losses,
                           .timeline = run->timeline};
-    RP_TRY(rpexec_execute(&e));
+    RP_TRY(run_often(&e, twist->again));
     run->iterations_run = e.iterations;
     run->uploaded_bytes = e.uploaded_bytes;
     run->downloaded_bytes = e.downloaded_bytes;

@@ -12,9 +12,9 @@ typedef struct rp_test_run {
     rpexec_model model;
     rpexec_state state;
     uint32_t iterations;
-    uint64_t sequences;    /**< of an iteration */
-    rpexec_batch *batches; /**< [iterations] */
-    double *losses;        /**< [iterations] */
+    uint64_t sequences;      /**< of an iteration */
+    rpexec_batch *batches;   /**< [iterations] */
+    double *losses;          /**< [iterations] */
     uint32_t iterations_run; /**< that the follower has let run */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
@@ -43,7 +43,8 @@ typedef struct rp_test_twist {
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
     rpexec_follower follower; /**< of the run */
-    bool observe;                          /**< keeps program, plan and timeline in the run */
+    uint32_t again;           /**< how often the program runs once more, on further batches */
+    bool observe;             /**< keeps program, plan and timeline in the run */
     const rpexec_driver_type *driver_type; /**< NULL: the host backend */
     rpexec_devices_config devices;         /**< of a driver with devices; `gpus` are the work's */
     /** Called before the run: weights and batches may be replaced. NULL: nothing is. */

@@ -1,5 +1,6 @@
 /* A run that is followed, and ended between two iterations: what is left is the state of a shorter
  * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened. */
+#include "exec/host/driver.h"
 #include "exec/runs.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
@@ -112,6 +113,89 @@ Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
     rp_model config = rp_test_small_decoder(4, true, true);
     const rpexec_work work = rp_test_work("roundpipe", 2, 4, STEPS);
     compare(&config, work, (rp_test_twist){0}, STEPS);
+}
+
+/* Twice the same program equals one of twice its length, which nothing interrupts. */
+static void twice(const rp_model *config, rpexec_work work, rp_test_twist twist)
+{
+    rp_test_run once;
+    rp_test_run again;
+    work.iterations = STEPS;
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &once), RP_OK));
+    work.iterations = STEPS / 2;
+    twist.again = 1;
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &again), RP_OK));
+    const char *mode = work.asynchronous ? "async" : "sync";
+    cr_expect(rp_test_same(&again, &once, STEPS), "%s %s: other bits", work.schedule->name, mode);
+    cr_expect(same_state(&again, &once), "%s %s: another state", work.schedule->name, mode);
+}
+
+static void all_twice(const rp_test_twist *twist)
+{
+    rp_model config = rp_test_small_decoder(8, true, true);
+    for (uint32_t i = 0; i < 2 * rp_schedule_count; i++) {
+        const rp_schedule_type *schedule = rp_schedules[i / 2];
+        const char *why = NULL;
+        config.heads = rp_schedule_cuts_layers(schedule) ? 4 : 2; /* one for each rank */
+        cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
+        if (why == NULL) {
+            rpexec_work work = rp_test_work(schedule->name, 2, 4, STEPS);
+            work.asynchronous = i % 2 == 1;
+            twice(&config, work, *twist);
+        }
+    }
+}
+
+Test(exec_follow, programs_run_again)
+{
+    const rp_test_twist twist = {.delay_seed = 3, .delay_us = 100};
+    all_twice(&twist);
+}
+
+Test(exec_follow, programs_run_again_with_a_scaled_loss)
+{
+    const rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16};
+    all_twice(&twist);
+}
+
+Test(exec_follow, programs_run_again_on_gpus)
+{
+    const rp_fake_cuda machine = {.devices = 2, .seed = 5, .delay_us = 100};
+    const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
+                                 .devices = {.stage_bytes = 1000}};
+    all_twice(&twist);
+}
+
+static uint32_t transfers;
+
+static rp_status count_transfer(rpexec_driver *driver, void *to, const void *from, uint64_t bytes)
+{
+    transfers++;
+    return rpexec_host_driver.transfer(driver, to, from, bytes);
+}
+
+/* Weights and moments go to the GPUs once and come back once, however often the program runs. */
+Test(exec_follow, resident_weights_stay)
+{
+    static const char *const names[] = {"1f1b", "zero2", "fsdp", "megatron-tp"};
+    rpexec_driver_type driver = rpexec_host_driver;
+    rp_model config = rp_test_small_decoder(6, true, true);
+    config.heads = 4;
+    driver.transfer = count_transfer;
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const rpexec_work work = rp_test_work(names[i], 2, 4, 1);
+        uint32_t counts[2];
+        for (uint32_t again = 0; again < 2; again++) {
+            const rp_test_twist twist = {.driver_type = &driver, .again = 2 * again};
+            rp_test_run run;
+            transfers = 0;
+            cr_assert(
+                eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+            counts[again] = transfers;
+        }
+        cr_expect(counts[0] > 0, "%s", names[i]);
+        cr_expect(eq(u32, counts[1], counts[0]), "%s", names[i]);
+    }
 }
 
 Test(exec_follow, gpus_end_between_iterations)
