@@ -135,49 +135,6 @@ static void step_ended(void *context, uint32_t iteration, double loss)
     show_progress(t, loss);
 }
 
-/* @param iterations_out that have run */
-static rp_status run_plan(rpexec_trainer *t, const rpexec_plan *plan, const rpexec_batch *batches,
-                          uint32_t done, rp_timeline *timeline, uint32_t *iterations_out)
-{
-    rpexec_execution e = {.plan = plan,
-                          .state = &t->state,
-                          .adam = t->adam,
-                          .batches = batches,
-                          .driver_type = t->driver,
-                          .driver = {.devices = t->devices,
-                                     .machine = t->machine.limited ? &t->machine.machine : NULL,
-                                     .watchdog_s = t->o->watchdog_s,
-                                     .bound = t->o->bind},
-                          .fail_op = RP_MAX_OPS,
-                          .keep_gradients = t->o->check,
-                          .follower = {.context = t,
-                                       .begins = t->program == NULL ? iteration_begins : NULL,
-                                       .ended = step_ended},
-                          .losses = t->outcome->losses + done,
-                          .timeline = timeline};
-    t->slot_microbatches = plan->slot_microbatches;
-    t->step_began_s = now_s();
-    RP_TRY(rpexec_execute(&e));
-    *iterations_out = e.iterations;
-    if (t->devices != NULL && t->driver->graphs != NULL) { /* --record launches more */
-        t->driver->graphs(t->devices, &t->outcome->graphs);
-        RP_TRY(keep_attention(t));
-    }
-    t->outcome->uploaded_bytes += e.uploaded_bytes;
-    t->outcome->downloaded_bytes += e.downloaded_bytes;
-    t->outcome->exchanged_bytes += e.exchanged_bytes;
-    for (uint32_t i = 0; i < t->o->gpus; i++) {
-        uint64_t bytes = plan->arena_bytes[i];
-        uint64_t *peak = &t->outcome->peak_gpu_bytes[i];
-        *peak = bytes > *peak ? bytes : *peak;
-    }
-    iteration_times(timeline, t->o->asynchronous, t->outcome->iteration_ms + done);
-    double flop = 0;
-    RP_TRY(rpexec_executed_flop(plan, &flop));
-    t->outcome->executed_flop = flop / plan->program->iteration_count;
-    return RP_OK;
-}
-
 static uint64_t cap_of(const rpexec_trainer *t)
 {
     uint64_t platform = (uint64_t)(1e9 * t->machine.platform.memory_gb);
@@ -186,9 +143,110 @@ static uint64_t cap_of(const rpexec_trainer *t)
     return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : there;
 }
 
-static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_timeline *timeline,
-                        uint32_t skip)
+/* ---- sessions ---------------------------------------------------------------------------------
+ */
+
+static const rp_program *program_of(const rpexec_trainer *t)
 {
+    return t->program != NULL ? t->program : t->session.program;
+}
+
+/* Gives devices and memory back; program and plan stay. The state is whole afterwards. */
+static rp_status stop_session(rpexec_trainer *t)
+{
+    rpexec_session *s = &t->session;
+    rp_status status = s->run != NULL ? rpexec_execution_keep(s->run) : RP_OK;
+    rpexec_execution_close(s->run);
+    s->run = NULL;
+    return status;
+}
+
+static void drop_session(rpexec_trainer *t)
+{
+    rpexec_execution_close(t->session.run);
+    rp_program_destroy(t->session.program);
+    rp_arena_destroy(t->session.arena);
+    t->session = (rpexec_session){0};
+}
+
+static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
+{
+    rpexec_session *s = &t->session;
+    const rpexec_plan_limits limits = {.cap_bytes = cap_of(t), .chunk = t->driver->chunk};
+    RP_TRY(rp_arena_create(&s->arena));
+    t->work.iterations = steps;
+    if (t->program == NULL) {
+        RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &s->program));
+    }
+    RP_TRY(rpexec_plan_create(program_of(t), &t->model, &limits, s->arena, &s->plan));
+    RP_TRY(t->program != NULL ? rpexec_program_in_check(&s->plan) : RP_OK);
+    double flop = 0;
+    RP_TRY(rpexec_executed_flop(&s->plan, &flop));
+    t->outcome->executed_flop = flop / program_of(t)->iteration_count;
+    t->slot_microbatches = s->plan.slot_microbatches;
+    return RP_OK;
+}
+
+static rp_status open_session(rpexec_trainer *t, uint32_t steps)
+{
+    rpexec_session *s = &t->session;
+    if (s->run != NULL && program_of(t)->iteration_count == steps) {
+        return RP_OK;
+    }
+    RP_TRY(stop_session(t));
+    drop_session(t);
+    RP_TRY(plan_session(t, steps));
+    s->execution =
+        (rpexec_execution){.plan = &s->plan,
+                           .state = &t->state,
+                           .adam = t->adam,
+                           .driver_type = t->driver,
+                           .driver = {.devices = t->devices,
+                                      .machine = t->machine.limited ? &t->machine.machine : NULL,
+                                      .watchdog_s = t->o->watchdog_s,
+                                      .bound = t->o->bind},
+                           .fail_op = RP_MAX_OPS,
+                           .keep_gradients = t->o->check,
+                           .follower = {.context = t,
+                                        .begins = t->program == NULL ? iteration_begins : NULL,
+                                        .ended = step_ended}};
+    return rpexec_execution_open(&s->execution, &s->run);
+}
+
+/* @param iterations_out that have run */
+static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uint32_t done,
+                             rp_timeline *timeline, uint32_t *iterations_out)
+{
+    rpexec_execution *e = &t->session.execution;
+    e->batches = batches;
+    e->losses = t->outcome->losses + done;
+    e->timeline = timeline;
+    t->step_began_s = now_s();
+    RP_TRY(rpexec_execution_run(t->session.run));
+    *iterations_out = e->iterations;
+    if (t->devices != NULL && t->driver->graphs != NULL) { /* --record launches more */
+        t->driver->graphs(t->devices, &t->outcome->graphs);
+        RP_TRY(keep_attention(t));
+    }
+    t->outcome->uploaded_bytes += e->uploaded_bytes;
+    t->outcome->downloaded_bytes += e->downloaded_bytes;
+    t->outcome->exchanged_bytes += e->exchanged_bytes;
+    for (uint32_t i = 0; i < t->o->gpus; i++) {
+        uint64_t bytes = e->plan->arena_bytes[i];
+        uint64_t *peak = &t->outcome->peak_gpu_bytes[i];
+        *peak = bytes > *peak ? bytes : *peak;
+    }
+    iteration_times(timeline, t->o->asynchronous, t->outcome->iteration_ms + done);
+    return RP_OK;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------
+ */
+
+/* Small programs are measured on the same devices: the session gives them back. */
+static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t skip)
+{
+    RP_TRY(stop_session(t));
     const rpexec_site site = {.driver_type = t->driver,
                               .devices = t->devices,
                               .machine = t->machine.limited ? &t->machine.machine : NULL,
@@ -204,13 +262,27 @@ static rp_status record(rpexec_trainer *t, const rpexec_plan *plan, const rp_tim
                                       .machine = &t->machine,
                                       .site = &site,
                                       .sharing_gpus = t->o->virtual_gpus};
-    return rpexec_record_write(plan, timeline, &t->flops, skip, &recorded, t->arena, &t->record);
+    return rpexec_record_write(&t->session.plan, timeline, &t->flops, skip, &recorded, t->arena,
+                               &t->record);
 }
 
+static bool all_finite(const rpexec_trainer *t, uint32_t done, uint32_t steps)
+{
+    bool finite = true;
+    for (uint32_t i = done; i < done + steps; i++) {
+        finite &= isfinite(t->outcome->losses[i]) != 0;
+    }
+    return finite;
+}
+
+/* Resident weights come back where somebody looks at them only. */
 static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last)
 {
     bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* one of these */
     bool saves = t->o->save != NULL && (last || due || rp_interrupt_signal() != 0);
+    if (last || saves || t->o->check || !all_finite(t, done, steps)) {
+        RP_TRY(rpexec_execution_keep(t->session.run));
+    }
     RP_TRY(rpexec_trainer_finite(t, done, steps, last || saves));
     RP_TRY(t->losses.status); /* every step of a checkpoint has its line */
     return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress) : RP_OK;
@@ -223,24 +295,13 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
                              rp_arena *arena)
 {
     uint32_t steps = *steps_inout;
-    rpexec_plan plan;
     rpexec_batch *batches = NULL;
-    rp_program *program = NULL;
     rp_timeline *timeline = NULL;
-    const rpexec_plan_limits limits = {.cap_bytes = cap_of(t), .chunk = t->driver->chunk};
     double begin_s = now_s();
-    t->work.iterations = steps;
+    RP_TRY(open_session(t, steps));
     RP_TRY(read_batches(t, steps, arena, &batches));
-    if (t->program == NULL) {
-        RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &program));
-    }
-    const rp_program *runs = t->program != NULL ? t->program : program;
-    rp_status status = rpexec_plan_create(runs, &t->model, &limits, arena, &plan);
-    if (status == RP_OK && t->program != NULL) {
-        status = rpexec_program_in_check(&plan);
-    }
-    status = status == RP_OK ? rp_timeline_create(runs, &timeline) : status;
-    status = status == RP_OK ? run_plan(t, &plan, batches, done, timeline, &steps) : status;
+    RP_TRY(rp_timeline_create(program_of(t), &timeline));
+    rp_status status = run_session(t, batches, done, timeline, &steps);
     t->seconds += now_s() - begin_s;
     bool whole = steps == *steps_inout;
     *steps_inout = steps;
@@ -250,14 +311,12 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
         status = rpexec_check_segment(t, batches, done, steps);
     }
     if (status == RP_OK && whole && last && t->o->record != NULL) {
-        status = record(t, &plan, timeline, done == 0 || steps > 1 ? 1 : 0);
+        status = record(t, timeline, done == 0 || steps > 1 ? 1 : 0);
     }
     if (last) {
-        t->last = program;
         t->timeline = timeline;
     } else {
         rp_timeline_destroy(timeline);
-        rp_program_destroy(program);
     }
     return status;
 }
@@ -435,11 +494,11 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     rpexec_host_awake_end(awake);
     status = status == RP_OK ? leave(&t) : status;
     status = status == RP_OK ? rpexec_check_end(&t) : status;
+    rp_timeline_destroy(t.timeline);
+    drop_session(&t);
     if (t.devices != NULL) {
         t.driver->detach(t.devices);
     }
-    rp_timeline_destroy(t.timeline);
-    rp_program_destroy(t.last);
     rp_program_destroy(t.program);
     rpexec_tokens_close(&t.tokens);
     rpexec_artefacts_fini(&t.artefacts);

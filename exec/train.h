@@ -7,17 +7,17 @@
 /** What a run gives; arrays live in the arena of rpexec_train. */
 typedef struct rpexec_outcome {
     uint32_t gpus;
-    uint32_t steps;       /**< that this run has made */
-    uint64_t first_step;  /**< 0, or where it was resumed */
-    double *losses;       /**< [steps] */
-    double *iteration_ms; /**< [steps] */
+    uint32_t steps;             /**< that this run has made */
+    uint64_t first_step;        /**< 0, or where it was resumed */
+    double *losses;             /**< [steps] */
+    double *iteration_ms;       /**< [steps] */
     double tokens_per_s;        /**< of the steps after the first, by the timeline; of one, that */
     double wall_tokens_per_s;   /**< of all steps by the host's clock, with planning and transfers
                                      of state between programs */
     double executed_flop;       /**< of a step of the last program (rpexec_executed_flop) */
     double executed_flop_per_s; /**< over the same time as tokens_per_s */
-    uint64_t *peak_gpu_bytes; /**< [gpus] */
-    uint64_t uploaded_bytes;  /**< of all steps */
+    uint64_t *peak_gpu_bytes;   /**< [gpus] */
+    uint64_t uploaded_bytes;    /**< of all steps */
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes;          /**< received by GPUs from GPUs */
     rpexec_graph_counts graphs;        /**< all 0 without --graphs */

@@ -11,6 +11,16 @@
 #include "exec/record.h"
 #include "exec/work.h"
 
+/** The program that segments of the same length run one after the other, and what is open for it:
+ * it is planned once, and resident weights stay on the GPUs between segments. */
+typedef struct rpexec_session {
+    rp_arena *arena;     /* of the plan; NULL: there is no session */
+    rp_program *program; /* made for it; NULL: it runs the one that was given */
+    rpexec_plan plan;
+    rpexec_execution execution;
+    rpexec_run *run; /* NULL: closed */
+} rpexec_session;
+
 typedef struct rpexec_trainer {
     const rpexec_options *o;
     rp_arena *arena;
@@ -42,8 +52,8 @@ typedef struct rpexec_trainer {
     uint32_t ended;      /* steps of this run */
     double began_s;      /* by the host's clock: the run */
     double step_began_s; /* and the step that runs */
-    rp_program *last;    /* that has run, and what happened; NULL: none */
-    rp_timeline *timeline;
+    rpexec_session session;
+    rp_timeline *timeline; /* of the last segment; NULL: none */
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;
     rpexec_devices *devices; /* NULL: the driver has none */
