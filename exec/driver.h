@@ -94,6 +94,8 @@ typedef struct rpexec_driver_config {
     uint32_t watchdog_s;       /**< a run in which nothing ends for so long is given up; 0: never */
     bool bound;                /**< host: GPU g's threads run on core g modulo the cores alone */
     bool poison;               /**< memory that no tensor has yet is filled with NaN */
+    bool unbounded;            /**< GPUs: ops are enqueued as soon as they can be, however many of
+                                    their queue have not ended */
 } rpexec_driver_config;
 
 /**

@@ -167,6 +167,7 @@ static rp_status run(running *r, rpexec_trial_prepare prepare)
                                          .devices = site->devices,
                                          .machine = site->machine,
                                          .bound = site->bound,
+                                         .unbounded = true, /* what starts cost without the host */
                                          .watchdog_s = site->watchdog_s};
     RP_TRY(site->driver_type->open(&config, perform, r, &driver));
     atomic_store(&r->driver, driver);

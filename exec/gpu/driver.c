@@ -120,6 +120,23 @@ static void tell(rpexec_driver *d, uint32_t op)
     }
 }
 
+/* Before a compute op is enqueued: the op before the last of its queue has to have ended. One op is
+ * then under way while the next is enqueued, which keeps the GPU busy, and no more: a thread that
+ * goes on until CUDA's queue of launches is full holds the turn of a part of a device while it
+ * waits there, and what has been enqueued cannot be taken back when the run is to end. Copies
+ * follow compute ops, whose memory they fill and empty. */
+static void keep_close(rpexec_gpu_queue *q, uint32_t op)
+{
+    rpexec_driver *d = q->driver;
+    const rp_queue *queue = &program_of(d)->queues[q->number];
+    if (queue->kind == RP_QUEUE_COMPUTE && !d->config.unbounded &&
+        op - queue->op_begin >= RPEXEC_GPU_AHEAD) {
+        (void)rpexec_gpu_tried(d,
+                               d->calls->event_synchronize(d->end_events[op - RPEXEC_GPU_AHEAD]),
+                               "cudaEventSynchronize");
+    }
+}
+
 /* The stream waits for what the op waits for; ops of the host have ended already. */
 static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
 {
@@ -127,6 +144,7 @@ static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
     const rp_program *p = program_of(d);
     const rpexec_cuda_calls *c = d->calls;
     rp_status status = RP_OK;
+    keep_close(q, op);
     rpexec_gpu_hold(q);
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
         void *event = d->end_events[rp_wait_op(p->waits[w])];

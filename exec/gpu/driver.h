@@ -5,8 +5,8 @@
  * ops, calls `perform`, which only enqueues, and records the op's own event. So an event is never
  * waited for before it is recorded, what has been enqueued ends without any thread's help, and a
  * thread that must wait for the host or for other GPUs holds up its own queue only, which could not
- * go on anyway. Ops of the host run in their queue's thread, once the events they wait for have
- * happened.
+ * go on anyway. A compute queue has two ops under way at most: the one that the GPU does, and the
+ * next. Ops of the host run in their queue's thread, once the events they wait for have happened.
  *
  * Where a GPU is a part of a device its context may be current in one thread at a time (cuda.h,
  * cuGreenCtxCreate): its queues' threads take turns (turn.h), in the order in which they ask.

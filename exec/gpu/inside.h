@@ -143,6 +143,9 @@ void rpexec_gpu_fail(rpexec_driver *driver, rp_status status);
 /** The same where the driver's lock is held. */
 void rpexec_gpu_fail_locked(rpexec_driver *driver, rp_status status);
 
+/** Ops of a compute queue that are enqueued and have not ended, at most. */
+#define RPEXEC_GPU_AHEAD 2u
+
 /** How often the watchdog looks. */
 #define RPEXEC_GPU_LOOK_NS INT64_C(1000000000)
 

@@ -68,6 +68,10 @@ void rp_fake_cuda_unstick(void);
 /** @return copies that have been enqueued since rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_copies(void);
 
+/** @return the most records of events that a stream which computes has had in its queue at a time
+ * since rp_fake_cuda_driver. */
+uint32_t rp_fake_cuda_most_records(void);
+
 /** What has been launched since rp_fake_cuda_driver. */
 typedef struct rp_fake_cuda_launches {
     uint32_t captures; /**< that became graphs */

@@ -36,6 +36,9 @@ void rp_fake_count(int more);
 void rp_fake_restart_streams(void);
 void rp_fake_restart_nccl(void);
 
+/** Operators compute in it. */
+void rp_fake_stream_computes(void *stream);
+
 /** @return whose memory it is: -1 the host's, pinned; -2 nobody's that is known. */
 int rp_fake_owner(const void *address);
 

@@ -29,6 +29,8 @@ struct rp_fake_stream {
     uint32_t first;
     uint32_t count; /* with the one that is being performed */
     bool closing;
+    bool computes;
+    atomic_uint records; /* of events that have not happened */
 };
 
 typedef struct event {
@@ -41,6 +43,7 @@ typedef struct event {
 } event;
 
 static atomic_uint streams;
+static atomic_uint most_records;
 
 const rpexec_cuda_part *rp_fake_part_of(const rp_fake_stream *s)
 {
@@ -50,6 +53,17 @@ const rpexec_cuda_part *rp_fake_part_of(const rp_fake_stream *s)
 void rp_fake_restart_streams(void)
 {
     atomic_store(&streams, 0);
+    atomic_store(&most_records, 0);
+}
+
+void rp_fake_stream_computes(void *stream)
+{
+    ((rp_fake_stream *)stream)->computes = true;
+}
+
+uint32_t rp_fake_cuda_most_records(void)
+{
+    return atomic_load(&most_records);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------
@@ -193,6 +207,7 @@ int rp_fake_stream_synchronize(void *stream)
 typedef struct mark {
     event *event;
     uint64_t number;
+    rp_fake_stream *stream; /* that records it */
 } mark;
 
 int rp_fake_event_create(void **event_out)
@@ -223,6 +238,7 @@ static void happen(const void *arguments)
 {
     const mark *m = arguments;
     struct timespec t;
+    atomic_fetch_sub(&m->stream->records, 1);
     clock_gettime(CLOCK_MONOTONIC, &t);
     pthread_mutex_lock(&m->event->lock);
     m->event->happened = m->number;
@@ -241,10 +257,18 @@ static void await(const void *arguments)
     pthread_mutex_unlock(&m->event->lock);
 }
 
+static void count_record(rp_fake_stream *s)
+{
+    uint32_t now = atomic_fetch_add(&s->records, 1) + 1;
+    uint32_t most = atomic_load(&most_records);
+    while (s->computes && now > most && !atomic_compare_exchange_weak(&most_records, &most, now)) {
+    }
+}
+
 int rp_fake_event_record(void *handle, void *stream)
 {
     event *e = handle;
-    const rp_fake_stream *s = stream;
+    rp_fake_stream *s = stream;
     if (rp_fake_is_capturing()) {
         rp_fake_invalidate();
         return ERROR_CAPTURE;
@@ -253,8 +277,9 @@ int rp_fake_event_record(void *handle, void *stream)
         return ERROR_HANDLE;
     }
     pthread_mutex_lock(&e->lock);
-    const mark m = {.event = e, .number = ++e->recorded};
+    const mark m = {.event = e, .number = ++e->recorded, .stream = s};
     pthread_mutex_unlock(&e->lock);
+    count_record(s);
     return rp_fake_enqueue(stream, happen, &m, sizeof m);
 }
 

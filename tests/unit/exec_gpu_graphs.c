@@ -1,6 +1,7 @@
 /* --graphs of the GPU driver (exec/gpu/graphs.h) on the machine of threads: the same bits as the
  * host backend, most operators in graphs, and whatever goes wrong with graphs is no failure. */
 #include "common/log.h"
+#include "exec/gpu/inside.h"
 #include "exec/runs.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/fake_cuda.h"
@@ -55,6 +56,27 @@ static rp_fake_cuda_launches compare(const rp_model *config, const rpexec_work *
     cr_expect(rp_test_same(&run, &plain, work->iterations), "%s, %u GPUs, %s: other bits",
               work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
     return since(before);
+}
+
+/* Two ops of a compute queue at most are under way, however late their stream is, each with an
+ * event for its start and one for its end. With graphs an op is little work for a stream, so that
+ * the streams' short queues have room for many. */
+Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
+{
+    static const char *const names[] = {"roundpipe", "1f1b", "zbv", "gpipe"};
+    rp_model config = rp_test_small_decoder(4, false, false);
+    for (uint32_t i = 0; i < 4; i++) {
+        rpexec_work work = rp_test_work(names[i], 2, 4, 6);
+        const rp_fake_cuda machine = {.devices = 2,
+                                      .green = i == 0,
+                                      .peers = true,
+                                      .seed = i,
+                                      .delay_us = 300,
+                                      .often = true};
+        rp_test_twist twist = {.devices = {.is_virtual = i == 0}};
+        (void)compare(&config, &work, rp_fake_cuda_driver(&machine), twist);
+        cr_expect(le(u32, rp_fake_cuda_most_records(), 2 * RPEXEC_GPU_AHEAD), "%s", names[i]);
+    }
 }
 
 /* Eight iterations, as programs of a training run have them: tensors lie where they have lain. */
