@@ -4,6 +4,7 @@
 #include "common/option_values.h"
 #include "common/text.h"
 #include "exec/backend.h"
+#include "exec/gpu/driver.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -418,6 +419,7 @@ static rp_status complete_devices(rpexec_options *o)
 
 static rp_status complete(rpexec_options *o)
 {
+    rpexec_gpu_set_connections(o->virtual_gpus != 0); /* before a backend looks for devices */
     if (o->backend == NULL) {
         RP_TRY(default_backend(o));
     }

@@ -42,7 +42,7 @@ static rp_status report_device(const rpexec_probe *probe, int index)
 static rp_status cuda_probe(const rpexec_probe *probe)
 {
     int count = 0;
-    rpexec_gpu_set_connections();
+    rpexec_gpu_set_connections(false);
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
         char reason[256];

@@ -126,14 +126,14 @@ static bool make(CUdevice device, CUdevResource *resource, rpexec_cuda_part *par
     return true;
 }
 
-bool rpexec_green_split(int device, uint32_t count, rpexec_cuda_part *parts_out,
+bool rpexec_green_split(int device, uint32_t cuts, uint32_t count, rpexec_cuda_part *parts_out,
                         const char **why_out)
 {
     CUdevResource all;
     CUdevResource parts[MOST_PARTS];
     rpexec_cuda_part made[MOST_PARTS];
     const char *missing = NULL;
-    if (count > MOST_PARTS) {
+    if (cuts > MOST_PARTS) {
         *why_out = "more than 64 parts";
         return false;
     }
@@ -149,7 +149,7 @@ bool rpexec_green_split(int device, uint32_t count, rpexec_cuda_part *parts_out,
     }
     if (failed(driver.cuDeviceGetDevResource((CUdevice)device, &all, CU_DEV_RESOURCE_TYPE_SM),
                why_out) ||
-        !cut(&all, count, parts, why_out)) {
+        !cut(&all, cuts, parts, why_out)) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {

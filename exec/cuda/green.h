@@ -5,7 +5,7 @@
 #include "exec/gpu/calls.h"
 
 /** rpexec_cuda_calls.split: one split for all parts, since separate ones may overlap. */
-bool rpexec_green_split(int device, uint32_t count, rpexec_cuda_part *parts_out,
+bool rpexec_green_split(int device, uint32_t cuts, uint32_t count, rpexec_cuda_part *parts_out,
                         const char **why_out);
 
 /** rpexec_cuda_calls.unsplit. */

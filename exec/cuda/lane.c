@@ -12,9 +12,11 @@ rp_status rpexec_cuda_check(cudaError_t error, const char *call, const char *fil
     if (error == cudaSuccess) {
         return RP_OK;
     }
-    rp_log_error("%s:%d: %s: %s (%s)", file, line, call, cudaGetErrorString(error),
-                 cudaGetErrorName(error));
-    return error == cudaErrorMemoryAllocation ? RP_NO_MEMORY : RP_TOOL;
+    bool is_full = error == cudaErrorMemoryAllocation;
+    rp_log_error("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error),
+                 cudaGetErrorName(error),
+                 is_full ? "; lower --gpu-memory-mb, --microbatch-size or --seq-len" : "");
+    return is_full ? RP_NO_MEMORY : RP_TOOL;
 }
 
 static size_t larger(size_t a, size_t b)

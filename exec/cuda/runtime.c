@@ -281,6 +281,7 @@ static bool find_cudnn(const char **name_out, const char **why_out)
 static rpexec_cuda_calls calls = {
     .operators = rpexec_cuda_operators,
     .not_ready = cudaErrorNotReady,
+    .no_memory = cudaErrorMemoryAllocation,
     .text = error_text,
     .device_count = device_count,
     .device_facts = device_facts,

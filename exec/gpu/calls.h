@@ -44,16 +44,19 @@ typedef struct rpexec_cuda_calls {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] */
     const rpexec_nccl_calls *nccl;            /**< NULL: built without NCCL */
     int not_ready;                            /**< what event_query gives for work under way */
+    int no_memory; /**< what calls give where a GPU's memory is full */
     const char *(*text)(int error);           /**< what an error code means; NCCL's, too */
 
     int (*device_count)(int *count_out);
     int (*device_facts)(int device, uint32_t *sm_count_out, uint64_t *free_bytes_out);
     /**
-     * Cuts a device into parts of equally many multiprocessors (green contexts).
+     * Cuts a device into `cuts` parts of equally many multiprocessors, and makes green contexts of
+     * the first `count` of them, `cuts` at most.
      * @param why_out where it cannot be done: the reason, borrowed
      * @return whether it was done; otherwise parts_out is unchanged
      */
-    bool (*split)(int device, uint32_t count, rpexec_cuda_part *parts_out, const char **why_out);
+    bool (*split)(int device, uint32_t cuts, uint32_t count, rpexec_cuda_part *parts_out,
+                  const char **why_out);
     void (*unsplit)(uint32_t count, rpexec_cuda_part *parts);
     /** @return whether `device` reaches the memory of `peer`, which it may from now on. */
     bool (*reach)(int device, int peer);

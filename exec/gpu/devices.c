@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Arenas get what is free but for this: contexts, modules, cuBLAS. */
-#define KEPT_BYTES (UINT64_C(1) << 30)
+/* Arenas get what is free but for this: contexts, modules and cuBLAS; what each green context has of
+ * them besides, with the lane's workspace and scratch memory; graphs' nodes. Estimates. */
+#define KEPT_MIB 1024u
+#define KEPT_PER_PART_MIB 192u
+#define KEPT_FOR_GRAPHS_MIB 512u
 
 /* Splits are as for so many at the least, so that one virtual GPU of two is as fast as one of
  * eight: times of runs on 1 to 8 of them can be compared. */
@@ -20,8 +23,11 @@
 /* Pieces of copies between GPUs that go over the host. */
 #define STAGE_BYTES (UINT64_C(2) << 20)
 
-/* Hardware queues, which streams share: 4 streams of 8 GPUs. */
+/* Hardware queues of a context, which its streams share: CUDA's most for the device's own. Green
+ * contexts have theirs each, of which a device has a limited number; 8 are more than their streams
+ * (and what CUDA takes by itself). */
 #define CONNECTIONS "32"
+#define CONNECTIONS_OF_PARTS "8"
 
 /* Of kinds that are not on GPUs there are none. */
 static bool has_stream(uint32_t kind)
@@ -34,8 +40,28 @@ rp_status rpexec_gpu_check(const rpexec_devices *devices, int error, const char 
     if (error == 0) {
         return RP_OK;
     }
-    rp_log_error("%s: %s", call, devices->calls->text(error));
+    rp_log_error("%s: %s%s", call, devices->calls->text(error), rpexec_gpu_remedy(devices, error));
     return RP_TOOL;
+}
+
+static uint32_t kept_mib(const rpexec_devices *d)
+{
+    return KEPT_MIB + (d->config.is_virtual ? d->count * KEPT_PER_PART_MIB : 0) +
+           (d->config.graphs ? KEPT_FOR_GRAPHS_MIB : 0);
+}
+
+const char *rpexec_gpu_remedy(const rpexec_devices *d, int error)
+{
+    return error == d->calls->no_memory ? d->remedy : "";
+}
+
+/* Said of a call that finds the GPU's memory full. */
+static rp_status make_remedy(rpexec_devices *d)
+{
+    return rp_arena_print(d->arena, &d->remedy,
+                          "; lower --gpu-memory-mb (by default a device's free memory but for "
+                          "%" PRIu32 " MiB), --microbatch-size or --seq-len%s",
+                          kept_mib(d), d->config.graphs ? ", or leave out --graphs" : "");
 }
 
 void rpexec_gpu_visit(const rpexec_devices *devices, rpexec_gpu *gpu)
@@ -83,9 +109,9 @@ static rp_status take_parts(rpexec_devices *d)
     uint64_t bytes = 0;
     uint32_t sm_count = 0;
     const char *why = "";
-    RP_TRY(rp_arena_alloc(d->arena, parts, sizeof *split, &split));
+    RP_TRY(rp_arena_alloc(d->arena, d->count, sizeof *split, &split));
     RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(0, &sm_count, &bytes), "cudaMemGetInfo"));
-    d->is_split = d->calls->split(0, parts, split, &why);
+    d->is_split = d->calls->split(0, parts, d->count, split, &why);
     if (!d->is_split) {
         rp_log_warning("--virtual-gpus: device 0 is not split into green contexts (%s): plain "
                        "streams, so that the virtual GPUs compete for all %" PRIu32
@@ -95,15 +121,13 @@ static rp_status take_parts(rpexec_devices *d)
     for (uint32_t i = 0; i < d->count; i++) {
         d->gpus[i].part = d->is_split ? split[i] : (rpexec_cuda_part){.sm_count = sm_count};
     }
-    if (d->is_split && parts > d->count) {
-        d->calls->unsplit(parts - d->count, split + d->count);
-    }
     return RP_OK;
 }
 
 static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
 {
     uint64_t least = UINT64_MAX;
+    uint64_t kept = (uint64_t)kept_mib(d) << 20;
     if (d->config.is_virtual) {
         RP_TRY(take_parts(d));
     }
@@ -117,7 +141,7 @@ static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
         RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(gpu->part.device, &sm_count, &bytes),
                                 "cudaMemGetInfo"));
         gpu->part.sm_count = gpu->part.sm_count != 0 ? gpu->part.sm_count : sm_count;
-        bytes = bytes > KEPT_BYTES ? bytes - KEPT_BYTES : bytes;
+        bytes = bytes > kept ? bytes - kept : bytes;
         bytes /= d->config.is_virtual ? d->count : 1;
         least = bytes < least ? bytes : least;
     }
@@ -157,9 +181,9 @@ static rp_status make_streams(rpexec_devices *d)
     return RP_OK;
 }
 
-void rpexec_gpu_set_connections(void)
+void rpexec_gpu_set_connections(bool is_virtual)
 {
-    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, 0);
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", is_virtual ? CONNECTIONS_OF_PARTS : CONNECTIONS, 0);
 }
 
 rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,
@@ -168,7 +192,7 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
     rp_arena *arena = NULL;
     rpexec_devices *d = NULL;
     *devices_out = NULL;
-    rpexec_gpu_set_connections();
+    rpexec_gpu_set_connections(config->is_virtual);
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc(arena, 1, sizeof *d, &d);
     if (status != RP_OK) {
@@ -187,6 +211,7 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
         rpexec_gpu_turn_init(&d->gpus[i].turn);
         d->count++;
     }
+    status = status == RP_OK ? make_remedy(d) : status;
     /* First, since what is free afterwards is the arenas'. */
     status = status == RP_OK ? rpexec_gpu_open_attention(d) : status;
     status = status == RP_OK ? rpexec_gpu_open_exchange(d) : status;
@@ -293,8 +318,8 @@ static rp_status need_memory(const rpexec_devices *d, uint64_t bytes, const char
     }
     int error = d->calls->memory_take(bytes, &taken);
     if (error != 0) {
-        rp_log_error("cudaMalloc of %" PRIu64 " bytes for %s: %s", bytes, what,
-                     d->calls->text(error));
+        rp_log_error("cudaMalloc of %" PRIu64 " bytes for %s: %s%s", bytes, what,
+                     d->calls->text(error), rpexec_gpu_remedy(d, error));
         return RP_TOOL;
     }
     *memory = taken;

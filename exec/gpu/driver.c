@@ -539,8 +539,8 @@ static rp_status gpu_finish(rpexec_driver *d, rp_timeline *timeline)
     int error = d->failed_error;
     pthread_mutex_unlock(&d->lock);
     if (call != NULL) {
-        rp_log_error("%s: %s; an operator or a copy before it may be the cause", call,
-                     d->calls->text(error));
+        rp_log_error("%s: %s; an operator or a copy before it may be the cause%s", call,
+                     d->calls->text(error), rpexec_gpu_remedy(d->devices, error));
     }
     if (failed != p->op_count) {
         rpexec_driver_log_failure(d->config.plan, failed, status);

@@ -16,9 +16,10 @@
 #include "exec/driver.h"
 #include "exec/gpu/calls.h"
 
-/** Asks CUDA for as many hardware queues as there may be, unless the environment says otherwise.
- * To be called before CUDA is, since it is read only once. `attach` does so. */
-void rpexec_gpu_set_connections(void);
+/** Asks CUDA for hardware queues, unless the environment says how many (after the first call it
+ * does): as many as there may be, 8 with virtual GPUs. To be called before CUDA is, since it is
+ * read only once; options, `attach` and the probe of the backend do so. */
+void rpexec_gpu_set_connections(bool is_virtual);
 
 /** `attach` of a driver that works through `calls`. */
 rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices_config *config,

@@ -51,6 +51,7 @@ struct rpexec_devices {
     rpexec_attention_report attention;
     rpexec_attention_by attention_by; /**< what is left of config.attention: not AUTO, once tried */
     bool attention_tried;
+    const char *remedy; /**< what to lower where memory is full */
     bool is_split;
     atomic_bool graphs_failed; /**< one could not be made: there are no more */
     bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
@@ -240,6 +241,9 @@ void rpexec_gpu_report_attention(const rpexec_devices *devices,
 
 /** Finds out when each GPU's `base` happens on the host's clock. @retval RP_OK, RP_TOOL (logged) */
 rp_status rpexec_gpu_align(rpexec_devices *devices);
+
+/** @return what to say behind the text of `error`: what to lower where memory is full, or "". */
+const char *rpexec_gpu_remedy(const rpexec_devices *devices, int error);
 
 /** rpexec_gpu_tried where there is no run yet: logs. @return RP_OK, RP_TOOL */
 rp_status rpexec_gpu_check(const rpexec_devices *devices, int error, const char *call);

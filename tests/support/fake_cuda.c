@@ -32,6 +32,7 @@ static struct {
 static atomic_uint copies;
 static atomic_uint sums;
 static atomic_uint left;
+static atomic_uint greens;
 static _Thread_local rpexec_cuda_part here;
 
 uint32_t rp_fake_cuda_sums(void)
@@ -42,6 +43,11 @@ uint32_t rp_fake_cuda_sums(void)
 uint32_t rp_fake_cuda_copies(void)
 {
     return atomic_load(&copies);
+}
+
+uint32_t rp_fake_cuda_greens(void)
+{
+    return atomic_load(&greens);
 }
 
 uint32_t rp_fake_cuda_left(void)
@@ -139,7 +145,7 @@ static int take(uint64_t bytes, int device, void **memory_out)
     }
     if (rp_arena_create(&arena) != RP_OK || rp_arena_alloc(arena, bytes, 1, memory_out) != RP_OK) {
         rp_arena_destroy(arena);
-        return 2;
+        return ERROR_MEMORY;
     }
     /* What a program gets is not what it has written. */
     memset(*memory_out, 0xa5, bytes);
@@ -159,6 +165,9 @@ static int give(void *memory)
 
 static int memory_take(uint64_t bytes, void **memory_out)
 {
+    if (world.machine.most_bytes != 0 && bytes > world.machine.most_bytes) {
+        return ERROR_MEMORY;
+    }
     return take(bytes, here.device, memory_out);
 }
 
@@ -227,7 +236,8 @@ static int device_facts(int device, uint32_t *sm_count_out, uint64_t *free_bytes
     return device < world.machine.devices ? 0 : ERROR_INVALID;
 }
 
-static bool split(int device, uint32_t count, rpexec_cuda_part *parts_out, const char **why_out)
+static bool split(int device, uint32_t cuts, uint32_t count, rpexec_cuda_part *parts_out,
+                  const char **why_out)
 {
     static unsigned char contexts[64];
     if (!world.machine.green) {
@@ -236,8 +246,9 @@ static bool split(int device, uint32_t count, rpexec_cuda_part *parts_out, const
     }
     for (uint32_t i = 0; i < count; i++) {
         atomic_fetch_add(&left, 1);
+        atomic_fetch_add(&greens, 1);
         parts_out[i] = (rpexec_cuda_part){.device = device,
-                                          .sm_count = SM_COUNT / count,
+                                          .sm_count = SM_COUNT / cuts,
                                           .context = &contexts[i],
                                           .green = &contexts[i]};
     }
@@ -427,6 +438,8 @@ static const char *text(int error)
     switch (error) {
     case ERROR_INVALID:
         return "invalid argument (fake)";
+    case ERROR_MEMORY:
+        return "out of memory (fake)";
     case ERROR_CONTEXT:
         return "invalid device context (fake)";
     case ERROR_HANDLE:
@@ -454,6 +467,7 @@ static const rpexec_cuda_calls calls = {
     .operators = operators,
     .nccl = &rp_fake_nccl,
     .not_ready = ERROR_NOT_READY,
+    .no_memory = ERROR_MEMORY,
     .text = text,
     .device_count = device_count,
     .device_facts = device_facts,
@@ -512,6 +526,7 @@ const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
     memset(world.reached, 0, sizeof world.reached);
     atomic_store(&copies, 0);
     atomic_store(&sums, 0);
+    atomic_store(&greens, 0);
     rp_fake_restart_streams();
     rp_fake_restart_graphs();
     rp_fake_restart_nccl();

@@ -39,6 +39,7 @@ typedef struct rp_fake_cuda {
     bool green;        /**< devices can be split */
     bool peers;        /**< devices reach each other */
     bool unpinnable;   /**< cudaHostRegister fails */
+    uint64_t most_bytes; /**< of a GPU's memory at once; 0: not limited */
     uint64_t seed;     /**< of the delays */
     uint32_t delay_us; /**< longest delay before what a stream does, one time in 16; 0: none */
     bool often;        /**< one time in 2 */
@@ -82,6 +83,9 @@ typedef struct rp_fake_cuda_launches {
 } rp_fake_cuda_launches;
 
 rp_fake_cuda_launches rp_fake_cuda_launched(void);
+
+/** @return green contexts made since rp_fake_cuda_driver. */
+uint32_t rp_fake_cuda_greens(void);
 
 /** @return additions and roundings of collectives that have been enqueued since
  * rp_fake_cuda_driver. */

@@ -8,6 +8,7 @@
 /** Numbers of CUDA's errors. */
 enum {
     ERROR_INVALID = 1,
+    ERROR_MEMORY = 2,
     ERROR_CONTEXT = 201,
     ERROR_PINNED = 712,
     ERROR_HANDLE = 400,

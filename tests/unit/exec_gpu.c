@@ -12,6 +12,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -238,6 +239,60 @@ Test(exec_gpu, machines_without_enough_devices_are_refused)
     cr_expect(eq(int, attach(&two, 2, false, messages), RP_OK), "%s", messages);
     cr_expect(eq(str, messages, (char *)""));
     cr_expect(eq(int, attach(&two, 8, true, messages), RP_OK), "%s", messages);
+}
+
+static uint64_t free_bytes(uint32_t gpus, bool is_virtual, bool graphs)
+{
+    const rp_fake_cuda machine = {.devices = 4, .green = true};
+    const rpexec_driver_type *type = rp_fake_cuda_driver(&machine);
+    const rpexec_devices_config config = {
+        .gpus = gpus, .is_virtual = is_virtual, .graphs = graphs};
+    rpexec_devices *devices = NULL;
+    uint64_t bytes = 0;
+    (void)unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    cr_assert(eq(int, type->attach(&config, &devices, &bytes), RP_OK));
+    type->detach(devices);
+    return bytes;
+}
+
+/* Of the fake's 8 GiB: what contexts, modules and cuBLAS are thought to take besides. */
+Test(exec_gpu, memory_is_kept_outside_the_arenas)
+{
+    const uint64_t mib = UINT64_C(1) << 20;
+    cr_expect(eq(u64, free_bytes(4, false, false), (8192 - 1024) * mib));
+    cr_expect(eq(u64, free_bytes(4, false, true), (8192 - 1024 - 512) * mib));
+    cr_expect(eq(u64, free_bytes(4, true, false), (8192 - 1024 - 4 * 192) * mib / 4));
+    cr_expect(eq(u64, free_bytes(8, true, true), (8192 - 1024 - 8 * 192 - 512) * mib / 8));
+}
+
+/* One of two virtual GPUs is as large as one of eight, and no context is made for the other six. */
+Test(exec_gpu, green_contexts_are_as_many_as_gpus)
+{
+    (void)free_bytes(2, true, false);
+    cr_expect(eq(u32, rp_fake_cuda_greens(), 2));
+    cr_expect(eq(str, getenv("CUDA_DEVICE_MAX_CONNECTIONS"), (char *)"8"));
+    (void)free_bytes(2, false, false);
+    cr_expect(eq(u32, rp_fake_cuda_greens(), 0));
+    cr_expect(eq(str, getenv("CUDA_DEVICE_MAX_CONNECTIONS"), (char *)"32"));
+}
+
+Test(exec_gpu, full_memory_says_what_to_lower)
+{
+    char messages[2048];
+    rp_test_run run;
+    rp_model config = rp_test_small_decoder(2, false, false);
+    rpexec_work work = rp_test_work("gpipe", 2, 2, 1);
+    const rp_fake_cuda machine = {.devices = 2, .most_bytes = 2000};
+    rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
+                           .devices = {.graphs = true}};
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_TOOL));
+    cr_expect(strstr(messages, "out of memory (fake); lower --gpu-memory-mb (by default a device's "
+                               "free memory but for 1536 MiB), --microbatch-size or --seq-len, or "
+                               "leave out --graphs") != NULL,
+              "%s", messages);
 }
 
 /* Whatever copy fails: the run ends with the call's text, and everything is given back. */

@@ -48,7 +48,7 @@ static void cut(emulated_device device, uint32_t count, uint32_t each)
     rpexec_cuda_part parts[64];
     const char *why = "";
     emulator_device = device;
-    if (!rpexec_green_split(0, count, parts, &why)) {
+    if (!rpexec_green_split(0, count, count, parts, &why)) {
         expect(false, why);
         return;
     }
@@ -62,12 +62,24 @@ static void cut(emulated_device device, uint32_t count, uint32_t each)
     expect(emulator_green_contexts() == 0, "parts stay");
 }
 
+/* As if into many, for few. */
+static void cut_for_few(void)
+{
+    rpexec_cuda_part parts[2];
+    const char *why = "";
+    emulator_device = (emulated_device){132, 8, 2, 13000, 0};
+    expect(rpexec_green_split(0, 8, 2, parts, &why), why);
+    expect(parts[0].sm_count == 16 && parts[1].sm_count == 16, "parts of another size");
+    expect(emulator_green_contexts() == 2, "more contexts than were asked for");
+    rpexec_green_unsplit(2, parts);
+}
+
 static void refuse(emulated_device device, uint32_t count, const char *reason)
 {
     rpexec_cuda_part parts[64];
     const char *why = "";
     emulator_device = device;
-    expect(!rpexec_green_split(0, count, parts, &why), "it is cut all the same");
+    expect(!rpexec_green_split(0, count, count, parts, &why), "it is cut all the same");
     expect(strcmp(why, reason) == 0, why);
     expect(emulator_green_contexts() == 0, "parts stay");
 }
@@ -93,7 +105,7 @@ static void share(rp_arena *arena, rpexec_dtype dtype)
     char messages[512];
     const char *why = "";
     emulator_device = (emulated_device){132, 8, 2, 13000, 0};
-    expect(rpexec_green_split(0, 2, parts, &why), why);
+    expect(rpexec_green_split(0, 2, 2, parts, &why), why);
     for (uint32_t i = 0; i < 2; i++) {
         const rpexec_cuda_lane_config config = {
             .dtype = dtype, .sm_count = 8, .own_products = true, .scratch_bytes = 256};
@@ -118,6 +130,7 @@ int main(void)
 {
     rp_arena *arena = NULL;
     cut((emulated_device){132, 8, 2, 13000, 0}, 8, 16); /* H200 */
+    cut_for_few();
     cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* with the first driver that can do it */
     cut((emulated_device){132, 8, 2, 13000, 0}, 20, 6); /* more than co-scheduled groups */
     cut((emulated_device){128, 2, 1, 13000, 0}, 8, 16); /* RTX 4090 */
