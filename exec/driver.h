@@ -60,6 +60,7 @@ typedef struct rpexec_devices_config {
     bool half_accumulation; /**< fp16: products add up in fp16 */
     bool is_virtual;        /**< all of them are parts of one device */
     uint64_t stage_bytes;   /**< of one piece of such a copy; 0: 2 MiB */
+    uint64_t pin_bytes; /**< of host memory that is pinned at once, whole pages; 0: 1 GiB */
     bool graphs;            /**< operators that come again are launched as CUDA graphs */
     rpexec_attention_by attention;
     rpexec_transport transport;
@@ -81,6 +82,12 @@ typedef struct rpexec_pinned {
 } rpexec_pinned;
 
 #define RPEXEC_PINNED_ARRAYS 2u
+
+/** How much of it is pinned; copies of the rest are slower. */
+typedef struct rpexec_pinning {
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+} rpexec_pinning;
 
 /** How a backend's machine is set up for a run. */
 typedef struct rpexec_driver_config {
@@ -124,6 +131,8 @@ typedef struct rpexec_driver_type {
     /** @return how GPUs exchange, for people: "copy", "staged", "nccl" and its version; with
      * `attach` */
     const char *(*transport)(const rpexec_devices *devices);
+    /** @return what the last program's arrays are; NULL as `graphs` */
+    rpexec_pinning (*pinning)(const rpexec_devices *devices);
     /**
      * Sets up memories of plan->arena_bytes and one queue per queue of the program.
      * @param perform called for every op with `context`

@@ -198,6 +198,8 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     write_number(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
     write_number(&json, "executed_flop", out->executed_flop);
     write_number(&json, "executed_flop_per_s", out->executed_flop_per_s);
+    write_count(&json, "pinned_bytes", out->pinning.pinned_bytes);
+    write_count(&json, "pageable_bytes", out->pinning.pageable_bytes);
     write_check(&json, out);
     rp_json_key(&json, "loss_scale");
     rp_json_double(&json, out->loss_scale);

@@ -226,6 +226,7 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     *iterations_out = e->iterations;
     if (t->devices != NULL && t->driver->graphs != NULL) { /* --record launches more */
         t->driver->graphs(t->devices, &t->outcome->graphs);
+        t->outcome->pinning = t->driver->pinning(t->devices);
         RP_TRY(keep_attention(t));
     }
     t->outcome->uploaded_bytes += e->uploaded_bytes;

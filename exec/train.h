@@ -22,6 +22,7 @@ typedef struct rpexec_outcome {
     uint64_t exchanged_bytes;          /**< received by GPUs from GPUs */
     rpexec_graph_counts graphs;        /**< all 0 without --graphs */
     rpexec_attention_report attention; /**< `by` is NULL where the backend has no devices */
+    rpexec_pinning pinning;            /**< of what copies start from; all 0 on the host */
     const char *transport;             /**< how they did: rpexec_driver_type; NULL: no devices */
     double loss_scale;                 /**< after the last step; 1 without loss scaling */
     uint64_t skipped_steps;            /**< of all steps so far, because of an overflow */

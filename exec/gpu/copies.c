@@ -52,6 +52,20 @@ static uint32_t gpu_with(const rpexec_devices *d, const void *address)
     return i;
 }
 
+/* CUDA refuses a copy of memory that is not pinned as a whole, or by several calls. */
+static int copy_pieces(const rpexec_driver *d, unsigned char *to, const unsigned char *from,
+                       uint64_t bytes, void *stream)
+{
+    int error = 0;
+    for (uint64_t at = 0; error == 0 && at < bytes;) {
+        uint64_t now = rpexec_gpu_pinned_together(d->devices, from + at, bytes - at);
+        now = rpexec_gpu_pinned_together(d->devices, to + at, now);
+        error = d->calls->copy(to + at, from + at, now, stream);
+        at += now;
+    }
+    return error;
+}
+
 rp_status rpexec_gpu_transfer(rpexec_driver *d, void *to, const void *from, uint64_t bytes)
 {
     const rpexec_cuda_calls *c = d->calls;
@@ -67,7 +81,7 @@ rp_status rpexec_gpu_transfer(rpexec_driver *d, void *to, const void *from, uint
     const rpexec_cuda_part whole = {.device = d->devices->gpus[gpu].part.device};
     RP_TRY(rpexec_gpu_check(d->devices, c->enter(&whole), "cudaSetDevice"));
     RP_TRY(rpexec_gpu_check(
-        d->devices, from != NULL ? c->copy(to, from, bytes, stream) : c->fill(to, 0, bytes, stream),
+        d->devices, from != NULL ? copy_pieces(d, to, from, bytes, stream) : c->fill(to, 0, bytes, stream),
         from != NULL ? "cudaMemcpyAsync" : "cudaMemsetAsync"));
     return rpexec_gpu_check(d->devices, c->stream_synchronize(stream), "cudaStreamSynchronize");
 }
@@ -229,7 +243,7 @@ void rpexec_gpu_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, 
         receiver = gpu_with(d->devices, to);
     }
     if (receiver == q->index) {
-        (void)rpexec_gpu_tried(d, d->calls->copy(to, from, bytes, q->stream), "cudaMemcpyAsync");
+        (void)rpexec_gpu_tried(d, copy_pieces(d, to, from, bytes, q->stream), "cudaMemcpyAsync");
     } else {
         rpexec_gpu_copy_between(q, receiver, to, q->index, from, bytes);
     }

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Arenas get what is free but for this: contexts, modules and cuBLAS; what each green context has of
  * them besides, with the lane's workspace and scratch memory; graphs' nodes. Estimates. */
@@ -274,9 +273,7 @@ void rpexec_gpu_detach(rpexec_devices *d)
     for (uint32_t i = 0; i < d->count; i++) {
         give_back_gpu(d, &d->gpus[i]);
     }
-    for (uint32_t i = 0; i < d->pinned_count; i++) {
-        (void)d->calls->host_unpin(d->pinned[i].memory);
-    }
+    rpexec_gpu_unpin(d);
     if (d->host != NULL) {
         (void)d->calls->host_give(d->host);
     }
@@ -436,55 +433,6 @@ static rp_status prepare_gpu(rpexec_driver *d, uint32_t index)
     return RP_OK;
 }
 
-/* Pages are pinned, so two arrays that share one are pinned together. */
-static uint32_t whole_pages(const rpexec_pinned *arrays, rpexec_pinned *pages)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < RPEXEC_PINNED_ARRAYS; i++) {
-        uintptr_t begin = (uintptr_t)arrays[i].memory / page * page;
-        uintptr_t end = ((uintptr_t)arrays[i].memory + arrays[i].bytes + page - 1) / page * page;
-        if (arrays[i].bytes == 0) {
-            continue;
-        }
-        for (uint32_t k = 0; k < count; k++) {
-            uintptr_t other = (uintptr_t)pages[k].memory;
-            if (begin < other + pages[k].bytes && other < end) {
-                begin = begin < other ? begin : other;
-                end = end > other + pages[k].bytes ? end : other + pages[k].bytes;
-                pages[k] = pages[--count];
-                k = UINT32_MAX; /* the larger one may touch others now */
-            }
-        }
-        pages[count++] = (rpexec_pinned){.memory = (void *)begin, .bytes = end - begin};
-    }
-    return count;
-}
-
-/* Memory that cannot be pinned is copied all the same, only slower. */
-static void pin(rpexec_devices *d, const rpexec_pinned *arrays)
-{
-    rpexec_pinned pages[RPEXEC_PINNED_ARRAYS];
-    uint32_t count = whole_pages(arrays, pages);
-    if (count == d->asked_count && memcmp(pages, d->asked, count * sizeof *pages) == 0) {
-        return;
-    }
-    memcpy(d->asked, pages, count * sizeof *pages);
-    d->asked_count = count;
-    while (d->pinned_count > 0) {
-        (void)d->calls->host_unpin(d->pinned[--d->pinned_count].memory);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        int error = d->calls->host_pin(pages[i].memory, pages[i].bytes);
-        if (error != 0) {
-            rp_log_warning("cudaHostRegister of %" PRIu64 " bytes: %s; copies are slower",
-                           pages[i].bytes, d->calls->text(error));
-            continue;
-        }
-        d->pinned[d->pinned_count++] = pages[i];
-    }
-}
-
 static rp_status need_host(rpexec_devices *d, uint64_t bytes)
 {
     void *taken = NULL;
@@ -522,7 +470,7 @@ rp_status rpexec_gpu_prepare(rpexec_driver *d)
     }
     RP_TRY(rpexec_gpu_choose_attention(d));
     RP_TRY(need_host(devices, plan->arena_bytes[gpus] + 1));
-    pin(devices, d->config.pinned);
+    rpexec_gpu_pin(devices, d->config.pinned);
     return RP_OK;
 }
 

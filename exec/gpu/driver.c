@@ -564,6 +564,7 @@ const rpexec_driver_type rpexec_gpu_driver = {
     .graphs = rpexec_gpu_count_graphs,
     .attention = rpexec_gpu_report_attention,
     .transport = rpexec_gpu_transport,
+    .pinning = rpexec_gpu_pinning,
     .open = gpu_open,
     .operators_of = gpu_operators_of,
     .memory = rpexec_gpu_memory,

@@ -55,10 +55,10 @@ struct rpexec_devices {
     bool is_split;
     atomic_bool graphs_failed; /**< one could not be made: there are no more */
     bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
-    rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< whole pages */
-    uint32_t pinned_count;
-    rpexec_pinned asked[RPEXEC_PINNED_ARRAYS]; /**< the same with those that cannot be */
+    rpexec_pinned asked[RPEXEC_PINNED_ARRAYS]; /**< to be pinned: whole pages */
     uint32_t asked_count;
+    uint64_t pinned[RPEXEC_PINNED_ARRAYS]; /**< bytes that are, from the beginning of each */
+    bool pinning_failed;                   /**< and is not tried again */
     unsigned char *host; /**< the program's pinned memory */
     uint64_t host_bytes;
 };
@@ -184,6 +184,18 @@ rp_status rpexec_gpu_collective(rpexec_driver *driver, uint32_t op,
                                 const rpexec_collective *collective, uint64_t *moved_out);
 rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,
                               void *array);
+
+/** Pins RPEXEC_PINNED_ARRAYS arrays, once in a run, or what can be of them: says so with a warning (pinned.c). */
+void rpexec_gpu_pin(rpexec_devices *devices, const rpexec_pinned *arrays);
+void rpexec_gpu_unpin(rpexec_devices *devices);
+
+/** @return how many of `bytes` from `address` on one copy may take: not more than one call has
+ * pinned, nor pinned and pageable ones. */
+uint64_t rpexec_gpu_pinned_together(const rpexec_devices *devices, const void *address,
+                                    uint64_t bytes);
+
+/** rpexec_driver_type.pinning. */
+rpexec_pinning rpexec_gpu_pinning(const rpexec_devices *devices);
 
 /** Decides how GPUs exchange, and makes NCCL's communicators where they are needed (exchange.c).
  * @retval RP_OK, RP_USAGE, RP_TOOL, RP_NO_MEMORY (logged) */

@@ -5,15 +5,33 @@
 
 #include <time.h>
 
-/* Notes which ops of a queue have ended. */
-static bool has_moved(rpexec_driver *d, rpexec_gpu_queue *q)
+/* Notes which ops of the queues have ended. The lock is given back while CUDA and NCCL are asked,
+ * whose calls may take long, or for ever on a device that hangs: whoever enqueues must be able to
+ * go on, and to end the run. Only this thread, which finishes the run, moves `ended`.
+ * @param error_out of NCCL; 0: none */
+static bool look(rpexec_driver *d, int *error_out)
 {
-    uint32_t before = q->ended;
-    while (q->ended < q->next && d->issued[q->ended] &&
-           (q->gpu == NULL || d->calls->event_query(d->end_events[q->ended]) == 0)) {
-        q->ended++;
+    bool moved = false;
+    for (uint32_t i = 0; d->config.watchdog_s != 0 && i < d->config.plan->program->queue_count;
+         i++) {
+        rpexec_gpu_queue *q = &d->queues[i];
+        uint32_t before = q->ended;
+        uint32_t known = q->ended;
+        while (known < q->next && d->issued[known]) {
+            known++;
+        }
+        pthread_mutex_unlock(&d->lock);
+        while (q->ended < known &&
+               (q->gpu == NULL || d->calls->event_query(d->end_events[q->ended]) == 0)) {
+            q->ended++;
+        }
+        pthread_mutex_lock(&d->lock);
+        moved |= q->ended != before;
     }
-    return q->ended != before;
+    pthread_mutex_unlock(&d->lock);
+    *error_out = rpexec_gpu_exchange_error(d->devices);
+    pthread_mutex_lock(&d->lock);
+    return moved;
 }
 
 static void dump(const rpexec_driver *d)
@@ -48,17 +66,13 @@ static void sleep_locked(rpexec_driver *d, int64_t ns)
 
 void rpexec_gpu_watch(rpexec_driver *d, int64_t ns)
 {
-    bool moved = false;
+    int error = 0;
     sleep_locked(d, ns);
     if (rpexec_driver_now_ns() - d->looked_ns < RPEXEC_GPU_LOOK_NS) {
         return;
     }
     d->looked_ns = rpexec_driver_now_ns();
-    for (uint32_t i = 0; d->config.watchdog_s != 0 && i < d->config.plan->program->queue_count;
-         i++) {
-        moved |= has_moved(d, &d->queues[i]);
-    }
-    int error = rpexec_gpu_exchange_error(d->devices);
+    bool moved = look(d, &error);
     if (error != 0 && d->status == RP_OK) {
         d->failed_call = "ncclCommGetAsyncError";
         d->failed_error = error;

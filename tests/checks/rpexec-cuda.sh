@@ -38,7 +38,7 @@ status=0
 said=$("$rpexec" --backend cuda --gpus $((count + 1)) --steps 1 2>&1) || status=$?
 [ $status -eq 2 ]
 grep -q "valid are 1 to $count, or --virtual-gpus" <<<"$said"
-"$rpexec" --backend cuda --gpus 1 --steps 2 --check
+"$rpexec" --backend cuda --gpus 1 --steps 2 --check --format json | grep -q '"pinned_bytes": [1-9]'
 "$rpexec" --backend cuda --virtual-gpus 2 --steps 2 --check
 "$rpexec" --backend cuda --virtual-gpus 2 --steps 6 --check --graphs --format json | grep -q '"graph_launches": [1-9]'
 status=0

@@ -152,6 +152,7 @@ if ! grep -q '"same_bits": true,' "$work/out" || ! grep -q '"max_grad_rms_err": 
 fi
 expect 1 "" "is the first to exceed (so late rounding alone may do it" --check --schedule looped-bfs --gpus 2 \
     --microbatches 8 --seq-len 32 --steps 40 --lr 0.1 --data "$data"
+expect 0 '"pageable_bytes": 0,' "" --steps 1 --gpus 1 --format json --seq-len 8
 expect 0 '"same_bits": null,' "" --steps 1 --gpus 1 --format json --seq-len 8
 expect 0 "the same bits" "" --steps 2 --check --dtype bf16 --gpus 3 --seq-len 16
 expect 0 "the same bits" "" --steps 2 --check --dtype fp16 --gpus 2 --seq-len 16 --model tiny-moe --lora-rank 3

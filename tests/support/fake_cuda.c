@@ -33,6 +33,8 @@ static atomic_uint copies;
 static atomic_uint sums;
 static atomic_uint left;
 static atomic_uint greens;
+static _Atomic uint64_t pinned;
+static atomic_uint refused_pins;
 static _Thread_local rpexec_cuda_part here;
 
 uint32_t rp_fake_cuda_sums(void)
@@ -43,6 +45,11 @@ uint32_t rp_fake_cuda_sums(void)
 uint32_t rp_fake_cuda_copies(void)
 {
     return atomic_load(&copies);
+}
+
+uint32_t rp_fake_cuda_refused_pins(void)
+{
+    return atomic_load(&refused_pins);
 }
 
 uint32_t rp_fake_cuda_greens(void)
@@ -104,19 +111,33 @@ static int remove_region(const void *begin)
     return found ? 0 : ERROR_INVALID;
 }
 
+/* MOST_REGIONS: none. */
+static uint32_t region_of(const unsigned char *address, int *device_out)
+{
+    uint32_t i = 0;
+    pthread_mutex_lock(&world.lock);
+    while (i < MOST_REGIONS && (world.regions[i].begin == NULL || address < world.regions[i].begin ||
+                                address >= world.regions[i].end)) {
+        i++;
+    }
+    *device_out = i < MOST_REGIONS ? world.regions[i].device : -2;
+    pthread_mutex_unlock(&world.lock);
+    return i;
+}
+
 int rp_fake_owner(const void *address)
 {
-    int device = -2;
-    pthread_mutex_lock(&world.lock);
-    for (uint32_t i = 0; device == -2 && i < MOST_REGIONS; i++) {
-        const region *r = &world.regions[i];
-        if (r->begin != NULL && (const unsigned char *)address >= r->begin &&
-            (const unsigned char *)address < r->end) {
-            device = r->device;
-        }
-    }
-    pthread_mutex_unlock(&world.lock);
+    int device;
+    (void)region_of(address, &device);
     return device;
+}
+
+/* What one call has taken or pinned, or nobody has. */
+static bool is_one(const void *address, uint64_t bytes)
+{
+    int device;
+    const unsigned char *at = address;
+    return bytes == 0 || region_of(at, &device) == region_of(at + bytes - 1, &device);
 }
 
 static bool reaches(int device, int of)
@@ -178,7 +199,9 @@ static int host_take(uint64_t bytes, void **memory_out)
 
 static int host_pin(void *memory, uint64_t bytes)
 {
-    if (world.machine.unpinnable) {
+    if (atomic_fetch_add(&pinned, bytes) + bytes > world.machine.most_pinned &&
+        (world.machine.unpinnable || world.machine.most_pinned != 0)) {
+        atomic_fetch_add(&refused_pins, 1);
         return ERROR_PINNED;
     }
     atomic_fetch_add(&left, 1);
@@ -330,7 +353,8 @@ static int copy(void *to, const void *from, uint64_t bytes, void *stream)
         return ERROR_ADDRESS;
     }
     if (!reaches(rp_fake_part_of(s)->device, rp_fake_owner(to)) ||
-        !reaches(rp_fake_part_of(s)->device, rp_fake_owner(from))) {
+        !reaches(rp_fake_part_of(s)->device, rp_fake_owner(from)) || !is_one(to, bytes) ||
+        !is_one(from, bytes)) {
         return ERROR_INVALID;
     }
     if (number == world.machine.stick_at) {
@@ -527,6 +551,8 @@ const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
     atomic_store(&copies, 0);
     atomic_store(&sums, 0);
     atomic_store(&greens, 0);
+    atomic_store(&pinned, 0);
+    atomic_store(&refused_pins, 0);
     rp_fake_restart_streams();
     rp_fake_restart_graphs();
     rp_fake_restart_nccl();

@@ -39,6 +39,7 @@ typedef struct rp_fake_cuda {
     bool green;        /**< devices can be split */
     bool peers;        /**< devices reach each other */
     bool unpinnable;   /**< cudaHostRegister fails */
+    uint64_t most_pinned; /**< it fails beyond so many bytes in all; 0: not limited */
     uint64_t most_bytes; /**< of a GPU's memory at once; 0: not limited */
     uint64_t seed;     /**< of the delays */
     uint32_t delay_us; /**< longest delay before what a stream does, one time in 16; 0: none */
@@ -57,6 +58,7 @@ typedef struct rp_fake_cuda {
     uint32_t nccl_lose_at;  /**< this kernel of NCCL's never begins; 0: none */
     rp_fake_cudnn cudnn;    /**< on the last device; the others' is FASTER, but for ABSENT */
     bool cudnn_on_first;    /**< it is on the first device instead */
+    void (*asked)(void);    /**< called whenever an event is asked whether it has happened */
     uint32_t nccl_error_at; /**< nor does this one, and NCCL says so; 0: none */
 } rp_fake_cuda;
 
@@ -83,6 +85,9 @@ typedef struct rp_fake_cuda_launches {
 } rp_fake_cuda_launches;
 
 rp_fake_cuda_launches rp_fake_cuda_launched(void);
+
+/** @return calls of cudaHostRegister that have failed since rp_fake_cuda_driver. */
+uint32_t rp_fake_cuda_refused_pins(void);
 
 /** @return green contexts made since rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_greens(void);

@@ -303,6 +303,9 @@ int rp_fake_stream_wait(void *stream, void *handle)
 int rp_fake_event_query(void *handle)
 {
     event *e = handle;
+    if (rp_fake_machine()->asked != NULL) {
+        rp_fake_machine()->asked();
+    }
     pthread_mutex_lock(&e->lock);
     bool happened = e->happened == e->recorded;
     pthread_mutex_unlock(&e->lock);

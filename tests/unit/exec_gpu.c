@@ -181,6 +181,49 @@ Test(exec_gpu, experts_and_adapters_too)
                         (rp_test_twist){.dtype = RPEXEC_DTYPE_BF16});
 }
 
+static rpexec_pinning pinning;
+
+static void look_at_pinning(rpexec_devices *devices)
+{
+    pinning = rpexec_gpu_pinning(devices);
+    rpexec_gpu_detach(devices);
+}
+
+/* Memory is pinned piece by piece, and no copy crosses the end of a piece, which the fake refuses.
+ * Where a piece cannot be pinned, the rest of the run's memory stays pageable: nothing is tried
+ * again, since a call that fails may keep what it has pinned. */
+Test(exec_gpu, memory_is_pinned_in_pieces)
+{
+    const uint64_t piece = 4096;
+    rp_model config = rp_test_small_decoder(4, true, true);
+    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_test_run plain, run;
+    rpexec_pinning all = {0};
+    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
+    for (uint32_t i = 0; i < 3; i++) {
+        char messages[2048];
+        const rp_fake_cuda machine = {.devices = 2, .most_pinned = i * 2 * piece};
+        rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
+        type.detach = look_at_pinning;
+        const rp_test_twist twist = {.driver_type = &type, .devices = {.pin_bytes = piece}};
+        rp_log_capture_begin(messages, sizeof messages);
+        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+        rp_log_capture_end();
+        cr_assert(eq(int, status, RP_OK), "%s", messages);
+        cr_expect(rp_test_same(&run, &plain, work.iterations), "other bits");
+        all = i == 0 ? pinning : all;
+        cr_expect(eq(u64, pinning.pinned_bytes, i == 0 ? all.pinned_bytes : i * 2 * piece));
+        /* Arrays lie elsewhere in each run, in one page more or less each. */
+        uint64_t sum = pinning.pinned_bytes + pinning.pageable_bytes;
+        cr_expect(ge(u64, sum + 2 * piece, all.pinned_bytes));
+        cr_expect(le(u64, sum, all.pinned_bytes + 2 * piece));
+        cr_expect(eq(int, pinning.pageable_bytes != 0, i != 0));
+        cr_expect(eq(u32, rp_fake_cuda_refused_pins(), i == 0 ? 0 : 1));
+        cr_expect(eq(int, strstr(messages, " MiB are pinned, copies of the rest are slower") != NULL,
+                     i != 0));
+    }
+}
+
 /* Host memory that cannot be pinned makes copies slower, not wrong. */
 Test(exec_gpu, pageable_memory_works)
 {
@@ -342,6 +385,64 @@ Test(exec_gpu, a_hanging_device_is_given_up)
     cr_expect(eq(int, status, RP_BROKEN), "%s", messages);
     cr_expect(strstr(messages, "nothing has ended for 1 s") != NULL, "%s", messages);
     cr_expect(strstr(messages, "waits for its GPU: it is enqueued") != NULL, "%s", messages);
+    cr_assert(eq(int, pthread_join(thread, NULL), 0));
+}
+
+static rpexec_driver *opened;
+static uint32_t asked;
+static uint32_t asked_locked;
+
+static rp_status open_noted(const rpexec_driver_config *config, rpexec_perform perform,
+                            void *context, rpexec_driver **driver_out)
+{
+    rp_status status = rpexec_gpu_driver.open(config, perform, context, driver_out);
+    opened = *driver_out;
+    return status;
+}
+
+/* A lock that other threads have for moments only can be had within a second, unless this thread
+ * has it. */
+static void note_asked(void)
+{
+    struct timespec until;
+    if (opened == NULL || asked_locked != 0) {
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    asked++;
+    if (pthread_mutex_timedlock(&opened->lock, &until) == 0) {
+        pthread_mutex_unlock(&opened->lock);
+    } else {
+        asked_locked++;
+    }
+}
+
+static void *unstick_soon(void *context)
+{
+    (void)context;
+    const struct timespec time = {.tv_sec = 1, .tv_nsec = 300000000};
+    nanosleep(&time, NULL);
+    rp_fake_cuda_unstick();
+    return NULL;
+}
+
+/* While the watchdog asks the device, threads that enqueue must not wait for it. */
+Test(exec_gpu, the_watchdog_asks_without_the_lock)
+{
+    pthread_t thread;
+    rp_test_run run;
+    rp_model config = rp_test_small_decoder(4, true, true);
+    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    const rp_fake_cuda machine = {.devices = 2, .stick_at = 60, .asked = note_asked};
+    rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
+    type.open = open_noted;
+    rp_test_twist twist = {.driver_type = &type, .watchdog_s = 20};
+    opened = NULL;
+    cr_assert(eq(int, pthread_create(&thread, NULL, unstick_soon, NULL), 0));
+    cr_expect(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_expect(gt(u32, asked, 0));
+    cr_expect(eq(u32, asked_locked, 0), "%u of %u questions", asked_locked, asked);
     cr_assert(eq(int, pthread_join(thread, NULL), 0));
 }
 
