@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,9 @@ typedef struct functions {
 #undef MEMBER
 } functions;
 
+/* That cuBLAS is asked for. */
+enum { ALGORITHMS = 8 };
+
 /* A shape's product: everything that cublasLtMatmul wants. */
 typedef struct shape {
     rpexec_cuda_product which;
@@ -39,10 +43,11 @@ typedef struct shape {
     uint32_t out;
     bool add;
     bool used;
-    bool found; /* cuBLAS has an algorithm; otherwise our own kernel has to do */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; /* the one that cuBLAS would take first */
+    uint32_t algorithm;        /* that is used: those before it cannot be launched */
+    uint32_t algorithms_found; /* with none left our own kernel has to do */
 } shape;
 
 /* More than a model has; when there are more, those that have been longest are made again. */
@@ -245,26 +250,28 @@ static rp_status choose(const rpexec_lane *lane, rpexec_cublas *cublas, shape *s
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint32_t bytes = alignment(lane, s);
-    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulHeuristicResult_t results[ALGORITHMS];
     int count = 0;
     for (int i = 0; i < 4; i++) {
         CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute, cublas->preference, which[i], &bytes,
                    sizeof bytes);
     }
-    memset(&result, 0, sizeof result);
-    cublasStatus_t status = cublas->f.cublasLtMatmulAlgoGetHeuristic(
-        cublas->handle, s->product, s->a, s->b, s->c, s->c, cublas->preference, 1, &result, &count);
-    s->found = status == CUBLAS_STATUS_SUCCESS && count > 0 &&
-               result.state == CUBLAS_STATUS_SUCCESS &&
-               result.workspaceSize <= RPEXEC_CUDA_WORKSPACE;
-    s->algorithm = result.algo;
+    memset(results, 0, sizeof results);
+    cublasStatus_t status =
+        cublas->f.cublasLtMatmulAlgoGetHeuristic(cublas->handle, s->product, s->a, s->b, s->c, s->c,
+                                                 cublas->preference, ALGORITHMS, results, &count);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; i++) {
+        if (results[i].state == CUBLAS_STATUS_SUCCESS &&
+            results[i].workspaceSize <= RPEXEC_CUDA_WORKSPACE) {
+            s->algorithms[s->algorithms_found++] = results[i].algo;
+        }
+    }
     return status == CUBLAS_STATUS_NOT_SUPPORTED
                ? RP_OK
                : check(cublas, status, "cublasLtMatmulAlgoGetHeuristic");
 }
 
-static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p,
-                          const shape **shape_out)
+static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p, shape **shape_out)
 {
     rpexec_cublas *cublas = lane->cublas;
     shape *s = cublas->shapes;
@@ -302,16 +309,28 @@ static rp_status by_own_kernel(const rpexec_lane *lane, const rpexec_cuda_produc
     return RP_OK;
 }
 
+/* What cuBLAS proposes can be launched almost always. Where it cannot, that has done nothing yet.
+ */
+static void warn_once(const rpexec_cublas *cublas, const shape *s, cublasStatus_t status)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&warned)) {
+        rp_log_warning("cublasLtMatmul: %s, by algorithm %u of %u for a product of [%llu, %u] and "
+                       "[%u, %u]; the next is used there and wherever this happens, then our own "
+                       "kernel",
+                       cublas->f.cublasLtGetStatusString(status), s->algorithm + 1,
+                       s->algorithms_found, (unsigned long long)s->rows, s->in, s->out, s->in);
+    }
+}
+
 rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *product,
                                 const void *a, const void *b, void *c)
 {
     const rpexec_cublas *cublas = lane->cublas;
-    const shape *s = NULL;
+    shape *s = NULL;
     RP_TRY(shape_of(lane, product, &s));
-    if (!s->found) {
-        return by_own_kernel(lane, product, a, b, c);
-    }
-    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % alignment(lane, s) != 0) {
+    if (s->algorithm < s->algorithms_found &&
+        ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % alignment(lane, s) != 0) {
         rp_log_error("a product of [%llu, %u] and [%u, %u] has tensors that are not aligned to %u "
                      "bytes",
                      (unsigned long long)s->rows, s->in, s->out, s->in, alignment(lane, s));
@@ -322,7 +341,14 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
     const float single[] = {0.0f, 1.0f};
     const void *one = in_half(lane) ? (const void *)&half[1] : &single[1];
     const void *beta = in_half(lane) ? (const void *)&half[s->add] : &single[s->add];
-    CUBLAS_TRY(cublasLtMatmul, cublas->handle, s->product, one, b, s->a, a, s->b, beta, c, s->c, c,
-               s->c, &s->algorithm, lane->workspace, RPEXEC_CUDA_WORKSPACE, lane->stream);
-    return RP_OK;
+    for (; s->algorithm < s->algorithms_found; s->algorithm++) {
+        cublasStatus_t status = cublas->f.cublasLtMatmul(
+            cublas->handle, s->product, one, b, s->a, a, s->b, beta, c, s->c, c, s->c,
+            &s->algorithms[s->algorithm], lane->workspace, RPEXEC_CUDA_WORKSPACE, lane->stream);
+        if (status == CUBLAS_STATUS_SUCCESS) {
+            return RP_OK;
+        }
+        warn_once(cublas, s, status);
+    }
+    return by_own_kernel(lane, product, a, b, c);
 }

@@ -1,5 +1,6 @@
-/* cuBLASLt on a CPU, a library of its own that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). Shapes
- * whose inner size is 37 are "not supported": what has to do without is tested, too. */
+/* cuBLASLt on a CPU, a library of its own that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). What has
+ * to do without is tested, too: shapes whose inner size is 37 are "not supported", and of the three
+ * algorithms for others the first two cannot be launched where it is 40, none where it is 24. */
 #include "exec/dtype.h"
 
 #include <cublasLt.h>
@@ -14,7 +15,7 @@ struct emulated_object {
     int64_t pitch;
 };
 
-enum { OBJECTS = 4096, UNSUPPORTED = 37 };
+enum { OBJECTS = 4096, UNSUPPORTED = 37, TWO_FAIL = 40, ALL_FAIL = 24, ALGORITHMS = 3 };
 static struct emulated_object objects[OBJECTS];
 
 static cublasStatus_t make(struct emulated_object **object)
@@ -48,7 +49,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 
 const char *cublasLtGetStatusString(cublasStatus_t status)
 {
-    return status == CUBLAS_STATUS_SUCCESS ? "success" : "invalid";
+    return status == CUBLAS_STATUS_SUCCESS         ? "success"
+           : status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported"
+                                                   : "invalid";
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *product, cublasComputeType_t compute,
@@ -131,12 +134,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int *found)
 {
     uint64_t inner = columns_of(a, product->turned[0]);
-    bool fits = handle->used && preference->used && requested == 1 &&
+    bool fits = handle->used && preference->used && requested >= 1 &&
                 rows_of(a, product->turned[0]) == c->rows &&
                 rows_of(b, product->turned[1]) == inner &&
                 columns_of(b, product->turned[1]) == c->columns && c == d;
-    *found = fits && inner != UNSUPPORTED;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
+    *found = !fits || inner == UNSUPPORTED ? 0 : requested < ALGORITHMS ? requested : ALGORITHMS;
+    for (int i = 0; i < *found; i++) {
+        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = {{(uint64_t)i}}};
+    }
     return !fits    ? CUBLAS_STATUS_INVALID_VALUE
            : *found ? CUBLAS_STATUS_SUCCESS
                     : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -229,7 +234,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
              .c = c,
              .d = d};
     (void)handle;
-    (void)algorithm;
+    if (algorithm->data[0] >= ALGORITHMS || p.inner == ALL_FAIL ||
+        (p.inner == TWO_FAIL && algorithm->data[0] < 2)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     if (c_layout != d_layout || workspace == NULL || workspace_bytes == 0) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
