@@ -60,7 +60,8 @@ typedef struct rpexec_devices_config {
     bool half_accumulation; /**< fp16: products add up in fp16 */
     bool is_virtual;        /**< all of them are parts of one device */
     uint64_t stage_bytes;   /**< of one piece of such a copy; 0: 2 MiB */
-    uint64_t pin_bytes; /**< of host memory that is pinned at once, whole pages; 0: 1 GiB */
+    uint32_t peer_wait_ms;  /**< for a copy that tries peer access; 0: 10 s */
+    uint64_t pin_bytes;     /**< of host memory that is pinned at once, whole pages; 0: 1 GiB */
     bool graphs;            /**< operators that come again are launched as CUDA graphs */
     rpexec_attention_by attention;
     rpexec_transport transport;

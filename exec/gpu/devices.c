@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arenas get what is free but for this: contexts, modules and cuBLAS; what each green context has of
- * them besides, with the lane's workspace and scratch memory; graphs' nodes. Estimates. */
+/* Arenas get what is free but for this: contexts, modules and cuBLAS; what each green context has
+ * of them besides, with the lane's workspace and scratch memory; graphs' nodes. Estimates. */
 #define KEPT_MIB 1024u
 #define KEPT_PER_PART_MIB 192u
 #define KEPT_FOR_GRAPHS_MIB 512u
@@ -134,9 +134,6 @@ static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
         rpexec_gpu *gpu = &d->gpus[i];
         uint64_t bytes = 0;
         uint32_t sm_count = 0;
-        if (!d->config.is_virtual) {
-            gpu->part.device = (int)i;
-        }
         RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(gpu->part.device, &sm_count, &bytes),
                                 "cudaMemGetInfo"));
         gpu->part.sm_count = gpu->part.sm_count != 0 ? gpu->part.sm_count : sm_count;
@@ -145,16 +142,6 @@ static rp_status take_gpus(rpexec_devices *d, uint64_t *gpu_bytes_out)
         least = bytes < least ? bytes : least;
     }
     *gpu_bytes_out = least;
-    for (uint32_t i = 0; i < d->count; i++) {
-        for (uint32_t k = 0; k < d->count; k++) {
-            int device = d->gpus[i].part.device;
-            int peer = d->gpus[k].part.device;
-            bool same = device == peer;
-            d->reached[i * d->count + k] =
-                i == k || (d->config.transport != RPEXEC_TRANSPORT_STAGED &&
-                           (same || d->calls->reach(device, peer)));
-        }
-    }
     rpexec_gpu_name_exchange(d);
     return RP_OK;
 }
@@ -208,10 +195,12 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
         status == RP_OK ? rp_arena_alloc(arena, gpus * gpus, sizeof(bool), &d->reached) : status;
     for (uint32_t i = 0; status == RP_OK && i < config->gpus; i++) {
         rpexec_gpu_turn_init(&d->gpus[i].turn);
+        d->gpus[i].part.device = config->is_virtual ? 0 : (int)i;
         d->count++;
     }
     status = status == RP_OK ? make_remedy(d) : status;
-    /* First, since what is free afterwards is the arenas'. */
+    /* First, since what is free afterwards is the arenas', and NCCL has to know of peers. */
+    status = status == RP_OK ? rpexec_gpu_find_peers(d) : status;
     status = status == RP_OK ? rpexec_gpu_open_attention(d) : status;
     status = status == RP_OK ? rpexec_gpu_open_exchange(d) : status;
     status = status == RP_OK ? take_gpus(d, gpu_bytes_out) : status;
@@ -266,7 +255,7 @@ static void give_back_gpu(const rpexec_devices *d, rpexec_gpu *gpu)
 
 void rpexec_gpu_detach(rpexec_devices *d)
 {
-    if (d == NULL || d->abandoned) {
+    if (d == NULL || d->abandoned || !rpexec_gpu_close_peers(d)) {
         return;
     }
     rpexec_gpu_close_exchange(d);

@@ -31,6 +31,8 @@ typedef struct rpexec_gpu {
     double base_ns;
 } rpexec_gpu;
 
+typedef struct rpexec_gpu_peers rpexec_gpu_peers;
+
 /** What GPUs exchange by NCCL or otherwise. */
 typedef enum rpexec_gpu_exchange {
     RPEXEC_GPU_COLLECTIVES,
@@ -43,8 +45,9 @@ struct rpexec_devices {
     rp_arena *arena;
     uint32_t count;
     rpexec_gpu *gpus;
-    bool *reached;        /**< [gpu][gpu] whether one copies from the other's memory directly */
-    void **communicators; /**< [gpu] of NCCL; NULL: it is not used, or they were aborted */
+    bool *reached;           /**< [gpu][gpu] whether one copies from the other's memory directly */
+    rpexec_gpu_peers *peers; /**< trials of peer access that hang; NULL: none does */
+    void **communicators;    /**< [gpu] of NCCL; NULL: it is not used, or they were aborted */
     pthread_mutex_t enqueuing; /**< of what they do: the same order on all GPUs */
     bool by_nccl[2];           /**< [rpexec_gpu_exchange] */
     const char *transport;     /**< what is used, for people */
@@ -59,7 +62,7 @@ struct rpexec_devices {
     uint32_t asked_count;
     uint64_t pinned[RPEXEC_PINNED_ARRAYS]; /**< bytes that are, from the beginning of each */
     bool pinning_failed;                   /**< and is not tried again */
-    unsigned char *host; /**< the program's pinned memory */
+    unsigned char *host;                   /**< the program's pinned memory */
     uint64_t host_bytes;
 };
 
@@ -185,7 +188,8 @@ rp_status rpexec_gpu_collective(rpexec_driver *driver, uint32_t op,
 rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,
                               void *array);
 
-/** Pins RPEXEC_PINNED_ARRAYS arrays, once in a run, or what can be of them: says so with a warning (pinned.c). */
+/** Pins RPEXEC_PINNED_ARRAYS arrays, once in a run, or what can be of them: says so with a warning
+ * (pinned.c). */
 void rpexec_gpu_pin(rpexec_devices *devices, const rpexec_pinned *arrays);
 void rpexec_gpu_unpin(rpexec_devices *devices);
 
@@ -196,6 +200,14 @@ uint64_t rpexec_gpu_pinned_together(const rpexec_devices *devices, const void *a
 
 /** rpexec_driver_type.pinning. */
 rpexec_pinning rpexec_gpu_pinning(const rpexec_devices *devices);
+
+/** Finds out who reaches whom, and tries it: pairs whose copies come out wrong, fail or hang do not
+ * reach each other, which a warning says (peers.c).
+ * @retval RP_OK, RP_TOOL, RP_NO_MEMORY (logged) */
+rp_status rpexec_gpu_find_peers(rpexec_devices *devices);
+
+/** @return false where trials hang to this day: nothing of the devices may be given back */
+bool rpexec_gpu_close_peers(rpexec_devices *devices);
 
 /** Decides how GPUs exchange, and makes NCCL's communicators where they are needed (exchange.c).
  * @retval RP_OK, RP_USAGE, RP_TOOL, RP_NO_MEMORY (logged) */

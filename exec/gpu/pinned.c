@@ -81,8 +81,8 @@ void rpexec_gpu_pin(rpexec_devices *d, const rpexec_pinned *arrays)
     rpexec_pinned pages[RPEXEC_PINNED_ARRAYS];
     uint32_t count = whole_pages(arrays, pages);
     int error = 0;
-    if (count == 0 || (count == d->asked_count &&
-                       memcmp(pages, d->asked, count * sizeof *pages) == 0)) {
+    if (count == 0 ||
+        (count == d->asked_count && memcmp(pages, d->asked, count * sizeof *pages) == 0)) {
         return;
     }
     rpexec_gpu_unpin(d);

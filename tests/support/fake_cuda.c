@@ -116,8 +116,9 @@ static uint32_t region_of(const unsigned char *address, int *device_out)
 {
     uint32_t i = 0;
     pthread_mutex_lock(&world.lock);
-    while (i < MOST_REGIONS && (world.regions[i].begin == NULL || address < world.regions[i].begin ||
-                                address >= world.regions[i].end)) {
+    while (i < MOST_REGIONS &&
+           (world.regions[i].begin == NULL || address < world.regions[i].begin ||
+            address >= world.regions[i].end)) {
         i++;
     }
     *device_out = i < MOST_REGIONS ? world.regions[i].device : -2;
@@ -301,6 +302,7 @@ typedef struct move {
     uint64_t bytes;
     int byte;
     bool slow;
+    bool spoils;
 } move;
 
 static void run_copy(const void *arguments)
@@ -309,6 +311,9 @@ static void run_copy(const void *arguments)
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     memcpy(m->to, m->from, m->bytes);
+    if (m->spoils) {
+        ((unsigned char *)m->to)[m->bytes / 2] ^= 1;
+    }
     if (world.machine.copy_Bps > 0) {
         double seconds = (m->slow ? 2 : 1) * (double)m->bytes / world.machine.copy_Bps;
         int64_t ns = until.tv_nsec + (int64_t)(1e9 * seconds) + 1000 * world.machine.copy_us;
@@ -347,7 +352,12 @@ void rp_fake_cuda_unstick(void)
 static int copy(void *to, const void *from, uint64_t bytes, void *stream)
 {
     rp_fake_stream *s = stream;
-    const move m = {.to = to, .from = from, .bytes = bytes, .slow = rp_fake_owner(to) < 0};
+    bool odd = rp_fake_owner(to) >= 0 && rp_fake_owner(to) < rp_fake_owner(from);
+    const move m = {.to = to,
+                    .from = from,
+                    .bytes = bytes,
+                    .slow = rp_fake_owner(to) < 0,
+                    .spoils = odd && world.machine.peer_copies == RP_FAKE_PEERS_SPOIL};
     uint32_t number = atomic_fetch_add(&copies, 1) + 1;
     if (number == world.machine.fail_at) {
         return ERROR_ADDRESS;
@@ -357,7 +367,8 @@ static int copy(void *to, const void *from, uint64_t bytes, void *stream)
         !is_one(from, bytes)) {
         return ERROR_INVALID;
     }
-    if (number == world.machine.stick_at) {
+    if (number == world.machine.stick_at ||
+        (odd && world.machine.peer_copies == RP_FAKE_PEERS_HANG)) {
         pthread_mutex_lock(&world.lock);
         world.stuck = true;
         pthread_mutex_unlock(&world.lock);

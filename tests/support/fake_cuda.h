@@ -33,19 +33,27 @@ typedef enum rp_fake_cudnn {
     RP_FAKE_CUDNN_FAILS,    /**< the trial does */
 } rp_fake_cudnn;
 
+/** Copies between devices that say they reach each other. */
+typedef enum rp_fake_peer_copies {
+    RP_FAKE_PEERS_COPY,
+    RP_FAKE_PEERS_SPOIL, /**< one byte, on the way from a device to one with a lower number */
+    RP_FAKE_PEERS_HANG,  /**< so do they on that way, until rp_fake_cuda_unstick */
+} rp_fake_peer_copies;
+
 /** How the machine is. One at a time in a process. */
 typedef struct rp_fake_cuda {
-    int devices;       /**< 0: none */
-    bool green;        /**< devices can be split */
-    bool peers;        /**< devices reach each other */
-    bool unpinnable;   /**< cudaHostRegister fails */
+    int devices; /**< 0: none */
+    bool green;  /**< devices can be split */
+    bool peers;  /**< devices reach each other */
+    rp_fake_peer_copies peer_copies;
+    bool unpinnable;      /**< cudaHostRegister fails */
     uint64_t most_pinned; /**< it fails beyond so many bytes in all; 0: not limited */
-    uint64_t most_bytes; /**< of a GPU's memory at once; 0: not limited */
-    uint64_t seed;     /**< of the delays */
-    uint32_t delay_us; /**< longest delay before what a stream does, one time in 16; 0: none */
-    bool often;        /**< one time in 2 */
-    uint32_t late;     /**< the first so many streams only, which are the devices' own; 0: all */
-    uint32_t fail_at;  /**< this copy fails, from 1 on; 0: none */
+    uint64_t most_bytes;  /**< of a GPU's memory at once; 0: not limited */
+    uint64_t seed;        /**< of the delays */
+    uint32_t delay_us;    /**< longest delay before what a stream does, one time in 16; 0: none */
+    bool often;           /**< one time in 2 */
+    uint32_t late;        /**< the first so many streams only, which are the devices' own; 0: all */
+    uint32_t fail_at;     /**< this copy fails, from 1 on; 0: none */
     rp_fake_graph_call graphs; /**< what of them fails */
     double copy_Bps;           /**< of copies; down to the host half of it; 0: as fast as it goes */
     uint32_t copy_us;          /**< with copy_Bps: what a copy takes besides */

@@ -219,7 +219,8 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
         cr_expect(le(u64, sum, all.pinned_bytes + 2 * piece));
         cr_expect(eq(int, pinning.pageable_bytes != 0, i != 0));
         cr_expect(eq(u32, rp_fake_cuda_refused_pins(), i == 0 ? 0 : 1));
-        cr_expect(eq(int, strstr(messages, " MiB are pinned, copies of the rest are slower") != NULL,
+        cr_expect(eq(int,
+                     strstr(messages, " MiB are pinned, copies of the rest are slower") != NULL,
                      i != 0));
     }
 }
@@ -288,8 +289,7 @@ static uint64_t free_bytes(uint32_t gpus, bool is_virtual, bool graphs)
 {
     const rp_fake_cuda machine = {.devices = 4, .green = true};
     const rpexec_driver_type *type = rp_fake_cuda_driver(&machine);
-    const rpexec_devices_config config = {
-        .gpus = gpus, .is_virtual = is_virtual, .graphs = graphs};
+    const rpexec_devices_config config = {.gpus = gpus, .is_virtual = is_virtual, .graphs = graphs};
     rpexec_devices *devices = NULL;
     uint64_t bytes = 0;
     (void)unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -338,6 +338,49 @@ Test(exec_gpu, full_memory_says_what_to_lower)
               "%s", messages);
 }
 
+/* Patched drivers: what is copied by peer access is wrong or never ends, on one way at least. */
+static void let_go_on(void *context, uint32_t iteration, double loss)
+{
+    (void)context;
+    (void)iteration;
+    (void)loss;
+    rp_fake_cuda_unstick();
+}
+
+Test(exec_gpu, peers_that_cannot_copy_are_found_out)
+{
+    static const char *const names[] = {"1f1b", "fsdp", "roundpipe"};
+    static const char *const what[] = {"come out wrong", "do not end"};
+    rp_model config = rp_test_small_decoder(3, true, false);
+    for (uint32_t i = 0; i < 6; i++) {
+        char messages[2048];
+        rpexec_work work = rp_test_work(names[i % 3], 3, 6, 1);
+        const rp_fake_cuda machine = {.devices = 3,
+                                      .peers = true,
+                                      .peer_copies =
+                                          i < 3 ? RP_FAKE_PEERS_SPOIL : RP_FAKE_PEERS_HANG};
+        work.peer_gpus = i % 3 == 0 ? UINT32_MAX : 0;
+        (void)unsetenv("NCCL_P2P_DISABLE");
+        rp_log_capture_begin(messages, sizeof messages);
+        rp_test_gpu_compare(
+            arena, &config, &work, &machine,
+            (rp_test_twist){.devices = {.peer_wait_ms = 200}, .follower = {.ended = let_go_on}});
+        rp_log_capture_end();
+        cr_expect(strstr(messages, "peer access: copies between GPU 0 and GPU 1 ") != NULL &&
+                      strstr(messages, what[i / 3]) != NULL &&
+                      strstr(messages, "of 2 more pairs of GPUs") != NULL,
+                  "%s", messages);
+        cr_expect(eq(str, getenv("NCCL_P2P_DISABLE"), (char *)"1"));
+    }
+}
+
+static uint32_t copies_of_attach(const rp_fake_cuda *machine)
+{
+    char messages[2048];
+    cr_assert(eq(int, attach(machine, 2, false, messages), RP_OK), "%s", messages);
+    return rp_fake_cuda_copies();
+}
+
 /* Whatever copy fails: the run ends with the call's text, and everything is given back. */
 Test(exec_gpu, a_failing_call_ends_the_run)
 {
@@ -347,8 +390,8 @@ Test(exec_gpu, a_failing_call_ends_the_run)
         char messages[4096] = "";
         rp_test_run run;
         rpexec_work work = rp_test_work(names[i % 3], 2, 4, 2);
-        const rp_fake_cuda machine = {
-            .devices = 2, .fail_at = 1 + 9 * i, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
+        rp_fake_cuda machine = {.devices = 2, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
+        machine.fail_at = copies_of_attach(&machine) + 1 + 9 * i;
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine)};
         rp_log_capture_begin(messages, sizeof messages);
         rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
