@@ -2,7 +2,8 @@
 //   build: nvcc -O2 -std=c++17 -arch=sm_90 green_test.cu -o green_test -lcublas -lcuda
 //   run:   CUDA_DEVICE_MAX_CONNECTIONS=32 ./green_test [groups=8] [minSMs=16] [n=4096] [iters=30] [arenaMiB=1024]
 // Reports: SMs per group and whether the groups' SM sets are disjoint (by %smid), GEMM rate of each group
-// alone and all together, H2D rate alone / together / while all groups compute, and the whole-GPU rate.
+// alone and all together, H2D rate alone / together / while all groups compute, the whole-GPU rate, and whether
+// streams of green contexts work while the primary context is current (exec/gpu/turn.h would not be needed then).
 // This is a probe, not a test: it asserts nothing. What to expect of it (disjoint SM sets, rates that add up, shared
 // copy engines) are hypotheses that nobody has measured here yet; its output is the measurement. No part of rpexec.
 #include <cuda.h>
@@ -13,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <vector>
 #define DRV(x) do { CUresult r_ = (x); if (r_) { const char* s_ = "?"; cuGetErrorName(r_, &s_); \
   fprintf(stderr, "%s:%d %s -> %s\n", __FILE__, __LINE__, #x, s_); exit(1); } } while (0)
@@ -35,6 +38,28 @@ __global__ void which_sm(unsigned* mask, long long spin) {   // long enough that
   unsigned id; asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
   if (threadIdx.x == 0) atomicOr(&mask[id >> 5], 1u << (id & 31));
   long long t0 = clock64(); while (clock64() - t0 < spin) {}
+}
+__global__ void nothing() {}
+// Enqueues in streams of every group, with the primary context current or, as exec/gpu does it, each group's own
+// context entered in turns. Two threads per group, one of which launches kernels and one copies. @return errors
+static int from_threads(std::vector<VGpu>& g, CUcontext primary, bool turns, int calls, double* seconds) {
+  std::vector<std::thread> all; std::vector<std::mutex> turn(g.size()); std::vector<int> errors(2 * g.size(), 0);
+  auto t0 = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < 2 * g.size(); i++) all.emplace_back([&, i] {
+    VGpu& v = g[i / 2]; cuCtxSetCurrent(primary);
+    for (int k = 0; k < calls; k++) {
+      if (turns) { turn[i / 2].lock(); cuCtxSetCurrent(v.ctx); }
+      if (i % 2 == 0) { nothing<<<1, 32, 0, v.compute>>>(); errors[i] += cudaGetLastError() != cudaSuccess; }
+      else errors[i] += cuMemcpyHtoDAsync((CUdeviceptr)v.arena, v.host, 256, v.up) != CUDA_SUCCESS;
+      if (turns) { cuCtxSetCurrent(primary); turn[i / 2].unlock(); }
+    }
+    errors[i] += cuStreamSynchronize(i % 2 == 0 ? v.compute : v.up) != CUDA_SUCCESS;
+  });
+  int sum = 0;
+  for (auto& t : all) t.join();
+  *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+  for (int e : errors) sum += e;
+  return sum;
 }
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -61,7 +86,7 @@ int main(int argc, char** argv) {
   std::vector<CUdevResource> part(groups); got = groups;
   DRV(cuDevSmResourceSplitByCount(part.data(), &got, &all, &rest, flags, minsm));   // ONE call, so the sets are disjoint
   printf("split into %u groups, %u SMs left over\n", got, rest.type == CU_DEV_RESOURCE_TYPE_SM ? rest.sm.smCount : 0u);
-  std::vector<VGpu> g(got);
+  std::vector<VGpu> g(got); std::vector<std::vector<unsigned>> own(got, std::vector<unsigned>(64, 0));
   std::vector<unsigned> seen(64, 0); bool disjoint = true;
   auto setup = [&](VGpu& v, CUdevResource* res) {
     if (res) {
@@ -95,7 +120,7 @@ int main(int argc, char** argv) {
     unsigned* m; RT(cudaMalloc((void**)&m, 256)); RT(cudaMemset(m, 0, 256)); RT(cudaDeviceSynchronize());
     which_sm<<<4096, 128, 0, v.compute>>>(m, 20000); RT(cudaGetLastError()); DRV(cuStreamSynchronize(v.compute));
     unsigned h[64]; int c = 0; RT(cudaMemcpy(h, m, 256, cudaMemcpyDeviceToHost)); RT(cudaFree(m));
-    for (int w = 0; w < 64; w++) { c += __builtin_popcount(h[w]); if (h[w] & seen[w]) disjoint = false; seen[w] |= h[w]; }
+    for (int w = 0; w < 64; w++) { c += __builtin_popcount(h[w]); if (h[w] & seen[w]) disjoint = false; seen[w] |= h[w]; own[i][w] = h[w]; }
     printf("  group %u: %u SMs provisioned, %d distinct SM ids observed\n", i, v.sms, c);
   }
   printf("SM sets disjoint: %s\n", disjoint ? "yes" : "NO");
@@ -129,6 +154,30 @@ int main(int argc, char** argv) {
   VGpu whole; setup(whole, nullptr); gemm(whole, 3); DRV(cuStreamSynchronize(whole.compute));
   t = now(); gemm(whole, iters); DRV(cuStreamSynchronize(whole.compute)); double w = now() - t;
   printf("whole GPU: %.1f TFLOP/s; groups together reach %.1f%% of it\n", flop / w / 1e12, 100 * got * w / conc);
+  // Streams of green contexts under the primary context. Last, since an error may spoil all contexts.
+  DRV(cuCtxSetCurrent(primary));
+  unsigned* m; RT(cudaMalloc((void**)&m, 256)); bool stays = true; int refused = 0;
+  for (unsigned i = 0; i < got; i++) {
+    RT(cudaMemset(m, 0, 256)); RT(cudaDeviceSynchronize());
+    which_sm<<<4096, 128, 0, g[i].compute>>>(m, 20000);
+    cudaError_t e = cudaGetLastError(); CUresult s = cuStreamSynchronize(g[i].compute);
+    if (e != cudaSuccess || s != CUDA_SUCCESS) { refused++; printf("  group %u, primary context current: launch: %s, wait: %d\n", i, cudaGetErrorName(e), (int)s); continue; }
+    unsigned h[64]; RT(cudaMemcpy(h, m, 256, cudaMemcpyDeviceToHost));
+    for (int w = 0; w < 64; w++) stays = stays && !(h[w] & ~own[i][w]);
+  }
+  printf("primary context current: launches refused in %d of %u groups, %s\n", refused, got,
+         refused == (int)got ? "SMs not seen" : stays ? "kernels stay on their group's SMs" : "kernels LEAVE their group's SMs");
+  CUevent pe; DRV(cuEventCreate(&pe, 0));
+  printf("primary context current: its event in a group's stream: %d (0: recorded)\n", (int)cuEventRecord(pe, g[0].compute));
+  cublasHandle_t pb; BL(cublasCreate(&pb)); cublasStatus_t bs = cublasSetStream(pb, g[0].compute); float p1 = 1, p0 = 0; char* pa = g[0].arena + (32 << 20);
+  if (bs == CUBLAS_STATUS_SUCCESS) bs = cublasGemmEx(pb, CUBLAS_OP_T, CUBLAS_OP_N, n, n, n, &p1, pa, CUDA_R_16BF, n, pa + nb, CUDA_R_16BF, n, &p0, pa + 2 * nb, CUDA_R_16BF, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  printf("primary context current: cuBLAS in a group's stream: %d (0: done), wait %d\n", (int)bs, (int)cuStreamSynchronize(g[0].compute));
+  for (bool turns : {true, false}) {
+    double s = 0; int calls = 20000, errors = from_threads(g, primary, turns, calls, &s);
+    printf("%u threads that enqueue, %s: %d errors, %.2f us per call and thread\n", 2 * got, turns ? "own contexts in turns" : "primary context, no turns", errors, 1e6 * s / calls);
+  }
+  if (cudaDeviceSynchronize() != cudaSuccess) { printf("the contexts are spoiled\n"); return 0; }
+  BL(cublasDestroy(pb)); RT(cudaFree(m));
   for (auto& v : g) { DRV(cuCtxSetCurrent(v.ctx)); BL(cublasDestroy(v.blas));
     for (CUstream s : {v.compute, v.up, v.pup, v.down}) DRV(cuStreamDestroy(s));
     RT(cudaFree(v.arena)); RT(cudaFreeHost(v.host)); }
