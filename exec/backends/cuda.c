@@ -45,10 +45,10 @@ static rp_status cuda_probe(const rpexec_probe *probe)
     rpexec_gpu_set_connections(false);
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
-        char reason[256];
-        snprintf(reason, sizeof(reason), "cudaGetDeviceCount: %s (%s)",
+        char reason[512];
+        snprintf(reason, sizeof(reason), "cudaGetDeviceCount: %s (%s); %s",
                  error == cudaSuccess ? "0 devices" : cudaGetErrorString(error),
-                 cudaGetErrorName(error));
+                 cudaGetErrorName(error), rpexec_cuda_versions());
         probe->absent(probe->context, reason);
         return RP_OK;
     }

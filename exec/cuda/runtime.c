@@ -1,6 +1,7 @@
 /* The table of exec/gpu/calls.h, filled with the CUDA runtime. */
 #include "exec/cuda/runtime.h"
 
+#include "common/log.h"
 #include "exec/cuda/attention_trial.h"
 #include "exec/cuda/cudnn.h"
 #include "exec/cuda/green.h"
@@ -11,11 +12,60 @@
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* The emulator has none. */
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define HAS_NVTX 1
+#else
+#define HAS_NVTX 0
+#endif
 
 static const char *error_text(int error)
 {
     return error >= RPEXEC_NCCL_ERRORS ? rpexec_cuda_nccl_text(error)
                                        : cudaGetErrorString((cudaError_t)error);
+}
+
+const char *rpexec_cuda_versions(void)
+{
+    static char text[192];
+    int driver = 0; /* none */
+    int runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    int used = driver == 0 ? snprintf(text, sizeof text, "no driver")
+                           : snprintf(text, sizeof text, "the driver is for CUDA %d.%d",
+                                      driver / 1000, driver % 1000 / 10);
+    used += snprintf(text + used, sizeof text - (size_t)used, ", the runtime is CUDA %d.%d",
+                     runtime / 1000, runtime % 1000 / 10);
+    if (driver / 1000 < runtime / 1000) { /* of the same number is enough */
+        snprintf(
+            text + used, sizeof text - (size_t)used,
+            ", which needs a driver for CUDA %d.0; an rpexec built with an older CUDA needs an "
+            "older one",
+            runtime / 1000);
+    }
+    return text;
+}
+
+#if HAS_NVTX
+static void range_begin(const char *name)
+{
+    (void)nvtxRangePushA(name);
+}
+
+static void range_end(void)
+{
+    (void)nvtxRangePop();
+}
+#endif
+
+static bool wants_ranges(void)
+{
+    const char *value = getenv("RPEXEC_NVTX");
+    return value != NULL && *value != '\0';
 }
 
 static int device_count(int *count_out)
@@ -283,6 +333,7 @@ static rpexec_cuda_calls calls = {
     .not_ready = cudaErrorNotReady,
     .no_memory = cudaErrorMemoryAllocation,
     .text = error_text,
+    .versions = rpexec_cuda_versions,
     .device_count = device_count,
     .device_facts = device_facts,
     .split = rpexec_green_split,
@@ -331,6 +382,14 @@ static rp_status attach(const rpexec_devices_config *config, rpexec_devices **de
                         uint64_t *gpu_bytes_out)
 {
     calls.nccl = rpexec_cuda_nccl();
+#if HAS_NVTX
+    calls.range_begin = wants_ranges() ? range_begin : NULL;
+    calls.range_end = wants_ranges() ? range_end : NULL;
+#else
+    if (wants_ranges()) {
+        rp_log_warning("RPEXEC_NVTX: built without nvtx3/nvToolsExt.h: there are no ranges");
+    }
+#endif
     return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
 }
 

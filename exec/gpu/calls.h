@@ -47,6 +47,8 @@ typedef struct rpexec_cuda_calls {
     int no_memory; /**< what calls give where a GPU's memory is full */
     const char *(*text)(int error);           /**< what an error code means; NCCL's, too */
 
+    /** @return which driver there is and which runtime this is, for people; until the next call */
+    const char *(*versions)(void);
     int (*device_count)(int *count_out);
     int (*device_facts)(int device, uint32_t *sm_count_out, uint64_t *free_bytes_out);
     /**
@@ -113,6 +115,11 @@ typedef struct rpexec_cuda_calls {
     rp_status (*lane_status)(const rpexec_lane *lane);
     /** Its status is RP_OK again: what failed was to be captured only. */
     void (*lane_forgive)(rpexec_lane *lane);
+
+    /** What the calling thread enqueues from `range_begin` to `range_end` is shown by a profiler
+     * under that name (NVTX). NULL, both: nobody wants to see it. */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 
     /** Looks for cuDNN. @param name_out "cudnn" and its version, @param why_out where there is
      * none: the reason; both static. NULL: built without. */

@@ -87,8 +87,8 @@ static rp_status require_devices(const rpexec_devices *d)
     int count = 0;
     int error = d->calls->device_count(&count);
     if (error != 0 || count == 0) {
-        rp_log_error("--backend cuda: no device: cudaGetDeviceCount: %s; valid here is host",
-                     error != 0 ? d->calls->text(error) : "0 devices");
+        rp_log_error("--backend cuda: no device: cudaGetDeviceCount: %s (%s); valid here is host",
+                     error != 0 ? d->calls->text(error) : "0 devices", d->calls->versions());
         return RP_USAGE;
     }
     if (!d->config.is_virtual && d->config.gpus > (uint32_t)count) {

@@ -131,10 +131,23 @@ static void keep_close(rpexec_gpu_queue *q, uint32_t op)
     const rp_queue *queue = &program_of(d)->queues[q->number];
     if (queue->kind == RP_QUEUE_COMPUTE && !d->config.unbounded &&
         op - queue->op_begin >= RPEXEC_GPU_AHEAD) {
-        (void)rpexec_gpu_tried(d,
-                               d->calls->event_synchronize(d->end_events[op - RPEXEC_GPU_AHEAD]),
+        (void)rpexec_gpu_tried(d, d->calls->event_synchronize(d->end_events[op - RPEXEC_GPU_AHEAD]),
                                "cudaEventSynchronize");
     }
+}
+
+/* The one place from which ops come: of a GPU to be enqueued, of the host to be done. */
+static rp_status perform_named(rpexec_driver *d, uint32_t op, rpexec_lane *lane)
+{
+    char name[RP_OP_NAME_SIZE];
+    if (d->calls->range_begin == NULL) {
+        return d->perform(d->context, op, lane);
+    }
+    rp_op_name(&program_of(d)->ops[op], name);
+    d->calls->range_begin(name);
+    rp_status status = d->perform(d->context, op, lane);
+    d->calls->range_end();
+    return status;
 }
 
 /* The stream waits for what the op waits for; ops of the host have ended already. */
@@ -153,8 +166,7 @@ static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
         }
     }
     (void)rpexec_gpu_tried(d, c->event_record(d->start_events[op], q->stream), "cudaEventRecord");
-    status =
-        d->perform(d->context, op, q->graphs != NULL ? rpexec_gpu_graphs_lane(q->graphs) : q->lane);
+    status = perform_named(d, op, q->graphs != NULL ? rpexec_gpu_graphs_lane(q->graphs) : q->lane);
     rpexec_gpu_graphs_flush(q->graphs);
     status = status == RP_OK ? c->lane_status(q->lane) : status;
     if (status == RP_OK) {
@@ -177,7 +189,7 @@ static rp_status run_on_host(rpexec_gpu_queue *q, uint32_t op)
         }
     }
     d->start_ns[op] = rpexec_driver_now_ns();
-    rp_status status = d->perform(d->context, op, NULL);
+    rp_status status = perform_named(d, op, NULL);
     d->end_ns[op] = rpexec_driver_now_ns();
     return status;
 }

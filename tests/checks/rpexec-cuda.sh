@@ -18,13 +18,14 @@ status=0
 said=$("$rpexec" --backend cuda --bind 2>&1) || status=$?
 [ $status -eq 2 ]
 grep -q -e '--bind: GPUs of the cuda backend are no threads; valid only with --backend host' <<<"$said"
-if grep -qE '^    no device: cudaGetDeviceCount: .+ \(cuda[A-Za-z]+\)$' <<<"$listing"; then
+if grep -qE '^    no device: cudaGetDeviceCount: .+ \(cuda[A-Za-z]+\); (no driver|the driver is for CUDA [0-9.]+), the runtime is CUDA [0-9.]+' \
+    <<<"$listing"; then
     for arguments in "" "--virtual-gpus 2"; do
         status=0
         # shellcheck disable=SC2086
         said=$("$rpexec" --backend cuda --steps 1 $arguments 2>&1) || status=$?
         [ $status -eq 2 ]
-        grep -q 'no device: cudaGetDeviceCount: .*; valid here is host' <<<"$said"
+        grep -q 'no device: cudaGetDeviceCount: .*the runtime is CUDA [0-9.]*.*; valid here is host' <<<"$said"
     done
     echo "skipped: no GPU here"
     exit 77

@@ -247,6 +247,11 @@ static int enter(const rpexec_cuda_part *part)
     return twice ? ERROR_CONTEXT : 0;
 }
 
+static const char *versions(void)
+{
+    return "driver and runtime are of threads";
+}
+
 static int device_count(int *count_out)
 {
     *count_out = world.machine.devices;
@@ -504,6 +509,9 @@ static const rpexec_cuda_calls calls = {
     .not_ready = ERROR_NOT_READY,
     .no_memory = ERROR_MEMORY,
     .text = text,
+    .versions = versions,
+    .range_begin = rp_fake_range_begin,
+    .range_end = rp_fake_range_end,
     .device_count = device_count,
     .device_facts = device_facts,
     .split = split,

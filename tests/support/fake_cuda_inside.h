@@ -71,6 +71,9 @@ int rp_fake_event_query(void *handle);
 int rp_fake_event_synchronize(void *handle);
 int rp_fake_event_elapsed(float *ms_out, void *from, void *to);
 
+void rp_fake_range_begin(const char *name);
+void rp_fake_range_end(void);
+
 /** Captures and graphs (fake_graphs.c). */
 int rp_fake_capture_begin(void *stream);
 int rp_fake_capture_end(void *stream, void **captured_out);

@@ -44,6 +44,7 @@ typedef struct event {
 
 static atomic_uint streams;
 static atomic_uint most_records;
+static atomic_uint ranges;
 
 const rpexec_cuda_part *rp_fake_part_of(const rp_fake_stream *s)
 {
@@ -54,6 +55,7 @@ void rp_fake_restart_streams(void)
 {
     atomic_store(&streams, 0);
     atomic_store(&most_records, 0);
+    atomic_store(&ranges, 0);
 }
 
 void rp_fake_stream_computes(void *stream)
@@ -199,6 +201,27 @@ int rp_fake_stream_destroy(void *stream)
 int rp_fake_stream_synchronize(void *stream)
 {
     return rp_fake_synchronize(stream);
+}
+
+/* ---- ranges -----------------------------------------------------------------------------------
+ */
+
+static _Thread_local uint32_t depth;
+
+void rp_fake_range_begin(const char *name)
+{
+    bool well = depth++ == 0 && name[0] != '\0';
+    atomic_fetch_add(&ranges, well ? 1 : 1000000);
+}
+
+void rp_fake_range_end(void)
+{
+    depth--;
+}
+
+uint32_t rp_fake_cuda_ranges(void)
+{
+    return atomic_load(&ranges);
 }
 
 /* ---- events -----------------------------------------------------------------------------------

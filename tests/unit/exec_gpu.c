@@ -274,7 +274,9 @@ Test(exec_gpu, machines_without_enough_devices_are_refused)
     const rp_fake_cuda none = {.devices = 0};
     const rp_fake_cuda two = {.devices = 2};
     cr_expect(eq(int, attach(&none, 1, false, messages), RP_USAGE));
-    cr_expect(strstr(messages, "no device: cudaGetDeviceCount: ") != NULL, "%s", messages);
+    cr_expect(strstr(messages, "no device: cudaGetDeviceCount: ") != NULL &&
+                  strstr(messages, " (driver and runtime are of threads)") != NULL,
+              "%s", messages);
     cr_expect(eq(int, attach(&none, 2, true, messages), RP_USAGE));
     cr_expect(eq(int, attach(&two, 3, false, messages), RP_USAGE));
     cr_expect(strstr(messages, "--gpus: 3 GPUs, and this machine has 2; valid are 1 to 2, or "

@@ -79,6 +79,19 @@ Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
     }
 }
 
+/* For profilers, on GPUs and on the host. */
+Test(exec_gpu_graphs, every_op_is_a_range)
+{
+    rp_model config = rp_test_small_decoder(4, false, false);
+    rp_test_run run;
+    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    const rp_fake_cuda machine = {.devices = 2};
+    const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
+    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_expect(eq(u32, rp_fake_cuda_ranges(), run.program->op_count));
+    rp_test_forget(&run);
+}
+
 /* Eight iterations, as programs of a training run have them: tensors lie where they have lain. */
 Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
 {
