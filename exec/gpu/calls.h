@@ -44,7 +44,7 @@ typedef struct rpexec_cuda_calls {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] */
     const rpexec_nccl_calls *nccl;            /**< NULL: built without NCCL */
     int not_ready;                            /**< what event_query gives for work under way */
-    int no_memory; /**< what calls give where a GPU's memory is full */
+    int no_memory;                            /**< what calls give where a GPU's memory is full */
     const char *(*text)(int error);           /**< what an error code means; NCCL's, too */
 
     /** @return which driver there is and which runtime this is, for people; until the next call */

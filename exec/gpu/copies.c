@@ -80,9 +80,10 @@ rp_status rpexec_gpu_transfer(rpexec_driver *d, void *to, const void *from, uint
     void *stream = d->devices->gpus[gpu].aside;
     const rpexec_cuda_part whole = {.device = d->devices->gpus[gpu].part.device};
     RP_TRY(rpexec_gpu_check(d->devices, c->enter(&whole), "cudaSetDevice"));
-    RP_TRY(rpexec_gpu_check(
-        d->devices, from != NULL ? copy_pieces(d, to, from, bytes, stream) : c->fill(to, 0, bytes, stream),
-        from != NULL ? "cudaMemcpyAsync" : "cudaMemsetAsync"));
+    RP_TRY(rpexec_gpu_check(d->devices,
+                            from != NULL ? copy_pieces(d, to, from, bytes, stream)
+                                         : c->fill(to, 0, bytes, stream),
+                            from != NULL ? "cudaMemcpyAsync" : "cudaMemsetAsync"));
     return rpexec_gpu_check(d->devices, c->stream_synchronize(stream), "cudaStreamSynchronize");
 }
 

@@ -97,8 +97,8 @@ rp_fake_cuda_launches rp_fake_cuda_launched(void);
 /** @return calls of cudaHostRegister that have failed since rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_refused_pins(void);
 
-/** @return ranges begun since rp_fake_cuda_driver; a million more for each one inside of another one
- * of its thread, or without a name. */
+/** @return ranges begun since rp_fake_cuda_driver; a million more for each one inside of another
+ * one of its thread, or without a name. */
 uint32_t rp_fake_cuda_ranges(void);
 
 /** @return green contexts made since rp_fake_cuda_driver. */
