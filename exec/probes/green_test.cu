@@ -73,8 +73,11 @@ int main(int argc, char** argv) {
   cudaDeviceProp prop; RT(cudaGetDeviceProperties(&prop, 0));
   int engines = 0; RT(cudaDeviceGetAttribute(&engines, cudaDevAttrAsyncEngineCount, 0));
   CUdevResource all = {}, rest = {}; DRV(cuDeviceGetDevResource(dev, &all, CU_DEV_RESOURCE_TYPE_SM));
-  printf("%s cc %d.%d: %u SMs, minimum partition %u, alignment %u, copy engines %d\n", prop.name, prop.major, prop.minor,
-         all.sm.smCount, all.sm.minSmPartitionSize, all.sm.smCoscheduledAlignment, engines);
+  printf("%s cc %d.%d: %u SMs, copy engines %d", prop.name, prop.major, prop.minor, all.sm.smCount, engines);
+#if CUDA_VERSION >= 13000                          // 12 does not tell
+  printf(", minimum partition %u, alignment %u", all.sm.minSmPartitionSize, all.sm.smCoscheduledAlignment);
+#endif
+  printf("\n");
   unsigned flags = 0, got = 0;
   DRV(cuDevSmResourceSplitByCount(nullptr, &got, &all, nullptr, 0, minsm));
   if ((int)got < groups) {                      // topology gives fewer aligned groups: give up co-scheduling instead
