@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(ROW_BLOCK)
+__global__ void __launch_bounds__(ROW_BLOCK, 8)
     experts_swiglu_backward(rpexec_routing r, uint32_t width, const T *gate, const T *up,
                             const T *ds, T *dgate, T *dup, float *dweights, bool whole)
 {

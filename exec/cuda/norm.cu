@@ -2,7 +2,7 @@
  * gradient of the weight is summed in parts of rows, then over the parts, each in a fixed order. */
 #include "exec/cuda/device.cuh"
 
-enum { BLOCK = 256, LONGEST_OF_A_WARP = 1024 };
+enum { BLOCK = 256, LONGEST_OF_A_WARP = 1024, SUM_WARPS = 16 };
 
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, float eps, const T *x,
@@ -112,16 +112,33 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* A block has 32 columns; each of its warps adds up every SUM_WARPS-th part, ascending, and the
+ * warps' sums are added in pairs (w and w + 8, then w and w + 4, ...), last of all to the old
+ * gradient. */
 template <typename T>
-__global__ void norm_weight_sum(uint32_t count, uint32_t width, const float *parts, T *dweight)
+__global__ void __launch_bounds__(SUM_WARPS * 32)
+    norm_weight_sum(uint32_t count, uint32_t width, const float *parts, T *dweight)
 {
-    uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
+    __shared__ float sums[SUM_WARPS][32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t column = blockIdx.x * 32 + lane;
+    float sum = 0;
     if (column < width) {
-        float sum = widen(dweight[column]);
-        for (uint32_t i = 0; i < count; i++) {
+#pragma unroll 8
+        for (uint32_t i = warp; i < count; i += SUM_WARPS) {
             sum += parts[(uint64_t)i * width + column];
         }
-        narrow(sum, &dweight[column]);
+    }
+    sums[warp][lane] = sum;
+    for (uint32_t half = SUM_WARPS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (warp < half) {
+            sums[warp][lane] += sums[warp + half][lane];
+        }
+    }
+    if (warp == 0 && column < width) {
+        narrow(widen(dweight[column]) + sums[0][lane], &dweight[column]);
     }
 }
 
@@ -178,7 +195,7 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *tar
         if (error != cudaSuccess || count == 0) {
             return error;
         }
-        return launch(norm_weight_sum<T>, (width + 63) / 64, 64, 0, target->stream, count, width,
-                      static_cast<const float *>(parts), static_cast<T *>(dweight));
+        return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
+                      count, width, static_cast<const float *>(parts), static_cast<T *>(dweight));
     });
 }

@@ -39,6 +39,17 @@ static void norm_weight(const void *context, rpexec_lane *lane, const rpexec_ope
     op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], p[3]);
 }
 
+static int test_norm_weight(rpexec_dtype dtype, uint64_t rows, uint32_t width)
+{
+    sizes s = {.rows = rows, .width = width};
+    trial t = trial_begin("rms_norm_weight", dtype);
+    trial_values(&t, rows * width, 1);
+    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_values(&t, rows * width, 1);
+    trial_allow(&t, trial_values(&t, width, 1), (double)rows, 0);
+    return !trial_run(&t, norm_weight, &s);
+}
+
 static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
@@ -65,12 +76,7 @@ static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
     trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
     failed += !trial_run(&t, norm_in_place, &s);
-    t = trial_begin("rms_norm_weight", dtype);
-    trial_values(&t, rows * width, 1);
-    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
-    trial_values(&t, rows * width, 1);
-    trial_allow(&t, trial_values(&t, width, 1), (double)rows, 0);
-    return failed + !trial_run(&t, norm_weight, &s);
+    return failed + test_norm_weight(dtype, rows, width);
 }
 
 typedef struct turn {
@@ -255,7 +261,8 @@ int test_values(rpexec_dtype dtype)
     bool fast = trial_is_fast();
     uint16_t infinite = dtype == RPEXEC_DTYPE_F16 ? 0x7c00 : 0x7f80;
     int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 70, 128) +
-                 test_norm(dtype, 27, 1030) + test_norm(dtype, 3, 2304);
+                 test_norm(dtype, 27, 1030) + test_norm(dtype, 3, 2304) +
+                 test_norm_weight(dtype, 1100, 37); /* 18 parts: two for some of the warps */
     failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +
               test_rotate(dtype, (turn){1, 1, 1, 2, true}) +
               test_rotate(dtype, (turn){3, 7, 2, 36, true});
