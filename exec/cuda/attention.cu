@@ -103,11 +103,12 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* A warp per row, N neighbouring values a lane. */
+/* A warp per row, N neighbouring values a lane. With `logsumexp` both are stored by head, as
+ * rpexec_cuda_attention_by_head says; without, the sums are [token, head]. */
 template <typename T, int N>
 __global__ void __launch_bounds__(BLOCK)
-    attention_sums(uint64_t rows, uint32_t head_dim, const T *o, const T *d_o, float *sums,
-                   bool whole)
+    attention_sums(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *o, const T *d_o,
+                   const float *logsumexp, float *sums, bool whole)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
@@ -122,8 +123,12 @@ __global__ void __launch_bounds__(BLOCK)
             }
         }
         sum = warp_sum(sum);
-        if (lane == 0) {
+        if (lane == 0 && logsumexp == nullptr) {
             sums[row] = sum;
+        } else if (lane == 0) {
+            uint64_t at = row % heads * (rows / heads) + row / heads;
+            sums[at] = logsumexp[row] * RPEXEC_LOG2_E;
+            sums[rows + at] = sum;
         }
     }
 }
@@ -217,9 +222,8 @@ extern "C" cudaError_t rpexec_cuda_attention(const rpexec_cuda_target *target,
     });
 }
 
-extern "C" cudaError_t rpexec_cuda_attention_sums(const rpexec_cuda_target *target,
-                                                  const rpexec_attention_sizes *sizes,
-                                                  const void *o, const void *d_o, float *sums)
+static cudaError_t sum_rows(const rpexec_cuda_target *target, const rpexec_attention_sizes *sizes,
+                            const void *o, const void *d_o, const float *logsumexp, float *sums)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
@@ -229,9 +233,17 @@ extern "C" cudaError_t rpexec_cuda_attention_sums(const rpexec_cuda_target *targ
         bool whole = aligned(lane * sizeof(T), o, d_o) && sizes->head_dim % lane == 0;
         return launch(by_four ? attention_sums<T, 4> : attention_sums<T, 2>,
                       blocks_for(target, rows, BLOCK / 32), BLOCK, 0, target->stream, rows,
-                      sizes->head_dim, static_cast<const T *>(o), static_cast<const T *>(d_o), sums,
-                      whole);
+                      sizes->heads, sizes->head_dim, static_cast<const T *>(o),
+                      static_cast<const T *>(d_o), logsumexp, sums, whole);
     });
+}
+
+extern "C" cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
+                                                     const rpexec_attention_sizes *sizes,
+                                                     const void *o, const void *d_o,
+                                                     const float *logsumexp, float *by_head)
+{
+    return sum_rows(target, sizes, o, d_o, logsumexp, by_head);
 }
 
 extern "C" cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *target,
@@ -241,7 +253,7 @@ extern "C" cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *
                                                       const void *d_o, float *sums, void *dq,
                                                       void *dk, void *dv)
 {
-    cudaError_t error = rpexec_cuda_attention_sums(target, sizes, o, d_o, sums);
+    cudaError_t error = sum_rows(target, sizes, o, d_o, nullptr, sums);
     if (error != cudaSuccess) {
         return error;
     }

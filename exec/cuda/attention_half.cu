@@ -83,10 +83,7 @@ __global__ void __launch_bounds__(BLOCK)
     copies_commit();
     copies_wait<0>();
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < HEAD / 16; i++) {
-        load_a<HEAD>(queries[i], keys, threadIdx.x / 32 * 16, i * 16);
-    }
+    keep_lines<HEAD>(keys, threadIdx.x / 32 * 16, queries);
     __syncthreads();
     uint32_t key = first_key(h, first, KEYS);
     fetch<KEYS, HEAD, BLOCK>(k + h.kv_at, h.kv_pitch, key, end, 0, HEAD, true, keys);
@@ -97,16 +94,7 @@ __global__ void __launch_bounds__(BLOCK)
         __syncthreads(); /* the keys are there, and nobody reads the values before any more */
         fetch<KEYS, HEAD, BLOCK>(v + h.kv_at, h.kv_pitch, key, end, 0, HEAD, true, values);
         copies_commit();
-#pragma unroll
-        for (int i = 0; i < HEAD / 16; i++) {
-            uint32_t right[4];
-#pragma unroll
-            for (int n = 0; n < KEYS; n += 16) {
-                load_b<HEAD>(right, keys, n, i * 16);
-                multiply(T(), scores[n / 8], queries[i], right);
-                multiply(T(), scores[n / 8 + 1], queries[i], right + 2);
-            }
-        }
+        multiply_lines<HEAD, KEYS>(queries, keys, scores);
         copies_wait<0>();
         __syncthreads(); /* the values are there, and nobody reads these keys any more */
         if (key + KEYS < end) {

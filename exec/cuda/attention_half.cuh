@@ -11,7 +11,8 @@ template <typename T> struct head_view {
     uint64_t kv_pitch; /* of keys and values */
     uint64_t q_at;     /* of the sequence's first token in q, o and their gradients */
     uint64_t kv_at;
-    uint64_t row_at; /* in logsumexp and sums, whose tokens are `heads` apart */
+    uint64_t row_at;     /* in the forward's logsumexp, whose tokens are `heads` apart */
+    uint64_t by_head_at; /* where a head's tokens follow one another */
     uint32_t heads;
 };
 
@@ -28,6 +29,7 @@ __device__ inline head_view<T> view_of(const rpexec_attention_sizes &s, uint32_t
     h.q_at = token * h.q_pitch + (uint64_t)head * s.head_dim;
     h.kv_at = token * h.kv_pitch + (uint64_t)(head / (s.heads / s.kv_heads)) * s.head_dim;
     h.row_at = token * s.heads + head;
+    h.by_head_at = (uint64_t)head * s.sequences * s.seq_len + token;
     h.heads = s.heads;
     return h;
 }
@@ -55,20 +57,29 @@ __device__ inline uint32_t first_key(const head_view<T> &h, uint32_t query, uint
     return h.window == 0 || query < h.window ? 0 : (query + 1 - h.window) / block * block;
 }
 
-/** sum[16 x COLUMNS] of a warp = rows [row, row + 16) of a times all lines of b, along HEAD. */
+/** A warp's 16 lines of a tile from `row` on, as operands of products along the lines. */
+template <int HEAD, typename T>
+__device__ inline void keep_lines(const T *tile, uint32_t row, uint32_t lines[HEAD / 16][4])
+{
+#pragma unroll
+    for (int i = 0; i < HEAD / 16; i++) {
+        load_a<HEAD>(lines[i], tile, row, i * 16);
+    }
+}
+
+/** sum[16 x COLUMNS] of a warp += its 16 lines times all lines of b, along HEAD. */
 template <int HEAD, int COLUMNS, typename T>
-__device__ inline void multiply_lines(const T *a, uint32_t row, const T *b,
+__device__ inline void multiply_lines(const uint32_t lines[HEAD / 16][4], const T *b,
                                       float sum[COLUMNS / 8][4])
 {
 #pragma unroll
-    for (int k = 0; k < HEAD; k += 16) {
-        uint32_t left[4], right[4];
-        load_a<HEAD>(left, a, row, k);
+    for (int i = 0; i < HEAD / 16; i++) {
+        uint32_t right[4];
 #pragma unroll
         for (int n = 0; n < COLUMNS; n += 16) {
-            load_b<HEAD>(right, b, n, k);
-            multiply(T(), sum[n / 8], left, right);
-            multiply(T(), sum[n / 8 + 1], left, right + 2);
+            load_b<HEAD>(right, b, n, i * 16);
+            multiply(T(), sum[n / 8], lines[i], right);
+            multiply(T(), sum[n / 8 + 1], lines[i], right + 2);
         }
     }
 }
@@ -112,9 +123,8 @@ __device__ inline void store_lines(const float sum[HEAD / 8][4], const float fac
     }
 }
 
-/** 1 / sqrt(head_dim), and log2(e) of it: exponentials are powers of two. */
+/** 1 / sqrt(head_dim). */
 static inline float scale_of_head(const rpexec_attention_sizes *s)
 {
     return 1.0f / sqrtf((float)s->head_dim);
 }
-#define RPEXEC_LOG2_E 1.44269504088896341f

@@ -5,6 +5,9 @@
 
 #include <machine.cuh>
 
+/** log2(e): exponentials are powers of two. */
+#define RPEXEC_LOG2_E 1.44269504088896341f
+
 /** Values of 16 bytes. */
 template <typename T> struct per_pack {
     static constexpr int count = 16 / (int)sizeof(T);

@@ -134,24 +134,22 @@ cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *target,
                                            const void *k, const void *v, const void *o,
                                            const float *logsumexp, const void *d_o, float *sums,
                                            void *dq, void *dk, void *dv);
-/** sums[t, j] = sum over the head of d_o o. */
-cudaError_t rpexec_cuda_attention_sums(const rpexec_cuda_target *target,
-                                       const rpexec_attention_sizes *sizes, const void *o,
-                                       const void *d_o, float *sums);
+/** What rpexec_cuda_attention_half_backward takes besides: floats [2][heads][tokens], first the
+ * logsumexp times log2(e), then the sums over the head of d_o o. */
+cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
+                                          const rpexec_attention_sizes *sizes, const void *o,
+                                          const void *d_o, const float *logsumexp, float *by_head);
 
 /* attention_half.cu, attention_half_backward.cu: tensor cores, 16-bit storage, head_dim 64 and 128,
  * tensors aligned to 16 bytes. */
 cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *target,
                                        const rpexec_attention_sizes *sizes, const void *q,
                                        const void *k, const void *v, void *o, float *logsumexp);
-/** Lets the backward's kernels of the target's type have the shared memory that they need, in the
- * current context: to be called there before their first launch. */
-cudaError_t rpexec_cuda_attention_half_allow(const rpexec_cuda_target *target);
+/** @param by_head of rpexec_cuda_attention_by_head */
 cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_target *target,
                                                 const rpexec_attention_sizes *sizes, const void *q,
-                                                const void *k, const void *v,
-                                                const float *logsumexp, const void *d_o,
-                                                const float *sums, void *dq, void *dk, void *dv);
+                                                const void *k, const void *v, const void *d_o,
+                                                const float *by_head, void *dq, void *dk, void *dv);
 
 #ifdef __cplusplus
 }

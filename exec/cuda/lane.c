@@ -29,7 +29,7 @@ size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
     uint64_t rows = tokens * larger(model->heads, 1); /* of the norms of queries */
     size_t norm = rpexec_cuda_norm_parts(tokens) * (size_t)model->hidden * sizeof(float);
     size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);
-    size_t attention = rows * sizeof(float);
+    size_t attention = 2 * rows * sizeof(float);
     size_t loss = tokens * sizeof(double); /* more than the embedding's ids */
     return larger(larger(larger(norm, head_norm), larger(attention, loss)), 256);
 }
@@ -38,10 +38,6 @@ static rp_status allocate(const rpexec_cuda_lane_config *config, rp_arena *arena
 {
     RPEXEC_CUDA_TRY(cudaMalloc((void **)&lane->scratch, larger(config->scratch_bytes, 256)));
     lane->scratch_bytes = larger(config->scratch_bytes, 256);
-    if (lane->dtype != RPEXEC_DTYPE_F32) {
-        const rpexec_cuda_target target = {.dtype = lane->dtype};
-        RPEXEC_CUDA_TRY(rpexec_cuda_attention_half_allow(&target));
-    }
     RPEXEC_CUDA_TRY(cudaHostAlloc((void **)&lane->pinned, 64, cudaHostAllocDefault));
     if (!lane->own_products) {
         RPEXEC_CUDA_TRY(cudaMalloc(&lane->workspace, RPEXEC_CUDA_WORKSPACE));

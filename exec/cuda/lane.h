@@ -55,9 +55,8 @@ typedef struct rpexec_cuda_lane_config {
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens);
 
 /**
- * Allocates the lane's memory on the current device (the caller has set it, or its green context),
- * opens cuBLAS unless own_products, and lets kernels have more shared memory than all may. That
- * holds for a function in a context: operators may be called in the context that is current here.
+ * Allocates the lane's memory on the current device (the caller has set it, or its green context)
+ * and opens cuBLAS unless own_products.
  * @param arena what the host remembers lies there
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged: which call, which library and where it was looked
  * for)

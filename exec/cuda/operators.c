@@ -182,18 +182,18 @@ static void attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *
                                void *dv)
 {
     const rpexec_cuda_target target = target_of(lane);
-    float *sums =
-        scratch(lane, (size_t)sizes->sequences * sizes->seq_len * sizes->heads * sizeof *sums);
-    if (sums == NULL) {
+    size_t rows = (size_t)sizes->sequences * sizes->seq_len * sizes->heads;
+    bool fast = by_tensor_cores(lane, sizes);
+    float *floats = scratch(lane, rows * (fast ? 2 : 1) * sizeof *floats);
+    if (floats == NULL) {
         return;
     }
-    if (by_tensor_cores(lane, sizes)) {
-        DO(rpexec_cuda_attention_sums(&target, sizes, o, d_o, sums));
-        DO(rpexec_cuda_attention_half_backward(&target, sizes, q, k, v, logsumexp, d_o, sums, dq,
-                                               dk, dv));
+    if (fast) {
+        DO(rpexec_cuda_attention_by_head(&target, sizes, o, d_o, logsumexp, floats));
+        DO(rpexec_cuda_attention_half_backward(&target, sizes, q, k, v, d_o, floats, dq, dk, dv));
     } else {
-        DO(rpexec_cuda_attention_backward(&target, sizes, q, k, v, o, logsumexp, d_o, sums, dq, dk,
-                                          dv));
+        DO(rpexec_cuda_attention_backward(&target, sizes, q, k, v, o, logsumexp, d_o, floats, dq,
+                                          dk, dv));
     }
 }
 

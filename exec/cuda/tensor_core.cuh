@@ -29,7 +29,7 @@ __device__ inline void fetch(const T *from, uint64_t pitch, uint64_t line, uint6
         bool valid = y < line_end && x < end;
         const T *source = from + (valid ? y * pitch + x : 0);
         if (whole) {
-            copy_async(place, source, valid);
+            copy_pack_async(place, source, valid);
             continue;
         }
         for (uint32_t j = 0; j < 8; j++) {

@@ -1,12 +1,10 @@
 /* Threads of a block as fibers that take turns; see machine.cuh. */
 #include "exec/cuda/emulator/emulator.h"
-#include "exec/cuda/emulator/green.h"
 extern "C" {
 #include "exec/dtype.h"
 }
 
 #include <machine.cuh>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,13 +54,13 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_COPIES = 256 };
 /* What a block gets on each GPU that there is machine code for: 8.6, 8.9 and 12.0 have the least.
  */
-enum { MOST_SHARED = 99 << 10, ALL_SHARED = 48 << 10 };
 enum { WORD_BYTES = 48 };
 enum state { RUNNING, AT_WARP, AT_BLOCK, ENDED };
 
 struct pending {
     void *shared;
     const void *global;
+    size_t bytes;
     bool valid;
     int group;
 };
@@ -86,7 +84,7 @@ struct fiber {
 
 static fiber fibers[MOST_THREADS];
 alignas(64) static unsigned char stacks[MOST_THREADS][STACK_BYTES];
-alignas(64) static unsigned char shared_memory[MOST_SHARED];
+alignas(64) static unsigned char shared_memory[EMULATOR_MOST_SHARED];
 static void *scheduler;
 static unsigned int current;
 static unsigned int thread_count;
@@ -114,17 +112,17 @@ static void happens_after(char *what)
     __tsan_acquire(what);
 }
 /* What the compiler calls for an access of 16 bytes: copies are the thread's own. */
-extern "C" void __tsan_read16(void *address);
-extern "C" void __tsan_write16(void *address);
-#define READS(address) __tsan_read16(const_cast<void *>(address))
-#define WRITES(address) __tsan_write16(address)
+extern "C" void __tsan_read_range(void *address, size_t bytes);
+extern "C" void __tsan_write_range(void *address, size_t bytes);
+#define READS(address, bytes) __tsan_read_range(const_cast<void *>(address), bytes)
+#define WRITES(address, bytes) __tsan_write_range(address, bytes)
 #define GO_TO(fiber) go_to((fiber).tsan)
 #define GO_BACK() go_to(scheduler_tsan)
 #define HAPPENED(what) happened(&(what))
 #define HAPPENS_AFTER(what) happens_after(&(what))
 #else
-#define READS(address) (void)0
-#define WRITES(address) (void)0
+#define READS(address, bytes) (void)0
+#define WRITES(address, bytes) (void)0
 #define GO_TO(fiber) (void)0
 #define GO_BACK() (void)0
 #define HAPPENED(what) (void)0
@@ -270,7 +268,7 @@ extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, voi
     blockDim = dim3(threads);
     gridDim = grid;
     thread_count = threads;
-    if (threads == 0 || threads > MOST_THREADS || shared > MOST_SHARED || grid.x == 0 ||
+    if (threads == 0 || threads > MOST_THREADS || shared > EMULATOR_MOST_SHARED || grid.x == 0 ||
         grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535) {
         stop("a launch that no GPU would take");
     }
@@ -281,49 +279,6 @@ extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, voi
                         (unsigned int)(index / grid.x / grid.y));
         run_block(shared);
     }
-}
-
-/* What contexts have allowed beyond what all kernels may have. */
-struct allowance {
-    const void *kernel;
-    const unsigned int *home;
-    size_t bytes;
-};
-enum { ALLOWANCES = 1024 };
-static allowance allowances[ALLOWANCES];
-static unsigned int allowance_count;
-static pthread_mutex_t allowances_lock = PTHREAD_MUTEX_INITIALIZER;
-
-extern "C" cudaError_t emulator_allow_shared(const void *kernel, size_t bytes)
-{
-    if (bytes > MOST_SHARED) {
-        return cudaErrorInvalidValue;
-    }
-    pthread_mutex_lock(&allowances_lock);
-    unsigned int i = 0;
-    while (i < allowance_count &&
-           (allowances[i].kernel != kernel || allowances[i].home != emulator_home())) {
-        i++;
-    }
-    if (i == ALLOWANCES) {
-        stop("more kernels and contexts than there is room for");
-    }
-    allowances[i] = {kernel, emulator_home(), bytes};
-    allowance_count += i == allowance_count;
-    pthread_mutex_unlock(&allowances_lock);
-    return cudaSuccess;
-}
-
-extern "C" bool emulator_is_allowed(const void *kernel, size_t bytes)
-{
-    bool allowed = bytes <= ALL_SHARED;
-    pthread_mutex_lock(&allowances_lock);
-    for (unsigned int i = 0; i < allowance_count && !allowed; i++) {
-        const allowance *a = &allowances[i];
-        allowed = a->kernel == kernel && a->home == emulator_home() && bytes <= a->bytes;
-    }
-    pthread_mutex_unlock(&allowances_lock);
-    return allowed;
 }
 
 extern "C" unsigned char *emulator_shared(void)
@@ -393,17 +348,18 @@ extern "C" int emulator_barrier_count(int value)
     return result;
 }
 
-extern "C" void emulator_copy_async(void *shared, const void *global, bool valid)
+extern "C" void emulator_copy_async(void *shared, const void *global, size_t bytes,
+                                    bool valid)
 {
     fiber *f = &fibers[current];
     if (f->copy_count == MOST_COPIES) {
         stop("too many copies");
     }
-    emulator_require_aligned(shared, 16);
-    emulator_require_aligned(global, 16);
-    WRITES(shared);
-    memset(shared, 0xff, 16);
-    f->copies[f->copy_count++] = {shared, global, valid, f->group};
+    emulator_require_aligned(shared, bytes);
+    emulator_require_aligned(global, bytes);
+    WRITES(shared, bytes);
+    memset(shared, 0xff, bytes);
+    f->copies[f->copy_count++] = {shared, global, bytes, valid, f->group};
 }
 
 extern "C" void emulator_copies_commit(void)
@@ -420,12 +376,12 @@ extern "C" void emulator_copies_wait(int left)
         if (p->group >= f->group - left) {
             f->copies[kept++] = *p;
         } else if (p->valid) {
-            READS(p->global);
-            WRITES(p->shared);
-            memcpy(p->shared, p->global, 16);
+            READS(p->global, p->bytes);
+            WRITES(p->shared, p->bytes);
+            memcpy(p->shared, p->global, p->bytes);
         } else {
-            WRITES(p->shared);
-            memset(p->shared, 0, 16);
+            WRITES(p->shared, p->bytes);
+            memset(p->shared, 0, p->bytes);
         }
     }
     f->copy_count = kept;

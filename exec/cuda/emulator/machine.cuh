@@ -48,8 +48,8 @@ void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(v
                   void *context);
 unsigned char *emulator_shared(void);
 /* Of the thread's current context, as cudaFuncSetAttribute and a launch have it. */
-cudaError_t emulator_allow_shared(const void *kernel, size_t bytes);
-bool emulator_is_allowed(const void *kernel, size_t bytes);
+/* Bytes of dynamic shared memory that a kernel may have without being asked about. */
+enum { EMULATOR_MOST_SHARED = 48 << 10 };
 /* All threads of the warp have left their word when it returns; afterwards words of lanes. */
 void emulator_exchange(const void *word, size_t bytes);
 const void *emulator_word(unsigned int lane);
@@ -59,7 +59,7 @@ void emulator_require_aligned(const void *address, size_t bytes);
 void emulator_barrier(void);
 /* Barrier that tells for how many threads `value` was not zero. */
 int emulator_barrier_count(int value);
-void emulator_copy_async(void *shared, const void *global, bool valid);
+void emulator_copy_async(void *shared, const void *global, size_t bytes, bool valid);
 void emulator_copies_commit(void);
 void emulator_copies_wait(int left);
 }
@@ -118,11 +118,6 @@ template <typename F> static void emulator_launch(void *arguments)
     emulator_run(l->grid, l->threads, l->shared, emulator_call<F>, &l->call);
 }
 
-template <typename... P> cudaError_t allow_shared(void (*kernel)(P...), size_t bytes)
-{
-    return emulator_allow_shared(reinterpret_cast<const void *>(kernel), bytes);
-}
-
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
                    cudaStream_t stream, A... arguments)
@@ -131,7 +126,7 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
         return cudaSuccess;
     }
-    if (!emulator_is_allowed(reinterpret_cast<const void *>(kernel), shared)) {
+    if (shared > EMULATOR_MOST_SHARED) {
         return cudaErrorInvalidValue;
     }
     using F = decltype(call);
@@ -309,9 +304,13 @@ static inline void load_matrices_transposed(uint32_t r[4], const void *row)
 {
     emulator_load(r, row, true);
 }
-static inline void copy_async(void *shared, const void *global, bool valid)
+static inline void copy_pack_async(void *shared, const void *global, bool valid)
 {
-    emulator_copy_async(shared, global, valid);
+    emulator_copy_async(shared, global, 16, valid);
+}
+static inline void copy_float_async(float *shared, const float *global, bool valid)
+{
+    emulator_copy_async(shared, global, sizeof *shared, valid);
 }
 static inline void copies_commit()
 {

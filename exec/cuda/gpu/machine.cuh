@@ -59,14 +59,7 @@ __device__ inline uint32_t pair(bfloat16, float low, float high)
            (uint32_t)__bfloat16_as_ushort(__high2bfloat16(both)) << 16;
 }
 
-/** Lets a kernel have more dynamic shared memory than the 48 KiB of all, up to `bytes`, where the
- * calling thread is: functions are loaded for each context. */
-template <typename... P> cudaError_t allow_shared(void (*kernel)(P...), size_t bytes)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-}
-
-/** Runs a kernel; an empty grid is no work. More than 48 KiB of `shared` must have been allowed. */
+/** Runs a kernel; an empty grid is no work. At most 48 KiB of `shared`. */
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
                    cudaStream_t stream, A... arguments)
@@ -151,11 +144,20 @@ __device__ inline void load_matrices_transposed(uint32_t r[4], const void *row)
 }
 
 /** Copies 16 bytes to shared memory, or zeros where not `valid`: done when copies_wait says so. */
-__device__ inline void copy_async(void *shared, const void *global, bool valid)
+__device__ inline void copy_pack_async(void *shared, const void *global, bool valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
                  : "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+/** The same of one float. */
+__device__ inline void copy_float_async(float *shared, const float *global, bool valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global), "r"(valid ? 4 : 0)
                  : "memory");
 }
 

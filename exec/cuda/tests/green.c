@@ -1,10 +1,8 @@
 /* A device is cut into green contexts: exec/cuda/green.c on the emulated driver, for devices of
- * several sizes, and for drivers that cannot do it. Lanes in them. */
+ * several sizes, and for drivers that cannot do it. */
 #include "exec/cuda/green.h"
 
-#include "common/log.h"
 #include "exec/cuda/emulator/green.h"
-#include "exec/cuda/lane.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -84,51 +82,8 @@ static void refuse(emulated_device device, uint32_t count, const char *reason)
     expect(emulator_green_contexts() == 0, "parts stay");
 }
 
-/* @return how the operator with the most shared memory ends, called in `part` with `lane`. */
-static rp_status call_in(const rpexec_cuda_part *part, rpexec_lane *lane)
-{
-    static const rpexec_attention_sizes sizes = {1, 1, 1, 1, 128, 0};
-    _Alignas(16) static uint16_t x[128], dq[128], dk[128], dv[128];
-    static const float logsumexp[1];
-    (void)rpexec_green_enter(part->context);
-    rpexec_cuda_operators[lane->dtype]->attention_backward(lane, &sizes, x, x, x, x, logsumexp, x,
-                                                           dq, dk, dv);
-    (void)cudaSetDevice(0);
-    return lane->status;
-}
-
-/* Each context has been asked for shared memory, whichever other one has been before. */
-static void share(rp_arena *arena, rpexec_dtype dtype)
-{
-    rpexec_cuda_part parts[2];
-    rpexec_lane lanes[2];
-    char messages[512];
-    const char *why = "";
-    emulator_device = (emulated_device){132, 8, 2, 13000, 0};
-    expect(rpexec_green_split(0, 2, 2, parts, &why), why);
-    for (uint32_t i = 0; i < 2; i++) {
-        const rpexec_cuda_lane_config config = {
-            .dtype = dtype, .sm_count = 8, .own_products = true, .scratch_bytes = 256};
-        (void)rpexec_green_enter(parts[i].context);
-        expect(rpexec_cuda_lane_open(&config, arena, &lanes[i]) == RP_OK, "no lane");
-        (void)cudaSetDevice(0);
-        if (i == 0) {
-            rpexec_lane first = lanes[0];
-            rp_log_capture_begin(messages, sizeof messages);
-            expect(call_in(&parts[1], &first) == RP_TOOL, "shared memory nobody has asked for");
-            rp_log_capture_end();
-        }
-        expect(call_in(&parts[i], &lanes[i]) == RP_OK, "no shared memory");
-    }
-    for (uint32_t i = 0; i < 2; i++) {
-        rpexec_cuda_lane_close(&lanes[i]);
-    }
-    rpexec_green_unsplit(2, parts);
-}
-
 int main(void)
 {
-    rp_arena *arena = NULL;
     cut((emulated_device){132, 8, 2, 13000, 0}, 8, 16); /* H200 */
     cut_for_few();
     cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* with the first driver that can do it */
@@ -142,12 +97,6 @@ int main(void)
     refuse((emulated_device){132, 8, 2, 12030, 0}, 8, "cuDeviceGetDevResource");
     refuse((emulated_device){6, 2, 2, 13000, 0}, 8, "too few groups of multiprocessors");
     refuse((emulated_device){132, 8, 2, 13000, 0}, 65, "more than 64 parts");
-    if (rp_arena_create(&arena) != RP_OK) {
-        return 1;
-    }
-    share(arena, RPEXEC_DTYPE_BF16);
-    share(arena, RPEXEC_DTYPE_F16);
-    rp_arena_destroy(arena);
     printf("green contexts: %d failures\n", failed);
     return failed != 0;
 }
