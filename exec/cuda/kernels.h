@@ -73,14 +73,18 @@ cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam
 cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
                                         const void *x, int32_t *flag);
 
-/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `near` is scratch, one
- * per token. `ids` and `labels` may lie in pinned memory of the host, which the GPU does not cache.
+/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `scratch` has
+ * rpexec_cuda_embed_scratch bytes. `ids` and `labels` may lie in pinned memory of the host, which
+ * the GPU does not cache.
  */
 cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens, uint32_t width,
-                              const int32_t *ids, const void *table, void *x);
+                              const int32_t *ids, void *scratch, const void *table, void *x);
 cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
-                                     uint32_t width, const int32_t *ids, int32_t *near,
+                                     uint32_t width, const int32_t *ids, void *scratch,
                                      const void *dx, void *dtable);
+/** @return bytes of scratch of both: a function of the tokens only. */
+size_t rpexec_cuda_embed_scratch(uint64_t tokens);
+
 cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
                                       uint32_t vocab, const int32_t *labels, float scale, void *z,
                                       double *losses, double *loss);

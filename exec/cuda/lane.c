@@ -30,8 +30,9 @@ size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
     size_t norm = rpexec_cuda_norm_parts(tokens) * (size_t)model->hidden * sizeof(float);
     size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);
     size_t attention = 2 * rows * sizeof(float);
-    size_t loss = tokens * sizeof(double); /* more than the embedding's ids */
-    return larger(larger(larger(norm, head_norm), larger(attention, loss)), 256);
+    size_t loss = tokens * sizeof(double);
+    size_t ids = rpexec_cuda_embed_scratch(tokens);
+    return larger(larger(larger(norm, head_norm), larger(attention, loss)), larger(ids, 256));
 }
 
 static rp_status allocate(const rpexec_cuda_lane_config *config, rp_arena *arena, rpexec_lane *lane)

@@ -279,16 +279,19 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
                   const void *table, void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_embed(&target, tokens, width, ids, table, x));
+    void *work = scratch(lane, rpexec_cuda_embed_scratch(tokens));
+    if (work != NULL) {
+        DO(rpexec_cuda_embed(&target, tokens, width, ids, work, table, x));
+    }
 }
 
 static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                          const void *dx, void *dtable)
 {
     const rpexec_cuda_target target = target_of(lane);
-    int32_t *near = scratch(lane, tokens * sizeof *near);
-    if (near != NULL) {
-        DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, near, dx, dtable));
+    void *work = scratch(lane, rpexec_cuda_embed_scratch(tokens));
+    if (work != NULL) {
+        DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, work, dx, dtable));
     }
 }
 

@@ -32,47 +32,120 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Whether an earlier token has the same id. All threads of the block get the same answer. */
-__device__ inline bool seen_before(const int32_t *ids, uint64_t token)
+/* Tokens in bins by their ids, so that nobody looks for an id among all tokens. */
+struct token_bins {
+    uint32_t count;   /* a power of two */
+    uint32_t *sizes;  /* [count] */
+    uint32_t *begins; /* [count + 1] where each bin begins in `order` */
+    uint32_t *order;  /* tokens by bin, ascending in each; ids that are negative are in none */
+};
+
+__device__ inline bool is_in(const token_bins &bins, uint32_t bin, int32_t id)
 {
-    for (uint64_t first = 0; first < token; first += BLOCK) {
+    return id >= 0 && ((uint32_t)id & (bins.count - 1)) == bin;
+}
+
+/* A block per bin. */
+__global__ void __launch_bounds__(BLOCK)
+    count_tokens(uint64_t tokens, const int32_t *ids, token_bins bins)
+{
+    __shared__ uint32_t parts[BLOCK / 32];
+    uint32_t mine = 0;
+    for (uint64_t t = threadIdx.x; t < tokens; t += BLOCK) {
+        mine += is_in(bins, blockIdx.x, ids[t]);
+    }
+    mine = group_sum<BLOCK>(mine, parts);
+    if (threadIdx.x == 0) {
+        bins.sizes[blockIdx.x] = mine;
+    }
+}
+
+/* A block per bin, with the sizes of all. */
+__global__ void __launch_bounds__(BLOCK)
+    order_tokens(uint64_t tokens, const int32_t *ids, token_bins bins)
+{
+    __shared__ uint32_t parts[BLOCK / 32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lower = (1u << threadIdx.x % 32) - 1;
+    uint32_t before = 0;
+    for (uint32_t i = threadIdx.x; i < blockIdx.x; i += BLOCK) {
+        before += bins.sizes[i];
+    }
+    uint32_t at = group_sum<BLOCK>(before, parts);
+    if (threadIdx.x == 0) {
+        bins.begins[blockIdx.x] = at;
+        if (blockIdx.x + 1 == bins.count) {
+            bins.begins[bins.count] = at + bins.sizes[blockIdx.x];
+        }
+    }
+    for (uint64_t first = 0; first < tokens; first += BLOCK) {
         uint64_t t = first + threadIdx.x;
-        if (__syncthreads_or(t < token && ids[t] == ids[token])) {
+        bool mine = t < tokens && is_in(bins, blockIdx.x, ids[t]);
+        uint32_t bits = __ballot_sync(0xffffffffu, mine);
+        if (threadIdx.x % 32 == 0) {
+            parts[warp] = (uint32_t)__popc(bits);
+        }
+        __syncthreads();
+        uint32_t place = at + (uint32_t)__popc(bits & lower);
+        for (uint32_t i = 0; i < BLOCK / 32; i++) {
+            place += i < warp ? parts[i] : 0;
+            at += parts[i];
+        }
+        if (mine) {
+            bins.order[place] = (uint32_t)t;
+        }
+        __syncthreads();
+    }
+}
+
+/* Whether a token of the bin before `place` has the id. All threads get the same answer. */
+__device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, uint32_t begin,
+                                   uint32_t place, int32_t id)
+{
+    for (uint32_t first = begin; first < place; first += BLOCK) {
+        uint32_t at = first + threadIdx.x;
+        if (__syncthreads_or(at < place && ids[order[at]] == id)) {
             return true;
         }
     }
     return false;
 }
 
-/* Block (t, c) does nothing unless t is the first token of an id that is not negative; then it adds
- * the rows of all tokens of that id to the table's, by ascending token, each thread one pack of
- * columns. */
+/* Block (p, c) does nothing unless the token at place p of the order is the first of its id; then
+ * it adds the rows of all tokens of that id to the table's, by ascending token, each thread one
+ * pack of columns. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    embed_weight(uint64_t tokens, uint32_t width, const int32_t *ids, const T *dx, T *dtable,
+    embed_weight(uint32_t width, const int32_t *ids, token_bins bins, const T *dx, T *dtable,
                  bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ uint32_t matches[BLOCK / 32];
-    uint64_t token = blockIdx.x;
+    uint32_t place = blockIdx.x;
+    if (place >= bins.begins[bins.count]) {
+        return;
+    }
+    int32_t id = ids[bins.order[place]];
+    uint32_t bin = (uint32_t)id & (bins.count - 1);
+    uint32_t end = bins.begins[bin + 1];
+    if (seen_before(ids, bins.order, bins.begins[bin], place, id)) {
+        return;
+    }
     uint32_t column = (blockIdx.y * BLOCK + threadIdx.x) * N;
     uint64_t left = column < width ? width - column : 0;
     float sum[N] = {};
-    if (ids[token] < 0 || seen_before(ids, token)) {
-        return;
-    }
-    T *row = dtable + (uint64_t)ids[token] * width + column;
+    T *row = dtable + (uint64_t)id * width + column;
     load<N>(row, left, whole, sum);
-    for (uint64_t first = token; first < tokens; first += BLOCK) {
-        uint64_t t = first + threadIdx.x;
-        uint32_t bits = __ballot_sync(0xffffffffu, t < tokens && ids[t] == ids[token]);
+    for (uint32_t first = place; first < end; first += BLOCK) {
+        uint32_t at = first + threadIdx.x;
+        uint32_t bits = __ballot_sync(0xffffffffu, at < end && ids[bins.order[at]] == id);
         if (threadIdx.x % 32 == 0) {
             matches[threadIdx.x / 32] = bits;
         }
         __syncthreads();
         for (uint32_t word = 0; word < BLOCK / 32; word++) {
             for (uint32_t rest = matches[word]; rest != 0; rest &= rest - 1) {
-                uint64_t from = first + word * 32 + (uint32_t)(__ffs((int)rest) - 1);
+                uint64_t from = bins.order[first + word * 32 + (uint32_t)(__ffs((int)rest) - 1)];
                 float in[N];
                 load<N>(dx + from * width + column, left, whole, in);
                 for (int i = 0; i < N; i++) {
@@ -114,8 +187,8 @@ __device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most
 /* The same of a whole row, in all threads of the block. Its last barriers come after everybody has
  * read the row: it may be overwritten, and `mosts` and `sums` are free. */
 template <int N, typename T>
-__device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *mosts,
-                                 double *sums, float *most_out)
+__device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *mosts, double *sums,
+                                 float *most_out)
 {
     float mine, sum;
     share<N>(z, vocab, whole, &mine, &sum);
@@ -174,8 +247,8 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
     __shared__ double sums[LOSS_BLOCK / 32];
     for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         float most;
-        double total = row_sum<per_pack<T>::count>(logits + row * vocab, vocab, whole, mosts, sums,
-                                                   &most);
+        double total =
+            row_sum<per_pack<T>::count>(logits + row * vocab, vocab, whole, mosts, sums, &most);
         if (threadIdx.x == 0) {
             statistics[2 * row] = most;
             statistics[2 * row + 1] = (float)total;
@@ -220,8 +293,7 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
             if (!ignored) {
                 load<N>(z + j, vocab - j, whole, out);
                 for (int i = 0; i < N; i++) {
-                    out[i] =
-                        expf(out[i] - most) * factor - (mine && j + i == label ? scale : 0.0f);
+                    out[i] = expf(out[i] - most) * factor - (mine && j + i == label ? scale : 0.0f);
                 }
             }
             store<N>(out, vocab - j, whole, z + j);
@@ -247,23 +319,26 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens,
-                                         uint32_t width, const int32_t *ids, const void *table,
-                                         void *x)
+/* About 64 tokens a bin where all ids are as frequent; each bin's block looks at all tokens. */
+static uint32_t bins_for(uint64_t tokens)
 {
-    return for_type(target, [&](auto zero) {
-        using T = decltype(zero);
-        constexpr uint32_t N = per_pack<T>::count;
-        return launch(embed<T>, blocks_for(target, tokens * ((width + N - 1) / N), BLOCK), BLOCK, 0,
-                      target->stream, tokens, width, ids, static_cast<const T *>(table),
-                      static_cast<T *>(x), aligned(16, table, x) && width % N == 0);
-    });
+    uint32_t bins = 1;
+    while (bins < 1024 && bins * UINT64_C(64) < tokens) {
+        bins *= 2;
+    }
+    return bins;
 }
 
-extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
-                                                uint32_t width, const int32_t *ids, int32_t *near,
-                                                const void *dx, void *dtable)
+extern "C" size_t rpexec_cuda_embed_scratch(uint64_t tokens)
 {
+    return (2 * tokens + 2 * (uint64_t)bins_for(tokens) + 1) * sizeof(uint32_t);
+}
+
+extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens,
+                                         uint32_t width, const int32_t *ids, void *scratch,
+                                         const void *table, void *x)
+{
+    int32_t *near = static_cast<int32_t *>(scratch);
     cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
                                target->stream, tokens, ids, near);
     if (error != cudaSuccess) {
@@ -272,10 +347,41 @@ extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         constexpr uint32_t N = per_pack<T>::count;
+        return launch(embed<T>, blocks_for(target, tokens * ((width + N - 1) / N), BLOCK), BLOCK, 0,
+                      target->stream, tokens, width, static_cast<const int32_t *>(near),
+                      static_cast<const T *>(table), static_cast<T *>(x),
+                      aligned(16, table, x) && width % N == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                                uint32_t width, const int32_t *ids, void *scratch,
+                                                const void *dx, void *dtable)
+{
+    int32_t *near = static_cast<int32_t *>(scratch);
+    token_bins bins = {};
+    bins.count = bins_for(tokens);
+    bins.order = reinterpret_cast<uint32_t *>(near + tokens);
+    bins.sizes = bins.order + tokens;
+    bins.begins = bins.sizes + bins.count;
+    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
+                               target->stream, tokens, ids, near);
+    if (error == cudaSuccess) {
+        error = launch(count_tokens, bins.count, BLOCK, 0, target->stream, tokens, near, bins);
+    }
+    if (error == cudaSuccess) {
+        error = launch(order_tokens, bins.count, BLOCK, 0, target->stream, tokens, near, bins);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr uint32_t N = per_pack<T>::count;
         dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
-        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, tokens, width,
-                      static_cast<const int32_t *>(near), static_cast<const T *>(dx),
-                      static_cast<T *>(dtable), aligned(16, dx, dtable) && width % N == 0);
+        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, width, near, bins,
+                      static_cast<const T *>(dx), static_cast<T *>(dtable),
+                      aligned(16, dx, dtable) && width % N == 0);
     });
 }
 
@@ -301,8 +407,8 @@ extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
-                      target->stream, rows, vocab, static_cast<const T *>(z), statistics,
+        return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
+                      rows, vocab, static_cast<const T *>(z), statistics,
                       aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
 }

@@ -114,6 +114,7 @@ int test_tokens(rpexec_dtype dtype)
                  test_embedding(dtype, (sizes){70, 64, 50}, false) +
                  test_embedding(dtype, (sizes){300, 37, 11}, true) +
                  test_embedding(dtype, (sizes){70, 64, 50}, true) +
+                 test_embedding(dtype, (sizes){900, 5, 3}, true) + /* more of an id than threads */
                  test_loss_of_part(dtype, (part_sizes){1, 2, 0, 3}) +
                  test_loss_of_part(dtype, (part_sizes){27, 601, 300, 1500}) +
                  test_loss_of_part(dtype, (part_sizes){9, 4096, 5, 4300}) +
