@@ -39,12 +39,19 @@ typedef struct block {
     bool mapped;
 } block;
 
+typedef struct closer {
+    void (*close)(void *context);
+    void *context;
+    struct closer *before;
+} closer;
+
 struct rp_arena {
     block *blocks; /* a list of its own: a header in front of each would take the overruns */
     uint32_t block_count;
     uint32_t block_capacity;
     char *bump; /* next free byte of the current bump block */
     size_t bump_left;
+    closer *closers; /* the last one; they lie in the arena */
 };
 
 /* Precedes every block of rp_mem_resize, so that the bytes given back are known. */
@@ -182,6 +189,9 @@ void rp_arena_destroy(rp_arena *arena)
     if (!arena) {
         return;
     }
+    for (const closer *c = arena->closers; c != NULL; c = c->before) {
+        c->close(c->context);
+    }
     while (arena->block_count > 0) {
         free_block(&arena->blocks[--arena->block_count]);
     }
@@ -275,6 +285,15 @@ rp_status rp_arena_alloc(rp_arena *arena, size_t count, size_t size, void *point
 rp_status rp_arena_alloc_raw(rp_arena *arena, size_t count, size_t size, void *pointer_out)
 {
     return allocate(arena, count, size, false, pointer_out);
+}
+
+rp_status rp_arena_at_end(rp_arena *arena, void (*close)(void *context), void *context)
+{
+    closer *c = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *c, &c));
+    *c = (closer){.close = close, .context = context, .before = arena->closers};
+    arena->closers = c;
+    return RP_OK;
 }
 
 rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,

@@ -32,8 +32,16 @@ size_t rp_mem_peak_bytes(void);
  */
 rp_status rp_arena_create(rp_arena **arena_out);
 
-/** Frees the arena and all that was allocated from it. NULL is allowed. */
+/** Frees the arena and all that was allocated from it, after what rp_arena_at_end has asked for.
+ * NULL is allowed. */
 void rp_arena_destroy(rp_arena *arena);
+
+/**
+ * Has rp_arena_destroy call `close` with `context` while the arena's memory is still there: for
+ * what an arena's user holds besides memory, such as threads. The last one comes first.
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rp_arena_at_end(rp_arena *arena, void (*close)(void *context), void *context);
 
 /**
  * Zeroed memory for `count` objects of `size` bytes, aligned to 64 bytes for large blocks and to
