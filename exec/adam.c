@@ -1,7 +1,5 @@
 #include "exec/adam.h"
 
-#include "common/crew.h"
-
 #include <math.h>
 
 rpexec_adam rpexec_adam_defaults(void)
@@ -25,14 +23,10 @@ rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *a, uint64_t step)
     };
 }
 
-/* Parameters that a thread takes at a time: small enough to share fairly, large enough that taking
- * them costs nothing. */
-#define PIECE (UINT64_C(1) << 18)
-
 RPEXEC_VECTOR
-static void update(const rpexec_adam_factors *factors_here, const rpexec_adam_slice *slice)
+void rpexec_adam_update(const rpexec_adam_factors *factors, const rpexec_adam_slice *slice)
 {
-    const rpexec_adam_factors f = *factors_here;
+    const rpexec_adam_factors f = *factors;
     float *restrict p = slice->parameters;
     const float *restrict gradients = slice->gradients;
     float *restrict m = slice->m;
@@ -50,46 +44,5 @@ static void update(const rpexec_adam_factors *factors_here, const rpexec_adam_sl
 void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice)
 {
     const rpexec_adam_factors f = rpexec_adam_factors_of(adam, step);
-    update(&f, slice);
-}
-
-typedef struct shared_step {
-    rpexec_adam_factors f;
-    const rpexec_adam_slice *slices;
-} shared_step;
-
-uint64_t rpexec_adam_pieces(uint64_t count)
-{
-    return (count + PIECE - 1) / PIECE;
-}
-
-static rp_status update_piece(void *context, uint32_t job)
-{
-    const shared_step *s = context;
-    uint64_t piece = job;
-    const rpexec_adam_slice *slice = s->slices;
-    while (piece >= rpexec_adam_pieces(slice->count)) {
-        piece -= rpexec_adam_pieces((slice++)->count);
-    }
-    uint64_t first = piece * PIECE;
-    uint64_t rest = slice->count - first;
-    rpexec_adam_slice part = {.parameters = slice->parameters + first,
-                              .gradients = slice->gradients + first,
-                              .m = slice->m + first,
-                              .v = slice->v + first,
-                              .count = rest < PIECE ? rest : PIECE};
-    update(&s->f, &part);
-    return RP_OK;
-}
-
-void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slices,
-                       uint32_t count, uint32_t threads)
-{
-    shared_step s = {.f = rpexec_adam_factors_of(adam, step), .slices = slices};
-    uint64_t pieces = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        pieces += rpexec_adam_pieces(slices[i].count);
-    }
-    threads = pieces < RPEXEC_ADAM_LEAST_PIECES ? 1 : threads;
-    (void)rp_crew_run(threads, (uint32_t)pieces, update_piece, &s);
+    rpexec_adam_update(&f, slice);
 }

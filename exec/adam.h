@@ -1,4 +1,4 @@
-/** @file adam.h  Adam on the host: vectorised, several threads, near memory bandwidth.
+/** @file adam.h  Adam on the host: vectorised, near memory bandwidth; by several threads in pass.h.
  *
  * executor.md 1.8: g += weight_decay * p unless decoupled; m := b1 m + (1 - b1) g;
  * v := b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps); decoupled
@@ -35,13 +35,6 @@ typedef struct rpexec_adam_factors {
 /** @return the factors of step t, from 1 on. */
 rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *adam, uint64_t step);
 
-/** Threads share a step piece by piece, from so many pieces on: a few are done before another
- * thread has begun. */
-#define RPEXEC_ADAM_LEAST_PIECES 8u
-
-/** @return pieces of an array of `count` parameters. */
-uint64_t rpexec_adam_pieces(uint64_t count);
-
 /** Parameters that are updated together: arrays of `count` floats. */
 typedef struct rpexec_adam_slice {
     float *parameters;
@@ -57,9 +50,5 @@ typedef struct rpexec_adam_slice {
  */
 void rpexec_adam_step(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slice);
 
-/**
- * One step of several slices by several threads, in pieces that fit into no cache anyway.
- * @param threads at most so many; 0: as many as there are cores for this process
- */
-void rpexec_adam_steps(const rpexec_adam *adam, uint64_t step, const rpexec_adam_slice *slices,
-                       uint32_t count, uint32_t threads);
+/** The same with factors that are there already, for slices that are steps of parts. */
+void rpexec_adam_update(const rpexec_adam_factors *factors, const rpexec_adam_slice *slice);

@@ -299,13 +299,26 @@ static rp_status rewind_run(rpexec_run *r)
     return again ? r->e->driver_type->rewind(r->driver) : RP_OK;
 }
 
+/* Synchronous: no download of the next iteration into a slot, and no upload of it, begins before the
+ * OPTIMIZER has ended, since its first op waits for a REFRESH; and uploads of this one have ended
+ * before the last COLLECT, whose gradients come of them. Calls that overlap have slots of their own.
+ */
+static bool can_fuse(const rpexec_execution *e)
+{
+    const rpexec_plan *p = e->plan;
+    return e->fuses && !e->keep_gradients && !p->program->asynchronous && !p->resident &&
+           p->sharded == NULL && p->slices == NULL && p->slot_count == 0;
+}
+
 rp_status rpexec_execution_run(rpexec_run *r)
 {
     rpexec_execution *e = r->e;
     rp_arena *arena = NULL;
     RP_TRY(rewind_run(r));
     RP_TRY(rp_arena_create(&arena));
+    rpexec_state_fuse(e->state, can_fuse(e));
     rp_status status = run_workers(r, arena);
+    rpexec_state_fuse(e->state, false);
     rp_arena_destroy(arena);
     RP_TRY(status);
     e->iterations = r->run_most;

@@ -31,7 +31,9 @@ typedef struct rpexec_execution {
     const rpexec_driver_type *driver_type;
     rpexec_driver_config driver; /**< `plan` is filled in */
     uint32_t fail_op;            /**< tests: this op fails; RP_MAX_OPS: none */
-    bool keep_gradients; /**< resident weights: state.gradients are the last step's afterwards */
+    bool keep_gradients; /**< state.gradients are the last step's afterwards, everywhere */
+    bool fuses;          /**< without keep_gradients: offloaded synchronous steps are one pass where
+                              they can be; for lowered schedules, whose ops wait as it needs it */
     rpexec_follower follower; /**< zeroes: none */
     /* Results. */
     uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */

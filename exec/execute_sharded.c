@@ -248,37 +248,33 @@ static void collect(rpexec_run *r, uint32_t op)
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     rpexec_state *state = r->e->state;
-    uint64_t first = state->trained[job->begin];
-    bool finite = rpexec_unscale(r->plan->model->dtype, state->trained[job->end] - first,
-                                 rpexec_state_slot(state, job->begin), scale_of(r, op),
-                                 !task->clears, state->gradients + first);
-    state->overflow |= !finite;
+    for (uint32_t layer = job->begin; layer < job->end; layer++) {
+        rpexec_state_collect_part(state, layer, scale_of(r, op), !task->clears);
+    }
 }
 
 /* ---- the step ---------------------------------------------------------------------------------
  */
 
-/* On the host: of all that the ranks have sent down. */
+/* On the host: of all that the ranks have sent down. The op does all of it, so that it may be one
+ * pass, unless gradients have been collected as they came. */
 static void optimise(rpexec_run *r, uint32_t op)
 {
     rpexec_state *state = r->e->state;
-    const rpexec_model *model = r->plan->model;
-    uint32_t head = model->layer_count - 1;
-    if (!sharding_of(r)->host_collects) {
-        for (uint32_t layer = model->layer_count; layer-- > 0;) {
-            rpexec_state_collect(state, layer, scale_of(r, op));
-        }
-    } else if (trains_tied(r)) {
-        const float *other =
-            state->gradients + state->trained[head] + model->head.tensors[RPEXEC_HEAD_TABLE].offset;
-        for (uint64_t i = 0; i < model->embedding.floats; i++) {
-            state->gradients[i] = other[i] + state->gradients[i];
-        }
+    uint32_t layers = r->plan->model->layer_count;
+    bool collects = !sharding_of(r)->host_collects;
+    rpexec_state_fuse(state, collects && !r->e->keep_gradients);
+    for (uint32_t layer = layers; collects && layer-- > 0;) {
+        rpexec_state_collect(state, layer, scale_of(r, op));
+    }
+    if (!collects) {
+        rpexec_state_sum_tables(state);
     }
     rpexec_state_optimise(state, &r->e->adam);
-    for (uint32_t layer = 0; layer < model->layer_count; layer++) {
+    for (uint32_t layer = 0; layer < layers; layer++) {
         rpexec_state_refresh(state, layer);
     }
+    rpexec_state_fuse(state, false);
     r->scales[r->program->ops[op].iteration + 1] = state->scaler.next;
 }
 

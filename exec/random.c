@@ -20,13 +20,14 @@ static double uniform(uint64_t bits) /* (0, 1] */
     return ((double)(bits >> 11) + 1.0) * 0x1p-53;
 }
 
-void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
-                          float *to)
+void rpexec_random_normal_from(uint64_t seed, uint64_t stream, double deviation, uint64_t first,
+                               uint64_t count, float *to)
 {
     const double turn = 2 * acos(-1.0);
     for (uint64_t i = 0; i < count; i += 2) {
-        double radius = deviation * sqrt(-2 * log(uniform(rpexec_random_bits(seed, stream, i))));
-        double angle = turn * uniform(rpexec_random_bits(seed, stream, i + 1));
+        uint64_t index = first + i;
+        double radius = deviation * sqrt(-2 * log(uniform(rpexec_random_bits(seed, stream, index))));
+        double angle = turn * uniform(rpexec_random_bits(seed, stream, index + 1));
         to[i] = (float)(radius * cos(angle));
         if (i + 1 < count) {
             to[i + 1] = (float)(radius * sin(angle));
@@ -34,10 +35,18 @@ void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint
     }
 }
 
-void rpexec_random_uniform(uint64_t seed, uint64_t stream, double bound, uint64_t count, float *to)
+void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
+                          float *to)
+{
+    rpexec_random_normal_from(seed, stream, deviation, 0, count, to);
+}
+
+void rpexec_random_uniform_from(uint64_t seed, uint64_t stream, double bound, uint64_t first,
+                                uint64_t count, float *to)
 {
     for (uint64_t i = 0; i < count; i++) {
-        to[i] = (float)(bound * (2 * uniform(rpexec_random_bits(seed, stream, i)) - 1));
+        uint64_t bits = rpexec_random_bits(seed, stream, first + i);
+        to[i] = (float)(bound * (2 * uniform(bits) - 1));
     }
 }
 

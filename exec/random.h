@@ -10,12 +10,18 @@
 /** @return number `index` of stream (`seed`, `stream`): 64 uniform bits. */
 uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index);
 
-/** Fills `to` with `count` normal numbers of mean 0 (Box and Muller, in double). */
+/** Fills `to` with normal numbers `first` .. `first + count - 1` of a stream, of mean 0 (Box and
+ * Muller, in double: they come in pairs). @param first even */
+void rpexec_random_normal_from(uint64_t seed, uint64_t stream, double deviation, uint64_t first,
+                               uint64_t count, float *to);
+
+/** The first `count`. */
 void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
                           float *to);
 
-/** Fills `to` with `count` numbers that are uniform between -bound and bound. */
-void rpexec_random_uniform(uint64_t seed, uint64_t stream, double bound, uint64_t count, float *to);
+/** Fills `to` with numbers `first` .. `first + count - 1`, uniform between -bound and bound. */
+void rpexec_random_uniform_from(uint64_t seed, uint64_t stream, double bound, uint64_t first,
+                                uint64_t count, float *to);
 
 /**
  * @return where a seeded permutation of 0 .. count - 1 sends `index` < count: a Feistel network on

@@ -172,14 +172,14 @@ static void complete(const rpexec_recorded *r, const rpexec_host_rates *h, rpexe
     m->update_Bps = m->update_Bps > 0 ? m->update_Bps : h->update_Bps;
 }
 
-/* That Adam takes for all layers of the model. */
+/* That work on the state of the model (state.h). */
 static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_rates *h)
 {
     uint64_t pieces = 0;
     for (uint32_t i = 0; i < model->layer_count; i++) {
-        pieces += rpexec_adam_pieces(rpexec_model_trained(model, i, i + 1));
+        pieces += rpexec_pool_pieces(rpexec_model_trained(model, i, i + 1));
     }
-    return pieces < RPEXEC_ADAM_LEAST_PIECES ? 1 : h->threads;
+    return pieces < RPEXEC_POOL_LEAST_PIECES ? 1 : rpexec_pool_threads(h->threads);
 }
 
 static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_beside beside)

@@ -11,6 +11,7 @@
 
 #include "exec/adam.h"
 #include "exec/model/model.h"
+#include "exec/pool.h"
 #include "exec/scaler.h"
 
 typedef struct rpexec_state {
@@ -26,11 +27,14 @@ typedef struct rpexec_state {
     uint64_t step;    /**< optimizer steps that have been taken */
     uint64_t skipped; /**< and those that were not, because of an overflow (fp16) */
     rpexec_scaler scaler;
-    bool overflow;             /**< of the step that is being collected */
-    rpexec_adam_slice *slices; /**< [layer_count] what Adam works on */
+    bool overflow;         /**< of the step that is being collected */
+    rpexec_pool *pool;     /**< works on the arrays; NULL for small models */
+    bool is_fused;         /**< a step is one pass (rpexec_state_fuse) */
+    float collected_scale; /**< of what a fused step finds in the slots */
 } rpexec_state;
 
-/** Zeroed arrays in `arena`. @retval RP_OK, RP_NO_MEMORY */
+/** Zeroed arrays in `arena`, touched first by the threads of the pool. The pool is
+ * rpexec_pool_create's from RPEXEC_POOL_LEAST_PIECES pieces on. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out);
 
 /** Fills master and working weights from a seed; m, v and step become 0, the scale what it is at
@@ -57,7 +61,23 @@ void rpexec_state_collect(rpexec_state *state, uint32_t layer, float scale);
  * Call in the order of calls, after rpexec_state_collect. */
 void rpexec_state_add(rpexec_state *state, uint32_t layer, const void *gradients, float scale);
 
-/** OPTIMIZER: one Adam step of all layers from the master gradients, on all cores; none after an
+/** COLLECT without a tied table's sum, of one GPU's microbatch among several: `add` to what is there.
+ * rpexec_state_sum_tables comes before the step. */
+void rpexec_state_collect_part(rpexec_state *state, uint32_t layer, float scale, bool add);
+
+/** The embedding's master gradient becomes the sum of a tied table's two. Without one: nothing. */
+void rpexec_state_sum_tables(rpexec_state *state);
+
+/**
+ * From now on a step is one pass in OPTIMIZER, with the same bits: COLLECT only looks for an
+ * overflow, slots are read and working weights written by OPTIMIZER, and REFRESH finds them done.
+ * Master gradients are not kept. For synchronous steps whose slots nobody writes, and whose working
+ * weights nobody reads, between the first COLLECT and the last REFRESH, with one COLLECT per layer
+ * and no rpexec_state_add.
+ */
+void rpexec_state_fuse(rpexec_state *state, bool fused);
+
+/** OPTIMIZER: one Adam step of all layers from the master gradients, by the pool; none after an
  * overflow. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 

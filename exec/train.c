@@ -207,6 +207,7 @@ static rp_status open_session(rpexec_trainer *t, uint32_t steps)
                                       .bound = t->o->bind},
                            .fail_op = RP_MAX_OPS,
                            .keep_gradients = t->o->check,
+        .fuses = t->program == NULL,
                            .follower = {.context = t,
                                         .begins = t->program == NULL ? iteration_begins : NULL,
                                         .ended = step_ended}};

@@ -5,7 +5,7 @@
 #include "common/median.h"
 #include "common/mem.h"
 #include "exec/host/lane.h"
-#include "exec/scaler.h"
+#include "exec/pass.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -95,7 +95,7 @@ static double update(rpexec_dtype dtype, float *a)
 /* Parameters of the host's ops: gradients come in, Adam, working weights. */
 static double collect(rpexec_dtype dtype, float *a)
 {
-    (void)rpexec_unscale(dtype, COUNT, a + COUNT, 1, false, a);
+    (void)rpexec_pass_collect(NULL, dtype, COUNT, a + COUNT, 1, false, a);
     return COUNT;
 }
 
@@ -114,7 +114,7 @@ static double step(rpexec_dtype dtype, float *a)
 
 static double refresh(rpexec_dtype dtype, float *a)
 {
-    rpexec_narrow(dtype, COUNT, a, a + COUNT);
+    rpexec_pass_refresh(NULL, dtype, COUNT, a, a + COUNT);
     return COUNT;
 }
 
@@ -191,9 +191,9 @@ static void measure_rates(void *context)
     rpexec_host_rates *r = &b->found;
     r->copy_Bps = alone(b, copy);
     r->update_Bps = RP_GPU_ADAM_BYTES * together(b, r->threads, update) / r->threads;
-    r->collect_s = 1 / alone(b, collect);
+    r->collect_s = r->threads / together(b, r->threads, collect);
     r->step_s = r->threads / together(b, r->threads, step);
-    r->refresh_s = 1 / alone(b, refresh);
+    r->refresh_s = r->threads / together(b, r->threads, refresh);
     r->collective_Bps = 2 / (1 / r->copy_Bps + 1 / alone(b, reduce));
 }
 
@@ -216,6 +216,6 @@ rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out)
 
 double rpexec_host_Bps(const rpexec_host_rates *rates, uint32_t threads)
 {
-    double seconds = rates->collect_s + rates->step_s / threads + rates->refresh_s;
-    return (RP_COLLECT_BYTES + RP_ADAM_BYTES + RP_REFRESH_BYTES) / seconds;
+    double seconds = rates->collect_s + rates->step_s + rates->refresh_s;
+    return threads * (RP_COLLECT_BYTES + RP_ADAM_BYTES + RP_REFRESH_BYTES) / seconds;
 }

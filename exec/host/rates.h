@@ -19,9 +19,10 @@ typedef struct rpexec_host_rates {
     double collective_Bps; /**< of one rank: half gathered, half summed in fp32 */
     double update_Bps;     /**< a GPU's Adam on one thread while all threads do the same, in traffic
                                 of RP_GPU_ADAM_BYTES per parameter */
-    double collect_s;      /**< per parameter, one thread: a gradient becomes fp32 */
-    double step_s;         /**< per parameter, one thread while all do the same: Adam of the host */
-    double refresh_s;      /**< per parameter, one thread: a master becomes a working weight */
+    /* Per parameter, one thread while all do the same: */
+    double collect_s; /**< a gradient becomes fp32 */
+    double step_s;    /**< Adam of the host */
+    double refresh_s; /**< a master becomes a working weight */
 } rpexec_host_rates;
 
 /**
@@ -45,5 +46,5 @@ double rpexec_host_settle(double (*measure)(void *context), void (*between)(void
                           double all, void *context);
 
 /** @return the rate of the host's COLLECT, OPTIMIZER and REFRESH together, in the traffic that
- * programs say (common/lower.h). @param threads that Adam has, from 1 on; the others have one */
+ * programs say (common/lower.h). @param threads that work on them, from 1 on */
 double rpexec_host_Bps(const rpexec_host_rates *rates, uint32_t threads);

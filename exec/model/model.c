@@ -108,12 +108,21 @@ uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_
     return values;
 }
 
-static void fill(const rpexec_model *model, const rpexec_tensor *t, uint64_t seed, uint64_t stream,
-                 float *to)
+/* A tensor's initial values. */
+typedef struct filling {
+    const rpexec_tensor *tensor;
+    double deviation; /* of the residual stream's normal numbers, or of the others */
+    uint64_t seed;
+    uint64_t stream;
+    float *to;
+} filling;
+
+/* Number i of a tensor needs no number before it, so that pieces are the same bits. */
+static void fill(void *context, uint64_t first, uint64_t count)
 {
-    uint64_t count = t->rows * t->columns;
-    double deviation = 0.02;
-    switch (t->initial) {
+    const filling *f = context;
+    float *to = f->to + first;
+    switch (f->tensor->initial) {
     case RPEXEC_INITIAL_ZEROS:
         return;
     case RPEXEC_INITIAL_ONES:
@@ -122,26 +131,45 @@ static void fill(const rpexec_model *model, const rpexec_tensor *t, uint64_t see
         }
         return;
     case RPEXEC_INITIAL_UNIFORM:
-        rpexec_random_uniform(seed, stream, 1 / sqrt((double)t->columns), count, to);
+        rpexec_random_uniform_from(f->seed, f->stream, 1 / sqrt((double)f->tensor->columns), first,
+                                   count, to);
         return;
     case RPEXEC_INITIAL_RESIDUAL:
-        deviation /= sqrt(2.0 * model->config->layers);
-        break;
     case RPEXEC_INITIAL_NORMAL:
         break;
     }
-    rpexec_random_normal(seed, stream, deviation, count, to);
+    rpexec_random_normal_from(f->seed, f->stream, f->deviation, first, count, to);
 }
 
-void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed, float *array)
+static void clear(void *context, uint64_t first, uint64_t count)
+{
+    float *array = context;
+    memset(array + first, 0, count * sizeof *array);
+}
+
+static void fill_layer(const rpexec_model *model, uint32_t layer, const filling *like,
+                       rpexec_pool *pool)
 {
     const rpexec_layer *l = rpexec_model_layer(model, layer);
-    memset(array, 0, l->floats * sizeof *array);
+    bool copy = l == &model->head && model->config->tied_head; /* the embedding's table */
     for (uint32_t i = 0; i < l->tensor_count; i++) {
-        bool copy = l == &model->head && model->config->tied_head; /* the embedding's table */
-        uint64_t stream = copy ? 0 : (uint64_t)layer << 16 | i;
-        fill(model, &l->tensors[i], seed, stream, array + l->tensors[i].offset);
+        const rpexec_tensor *t = &l->tensors[i];
+        bool residual = t->initial == RPEXEC_INITIAL_RESIDUAL;
+        filling f = *like;
+        f.tensor = t;
+        f.deviation = residual ? 0.02 / sqrt(2.0 * model->config->layers) : 0.02;
+        f.stream = copy ? 0 : (uint64_t)layer << 16 | i;
+        f.to += t->offset;
+        rpexec_pool_run(pool, t->rows * t->columns, fill, &f);
     }
+}
+
+void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
+                             rpexec_pool *pool, float *array)
+{
+    const filling like = {.seed = seed, .to = array};
+    rpexec_pool_run(pool, rpexec_model_layer(model, layer)->floats, clear, array);
+    fill_layer(model, layer, &like, pool);
 }
 
 rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_sizes *sizes_out)

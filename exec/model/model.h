@@ -13,6 +13,7 @@
 #include "common/lower.h"
 #include "common/model.h"
 #include "exec/dtype.h"
+#include "exec/pool.h"
 
 typedef enum rpexec_initial {
     RPEXEC_INITIAL_NORMAL,   /**< normal with standard deviation 0.02 */
@@ -127,11 +128,12 @@ uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_
 
 /**
  * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, whatever
- * else the model has; a tied head's table is that of layer 0.
+ * else the model has and whoever works; a tied head's table is that of layer 0.
+ * @param pool whose threads work; NULL: the calling one
  * @param array [layer floats]
  */
 void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
-                             float *array);
+                             rpexec_pool *pool, float *array);
 
 /**
  * Bytes of everything that a training step moves or keeps, for the lowering: weights,

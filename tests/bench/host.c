@@ -1,22 +1,24 @@
-/* Benchmark of the host backend: how near Adam comes to the memory's bandwidth, and how much of a
- * block's forward is matrix products.
+/* Benchmark of the host backend: how near a step's passes come to the memory's bandwidth, and how
+ * much of a block's forward is matrix products.
  *
  * Usage: bench_host [REPETITIONS [MIB]] > host.csv
- * MIB: size of each of Adam's four arrays and of the copied ones (default 256, far above caches).
+ * MIB: size of each fp32 array (default 256, far above caches).
  * Columns: quantity, case, median, minimum and maximum over the repetitions, unit. One warm-up.
  *
- * Bandwidths count what is read plus what is written (Adam: 28 B per parameter), not the lines that
- * a cache fetches before they are overwritten. Two copy loops: one that a compiler makes of
- * `to[i] = from[i]` and one that calls memcpy, which writes around the caches. Adam and the copies
- * alternate, on the same threads, so that other load hits them alike.
+ * Bandwidths count what is read plus what is written: per parameter 28 B in Adam, 6 B in a refresh
+ * and in a collect of 16-bit types and 8 B of fp32, 28 B in a fused step of 16-bit types and 32 B of
+ * fp32. Lines that a cache fetches before they are overwritten do not count. Two copy loops: one that
+ * a compiler makes of `to[i] = from[i]` and one that calls memcpy. All are passes of the same threads
+ * over arrays that these have touched first; each pass has a copy loop of its own right before it
+ * and one after it, whose mean is what it is held against, so that other load hits them alike.
  *
  * The share of the forward counts the time inside cblas_sgemm, linear layers and attention, on one
  * thread; calls are timed by the linker's --wrap. Block: the sizes of qwen3-0.6b (hidden 1024). */
 #include "common/crew.h"
 #include "common/model.h"
-#include "exec/adam.h"
 #include "exec/host/lane.h"
 #include "exec/model/block.h"
+#include "exec/pass.h"
 
 #include <cblas.h>
 #include <inttypes.h>
@@ -62,27 +64,17 @@ static void print(const char *quantity, const char *of, double *samples, int cou
     fflush(stdout);
 }
 
-/* ---- Adam against copies ----------------------------------------------------------------------
+/* ---- passes against copies ---------------------------------------------------------------------
  */
 
 typedef struct arrays {
     float *p, *g, *m, *v;
+    void *half[2]; /* gradients and working weights of 16 bits */
     uint64_t count;
-    uint32_t threads;
+    rpexec_pool *pool;
+    rpexec_dtype dtype;
+    uint64_t step;
 } arrays;
-
-typedef struct copying {
-    float *to;
-    const float *from;
-    uint64_t count;
-    uint32_t parts;
-} copying;
-
-static void part_of(const copying *c, uint32_t job, uint64_t *begin, uint64_t *end)
-{
-    *begin = c->count * job / c->parts;
-    *end = c->count * (job + 1) / c->parts;
-}
 
 /* Compiled so that this does not become a call of memcpy (CMakeLists.txt). */
 RPEXEC_VECTOR
@@ -93,75 +85,141 @@ static void copy_floats(float *restrict to, const float *restrict from, uint64_t
     }
 }
 
-static rp_status copy_loop(void *context, uint32_t job)
+static void copy_piece(void *context, uint64_t first, uint64_t count)
 {
-    const copying *c = context;
-    uint64_t begin;
-    uint64_t end;
-    part_of(c, job, &begin, &end);
-    copy_floats(c->to + begin, c->from + begin, end - begin);
-    return RP_OK;
+    const arrays *a = context;
+    copy_floats(a->p + first, a->g + first, count);
 }
 
-static rp_status copy_memcpy(void *context, uint32_t job)
+static void memcpy_piece(void *context, uint64_t first, uint64_t count)
 {
-    const copying *c = context;
-    uint64_t begin;
-    uint64_t end;
-    part_of(c, job, &begin, &end);
-    memcpy(c->to + begin, c->from + begin, (end - begin) * sizeof(float));
-    return RP_OK;
+    const arrays *a = context;
+    memcpy(a->p + first, a->g + first, count * sizeof(float));
 }
 
-static double copy_rate(const arrays *a, rp_crew_job how)
+static void copy_loop(arrays *a)
 {
-    copying c = {.to = a->p, .from = a->g, .count = a->count, .parts = a->threads};
-    double begin = now_s();
-    check(rp_crew_run(a->threads, c.parts, how, &c), "copy");
-    return 8e-9 * (double)a->count / (now_s() - begin);
+    rpexec_pool_run(a->pool, a->count, copy_piece, a);
 }
 
-static double adam_rate(const arrays *a, uint64_t step)
+static void copy_memcpy(arrays *a)
 {
-    rpexec_adam adam = rpexec_adam_defaults();
-    rpexec_adam_slice slice = {
+    rpexec_pool_run(a->pool, a->count, memcpy_piece, a);
+}
+
+static rpexec_adam_factors factors_of(arrays *a)
+{
+    const rpexec_adam adam = rpexec_adam_defaults();
+    return rpexec_adam_factors_of(&adam, ++a->step);
+}
+
+static void adam(arrays *a)
+{
+    const rpexec_adam_factors factors = factors_of(a);
+    const rpexec_adam_slice slice = {
         .parameters = a->p, .gradients = a->g, .m = a->m, .v = a->v, .count = a->count};
-    double begin = now_s();
-    rpexec_adam_steps(&adam, step, &slice, 1, a->threads);
-    return 28e-9 * (double)a->count / (now_s() - begin);
+    rpexec_pass_adam(a->pool, &factors, &slice);
 }
 
-static void bench_adam(rp_arena *arena, int repetitions, uint64_t mib)
+static bool is_wide(const arrays *a)
 {
-    arrays a = {.count = (mib << 20) / sizeof(float),
-                .threads = rp_crew_threads(0, RP_CREW_MAX_THREADS)};
-    float **const all[] = {&a.p, &a.g, &a.m, &a.v};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        check(rp_arena_alloc(arena, a.count, sizeof(float), all[i]), "allocation");
-        for (uint64_t k = 0; k < a.count; k++) {
-            (*all[i])[k] = 1e-3f * (float)(k % 1000 + 1); /* no denormals, no zero pages */
-        }
+    return a->dtype == RPEXEC_DTYPE_F32;
+}
+
+static void refresh(arrays *a)
+{
+    rpexec_pass_refresh(a->pool, a->dtype, a->count, a->p, is_wide(a) ? a->g : a->half[1]);
+}
+
+static void collect(arrays *a)
+{
+    const void *from = is_wide(a) ? a->p : a->half[0];
+    if (!rpexec_pass_collect(a->pool, a->dtype, a->count, from, 2, false, a->g)) {
+        check(RP_BROKEN, "collect");
     }
-    double adam[MAX_REPETITIONS];
-    double loop[MAX_REPETITIONS];
-    double library[MAX_REPETITIONS];
-    double ratio[MAX_REPETITIONS];
-    double ratio_library[MAX_REPETITIONS];
+}
+
+/* In fp32 the fifth array is made of both halves. */
+static void fused(arrays *a)
+{
+    const rpexec_adam_factors factors = factors_of(a);
+    const rpexec_pass_step step = {
+        .dtype = a->dtype,
+        .gradients = is_wide(a) ? (void *)a->g : a->half[0],
+        .scale = 2,
+        .slice = {.parameters = a->p, .m = a->m, .v = a->v, .count = a->count},
+        .working = is_wide(a) ? a->half[0] : a->half[1]};
+    rpexec_pass_run_step(a->pool, &factors, &step);
+}
+
+static double rate(arrays *a, void (*pass)(arrays *a), uint64_t bytes)
+{
+    double begin = now_s();
+    pass(a);
+    return 1e-9 * (double)(bytes * a->count) / (now_s() - begin);
+}
+
+static void bench_pass(arrays *a, const char *name, void (*pass)(arrays *a), uint64_t bytes,
+                       int repetitions, const char *of)
+{
+    double rates[MAX_REPETITIONS];
+    double ratios[MAX_REPETITIONS];
+    char quantity[64];
+    double before = rate(a, copy_loop, 8);
     for (int i = -1; i < repetitions; i++) {
         int at = i < 0 ? 0 : i;
-        adam[at] = adam_rate(&a, (uint64_t)(i + 2));
-        loop[at] = copy_rate(&a, copy_loop);
-        library[at] = copy_rate(&a, copy_memcpy);
-        ratio[at] = adam[at] / loop[at];
-        ratio_library[at] = adam[at] / library[at];
+        rates[at] = rate(a, pass, bytes);
+        double after = rate(a, copy_loop, 8);
+        ratios[at] = rates[at] / ((before + after) / 2);
+        before = after;
     }
+    snprintf(quantity, sizeof quantity, "%s_bandwidth", name);
+    print(quantity, of, rates, repetitions, "GB/s");
+    snprintf(quantity, sizeof quantity, "%s_of_copy_loop", name);
+    print(quantity, of, ratios, repetitions, "1");
+}
+
+static void fill_piece(void *context, uint64_t first, uint64_t count)
+{
+    const arrays *a = context;
+    float *const all[] = {a->p, a->g, a->m, a->v};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (uint64_t k = first; k < first + count; k++) {
+            all[i][k] = 1e-3f * (float)(k % 1000 + 1); /* no denormals, no zero pages */
+        }
+    }
+    for (size_t i = 0; i < 2; i++) { /* of both types: finite, no denormals */
+        memset((uint16_t *)a->half[i] + first, 0x2c, count * sizeof(uint16_t));
+    }
+}
+
+static void bench_passes(rp_arena *arena, int repetitions, uint64_t mib)
+{
+    uint32_t threads = rp_crew_threads(0, RP_CREW_MAX_THREADS);
+    arrays a = {.count = (mib << 20) / sizeof(float)};
+    check(rpexec_pool_create(threads, arena, &a.pool), "pool");
+    float **const all[] = {&a.p, &a.g, &a.m, &a.v};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        check(rp_arena_alloc_raw(arena, a.count, sizeof(float), all[i]), "allocation");
+    }
+    check(rp_arena_alloc_raw(arena, a.count, sizeof(float), &a.half[0]), "allocation");
+    a.half[1] = (uint16_t *)a.half[0] + a.count;
+    rpexec_pool_run(a.pool, a.count, fill_piece, &a);
     char of[64];
-    snprintf(of, sizeof of, "%" PRIu32 " threads; %" PRIu64 " MiB arrays", a.threads, mib);
-    print("adam_bandwidth", of, adam, repetitions, "GB/s");
-    print("copy_loop_bandwidth", of, loop, repetitions, "GB/s");
-    print("memcpy_bandwidth", of, library, repetitions, "GB/s");
-    print("adam_of_copy_loop", of, ratio, repetitions, "1");
-    print("adam_of_memcpy", of, ratio_library, repetitions, "1");
+    snprintf(of, sizeof of, "%" PRIu32 " threads; %" PRIu64 " MiB arrays", threads, mib);
+    bench_pass(&a, "copy_loop", copy_loop, 8, repetitions, of);
+    bench_pass(&a, "memcpy", copy_memcpy, 8, repetitions, of);
+    bench_pass(&a, "adam", adam, 28, repetitions, of);
+    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+        a.dtype = (rpexec_dtype)i;
+        uint64_t width = rpexec_dtype_bytes(a.dtype);
+        rpexec_pool_run(a.pool, a.count, fill_piece, &a);
+        snprintf(of, sizeof of, "%s; %" PRIu32 " threads; %" PRIu64 " MiB arrays",
+                 rpexec_dtype_text(a.dtype), threads, mib);
+        bench_pass(&a, "refresh", refresh, 4 + width, repetitions, of);
+        bench_pass(&a, "collect", collect, 4 + width, repetitions, of);
+        bench_pass(&a, "step", fused, 24 + 2 * width, repetitions, of);
+    }
 }
 
 /* ---- a block's forward ------------------------------------------------------------------------
@@ -239,7 +297,7 @@ int main(int argc, char **argv)
     rp_arena *arena = NULL;
     check(rp_arena_create(&arena), "arena");
     printf("quantity,case,median,minimum,maximum,unit\n");
-    bench_adam(arena, repetitions, (uint64_t)mib);
+    bench_passes(arena, repetitions, (uint64_t)mib);
     bench_block(arena, repetitions, 512);
     bench_block(arena, repetitions, 2048);
     rp_arena_destroy(arena);

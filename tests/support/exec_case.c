@@ -129,7 +129,8 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
                                      .poison = true},
                           .fail_op =
                               twist->fails ? first_of_kind(program, twist->fail_kind) : RP_MAX_OPS,
-                          .keep_gradients = true,
+                          .keep_gradients = !twist->drops_gradients,
+                          .fuses = twist->drops_gradients,
                           .follower = twist->follower,
                           .losses = run->losses,
                           .timeline = run->timeline};

@@ -42,6 +42,7 @@ typedef struct rp_test_twist {
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
+    bool drops_gradients;     /**< the run keeps none, and fuses its steps where it can */
     rpexec_follower follower; /**< of the run */
     uint32_t again;           /**< how often the program runs once more, on further batches */
     bool observe;             /**< keeps program, plan and timeline in the run */

@@ -1,6 +1,7 @@
 /* Adam against its formula in double precision (executor.md 1.8), whatever the threads. */
-#include "exec/adam.h"
+#include "exec/pass.h"
 #include "exec/random.h"
+#include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -50,11 +51,18 @@ static void cut(arrays *a, rpexec_adam_slice slices[SLICES])
 static void steps(arrays *a, const rpexec_adam *adam, uint32_t threads)
 {
     rpexec_adam_slice slices[SLICES];
+    rpexec_pool *pool = NULL;
     cut(a, slices);
+    cr_assert(eq(int, rpexec_pool_create(threads, rp_test_arena, &pool), RP_OK));
     for (uint64_t t = 1; t <= STEPS; t++) {
-        rpexec_adam_steps(adam, t, slices, SLICES, threads);
+        const rpexec_adam_factors factors = rpexec_adam_factors_of(adam, t);
+        for (uint32_t i = 0; i < SLICES; i++) {
+            rpexec_pass_adam(pool, &factors, &slices[i]);
+        }
     }
 }
+
+TestSuite(exec_adam, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
 
 Test(exec_adam, same_bits_for_any_number_of_threads)
 {
