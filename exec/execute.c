@@ -299,9 +299,10 @@ static rp_status rewind_run(rpexec_run *r)
     return again ? r->e->driver_type->rewind(r->driver) : RP_OK;
 }
 
-/* Synchronous: no download of the next iteration into a slot, and no upload of it, begins before the
- * OPTIMIZER has ended, since its first op waits for a REFRESH; and uploads of this one have ended
- * before the last COLLECT, whose gradients come of them. Calls that overlap have slots of their own.
+/* Synchronous: no download of the next iteration into a slot, and no upload of it, begins before
+ * the OPTIMIZER has ended, since its first op waits for a REFRESH; and uploads of this one have
+ * ended before the last COLLECT, whose gradients come of them. Calls that overlap have slots of
+ * their own.
  */
 static bool can_fuse(const rpexec_execution *e)
 {

@@ -22,8 +22,8 @@ static uint32_t list(hwloc_topology_t topology, const cpu_set_t *allowed, rpexec
 {
     uint32_t count = 0;
     hwloc_obj_t object = NULL;
-    while (count < RPEXEC_MAX_NODES && (object = hwloc_get_next_obj_by_type(
-                                            topology, HWLOC_OBJ_NUMANODE, object)) != NULL) {
+    while (count < RPEXEC_MAX_NODES &&
+           (object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)) != NULL) {
         bool again = false;
         note(object->cpuset, allowed, &nodes[count]);
         for (uint32_t i = 0; i < count; i++) {
@@ -40,7 +40,8 @@ uint32_t rpexec_nodes_find(rpexec_node *nodes_out)
     hwloc_topology_t topology;
     uint32_t count = 0;
     CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || hwloc_topology_init(&topology) != 0) {
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+        hwloc_topology_init(&topology) != 0) {
         return 0;
     }
     if (hwloc_topology_load(topology) == 0) {

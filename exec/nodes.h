@@ -9,7 +9,7 @@
 #define RPEXEC_NODE_PROCESSORS 1024u
 
 typedef struct rpexec_node {
-    uint32_t processors;                           /**< that the process may use, at least 1 */
+    uint32_t processors;                        /**< that the process may use, at least 1 */
     uint64_t mask[RPEXEC_NODE_PROCESSORS / 64]; /**< which ones, by the system's numbers */
 } rpexec_node;
 

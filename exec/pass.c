@@ -13,6 +13,20 @@
 /* Of a cache, and what a core gathers before it writes past it. */
 #define LINE 64u
 
+/* Bytes by which an array begins later than the one before it: a page and a line. */
+#define APART 4160u
+
+rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, size_t width,
+                            void *array_out)
+{
+    unsigned char *array = NULL;
+    uint64_t apart = (uint64_t)number * APART;
+    RP_TRY(rp_arena_alloc_raw(arena, apart + count * width, 1, &array));
+    array += apart;
+    memcpy(array_out, &array, sizeof array);
+    return RP_OK;
+}
+
 /* ---- past the caches --------------------------------------------------------------------------
  */
 

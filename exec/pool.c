@@ -27,9 +27,9 @@ struct rpexec_pool {
     bool is_started;
     uint32_t started;
     uint32_t node_count;
-    rpexec_node *nodes; /* [node_count]; one node: nobody is bound */
-    member *members;    /* [threads] */
-    share *shares;      /* [node_count] */
+    rpexec_node *nodes;   /* [node_count]; one node: nobody is bound */
+    member *members;      /* [threads] */
+    share *shares;        /* [node_count] */
     pthread_mutex_t turn; /* of the callers */
     /* The pass, below `lock`; `run`, `context` and `count` stay while threads work. */
     pthread_mutex_t lock;

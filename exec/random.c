@@ -26,7 +26,8 @@ void rpexec_random_normal_from(uint64_t seed, uint64_t stream, double deviation,
     const double turn = 2 * acos(-1.0);
     for (uint64_t i = 0; i < count; i += 2) {
         uint64_t index = first + i;
-        double radius = deviation * sqrt(-2 * log(uniform(rpexec_random_bits(seed, stream, index))));
+        double radius =
+            deviation * sqrt(-2 * log(uniform(rpexec_random_bits(seed, stream, index))));
         double angle = turn * uniform(rpexec_random_bits(seed, stream, index + 1));
         to[i] = (float)(radius * cos(angle));
         if (i + 1 < count) {

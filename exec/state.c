@@ -17,11 +17,11 @@ static rp_status make_pool(const rpexec_model *model, rp_arena *arena, rpexec_po
 
 /* Layer by layer, as later passes go, so that each page is where its threads are. What has been
  * granted is taken now: whoever asks later must not count on it, too. */
-static rp_status take_array(const rpexec_state *s, const uint64_t *offsets, size_t width,
-                            rp_arena *arena, void *array_out)
+static rp_status take_array(const rpexec_state *s, uint32_t number, const uint64_t *offsets,
+                            size_t width, rp_arena *arena, void *array_out)
 {
     unsigned char *array = NULL;
-    RP_TRY(rp_arena_alloc_raw(arena, offsets[s->model->layer_count], width, &array));
+    RP_TRY(rpexec_pass_array(arena, number, offsets[s->model->layer_count], width, &array));
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         rpexec_pass_zero(s->pool, offsets[i + 1] - offsets[i], width, array + offsets[i] * width);
     }
@@ -44,11 +44,12 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
     RP_TRY(rp_host_memory_require(working + slots + 4 * values * sizeof(float),
                                   "weights, gradients and Adam's moments"));
     RP_TRY(make_pool(model, arena, &s.pool));
-    RP_TRY(take_array(&s, s.offsets, rpexec_dtype_bytes(model->dtype), arena, &s.working));
-    RP_TRY(take_array(&s, s.trained, rpexec_dtype_bytes(model->dtype), arena, &s.slots));
+    /* These two are pinned: from the beginning of a page on. */
+    RP_TRY(take_array(&s, 0, s.offsets, rpexec_dtype_bytes(model->dtype), arena, &s.working));
+    RP_TRY(take_array(&s, 0, s.trained, rpexec_dtype_bytes(model->dtype), arena, &s.slots));
     float **const arrays[] = {&s.master, &s.gradients, &s.m, &s.v};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        RP_TRY(take_array(&s, s.trained, sizeof(float), arena, arrays[i]));
+    for (uint32_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        RP_TRY(take_array(&s, i + 1, s.trained, sizeof(float), arena, arrays[i]));
     }
     *state_out = s;
     return RP_OK;
@@ -197,8 +198,8 @@ static void look(rpexec_state *s, uint32_t layer, float scale)
     rpexec_dtype dtype = s->model->dtype;
     s->collected_scale = scale;
     if (rpexec_scaler_needed(dtype)) {
-        s->overflow |= !rpexec_pass_finite(s->pool, dtype, floats_of(s, layer),
-                                           rpexec_state_slot(s, layer));
+        s->overflow |=
+            !rpexec_pass_finite(s->pool, dtype, floats_of(s, layer), rpexec_state_slot(s, layer));
     }
 }
 
@@ -263,8 +264,7 @@ static void step_fused(rpexec_state *s, uint32_t layer, const rpexec_adam_factor
                              .working = trained_working(s, layer)};
     step.slice.gradients = NULL;
     if (tied) {
-        step.copy =
-            rpexec_element(s->model->dtype, trained_working(s, head), own_floats(s, head));
+        step.copy = rpexec_element(s->model->dtype, trained_working(s, head), own_floats(s, head));
     }
     rpexec_pass_run_step(s->pool, factors, &step);
 }

@@ -61,8 +61,8 @@ void rpexec_state_collect(rpexec_state *state, uint32_t layer, float scale);
  * Call in the order of calls, after rpexec_state_collect. */
 void rpexec_state_add(rpexec_state *state, uint32_t layer, const void *gradients, float scale);
 
-/** COLLECT without a tied table's sum, of one GPU's microbatch among several: `add` to what is there.
- * rpexec_state_sum_tables comes before the step. */
+/** COLLECT without a tied table's sum, of one GPU's microbatch among several: `add` to what is
+ * there. rpexec_state_sum_tables comes before the step. */
 void rpexec_state_collect_part(rpexec_state *state, uint32_t layer, float scale, bool add);
 
 /** The embedding's master gradient becomes the sum of a tied table's two. Without one: nothing. */

@@ -6,11 +6,12 @@
  * Columns: quantity, case, median, minimum and maximum over the repetitions, unit. One warm-up.
  *
  * Bandwidths count what is read plus what is written: per parameter 28 B in Adam, 6 B in a refresh
- * and in a collect of 16-bit types and 8 B of fp32, 28 B in a fused step of 16-bit types and 32 B of
- * fp32. Lines that a cache fetches before they are overwritten do not count. Two copy loops: one that
- * a compiler makes of `to[i] = from[i]` and one that calls memcpy. All are passes of the same threads
- * over arrays that these have touched first; each pass has a copy loop of its own right before it
- * and one after it, whose mean is what it is held against, so that other load hits them alike.
+ * and in a collect of 16-bit types and 8 B of fp32, 28 B in a fused step of 16-bit types and 32 B
+ * of fp32. Lines that a cache fetches before they are overwritten do not count. Two copy loops: one
+ * that a compiler makes of `to[i] = from[i]` and one that calls memcpy. All are passes of the same
+ * threads over arrays that these have touched first; each pass has a copy loop of its own right
+ * before it and one after it, whose mean is what it is held against, so that other load hits them
+ * alike.
  *
  * The share of the forward counts the time inside cblas_sgemm, linear layers and attention, on one
  * thread; calls are timed by the linker's --wrap. Block: the sizes of qwen3-0.6b (hidden 1024). */
@@ -199,10 +200,10 @@ static void bench_passes(rp_arena *arena, int repetitions, uint64_t mib)
     arrays a = {.count = (mib << 20) / sizeof(float)};
     check(rpexec_pool_create(threads, arena, &a.pool), "pool");
     float **const all[] = {&a.p, &a.g, &a.m, &a.v};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        check(rp_arena_alloc_raw(arena, a.count, sizeof(float), all[i]), "allocation");
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        check(rpexec_pass_array(arena, i + 1, a.count, sizeof(float), all[i]), "allocation");
     }
-    check(rp_arena_alloc_raw(arena, a.count, sizeof(float), &a.half[0]), "allocation");
+    check(rpexec_pass_array(arena, 0, a.count, sizeof(float), &a.half[0]), "allocation");
     a.half[1] = (uint16_t *)a.half[0] + a.count;
     rpexec_pool_run(a.pool, a.count, fill_piece, &a);
     char of[64];

@@ -3,6 +3,7 @@
  * mapping collides with the sanitizer's), which is where this test matters most. */
 #include "common/log.h"
 #include "common/mem.h"
+#include "exec/pass.h"
 #include "sim/replicas.h"
 #include "sim/tune.h"
 #include "tests/support/exec_case.h"
@@ -265,6 +266,81 @@ static int check_gpu_driver(void)
     return 0;
 }
 
+/* What two callers of one pool share: its threads. */
+typedef struct pool_user {
+    pthread_t thread;
+    rpexec_pool *pool;
+    uint64_t count;
+    uint16_t *slot, *working;
+    float *p, *m, *v, *g;
+} pool_user;
+
+static void *use_pool(void *argument)
+{
+    pool_user *u = argument;
+    const rpexec_adam adam = rpexec_adam_defaults();
+    for (uint64_t step = 1; step <= 3; step++) {
+        const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, step);
+        rpexec_pass_step pass = {.dtype = RPEXEC_DTYPE_F16,
+                                 .gradients = u->slot,
+                                 .scale = 2,
+                                 .slice = {u->p, NULL, u->m, u->v, u->count},
+                                 .working = u->working};
+        (void)rpexec_pass_collect(u->pool, pass.dtype, u->count, u->slot, 2, step > 1, u->g);
+        rpexec_pass_run_step(u->pool, &factors, &pass);
+        rpexec_pass_refresh(u->pool, pass.dtype, u->count, u->p, u->slot);
+    }
+    return NULL;
+}
+
+static rp_status take_user(rp_arena *arena, rpexec_pool *pool, pool_user *u)
+{
+    *u = (pool_user){.pool = pool, .count = 3 * RPEXEC_POOL_PIECE + 17};
+    void *arrays[] = {&u->slot, &u->working, &u->p, &u->m, &u->v, &u->g};
+    for (uint32_t i = 0; i < 6; i++) {
+        void *array = NULL;
+        RP_TRY(rpexec_pass_array(arena, i, u->count, sizeof(float), &array));
+        rpexec_pass_zero(pool, u->count, sizeof(float), array);
+        memcpy(arrays[i], &array, sizeof array);
+    }
+    for (uint64_t i = 0; i < u->count; i++) {
+        u->slot[i] = (uint16_t)(i % 0x3c00);
+    }
+    return RP_OK;
+}
+
+/* Two callers of a pool of three threads, and one who has none: the same bits. */
+static int check_pool(void)
+{
+    rp_arena *arena = NULL;
+    rpexec_pool *pool = NULL;
+    pool_user users[3];
+    rp_status status = rp_arena_create(&arena);
+    status = status == RP_OK ? rpexec_pool_create(3, arena, &pool) : status;
+    for (int i = 0; status == RP_OK && i < 3; i++) {
+        status = take_user(arena, i < 2 ? pool : NULL, &users[i]);
+    }
+    bool same = status == RP_OK;
+    for (int i = 0; same && i < 3; i++) {
+        same = pthread_create(&users[i].thread, NULL, use_pool, &users[i]) == 0;
+    }
+    for (int i = 0; same && i < 3; i++) {
+        pthread_join(users[i].thread, NULL);
+    }
+    for (int i = 0; same && i < 2; i++) {
+        same = memcmp(users[i].p, users[2].p, users[2].count * sizeof(float)) == 0 &&
+               memcmp(users[i].g, users[2].g, users[2].count * sizeof(float)) == 0 &&
+               memcmp(users[i].slot, users[2].slot, users[2].count * sizeof(uint16_t)) == 0 &&
+               memcmp(users[i].working, users[2].working, users[2].count * sizeof(uint16_t)) == 0;
+    }
+    rp_arena_destroy(arena);
+    if (!same) {
+        fprintf(stderr, "threads: a pool's passes differ\n");
+        return 1;
+    }
+    return 0;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -283,6 +359,7 @@ int main(void)
     status = status != 0 ? status : check_training();
     status = status != 0 ? status : check_collectives();
     status = status != 0 ? status : check_gpu_driver();
+    status = status != 0 ? status : check_pool();
     if (status == 0) {
         puts("threads: all agree");
     }

@@ -94,8 +94,12 @@ static bool same(const arrays *a, const arrays *b, rpexec_dtype dtype)
 static void expect_passes(rpexec_dtype dtype, uint64_t count, rpexec_pool *pool, const arrays *a,
                           const arrays *b)
 {
-    const rpexec_adam adam = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                              .weight_decay = 0.1, .decoupled = true};
+    const rpexec_adam adam = {.lr = 1e-2,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .weight_decay = 0.1,
+                              .decoupled = true};
     const rpexec_adam_factors f = rpexec_adam_factors_of(&adam, 3);
     const rpexec_adam_slice ours = {a->p, a->g, a->m, a->v, count};
     const rpexec_adam_slice right = {b->p, b->g, b->m, b->v, count};
@@ -308,7 +312,8 @@ static void scale_up(void *context, rp_arena *in, rp_test_run *run)
     }
 }
 
-/* @return whether the run of `work` that keeps no gradients has none: its steps were one pass each */
+/* @return whether the run of `work` that keeps no gradients has none: its steps were one pass each
+ */
 static bool fuses(const rpexec_work *work, rpexec_dtype dtype, bool tied)
 {
     rp_model config = rp_test_decoder(2, tied, true);
@@ -320,8 +325,8 @@ static bool fuses(const rpexec_work *work, rpexec_dtype dtype, bool tied)
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 5, work, &twist, &dropped), RP_OK));
     cr_expect(same_state(&kept.state, &dropped.state), "%s, %s", work->schedule->name,
               rpexec_dtype_text(dtype));
-    cr_expect(eq(int,
-                 memcmp(kept.losses, dropped.losses, work->iterations * sizeof *kept.losses), 0));
+    cr_expect(
+        eq(int, memcmp(kept.losses, dropped.losses, work->iterations * sizeof *kept.losses), 0));
     cr_expect(dtype != RPEXEC_DTYPE_F16 || (kept.state.skipped > 0 && kept.state.step > 0));
     uint64_t values = kept.state.trained[kept.model.layer_count];
     bool empty = true;
@@ -339,9 +344,9 @@ Test(exec_pool, runs_fuse_where_they_may)
         bool asynchronous;
         uint32_t calls;
         bool fused;
-    } cases[] = {{"roundpipe", false, 1, true},          {"mobius", false, 2, true},
-                 {"fsdp-offload", false, 1, true},       {"zero-infinity", false, 1, false},
-                 {"roundpipe", true, 1, false},          {"roundpipe-overlap", false, 2, false}};
+    } cases[] = {{"roundpipe", false, 1, true},    {"mobius", false, 2, true},
+                 {"fsdp-offload", false, 1, true}, {"zero-infinity", false, 1, false},
+                 {"roundpipe", true, 1, false},    {"roundpipe-overlap", false, 2, false}};
     for (uint32_t i = 0; i < 6 * 3; i++) {
         rpexec_work work = rp_test_work(cases[i / 3].name, 2, 4, 8);
         work.asynchronous = cases[i / 3].asynchronous;
