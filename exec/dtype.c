@@ -118,16 +118,24 @@ static bool has_f16c(void)
     return __builtin_cpu_supports("f16c") != 0;
 }
 
+/* Values between which NaN are looked for. */
+#define WIDENED UINT64_C(64)
+
 /* These instructions make NaN quiet; the functions above keep them as they are. */
 __attribute__((target("avx,f16c"))) static void
 widen_fp16_f16c(uint64_t count, const uint16_t *restrict from, float *restrict to)
 {
     uint64_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m256 wide = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-        _mm256_storeu_ps(to + i, wide);
-        if (_mm256_movemask_ps(_mm256_cmp_ps(wide, wide, _CMP_UNORD_Q)) != 0) {
-            widen_fp16(8, from + i, to + i);
+    for (; i + WIDENED <= count; i += WIDENED) {
+        __m256 nan = _mm256_setzero_ps();
+        for (uint64_t k = i; k < i + WIDENED; k += 8) {
+            __m256 wide =
+                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + k)));
+            _mm256_storeu_ps(to + k, wide);
+            nan = _mm256_or_ps(nan, _mm256_cmp_ps(wide, wide, _CMP_UNORD_Q));
+        }
+        if (_mm256_movemask_ps(nan) != 0) {
+            widen_fp16(WIDENED, from + i, to + i);
         }
     }
     widen_fp16(count - i, from + i, to + i);

@@ -46,18 +46,26 @@ static uint32_t not_finite(uint64_t count, const float *values)
 }
 
 RPEXEC_VECTOR
-static void multiply(uint64_t count, const float *restrict from, float factor, bool add,
-                     float *restrict to)
+static void add_scaled(uint64_t count, const float *restrict from, float factor, float *restrict to)
 {
-    if (add) {
-        for (uint64_t i = 0; i < count; i++) {
-            to[i] += from[i] * factor;
-        }
-    } else {
-        for (uint64_t i = 0; i < count; i++) {
-            to[i] = from[i] * factor;
-        }
+    for (uint64_t i = 0; i < count; i++) {
+        to[i] += from[i] * factor;
     }
+}
+
+/* Both at once, in place: one pass over what a cache holds. */
+RPEXEC_VECTOR
+static uint32_t multiply_and_look(uint64_t count, float factor, float *values)
+{
+    uint32_t found = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        float value = values[i] * factor;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        values[i] = value;
+        found |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+    }
+    return found;
 }
 
 bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float scale, bool add,
@@ -72,8 +80,14 @@ bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float 
     for (uint64_t i = 0; i < count; i += PIECE) {
         float wide[PIECE];
         uint64_t values = count - i < PIECE ? count - i : PIECE;
-        rpexec_widen(dtype, values, rpexec_element_const(dtype, from, i), wide);
-        multiply(values, wide, 1 / scale, add, to + i);
+        const void *piece = rpexec_element_const(dtype, from, i);
+        if (!add) {
+            rpexec_widen(dtype, values, piece, to + i);
+            found |= multiply_and_look(values, 1 / scale, to + i);
+            continue;
+        }
+        rpexec_widen(dtype, values, piece, wide);
+        add_scaled(values, wide, 1 / scale, to + i);
         found |= checks ? not_finite(values, to + i) : 0;
     }
     return found == 0;

@@ -179,3 +179,29 @@ Test(exec_dtype, names)
     }
     cr_expect(not(rpexec_dtype_parse("F16", &dtype)));
 }
+
+/* Several values at once may go through a processor's own instructions, one alone does not: the
+ * same bits, NaN included. Of fp32 all upper halves, with lower ones of every kind. */
+Test(exec_dtype, many_values_are_converted_as_one_is)
+{
+    static uint16_t half[2][VALUES];
+    static float one[VALUES];
+    for (int f = 0; f < 2; f++) {
+        rpexec_dtype dtype = formats[f].dtype;
+        rpexec_widen(dtype, VALUES, all, wide);
+        for (int i = 0; i < VALUES; i++) {
+            rpexec_widen(dtype, 1, &all[i], &one[i]);
+        }
+        cr_expect(eq(int, memcmp(wide, one, sizeof one), 0), "%s", rpexec_dtype_text(dtype));
+        for (uint32_t i = 0; i < VALUES; i++) {
+            uint32_t bits = i % 2 == 0 ? i << 16 | i : i << 16;
+            memcpy(&wide[i], &bits, sizeof bits);
+        }
+        rpexec_narrow(dtype, VALUES, wide, half[0]);
+        for (int i = 0; i < VALUES; i++) {
+            rpexec_narrow(dtype, 1, &wide[i], &half[1][i]);
+        }
+        cr_expect(eq(int, memcmp(half[0], half[1], sizeof half[0]), 0), "%s",
+                  rpexec_dtype_text(dtype));
+    }
+}
