@@ -201,6 +201,31 @@ Test(exec_pool, nodes_have_their_own_pieces)
     }
 }
 
+static uint32_t closed[2];
+static uint32_t closed_count;
+
+static void close_one(void *context)
+{
+    closed[closed_count++] = *(const uint32_t *)context;
+}
+
+/* How a pool's threads end: the arena's memory is still there, and what came last goes first. */
+Test(exec_pool, an_arena_ends_what_it_holds)
+{
+    rp_arena *arena = NULL;
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t *number = NULL;
+        cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *number, &number), RP_OK));
+        *number = 10 + i;
+        cr_assert(eq(int, rp_arena_at_end(arena, close_one, number), RP_OK));
+    }
+    rp_arena_destroy(arena);
+    cr_expect(eq(u32, closed_count, 2));
+    cr_expect(eq(u32, closed[0], 11));
+    cr_expect(eq(u32, closed[1], 10));
+}
+
 /* One in eight processors is left to those who submit. */
 Test(exec_pool, leaves_processors_to_the_queues)
 {
