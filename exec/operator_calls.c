@@ -74,14 +74,14 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
     X(rms_norm, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                    \
       (U64, rows), (U32, width), (F32, eps), (IN, x), (IN, weight), (OUT, y), (OUT_F32, r))        \
     X(rms_norm_input,                                                                              \
-      (0, area((double)rows, width) * (add ? 4 : 3), 0, ROWS_SHAPE(rows, width)),                  \
-      (U64, rows), (U32, width), (IN, x), (IN, weight), (IN_F32, r), (IN, dy), (FLAG, add),        \
+      (0, area((double)rows, width) * (base != NULL ? 4 : 3), 0, ROWS_SHAPE(rows, width)),         \
+      (U64, rows), (U32, width), (IN, x), (IN, weight), (IN_F32, r), (IN, dy), (IN, base),         \
       (OUT, dx))                                                                                   \
     X(rms_norm_weight, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),             \
       (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (OUT, dweight))                   \
     X(linear, (2 * area((double)rows, in) * out, area((double)rows, in) + area(in, out) +          \
-       into(area((double)rows, out), add), 0, LINEAR_SHAPE),                                       \
-      (U64, rows), (U32, in), (U32, out), (IN, x), (IN, weight), (FLAG, add), (OUT, y))            \
+       into(area((double)rows, out), base != NULL), 0, LINEAR_SHAPE),                              \
+      (U64, rows), (U32, in), (U32, out), (IN, x), (IN, weight), (IN, base), (OUT, y))             \
     X(linear_input, (2 * area((double)rows, in) * out, area((double)rows, out) + area(in, out) +   \
        into(area((double)rows, in), add), 0, LINEAR_SHAPE),                                        \
       (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, weight), (FLAG, add), (OUT, dx))          \

@@ -74,15 +74,18 @@ typedef struct rpexec_operators {
     /** y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */
     void (*rms_norm)(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
                      const void *weight, void *y, float *r);
-    /** dx (+)= r (dy w) - x (r^3 / width) sum(dy w x). dx may be dy where `add` is false. */
+    /** dx = base + r (dy w) - x (r^3 / width) sum(dy w x). base may be dx; NULL: nothing is added,
+     * and dx may be dy. */
     void (*rms_norm_input)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, bool add, void *dx);
+                           const void *weight, const float *r, const void *dy, const void *base,
+                           void *dx);
     /** dweight += sum over rows of dy x r. */
     void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
                             const float *r, const void *dy, void *dweight);
-    /** y[rows, out] (+)= x[rows, in] weight[out, in]^T. */
+    /** y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing
+     * is added. */
     void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, bool add, void *y);
+                   const void *weight, const void *base, void *y);
     /** dx[rows, in] (+)= dy[rows, out] weight[out, in]. */
     void (*linear_input)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
                          const void *dy, const void *weight, bool add, void *dx);

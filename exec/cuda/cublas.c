@@ -41,7 +41,7 @@ typedef struct shape {
     uint64_t rows;
     uint32_t in;
     uint32_t out;
-    bool add;
+    bool adds;
     bool used;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
@@ -277,7 +277,7 @@ static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p
     shape *s = cublas->shapes;
     for (; s < cublas->shapes + SHAPES && s->used; s++) {
         if (s->which == p->which && s->rows == p->rows && s->in == p->in && s->out == p->out &&
-            s->add == p->add) {
+            s->adds == (p->base != NULL)) {
             *shape_out = s;
             return RP_OK;
         }
@@ -290,7 +290,7 @@ static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p
     s->rows = p->rows;
     s->in = p->in;
     s->out = p->out;
-    s->add = p->add;
+    s->adds = p->base != NULL;
     s->used = true;
     RP_TRY(layouts(lane, cublas, s));
     RP_TRY(choose(lane, cublas, s));
@@ -330,7 +330,9 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
     shape *s = NULL;
     RP_TRY(shape_of(lane, product, &s));
     if (s->algorithm < s->algorithms_found &&
-        ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % alignment(lane, s) != 0) {
+        ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)product->base) %
+                alignment(lane, s) !=
+            0) {
         rp_log_error("a product of [%llu, %u] and [%u, %u] has tensors that are not aligned to %u "
                      "bytes",
                      (unsigned long long)s->rows, s->in, s->out, s->in, alignment(lane, s));
@@ -340,11 +342,12 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
     const uint16_t half[] = {0, 0x3c00};
     const float single[] = {0.0f, 1.0f};
     const void *one = in_half(lane) ? (const void *)&half[1] : &single[1];
-    const void *beta = in_half(lane) ? (const void *)&half[s->add] : &single[s->add];
+    const void *beta = in_half(lane) ? (const void *)&half[s->adds] : &single[s->adds];
     for (; s->algorithm < s->algorithms_found; s->algorithm++) {
         cublasStatus_t status = cublas->f.cublasLtMatmul(
-            cublas->handle, s->product, one, b, s->a, a, s->b, beta, c, s->c, c, s->c,
-            &s->algorithms[s->algorithm], lane->workspace, RPEXEC_CUDA_WORKSPACE, lane->stream);
+            cublas->handle, s->product, one, b, s->a, a, s->b, beta, s->adds ? product->base : c,
+            s->c, c, s->c, &s->algorithms[s->algorithm], lane->workspace, RPEXEC_CUDA_WORKSPACE,
+            lane->stream);
         if (status == CUBLAS_STATUS_SUCCESS) {
             return RP_OK;
         }

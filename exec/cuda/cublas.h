@@ -20,9 +20,9 @@ rp_status rpexec_cublas_open(const rpexec_lane *lane, rp_arena *arena, rpexec_cu
 void rpexec_cublas_close(rpexec_cublas *cublas);
 
 /**
- * c (+)= the product of `a` and `b`, one expert's. fp32 accumulates in fp32 without TF32; 16 bits
- * in fp32, partial sums too, unless the lane says half_accumulation. Tensors must be aligned to 16
- * bytes wherever their sizes are multiples of it.
+ * c = the product's base, where it has one, + that of `a` and `b`, one expert's. fp32 accumulates
+ * in fp32 without TF32; 16 bits in fp32, partial sums too, unless the lane says half_accumulation.
+ * Tensors must be aligned to 16 bytes wherever their sizes are multiples of it.
  * @retval RP_OK, RP_TOOL (logged)
  */
 rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *product,

@@ -34,7 +34,7 @@ typedef struct rpexec_cuda_products {
     uint32_t experts;
     uint64_t stride;        /**< values between the experts' matrices */
     const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: one expert has all rows */
-    bool add;
+    const void *base;       /**< what is added to: another tensor, the result itself, or NULL */
 } rpexec_cuda_products;
 
 #ifdef __cplusplus
@@ -46,7 +46,7 @@ cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows
                                  float eps, const void *x, const void *weight, void *y, float *r);
 cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
                                        uint32_t width, const void *x, const void *weight,
-                                       const float *r, const void *dy, bool add, void *dx);
+                                       const float *r, const void *dy, const void *base, void *dx);
 cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
                                         uint32_t width, const void *x, const float *r,
                                         const void *dy, float *parts, void *dweight);

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, flo
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     norm_input(uint64_t rows, uint32_t width, const T *x, const T *weight, const float *r,
-               const T *dy, bool add, T *dx, bool whole)
+               const T *dy, const T *base, T *dx, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ float parts[BLOCK / 32];
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(BLOCK)
             load<N>(x + at + j, width - j, whole, in);
             load<N>(weight + j, width - j, whole, w);
             load<N>(dy + at + j, width - j, whole, from);
-            if (add) {
-                load<N>(dx + at + j, width - j, whole, old);
+            if (base != nullptr) {
+                load<N>(base + at + j, width - j, whole, old);
             }
             for (int i = 0; i < N; i++) {
                 old[i] += scale * from[i] * w[i] - in[i] * pull;
@@ -165,18 +165,18 @@ extern "C" cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, ui
 
 extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
                                                   uint32_t width, const void *x, const void *weight,
-                                                  const float *r, const void *dy, bool add,
+                                                  const float *r, const void *dy, const void *base,
                                                   void *dx)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        bool whole = aligned(16, x, weight, dy, dx) && width % per_pack<T>::count == 0;
+        bool whole = aligned(16, x, weight, dy, base, dx) && width % per_pack<T>::count == 0;
         bool by_warp = width <= LONGEST_OF_A_WARP;
         uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
         return launch(by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>, blocks, BLOCK, 0,
                       target->stream, rows, width, static_cast<const T *>(x),
-                      static_cast<const T *>(weight), r, static_cast<const T *>(dy), add,
-                      static_cast<T *>(dx), whole);
+                      static_cast<const T *>(weight), r, static_cast<const T *>(dy),
+                      static_cast<const T *>(base), static_cast<T *>(dx), whole);
     });
 }
 

@@ -54,10 +54,11 @@ static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps
 }
 
 static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, bool add, void *dx)
+                           const void *weight, const float *r, const void *dy, const void *base,
+                           void *dx)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_rms_norm_input(&target, rows, width, x, weight, r, dy, add, dx));
+    DO(rpexec_cuda_rms_norm_input(&target, rows, width, x, weight, r, dy, base, dx));
 }
 
 static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
@@ -85,10 +86,10 @@ static void own_products(rpexec_lane *lane, const rpexec_cuda_products *products
 }
 
 static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows, uint32_t in,
-                    uint32_t out, const void *a, const void *b, bool add, void *c)
+                    uint32_t out, const void *a, const void *b, const void *base, void *c)
 {
     const rpexec_cuda_products one = {
-        .which = which, .rows = rows, .in = in, .out = out, .experts = 1, .add = add};
+        .which = which, .rows = rows, .in = in, .out = out, .experts = 1, .base = base};
     if (rows == 0) {
         return;
     }
@@ -100,21 +101,21 @@ static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows,
 }
 
 static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, bool add, void *y)
+                   const void *weight, const void *base, void *y)
 {
-    product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, add, y);
+    product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, base, y);
 }
 
 static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
                          const void *dy, const void *weight, bool add, void *dx)
 {
-    product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add, dx);
+    product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add ? dx : NULL, dx);
 }
 
 static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
                           const void *dy, const void *x, void *dweight)
 {
-    product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, true, dweight);
+    product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, dweight);
 }
 
 /* How many rows an expert has is known to the GPU only, and cuBLAS wants to know it here: always
@@ -130,7 +131,7 @@ static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const 
                                            .experts = r->experts,
                                            .stride = m->stride,
                                            .begins = r->begins,
-                                           .add = add};
+                                           .base = add ? c : NULL};
     own_products(lane, &products, a, b, c);
 }
 

@@ -45,14 +45,15 @@ __global__ void __launch_bounds__(BLOCK)
         }
         __syncthreads();
     }
-    float *c = p.c + (weight ? t.matrix : 0);
+    uint64_t first = weight ? t.matrix : 0;
+    const float *base = static_cast<const float *>(p.sizes.base);
     for (int i = 0; i < 4; i++) {
         for (int j = 0; j < 4; j++) {
             uint64_t m = t.m + row + i;
             uint64_t n = t.n + column + j;
             if (m < t.m_end && n < t.n_end) {
-                float *to = c + m * c_pitch + n;
-                *to = p.sizes.add ? *to + sum[i][j] : sum[i][j];
+                uint64_t at = first + m * c_pitch + n;
+                p.c[at] = base != nullptr ? base[at] + sum[i][j] : sum[i][j];
             }
         }
     }

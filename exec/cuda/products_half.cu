@@ -56,23 +56,23 @@ __device__ inline void multiply_stage(const T *a, const T *b, uint32_t row, uint
 
 /* Two neighbouring results. */
 template <typename T>
-__device__ inline void put(T *to, float first, float second, bool add, bool pairs, uint64_t left)
+__device__ inline void put(T *to, float first, float second, const T *base, bool pairs,
+                           uint64_t left)
 {
     if (pairs && left > 1) {
-        uint32_t *both = wide<uint32_t>(to);
-        if (add) {
-            uint32_t old = *both;
+        if (base != nullptr) {
+            uint32_t old = *wide<const uint32_t>(base);
             first = widen(T{(uint16_t)old}) + first;
             second = widen(T{(uint16_t)(old >> 16)}) + second;
         }
-        *both = pair(T(), first, second);
+        *wide<uint32_t>(to) = pair(T(), first, second);
         return;
     }
     if (left > 0) {
-        narrow(add ? widen(to[0]) + first : first, &to[0]);
+        narrow(base != nullptr ? widen(base[0]) + first : first, &to[0]);
     }
     if (left > 1) {
-        narrow(add ? widen(to[1]) + second : second, &to[1]);
+        narrow(base != nullptr ? widen(base[1]) + second : second, &to[1]);
     }
 }
 
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(BLOCK)
         multiply_stage<A_ALONG_K, B_ALONG_K>(now, now + TILE, row, column, sum);
         __syncthreads(); /* the next round fills this stage again */
     }
-    T *c = p.c + (weight ? t.matrix : 0);
+    const T *base = static_cast<const T *>(p.sizes.base);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -119,8 +119,9 @@ __global__ void __launch_bounds__(BLOCK)
                 uint64_t m = t.m + row + i * 16 + lane / 4 + half * 8;
                 uint64_t n = t.n + column + j * 8 + lane % 4 * 2;
                 if (m < t.m_end && n < t.n_end) {
-                    put(c + m * c_pitch + n, sum[i][j][half * 2], sum[i][j][half * 2 + 1],
-                        p.sizes.add, p.pairs, t.n_end - n);
+                    uint64_t at = (weight ? t.matrix : 0) + m * c_pitch + n;
+                    put(p.c + at, sum[i][j][half * 2], sum[i][j][half * 2 + 1],
+                        base != nullptr ? base + at : nullptr, p.pairs, t.n_end - n);
                 }
             }
         }
@@ -137,7 +138,7 @@ extern "C" cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *targe
         uint64_t out = products->out;
         bool whole = aligned(16, a, b) && in % 8 == 0 && out % 8 == 0 && products->stride % 8 == 0;
         uint64_t columns = products->which == RPEXEC_CUDA_FORWARD ? out : in;
-        bool pairs = aligned(4, c) && columns % 2 == 0 && products->stride % 2 == 0;
+        bool pairs = aligned(4, c, products->base) && columns % 2 == 0 && products->stride % 2 == 0;
         product<T> p = {*products,
                         static_cast<const T *>(a),
                         static_cast<const T *>(b),

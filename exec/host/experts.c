@@ -246,10 +246,10 @@ void rpexec_host_experts_linear(rpexec_lane *lane, const rpexec_routing *r,
     const rpexec_operators *op = rpexec_host_operators[lane->dtype];
     for (uint32_t e = 0; e < r->experts; e++) {
         if (rows_of(r, e) > 0) {
+            void *to = at(lane, y, (uint64_t)r->begins[e] * m->out);
             op->linear(lane, rows_of(r, e), m->in, m->out,
                        at_const(lane, x, (uint64_t)r->begins[e] * m->in),
-                       at_const(lane, weights, e * m->stride), add,
-                       at(lane, y, (uint64_t)r->begins[e] * m->out));
+                       at_const(lane, weights, e * m->stride), add ? to : NULL, to);
         }
     }
 }

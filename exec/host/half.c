@@ -99,7 +99,7 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
  */
 
 static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, bool add, void *y)
+                   const void *weight, const void *base, void *y)
 {
     scratch s = scratch_of(lane);
     const float *wide_x = take_wide(&s, x, rows * in);
@@ -109,10 +109,11 @@ static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, 
         uint32_t columns = out - first < MATRIX_ROWS ? out - first : MATRIX_ROWS;
         rpexec_widen(lane->dtype, (uint64_t)columns * in,
                      at_const(lane, weight, (uint64_t)first * in), wide_weight);
-        if (add) {
-            widen_columns(lane, rows, columns, out, y, first, wide_y);
+        if (base != NULL) {
+            widen_columns(lane, rows, columns, out, base, first, wide_y);
         }
-        rpexec_host_fp32.linear(lane, rows, in, columns, wide_x, wide_weight, add, wide_y);
+        rpexec_host_fp32.linear(lane, rows, in, columns, wide_x, wide_weight,
+                                base != NULL ? wide_y : NULL, wide_y);
         narrow_columns(lane, rows, columns, out, wide_y, y, first);
     }
 }
@@ -182,7 +183,8 @@ static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps
 }
 
 static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, bool add, void *dx)
+                           const void *weight, const float *r, const void *dy, const void *base,
+                           void *dx)
 {
     scratch s = scratch_of(lane);
     uint64_t most = rows_at_a_time(width) * width;
@@ -195,11 +197,11 @@ static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, con
         uint64_t values = count * width;
         rpexec_widen(lane->dtype, values, at_const(lane, x, first * width), wide_x);
         rpexec_widen(lane->dtype, values, at_const(lane, dy, first * width), wide_dy);
-        if (add) {
-            rpexec_widen(lane->dtype, values, at(lane, dx, first * width), wide_dx);
+        if (base != NULL) {
+            rpexec_widen(lane->dtype, values, at_const(lane, base, first * width), wide_dx);
         }
         rpexec_host_fp32.rms_norm_input(lane, count, width, wide_x, wide_weight, r + first, wide_dy,
-                                        add, wide_dx);
+                                        base != NULL ? wide_dx : NULL, wide_dx);
         rpexec_narrow(lane->dtype, values, wide_dx, at(lane, dx, first * width));
     }
 }

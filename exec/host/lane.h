@@ -82,8 +82,8 @@ static inline float rpexec_exp(float x)
 void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
                           const void *x, const void *weight, void *y, float *r);
 void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                const void *weight, const float *r, const void *dy, bool add,
-                                void *dx);
+                                const void *weight, const float *r, const void *dy,
+                                const void *base, void *dx);
 void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
                                  const float *r, const void *dy, void *dweight);
 void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,

@@ -12,11 +12,15 @@ size_t rpexec_host_attention_scratch(void)
 }
 
 static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, bool add, void *y)
+                   const void *weight, const void *base, void *y)
 {
     (void)lane;
+    if (base != NULL && base != y) {
+        memcpy(y, base, rows * out * sizeof(float));
+    }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)rows, (blasint)out, (blasint)in,
-                1.0f, x, (blasint)in, weight, (blasint)in, add ? 1.0f : 0.0f, y, (blasint)out);
+                1.0f, x, (blasint)in, weight, (blasint)in, base != NULL ? 1.0f : 0.0f, y,
+                (blasint)out);
 }
 
 static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,

@@ -62,7 +62,7 @@ void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, floa
 
 void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width,
                                 const void *inputs, const void *weights, const float *r,
-                                const void *d_outputs, bool add, void *d_inputs)
+                                const void *d_outputs, const void *base, void *d_inputs)
 {
     const float *x = inputs;
     const float *weight = weights;
@@ -72,13 +72,14 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * width;
         const float *from = dy + row * width;
+        const float *old = base != NULL ? (const float *)base + row * width : NULL;
         float *to = dx + row * width;
         float scale = r[row];
         float mean = sum_of_products(width, from, weight, in) / (float)width;
         float pull = scale * scale * scale * mean;
-        if (add) {
+        if (old != NULL) {
             for (uint32_t j = 0; j < width; j++) {
-                to[j] += scale * from[j] * weight[j] - in[j] * pull;
+                to[j] = old[j] + (scale * from[j] * weight[j] - in[j] * pull);
             }
         } else {
             for (uint32_t j = 0; j < width; j++) {

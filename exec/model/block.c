@@ -168,13 +168,11 @@ static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const 
     rotate(c, s, heads, false, x);
 }
 
-/* y = x + what a layer gives: added to a copy of x, or by ranks, each of which has a part of it, to
- * their sum. */
-static void begin_sum(const rpexec_compute *c, const sizes *s, const void *x, void *y)
+/* y = x + what a layer gives: its last product adds x, but ranks, each of which has a part of it,
+ * add x to their sum. */
+static const void *base_of_sum(const rpexec_compute *c, const void *x)
 {
-    if (c->ranks == NULL) {
-        c->operators->copy(c->lane, s->tokens * s->d, x, y);
-    }
+    return c->ranks == NULL ? x : NULL;
 }
 
 static void end_sum(const rpexec_compute *c, const sizes *s, const void *x, void *y)
@@ -196,14 +194,13 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
     void *q = norm ? tape->q0 : tape->q;
     void *k = norm ? tape->k0 : tape->k;
     op->rms_norm(c->lane, t, s->d, eps, x, tensor(c, w, RPEXEC_NORM_1), tape->n1, tape->r1);
-    rpexec_linear_forward(c, w, RPEXEC_Q, rows, tape->n1, false, q, tape->hq);
-    rpexec_linear_forward(c, w, RPEXEC_K, rows, tape->n1, false, k, tape->hk);
-    rpexec_linear_forward(c, w, RPEXEC_V, rows, tape->n1, false, tape->v, tape->hv);
+    rpexec_linear_forward(c, w, RPEXEC_Q, rows, tape->n1, NULL, q, tape->hq);
+    rpexec_linear_forward(c, w, RPEXEC_K, rows, tape->n1, NULL, k, tape->hk);
+    rpexec_linear_forward(c, w, RPEXEC_V, rows, tape->n1, NULL, tape->v, tape->hv);
     turn(c, s, s->heads, norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
     turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
-    begin_sum(c, s, x, tape->u);
-    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, c->ranks == NULL, tape->u, tape->ho);
+    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, base_of_sum(c, x), tape->u, tape->ho);
     end_sum(c, s, x, tape->u);
 }
 
@@ -218,10 +215,9 @@ void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t
     float eps = (float)c->model->config->norm_eps;
     uint64_t t = s.tokens;
     op->rms_norm(c->lane, t, s.d, eps, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.n2, tape.r2);
-    begin_sum(c, &s, tape.u, y);
     rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
     (void)rpexec_cut(&rest, t * s.d);
-    rpexec_mlp_forward(c, weights, t, tape.n2, c->ranks == NULL, y, &tape.mlp,
+    rpexec_mlp_forward(c, weights, t, tape.n2, base_of_sum(c, tape.u), y, &tape.mlp,
                        rest.base + rest.used);
     end_sum(c, &s, tape.u, y);
 }
@@ -236,7 +232,7 @@ static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, c
     if (c->model->config->qk_norm) {
         norm_weight(c, g, norm, s->tokens * heads, s->head_dim, before, r, dx);
         op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, before, tensor(c, w, norm), r,
-                           dx, false, dx);
+                           dx, NULL, dx);
     }
 }
 
@@ -256,9 +252,8 @@ void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, v
     void *wide = rest.base + rest.used; /* the MLP's, then attention's */
     const rpexec_rows rows = {t, NULL};
     rpexec_mlp_backward_input(c, weights, t, dy, dn, &tape.mlp, &out.mlp, wide);
-    op->copy(c->lane, t * s.d, dy, out.du);
-    op->rms_norm_input(c->lane, t, s.d, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.r2, dn,
-                       true, out.du);
+    op->rms_norm_input(c->lane, t, s.d, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.r2, dn, dy,
+                       out.du);
     norm_weight(c, gradients, RPEXEC_NORM_2, t, s.d, tape.u, tape.r2, dn);
     rpexec_linear_input(c, weights, RPEXEC_O, rows, out.du, false, wide, out.dho);
     op->attention_backward(c->lane, &s.attention, tape.q, tape.k, tape.v, tape.o, tape.l, wide,
@@ -271,9 +266,8 @@ void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, v
     rpexec_all_reduce(c, c->model->dtype, t * s.d, dn);
     norm_weight(c, gradients, RPEXEC_NORM_1, t, s.d, x, tape.r1, dn);
     if (dx != NULL) {
-        op->copy(c->lane, t * s.d, out.du, dx);
-        op->rms_norm_input(c->lane, t, s.d, x, tensor(c, weights, RPEXEC_NORM_1), tape.r1, dn, true,
-                           dx);
+        op->rms_norm_input(c->lane, t, s.d, x, tensor(c, weights, RPEXEC_NORM_1), tape.r1, dn,
+                           out.du, dx);
     }
 }
 

@@ -286,11 +286,11 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         uint64_t rows = tokens - t < chunk ? tokens - t : chunk;
         const void *x = rpexec_element_const(dtype, input, t * m->hidden);
         op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, x, norm, n, r);
-        op->linear(c->lane, rows, m->hidden, m->vocab, n, table, false, z);
+        op->linear(c->lane, rows, m->hidden, m->vocab, n, table, NULL, z);
         cross_entropy(c, data, rows, data->labels + t, z);
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
         rpexec_all_reduce(c, dtype, rows * m->hidden, dn);
-        op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, false,
+        op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, NULL,
                            rpexec_element(dtype, data->head_gradient, t * m->hidden));
         if (c->model->rank == 0) { /* LoRA freezes norm and table */
             op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, dtable);

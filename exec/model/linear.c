@@ -26,14 +26,15 @@ static matrix b_of(const rpexec_compute *c, const rpexec_linear *l)
     return (matrix){{c->model->rank, l->out, l->b_stride}, l->b};
 }
 
+/* Of gathered rows base is NULL or y. */
 static void forward(const rpexec_compute *c, const void *weights, matrix m, rpexec_rows rows,
-                    const void *x, bool add, void *y)
+                    const void *x, const void *base, void *y)
 {
     const void *w = rpexec_element_const(c->model->dtype, weights, m.offset);
     if (rows.routing != NULL) {
-        c->operators->experts_linear(c->lane, rows.routing, &m.sizes, x, w, add, y);
+        c->operators->experts_linear(c->lane, rows.routing, &m.sizes, x, w, base != NULL, y);
     } else {
-        c->operators->linear(c->lane, rows.count, m.sizes.in, m.sizes.out, x, w, add, y);
+        c->operators->linear(c->lane, rows.count, m.sizes.in, m.sizes.out, x, w, base, y);
     }
 }
 
@@ -61,14 +62,14 @@ static void gradient(const rpexec_compute *c, void *gradients, matrix m, rpexec_
 }
 
 void rpexec_linear_forward(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
-                           rpexec_rows rows, const void *x, bool add, void *y, void *h)
+                           rpexec_rows rows, const void *x, const void *base, void *y, void *h)
 {
     const rpexec_linear *l = linear_of(c, which);
-    forward(c, weights, w_of(l), rows, x, add, y);
+    forward(c, weights, w_of(l), rows, x, base, y);
     if (c->model->rank != 0) {
-        forward(c, weights, a_of(c, l), rows, x, false, h);
+        forward(c, weights, a_of(c, l), rows, x, NULL, h);
         c->operators->scale(c->lane, rows.count * c->model->rank, c->model->adapter_scale, h);
-        forward(c, weights, b_of(c, l), rows, h, true, y);
+        forward(c, weights, b_of(c, l), rows, h, y, y);
     }
 }
 

@@ -13,10 +13,11 @@ typedef struct rpexec_rows {
     const rpexec_routing *routing; /**< of gathered rows; NULL: all have the same matrix */
 } rpexec_rows;
 
-/** y[rows, out] (+)= the layer of x[rows, in]. Keeps scale x A^T in h[rows, rank] with LoRA. */
+/** y[rows, out] = base + the layer of x[rows, in]; base is as of the operator `linear`, and NULL or
+ * y of gathered rows. Keeps scale x A^T in h[rows, rank] with LoRA. */
 void rpexec_linear_forward(const rpexec_compute *compute, const void *weights,
-                           rpexec_block_tensor which, rpexec_rows rows, const void *x, bool add,
-                           void *y, void *h);
+                           rpexec_block_tensor which, rpexec_rows rows, const void *x,
+                           const void *base, void *y, void *h);
 
 /** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] with LoRA. */
 void rpexec_linear_input(const rpexec_compute *compute, const void *weights,

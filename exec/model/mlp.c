@@ -114,7 +114,7 @@ static void swiglu(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape
 }
 
 void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t tokens,
-                        const void *n, bool add, void *y, const rpexec_mlp_tape *tape,
+                        const void *n, const void *base, void *y, const rpexec_mlp_tape *tape,
                         void *scratch_base)
 {
     const rpexec_operators *op = c->operators;
@@ -124,19 +124,22 @@ void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t t
     mlp_scratch scratch = scratch_at(m, tokens, scratch_base);
     if (has_experts(m)) {
         const void *router = rpexec_element_const(m->dtype, weights, router_at(m, 0));
-        op->linear(c->lane, tokens, d, m->config->experts, n, router, false, scratch.logits);
+        op->linear(c->lane, tokens, d, m->config->experts, n, router, NULL, scratch.logits);
         op->route(c->lane, &tape->routing, scratch.logits);
     }
     const void *x = gather(c, tape, n, scratch.gathered);
-    rpexec_linear_forward(c, weights, RPEXEC_GATE, rows, x, false, tape->gate, tape->h[0]);
-    rpexec_linear_forward(c, weights, RPEXEC_UP, rows, x, false, tape->up, tape->h[1]);
+    rpexec_linear_forward(c, weights, RPEXEC_GATE, rows, x, NULL, tape->gate, tape->h[0]);
+    rpexec_linear_forward(c, weights, RPEXEC_UP, rows, x, NULL, tape->up, tape->h[1]);
     swiglu(c, rows.count, tape, scratch.wide);
     if (has_experts(m)) {
-        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, false, scratch.gathered,
+        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, NULL, scratch.gathered,
                               tape->h[2]);
-        op->scatter(c->lane, &tape->routing, d, scratch.gathered, add, y);
+        if (base != NULL) {
+            op->copy(c->lane, tokens * d, base, y);
+        }
+        op->scatter(c->lane, &tape->routing, d, scratch.gathered, base != NULL, y);
     } else {
-        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, add, y, tape->h[2]);
+        rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, base, y, tape->h[2]);
     }
 }
 

@@ -39,9 +39,10 @@ rpexec_mlp_weight_tape rpexec_mlp_cut_weight_tape(const rpexec_model *model, uin
 /** @return bytes of scratch of any of the three functions. */
 uint64_t rpexec_mlp_scratch_bytes(const rpexec_model *model, uint64_t tokens);
 
-/** y[T, hidden] (+)= mlp(n[T, hidden]); of ranks a part of the sum. */
+/** y[T, hidden] = base + mlp(n[T, hidden]), base being another tensor or NULL; of ranks a part of
+ * the sum. */
 void rpexec_mlp_forward(const rpexec_compute *compute, const void *weights, uint64_t tokens,
-                        const void *n, bool add, void *y, const rpexec_mlp_tape *tape,
+                        const void *n, const void *base, void *y, const rpexec_mlp_tape *tape,
                         void *scratch);
 
 /** dn from dy; both [T, hidden]. Ranks have summed it. */

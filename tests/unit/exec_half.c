@@ -99,8 +99,11 @@ static void matrices(void)
             pair x = random_pair(1, rows * in);
             pair w = random_pair(2, (uint64_t)in * out);
             pair y = random_pair(3, rows * out);
-            half->linear(&narrow_lane, rows, in, out, x.half, w.half, add != 0, y.half);
-            wide->linear(&wide_lane, rows, in, out, x.wide, w.wide, add != 0, y.wide);
+            pair base = random_pair(7, rows * out);
+            half->linear(&narrow_lane, rows, in, out, x.half, w.half, add != 0 ? base.half : NULL,
+                         y.half);
+            wide->linear(&wide_lane, rows, in, out, x.wide, w.wide, add != 0 ? base.wide : NULL,
+                         y.wide);
             check("linear", &y, out > 512);
             pair dy = random_pair(4, rows * out);
             pair dx = random_pair(5, rows * in);
@@ -138,16 +141,16 @@ static void norms(void)
         check("rms_norm_weight", &dw, false);
         for (int add = 0; add < 2; add++) {
             pair dx = random_pair(6, rows * width);
-            half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half, add != 0,
-                                 dx.half);
-            wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide, add != 0,
-                                 dx.wide);
+            pair base = random_pair(7, rows * width);
+            half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half,
+                                 add != 0 ? base.half : NULL, dx.half);
+            wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide,
+                                 add != 0 ? base.wide : NULL, dx.wide);
             check("rms_norm_input", &dx, false);
         }
-        half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half, false,
+        half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half, NULL,
                              dy.half);
-        wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide, false,
-                             dy.wide);
+        wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide, NULL, dy.wide);
         check("rms_norm_input in place", &dy, false);
     }
 }

@@ -228,9 +228,9 @@ Test(exec_operator_calls, what_calls_ask_for)
     for (int i = 0; i < 2; i++) {
         rpexec_dtype dtype = i == 0 ? RPEXEC_DTYPE_F32 : RPEXEC_DTYPE_BF16;
         double element = i == 0 ? 4 : 2;
-        NOTED.linear(LANE, 3, 5, 7, AT(0), AT(1), i == 0, AT(2));
+        NOTED.linear(LANE, 3, 5, 7, AT(0), AT(1), i == 0 ? AT(3) : NULL, AT(2));
         expect_description(dtype, "3x5x7", 210, element * (15 + 35 + (i == 0 ? 42 : 21)));
-        NOTED.rms_norm_input(LANE, 3, 5, AT(0), AT(1), AT(2), AT(3), i == 0, AT(4));
+        NOTED.rms_norm_input(LANE, 3, 5, AT(0), AT(1), AT(2), AT(3), i == 0 ? AT(5) : NULL, AT(4));
         expect_description(dtype, "3x5", 0, element * (i == 0 ? 60 : 45));
         /* 2 sequences of 8 tokens, 6 query and 3 kv heads of 4 values, half of the square */
         NOTED.attention(LANE, &(rpexec_attention_sizes){2, 8, 6, 3, 4, 0}, AT(0), AT(1), AT(2),

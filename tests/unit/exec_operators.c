@@ -97,19 +97,27 @@ static void check_norm(int rows, int width)
     tensor dw = make(width, 1);
     tensor r = make(rows, 0);
     op->rms_norm(&lane, (uint64_t)rows, (uint32_t)width, 1e-3f, x.x, w.x, y.x, r.x);
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, true, dx.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, dx.x, dx.x);
     op->rms_norm_weight(&lane, (uint64_t)rows, (uint32_t)width, x.x, r.x, dy.x, dw.x);
     slow_rms_norm(rows, width, eps, x.right, w.right, y.right);
     slow_rms_norm_backward(rows, width, eps, x.right, w.right, dy.right, dx.right, dw.right);
     compare("RMSNorm", &y, width);
     compare("RMSNorm, dx", &dx, width);
     compare("RMSNorm, dw", &dw, rows);
+    /* Added to another tensor: the bits of adding to a copy of it. */
+    tensor base = make(rows * width, 1);
+    tensor copied = make(rows * width, 1);
+    memcpy(copied.x, base.x, (size_t)copied.count * sizeof(float));
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, copied.x,
+                       copied.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, base.x, dx.x);
+    cr_expect(memcmp(dx.x, copied.x, (size_t)dx.count * sizeof(float)) == 0);
     /* In place, not added to. */
     tensor unused = make(width, 0);
     tensor fresh = make(rows * width, 0);
     fresh.x = dy.x;
     slow_rms_norm_backward(rows, width, eps, x.right, w.right, dy.right, fresh.right, unused.right);
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, false, dy.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, NULL, dy.x);
     compare("RMSNorm, dx in place of dy", &fresh, width);
 }
 
@@ -131,10 +139,22 @@ static void check_linear(int rows, int in, int out)
         tensor dx = make(rows * in, 1);
         tensor dw = make(out * in, 1);
         tensor product = make(rows * out, 0);
-        op->linear(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, x.x, w.x, add != 0, y.x);
+        op->linear(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, x.x, w.x,
+                   add != 0 ? y.x : NULL, y.x);
         op->linear_input(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, dy.x, w.x, add != 0,
                          dx.x);
         op->linear_weight(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, dy.x, x.x, dw.x);
+        if (add != 0) {
+            tensor base = make(rows * out, 1);
+            tensor copied = make(rows * out, 1);
+            tensor beside = make(rows * out, 1);
+            memcpy(copied.x, base.x, (size_t)base.count * sizeof(float));
+            op->linear(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, x.x, w.x, copied.x,
+                       copied.x);
+            op->linear(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, x.x, w.x, base.x,
+                       beside.x);
+            cr_expect(memcmp(beside.x, copied.x, (size_t)base.count * sizeof(float)) == 0);
+        }
         slow_linear(rows, in, out, x.right, w.right, product.right);
         for (int i = 0; i < y.count; i++) {
             y.right[i] = product.right[i] + (add != 0 ? y.right[i] : 0);

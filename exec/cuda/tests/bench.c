@@ -46,7 +46,7 @@ static void norm(const bench *b)
 
 static void norm_input(const bench *b)
 {
-    b->op->rms_norm_input(b->lane, TOKENS, HIDDEN, b->x[0], b->x[1], b->floats, b->x[2], true,
+    b->op->rms_norm_input(b->lane, TOKENS, HIDDEN, b->x[0], b->x[1], b->floats, b->x[2], b->x[3],
                           b->x[3]);
 }
 
@@ -118,12 +118,12 @@ static void adam(const bench *b)
 
 static void linear(const bench *b)
 {
-    b->op->linear(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], false, b->x[2]);
+    b->op->linear(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], NULL, b->x[2]);
 }
 
 static void linear_input(const bench *b)
 {
-    b->op->linear_input(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], false, b->x[2]);
+    b->op->linear_input(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], NULL, b->x[2]);
 }
 
 static void linear_weight(const bench *b)

@@ -7,21 +7,21 @@ typedef struct sizes {
     uint64_t rows;
     uint32_t in;
     uint32_t out;
-    bool add;
+    int add; /* 0: nothing, 1: to what is there, 2: to another tensor */
 } sizes;
 
-/* x [rows, in], weight [out, in], y [rows, out]. */
+/* x [rows, in], weight [out, in], y [rows, out], what it may be added to. */
 static void linear(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
-    op->linear(lane, s->rows, s->in, s->out, p[0], p[1], s->add, p[2]);
+    op->linear(lane, s->rows, s->in, s->out, p[0], p[1], s->add == 0 ? NULL : p[1 + s->add], p[2]);
 }
 
 static void linear_input(const void *context, rpexec_lane *lane, const rpexec_operators *op,
                          void **p)
 {
     const sizes *s = context;
-    op->linear_input(lane, s->rows, s->in, s->out, p[2], p[1], s->add, p[0]);
+    op->linear_input(lane, s->rows, s->in, s->out, p[2], p[1], s->add != 0, p[0]);
 }
 
 static void linear_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
@@ -39,6 +39,7 @@ static int test_one(rpexec_dtype dtype, const char *name, trial_operator operato
     trial_values(&t, s.rows * s.in, 1);
     trial_values(&t, (uint64_t)s.out * s.in, 1);
     trial_values(&t, s.rows * s.out, 1);
+    trial_values(&t, s.add == 2 ? s.rows * s.out : 0, 1);
     /* Sums of fp16 that have grown to sqrt(length) are rounded length times at most. */
     bool in_half = by == TRIAL_CUBLAS_HALF && dtype == RPEXEC_DTYPE_F16;
     trial_allow(&t, written, length, in_half ? ldexp(1, -11) * length : 0);
@@ -49,12 +50,12 @@ static int test_sizes(rpexec_dtype dtype, uint64_t rows, uint32_t in, uint32_t o
                       trial_products by)
 {
     int failed = 0;
-    for (int add = 0; add < 2; add++) {
-        sizes s = {rows, in, out, add != 0};
+    for (int add = 0; add < 3; add++) {
+        sizes s = {rows, in, out, add};
         failed += test_one(dtype, "linear", linear, s, 2, in, by);
-        failed += test_one(dtype, "linear_input", linear_input, s, 0, out, by);
+        failed += add < 2 ? test_one(dtype, "linear_input", linear_input, s, 0, out, by) : 0;
     }
-    sizes s = {rows, in, out, true};
+    sizes s = {rows, in, out, 1};
     return failed + test_one(dtype, "linear_weight", linear_weight, s, 1, (double)rows, by);
 }
 

@@ -7,7 +7,7 @@
 typedef struct sizes {
     uint64_t rows;
     uint32_t width;
-    bool add;
+    int add; /* 0: nothing, 1: to what is there, 2: to another tensor */
 } sizes;
 
 /* Tensors: x, weight, y, r. */
@@ -17,18 +17,19 @@ static void norm(const void *context, rpexec_lane *lane, const rpexec_operators 
     op->rms_norm(lane, s->rows, s->width, 1e-3f, p[0], p[1], p[2], p[3]);
 }
 
-/* x, weight, r, dy, dx. */
+/* x, weight, r, dy, dx, what it may be added to. */
 static void norm_input(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
-    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], s->add, p[4]);
+    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3],
+                       s->add == 0 ? NULL : p[3 + s->add], p[4]);
 }
 
 static void norm_in_place(const void *context, rpexec_lane *lane, const rpexec_operators *op,
                           void **p)
 {
     const sizes *s = context;
-    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], false, p[3]);
+    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], NULL, p[3]);
 }
 
 /* x, r, dy, dweight. */
@@ -60,14 +61,14 @@ static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
     trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1), width, 0);
     failed += !trial_run(&t, norm, &s);
-    for (int add = 0; add < 2; add++) {
-        s.add = add != 0;
+    for (s.add = 0; s.add < 3; s.add++) { /* nothing, dx itself, another tensor */
         t = trial_begin("rms_norm_input", dtype);
         trial_values(&t, rows * width, 1);
         trial_values(&t, width, 1);
         trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
         trial_values(&t, rows * width, 1);
         trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
+        trial_values(&t, rows * width, 1);
         failed += !trial_run(&t, norm_input, &s);
     }
     t = trial_begin("rms_norm_input in place of dy", dtype);
