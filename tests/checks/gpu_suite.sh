@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The device suite (tests/gpu) where there is no device, or is said to be none: every case of every step
-# is skipped, none passed, and the archive is there all the same. Then with a stand-in for rpexec that
-# takes the host backend and small sizes: tables, verdicts and what keep.sh keeps. The suite itself is
-# run by hand, or by a session that has a GPU.
+# The device suite (tests/gpu) without a device: every case of every step is skipped, none passed, and the archive is
+# there all the same. Then with a stand-in (lib/gpu_stand_in.sh): all five parts, on one device and on a server's eight;
+# killed at random moments it loses no row, and goes on; a case that hangs, one that fails beside others, a device
+# that is lost; tables and verdicts of runs of the host backend, unequal work, and what keep.sh keeps. The suite itself
+# is run by hand, or by a session that has a GPU.
 # Release only: scripts.
 set -euo pipefail
 source_root=$1
@@ -10,75 +11,203 @@ build=$2
 rpsim=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-status=0
-RP_SUITE_DEVICE=none bash "$source_root/tests/gpu/suite.sh" "$build" "$work/out" >"$work/said" || status=$?
-if [ $status -ne 77 ]; then
-    echo "exit status $status, not 77"
-    cat "$work/said"
+export RP_TRACES=$source_root/traces LC_ALL=C
+suite() { # ARGUMENTS...; RP_SUITE_COPY and so on are the caller's
+    bash "$source_root/tests/gpu/suite.sh" "$@"
+}
+fail() { # MESSAGE FILE...
+    echo "$1"
+    shift
+    [ $# -eq 0 ] || tail -n 40 "$@"
     exit 1
-fi
+}
+expect_status() { # STATUS COMMAND...: its output is in $work/said
+    local expected=$1 status=0
+    shift
+    "$@" >"$work/said" 2>&1 || status=$?
+    [ $status -eq "$expected" ] || fail "exit status $status, not $expected: $*" "$work/said"
+}
+last_rows() { # SUMMARY: the row of each case that counts
+    awk -F, 'NR > 1 { last[$1 "," $2] = $0 } END { for (k in last) print last[k] }' "$1" | sort
+}
+
+# ---- no device ----
+expect_status 77 env RP_SUITE_DEVICE=none bash "$source_root/tests/gpu/suite.sh" "$build" "$work/out"
 awk -F, 'NR == 1 { next } { n[$1]++ } $3 != "skipped" { print; bad = 1 }
     END { for (s in n) steps++
-          if (bad || steps != 12 || n["transports"] != 4 || n["schedules"] < 60 || n["validation"] != 27) {
+          if (bad || steps != 13 || n["transports"] != 4 || n["schedules"] < 60 || n["validation"] != 27 || n["kernels"] != 22) {
               print "steps: " steps ", schedules: " n["schedules"] ", validation: " n["validation"]; exit 1 } }' \
     "$work/out/summary.csv"
 tar -tzf "$work/out/suite.tar.gz" >"$work/said"
 grep -q '^./summary.csv$' "$work/said"
-status=0
-RP_SUITE_DEVICE=none RP_SUITE_STEPS="facts nonsense" bash "$source_root/tests/gpu/suite.sh" "$build" "$work/other" \
-    >"$work/said" 2>&1 || status=$?
-[ $status -eq 2 ]
+expect_status 2 env RP_SUITE_DEVICE=none RP_SUITE_STEPS="facts nonsense" bash "$source_root/tests/gpu/suite.sh" "$build" "$work/other"
 grep -q "no step 'nonsense'" "$work/said"
-# What a machine without packages needs travels in one folder; it starts there with its own libraries.
-# Of a build for all architectures it is larger than what may travel.
-RP_PACK_MIB=1000 bash "$source_root/tests/gpu/pack.sh" "$build" "$work/pack" 2>"$work/said" || { cat "$work/said"; exit 1; }
+expect_status 2 suite --part 6 "$build" "$work/other"
+
+# ---- what travels ----
+# What a machine without packages needs is in one folder; it starts there with its own libraries. The archive is what has
+# a limit: of a build for all architectures it is larger than what may travel.
+RP_PACK_MIB=1000 bash "$source_root/tests/gpu/pack.sh" "$build" "$work/pack" >"$work/said" 2>&1 || fail pack.sh "$work/said"
 if [ -x "$build/exec/rpexec" ] && ls "$work"/pack/lib/libopenblas* >/dev/null 2>&1; then
     LD_LIBRARY_PATH=$work/pack/lib RP_TRACES=$work/pack/traces "$work/pack/bin/rpexec" --gpus 2 --steps 1 \
         --model "$work/pack/gpu/small.yaml" --seq-len 8 --check >"$work/said"
     grep -q 'the same bits' "$work/said"
 fi
-
-# The stand-in. The second argument list is what the suite would say to a GPU.
-mkdir -p "$work/mock/exec"
-cat >"$work/mock/exec/rpexec" <<EOF
-#!/usr/bin/env bash
-if [ "\$1" = --list ] && [ "\$2" = backends ]; then
-    printf 'cuda: a stand-in\n    device 0: the host\n'
-    exit
+tar -tzf "$work/pack.tgz" >"$work/said"
+grep -qx 'pack/gpu/expected.csv' "$work/said"
+kib=$(($(stat -c %s "$work/pack.tgz") / 1024))
+if [ "${RP_LONG:-0}" = 1 ] && [ "$(du -sk "$work/pack" | cut -f1)" -gt $(((kib / 1024 + 1) * 1024)) ]; then
+    RP_PACK_MIB=$((kib / 1024 + 1)) bash "$source_root/tests/gpu/pack.sh" "$build" "$work/again" >"$work/said" 2>&1 ||
+        fail "pack.sh measures the folder, not the archive" "$work/said"
 fi
-a=()
-while [ \$# -gt 0 ]; do
-    case \$1 in
-    --backend | --microbatch-size | --dtype | --watchdog-s) shift ;;
-    --virtual-gpus) a+=(--gpus "\$2") && shift ;;
-    --model) a+=(--model tiny) && shift ;;
-    --seq-len) a+=(--seq-len 16) && shift ;;
-    --microbatches) a+=(--microbatches "\$2") && shift ;;
-    --graphs) ;;
-    *) a+=("\$1") ;;
-    esac
-    shift
+rm -rf "$work"/pack* "$work"/again*
+
+# ---- the stand-in ----
+export MOCK=$work/mock
+mkdir -p "$MOCK/exec" "$MOCK/bin"
+for name in rpexec green_test rates cuda_compare cuda_bench cuda_nccl compute-sanitizer; do
+    cp "$source_root/tests/checks/lib/gpu_stand_in.sh" "$MOCK/bin/$name"
+    chmod +x "$MOCK/bin/$name"
 done
-exec "$build/exec/rpexec" "\${a[@]}"
-EOF
-chmod +x "$work/mock/exec/rpexec"
-export RP_TRACES=$source_root/traces
+export MOCK_RPEXEC=$build/exec/rpexec
+cp "$source_root/tests/gpu/small.yaml" "$MOCK/model"
+"$build/exec/rpexec" --list schedules >"$MOCK/schedules"
+export PATH=$MOCK/bin:$PATH # compute-sanitizer
+begin_again() {
+    rm -rf "$MOCK/lost" "$MOCK/once"
+    : >"$MOCK/finished"
+}
+well() { # SUMMARY: whole rows
+    [ "$(head -n 1 "$1")" = step,case,status,seconds,detail ] && ! sed 1d "$1" |
+        grep -vE '^[a-z]+,[a-z0-9-]+,(passed|failed|refused|skipped),[0-9]+,"[^"]*"$'
+}
+
+# All five parts. In the folder that gets copies is what has been found so far; it holds eight files at most.
+mkdir "$work/copies"
+expect_status 0 env RP_SUITE_COPY="$work/copies" RP_SUITE_JOBS=4 bash "$source_root/tests/gpu/suite.sh" "$MOCK" "$work/all"
+well "$work/all/summary.csv" || fail "broken rows" "$work/all/summary.csv"
+cmp "$work/all/summary.csv" "$work/copies/summary.csv"
+[ "$(find "$work/copies" -type f | wc -l)" -le 8 ] && [ -s "$work/copies/suite.tar.gz" ]
+last_rows "$work/all/summary.csv" | awk -F, '{ n[$1]++; passed += $3 == "passed" } END {
+    for (s in n) steps++
+    exit !(steps == 13 && passed > 200 && n["benchmarks"] == 23) }' || fail "the five parts" "$work/all/summary.csv"
+grep -q '^H200,link to the GPU alone in pieces of 64 MiB,GB/s,70,45,58,above$' "$work/all/compared.csv" &&
+    grep -q '^H200,cuBLAS.*,700,650,800,as expected$' "$work/all/compared.csv" || fail "expected beside measured" "$work/all/compared.csv"
+# What has passed does not run again, and a suite of another revision does not go on with these rows.
+begin_again
+expect_status 0 suite --part 2 "$MOCK" "$work/all"
+[ ! -s "$MOCK/finished" ] || fail "these ran again" "$MOCK/finished"
+echo other >"$MOCK/revision"
+expect_status 2 suite "$MOCK" "$work/all"
+rm "$MOCK/revision"
+
+# A server's eight devices instead of virtual ones.
+MOCK_DEVICES=8 RP_SUITE_JOBS=4 RP_SUITE_STEPS="transports validation" RP_SUITE_SCHEDULES=1f1b \
+    suite --gpus all "$MOCK" "$work/server" >"$work/said" 2>&1 || fail "the server" "$work/said"
+! grep -q -e --virtual-gpus "$MOCK/finished" || fail "virtual GPUs on a server" "$MOCK/finished"
+last_rows "$work/server/summary.csv" | awk -F, '{ n[$1]++ } $3 != "passed" { print; bad = 1 }
+    END { exit bad || n["transports"] != 27 || n["validation"] != 7 }' || fail "the server" "$work/server/summary.csv"
+grep -q '^transports,staged-zero-infinity-bf16-8,passed' "$work/server/summary.csv"
+expect_status 2 env MOCK_DEVICES=2 bash "$source_root/tests/gpu/suite.sh" --gpus 3 "$MOCK" "$work/two"
+
+# Killed at random moments: what stdout had said, and what had ended, stands in the summary, and the next call goes on.
+begin_again
+kills=3
+[ "${RP_LONG:-0}" != 1 ] || kills=20
+: >"$work/said"
+for ((kill = 0; kill < kills; kill++)); do
+    MOCK_SLEEP=0.01 RP_SUITE_STEPS="types validation" setsid bash "$source_root/tests/gpu/suite.sh" "$MOCK" \
+        "$work/killed" >>"$work/said" 2>&1 &
+    suite=$!
+    sleep "0.$((RANDOM % 9))$((RANDOM % 10))"
+    kill -9 -- -$suite 2>/dev/null || true
+    wait $suite 2>/dev/null || true
+    sleep 0.1 # two may have been running
+    [ -e "$work/killed/summary.csv" ] || continue
+    well "$work/killed/summary.csv" || fail "broken rows" "$work/killed/summary.csv"
+    sed -n 's/^\([a-z]*\) \([a-z0-9-]*\): \([a-z]*\), \([0-9]*\) s.*/\1,\2,\3,\4,/p' "$work/said" | sort >"$work/heard"
+    cut -d'"' -f1 "$work/killed/summary.csv" | sort | comm -23 "$work/heard" - >"$work/missing"
+    [ ! -s "$work/missing" ] || fail "rows that stdout had" "$work/missing"
+    awk -F, -v finished="$(wc -l <"$MOCK/finished")" -v kills=$((kill + 1)) '$3 == "passed" && $2 != "all" { n++ }
+        END { exit n < finished - 2 * kills }' "$work/killed/summary.csv" || fail "rows of cases that had ended" "$work/killed/summary.csv"
+done
+RP_SUITE_STEPS="types validation" suite "$MOCK" "$work/killed" >>"$work/said" 2>&1 || fail "after the kills" "$work/said"
+cases=$(last_rows "$work/killed/summary.csv" | grep -c -v ,all,)
+[ "$(wc -l <"$MOCK/finished")" -le $((cases + 2 * kills)) ] || fail "cases ran again"
+last_rows "$work/killed/summary.csv" | cut -d, -f1-3 >"$work/a"
+last_rows "$work/all/summary.csv" | grep -E '^(types|validation),' | cut -d, -f1-3 | cmp - "$work/a"
+[ "$(wc -l <"$work/killed/validation.csv")" -eq "$(wc -l <"$work/all/validation.csv")" ]
+# A signal leaves the archive.
+MOCK_SLEEP=5 RP_SUITE_STEPS=types bash "$source_root/tests/gpu/suite.sh" "$MOCK" "$work/ended" >"$work/said" 2>&1 &
+suite=$!
+for ((i = 0; i < 100; i++)); do
+    [ ! -e "$work/ended/logs/types.roundpipe-bf16-4.log" ] || break
+    sleep 0.05
+done
+kill -TERM $suite
 status=0
-RP_SUITE_STEPS="facts validation gemm benchmarks" RP_SUITE_SCHEDULES=1f1b \
-    bash "$source_root/tests/gpu/suite.sh" "$work/mock" "$work/stand-in" >"$work/said" 2>&1 || status=$?
-[ $status -le 1 ] || { cat "$work/said"; exit 1; } # times of the host: verdicts may be either
-awk -F, 'NR == 1 { next } $3 != "passed" && !($2 ~ /^(all|forward|backward|offloaded-over-resident)$/ && $3 == "failed") {
-        print; bad = 1 }
+wait $suite || status=$?
+[ $status -eq 143 ] && [ -s "$work/ended/suite.tar.gz" ] && [ "$(wc -l <"$work/ended/summary.csv")" -eq 1 ] ||
+    fail "ended by SIGTERM: exit status $status" "$work/said" "$work/ended/summary.csv"
+
+# One case hangs: it ends at its deadline with all that it has started, once more alone, and the others run.
+begin_again
+echo "4321.$$" >"$MOCK/hang_s"
+MOCK_HANG='zbv.*bf16' RP_SUITE_LIMIT=1 RP_SUITE_STEPS=types suite "$MOCK" "$work/hangs" >"$work/said" 2>&1 &&
+    fail "a case that hangs has passed" "$work/said"
+[ "$(grep -c '^types,zbv-bf16-4,failed,' "$work/hangs/summary.csv")" -eq 2 ] || fail "twice" "$work/hangs/summary.csv"
+[ "$(grep -c '^types,.*,passed,' "$work/hangs/summary.csv")" -eq 16 ] || fail "the others" "$work/hangs/summary.csv"
+! ps -eo args | grep -qx "sleep 4321.$$" || fail "a child of a case that hung is still there"
+# One fails beside others and passes alone: both rows are kept, and the last one counts.
+begin_again
+MOCK_ONCE='zbv.*bf16' RP_SUITE_STEPS=types suite "$MOCK" "$work/once" >"$work/said" 2>&1 || fail "once more alone" "$work/said"
+[ "$(grep -c '^types,zbv-bf16-4,' "$work/once/summary.csv")" -eq 2 ]
+grep -q '^types,zbv-bf16-4,passed,.*alone: ' "$work/once/summary.csv"
+# The device is lost: the rest is skipped, and runs when it is back.
+begin_again
+MOCK_LOSE='fsdp.*bf16' RP_SUITE_STEPS=types suite "$MOCK" "$work/lost" >"$work/said" 2>&1 && fail "a lost device" "$work/said"
+passed=$(grep -c ',passed,' "$work/lost/summary.csv")
+[ "$passed" -ge 1 ] && [ "$(grep -c ',skipped,0,"device lost' "$work/lost/summary.csv")" -ge 9 ] ||
+    fail "a lost device" "$work/lost/summary.csv"
+begin_again
+RP_SUITE_STEPS=types suite "$MOCK" "$work/lost" >"$work/said" 2>&1 || fail "the device is back" "$work/said"
+[ "$(wc -l <"$MOCK/finished")" -eq $((17 - passed)) ] || fail "those that had not passed" "$MOCK/finished"
+
+# ---- the host backend ----
+begin_again
+status=0
+MOCK_REAL='--(record|costs) |--seq-len 2048.*--gpus 1 ' RP_SUITE_STEPS="facts validation gemm benchmarks" RP_SUITE_SCHEDULES=1f1b \
+    suite "$MOCK" "$work/stand-in" >"$work/said" 2>&1 || status=$?
+[ $status -le 1 ] || fail "the host backend" "$work/said" # times of the host: verdicts may be either
+last_rows "$work/stand-in/summary.csv" | awk -F, '
+    $3 != "passed" && !($2 ~ /^(all|forward|backward|offloaded-over-resident-.*)$/ && $3 == "failed") &&
+        !($2 == "resident-capped-1" && $3 == "refused") { print; bad = 1 }
+    /not compared/ { print; bad = 1 }
     { n[$1]++ }
-    END { exit bad || n["validation"] != 7 || n["gemm"] != 3 || n["benchmarks"] != 14 }' "$work/stand-in/summary.csv" ||
-    { cat "$work/said" "$work/stand-in/summary.csv"; exit 1; }
+    END { exit bad || n["validation"] != 7 || n["gemm"] != 3 || n["benchmarks"] != 23 }' ||
+    fail "rows" "$work/said" "$work/stand-in/summary.csv"
 awk -F, 'NR > 1 { e = 100 * ($5 / $4 - 1) - $6; n += e < 0.01 && e > -0.01 } END { exit n != 4 }' \
-    "$work/stand-in/validation.csv" || { cat "$work/stand-in/validation.csv"; exit 1; }
+    "$work/stand-in/validation.csv" || fail validation "$work/stand-in/validation.csv"
+# Both sides of a pair execute the same FLOP; where they do not, they are not compared.
+for pair in "roundpipe-async-1 resident-1" "roundpipe-async-stages-1 resident-recomputed-1"; do
+    read -r a b <<<"$pair"
+    awk -F, -v a="$a" -v b="$b" '{ flop[$1] = $4 } END { exit !(flop[a] > 0 && flop[a] == flop[b]) }' \
+        "$work/stand-in/benchmarks.csv" || fail "unequal work: $pair" "$work/stand-in/benchmarks.csv"
+done
+RP_SUITE_STEPS=benchmarks MOCK_UNEQUAL=1 MOCK_REAL='--seq-len 2048.*--gpus 1 ' suite "$MOCK" "$work/unequal" >"$work/said" 2>&1 &&
+    fail "unequal work was compared" "$work/said"
+grep -q '^benchmarks,offloaded-over-resident-fused,failed,0,"not compared: unequal work, ' "$work/unequal/summary.csv" ||
+    fail "unequal work" "$work/unequal/summary.csv"
+for flop in 1.009 1.011; do
+    printf 'case,tokens_per_s,median_ms,executed_tflop\na,1,100,%s\nb,1,99,1\n' $flop |
+        awk -F, -v offloaded=a -v resident=b -f "$source_root/tests/gpu/pair.awk"
+done >"$work/said"
+[ "$(cut -d' ' -f1,2 "$work/said" | paste -sd,)" = "passed 99.9,failed not" ] || fail "one percent" "$work/said"
 # What is kept is predicted again by the same number.
 cp -r "$source_root/tests" "$work/kept" && mkdir -p "$work/traces/runs" && mv "$work/kept" "$work/tests"
-sed -i 's/^tests.*/tiny 16/' "$work"/stand-in/logs/run-*.args
+sed -i "s|^tests.*|$MOCK/model 16|" "$work"/stand-in/logs/run-*.args
 RPSIM=$rpsim RPDIFF=$build/rpdiff bash "$work/tests/gpu/keep.sh" "$work/stand-in/logs" 2000-01-01-host >"$work/gates"
 join -t, <(sed 's|.*host/||' "$work/gates" | sort) \
     <(awk -F, 'NR > 1 { print $1 "-" $2 "-" $3 "," $6 }' "$work/stand-in/validation.csv" | sort) |
     awk -F, '{ e = $3 < 0 ? -$3 : $3; n += $2 > e && $2 < e + 0.1001 } END { exit n != 4 }' ||
-    { cat "$work/gates" "$work/stand-in/validation.csv"; exit 1; }
+    fail "what is kept" "$work/gates" "$work/stand-in/validation.csv"

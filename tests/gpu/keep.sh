@@ -27,6 +27,7 @@ cp "$runs/facts.log" "$new/facts.txt"
 for run in "$runs"/run-*/; do
     case=$(basename "$run")
     case=${case#run-}
+    [ -e "$run/timeline.csv" ] || continue # it has not run to its end
     mkdir "$new/$case"
     cp "$run/program.txt" "$run/timeline.csv" "$new/$case/"
     record=$runs/record-$(sed -E 's/^[a-z0-9-]*[a-z][0-9]?-([0-9]+)(-[0-9]+)?$/\1/' <<<"$case")

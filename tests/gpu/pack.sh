@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Puts what the device suite needs into one folder that runs on a machine without packages: programs,
 # the shared libraries they were linked with (all but C's, C++'s and CUDA's), traces,
-# and the suite itself.
+# and the suite itself; and that folder into an archive, OUTDIR.tgz.
 # usage: pack.sh BUILDDIR OUTDIR    BUILDDIR was configured with -DRP_CUDA=ON
-# OUTDIR must not exist. More than 60 MiB are refused: what travels to a lent machine has a limit.
+# Neither may exist. An archive of more than 60 MiB is refused: what travels to a lent machine has a limit.
 set -euo pipefail
-if [ $# -ne 2 ] || [ -e "$2" ]; then
-    echo "usage: pack.sh BUILDDIR OUTDIR, a folder that does not exist yet" >&2
+if [ $# -ne 2 ] || [ -e "$2" ] || [ -e "$2.tgz" ]; then
+    echo "usage: pack.sh BUILDDIR OUTDIR, a folder that does not exist yet, nor does OUTDIR.tgz" >&2
     exit 2
 fi
 source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -30,12 +30,13 @@ ldd "$out"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         cp -L "$library" "$out/lib/"
     done
 cp -r "$source_root/traces" "$out/traces"
-cp "$source_root"/tests/gpu/*.yaml "$source_root"/tests/gpu/suite.sh "$out/gpu/"
-git -C "$source_root" rev-parse HEAD >"$out/revision" 2>/dev/null || echo unknown >"$out/revision"
-kib=$(du -sk "$out" | cut -f1)
-echo "$out: $((kib / 1024)) MiB"
-limit=${RP_PACK_MIB:-60} # of what travels to the machine that lends the GPU
+cp "$source_root"/tests/gpu/{*.yaml,suite.sh,steps.sh,figures.sh,pair.awk} "$source_root/experiments/expected.csv" "$out/gpu/"
+timeout 10 git -C "$source_root" rev-parse HEAD >"$out/revision" 2>/dev/null || echo unknown >"$out/revision"
+timeout -k 5 300 tar -C "$(dirname "$out")" -czf "$out.tgz" "$(basename "$out")"
+kib=$((($(stat -c %s "$out.tgz") + 1023) / 1024))
+echo "$out.tgz: $((kib / 1024)) MiB; $out: $(($(du -sk "$out" | cut -f1) / 1024)) MiB"
+limit=${RP_PACK_MIB:-60} # of what travels to the machine that lends the GPU: the archive
 if [ "$kib" -gt $((limit * 1024)) ]; then
-    echo "pack.sh: more than $limit MiB; build for one architecture, or set RP_PACK_MIB" >&2
+    echo "pack.sh: $out.tgz has more than $limit MiB; build for one architecture, or set RP_PACK_MIB" >&2
     exit 1
 fi
