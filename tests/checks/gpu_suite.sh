@@ -205,7 +205,7 @@ done >"$work/said"
 [ "$(cut -d' ' -f1,2 "$work/said" | paste -sd,)" = "passed 99.9,failed not" ] || fail "one percent" "$work/said"
 # What is kept is predicted again by the same number.
 cp -r "$source_root/tests" "$work/kept" && mkdir -p "$work/traces/runs" && mv "$work/kept" "$work/tests"
-sed -i "s|^tests.*|$MOCK/model 16|" "$work"/stand-in/logs/run-*.args
+sed -i "s|^tests.*|tiny 16|" "$work"/stand-in/logs/run-*.args
 RPSIM=$rpsim RPDIFF=$build/rpdiff bash "$work/tests/gpu/keep.sh" "$work/stand-in/logs" 2000-01-01-host >"$work/gates"
 join -t, <(sed 's|.*host/||' "$work/gates" | sort) \
     <(awk -F, 'NR > 1 { print $1 "-" $2 "-" $3 "," $6 }' "$work/stand-in/validation.csv" | sort) |

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Stands for the programs that the device suite runs (tests/checks/gpu_suite.sh): says what rpexec says, at once, or with
 # MOCK_REAL=PATTERN lets the host backend run what matches. By MOCK, a folder:
-#   MOCK_RPEXEC        the program; $MOCK/schedules what it lists; $MOCK/model a model of 16 layers
+#   MOCK_RPEXEC        the program; $MOCK/schedules what it lists; $MOCK/model a model of 16 layers, for pairs; others take tiny
 #   $MOCK/finished     gets a line for each command that has ended well
 #   MOCK_DEVICES       devices (1); $MOCK/lost: none any more
 #   MOCK_HANG=PATTERN  these ignore SIGTERM, and so does a child of theirs
@@ -41,7 +41,10 @@ elif [[ $line == rpexec* ]] && matches "${MOCK_REAL:-}"; then
         case $1 in
         --backend | --microbatch-size | --dtype | --watchdog-s) shift ;;
         --virtual-gpus) a+=(--gpus "$2") && shift ;;
-        --model) a+=(--model "$MOCK/model") && shift ;;
+        --model) [[ $line == *"--seq-len 2048"* ]] && a+=(--model "$MOCK/model")
+            shift ;;
+        --microbatches) [[ $line == *"--seq-len 2048"* ]] && a+=(--microbatches 2) || a+=(--microbatches "$2")
+            shift ;;
         --seq-len) a+=(--seq-len 16) && shift ;;
         --steps) a+=(--steps 3) && shift ;;
         --gpu-memory-mb) [[ $line == *gpipe* ]] && a+=(--gpu-memory-mb 1)
