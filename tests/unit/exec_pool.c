@@ -250,6 +250,57 @@ static rp_model wide_model(bool tied, uint32_t rank)
     return m;
 }
 
+/* A tensor's numbers as one call gives them. */
+static void fill_whole(const rpexec_tensor *t, uint64_t seed, uint64_t stream, float *to)
+{
+    uint64_t count = t->rows * t->columns;
+    double residual = 0.02 / sqrt(2.0 * 1); /* one layer */
+    switch (t->initial) {
+    case RPEXEC_INITIAL_ZEROS:
+        return;
+    case RPEXEC_INITIAL_ONES:
+        for (uint64_t i = 0; i < count; i++) {
+            to[i] = 1;
+        }
+        return;
+    case RPEXEC_INITIAL_UNIFORM:
+        rpexec_random_uniform_from(seed, stream, 1 / sqrt((double)t->columns), 0, count, to);
+        return;
+    case RPEXEC_INITIAL_RESIDUAL:
+        rpexec_random_normal(seed, stream, residual, count, to);
+        return;
+    case RPEXEC_INITIAL_NORMAL:
+        rpexec_random_normal(seed, stream, 0.02, count, to);
+        return;
+    }
+}
+
+/* Tensors of several pieces, normal and uniform ones: what a single stream has. */
+Test(exec_pool, initial_weights_are_the_same_bits)
+{
+    for (uint32_t rank = 0; rank <= 32; rank += 32) {
+        rpexec_model model;
+        rp_model config = wide_model(false, rank);
+        config.intermediate = 9001;
+        config.mlp_parameters = (uint64_t)3 * config.hidden * config.intermediate;
+        cr_assert(eq(int, rpexec_model_create(&config, 3, RPEXEC_DTYPE_F32, rp_test_arena, &model),
+                     RP_OK));
+        uint64_t longest = 0;
+        float *ours = taken(model.block.floats * sizeof *ours);
+        float *right = taken(model.block.floats * sizeof *right);
+        memset(ours, 0x5a, model.block.floats * sizeof *ours);
+        rpexec_model_initialise(&model, 1, 7, pool_of(3), ours);
+        for (uint32_t i = 0; i < model.block.tensor_count; i++) {
+            const rpexec_tensor *t = &model.block.tensors[i];
+            uint64_t values = t->rows * t->columns;
+            fill_whole(t, 7, UINT64_C(1) << 16 | i, right + t->offset);
+            longest = values > longest ? values : longest;
+        }
+        cr_expect(eq(int, memcmp(ours, right, model.block.floats * sizeof *ours), 0));
+        cr_expect(gt(u64, longest, RPEXEC_POOL_PIECE));
+    }
+}
+
 static void deliver(rpexec_state *s, uint64_t step, bool overflow)
 {
     uint64_t values = s->trained[s->model->layer_count];
