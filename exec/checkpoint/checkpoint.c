@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PREFIX "step-"
@@ -269,6 +270,19 @@ static void write_process(int descriptor)
     }
 }
 
+/* A process that was killed a moment ago, in the middle of an fsync say, still has it.
+ * @return as flock */
+static int wait_for_lock(int descriptor)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    int failed = flock(descriptor, LOCK_EX | LOCK_NB);
+    for (uint32_t i = 0; i < 50 && failed != 0 && errno == EWOULDBLOCK; i++) {
+        (void)nanosleep(&pause, NULL);
+        failed = flock(descriptor, LOCK_EX | LOCK_NB);
+    }
+    return failed;
+}
+
 /* @param gone_out the file was removed by its last owner between open and lock: try again */
 static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_out)
 {
@@ -283,7 +297,7 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
         *gone_out = errno == ENOENT; /* the folder has gone again */
         return *gone_out ? RP_OK : refuse_folder(c->folder);
     }
-    if (flock(c->lock, LOCK_EX | LOCK_NB) != 0) {
+    if (wait_for_lock(c->lock) != 0) {
         if (errno == EWOULDBLOCK) {
             rp_status status = refuse_second(c->folder, c->lock);
             give_back(c);

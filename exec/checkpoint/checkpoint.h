@@ -31,7 +31,8 @@ typedef struct rpexec_checkpoints {
 
 /**
  * Makes a run's folder and locks it, so that one that cannot be written is known before the run.
- * A file system without locks is warned about and used.
+ * A folder that another process has is asked for during a second. A file system without locks is
+ * warned about and used.
  * @param anew nothing is resumed: a folder with checkpoints is refused, since those of a longer run
  *        would be taken for newer
  * @param checkpoints_out given back with rpexec_checkpoints_close

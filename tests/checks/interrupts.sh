@@ -46,11 +46,14 @@ ended_by()
         rm -rf "$work/parts" "$work/parts.csv"
         for ((time = 0; time <= round % 2; time++)); do
             status=0
+            # A child of this shell: when it is waited for, it is gone. A job of its own, or it would ignore SIGINT.
+            set -m
+            "$rpexec" "${train[@]}" --save "$work/parts" --resume --loss-out "$work/parts.csv" >/dev/null 2>"$work/err" &
+            set +m
+            sleep "$(awk -v ms=$((RANDOM % took_ms + 1)) 'BEGIN { printf "%.3f", ms / 1000 }')"
             { # the shell's own line about a kill goes nowhere
-                timeout -s "$signal" --preserve-status \
-                    "$(awk -v ms=$((RANDOM % took_ms + 1)) 'BEGIN { printf "%.3f", ms / 1000 }')" \
-                    "$rpexec" "${train[@]}" --save "$work/parts" --resume --loss-out "$work/parts.csv" \
-                    >/dev/null 2>"$work/err" || status=$?
+                kill -s "$signal" $! || true
+                wait $! || status=$?
             } 2>/dev/null
             if [ $status -eq "$want" ]; then
                 hits=$((hits + 1))
