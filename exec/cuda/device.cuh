@@ -102,7 +102,7 @@ template <int THREADS, typename F> __device__ inline F group_sum(F x, F *parts)
 /** e^x / (1 + e^x). */
 __device__ inline float sigmoid(float x)
 {
-    return 1.0f / (1.0f + expf(-x));
+    return reciprocal(1.0f + expf(-x));
 }
 
 /* ---- on the host ------------------------------------------------------------------------------

@@ -63,19 +63,20 @@ template <typename T> __global__ void scale(uint64_t count, float factor, T *x, 
                     [=](float in, float, float, float *out, float *) { *out = in * factor; });
 }
 
-/* Pairs (i, i + head_dim / 2) of a head, N of them a thread. */
-template <typename T, int N>
-__global__ void rotate(uint64_t groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
+/* Pairs (i, i + head_dim / 2) of a head, N of them a thread. I counts groups of pairs: 32 bits
+ * where they are enough, since the GPU divides those several times as fast. */
+template <typename T, int N, typename I>
+__global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
                        const float *cosines, const float *sines, float sign, T *x)
 {
     uint32_t half = head_dim / 2;
     uint32_t per_head = half / N;
     for (uint64_t at = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; at < groups;
          at += (uint64_t)gridDim.x * BLOCK) {
-        uint64_t head = at / per_head;
-        uint32_t i = (uint32_t)(at % per_head) * N;
-        uint64_t angle = head / heads % seq_len * half + i;
-        T *first = x + head * head_dim + i;
+        I head = (I)at / per_head;
+        uint32_t i = (uint32_t)((I)at % per_head) * N;
+        uint64_t angle = (uint64_t)(head / heads % seq_len) * half + i;
+        T *first = x + (uint64_t)head * head_dim + i;
         float a[N], b[N], turned_a[N], turned_b[N];
         load<N>(first, N, true, a);
         load<N>(first + half, N, true, b);
@@ -149,9 +150,16 @@ extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint
         bool whole = aligned(16, x) && head_dim / 2 % N == 0;
         uint64_t groups =
             (uint64_t)sequences * seq_len * heads * (head_dim / 2) / (whole ? (uint64_t)N : 1);
-        return launch(whole ? rotate<T, N> : rotate<T, 1>, blocks_for(target, groups, BLOCK), BLOCK,
-                      0, target->stream, groups, seq_len, heads, head_dim, cosines, sines,
-                      inverse ? -1.0f : 1.0f, static_cast<T *>(x));
+        uint32_t blocks = blocks_for(target, groups, BLOCK);
+        float sign = inverse ? -1.0f : 1.0f;
+        if (groups > UINT32_MAX) {
+            return launch(whole ? rotate<T, N, uint64_t> : rotate<T, 1, uint64_t>, blocks, BLOCK, 0,
+                          target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
+                          static_cast<T *>(x));
+        }
+        return launch(whole ? rotate<T, N, uint32_t> : rotate<T, 1, uint32_t>, blocks, BLOCK, 0,
+                      target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
+                      static_cast<T *>(x));
     });
 }
 

@@ -160,6 +160,10 @@ static inline float power_of_two(float x)
 {
     return exp2f(x);
 }
+static inline float reciprocal(float x)
+{
+    return 1.0f / x;
+}
 static inline uint32_t __float_as_uint(float x)
 {
     uint32_t bits;

@@ -102,6 +102,14 @@ __device__ inline float power_of_two(float x)
     return y;
 }
 
+/** 1 / x to one unit in the last place, in one instruction; 0 for infinity. */
+__device__ inline float reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above) ---
  */
 
