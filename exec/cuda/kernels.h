@@ -85,6 +85,7 @@ cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t 
 /** @return bytes of scratch of both: a function of the tokens only. */
 size_t rpexec_cuda_embed_scratch(uint64_t tokens);
 
+/** Losses of whole rows of logits, and the gradient in their place. */
 cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
                                       uint32_t vocab, const int32_t *labels, float scale, void *z,
                                       double *losses, double *loss);
