@@ -65,7 +65,7 @@ static uint64_t left_in_group(const char *root, const char *group)
     return most == UINT64_MAX ? most : most > used ? most - used : 0;
 }
 
-/* What the limit of the process's address space (ulimit -v) leaves. */
+/* Bytes that the limit of the process's address space (ulimit -v) leaves. */
 static uint64_t left_of_address_space(void)
 {
     struct rlimit limit;

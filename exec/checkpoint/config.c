@@ -307,8 +307,7 @@ static rp_status read_text(const rp_text *text, const char *path, rp_model *m)
     json_error_t error;
     json_t *root = json_loadb(text->bytes, text->length, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line,
-                     error.text);
+        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line, error.text);
         return RP_INPUT;
     }
     rpexec_config r = {.path = path, .text = text, .values = root};

@@ -1,11 +1,11 @@
-/* What the reader of config.json (config.c) and its list of keys (config_keys.c) share. */
+/* Shared by the reader of config.json (config.c) and its list of keys (config_keys.c). */
 #pragma once
 
 #include "common/text.h"
 
 #include <jansson.h>
 
-/* What the configuration class of a family in transformers takes for a key that is missing. */
+/* Defaults of a family's configuration class in transformers, for keys that are missing. */
 typedef struct rpexec_family {
     const char *type;   /* model_type */
     const char *class;  /* in architectures */

@@ -62,8 +62,8 @@ rp_status rpexec_config_refuse(const rpexec_config *r, const char *key, const ch
     char shown[SHOWN_BYTES];
     bool inside = r->name != NULL;
     (void)snprintf(shown, sizeof shown, "%s%s%s", inside ? r->name : "", inside ? "." : "", key);
-    rp_log_error_at(r->path, line_of(r, key), "%s: %s%svalid values are %s", shown,
-                    cause, cause[0] != '\0' ? "; " : "", valid);
+    rp_log_error_at(r->path, line_of(r, key), "%s: %s%svalid values are %s", shown, cause,
+                    cause[0] != '\0' ? "; " : "", valid);
     return RP_INPUT;
 }
 

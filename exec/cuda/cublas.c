@@ -309,7 +309,8 @@ static rp_status by_own_kernel(const rpexec_lane *lane, const rpexec_cuda_produc
     return RP_OK;
 }
 
-/* What cuBLAS proposes can be launched almost always. Where it cannot, that has done nothing yet.
+/* An algorithm that cuBLAS proposes can nearly always be launched. One that cannot has done
+ * nothing.
  */
 static void warn_once(const rpexec_cublas *cublas, const shape *s, cublasStatus_t status)
 {

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Whether a token of the bin before `place` has the id. All threads get the same answer. */
+/* True where a token of the bin before `place` has the id. All threads get the same answer. */
 __device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, uint32_t begin,
                                    uint32_t place, int32_t id)
 {

@@ -80,7 +80,10 @@ static void compare(const rp_model *config, rpexec_work work, rp_test_twist twis
     cr_expect(same_state(&stopped, &shorter), "%s %s after %u: another state", name, mode, most);
 }
 
-static void all_schedules(const rp_test_twist *twist)
+typedef void (*trial)(const rp_model *config, rpexec_work work, rp_test_twist twist, uint32_t most);
+
+/* Every schedule that runs, sync and async. */
+static void all_schedules(const rp_test_twist *twist, trial try)
 {
     rp_model config = rp_test_small_decoder(8, true, true);
     for (uint32_t i = 0; i < 2 * rp_schedule_count; i++) {
@@ -91,7 +94,7 @@ static void all_schedules(const rp_test_twist *twist)
         if (why == NULL) {
             rpexec_work work = rp_test_work(schedule->name, 2, 4, STEPS);
             work.asynchronous = i % 2 == 1;
-            compare(&config, work, *twist, 1 + i / 2 % (STEPS - 1));
+            try(&config, work, *twist, 1 + i / 2 % (STEPS - 1));
         }
     }
 }
@@ -99,13 +102,13 @@ static void all_schedules(const rp_test_twist *twist)
 Test(exec_follow, all_schedules_end_between_iterations)
 {
     const rp_test_twist twist = {.delay_seed = 7, .delay_us = 100};
-    all_schedules(&twist);
+    all_schedules(&twist, compare);
 }
 
 Test(exec_follow, with_a_scaled_loss_too)
 {
     const rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16};
-    all_schedules(&twist);
+    all_schedules(&twist, compare);
 }
 
 Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
@@ -116,8 +119,9 @@ Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
 }
 
 /* Twice the same program equals one of twice its length, which nothing interrupts. */
-static void twice(const rp_model *config, rpexec_work work, rp_test_twist twist)
+static void twice(const rp_model *config, rpexec_work work, rp_test_twist twist, uint32_t most)
 {
+    (void)most;
     rp_test_run once;
     rp_test_run again;
     work.iterations = STEPS;
@@ -130,32 +134,16 @@ static void twice(const rp_model *config, rpexec_work work, rp_test_twist twist)
     cr_expect(same_state(&again, &once), "%s %s: another state", work.schedule->name, mode);
 }
 
-static void all_twice(const rp_test_twist *twist)
-{
-    rp_model config = rp_test_small_decoder(8, true, true);
-    for (uint32_t i = 0; i < 2 * rp_schedule_count; i++) {
-        const rp_schedule_type *schedule = rp_schedules[i / 2];
-        const char *why = NULL;
-        config.heads = rp_schedule_cuts_layers(schedule) ? 4 : 2; /* one for each rank */
-        cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
-        if (why == NULL) {
-            rpexec_work work = rp_test_work(schedule->name, 2, 4, STEPS);
-            work.asynchronous = i % 2 == 1;
-            twice(&config, work, *twist);
-        }
-    }
-}
-
 Test(exec_follow, programs_run_again)
 {
     const rp_test_twist twist = {.delay_seed = 3, .delay_us = 100};
-    all_twice(&twist);
+    all_schedules(&twist, twice);
 }
 
 Test(exec_follow, programs_run_again_with_a_scaled_loss)
 {
     const rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16};
-    all_twice(&twist);
+    all_schedules(&twist, twice);
 }
 
 Test(exec_follow, programs_run_again_on_gpus)
@@ -163,7 +151,7 @@ Test(exec_follow, programs_run_again_on_gpus)
     const rp_fake_cuda machine = {.devices = 2, .seed = 5, .delay_us = 100};
     const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                  .devices = {.stage_bytes = 1000}};
-    all_twice(&twist);
+    all_schedules(&twist, twice);
 }
 
 static uint32_t transfers;
