@@ -52,15 +52,16 @@ static uint32_t gpu_with(const rpexec_devices *d, const void *address)
     return i;
 }
 
-/* CUDA refuses a copy of memory that is not pinned as a whole, or by several calls. */
-static int copy_pieces(const rpexec_driver *d, unsigned char *to, const unsigned char *from,
-                       uint64_t bytes, void *stream)
+int rpexec_gpu_copy_pieces(const rpexec_devices *d, void *to, const void *from, uint64_t bytes,
+                           void *stream)
 {
+    unsigned char *target = to;
+    const unsigned char *source = from;
     int error = 0;
     for (uint64_t at = 0; error == 0 && at < bytes;) {
-        uint64_t now = rpexec_gpu_pinned_together(d->devices, from + at, bytes - at);
-        now = rpexec_gpu_pinned_together(d->devices, to + at, now);
-        error = d->calls->copy(to + at, from + at, now, stream);
+        uint64_t now = rpexec_gpu_pinned_together(d, source + at, bytes - at);
+        now = rpexec_gpu_pinned_together(d, target + at, now);
+        error = d->calls->copy(target + at, source + at, now, stream);
         at += now;
     }
     return error;
@@ -81,8 +82,9 @@ rp_status rpexec_gpu_transfer(rpexec_driver *d, void *to, const void *from, uint
     const rpexec_cuda_part whole = {.device = d->devices->gpus[gpu].part.device};
     RP_TRY(rpexec_gpu_check(d->devices, c->enter(&whole), "cudaSetDevice"));
     RP_TRY(rpexec_gpu_check(d->devices,
-                            from != NULL ? copy_pieces(d, to, from, bytes, stream)
-                                         : c->fill(to, 0, bytes, stream),
+                            from != NULL
+                                ? rpexec_gpu_copy_pieces(d->devices, to, from, bytes, stream)
+                                : c->fill(to, 0, bytes, stream),
                             from != NULL ? "cudaMemcpyAsync" : "cudaMemsetAsync"));
     return rpexec_gpu_check(d->devices, c->stream_synchronize(stream), "cudaStreamSynchronize");
 }
@@ -107,7 +109,8 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
         q->bounce_bytes = bytes;
     }
     bool done =
-        rpexec_gpu_tried(d, d->calls->copy(q->bounce, from, bytes, q->stream), "cudaMemcpyAsync") &&
+        rpexec_gpu_tried(d, rpexec_gpu_copy_pieces(d->devices, q->bounce, from, bytes, q->stream),
+                         "cudaMemcpyAsync") &&
         rpexec_gpu_tried(d, d->calls->stream_synchronize(q->stream), "cudaStreamSynchronize");
     return done ? q->bounce : NULL;
 }
@@ -244,7 +247,8 @@ void rpexec_gpu_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, 
         receiver = gpu_with(d->devices, to);
     }
     if (receiver == q->index) {
-        (void)rpexec_gpu_tried(d, copy_pieces(d, to, from, bytes, q->stream), "cudaMemcpyAsync");
+        (void)rpexec_gpu_tried(d, rpexec_gpu_copy_pieces(d->devices, to, from, bytes, q->stream),
+                               "cudaMemcpyAsync");
     } else {
         rpexec_gpu_copy_between(q, receiver, to, q->index, from, bytes);
     }

@@ -390,9 +390,11 @@ static rp_status fill_rotary(const rpexec_devices *d, const rpexec_gpu *gpu,
     uint64_t bytes = rpexec_model_rotary_values(model) * sizeof(float);
     const rpexec_cuda_part whole = {.device = gpu->part.device};
     int error = d->calls->enter(&whole);
-    error = error == 0 ? d->calls->copy(gpu->rotary, model->cosines, bytes, gpu->aside) : error;
-    error =
-        error == 0 ? d->calls->copy(gpu->rotary + bytes, model->sines, bytes, gpu->aside) : error;
+    error = error == 0 ? rpexec_gpu_copy_pieces(d, gpu->rotary, model->cosines, bytes, gpu->aside)
+                       : error;
+    error = error == 0
+                ? rpexec_gpu_copy_pieces(d, gpu->rotary + bytes, model->sines, bytes, gpu->aside)
+                : error;
     error = error == 0 ? d->calls->stream_synchronize(gpu->aside) : error;
     return rpexec_gpu_check(d, error, "cudaMemcpyAsync");
 }

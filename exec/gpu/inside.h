@@ -193,10 +193,15 @@ rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank,
 void rpexec_gpu_pin(rpexec_devices *devices, const rpexec_pinned *arrays);
 void rpexec_gpu_unpin(rpexec_devices *devices);
 
-/** @return how many of `bytes` from `address` on one copy may take: not more than one call has
- * pinned, nor pinned and pageable ones. */
+/** @return how many of `bytes` from `address` on one copy may take: CUDA refuses a copy of bytes
+ * that several calls have pinned, and of pinned and pageable ones together */
 uint64_t rpexec_gpu_pinned_together(const rpexec_devices *devices, const void *address,
                                     uint64_t bytes);
+
+/** Copies in as many parts as pinning asks for. @return an error of the calls, 0: none (copies.c)
+ */
+int rpexec_gpu_copy_pieces(const rpexec_devices *devices, void *to, const void *from,
+                           uint64_t bytes, void *stream);
 
 /** rpexec_driver_type.pinning. */
 rpexec_pinning rpexec_gpu_pinning(const rpexec_devices *devices);

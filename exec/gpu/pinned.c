@@ -54,15 +54,20 @@ static uint64_t together(const rpexec_devices *d, const rpexec_pinned *area, uin
 
 uint64_t rpexec_gpu_pinned_together(const rpexec_devices *d, const void *address, uint64_t bytes)
 {
+    uint64_t most = bytes;
     for (uint32_t i = 0; i < d->asked_count; i++) {
         const rpexec_pinned *area = &d->asked[i];
-        uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)area->memory);
-        if (at < area->bytes) { /* wraps around below it */
-            uint64_t most = together(d, area, at);
-            return bytes < most ? bytes : most;
+        uintptr_t begin = (uintptr_t)area->memory;
+        uintptr_t here = (uintptr_t)address;
+        uint64_t left = most;
+        if (here < begin) { /* memory of others may share the area's first page */
+            left = begin - here;
+        } else if (here - begin < area->bytes) {
+            left = together(d, area, here - begin);
         }
+        most = left < most ? left : most;
     }
-    return bytes;
+    return most;
 }
 
 void rpexec_gpu_unpin(rpexec_devices *d)

@@ -111,19 +111,22 @@ static int remove_region(const void *begin)
     return found ? 0 : ERROR_INVALID;
 }
 
-/* MOST_REGIONS: none. */
+/* MOST_REGIONS: none. The heap holds what was taken, too, and may put it into a page that is pinned
+ * for another array, so what was taken is asked first. */
 static uint32_t region_of(const unsigned char *address, int *device_out)
 {
-    uint32_t i = 0;
+    uint32_t found = MOST_REGIONS;
     pthread_mutex_lock(&world.lock);
-    while (i < MOST_REGIONS &&
-           (world.regions[i].begin == NULL || address < world.regions[i].begin ||
-            address >= world.regions[i].end)) {
-        i++;
+    for (uint32_t i = 0; i < MOST_REGIONS; i++) {
+        const region *r = &world.regions[i];
+        bool holds = r->begin != NULL && address >= r->begin && address < r->end;
+        if (holds && (found == MOST_REGIONS || r->arena != NULL)) {
+            found = i;
+        }
     }
-    *device_out = i < MOST_REGIONS ? world.regions[i].device : -2;
+    *device_out = found < MOST_REGIONS ? world.regions[found].device : -2;
     pthread_mutex_unlock(&world.lock);
-    return i;
+    return found;
 }
 
 int rp_fake_owner(const void *address)
@@ -562,6 +565,21 @@ static rp_status attach(const rpexec_devices_config *config, rpexec_devices **de
     return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
 }
 
+/* Streams that were stuck need time to come to their end, and detaching gives back nothing that a
+ * trial of peer access still uses. */
+static void detach(rpexec_devices *devices)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    bool stuck = world.machine.peer_copies != RP_FAKE_PEERS_HANG;
+    while (!stuck && rp_fake_enqueued() != 0) {
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&world.lock);
+        stuck = world.stuck;
+        pthread_mutex_unlock(&world.lock);
+    }
+    rpexec_gpu_detach(devices);
+}
+
 const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
 {
     static rpexec_driver_type type;
@@ -579,5 +597,6 @@ const rpexec_driver_type *rp_fake_cuda_driver(const rp_fake_cuda *machine)
     type = rpexec_gpu_driver;
     type.operators = operators;
     type.attach = attach;
+    type.detach = detach;
     return &type;
 }

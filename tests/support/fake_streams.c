@@ -45,6 +45,7 @@ typedef struct event {
 static atomic_uint streams;
 static atomic_uint most_records;
 static atomic_uint ranges;
+static atomic_uint enqueued; /* what streams have not performed */
 
 const rpexec_cuda_part *rp_fake_part_of(const rp_fake_stream *s)
 {
@@ -104,6 +105,7 @@ static void *perform(void *context)
         rp_fake_delay(s);
         w->run(w->arguments);
         pthread_mutex_lock(&s->lock);
+        atomic_fetch_sub(&enqueued, 1);
         s->performed++;
         s->first = (s->first + 1) % RING;
         if (s->count-- == RING || s->count == 0) {
@@ -134,6 +136,7 @@ int rp_fake_enqueue(rp_fake_stream *s, void (*run)(const void *arguments), const
     work *w = &s->ring[(s->first + s->count) % RING];
     w->run = run;
     memcpy(w->arguments, arguments, bytes);
+    atomic_fetch_add(&enqueued, 1);
     if (s->count++ == 0) {
         pthread_cond_broadcast(&s->moved);
     }
@@ -196,6 +199,11 @@ int rp_fake_stream_destroy(void *stream)
     rp_mem_release(&s);
     rp_fake_count(-1);
     return 0;
+}
+
+uint32_t rp_fake_enqueued(void)
+{
+    return atomic_load(&enqueued);
 }
 
 int rp_fake_stream_synchronize(void *stream)

@@ -225,6 +225,23 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
     }
 }
 
+/* A copy ends where pinned memory begins and where it ends, also of memory that only shares a page
+ * with it. */
+Test(exec_gpu, copies_are_cut_where_pinning_changes)
+{
+    static unsigned char host[8 * 4096];
+    const rpexec_devices d = {
+        .config = {.pin_bytes = 4096},
+        .asked = {{.memory = host + 12288, .bytes = 8192}, {.memory = host + 4096, .bytes = 4096}},
+        .asked_count = 2};
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host, 100), 100));
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 4000, 9000), 96));
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 4096, 9000), 4096));
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 8192, 9000), 4096));
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 12289, 9000), 4095));
+    cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 20480, 9000), 9000));
+}
+
 /* Host memory that cannot be pinned makes copies slower, not wrong. */
 Test(exec_gpu, pageable_memory_works)
 {
