@@ -122,8 +122,10 @@ static void move_parameters(rpexec_run *r, uint32_t op)
 /* ---- compute ----------------------------------------------------------------------------------
  */
 
-/* Weights and gradients of the layers that an op works on, among those of its job. */
-static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_stage_data *data)
+/* Weights and gradients, or their fp32 sums, of the layers that an op works on, among those of its
+ * job. */
+static void set_parameters(const rpexec_run *r, const rpexec_job *job, uint32_t sums,
+                           rpexec_stage_data *data)
 {
     const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
     /* Where embedding and head are apart the weights begin with the first block. */
@@ -131,8 +133,10 @@ static void set_parameters(const rpexec_run *r, const rpexec_job *job, rpexec_st
     uint64_t weights = rpexec_model_values(model, job->begin + (later ? 1 : 0), data->begin);
     data->root = rpexec_run_at(r, job->root);
     data->weights = rpexec_element_const(model->dtype, rpexec_run_at(r, job->weights), weights);
-    data->gradients = rpexec_element(model->dtype, rpexec_run_at(r, job->gradients),
-                                     rpexec_model_trained(model, job->begin, data->begin));
+    uint64_t trained = rpexec_model_trained(model, job->begin, data->begin);
+    data->gradients = sums != RPEXEC_NO_TENSOR
+                          ? rpexec_element(RPEXEC_DTYPE_F32, rpexec_run_at(r, sums), trained)
+                          : rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), trained);
 }
 
 /* A backward's weight part whose input part went layer by layer. */
@@ -145,8 +149,53 @@ static void compute_parts(const rpexec_run *r, const rpexec_task *task, const rp
         data->end = part->end;
         data->tape = rpexec_run_at(r, part->tape);
         data->weight_tape = rpexec_run_at(r, part->weight_tape);
-        set_parameters(r, &r->plan->jobs[task->job], data);
+        set_parameters(r, &r->plan->jobs[task->job], task->sums, data);
         rpexec_stage_backward(c, data, RPEXEC_BACKWARD_WEIGHT);
+    }
+}
+
+static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *task,
+                      const rpexec_compute *c, rpexec_stage_data *data)
+{
+    if (task->runs_layers) {
+        rpexec_stage_forward(c, data, task->keep);
+    }
+    if (task->runs_head) {
+        rpexec_stage_head(c, data);
+    }
+    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
+        return;
+    }
+    if (task->part_end > task->part_begin) {
+        compute_parts(r, task, c, data);
+        return;
+    }
+    data->d_input = rpexec_run_at(r, task->output);
+    rpexec_stage_backward(c, data,
+                          o->kind == RP_OP_BACKWARD         ? RPEXEC_BACKWARD_BOTH
+                          : o->kind == RP_OP_BACKWARD_INPUT ? RPEXEC_BACKWARD_INPUT
+                                                            : RPEXEC_BACKWARD_WEIGHT);
+}
+
+/* All of a job's gradients, and their fp32 sums, which have two of the table's values each. */
+static void begin_gradients(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c)
+{
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    uint64_t values = rpexec_model_trained(c->model, job->begin, job->end);
+    if (task->clears) {
+        c->operators->zero(c->lane, values, rpexec_run_at(r, job->gradients));
+    }
+    if (task->begins_sums) {
+        c->operators->zero(c->lane, 2 * values, rpexec_run_at(r, task->sums));
+    }
+}
+
+static void end_gradients(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c)
+{
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    if (task->ends_sums) {
+        c->operators->add_sums(c->lane, rpexec_model_trained(c->model, job->begin, job->end),
+                               rpexec_run_at(r, task->sums), rpexec_run_at(r, job->gradients));
     }
 }
 
@@ -161,7 +210,8 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
                               .operators = r->operators,
                               .lane = lane,
                               .ranks = rpexec_run_ranks_begin(r, op, &ranks),
-                              .rotary = r->e->driver_type->rotary(r->driver, op)};
+                              .rotary = r->e->driver_type->rotary(r->driver, op),
+                              .wide = task->sums != RPEXEC_NO_TENSOR};
     double scale = (double)r->scales[o->iteration];
     double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
     const int32_t *ids = rpexec_run_at(r, task->ids);
@@ -186,29 +236,10 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         .d_output = rpexec_run_at(r, task->d_output),
         .saves = r->saves + task->save_begin,
         .save_count = task->save_end - task->save_begin};
-    if (task->clears) {
-        c.operators->zero(lane, rpexec_model_trained(c.model, job->begin, job->end),
-                          rpexec_run_at(r, job->gradients));
-    }
-    set_parameters(r, job, &data);
-    if (task->runs_layers) {
-        rpexec_stage_forward(&c, &data, task->keep);
-    }
-    if (task->runs_head) {
-        rpexec_stage_head(&c, &data);
-    }
-    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
-        return ranks.status;
-    }
-    if (task->part_end > task->part_begin) {
-        compute_parts(r, task, &c, &data);
-        return ranks.status;
-    }
-    data.d_input = rpexec_run_at(r, task->output);
-    rpexec_stage_backward(&c, &data,
-                          o->kind == RP_OP_BACKWARD         ? RPEXEC_BACKWARD_BOTH
-                          : o->kind == RP_OP_BACKWARD_INPUT ? RPEXEC_BACKWARD_INPUT
-                                                            : RPEXEC_BACKWARD_WEIGHT);
+    begin_gradients(r, task, &c);
+    set_parameters(r, job, task->sums, &data);
+    run_stage(r, o, task, &c, &data);
+    end_gradients(r, task, &c);
     return ranks.status;
 }
 

@@ -78,7 +78,7 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
       (U64, rows), (U32, width), (IN, x), (IN, weight), (IN_F32, r), (IN, dy), (IN, base),         \
       (OUT, dx))                                                                                   \
     X(rms_norm_weight, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),             \
-      (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (OUT, dweight))                   \
+      (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (FLAG, wide), (OUT, dweight))     \
     X(linear, (2 * area((double)rows, in) * out, area((double)rows, in) + area(in, out) +          \
        into(area((double)rows, out), base != NULL), 0, LINEAR_SHAPE),                              \
       (U64, rows), (U32, in), (U32, out), (IN, x), (IN, weight), (IN, base), (OUT, y))             \
@@ -87,8 +87,9 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
       (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, weight), (FLAG, add), (OUT, dx))          \
     X(linear_weight,                                                                               \
       (2 * area((double)rows, in) * out, area((double)rows, in) + area((double)rows, out) +        \
-       into(area(in, out), true), 0, LINEAR_SHAPE),                                                \
-      (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, x), (OUT, dweight))                       \
+       (wide ? 0 : into(area(in, out), true)), wide ? into(area(in, out), true) : 0,               \
+       LINEAR_SHAPE),                                                                              \
+      (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweight))         \
     X(rotate,                                                                                      \
       (0, 2 * area((double)sequences * seq_len, (double)heads * head_dim), 0, "%" PRIu32 "x%"      \
        PRIu32 " heads %" PRIu32 "x%" PRIu32, sequences, seq_len, heads, head_dim),                 \
@@ -108,8 +109,10 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
       (U64, count), (IN, a), (IN, b), (OUT, y))                                                    \
     X(embed, (0, 2 * area((double)tokens, width), 0, ROWS_SHAPE(tokens, width)),                   \
       (U64, tokens), (U32, width), (IN_I32, ids), (IN, table), (OUT, x))                           \
-    X(embed_weight, (0, 3 * area((double)tokens, width), 0, ROWS_SHAPE(tokens, width)),            \
-      (U64, tokens), (U32, width), (IN_I32, ids), (IN, dx), (OUT, dtable))                         \
+    X(embed_weight,                                                                                \
+      (0, area((double)tokens, width) * (wide ? 1 : 3),                                            \
+       wide ? 2 * area((double)tokens, width) : 0, ROWS_SHAPE(tokens, width)),                     \
+      (U64, tokens), (U32, width), (IN_I32, ids), (IN, dx), (FLAG, wide), (OUT, dtable))           \
     X(cross_entropy, (0, 3 * area((double)rows, vocab), 0, ROWS_SHAPE(rows, vocab)),               \
       (U64, rows), (U32, vocab), (IN_I32, labels), (F32, factor), (OUT, z), (OUT_F64, loss))       \
     X(row_statistics,                                                                              \
@@ -142,13 +145,16 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
       (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, weights), (FLAG, add), (OUT, dx))   \
     X(experts_linear_weight,                                                                       \
       (experts_flop(routing, matrices), area(routed(routing), (double)matrices->in +               \
-       matrices->out) + into(experts_values(routing, matrices), true), 0, EXPERTS_SHAPE),          \
-      (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, x), (OUT, dweights))                \
+       matrices->out) + (wide ? 0 : into(experts_values(routing, matrices), true)),                \
+       wide ? into(experts_values(routing, matrices), true) : 0, EXPERTS_SHAPE),                   \
+      (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweights))  \
     X(experts_swiglu, (0, 3 * area(routed(routing), width), 0, ROUTED_SHAPE),                      \
       (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (OUT, s))                            \
     X(experts_swiglu_backward, (0, 5 * area(routed(routing), width), 0, ROUTED_SHAPE),             \
       (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup),  \
       (OUT_F32, dweights))                                                                         \
+    X(add_sums, (0, 2 * (double)count, (double)count, COUNT_SHAPE),                                \
+      (U64, count), (IN_F32, sums), (OUT, gradients))                                              \
     X(zero, (0, (double)count, 0, COUNT_SHAPE),                                                    \
       (U64, count), (OUT, x))                                                                      \
     X(copy, (0, 2 * (double)count, 0, COUNT_SHAPE),                                                \

@@ -8,6 +8,9 @@
  * shared/design/executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences
  * lie one after the other.
  *
+ * Gradients of weights are added to tensors of the table's type or, where `wide` is said, to fp32
+ * sums of many microbatches, which add_sums rounds when all have been added.
+ *
  * Every operator is deterministic: the order of its floating-point sums depends on its sizes only,
  * not on the number of GPUs, on addresses or on what else runs.
  */
@@ -81,7 +84,7 @@ typedef struct rpexec_operators {
                            void *dx);
     /** dweight += sum over rows of dy x r. */
     void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, void *dweight);
+                            const float *r, const void *dy, bool wide, void *dweight);
     /** y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing
      * is added. */
     void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
@@ -91,7 +94,7 @@ typedef struct rpexec_operators {
                          const void *dy, const void *weight, bool add, void *dx);
     /** dweight[out, in] += dy[rows, out]^T x[rows, in]. */
     void (*linear_weight)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, void *dweight);
+                          const void *dy, const void *x, bool wide, void *dweight);
     /**
      * Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it
      * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).
@@ -124,7 +127,7 @@ typedef struct rpexec_operators {
                   const void *table, void *x);
     /** dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */
     void (*embed_weight)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, void *dtable);
+                         const void *dx, bool wide, void *dtable);
     /**
      * Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient
      * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of
@@ -166,7 +169,7 @@ typedef struct rpexec_operators {
                                  const void *weights, bool add, void *dx);
     void (*experts_linear_weight)(rpexec_lane *lane, const rpexec_routing *routing,
                                   const rpexec_matrices *matrices, const void *dy, const void *x,
-                                  void *dweights);
+                                  bool wide, void *dweights);
     /** s = weight gate sigmoid(gate) up of gathered rows [T k, width], each with its weight: scaled
      * before the down projection, so that a plain sum of rows is left to do after it. */
     void (*experts_swiglu)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
@@ -175,6 +178,8 @@ typedef struct rpexec_operators {
     void (*experts_swiglu_backward)(rpexec_lane *lane, const rpexec_routing *routing,
                                     uint32_t width, const void *gate, const void *up,
                                     const void *ds, void *dgate, void *dup, float *dweights);
+    /** gradients += sums, which are fp32 whatever the storage type. */
+    void (*add_sums)(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients);
     /** Sets `count` values to zero. */
     void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
     /** Copies `count` values within the GPU. */

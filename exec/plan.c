@@ -329,7 +329,7 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
         (size_t)program->iteration_count * program->stage_count * program->microbatch_count;
     size_t saves = ops + (size_t)program->iteration_count * program->microbatch_count *
                              (program->forward_count + program->backward_count);
-    p->most_values = (uint32_t)(7 * ops + saves + 3 * program->stage_count * program->gpu_count);
+    p->most_values = (uint32_t)(8 * ops + saves + 3 * program->stage_count * program->gpu_count);
     RP_TRY(rp_arena_alloc(p->arena, ops, sizeof(rpexec_task), &plan->tasks));
     RP_TRY(rp_arena_alloc(p->arena, p->most_values, sizeof(rpexec_value), &plan->values));
     RP_TRY(rp_arena_alloc(p->arena, ops + (size_t)program->stage_count * program->gpu_count,
@@ -338,7 +338,7 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(p->arena, program->gpu_count + 1, sizeof(uint64_t), &plan->arena_bytes));
     RP_TRY(rp_arena_alloc(scratch, records, sizeof(rpexec_plan_record), &p->records));
     RP_TRY(rp_arena_alloc(scratch, p->most_values, sizeof(uint32_t), &p->first_user));
-    RP_TRY(rp_arena_alloc(scratch, 20 * ops + p->most_values + program->wait_count,
+    RP_TRY(rp_arena_alloc(scratch, 21 * ops + p->most_values + program->wait_count,
                           sizeof(rpexec_plan_user), &p->users));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
     RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->receivers));
@@ -358,6 +358,7 @@ static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
                                        .tape = NO,
                                        .weight_tape = NO,
                                        .head_gradient = NO,
+                                       .sums = NO,
                                        .scratch = NO,
                                        .embedded = NO,
                                        .statistics = NO,
@@ -422,6 +423,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     for (uint32_t i = 0; i < program->op_count; i++) {
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }
+    RP_TRY(rpexec_plan_sums(p, scratch));
     RP_TRY(flatten_users(p));
     return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
 }

@@ -91,6 +91,8 @@ typedef struct rpexec_task {
     uint32_t tape;        /**< of the stage (kept) or of one layer */
     uint32_t weight_tape; /**< split backward */
     uint32_t head_gradient; /**< from the head's forward to its backward */
+    uint32_t sums;          /**< 16-bit types: fp32, that the job's gradients are added up in; none
+                                 where nothing is added to what is there already */
     uint32_t scratch;
     uint32_t embedded;   /**< tensor parallel: the embedding's output, from a forward to its
                               recompute */
@@ -105,9 +107,11 @@ typedef struct rpexec_task {
     uint32_t slot_end;
     uint64_t from_byte; /**< parameters: the range of the stage's array that is moved */
     uint64_t to_byte;
-    bool keep;   /**< a forward or recompute that keeps the whole tape */
-    bool clears; /**< the job's gradients are zeroed first; of a reduction or a COLLECT: what
-                      it adds to is empty so far */
+    bool keep;        /**< a forward or recompute that keeps the whole tape */
+    bool clears;      /**< the job's gradients are zeroed first; of a reduction or a COLLECT: what
+                           it adds to is empty so far */
+    bool begins_sums; /**< `sums` are zeroed first */
+    bool ends_sums;   /**< they are added to the job's gradients afterwards */
     bool sends_gradient; /**< SEND: what a backward has left, not a forward */
     bool moves_root;     /**< ALL_GATHER, UPLOAD_PARAMS: embedding and head, too */
     bool runs_layers;    /**< FORWARD: computes its layers */
@@ -137,6 +141,8 @@ typedef struct rpexec_plan {
     rpexec_part *parts;
     uint32_t slot_count;
     rpexec_slot *slots;
+    uint32_t job_microbatches; /**< whose gradients are added up in fp32 before they are rounded, in
+                                    16-bit types; 0: all of a step */
     uint32_t slot_microbatches; /**< that are summed before slots are added up; 0: all of a step */
     uint64_t *arena_bytes;      /**< [gpu_count + 1] the most that each place holds; host last */
     bool resident;              /**< weights, gradients and Adam's moments stay on the GPUs */

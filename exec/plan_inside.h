@@ -136,6 +136,13 @@ void rpexec_plan_collect(rpexec_planner *planner, uint32_t op);
 rp_status rpexec_plan_compute(rpexec_planner *planner, uint32_t op);
 
 /**
+ * 16-bit types: finds the gradients that are added to more than once, and gives them fp32 tensors
+ * to be added up in, from the first op that adds to the last before they go elsewhere.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_plan_sums(rpexec_planner *planner, rp_arena *scratch);
+
+/**
  * Checks that all GPUs can agree on skipping a step, where fp16 needs that.
  * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */

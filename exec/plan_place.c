@@ -14,7 +14,7 @@ typedef struct memory {
     uint32_t live_count;
     uint32_t *frontier; /* [queue] the last first op there, NO_OP before the first */
     bool *begins;       /* [queue] whether tensors of this memory begin there at all */
-    uint32_t *fixed;    /* weights and gradients of jobs, placed before all others, by offset */
+    uint32_t *fixed; /* weights, gradients and sums of jobs, placed before all others, by offset */
     uint32_t fixed_count;
     bool *of_job; /* [value] */
     uint64_t top;
@@ -173,8 +173,8 @@ static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *
     return RP_OK;
 }
 
-/* Weights and gradients that come and go with jobs. They are few and large: what lies in between
- * must not keep them from following each other. */
+/* Weights, gradients and their sums that come and go with jobs. They are few and large: what lies
+ * in between must not keep them from following each other. */
 static void mark_jobs(const rpexec_plan *plan, bool *of_job)
 {
     for (uint32_t i = 0; plan->sharded == NULL && i < plan->job_count; i++) {
@@ -184,6 +184,11 @@ static void mark_jobs(const rpexec_plan *plan, bool *of_job)
             if (values[k] != RPEXEC_NO_TENSOR) {
                 of_job[values[k]] = true;
             }
+        }
+    }
+    for (uint32_t op = 0; plan->sharded == NULL && op < plan->program->op_count; op++) {
+        if (plan->tasks[op].sums != RPEXEC_NO_TENSOR) {
+            of_job[plan->tasks[op].sums] = true;
         }
     }
 }

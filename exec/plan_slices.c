@@ -91,7 +91,7 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     uint64_t tokens = rpexec_plan_tokens(p, o);
     task->exchange = new_scratch(p, gpu, rpexec_exchange_count(p->plan->model, tokens), op);
     if (task->runs_head) {
-        uint64_t bytes = rpexec_statistics_bytes(p->program->gpu_count, tokens);
+        uint64_t bytes = rpexec_statistics_bytes(p->plan->model, p->program->gpu_count, tokens);
         task->statistics = rpexec_plan_new_value(p, gpu, bytes, op);
     }
     if (task->begin == 0 && task->runs_layers && r->recomputes) {

@@ -18,6 +18,9 @@ typedef struct rpexec_single {
     /** Microbatches whose gradients are summed before these sums are added up in their order, as
      * schedules do whose calls overlap (common/lower.h); 0: all of an iteration. */
     uint32_t slot_microbatches;
+    /** 16-bit types: microbatches whose gradients are added up in fp32 before they are rounded, as
+     * jobs do (exec/plan.h); 0: all of those that are summed. */
+    uint32_t job_microbatches;
     uint32_t iterations;
     const rpexec_batch *batches; /**< [iterations] */
     bool asynchronous; /**< weights of iteration t are those of step t - 2 (executor.md 1.8) */

@@ -184,6 +184,7 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     RP_TRY(rpexec_executed_flop(&s->plan, &flop));
     t->outcome->executed_flop = flop / program_of(t)->iteration_count;
     t->slot_microbatches = s->plan.slot_microbatches;
+    t->job_microbatches = s->plan.job_microbatches;
     return RP_OK;
 }
 

@@ -86,6 +86,7 @@ static rp_status run_reference(rpexec_trainer *t, const rpexec_batch *batches, u
                        .microbatches = rpexec_trainer_microbatches(t),
                        .sequences = t->sequences,
                        .slot_microbatches = t->slot_microbatches,
+                       .job_microbatches = t->job_microbatches,
                        .iterations = steps,
                        .batches = batches,
                        .asynchronous = t->work.asynchronous &&

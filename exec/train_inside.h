@@ -31,6 +31,7 @@ typedef struct rpexec_trainer {
     rpexec_lane lane;           /* of the reference */
     uint32_t *sequences;        /* [microbatches of a step] */
     uint32_t slot_microbatches; /* of the plan */
+    uint32_t job_microbatches;  /* likewise */
     uint32_t batch;             /* their sum */
     rp_program *program;        /* --program-in; NULL: made for each segment */
     rpexec_work work;

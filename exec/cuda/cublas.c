@@ -42,6 +42,7 @@ typedef struct shape {
     uint32_t in;
     uint32_t out;
     bool adds;
+    bool wide;
     bool used;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
@@ -190,9 +191,10 @@ static cudaDataType_t data_type(rpexec_dtype dtype)
                                        : CUDA_R_16BF;
 }
 
-static bool in_half(const rpexec_lane *lane)
+/* Not into fp32. */
+static bool in_half(const rpexec_lane *lane, bool wide)
 {
-    return lane->half_accumulation && lane->dtype == RPEXEC_DTYPE_F16;
+    return lane->half_accumulation && lane->dtype == RPEXEC_DTYPE_F16 && !wide;
 }
 
 static rp_status describe(const rpexec_lane *lane, rpexec_cublas *cublas, bool a_turned,
@@ -202,8 +204,8 @@ static rp_status describe(const rpexec_lane *lane, rpexec_cublas *cublas, bool a
     const int32_t b = b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t sms = (int32_t)lane->sm_count;
     CUBLAS_TRY(cublasLtMatmulDescCreate, &s->product,
-               in_half(lane) ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F,
-               in_half(lane) ? CUDA_R_16F : CUDA_R_32F);
+               in_half(lane, s->wide) ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F,
+               in_half(lane, s->wide) ? CUDA_R_16F : CUDA_R_32F);
     CUBLAS_TRY(cublasLtMatmulDescSetAttribute, s->product, CUBLASLT_MATMUL_DESC_TRANSA, &a,
                sizeof a);
     CUBLAS_TRY(cublasLtMatmulDescSetAttribute, s->product, CUBLASLT_MATMUL_DESC_TRANSB, &b,
@@ -230,8 +232,8 @@ static rp_status layouts(const rpexec_lane *lane, rpexec_cublas *cublas, shape *
     RP_TRY(describe(lane, cublas, forward, weight, s));
     CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->a, type, in, weight ? s->rows : out, (int64_t)in);
     CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->b, type, second, s->rows, (int64_t)second);
-    CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->c, type, result, weight ? out : s->rows,
-               (int64_t)result);
+    CUBLAS_TRY(cublasLtMatrixLayoutCreate, &s->c, s->wide ? CUDA_R_32F : type, result,
+               weight ? out : s->rows, (int64_t)result);
     return RP_OK;
 }
 
@@ -277,7 +279,7 @@ static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p
     shape *s = cublas->shapes;
     for (; s < cublas->shapes + SHAPES && s->used; s++) {
         if (s->which == p->which && s->rows == p->rows && s->in == p->in && s->out == p->out &&
-            s->adds == (p->base != NULL)) {
+            s->adds == (p->base != NULL) && s->wide == p->wide) {
             *shape_out = s;
             return RP_OK;
         }
@@ -291,6 +293,7 @@ static rp_status shape_of(const rpexec_lane *lane, const rpexec_cuda_products *p
     s->in = p->in;
     s->out = p->out;
     s->adds = p->base != NULL;
+    s->wide = p->wide;
     s->used = true;
     RP_TRY(layouts(lane, cublas, s));
     RP_TRY(choose(lane, cublas, s));
@@ -342,8 +345,9 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
     /* 1 and 0 in the type that is computed in. */
     const uint16_t half[] = {0, 0x3c00};
     const float single[] = {0.0f, 1.0f};
-    const void *one = in_half(lane) ? (const void *)&half[1] : &single[1];
-    const void *beta = in_half(lane) ? (const void *)&half[s->adds] : &single[s->adds];
+    const bool halves = in_half(lane, s->wide);
+    const void *one = halves ? (const void *)&half[1] : &single[1];
+    const void *beta = halves ? (const void *)&half[s->adds] : &single[s->adds];
     for (; s->algorithm < s->algorithms_found; s->algorithm++) {
         cublasStatus_t status = cublas->f.cublasLtMatmul(
             cublas->handle, s->product, one, b, s->a, a, s->b, beta, s->adds ? product->base : c,

@@ -34,7 +34,8 @@ typedef struct rpexec_cuda_products {
     uint32_t experts;
     uint64_t stride;        /**< values between the experts' matrices */
     const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: one expert has all rows */
-    const void *base;       /**< what is added to: another tensor, the result itself, or NULL */
+    const void *base; /**< what is added to: another tensor, the result itself, or NULL */
+    bool wide;        /**< WEIGHT: the result and `base` are fp32 whatever the storage type */
 } rpexec_cuda_products;
 
 #ifdef __cplusplus
@@ -49,7 +50,7 @@ cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_
                                        const float *r, const void *dy, const void *base, void *dx);
 cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
                                         uint32_t width, const void *x, const float *r,
-                                        const void *dy, float *parts, void *dweight);
+                                        const void *dy, float *parts, bool wide, void *dweight);
 
 /** @return parts that rms_norm_weight sums its rows in: a function of the rows only, at most 256 */
 uint32_t rpexec_cuda_norm_parts(uint64_t rows);
@@ -65,6 +66,8 @@ cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64
                                         void *dgate, void *dup);
 cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count, const void *a,
                             const void *b, void *y);
+cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, uint64_t count,
+                                 const float *sums, void *gradients);
 cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count, float factor,
                               void *x);
 cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam_factors *factors,
@@ -81,7 +84,7 @@ cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens,
                               const int32_t *ids, void *scratch, const void *table, void *x);
 cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
                                      uint32_t width, const int32_t *ids, void *scratch,
-                                     const void *dx, void *dtable);
+                                     const void *dx, bool wide, void *dtable);
 /** @return bytes of scratch of both: a function of the tokens only. */
 size_t rpexec_cuda_embed_scratch(uint64_t tokens);
 

@@ -182,7 +182,8 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
 
 extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
                                                    uint32_t width, const void *x, const float *r,
-                                                   const void *dy, float *parts, void *dweight)
+                                                   const void *dy, float *parts, bool wide,
+                                                   void *dweight)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
@@ -194,6 +195,11 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *tar
                                    r, static_cast<const T *>(dy), parts, whole);
         if (error != cudaSuccess || count == 0) {
             return error;
+        }
+        if (wide) {
+            return launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0,
+                          target->stream, count, width, static_cast<const float *>(parts),
+                          static_cast<float *>(dweight));
         }
         return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
                       count, width, static_cast<const float *>(parts), static_cast<T *>(dweight));

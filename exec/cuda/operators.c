@@ -62,12 +62,12 @@ static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, con
 }
 
 static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, void *dweight)
+                            const float *r, const void *dy, bool wide, void *dweight)
 {
     const rpexec_cuda_target target = target_of(lane);
     float *parts = scratch(lane, (size_t)rpexec_cuda_norm_parts(rows) * width * sizeof *parts);
     if (parts != NULL) {
-        DO(rpexec_cuda_rms_norm_weight(&target, rows, width, x, r, dy, parts, dweight));
+        DO(rpexec_cuda_rms_norm_weight(&target, rows, width, x, r, dy, parts, wide, dweight));
     }
 }
 
@@ -86,10 +86,16 @@ static void own_products(rpexec_lane *lane, const rpexec_cuda_products *products
 }
 
 static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows, uint32_t in,
-                    uint32_t out, const void *a, const void *b, const void *base, void *c)
+                    uint32_t out, const void *a, const void *b, const void *base, bool wide,
+                    void *c)
 {
-    const rpexec_cuda_products one = {
-        .which = which, .rows = rows, .in = in, .out = out, .experts = 1, .base = base};
+    const rpexec_cuda_products one = {.which = which,
+                                      .rows = rows,
+                                      .in = in,
+                                      .out = out,
+                                      .experts = 1,
+                                      .base = base,
+                                      .wide = wide};
     if (rows == 0) {
         return;
     }
@@ -103,26 +109,26 @@ static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows,
 static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
                    const void *weight, const void *base, void *y)
 {
-    product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, base, y);
+    product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, base, false, y);
 }
 
 static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
                          const void *dy, const void *weight, bool add, void *dx)
 {
-    product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add ? dx : NULL, dx);
+    product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add ? dx : NULL, false, dx);
 }
 
 static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, void *dweight)
+                          const void *dy, const void *x, bool wide, void *dweight)
 {
-    product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, dweight);
+    product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, wide, dweight);
 }
 
 /* How many rows an expert has is known to the GPU only, and cuBLAS wants to know it here: always
  * our own kernels, which read `begins`. */
 static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const rpexec_routing *r,
                             const rpexec_matrices *m, const void *a, const void *b, bool add,
-                            void *c)
+                            bool wide, void *c)
 {
     const rpexec_cuda_products products = {.which = which,
                                            .rows = r->tokens * r->active,
@@ -131,28 +137,29 @@ static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const 
                                            .experts = r->experts,
                                            .stride = m->stride,
                                            .begins = r->begins,
-                                           .base = add ? c : NULL};
+                                           .base = add ? c : NULL,
+                                           .wide = wide};
     own_products(lane, &products, a, b, c);
 }
 
 static void experts_linear(rpexec_lane *lane, const rpexec_routing *r, const rpexec_matrices *m,
                            const void *x, const void *weights, bool add, void *y)
 {
-    experts_product(lane, RPEXEC_CUDA_FORWARD, r, m, x, weights, add, y);
+    experts_product(lane, RPEXEC_CUDA_FORWARD, r, m, x, weights, add, false, y);
 }
 
 static void experts_linear_input(rpexec_lane *lane, const rpexec_routing *r,
                                  const rpexec_matrices *m, const void *dy, const void *weights,
                                  bool add, void *dx)
 {
-    experts_product(lane, RPEXEC_CUDA_INPUT, r, m, dy, weights, add, dx);
+    experts_product(lane, RPEXEC_CUDA_INPUT, r, m, dy, weights, add, false, dx);
 }
 
 static void experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
                                   const rpexec_matrices *m, const void *dy, const void *x,
-                                  void *dweights)
+                                  bool wide, void *dweights)
 {
-    experts_product(lane, RPEXEC_CUDA_WEIGHT, r, m, dy, x, true, dweights);
+    experts_product(lane, RPEXEC_CUDA_WEIGHT, r, m, dy, x, true, wide, dweights);
 }
 
 /* ---- attention --------------------------------------------------------------------------------
@@ -229,6 +236,12 @@ static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b,
     DO(rpexec_cuda_add(&target, count, a, b, y));
 }
 
+static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_add_sums(&target, count, sums, gradients));
+}
+
 static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
@@ -287,12 +300,12 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
 }
 
 static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, void *dtable)
+                         const void *dx, bool wide, void *dtable)
 {
     const rpexec_cuda_target target = target_of(lane);
     void *work = scratch(lane, rpexec_cuda_embed_scratch(tokens));
     if (work != NULL) {
-        DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, work, dx, dtable));
+        DO(rpexec_cuda_embed_weight(&target, tokens, width, ids, work, dx, wide, dtable));
     }
 }
 
@@ -397,6 +410,7 @@ static const rpexec_operators operators = {
     .experts_linear_weight = experts_linear_weight,
     .experts_swiglu = experts_swiglu,
     .experts_swiglu_backward = experts_swiglu_backward,
+    .add_sums = add_sums,
     .zero = zero,
     .copy = copy,
     .finite = all_finite,

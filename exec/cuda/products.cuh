@@ -4,11 +4,11 @@
 #include "exec/cuda/device.cuh"
 
 /** c[m, n] (+)= sum over k of a b; operands are stored in lines: along k, or across it. */
-template <typename T> struct product {
+template <typename T, typename S = T> struct product {
     rpexec_cuda_products sizes;
     const T *a;
     const T *b;
-    T *c;
+    S *c;
     bool whole; /* lines may be read 16 bytes at a time */
     bool pairs; /* two values of c may be accessed at a time, from even columns on */
 };

@@ -76,9 +76,24 @@ __device__ inline void put(T *to, float first, float second, const T *base, bool
     }
 }
 
-template <bool A_ALONG_K, bool B_ALONG_K, typename T>
+/* The same of fp32. */
+__device__ inline void put(float *to, float first, float second, const float *base, bool pairs,
+                           uint64_t left)
+{
+    float from[2] = {first, second};
+    if (base != nullptr) {
+        float old[2];
+        load<2>(base, left, pairs, old);
+        from[0] += old[0];
+        from[1] += old[1];
+    }
+    store<2>(from, left, pairs, to);
+}
+
+/* S: the type of what is stored. */
+template <bool A_ALONG_K, bool B_ALONG_K, typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
-    multiply_half(product<T> p, uint64_t a_pitch, uint64_t b_pitch, uint64_t c_pitch)
+    multiply_half(product<T, S> p, uint64_t a_pitch, uint64_t b_pitch, uint64_t c_pitch)
 {
     T *shared = reinterpret_cast<T *>(dynamic_shared());
     tile t = tile_of(p.sizes, SIZE);
@@ -109,7 +124,7 @@ __global__ void __launch_bounds__(BLOCK)
         multiply_stage<A_ALONG_K, B_ALONG_K>(now, now + TILE, row, column, sum);
         __syncthreads(); /* the next round fills this stage again */
     }
-    const T *base = static_cast<const T *>(p.sizes.base);
+    const S *base = static_cast<const S *>(p.sizes.base);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
 #pragma unroll
@@ -128,37 +143,48 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* Of T into S. */
+template <typename T, typename S>
+static cudaError_t products_of(const rpexec_cuda_target *target,
+                               const rpexec_cuda_products *products, const void *a, const void *b,
+                               void *c)
+{
+    uint64_t in = products->in;
+    uint64_t out = products->out;
+    bool whole = aligned(16, a, b) && in % 8 == 0 && out % 8 == 0 && products->stride % 8 == 0;
+    uint64_t columns = products->which == RPEXEC_CUDA_FORWARD ? out : in;
+    bool pairs = aligned(2 * sizeof(S), c, products->base) && columns % 2 == 0 &&
+                 products->stride % 2 == 0;
+    product<T, S> p = {*products,
+                       static_cast<const T *>(a),
+                       static_cast<const T *>(b),
+                       static_cast<S *>(c),
+                       whole,
+                       pairs};
+    dim3 grid = product_grid(products, SIZE);
+    size_t shared = STAGES * 2 * TILE * sizeof(T);
+    cudaStream_t stream = target->stream;
+    if (products->which == RPEXEC_CUDA_WEIGHT) {
+        return launch(multiply_half<false, false, T, S>, grid, BLOCK, shared, stream, p, out, in,
+                      in);
+    }
+    if constexpr (sizeof(S) == sizeof(T)) {
+        return products->which == RPEXEC_CUDA_FORWARD
+                   ? launch(multiply_half<true, true, T, S>, grid, BLOCK, shared, stream, p, in, in,
+                            out)
+                   : launch(multiply_half<true, false, T, S>, grid, BLOCK, shared, stream, p, out,
+                            in, in);
+    }
+    return cudaErrorInvalidValue;
+}
+
 extern "C" cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *target,
                                                  const rpexec_cuda_products *products,
                                                  const void *a, const void *b, void *c)
 {
     return for_half_type(target, [&](auto zero) {
         using T = decltype(zero);
-        uint64_t in = products->in;
-        uint64_t out = products->out;
-        bool whole = aligned(16, a, b) && in % 8 == 0 && out % 8 == 0 && products->stride % 8 == 0;
-        uint64_t columns = products->which == RPEXEC_CUDA_FORWARD ? out : in;
-        bool pairs = aligned(4, c, products->base) && columns % 2 == 0 && products->stride % 2 == 0;
-        product<T> p = {*products,
-                        static_cast<const T *>(a),
-                        static_cast<const T *>(b),
-                        static_cast<T *>(c),
-                        whole,
-                        pairs};
-        dim3 grid = product_grid(products, SIZE);
-        size_t shared = STAGES * 2 * TILE * sizeof(T);
-        cudaStream_t stream = target->stream;
-        switch (products->which) {
-        case RPEXEC_CUDA_FORWARD:
-            return launch(multiply_half<true, true, T>, grid, BLOCK, shared, stream, p, in, in,
-                          out);
-        case RPEXEC_CUDA_INPUT:
-            return launch(multiply_half<true, false, T>, grid, BLOCK, shared, stream, p, out, in,
-                          in);
-        case RPEXEC_CUDA_WEIGHT:
-            return launch(multiply_half<false, false, T>, grid, BLOCK, shared, stream, p, out, in,
-                          in);
-        }
-        return cudaErrorInvalidValue;
+        return products->wide ? products_of<T, float>(target, products, a, b, c)
+                              : products_of<T, T>(target, products, a, b, c);
     });
 }

@@ -114,9 +114,9 @@ __device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, ui
 /* Block (p, c) does nothing unless the token at place p of the order is the first of its id; then
  * it adds the rows of all tokens of that id to the table's, by ascending token, each thread one
  * pack of columns. */
-template <typename T>
+template <typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
-    embed_weight(uint32_t width, const int32_t *ids, token_bins bins, const T *dx, T *dtable,
+    embed_weight(uint32_t width, const int32_t *ids, token_bins bins, const T *dx, S *dtable,
                  bool whole)
 {
     constexpr int N = per_pack<T>::count;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(BLOCK)
     uint32_t column = (blockIdx.y * BLOCK + threadIdx.x) * N;
     uint64_t left = column < width ? width - column : 0;
     float sum[N] = {};
-    T *row = dtable + (uint64_t)id * width + column;
+    S *row = dtable + (uint64_t)id * width + column;
     load<N>(row, left, whole, sum);
     for (uint32_t first = place; first < end; first += BLOCK) {
         uint32_t at = first + threadIdx.x;
@@ -356,7 +356,7 @@ extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint6
 
 extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
                                                 uint32_t width, const int32_t *ids, void *scratch,
-                                                const void *dx, void *dtable)
+                                                const void *dx, bool wide, void *dtable)
 {
     int32_t *near = static_cast<int32_t *>(scratch);
     token_bins bins = {};
@@ -379,7 +379,13 @@ extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target
         using T = decltype(zero);
         constexpr uint32_t N = per_pack<T>::count;
         dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
-        return launch(embed_weight<T>, grid, BLOCK, 0, target->stream, width, near, bins,
+        if (wide) {
+            bool whole = aligned(16, dx) && aligned(sizeof(pack<float, N>), dtable);
+            return launch(embed_weight<T, float>, grid, BLOCK, 0, target->stream, width, near, bins,
+                          static_cast<const T *>(dx), static_cast<float *>(dtable),
+                          whole && width % N == 0);
+        }
+        return launch(embed_weight<T, T>, grid, BLOCK, 0, target->stream, width, near, bins,
                       static_cast<const T *>(dx), static_cast<T *>(dtable),
                       aligned(16, dx, dtable) && width % N == 0);
     });

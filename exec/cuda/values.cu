@@ -57,6 +57,22 @@ template <typename T> __global__ void add(uint64_t count, const T *a, const T *b
                     [](float x, float z, float, float *sum, float *) { *sum = x + z; });
 }
 
+template <typename T>
+__global__ void add_sums(uint64_t count, const float *sums, T *gradients, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float from[N], to[N];
+        load<N>(sums + i, count - i, whole, from);
+        load<N>(gradients + i, count - i, whole, to);
+        for (int j = 0; j < N; j++) {
+            to[j] += from[j];
+        }
+        store<N>(to, count - i, whole, gradients + i);
+    }
+}
+
 template <typename T> __global__ void scale(uint64_t count, float factor, T *x, bool whole)
 {
     for_packs<T, 1>(count, whole, x, nullptr, nullptr, x, nullptr,
@@ -196,6 +212,18 @@ extern "C" cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_
         return launch(add<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
                       target->stream, count, static_cast<const T *>(a), static_cast<const T *>(b),
                       static_cast<T *>(y), aligned(16, a, b, y));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, uint64_t count,
+                                            const float *sums, void *gradients)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(sizeof(pack<float, per_pack<T>::count>), sums) &&
+                     aligned(16, gradients);
+        return launch(add_sums<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, sums, static_cast<T *>(gradients), whole);
     });
 }
 

@@ -271,15 +271,16 @@ void rpexec_host_experts_linear_input(rpexec_lane *lane, const rpexec_routing *r
 
 void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
                                        const rpexec_matrices *m, const void *dy, const void *x,
-                                       void *dweights)
+                                       bool wide, void *dweights)
 {
     const rpexec_operators *op = rpexec_host_operators[lane->dtype];
     for (uint32_t e = 0; e < r->experts; e++) {
         if (rows_of(r, e) > 0) {
-            op->linear_weight(lane, rows_of(r, e), m->in, m->out,
-                              at_const(lane, dy, (uint64_t)r->begins[e] * m->out),
-                              at_const(lane, x, (uint64_t)r->begins[e] * m->in),
-                              at(lane, dweights, e * m->stride));
+            op->linear_weight(
+                lane, rows_of(r, e), m->in, m->out,
+                at_const(lane, dy, (uint64_t)r->begins[e] * m->out),
+                at_const(lane, x, (uint64_t)r->begins[e] * m->in), wide,
+                rpexec_element(wide ? RPEXEC_DTYPE_F32 : lane->dtype, dweights, e * m->stride));
         }
     }
 }

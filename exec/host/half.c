@@ -137,7 +137,7 @@ static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t
 }
 
 static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, void *dweight)
+                          const void *dy, const void *x, bool wide, void *dweight)
 {
     scratch s = scratch_of(lane);
     const float *wide_x = take_wide(&s, x, rows * in);
@@ -145,10 +145,16 @@ static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_
     float *wide_dy = take(&s, rows * MATRIX_ROWS);
     for (uint32_t first = 0; first < out; first += MATRIX_ROWS) {
         uint32_t columns = out - first < MATRIX_ROWS ? out - first : MATRIX_ROWS;
+        widen_columns(lane, rows, columns, out, dy, first, wide_dy);
+        if (wide) {
+            rpexec_host_fp32.linear_weight(lane, rows, in, columns, wide_dy, wide_x, true,
+                                           (float *)dweight + (uint64_t)first * in);
+            continue;
+        }
         void *piece = at(lane, dweight, (uint64_t)first * in);
         rpexec_widen(lane->dtype, (uint64_t)columns * in, piece, wide_dweight);
-        widen_columns(lane, rows, columns, out, dy, first, wide_dy);
-        rpexec_host_fp32.linear_weight(lane, rows, in, columns, wide_dy, wide_x, wide_dweight);
+        rpexec_host_fp32.linear_weight(lane, rows, in, columns, wide_dy, wide_x, true,
+                                       wide_dweight);
         rpexec_narrow(lane->dtype, (uint64_t)columns * in, wide_dweight, piece);
     }
 }
@@ -207,20 +213,22 @@ static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, con
 }
 
 static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, void *dweight)
+                            const float *r, const void *dy, bool wide, void *dweight)
 {
     scratch s = scratch_of(lane);
-    float *wide_dweight = take_wide(&s, dweight, width);
+    float *wide_dweight = wide ? dweight : take_wide(&s, dweight, width);
     float *wide_x = take(&s, rows_at_a_time(width) * width);
     float *wide_dy = take(&s, rows_at_a_time(width) * width);
     for (uint64_t first = 0; first < rows; first += rows_at_a_time(width)) {
         uint64_t count = rows_left(rows, first, width);
         rpexec_widen(lane->dtype, count * width, at_const(lane, x, first * width), wide_x);
         rpexec_widen(lane->dtype, count * width, at_const(lane, dy, first * width), wide_dy);
-        rpexec_host_fp32.rms_norm_weight(lane, count, width, wide_x, r + first, wide_dy,
+        rpexec_host_fp32.rms_norm_weight(lane, count, width, wide_x, r + first, wide_dy, true,
                                          wide_dweight);
     }
-    rpexec_narrow(lane->dtype, width, wide_dweight, dweight);
+    if (!wide) {
+        rpexec_narrow(lane->dtype, width, wide_dweight, dweight);
+    }
 }
 
 static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
@@ -392,6 +400,17 @@ static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b,
     }
 }
 
+static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+{
+    for (uint64_t i = 0; i < count; i += PIECE) {
+        scratch s = scratch_of(lane);
+        uint64_t values = piece_of(count, i);
+        float *sum = take_wide(&s, at(lane, gradients, i), values);
+        rpexec_host_fp32.add_sums(lane, values, sums + i, sum);
+        rpexec_narrow(lane->dtype, values, sum, at(lane, gradients, i));
+    }
+}
+
 static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
@@ -463,10 +482,10 @@ static int compare_keys(const void *a, const void *b)
 /* Token by token, a row that many of them add to would stop growing: rows are visited once, in the
  * order of their ids, and each sums its tokens in fp32, t ascending. */
 static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, void *dtable)
+                         const void *dx, bool wide, void *dtable)
 {
     scratch s = scratch_of(lane);
-    float *row = take(&s, width);
+    float *wide_row = take(&s, width);
     float *one = take(&s, width);
     uint64_t *keys = (void *)take(&s, 2 * tokens);
     static const int32_t first_row = 0;
@@ -476,14 +495,18 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
     qsort(keys, tokens, sizeof *keys, compare_keys);
     for (uint64_t i = 0; i < tokens && keys[i] >> 32 <= INT32_MAX;) { /* negative ones come last */
         uint64_t id = keys[i] >> 32;
-        void *here = at(lane, dtable, id * width);
-        rpexec_widen(lane->dtype, width, here, row);
+        float *row = wide ? (float *)dtable + id * width : wide_row;
+        if (!wide) {
+            rpexec_widen(lane->dtype, width, at(lane, dtable, id * width), row);
+        }
         for (; i < tokens && keys[i] >> 32 == id; i++) {
             rpexec_widen(lane->dtype, width,
                          at_const(lane, dx, (uint32_t)keys[i] * (uint64_t)width), one);
-            rpexec_host_fp32.embed_weight(lane, 1, width, &first_row, one, row);
+            rpexec_host_fp32.embed_weight(lane, 1, width, &first_row, one, true, row);
         }
-        rpexec_narrow(lane->dtype, width, row, here);
+        if (!wide) {
+            rpexec_narrow(lane->dtype, width, row, at(lane, dtable, id * width));
+        }
     }
 }
 
@@ -515,6 +538,7 @@ const rpexec_operators rpexec_host_half = {
     .experts_linear_weight = rpexec_host_experts_linear_weight,
     .experts_swiglu = rpexec_host_experts_swiglu,
     .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
+    .add_sums = add_sums,
     .zero = zero,
     .copy = copy,
     .finite = all_finite,

@@ -85,7 +85,7 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
                                 const void *weight, const float *r, const void *dy,
                                 const void *base, void *dx);
 void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                 const float *r, const void *dy, void *dweight);
+                                 const float *r, const void *dy, bool wide, void *dweight);
 void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
                            const void *k, const void *v, void *o, float *logsumexp);
 void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
@@ -110,7 +110,7 @@ void rpexec_host_experts_linear_input(rpexec_lane *lane, const rpexec_routing *r
                                       const void *weights, bool add, void *dx);
 void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *routing,
                                        const rpexec_matrices *matrices, const void *dy,
-                                       const void *x, void *dweights);
+                                       const void *x, bool wide, void *dweights);
 void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
                                 const void *gates, const void *ups, void *outputs);
 void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,

@@ -32,9 +32,10 @@ static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t
 }
 
 static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, void *dweight)
+                          const void *dy, const void *x, bool wide, void *dweight)
 {
     (void)lane;
+    (void)wide;
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)out, (blasint)in, (blasint)rows,
                 1.0f, dy, (blasint)out, x, (blasint)in, 1.0f, dweight, (blasint)in);
 }
@@ -105,6 +106,11 @@ static void add(rpexec_lane *lane, uint64_t count, const void *first, const void
     }
 }
 
+static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+{
+    add(lane, count, gradients, sums, gradients);
+}
+
 static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                   const void *rows, void *outputs)
 {
@@ -121,11 +127,12 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
 }
 
 static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *d_outputs, void *d_rows)
+                         const void *d_outputs, bool wide, void *d_rows)
 {
     const float *dx = d_outputs;
     float *dtable = d_rows;
     (void)lane;
+    (void)wide;
     for (uint64_t t = 0; t < tokens; t++) {
         float *row = dtable + (size_t)(ids[t] < 0 ? 0 : ids[t]) * width;
         for (uint32_t j = 0; ids[t] >= 0 && j < width; j++) {
@@ -294,6 +301,7 @@ const rpexec_operators rpexec_host_fp32 = {
     .experts_linear_weight = rpexec_host_experts_linear_weight,
     .experts_swiglu = rpexec_host_experts_swiglu,
     .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
+    .add_sums = add_sums,
     .zero = zero,
     .copy = copy,
     .finite = all_finite,

@@ -91,12 +91,13 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
 
 void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width,
                                  const void *inputs, const float *r, const void *d_outputs,
-                                 void *d_weights)
+                                 bool wide, void *d_weights)
 {
     const float *x = inputs;
     const float *dy = d_outputs;
     float *dweight = d_weights;
     (void)lane;
+    (void)wide;
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * width;
         const float *from = dy + row * width;

@@ -141,9 +141,8 @@ static void norm_weight(const rpexec_compute *c, void *gradients, rpexec_block_t
                         const void *dy)
 {
     if (c->model->rank == 0) {
-        c->operators->rms_norm_weight(
-            c->lane, rows, width, x, r, dy,
-            rpexec_element(c->model->dtype, gradients, offset_of(c, which)));
+        c->operators->rms_norm_weight(c->lane, rows, width, x, r, dy, c->wide,
+                                      rpexec_gradient(c, gradients, offset_of(c, which)));
     }
 }
 

@@ -50,15 +50,21 @@ uint64_t rpexec_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t token
     return output + (block ? rpexec_block_tape_bytes(m, tokens) : 0);
 }
 
-static uint64_t chunk_tokens(uint64_t tokens)
+/* fp32 keeps its bits, which follow from the chunks. */
+uint64_t rpexec_loss_chunk(const rpexec_model *m, uint64_t tokens)
 {
-    return tokens < RPEXEC_LOSS_CHUNK_TOKENS ? tokens : RPEXEC_LOSS_CHUNK_TOKENS;
+    uint64_t most = RPEXEC_LOSS_CHUNK_TOKENS;
+    if (m->dtype != RPEXEC_DTYPE_F32 && m->config->hidden > most) {
+        uint64_t wide = m->config->hidden;
+        most = wide < RPEXEC_LOSS_CHUNK_MOST ? wide : RPEXEC_LOSS_CHUNK_MOST;
+    }
+    return tokens < most ? tokens : most;
 }
 
 /* Normed rows, their gradient, factors and logits of a chunk. */
 static uint64_t head_scratch(const rpexec_model *m, uint64_t tokens)
 {
-    uint64_t rows = chunk_tokens(tokens);
+    uint64_t rows = rpexec_loss_chunk(m, tokens);
     return 2 * rows_bytes(m, rows) + padded(rows * sizeof(float)) +
            tensor_bytes(m, rows, m->config->vocab);
 }
@@ -69,9 +75,9 @@ static uint64_t statistics_count(uint64_t rows)
     return padded(2 * rows * sizeof(float)) / sizeof(float);
 }
 
-uint64_t rpexec_statistics_bytes(uint32_t ranks, uint64_t tokens)
+uint64_t rpexec_statistics_bytes(const rpexec_model *m, uint32_t ranks, uint64_t tokens)
 {
-    return ranks * statistics_count(chunk_tokens(tokens)) * sizeof(float);
+    return ranks * statistics_count(rpexec_loss_chunk(m, tokens)) * sizeof(float);
 }
 
 uint64_t rpexec_exchange_count(const rpexec_model *m, uint64_t tokens)
@@ -178,8 +184,7 @@ static const void *weights_at(const rpexec_compute *c, const rpexec_stage_data *
 
 static void *gradients_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
-    return rpexec_element(c->model->dtype, data->gradients,
-                          rpexec_model_trained(c->model, data->begin, layer));
+    return rpexec_gradient(c, data->gradients, rpexec_model_trained(c->model, data->begin, layer));
 }
 
 static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer,
@@ -273,11 +278,11 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
     void *gradients = gradients_at(c, data, head);
     const void *norm = rpexec_element_const(dtype, weights, tensors[RPEXEC_HEAD_NORM].offset);
     const void *table = rpexec_element_const(dtype, weights, tensors[RPEXEC_HEAD_TABLE].offset);
-    void *dnorm = rpexec_element(dtype, gradients, tensors[RPEXEC_HEAD_NORM].offset);
-    void *dtable = rpexec_element(dtype, gradients, tensors[RPEXEC_HEAD_TABLE].offset);
+    void *dnorm = rpexec_gradient(c, gradients, tensors[RPEXEC_HEAD_NORM].offset);
+    void *dtable = rpexec_gradient(c, gradients, tensors[RPEXEC_HEAD_TABLE].offset);
     const void *input = head == data->begin ? data->input : data->output;
     uint64_t tokens = tokens_of(c, data);
-    uint64_t chunk = chunk_tokens(tokens);
+    uint64_t chunk = rpexec_loss_chunk(c->model, tokens);
     void *n = data->scratch;
     void *dn = after(n, rows_bytes(c->model, chunk));
     float *r = after(dn, rows_bytes(c->model, chunk));
@@ -293,8 +298,8 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, NULL,
                            rpexec_element(dtype, data->head_gradient, t * m->hidden));
         if (c->model->rank == 0) { /* LoRA freezes norm and table */
-            op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, dtable);
-            op->rms_norm_weight(c->lane, rows, m->hidden, x, r, dn, dnorm);
+            op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, c->wide, dtable);
+            op->rms_norm_weight(c->lane, rows, m->hidden, x, r, dn, c->wide, dnorm);
         }
     }
 }
@@ -319,7 +324,7 @@ static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *d
 {
     if (c->model->rank == 0) {
         c->operators->embed_weight(c->lane, tokens_of(c, data), c->model->config->hidden, data->ids,
-                                   dy, gradients);
+                                   dy, c->wide, gradients);
     }
 }
 

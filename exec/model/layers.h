@@ -14,8 +14,10 @@
 #include "exec/model/model.h"
 #include "exec/operators.h"
 
-/** Tokens of which the head holds logits at a time. */
+/** Tokens of which the head holds logits at a time; in 16-bit types as many more as the model is
+ * wide, so that they take no more than the head's table, up to the second number. */
 #define RPEXEC_LOSS_CHUNK_TOKENS 512u
+#define RPEXEC_LOSS_CHUNK_MOST 4096u
 
 /**
  * The ranks of a tensor-parallel group as one of them sees them (slice.h): all compute the same
@@ -42,7 +44,15 @@ typedef struct rpexec_compute {
     const float *rotary; /**< the model's cosines, then its sines, in the GPU's memory; NULL: the
                               model's own */
     rpexec_ranks *ranks; /**< NULL: the model is whole */
+    bool wide; /**< gradients of weights are added up in fp32, whatever the storage type */
 } rpexec_compute;
+
+/** @return where gradient `index` of an array of weights' gradients is. */
+static inline void *rpexec_gradient(const rpexec_compute *compute, void *gradients, uint64_t index)
+{
+    return rpexec_element(compute->wide ? RPEXEC_DTYPE_F32 : compute->model->dtype, gradients,
+                          index);
+}
 
 /** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */
 typedef struct rpexec_stage_save {
@@ -58,7 +68,8 @@ typedef struct rpexec_stage_data {
     const void *weights; /**< arrays of the layers, one after the other */
     const void *root;    /**< embedding and head, one after the other, where `weights` is without
                               them; otherwise NULL */
-    void *gradients;     /**< alike; added to. May be NULL in a forward without head */
+    void *gradients;     /**< alike, or fp32 (rpexec_compute.wide); added to. May be NULL in a
+                              forward without head */
     const void *input;   /**< [T, hidden], or NULL where the stage begins with the embedding */
     const int32_t *ids;  /**< [T], where it begins with the embedding; with ranks those of its part
                               of the vocabulary from 0 on, all others -1 */
@@ -92,8 +103,12 @@ static inline void rpexec_all_reduce(const rpexec_compute *compute, rpexec_dtype
     }
 }
 
+/** @return tokens of which the head has logits at a time, of T tokens: of so many at once a
+ * gradient is one product, and added to what the chunks before have given. */
+uint64_t rpexec_loss_chunk(const rpexec_model *model, uint64_t tokens);
+
 /** @return bytes of what ranks tell each other of the logits of T tokens. */
-uint64_t rpexec_statistics_bytes(uint32_t ranks, uint64_t tokens);
+uint64_t rpexec_statistics_bytes(const rpexec_model *model, uint32_t ranks, uint64_t tokens);
 
 /** @return elements of the longest array that a layer's ranks sum or gather, T tokens. */
 uint64_t rpexec_exchange_count(const rpexec_model *model, uint64_t tokens);

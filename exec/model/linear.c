@@ -53,11 +53,12 @@ static void gradient(const rpexec_compute *c, void *gradients, matrix m, rpexec_
                      const void *dy, const void *x)
 {
     uint64_t offset = m.offset - c->model->block.frozen;
-    void *dw = rpexec_element(c->model->dtype, gradients, offset);
+    void *dw = rpexec_gradient(c, gradients, offset);
     if (rows.routing != NULL) {
-        c->operators->experts_linear_weight(c->lane, rows.routing, &m.sizes, dy, x, dw);
+        c->operators->experts_linear_weight(c->lane, rows.routing, &m.sizes, dy, x, c->wide, dw);
     } else {
-        c->operators->linear_weight(c->lane, rows.count, m.sizes.in, m.sizes.out, dy, x, dw);
+        c->operators->linear_weight(c->lane, rows.count, m.sizes.in, m.sizes.out, dy, x, c->wide,
+                                    dw);
     }
 }
 

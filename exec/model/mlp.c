@@ -192,8 +192,8 @@ void rpexec_mlp_backward_weight(const rpexec_compute *c, void *gradients, uint64
     rpexec_linear_weight(c, gradients, RPEXEC_GATE, rows, in->dgate, x, tape->h[0], in->dh[0]);
     rpexec_linear_weight(c, gradients, RPEXEC_UP, rows, in->dup, x, tape->h[1], in->dh[1]);
     if (has_experts(m) && m->rank == 0) {
-        void *drouter = rpexec_element(m->dtype, gradients, router_at(m, m->block.frozen));
+        void *drouter = rpexec_gradient(c, gradients, router_at(m, m->block.frozen));
         c->operators->linear_weight(c->lane, tokens, m->config->hidden, m->config->experts,
-                                    in->dlogits, n, drouter);
+                                    in->dlogits, n, c->wide, drouter);
     }
 }

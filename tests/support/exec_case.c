@@ -205,6 +205,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     uint32_t microbatches = rpexec_work_microbatches(work);
     bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
     uint32_t round = all ? work->microbatches : work->round;
+    bool calls = work->schedule != NULL && work->schedule->placement == RP_PLACEMENT_OFFLOAD;
     bool overlapping = work->schedule != NULL && work->schedule->overlapping_rounds;
     uint32_t *sequences = NULL;
     uint32_t most = 0;
@@ -224,6 +225,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                        .microbatches = microbatches,
                        .sequences = sequences,
                        .slot_microbatches = overlapping ? round : 0,
+                       .job_microbatches = calls ? round : 0,
                        .iterations = work->iterations,
                        .batches = run->batches,
                        .asynchronous = work->asynchronous,

@@ -569,13 +569,11 @@ static rp_status attach(const rpexec_devices_config *config, rpexec_devices **de
  * trial of peer access still uses. */
 static void detach(rpexec_devices *devices)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-    bool stuck = world.machine.peer_copies != RP_FAKE_PEERS_HANG;
-    while (!stuck && rp_fake_enqueued() != 0) {
-        nanosleep(&pause, NULL);
-        pthread_mutex_lock(&world.lock);
-        stuck = world.stuck;
-        pthread_mutex_unlock(&world.lock);
+    pthread_mutex_lock(&world.lock);
+    bool go_on = world.machine.peer_copies == RP_FAKE_PEERS_HANG && !world.stuck;
+    pthread_mutex_unlock(&world.lock);
+    if (go_on) {
+        rp_fake_wait_idle();
     }
     rpexec_gpu_detach(devices);
 }

@@ -65,8 +65,8 @@ int rp_fake_stream_destroy(void *stream);
 int rp_fake_stream_wait(void *stream, void *handle);
 int rp_fake_stream_synchronize(void *stream);
 
-/** @return pieces of work that streams have not performed yet */
-uint32_t rp_fake_enqueued(void);
+/** Waits until the streams have performed everything. */
+void rp_fake_wait_idle(void);
 int rp_fake_event_create(void **event_out);
 int rp_fake_event_destroy(void *handle);
 int rp_fake_event_record(void *handle, void *stream);

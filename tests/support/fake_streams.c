@@ -201,9 +201,12 @@ int rp_fake_stream_destroy(void *stream)
     return 0;
 }
 
-uint32_t rp_fake_enqueued(void)
+void rp_fake_wait_idle(void)
 {
-    return atomic_load(&enqueued);
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (atomic_load(&enqueued) != 0) {
+        nanosleep(&pause, NULL);
+    }
 }
 
 int rp_fake_stream_synchronize(void *stream)

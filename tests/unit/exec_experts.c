@@ -266,7 +266,7 @@ Test(exec_experts, each_row_has_its_experts_matrix)
     double worst = 0;
     op->experts_linear(&lane, &r, &m, x, w, false, y);
     op->experts_linear_input(&lane, &r, &m, dy, w, false, dx);
-    op->experts_linear_weight(&lane, &r, &m, dy, x, dw);
+    op->experts_linear_weight(&lane, &r, &m, dy, x, false, dw);
     for (uint32_t e = 0; e < E; e++) {
         for (uint32_t row = begins[e]; row < begins[e + 1]; row++) {
             double to_x[IN] = {0};

@@ -111,8 +111,8 @@ static void matrices(void)
             wide->linear_input(&wide_lane, rows, in, out, dy.wide, w.wide, add != 0, dx.wide);
             check("linear_input", &dx, out > 512);
             pair dw = random_pair(6, (uint64_t)in * out);
-            half->linear_weight(&narrow_lane, rows, in, out, dy.half, x.half, dw.half);
-            wide->linear_weight(&wide_lane, rows, in, out, dy.wide, x.wide, dw.wide);
+            half->linear_weight(&narrow_lane, rows, in, out, dy.half, x.half, false, dw.half);
+            wide->linear_weight(&wide_lane, rows, in, out, dy.wide, x.wide, false, dw.wide);
             check("linear_weight", &dw, out > 512);
         }
     }
@@ -136,8 +136,8 @@ static void norms(void)
         wide->rms_norm(&wide_lane, rows, width, 1e-6f, x.wide, w.wide, y.wide, r[1]);
         check("rms_norm", &y, false);
         check_floats("r", r[0], r[1], rows);
-        half->rms_norm_weight(&narrow_lane, rows, width, x.half, r[0], dy.half, dw.half);
-        wide->rms_norm_weight(&wide_lane, rows, width, x.wide, r[0], dy.wide, dw.wide);
+        half->rms_norm_weight(&narrow_lane, rows, width, x.half, r[0], dy.half, false, dw.half);
+        wide->rms_norm_weight(&wide_lane, rows, width, x.wide, r[0], dy.wide, false, dw.wide);
         check("rms_norm_weight", &dw, false);
         for (int add = 0; add < 2; add++) {
             pair dx = random_pair(6, rows * width);
@@ -234,8 +234,8 @@ static void tables(void)
     }
     pair table = random_pair(1, ROWS * WIDTH);
     pair x = random_pair(2, TOKENS * WIDTH);
-    half->embed_weight(&narrow_lane, TOKENS, WIDTH, ids, x.half, table.half);
-    wide->embed_weight(&wide_lane, TOKENS, WIDTH, ids, x.wide, table.wide);
+    half->embed_weight(&narrow_lane, TOKENS, WIDTH, ids, x.half, false, table.half);
+    wide->embed_weight(&wide_lane, TOKENS, WIDTH, ids, x.wide, false, table.wide);
     check("embed_weight", &table, false); /* all tokens of an id in one rounding */
     half->embed(&narrow_lane, TOKENS, WIDTH, ids, table.half, x.half);
     for (int t = 0; t < TOKENS; t++) {

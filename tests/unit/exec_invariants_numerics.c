@@ -228,23 +228,23 @@ static void add_contribution(uint64_t count, float *to)
 }
 
 static void synthetic_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const float *r, const void *dy, void *dweight)
+                           const float *r, const void *dy, bool wide, void *dweight)
 {
-    (void)lane, (void)rows, (void)x, (void)r, (void)dy;
+    (void)lane, (void)rows, (void)x, (void)r, (void)dy, (void)wide;
     add_contribution(width, dweight);
 }
 
 static void synthetic_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                             const void *dy, const void *x, void *dweight)
+                             const void *dy, const void *x, bool wide, void *dweight)
 {
-    (void)lane, (void)rows, (void)dy, (void)x;
+    (void)lane, (void)rows, (void)dy, (void)x, (void)wide;
     add_contribution((uint64_t)in * out, dweight);
 }
 
 static void synthetic_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                            const void *dx, void *dtable)
+                            const void *dx, bool wide, void *dtable)
 {
-    (void)lane, (void)tokens, (void)ids, (void)dx;
+    (void)lane, (void)tokens, (void)ids, (void)dx, (void)wide;
     add_contribution((uint64_t)19 * width, dtable); /* the whole vocabulary */
 }
 

@@ -67,8 +67,10 @@ static void compare(const rp_model *config, const rpexec_work *work, const rp_te
 {
     rp_test_run plain;
     rp_test_run run;
-    run_single(config, work, twist, &plain);
+    /* First, since its driver lets OpenBLAS use one thread: with more, large products sum
+     * otherwise. */
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, &run), RP_OK));
+    run_single(config, work, twist, &plain);
     cr_expect(rp_test_same(&run, &plain, work->iterations) && same_scaler(&run.state, &plain.state),
               "%s on %u GPUs, %s, %s: other bits", work->schedule->name, work->gpus,
               rpexec_dtype_text(twist->dtype), work->asynchronous ? "async" : "sync");
@@ -106,6 +108,46 @@ Test(exec_mixed, split_steps_train_alike)
         work.layer_grain = d == 0;
         compare(&config, &work, &twist);
     }
+}
+
+/* One microbatch, of which the head adds up two chunks: in fp32 as well. */
+Test(exec_mixed, chunks_of_the_loss_train_alike)
+{
+    rp_model config = rp_test_decoder(1, false, false);
+    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_BF16};
+    rpexec_work work = work_of("roundpipe", 1, false);
+    work.iterations = work.microbatches = 1;
+    work.microbatch_size = RPEXEC_LOSS_CHUNK_TOKENS / SEQ_LEN + 1;
+    compare(&config, &work, &twist);
+}
+
+/* A chunk has as many tokens as the model is wide, within its limits, where fp32 has 512. */
+Test(exec_mixed, chunks_are_as_long_as_the_model_is_wide)
+{
+    static const struct {
+        uint32_t hidden;
+        uint64_t tokens[2]; /* of 10,000: fp32, 16 bits */
+    } cases[] = {{64, {512, 512}}, {768, {512, 768}}, {8192, {512, 4096}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const rp_model config = {.hidden = cases[i].hidden};
+        for (size_t d = 0; d < 2; d++) {
+            const rpexec_model model = {.config = &config,
+                                        .dtype = d == 0 ? RPEXEC_DTYPE_F32 : halves[0]};
+            cr_expect(eq(u64, rpexec_loss_chunk(&model, 10000), cases[i].tokens[d]));
+            cr_expect(eq(u64, rpexec_loss_chunk(&model, 100), 100));
+        }
+    }
+}
+
+Test(exec_mixed, long_chunks_of_the_loss_train_alike)
+{
+    rp_model config = rp_test_decoder(1, false, false);
+    config.hidden = 768;
+    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_BF16};
+    rpexec_work work = work_of("roundpipe", 1, false);
+    work.iterations = work.microbatches = 1;
+    work.microbatch_size = config.hidden / SEQ_LEN + 1;
+    compare(&config, &work, &twist);
 }
 
 /* Data-parallel systems sum over GPUs: the order of the microbatches is another one. */

@@ -244,7 +244,8 @@ Test(exec_operator_calls, what_calls_ask_for)
         expect_description(dtype, "5 to 2 of 4", 0, 20 * (element + 4));
         NOTED.scatter(LANE, &r, 3, AT(0), true, AT(1));
         expect_description(dtype, "5 to 2 of 4 x3", 0, element * (30 + 2 * 15));
-        NOTED.experts_linear_weight(LANE, &r, &(rpexec_matrices){3, 7, 21}, AT(0), AT(1), AT(2));
+        NOTED.experts_linear_weight(LANE, &r, &(rpexec_matrices){3, 7, 21}, AT(0), AT(1), false,
+                                    AT(2));
         expect_description(dtype, "5 to 2 of 4 x3x7", 420, element * (10 * 10 + 2 * 4 * 21));
     }
 }

@@ -98,7 +98,7 @@ static void check_norm(int rows, int width)
     tensor r = make(rows, 0);
     op->rms_norm(&lane, (uint64_t)rows, (uint32_t)width, 1e-3f, x.x, w.x, y.x, r.x);
     op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, dx.x, dx.x);
-    op->rms_norm_weight(&lane, (uint64_t)rows, (uint32_t)width, x.x, r.x, dy.x, dw.x);
+    op->rms_norm_weight(&lane, (uint64_t)rows, (uint32_t)width, x.x, r.x, dy.x, false, dw.x);
     slow_rms_norm(rows, width, eps, x.right, w.right, y.right);
     slow_rms_norm_backward(rows, width, eps, x.right, w.right, dy.right, dx.right, dw.right);
     compare("RMSNorm", &y, width);
@@ -143,7 +143,8 @@ static void check_linear(int rows, int in, int out)
                    add != 0 ? y.x : NULL, y.x);
         op->linear_input(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, dy.x, w.x, add != 0,
                          dx.x);
-        op->linear_weight(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, dy.x, x.x, dw.x);
+        op->linear_weight(&lane, (uint64_t)rows, (uint32_t)in, (uint32_t)out, dy.x, x.x, false,
+                          dw.x);
         if (add != 0) {
             tensor base = make(rows * out, 1);
             tensor copied = make(rows * out, 1);
@@ -298,7 +299,7 @@ Test(exec_operators, embedding)
         ids[t] = (int32_t)(rpexec_random_bits(2, 0, (uint64_t)t) % VOCAB);
     }
     op->embed(&lane, TOKENS, WIDTH, ids, table.x, x.x);
-    op->embed_weight(&lane, TOKENS, WIDTH, ids, dx.x, dtable.x);
+    op->embed_weight(&lane, TOKENS, WIDTH, ids, dx.x, false, dtable.x);
     slow_embed(TOKENS, WIDTH, ids, table.right, x.right);
     slow_embed_backward(TOKENS, WIDTH, ids, dx.right, dtable.right);
     for (int i = 0; i < x.count; i++) {

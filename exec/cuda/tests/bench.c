@@ -52,7 +52,7 @@ static void norm_input(const bench *b)
 
 static void norm_weight(const bench *b)
 {
-    b->op->rms_norm_weight(b->lane, TOKENS, HIDDEN, b->x[0], b->floats, b->x[2], b->x[3]);
+    b->op->rms_norm_weight(b->lane, TOKENS, HIDDEN, b->x[0], b->floats, b->x[2], false, b->x[3]);
 }
 
 static void head_norm(const bench *b)
@@ -95,7 +95,7 @@ static void embed(const bench *b)
 
 static void embed_weight(const bench *b)
 {
-    b->op->embed_weight(b->lane, TOKENS, HIDDEN, b->ids, b->x[0], b->x[1]);
+    b->op->embed_weight(b->lane, TOKENS, HIDDEN, b->ids, b->x[0], false, b->x[1]);
 }
 
 static void loss(const bench *b)
@@ -128,7 +128,7 @@ static void linear_input(const bench *b)
 
 static void linear_weight(const bench *b)
 {
-    b->op->linear_weight(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], b->x[2]);
+    b->op->linear_weight(b->lane, TOKENS, HIDDEN, WIDE, b->x[0], b->x[1], false, b->x[2]);
 }
 
 static void attention(const bench *b)
@@ -168,7 +168,7 @@ static void experts_linear(const bench *b)
 
 static void experts_linear_weight(const bench *b)
 {
-    b->op->experts_linear_weight(b->lane, &b->routing, &matrices, b->x[2], b->x[0], b->x[1]);
+    b->op->experts_linear_weight(b->lane, &b->routing, &matrices, b->x[2], b->x[0], false, b->x[1]);
 }
 
 /* ---- measuring --------------------------------------------------------------------------------

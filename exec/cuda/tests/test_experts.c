@@ -175,7 +175,7 @@ static void linear_weight(const void *context, rpexec_lane *lane, const rpexec_o
     rpexec_routing r = routing_of(s, p);
     rpexec_matrices m = matrices_of(s);
     void **x = p + FIRST_OTHER;
-    op->experts_linear_weight(lane, &r, &m, x[2], x[0], x[1]);
+    op->experts_linear_weight(lane, &r, &m, x[2], x[0], s->add, x[1]);
 }
 
 static int test_products_of(rpexec_dtype dtype, const sizes *s, bool all)
@@ -193,7 +193,8 @@ static int test_products_of(rpexec_dtype dtype, const sizes *s, bool all)
     for (int i = 0; i < 3; i++) {
         trial t = routed(list[i].name, dtype, s, all);
         trial_values(&t, rows * s->width, 1);
-        trial_values(&t, s->experts * matrices_of(s).stride, 1);
+        trial_normal(&t, list[i].written == 1 && s->add ? RPEXEC_DTYPE_F32 : dtype,
+                     s->experts * matrices_of(s).stride, 1);
         trial_values(&t, rows * s->out, 1);
         trial_allow(&t, FIRST_OTHER + list[i].written, lengths[i], 0);
         failed += !trial_run(&t, list[i].operator, s);

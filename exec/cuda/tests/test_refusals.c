@@ -18,7 +18,7 @@ int test_refusals(rpexec_dtype dtype)
     const rpexec_operators *op = trial_device_table(dtype);
     rpexec_lane small = *trial_device_lane(dtype);
     small.scratch_bytes = 16;
-    op->rms_norm_weight(&small, 10000, 64, NULL, NULL, NULL, NULL);
+    op->rms_norm_weight(&small, 10000, 64, NULL, NULL, NULL, false, NULL);
     int failed = expect(small.status == RP_BROKEN, "too little scratch is not noticed", dtype);
 
     const rpexec_routing many = {.tokens = 1, .experts = RPEXEC_CUDA_MOST_EXPERTS + 1, .active = 1};

@@ -8,6 +8,7 @@ typedef struct sizes {
     uint64_t rows;
     uint32_t width;
     int add; /* 0: nothing, 1: to what is there, 2: to another tensor */
+    bool wide;
 } sizes;
 
 /* Tensors: x, weight, y, r. */
@@ -37,18 +38,23 @@ static void norm_weight(const void *context, rpexec_lane *lane, const rpexec_ope
                         void **p)
 {
     const sizes *s = context;
-    op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], p[3]);
+    op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], s->wide, p[3]);
 }
 
 static int test_norm_weight(rpexec_dtype dtype, uint64_t rows, uint32_t width)
 {
-    sizes s = {.rows = rows, .width = width};
-    trial t = trial_begin("rms_norm_weight", dtype);
-    trial_values(&t, rows * width, 1);
-    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
-    trial_values(&t, rows * width, 1);
-    trial_allow(&t, trial_values(&t, width, 1), (double)rows, 0);
-    return !trial_run(&t, norm_weight, &s);
+    int failed = 0;
+    for (int wide = 0; wide < 2; wide++) {
+        sizes s = {.rows = rows, .width = width, .wide = wide != 0};
+        trial t = trial_begin("rms_norm_weight", dtype);
+        trial_values(&t, rows * width, 1);
+        trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+        trial_values(&t, rows * width, 1);
+        uint32_t sum = trial_normal(&t, s.wide ? RPEXEC_DTYPE_F32 : dtype, width, 1);
+        trial_allow(&t, sum, (double)rows, 0);
+        failed += !trial_run(&t, norm_weight, &s);
+    }
+    return failed;
 }
 
 static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
@@ -149,6 +155,20 @@ static void zero_and_copy(const void *context, rpexec_lane *lane, const rpexec_o
     op->copy(lane, *(const uint64_t *)context, p[1], p[2]);
 }
 
+/* gradients, sums. */
+static void add_sums(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->add_sums(lane, *(const uint64_t *)context, p[1], p[0]);
+}
+
+static int test_sums(rpexec_dtype dtype, uint64_t count)
+{
+    trial t = trial_begin("add_sums", dtype);
+    trial_values(&t, count, 2); /* one addition, one rounding: no bit may differ */
+    trial_normal(&t, RPEXEC_DTYPE_F32, count, 2);
+    return !trial_run(&t, add_sums, &count);
+}
+
 static int test_count(rpexec_dtype dtype, uint64_t count)
 {
     static const struct {
@@ -166,7 +186,7 @@ static int test_count(rpexec_dtype dtype, uint64_t count)
         {"scale", scale, 1, 1},
         {"zero, copy", zero_and_copy, 3, 0},
     };
-    int failed = 0;
+    int failed = test_sums(dtype, count);
     for (uint32_t i = 0; i < sizeof list / sizeof *list; i++) {
         trial t = trial_begin(list[i].name, dtype);
         for (uint32_t j = 0; j < list[i].tensors; j++) {
