@@ -118,6 +118,21 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
 /* ---- over the host ----------------------------------------------------------------------------
  */
 
+/* What takes part on another GPU's side: events, and a stream where the copy goes over the host. */
+static int open_theirs(rpexec_gpu_queue *q, uint32_t gpu)
+{
+    const rpexec_devices *devices = q->driver->devices;
+    const rpexec_cuda_calls *c = devices->calls;
+    const rpexec_cuda_part whole = {.device = devices->gpus[gpu].part.device};
+    bool over_host =
+        !devices->by_nccl[RPEXEC_GPU_COPIES] && !devices->reached[q->index * devices->count + gpu];
+    int error = c->enter(&whole);
+    for (uint32_t half = 0; error == 0 && half < 2; half++) {
+        error = c->event_create(&q->stage.theirs[2 * gpu + half]);
+    }
+    return error == 0 && over_host ? c->stream_create(&whole, &q->stage.streams[gpu]) : error;
+}
+
 rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *q)
 {
     rpexec_driver *d = q->driver;
@@ -125,6 +140,7 @@ rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *q)
     rpexec_gpu_stage *s = &q->stage;
     void *memory = NULL;
     RP_TRY(rp_arena_alloc(d->arena, (size_t)2 * d->devices->count, sizeof *s->theirs, &s->theirs));
+    RP_TRY(rp_arena_alloc(d->arena, d->devices->count, sizeof *s->streams, &s->streams));
     if (!d->devices->by_nccl[RPEXEC_GPU_COPIES]) {
         RP_TRY(rpexec_gpu_check(d->devices,
                                 c->host_take(2 * d->devices->config.stage_bytes, &memory),
@@ -136,10 +152,8 @@ rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *q)
     error = error == 0 ? c->event_create(&s->own[0]) : error;
     error = error == 0 ? c->event_create(&s->own[1]) : error;
     rpexec_gpu_leave(d->devices, q->gpu);
-    for (uint32_t i = 0; error == 0 && i < 2 * d->devices->count; i++) {
-        const rpexec_cuda_part whole = {.device = d->devices->gpus[i / 2].part.device};
-        error = c->enter(&whole);
-        error = error == 0 ? c->event_create(&s->theirs[i]) : error;
+    for (uint32_t i = 0; error == 0 && i < d->devices->count; i++) {
+        error = open_theirs(q, i);
     }
     return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
 }
@@ -149,6 +163,12 @@ void rpexec_gpu_close_stage(rpexec_gpu_queue *q)
     const rpexec_cuda_calls *c = q->driver->calls;
     rpexec_gpu_stage *s = &q->stage;
     void *own[] = {s->go, s->own[0], s->own[1]};
+    for (uint32_t i = 0; s->streams != NULL && i < q->driver->devices->count; i++) {
+        if (s->streams[i] != NULL) { /* after a failure work may be under way */
+            (void)c->stream_synchronize(s->streams[i]);
+            (void)c->stream_destroy(s->streams[i]);
+        }
+    }
     for (uint32_t i = 0; i < 3; i++) {
         if (own[i] != NULL) {
             (void)c->event_destroy(own[i]);
@@ -183,22 +203,25 @@ static bool enqueue_half(rpexec_driver *d, const side *at, void *to, const void 
 }
 
 /* Down in one stream, up in the other, half by half. One of the streams is the queue's own; the
- * other one begins when the queue has come so far, and the queue goes on when both are done. */
+ * other one begins when the queue has come so far, and the queue goes on when both are done. That
+ * orders all copies of the queue, whichever GPU they are with: the halves are free when one begins.
+ * Nothing can wait for itself: both streams are filled by the queue's thread alone, and it has them
+ * wait only for events that it has recorded before. */
 static void copy_over_host(rpexec_gpu_queue *q, uint32_t other_gpu, bool sends, unsigned char *to,
                            const unsigned char *from, uint64_t bytes)
 {
     rpexec_driver *d = q->driver;
     const rpexec_cuda_calls *c = d->calls;
-    rpexec_gpu *other = &d->devices->gpus[other_gpu];
-    const rpexec_cuda_part whole = {.device = other->part.device};
+    const rpexec_cuda_part whole = {.device = d->devices->gpus[other_gpu].part.device};
     const side own = {.part = &q->gpu->part, .stream = q->stream, .events = q->stage.own};
-    const side theirs = {
-        .part = &whole, .stream = other->aside, .events = q->stage.theirs + 2 * other_gpu};
+    const side theirs = {.part = &whole,
+                         .stream = q->stage.streams[other_gpu],
+                         .events = q->stage.theirs + 2 * other_gpu};
     const side *down = sends ? &own : &theirs;
     const side *up = sends ? &theirs : &own;
     bool well =
         rpexec_gpu_tried(d, c->event_record(q->stage.go, q->stream), "cudaEventRecord") &&
-        rpexec_gpu_tried(d, c->stream_wait(other->aside, q->stage.go), "cudaStreamWaitEvent");
+        rpexec_gpu_tried(d, c->stream_wait(theirs.stream, q->stage.go), "cudaStreamWaitEvent");
     uint64_t most = d->devices->config.stage_bytes;
     uint32_t piece = 0;
     for (uint64_t at = 0; well && at < bytes; at += most, piece++) {

@@ -18,7 +18,7 @@ typedef struct rpexec_gpu {
     rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
     rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
     rpexec_gpu_graphs *graphs[RP_QUEUE_KIND_COUNT];     /**< with --graphs */
-    void *aside; /**< a stream of the whole device: transfers, and copies over the host */
+    void *aside; /**< a stream of the whole device: transfers, and NCCL's copies */
     unsigned char *arena;
     uint64_t arena_bytes;
     unsigned char *scratch; /**< for sums of two GPUs' arrays */
@@ -67,12 +67,14 @@ struct rpexec_devices {
 };
 
 /** What a queue needs for copies in which a stream of the other GPU takes part. Over the host: two
- * halves of pinned memory, so that one comes while the other goes. */
+ * halves of pinned memory, so that one comes while the other goes, and streams that nobody else
+ * copies in, so that queues wait for each other only where the program says so. */
 typedef struct rpexec_gpu_stage {
     unsigned char *memory; /**< NULL: the queue never copies over the host */
+    void **streams;        /**< [gpu] of the whole device; NULL: reached directly, or by NCCL */
     void *go;              /**< events of the queue's own stream */
     void *own[2];
-    void **theirs; /**< [gpu][2] of the other GPU's `aside` */
+    void **theirs; /**< [gpu][2] of the other GPU's stream */
 } rpexec_gpu_stage;
 
 typedef struct rpexec_gpu_queue {

@@ -448,9 +448,7 @@ static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_
     lane->stream = stream;
     lane->is_odd = part->device == (world.machine.cudnn_on_first ? 0 : world.machine.devices - 1);
     RP_TRY(rpexec_host_lane_create(shape->model, shape->tokens, arena, &lane->host));
-    if (shape->tokens != 0) {
-        rp_fake_stream_computes(stream);
-    }
+    rp_fake_stream_of_queue(stream, shape->tokens != 0);
     *lane_out = (rpexec_lane *)(void *)&lane->taker;
     return RP_OK;
 }

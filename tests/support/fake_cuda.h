@@ -52,7 +52,7 @@ typedef struct rp_fake_cuda {
     uint64_t seed;        /**< of the delays */
     uint32_t delay_us;    /**< longest delay before what a stream does, one time in 16; 0: none */
     bool often;           /**< one time in 2 */
-    uint32_t late;        /**< the first so many streams only, which are the devices' own; 0: all */
+    bool late_beside;     /**< only in streams beside the queues', which have no lane */
     uint32_t fail_at;     /**< this copy fails, from 1 on; 0: none */
     rp_fake_graph_call graphs; /**< what of them fails */
     double copy_Bps;           /**< of copies; down to the host half of it; 0: as fast as it goes */

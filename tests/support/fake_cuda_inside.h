@@ -37,8 +37,8 @@ void rp_fake_count(int more);
 void rp_fake_restart_streams(void);
 void rp_fake_restart_nccl(void);
 
-/** Operators compute in it. */
-void rp_fake_stream_computes(void *stream);
+/** It has a lane, so that it is a queue's. @param computes operators of layers run in it */
+void rp_fake_stream_of_queue(void *stream, bool computes);
 
 /** @return whose memory it is: -1 the host's, pinned; -2 nobody's that is known. */
 int rp_fake_owner(const void *address);

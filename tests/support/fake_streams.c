@@ -29,6 +29,7 @@ struct rp_fake_stream {
     uint32_t first;
     uint32_t count; /* with the one that is being performed */
     bool closing;
+    bool of_queue;
     bool computes;
     atomic_uint records; /* of events that have not happened */
 };
@@ -59,9 +60,13 @@ void rp_fake_restart_streams(void)
     atomic_store(&ranges, 0);
 }
 
-void rp_fake_stream_computes(void *stream)
+void rp_fake_stream_of_queue(void *stream, bool computes)
 {
-    ((rp_fake_stream *)stream)->computes = true;
+    rp_fake_stream *s = stream;
+    pthread_mutex_lock(&s->lock);
+    s->of_queue = true;
+    s->computes |= computes;
+    pthread_mutex_unlock(&s->lock);
 }
 
 uint32_t rp_fake_cuda_most_records(void)
@@ -79,7 +84,7 @@ static bool is_here(const rpexec_cuda_part *part)
 
 void rp_fake_delay(rp_fake_stream *s)
 {
-    bool late = rp_fake_machine()->late == 0 || s->number < rp_fake_machine()->late;
+    bool late = !rp_fake_machine()->late_beside || !s->of_queue;
     if (late && rp_fake_machine()->delay_us != 0) {
         uint64_t bits = rpexec_random_bits(rp_fake_machine()->seed, s->number, s->performed);
         /* Rarely: some fall behind by many. */

@@ -136,37 +136,6 @@ Test(exec_gpu, a_share_of_a_sum_is_few_launches)
     rp_test_forget(&runs[1]);
 }
 
-/* Boundary tensors and weights that go over the host piece by piece. */
-Test(exec_gpu, copies_over_the_host_wait_for_their_halves)
-{
-    static const char *const names[] = {"1f1b", "fsdp"};
-    rp_model config = rp_test_small_decoder(2, false, false);
-    for (uint32_t i = 0; i < 10; i++) {
-        rpexec_work work = rp_test_work(names[i % 2], 2, 4, 1);
-        const rp_fake_cuda machine = {
-            .devices = 2, .seed = 31 + i, .delay_us = i % 2 == 0 ? 1200 : 150, .often = true};
-        work.peer_gpus = i % 2 == 0 ? UINT32_MAX : 0;
-        rp_test_gpu_compare(arena, &config, &work, &machine,
-                            (rp_test_twist){.devices = {.stage_bytes = i < 2 ? 52 : 60}});
-    }
-}
-
-/* A SEND ends when its last piece has gone up, whichever half that is in: 4 pieces, 5, 2, 3; only
- * the streams in which they go up are late, so that whatever does not wait for them is early. */
-Test(exec_gpu, copies_over_the_host_end_with_their_last_piece)
-{
-    static const uint64_t stage_bytes[] = {60, 52, 120, 80};
-    rp_model config = rp_test_small_decoder(2, false, false);
-    for (uint32_t i = 0; i < 8; i++) {
-        rpexec_work work = rp_test_work("1f1b", 2, 4, 1);
-        const rp_fake_cuda machine = {
-            .devices = 2, .seed = 71 + i, .delay_us = 3000, .often = true, .late = 2};
-        work.peer_gpus = UINT32_MAX;
-        rp_test_gpu_compare(arena, &config, &work, &machine,
-                            (rp_test_twist){.devices = {.stage_bytes = stage_bytes[i % 4]}});
-    }
-}
-
 Test(exec_gpu, experts_and_adapters_too)
 {
     rp_model config = rp_test_small_decoder(4, false, true);
