@@ -67,7 +67,7 @@ typedef struct rp_lower_config {
      * is one stage over these, and so many rounds make one call: only its first one waits for the
      * loss of the call before. 0: a call is one round */
     uint32_t call_rounds;
-    uint64_t piece_bytes;   /**< largest piece of a parameter upload, RP_PIECE_BYTES */
+    uint64_t piece_bytes;   /**< largest piece of a parameter upload */
     rp_grain grain;         /**< nothing is recomputed: no matter */
     bool overlapping_calls; /**< the calls of a step do not wait for each other's loss or gradients
                              */
@@ -84,7 +84,7 @@ typedef struct rp_lower_config {
 /** Gradients are 16 bit wide. */
 #define RP_GRADIENT_BYTES 2u
 
-/** RoundPipe's piece size (executor.md 1.4). */
+/** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */
 #define RP_PIECE_BYTES (UINT64_C(256) << 20)
 
 /** Host work per trainable parameter in bytes of memory traffic (prediction.md section 2, term 4).

@@ -5,12 +5,15 @@
 
 #include <string.h>
 
-/* The settings of a run's JSON that are no defaults (rpexec), of those that `keys` allows. */
+/* The settings of a run's JSON that are no defaults (rpexec), of those that `keys` allows.
+ * Prediction and measurement are of one run and one program, so that pieces are the same in both;
+ * runs with pieces of other sizes are other configurations, also those of stores that were filled
+ * when the default was 256. */
 #define SETTINGS(keys)                                                                             \
     "coalesce((SELECT group_concat(setting, ' ') FROM (SELECT key || '=' || value AS setting"      \
     " FROM json_each(runs.config_json) WHERE type <> 'null' AND value NOT IN (0, '') AND " keys    \
     " AND setting NOT IN ('dtype=fp32', 'accumulate=1', 'transport=auto', 'attention=own', "       \
-    "'piece_mb=256',"                                                                              \
+    "'piece_mb=32',"                                                                               \
     " 'device=host threads', 'grain=stage', 'partition=even', 'round=all')"                        \
     " ORDER BY key)), '')"
 

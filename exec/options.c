@@ -62,7 +62,7 @@
     X(GPU_MEMORY_MB, "gpu-memory-mb", "M",                                                         \
       "cap of each GPU's memory in MiB (the platform's, otherwise what is needed)")                \
     X(PIECE_MB, "piece-mb", "M",                                                                   \
-      "largest piece of a parameter upload in MiB: what an activation may have to wait for (256)") \
+      "largest piece of a parameter upload in MiB: what an activation may have to wait for (32)")  \
     X(HALF_ACCUMULATION, "half-accumulation", NULL,                                                \
       "cuda with fp16: products add up in fp16, only to compare with runs that do (fp32)")         \
     X(PLATFORM, "platform", "NAME|FILE",                                                           \
@@ -482,7 +482,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_ou
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
-                        .piece_mb = RP_PIECE_BYTES >> 20,
+                        .piece_mb = RPEXEC_PIECE_MB,
                         .watchdog_s = 60,
                         .lr = 1e-3};
     optind = 1; /* also when called again in the same process, after another program's options */

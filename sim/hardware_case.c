@@ -130,6 +130,7 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
 {
     rp_program *schedule = NULL;
     rp_schedule_config wanted = *config;
+    uint64_t pieces = in->workload->piece_bytes;
     wanted.call_microbatches = in->workload->microbatches;
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, in->workload->layer_grain),
                                 in->schedule->name, RP_FOOTPRINT_VALID));
@@ -139,7 +140,7 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
                              .sharding = in->schedule->sharding,
                              .call_microbatches = in->workload->microbatches,
                              .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                             .piece_bytes = RP_PIECE_BYTES,
+                             .piece_bytes = pieces != 0 ? pieces : RP_PIECE_BYTES,
                              .peer_gpus = in->peer_gpus,
                              .overlapping_calls = in->schedule->overlapping_rounds};
     uint32_t tokens = slice_tokens(in->workload);

@@ -14,9 +14,10 @@ typedef struct rpsim_workload {
     /** Slices that a sequence is cut into, each of which counts as one in batch and microbatches:
      * tensor parallelism with fewer sequences than GPUs. 0 or 1: none. */
     uint32_t sequence_slices;
-    bool layer_grain;   /**< recompute layer by layer */
-    bool sets_constant; /**< the published cell set a constant of the platform file */
-    uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
+    uint64_t piece_bytes; /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
+    bool layer_grain;     /**< recompute layer by layer */
+    bool sets_constant;   /**< the published cell set a constant of the platform file */
+    uint32_t sets_gpus;   /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;
 
 /**

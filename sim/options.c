@@ -147,6 +147,8 @@ static rp_status take_number(int option, rpsim_options *o)
         return rp_option_u32("global-batch", optarg, 1u << 24, &o->global_batch);
     case OPTION_ACCUMULATE:
         return rp_option_u32("accumulate", optarg, RP_MAX_MICROBATCHES, &o->accumulate);
+    case OPTION_PIECE_MB:
+        return rp_option_u32("piece-mb", optarg, 65536, &o->piece_mb);
     case OPTION_TUNE_BUDGET:
         return rp_option_u32("tune-budget", optarg, RPSIM_MAX_TUNE_BUDGET, &o->tune_budget);
     case OPTION_REPLICAS:
@@ -305,6 +307,7 @@ static rp_status take_option(int option, rp_arena *arena, rpsim_options *o)
     case OPTION_JITTER:
     case OPTION_REPLICAS:
     case OPTION_SLOW_GPU:
+    case OPTION_PIECE_MB:
     case OPTION_TUNE_BUDGET:
         return take_number(option, o);
     case OPTION_FIDELITY:
@@ -330,8 +333,13 @@ static rp_status check_memory(const rpsim_options *o)
                      "--seq-len");
         return RP_USAGE;
     }
-    if (o->grain_given && !o->hardware) {
-        rp_log_error("--grain: valid only with --fidelity hardware");
+    if ((o->grain_given || o->piece_mb != 0) && !o->hardware) {
+        rp_log_error("%s: valid only with --fidelity hardware",
+                     o->grain_given ? "--grain" : "--piece-mb");
+        return RP_USAGE;
+    }
+    if (o->piece_mb != 0 && o->program_in != NULL) {
+        rp_log_error("--piece-mb: a program has its own pieces; valid without --program-in");
         return RP_USAGE;
     }
     return RP_OK;

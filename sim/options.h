@@ -58,6 +58,7 @@ typedef struct rpsim_options {
     bool max_seqlen; /**< the longest sequence that fits, instead of a run */
     bool grain_given;
     bool layer_grain;     /**< --grain layer */
+    uint32_t piece_mb;    /**< largest piece of a parameter upload, MiB; hardware only */
     uint32_t tune_budget; /**< evaluations of --partition tuned */
     uint64_t seed;
     bool jitter_given;

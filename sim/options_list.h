@@ -39,6 +39,9 @@
     X(GRAIN, "grain", "stage|layer",                                                               \
       "recompute a stage at a time, or layer by layer from saved inputs of each (stage; "          \
       "data-parallel systems: layer)")                                                             \
+    X(PIECE_MB, "piece-mb", "M",                                                                   \
+      "largest piece of a parameter upload in MiB (hardware; 256, as RoundPipe's library has "     \
+      "them; rpexec: 32)")                                                                         \
     X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
       "when a recompute may run (as published; wait "                                              \
       "and early for --schedule all)")                                                             \

@@ -50,6 +50,10 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
         rp_json_key(&json, "slow_factor");
         rp_json_double(&json, o->slow_factor);
     }
+    if (o->piece_mb != 0) {
+        rp_json_key(&json, "piece_mb");
+        rp_json_uint(&json, o->piece_mb);
+    }
     rp_json_key(&json, "round_start");
     rp_json_string(&json,
                    row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");

@@ -63,6 +63,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
     w->layer_grain = o->grain_given ? o->layer_grain : w->layer_grain;
+    w->piece_bytes = (uint64_t)o->piece_mb << 20;
     uint64_t units = (uint64_t)w->calls * w->microbatches;
     if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
         rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "

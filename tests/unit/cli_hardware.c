@@ -37,6 +37,34 @@ Test(cli_hardware, is_the_default)
     json_decref(said);
 }
 
+/* The library's pieces where nothing is said. Each of the 28 layers, of 96 MiB and the norms, goes
+ * up twice, and the table, of 594 MiB, three times: 56 + 3 x 3 pieces, or 56 x 4 + 3 x 19 of 32
+ * MiB. */
+Test(cli_hardware, pieces_are_the_librarys_or_smaller)
+{
+    static const char *const lines[] = {"", "--piece-mb 256", "--piece-mb 32"};
+    double ops[3];
+    double ms[3];
+    char path[512];
+    char line[1024];
+    snprintf(path, sizeof path, "%s/pieces.db", rp_test_tool_folder());
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line, "--schedule roundpipe --iterations 1 --db %s %s", path,
+                 lines[i]);
+        json_t *rows = run(line);
+        ops[i] = rp_test_json_number(json_array_get(rows, 0), "ops");
+        ms[i] = rp_test_json_number(json_array_get(rows, 0), "iteration_ms");
+        json_decref(rows);
+    }
+    cr_expect(eq(dbl, ops[1], ops[0]));
+    cr_expect(eq(dbl, ms[1], ms[0]));
+    cr_expect(eq(dbl, ops[2] - ops[0], 56 * 4 + 3 * 19 - (56 + 3 * 3)));
+    cr_expect(eq(str,
+                 rp_test_ask(path, "SELECT group_concat(coalesce(config_json ->> 'piece_mb', "
+                                   "'-')) FROM runs"),
+                 "-,256,32"));
+}
+
 Test(cli_hardware, every_schedule)
 {
     json_t *rows = run("--schedule all --gpus 4 --microbatches 8");

@@ -361,6 +361,9 @@ Test(cli_memory, bad_combinations_are_refused)
         {"--schedule zb-h1 --grain layer", "valid are --recompute wait and early"},
         {"--schedule roundpipe --fidelity stage --grain stage", "--grain: valid only with"},
         {"--schedule roundpipe --fidelity hardware --grain row", "valid values are stage|layer"},
+        {"--schedule roundpipe --fidelity stage --piece-mb 32", "--piece-mb: valid only with"},
+        {"--schedule roundpipe --piece-mb 0", "valid values are integers from 1 to 65536"},
+        {"--program-in F --piece-mb 32", "--piece-mb: a program has its own pieces"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rp_test_outcome outcome = rp_test_rpsim(cases[i].line);

@@ -1,4 +1,5 @@
 /* rpdiff: errors worked out by hand, and what must hold for timelines of rpsim. */
+#include "exec/report.h"
 #include "sim/diff_runs.h"
 #include "tests/support/run_tool.h"
 
@@ -282,6 +283,37 @@ Test(diff, other_settings_are_other_configurations)
     rp_test_outcome csv = run("@DIR@/s.db --format csv");
     const char *quoted = strstr(csv.output, ",,,,\"partition=1,1\"\n");
     cr_expect(ne(ptr, (void *)quoted, NULL), "%s", csv.output);
+}
+
+/* A run of rpexec with nothing given has no settings to name; pieces that were the default once are
+ * named like any others. */
+Test(diff, defaults_are_no_settings)
+{
+    char *arguments[][4] = {{"rpexec", "--backend", "host", NULL}, {"rpexec", "--piece-mb", "256"}};
+    static const char *const expected[] = {"", "piece_mb=256"};
+    rp_store *store = NULL;
+    rp_store_prediction *runs = NULL;
+    uint32_t count = 0;
+    const char *path = rp_test_tool_expand("@DIR@/s.db", strlen("@DIR@/s.db"));
+    cr_assert(eq(int, rp_store_open(path, &store), RP_OK));
+    for (uint32_t i = 0; i < 2; i++) {
+        char settings[4096] = "";
+        rpexec_options o;
+        cr_assert(eq(int, rpexec_options_parse(3, arguments[i], &o), RP_OK));
+        FILE *stream = fmemopen(settings, sizeof settings, "w");
+        cr_assert(ne(ptr, stream, NULL));
+        rpexec_report_settings(&o, stream);
+        fclose(stream);
+        store_run(store, settings, "wait", 10 + i);
+    }
+    cr_assert(
+        eq(int, rp_store_read_predictions(store, rp_test_tool_arena(), &runs, &count), RP_OK));
+    cr_assert(eq(u32, count, 2));
+    for (uint32_t i = 0; i < 2; i++) {
+        cr_expect(eq(str, (char *)runs[i].settings, (char *)expected[i]));
+        cr_expect(eq(str, (char *)runs[i].variant, ""));
+    }
+    rp_store_close(store);
 }
 
 /* a: 100, 102 and 110 measured; b 120, c 118 (within b's spread of 4), d 200 though it was thought
