@@ -118,7 +118,7 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
 /* ---- over the host ----------------------------------------------------------------------------
  */
 
-/* What takes part on another GPU's side: events, and a stream where the copy goes over the host. */
+/* Events on another GPU's side, and a stream where the copy goes over the host. */
 static int open_theirs(rpexec_gpu_queue *q, uint32_t gpu)
 {
     const rpexec_devices *devices = q->driver->devices;

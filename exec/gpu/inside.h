@@ -66,7 +66,7 @@ struct rpexec_devices {
     uint64_t host_bytes;
 };
 
-/** What a queue needs for copies in which a stream of the other GPU takes part. Over the host: two
+/** Means of a queue for copies in which a stream of the other GPU takes part. Over the host: two
  * halves of pinned memory, so that one comes while the other goes, and streams that nobody else
  * copies in, so that queues wait for each other only where the program says so. */
 typedef struct rpexec_gpu_stage {
