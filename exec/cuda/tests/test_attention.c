@@ -68,12 +68,14 @@ int test_attention(rpexec_dtype dtype)
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
         failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0});
         failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0});
-        failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 145, 1, 1, head_dim, 50}) : 0;
+        failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 145, 1, 1, head_dim, 79}) : 0;
     }
     failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0}) : 0;
     failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 64, 1, 1, 64, 1}) : 0;
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 66, 1, 1, 64, 2}) : 0;
     failed += test_one(dtype, (rpexec_attention_sizes){2, 21, 4, 2, 8, 0});
     failed += test_one(dtype, (rpexec_attention_sizes){1, 19, 3, 1, 37, 5});
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 5, 2, 1, 200, 0});
     if (trial_is_fast()) {
         failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0});
         failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 128});

@@ -281,7 +281,8 @@ int test_values(rpexec_dtype dtype)
 {
     bool fast = trial_is_fast();
     uint16_t infinite = dtype == RPEXEC_DTYPE_F16 ? 0x7c00 : 0x7f80;
-    int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 70, 128) +
+    int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 9, 64) +
+                 test_norm(dtype, 70, 128) +
                  test_norm(dtype, 27, 1030) + test_norm(dtype, 3, 2304) +
                  test_norm_weight(dtype, 1100, 37); /* 18 parts: two for some of the warps */
     failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +

@@ -4,7 +4,8 @@
  * nothing is said, so that inputs must stay as they are. On the GPU the operator runs three times:
  * twice with tensors aligned to 256 bytes and once one value further on (operators of which 16-byte
  * alignment is asked: not), all must leave the same bits, and none may touch the words around the
- * tensors. The emulator reverses its threads' turns in the second run.
+ * tensors. Small ones of bf16 are also moved each alone: one that a kernel forgets when it looks at
+ * alignments is found. The emulator reverses its threads' turns in the second run.
  */
 #pragma once
 
@@ -20,7 +21,7 @@ typedef struct trial_tensor {
     size_t bytes;
     void *start;
     void *host;      /**< what the host's operator works on */
-    void *device[3]; /**< what each run on the GPU left */
+    void *device[3]; /**< what the runs on the GPU left: the first, the second, a later one */
     double length;   /**< of the sums in it: allowed is 8 u sqrt(length) of the rms, u = 2^-24 */
     double loose;    /**< absolutely, besides */
     double relative; /**< of doubles (raw, 8 bytes): instead of equality */
