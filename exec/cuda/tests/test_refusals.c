@@ -14,7 +14,7 @@ static int expect(bool well, const char *what, rpexec_dtype dtype)
 }
 
 /* Attention by tensor cores with each of its 16-bit tensors (q, k, v, o; backward: and d_o, dq, dk,
- * dv) not aligned to 16 bytes in turn; our backward reads o by its own kernel, which need not be. */
+ * dv) not aligned to 16 bytes in turn. Backward takes any o, which a kernel of its own reads. */
 static int test_unaligned(rpexec_dtype dtype)
 {
     enum { FORWARD = 4, TENSORS = 8, O = 3, BYTES = 512 };

@@ -163,7 +163,7 @@ int test_tokens(rpexec_dtype dtype)
                  test_embedding(dtype, (sizes){70, 64, 50}, false, 0) +
                  test_embedding(dtype, (sizes){300, 37, 11}, true, 0) +
                  test_embedding(dtype, (sizes){70, 64, 50}, true, 0) +
-                 test_embedding(dtype, (sizes){900, 5, 3}, true, 0) + /* more of an id than threads */
+                 test_embedding(dtype, (sizes){900, 5, 3}, true, 0) + /* > 256 of an id */
                  test_embedding(dtype, (sizes){700, 5, 18}, false, 600) +
                  test_loss_of_part(dtype, (part_sizes){1, 2, 0, 3}) +
                  test_loss_of_part(dtype, (part_sizes){27, 601, 300, 1500}) +

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, SMALL = 48 << 10 /* bytes of a trial's tensors */ };
-/* Runs on the GPU: the third moves all tensors, those from MOVED_ALONE on the first, the second, ... */
+/* Runs on the GPU: the third moves all tensors, run MOVED_ALONE + n tensor n. */
 enum { MOVED_ALL = 2, MOVED_ALONE = 3 };
 #define FACTOR                                                                                     \
     8.0 /* k of the error model: sums are in other orders, and operations follow them              \
