@@ -4,6 +4,7 @@
 #include "exec/dtype.h"
 
 #include <cublasLt.h>
+#include <pthread.h>
 #include <string.h>
 
 struct emulated_object {
@@ -17,23 +18,29 @@ struct emulated_object {
 
 enum { OBJECTS = 4096, UNSUPPORTED = 37, TWO_FAIL = 40, ALL_FAIL = 24, ALGORITHMS = 3 };
 static struct emulated_object objects[OBJECTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who uses them */
 
 static cublasStatus_t make(struct emulated_object **object)
 {
-    for (int i = 0; i < OBJECTS; i++) {
-        if (!objects[i].used) {
-            objects[i] = (struct emulated_object){.used = true};
-            *object = &objects[i];
-            return CUBLAS_STATUS_SUCCESS;
-        }
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < OBJECTS && objects[i].used) {
+        i++;
     }
-    return CUBLAS_STATUS_INVALID_VALUE;
+    if (i < OBJECTS) {
+        objects[i] = (struct emulated_object){.used = true};
+        *object = &objects[i];
+    }
+    pthread_mutex_unlock(&lock);
+    return i < OBJECTS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 static cublasStatus_t drop(struct emulated_object *object)
 {
+    pthread_mutex_lock(&lock);
     bool used = object->used;
     object->used = false;
+    pthread_mutex_unlock(&lock);
     return used ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

@@ -17,6 +17,7 @@ typedef enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidDevice = 101,
     cudaErrorDeviceUninitialized = 201,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
@@ -67,7 +68,11 @@ struct cudaDeviceProp {
     int major;
     int minor;
     int multiProcessorCount;
+    size_t totalGlobalMem;
 };
+
+/** What a device says that its memory is. */
+#define EMULATED_BYTES ((size_t)16 << 30)
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
-/* CUDA's runtime on a CPU, as far as the driver for GPUs needs it. The emulator runs one kernel at
- * a time: whoever has entered a green context (green.c beside this) has it to himself. */
+/* CUDA's runtime on a CPU, as far as the driver for GPUs needs it. Whoever has entered a green
+ * context (green.c beside this) has it to himself. */
 #include "exec/cuda/emulator/green.h"
 
 #include "common/mem.h"
@@ -9,8 +9,7 @@
 
 cudaError_t cudaSetDevice(int device)
 {
-    emulator_enter(NULL);
-    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    return emulator_use_device(device) ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -28,13 +27,15 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device)
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
-    *available = *total = (size_t)16 << 30;
+    *available = *total = EMULATED_BYTES;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
-    *can = device != peer;
+    (void)device;
+    (void)peer;
+    *can = 0;
     return cudaSuccess;
 }
 
@@ -42,7 +43,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
 {
     (void)peer;
     (void)flags;
-    return cudaSuccess;
+    return cudaErrorInvalidValue;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
@@ -76,7 +77,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (cudaStreamSynchronize(stream) != cudaSuccess) {
         return cudaErrorStreamCaptureUnsupported;
     }
-    if (event->home != (stream != NULL ? stream->home : NULL)) {
+    if (event->home != (stream != NULL ? stream->home : emulator_device_home())) {
         return cudaErrorInvalidResourceHandle;
     }
     clock_gettime(CLOCK_MONOTONIC, &t);

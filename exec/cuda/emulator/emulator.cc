@@ -5,6 +5,7 @@ extern "C" {
 }
 
 #include <machine.cuh>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -92,6 +93,7 @@ static int counted; /* of the last counting barrier */
 static bool reversed;
 static void (*call_now)(void *);
 static void *context_now;
+static pthread_mutex_t machine = PTHREAD_MUTEX_INITIALIZER; /* one kernel at a time */
 
 #ifdef EMULATOR_RACES
 static void *scheduler_tsan;
@@ -263,6 +265,7 @@ static void run_block(size_t shared)
 extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
                              void *context)
 {
+    pthread_mutex_lock(&machine);
     call_now = call;
     context_now = context;
     blockDim = dim3(threads);
@@ -279,6 +282,7 @@ extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, voi
                         (unsigned int)(index / grid.x / grid.y));
         run_block(shared);
     }
+    pthread_mutex_unlock(&machine);
 }
 
 extern "C" unsigned char *emulator_shared(void)

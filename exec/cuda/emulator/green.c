@@ -6,12 +6,13 @@
 #include <cuda.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Odd numbers: neither sort of group cuts it into eight as easily as any GPU. */
 emulated_device emulator_device = {27, 4, 2, 13000, 0};
 
-enum { CONTEXTS = 64, DESCRIPTIONS = 64 };
+enum { CONTEXTS = 64, DESCRIPTIONS = 64, DEVICES = 8 };
 
 struct emulated_context {
     bool used;
@@ -23,9 +24,18 @@ static struct emulated_context contexts[CONTEXTS];
 static struct CUdevResource descriptions[DESCRIPTIONS];
 static unsigned int described;
 static pthread_mutex_t emulator = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local unsigned int *current;
+static _Thread_local unsigned int *current; /* green; NULL: the device's own */
+static unsigned int homes[DEVICES];
+static _Thread_local int device_now;
 
-void emulator_enter(unsigned int *home)
+int emulator_devices(void)
+{
+    const char *given = getenv("EMULATED_DEVICES");
+    long count = given != NULL ? strtol(given, NULL, 10) : 1;
+    return count < 1 ? 1 : count > DEVICES ? DEVICES : (int)count;
+}
+
+static void enter(unsigned int *home)
 {
     if (current == NULL && home != NULL) {
         pthread_mutex_lock(&emulator);
@@ -35,9 +45,24 @@ void emulator_enter(unsigned int *home)
     current = home;
 }
 
-const unsigned int *emulator_home(void)
+bool emulator_use_device(int device)
 {
-    return current;
+    enter(NULL);
+    if (device < 0 || device >= emulator_devices()) {
+        return false;
+    }
+    device_now = device;
+    return true;
+}
+
+unsigned int *emulator_device_home(void)
+{
+    return &homes[device_now];
+}
+
+unsigned int *emulator_home(void)
+{
+    return current != NULL ? current : emulator_device_home();
 }
 
 unsigned int emulator_green_contexts(void)
@@ -192,7 +217,7 @@ CUresult cuCtxSetCurrent(CUcontext context)
     if (context == NULL || !context->used) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    emulator_enter(&context->streams);
+    enter(&context->streams);
     return CUDA_SUCCESS;
 }
 

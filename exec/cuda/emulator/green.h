@@ -1,6 +1,7 @@
-/** @file green.h  Green contexts of the emulated device. */
+/** @file green.h  The emulated devices, and green contexts of the first one. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -18,11 +19,18 @@ typedef struct emulated_device {
 /** What is emulated; a test may set it while there are no green contexts. */
 extern emulated_device emulator_device;
 
-/** Makes a green context (its `home`) the thread's current one; NULL: the device's own. */
-void emulator_enter(unsigned int *home);
+/** @return devices that there are, 1 to 8: EMULATED_DEVICES of the environment, 1 without. All are
+ * alike, and none reaches another's memory. */
+int emulator_devices(void);
 
-/** @return the home of the thread's current context; NULL: the device's own */
-const unsigned int *emulator_home(void);
+/** Makes a device's own context the thread's current one. @return whether there is such a device */
+bool emulator_use_device(int device);
+
+/** @return the home of the thread's current context */
+unsigned int *emulator_home(void);
+
+/** @return the same of its device's own context, also in a green one */
+unsigned int *emulator_device_home(void);
 
 /** @return green contexts that there are */
 unsigned int emulator_green_contexts(void);

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "exec/cuda/emulator/green.h"
+
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdint.h>
@@ -128,6 +130,9 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t
     }
     if (shared > EMULATOR_MOST_SHARED) {
         return cudaErrorInvalidValue;
+    }
+    if (stream != nullptr && stream->home != emulator_home()) {
+        return cudaErrorInvalidResourceHandle; /* of another device, or part of one */
     }
     using F = decltype(call);
     static_assert(__is_trivially_copyable(F), "arguments of kernels are bytes");

@@ -1,5 +1,6 @@
 /* NCCL on a CPU, a library of its own that exec/cuda/nccl.c opens (RPEXEC_NCCL): a group's calls
  * are all there when it ends, and are done then. EMULATED_NCCL_VERSION is what it says it is. */
+#include "common/mem.h"
 #include "exec/dtype.h"
 
 #include <nccl.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 8, CALLS = 256, BYTES = 1 << 16 };
+enum { RANKS = 8, CALLS = 4096, CHUNK = 1024 };
 
 typedef enum kind { GATHER, SCATTER, ALL, BROADCAST, REDUCE, SEND, RECEIVE } kind;
 
@@ -30,7 +31,7 @@ static struct ncclComm members[RANKS];
 static call calls[CALLS];
 static int noted;
 static int depth;
-static unsigned char results[CALLS][BYTES];
+static void *results[CALLS];
 
 ncclResult_t ncclGetVersion(int *version)
 {
@@ -99,7 +100,8 @@ static const call *partner(const call *c, int rank)
     kind wanted = c->kind == RECEIVE ? SEND : c->kind;
     int number = 0; /* calls of c's own that are alike, before it */
     for (const call *other = calls; other < c; other++) {
-        number += other->with == c->with && other->kind == c->kind && other->root == c->root;
+        number += other->with == c->with && other->kind == c->kind && other->root == c->root &&
+                  other->count == c->count && other->type == c->type;
     }
     for (int i = 0; i < noted; i++) {
         const call *other = &calls[i];
@@ -116,20 +118,26 @@ static const call *partner(const call *c, int rank)
 static bool add_up(const call *c, size_t at, void *to)
 {
     rpexec_dtype dtype = dtype_of(c);
-    float sum[BYTES / sizeof(float)];
-    float value = 0;
-    memset(sum, 0, sizeof sum);
+    const void *from[RANKS];
     for (int rank = 0; rank < c->with->ranks; rank++) {
         const call *theirs = partner(c, rank);
-        for (size_t i = 0; theirs != NULL && i < c->count; i++) {
-            rpexec_widen(dtype, 1, rpexec_element_const(dtype, theirs->from, at + i), &value);
-            sum[i] += value;
-        }
         if (theirs == NULL) {
             return false;
         }
+        from[rank] = theirs->from;
     }
-    rpexec_narrow(dtype, c->count, sum, to);
+    for (size_t begin = 0; begin < c->count; begin += CHUNK) {
+        size_t count = c->count - begin < CHUNK ? c->count - begin : CHUNK;
+        float sum[CHUNK] = {0};
+        float values[CHUNK];
+        for (int rank = 0; rank < c->with->ranks; rank++) {
+            rpexec_widen(dtype, count, rpexec_element_const(dtype, from[rank], at + begin), values);
+            for (size_t i = 0; i < count; i++) {
+                sum[i] += values[i];
+            }
+        }
+        rpexec_narrow(dtype, count, sum, rpexec_element(dtype, to, begin));
+    }
     return true;
 }
 
@@ -170,7 +178,9 @@ ncclResult_t ncclGroupEnd(void)
 {
     bool well = --depth == 0;
     for (int i = 0; well && i < noted; i++) {
-        well = compute(&calls[i], results[i]);
+        size_t copies = calls[i].kind == GATHER ? (size_t)calls[i].with->ranks : 1;
+        well = rp_mem_resize(&results[i], copies * bytes_of(&calls[i])) == RP_OK &&
+               compute(&calls[i], results[i]);
     }
     for (int i = 0; well && i < noted; i++) {
         const call *c = &calls[i];
@@ -179,14 +189,16 @@ ncclResult_t ncclGroupEnd(void)
             memcpy(c->to, results[i], copies * bytes_of(c));
         }
     }
-    noted = 0;
+    while (noted > 0) {
+        rp_mem_release(&results[--noted]);
+    }
     return well ? ncclSuccess : ncclInvalidUsage;
 }
 
 static ncclResult_t note(call c)
 {
-    bool fits = noted < CALLS && c.with->ranks != 0 && bytes_of(&c) * RANKS <= BYTES;
-    if (depth != 1 || !fits || c.root < 0 || c.root >= c.with->ranks) {
+    if (depth != 1 || noted == CALLS || c.with->ranks == 0 || c.root < 0 ||
+        c.root >= c.with->ranks) {
         return ncclInvalidUsage;
     }
     calls[noted++] = c;

@@ -1,5 +1,6 @@
 /* CUDA's runtime on a CPU: memory is the heap's, streams are nothing. */
 #include "common/mem.h"
+#include "exec/cuda/emulator/green.h"
 
 #include <cuda_runtime_api.h>
 #include <string.h>
@@ -76,6 +77,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     (void)flags;
     *stream = NULL;
+    if (rp_mem_resize(stream, sizeof **stream) != RP_OK) {
+        return cudaErrorMemoryAllocation;
+    }
+    **stream = (struct emulated_stream){.home = emulator_home()};
+    ++*(*stream)->home;
     return cudaSuccess;
 }
 
@@ -96,7 +102,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
+    *count = emulator_devices();
     return cudaSuccess;
 }
 
@@ -114,18 +120,23 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-    (void)device;
+    if (device < 0 || device >= emulator_devices()) {
+        return cudaErrorInvalidDevice;
+    }
     memset(properties, 0, sizeof *properties);
     strcpy(properties->name, "emulator");
+    properties->totalGlobalMem = EMULATED_BYTES;
     properties->multiProcessorCount = 3; /* grids that do not divide anything evenly */
     return cudaSuccess;
 }
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    return error == cudaErrorInvalidValue       ? "invalid argument"
-           : error == cudaErrorMemoryAllocation ? "out of memory"
-                                                : "no error";
+    return error == cudaErrorInvalidValue            ? "invalid argument"
+           : error == cudaErrorMemoryAllocation      ? "out of memory"
+           : error == cudaErrorInvalidDevice         ? "invalid device ordinal"
+           : error == cudaErrorInvalidResourceHandle ? "invalid resource handle"
+                                                     : "no error";
 }
 
 const char *cudaGetErrorName(cudaError_t error)

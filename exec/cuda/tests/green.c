@@ -1,11 +1,12 @@
 /* A device is cut into green contexts: exec/cuda/green.c on the emulated driver, for devices of
- * several sizes, and for drivers that cannot do it. */
+ * several sizes, and for drivers that cannot do it; and several devices. */
 #include "exec/cuda/green.h"
 
 #include "exec/cuda/emulator/green.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failed;
@@ -82,8 +83,36 @@ static void refuse(emulated_device device, uint32_t count, const char *reason)
     expect(emulator_green_contexts() == 0, "parts stay");
 }
 
+/* Two devices: a stream, and what is recorded in it, are of the one that was current. */
+static void tell_apart(void)
+{
+    cudaStream_t streams[2] = {NULL};
+    cudaEvent_t event = NULL;
+    int count = 0;
+    int can = 1;
+    (void)setenv("EMULATED_DEVICES", "2", 1);
+    expect(cudaGetDeviceCount(&count) == cudaSuccess && count == 2, "not two devices");
+    expect(cudaSetDevice(2) == cudaErrorInvalidDevice, "a third device");
+    for (int i = 0; i < 2; i++) {
+        expect(cudaSetDevice(i) == cudaSuccess, "not entered");
+        expect(cudaStreamCreateWithFlags(&streams[i], 0) == cudaSuccess, "no stream");
+    }
+    expect(cudaEventCreateWithFlags(&event, 0) == cudaSuccess, "no event");
+    expect(cudaEventRecord(event, streams[1]) == cudaSuccess, "not recorded");
+    expect(cudaEventRecord(event, streams[0]) == cudaErrorInvalidResourceHandle,
+           "recorded in another device's stream");
+    expect(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaSuccess && can == 0, "peers");
+    (void)cudaEventDestroy(event);
+    for (int i = 0; i < 2; i++) {
+        (void)cudaStreamDestroy(streams[i]);
+    }
+    (void)unsetenv("EMULATED_DEVICES");
+    (void)cudaSetDevice(0);
+}
+
 int main(void)
 {
+    tell_apart();
     cut((emulated_device){132, 8, 2, 13000, 0}, 8, 16); /* H200 */
     cut_for_few();
     cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* with the first driver that can do it */
