@@ -268,6 +268,8 @@ step_validation() {
             done
         done
     done
+    ran=yes # an earlier call may have been killed between its last case and the table
+    table_validation
     # Issue 7's bounds: 5 % on the mean, 10 % at worst.
     verdict validation all "$(awk -F, 'NR > 1 { e = $6 < 0 ? -$6 : $6; sum += e; worst = e > worst ? e : worst; n++ }
         END { if (!n) print "skipped no configuration was predicted"
@@ -353,6 +355,8 @@ step_benchmarks() {
     benchmark roundpipe-async-stages-1 --gpus 1 --schedule roundpipe --optimizer async "${stages[@]}" "${size[@]}"
     benchmark roundpipe-async-capped-1 --gpus 1 --schedule roundpipe --optimizer async "${stages[@]}" "${size[@]}" "${cap[@]}"
     benchmark resident-capped-1 --gpus 1 --schedule gpipe --recompute wait "${size[@]}" "${cap[@]}"
+    ran=yes # as in the validation
+    table_benchmarks
     for pair in "fused roundpipe-async-1 resident-1" "stages roundpipe-async-stages-1 resident-recomputed-1" \
         "capped roundpipe-async-capped-1 resident-recomputed-1"; do
         read -r pair offloaded resident <<<"$pair"
@@ -371,4 +375,6 @@ step_benchmarks() {
         benchmark "roundpipe-of-$gpus-graphs" "${on[@]}" --microbatches 16 --graphs
         benchmark "1f1b-of-$gpus-graphs" "${on[@]}" --schedule 1f1b --microbatches 16 --graphs
     done
+    ran=yes
+    table_benchmarks
 }

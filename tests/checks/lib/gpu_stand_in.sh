@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Stands for the programs that the device suite runs (tests/checks/gpu_suite.sh): says what rpexec says, at once, or with
-# MOCK_REAL=PATTERN lets the host backend run what matches. By MOCK, a folder:
-#   MOCK_RPEXEC        the program; $MOCK/schedules what it lists; $MOCK/model a model of 16 layers, for pairs; others take tiny
-#   $MOCK/finished     gets a line for each command that has ended well
+# MOCK_REAL=PATTERN lets the programs over the emulator do what matches, with a small model. By MOCK, a folder:
+#   MOCK_REAL=PATTERN  these are done by MOCK_RPEXEC, with $MOCK/model, or by MOCK_TESTS/emulated_*
+#   $MOCK/schedules    what rpexec lists
+#   $MOCK/finished     gets a line for each other command that has ended well
 #   MOCK_DEVICES       devices (1); $MOCK/lost: none any more
 #   MOCK_HANG=PATTERN  these ignore SIGTERM, and so does a child of theirs
 #   MOCK_LOSE=PATTERN  these lose the device
@@ -13,6 +14,10 @@ matches() {
     [ -n "$1" ] && [[ "$line" =~ $1 ]]
 }
 line="${0##*/} $*"
+export EMULATED_DEVICES=${MOCK_DEVICES:-1}
+if [[ $line == "rpexec --list "* ]] && matches "${MOCK_REAL:-}"; then
+    exec "$MOCK_RPEXEC" "$@"
+fi
 case $line in
 "rpexec --list backends")
     printf 'cuda: a stand-in\n'
@@ -35,29 +40,28 @@ elif matches "${MOCK_HANG:-}"; then
     sleep "$(cat "$MOCK/hang_s")" &
     wait
     exit 1
+elif [[ $line == cuda_* ]] && matches "${MOCK_REAL:-}"; then
+    exec "$MOCK_TESTS/emulated_${0##*/cuda_}" "$@"
 elif [[ $line == rpexec* ]] && matches "${MOCK_REAL:-}"; then
     a=()
     while [ $# -gt 0 ]; do
         case $1 in
-        --backend | --microbatch-size | --dtype | --watchdog-s) shift ;;
-        --virtual-gpus) a+=(--gpus "$2") && shift ;;
-        --model) [[ $line == *"--seq-len 2048"* ]] && a+=(--model "$MOCK/model")
-            shift ;;
+        --microbatch-size) shift ;;
         --microbatches) [[ $line == *"--seq-len 2048"* ]] && a+=(--microbatches 2) || a+=(--microbatches "$2")
             shift ;;
-        --seq-len) a+=(--seq-len 16) && shift ;;
-        --steps) a+=(--steps 3) && shift ;;
-        --gpu-memory-mb) [[ $line == *gpipe* ]] && a+=(--gpu-memory-mb 1)
+        --partition) a+=(--partition "${2//4/2}") && shift ;; # of half as many layers
+        --model) [[ $2 == tiny* ]] && a+=(--model "$2") || a+=(--model "$MOCK/model")
             shift ;;
+        --seq-len) a+=(--seq-len 4) && shift ;;
+        --steps) a+=(--steps $((($2 + 1) / 2))) && shift ;;
+        --gpu-memory-mb) a+=(--gpu-memory-mb 1) && shift ;;
         --recompute) [ -n "${MOCK_UNEQUAL:-}" ] || a+=(--recompute "$2")
             shift ;;
-        --graphs) ;;
         *) a+=("$1") ;;
         esac
         shift
     done
-    "$MOCK_RPEXEC" --backend host "${a[@]}"
-    exit
+    exec "$MOCK_RPEXEC" "${a[@]}"
 fi
 [ -z "${MOCK_SLEEP:-}" ] || sleep "$MOCK_SLEEP"
 case $line in
