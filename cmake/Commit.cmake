@@ -20,7 +20,7 @@ if(failed STREQUAL "0" AND top STREQUAL source)
     endif()
 endif()
 set(text "/* Written by cmake/Commit.cmake at each build. */
-#include \"common/version.h\"
+#include \"common/base/version.h\"
 
 const char *rp_commit(void)
 {

@@ -1,6 +1,6 @@
 /* Workers are processes made by fork: a crash costs one point, not the sweep. */
 #define _GNU_SOURCE /* prctl */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "experiments/crew.h"
 
 #include <errno.h>

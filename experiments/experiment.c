@@ -1,8 +1,8 @@
 /* From an experiment to its points. */
-#include "experiments/experiment_inside.h"
+#include "experiments/experiment_internal.h"
 
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -29,8 +29,8 @@
  */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

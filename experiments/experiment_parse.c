@@ -1,6 +1,6 @@
 /* From YAML to an experiment. libyaml's documents are used: every node knows its line. */
-#include "common/log.h"
-#include "experiments/experiment_inside.h"
+#include "common/base/log.h"
+#include "experiments/experiment_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Scalars, pairs and alternatives of an experiment file. */
-#include "common/log.h"
-#include "experiments/experiment_inside.h"
+#include "common/base/log.h"
+#include "experiments/experiment_internal.h"
 
 #include <errno.h>
 #include <math.h>

@@ -183,7 +183,7 @@ column; *closed* is how much of it each column behind the first closes, in perce
 ## One synchronous iteration, stage fidelity
 
 Makespan. The bound holds for any schedule with the same semantics, whatever its partition, placement and order
-(\`lower_bound_same_ms\`, proof in \`sim/bounds.h\`; the lowest of the four runs'): the head's stage may be fused with as
+(\`lower_bound_same_ms\`, proof in \`sim/run/bounds/bounds.h\`; the lowest of the four runs'): the head's stage may be fused with as
 many layers as pays, which then recompute nothing. For partitions that fuse none *same work* is a bound, too
 (\`lower_bound_any_ms\`).
 

@@ -1,7 +1,7 @@
 #include "experiments/options.h"
 
-#include "common/log.h"
-#include "common/option_values.h"
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /** @file options.h  The command line of rpsweep. */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

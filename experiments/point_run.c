@@ -1,9 +1,9 @@
 #define _GNU_SOURCE /* environ */
 #include "experiments/point_run.h"
 
-#include "common/log.h"
-#include "exec/options.h"
-#include "sim/record.h"
+#include "common/base/log.h"
+#include "exec/rpexec/options.h"
+#include "sim/rpsim/record.h"
 
 #include <errno.h>
 #include <fcntl.h>

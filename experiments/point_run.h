@@ -1,7 +1,7 @@
 /** @file point_run.h  Runs one point of an experiment. */
 #pragma once
 
-#include "common/store_record.h"
+#include "common/store/record.h"
 #include "experiments/experiment.h"
 
 /** What has become of a point. */

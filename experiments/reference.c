@@ -1,10 +1,10 @@
 #include "experiments/reference.h"
 
-#include "common/csv.h"
-#include "common/log.h"
-#include "common/option_values.h"
-#include "common/text.h"
-#include "sim/prediction_run.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/cli/option_values.h"
+#include "common/formats/csv.h"
+#include "sim/rppredict/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ static rp_status check_columns(const rp_csv *csv, const rp_store_reference *cons
             rp_log_error_at(csv->name, 1,
                             "column '%s' is neither a quantity nor says where a value belongs; "
                             "valid are " NAMES ", and the quantities of the table reference "
-                            "(common/store.md), such as tokens_per_s",
+                            "(common/store/README.md), such as tokens_per_s",
                             name);
             return RP_INPUT;
         }

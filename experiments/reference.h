@@ -1,9 +1,9 @@
 /** @file reference.h  Published or measured values from CSV files into the store
- * (common/store.md). */
+ * (common/store/README.md). */
 #pragma once
 
-#include "common/mem.h"
-#include "common/store.h"
+#include "common/base/mem.h"
+#include "common/store/store.h"
 
 /**
  * Reads a table and adds its values to the store: all of them, or nothing if one is not valid.

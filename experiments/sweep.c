@@ -1,6 +1,6 @@
 #include "experiments/sweep.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-# Draws what common/gantt.c computed, which pipes the data and all variables used here into gnuplot
+# Draws what common/timeline/gantt.c computed, which pipes the data and all variables used here into gnuplot
 # first. Positions are SVG pixels from the top left corner.
 load root . '/style.gp'
 font_row = sprintf('%s,%g', font, row_font * points)

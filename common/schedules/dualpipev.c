@@ -2,8 +2,8 @@
  * of the other belong together, so that their communication hides behind each other's computation.
  * Backwards come in two parts where a rank would otherwise keep its neighbour waiting. Step numbers
  * are those of the published code. Needs 2 P microbatches. */
-#include "common/log.h"
-#include "common/v_placement.h"
+#include "common/base/log.h"
+#include "common/schedule/orders/v_placement.h"
 
 static rp_status check(const rp_schedule_config *config)
 {

@@ -1,7 +1,7 @@
 /* Eager 1F1B: as 1F1B with min(2 (P - 1 - r), M) warm-up forwards, twice as many: a forward's
  * result is on its way long before the next rank needs it, and more activations are kept for that.
  * One stage per GPU. */
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                   uint32_t iteration, rp_emitter *emitter)

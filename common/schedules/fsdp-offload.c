@@ -4,7 +4,7 @@
  * come the host runs Adam on them. Assumptions: shards move in 16 bit; gradients accumulate
  * unsharded on the GPU (no_sync); Adam reads the shards where they land, without a conversion of
  * its own, and moves 32 B per parameter as in the other systems; uploads read pinned memory. */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .forward_gathers = 1,

@@ -4,7 +4,7 @@
  * section 3). The root unit (embedding, final norm, head) is gathered once per microbatch: FSDP
  * does not reshard it after the forward, and it is part of the memory that section 4 counts.
  * Assumption: no backward prefetch, so a stage's reduction comes before the next stage's gather. */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .forward_gathers = 1,

@@ -1,6 +1,6 @@
 /* Looped BFS: local stages ascending, each with all its forwards (microbatches ascending); then
  * local stages descending, each with all its backwards, microbatches descending. */
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_looped_bfs = {
     .name = "looped-bfs",

@@ -1,6 +1,6 @@
 /* Megatron pipeline parallelism: 1F1B with resident weights, with the partition that the paper
  * lists for 1F1B and an unfused loss (shared/design/prediction.md section 3). */
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_megatron_pp = {
     .name = "megatron-pp",

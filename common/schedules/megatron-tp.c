@@ -4,7 +4,7 @@
  * microbatch: two per layer forward, two more in the recompute and two in the backward, one at the
  * embedding and one at the head (shared/design/prediction.md section 3). --microbatches and batch
  * therefore count slices. */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .forward_reduces = 2,

@@ -7,7 +7,7 @@
  * memory; the last stage's weights come up again for its backward; microbatches descend in the
  * backward as in looped BFS. Calls of a step follow each other: a stage's weights come up anew in
  * each. */
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_mobius = {
     .name = "mobius",

@@ -2,8 +2,8 @@
  * of them; the update takes part one step later, so that two versions of the weights do. Needs M >=
  * P: otherwise microbatches in flight would use more than two. Needs the asynchronous optimizer to
  * be more than 1F1B. One stage per GPU. */
-#include "common/log.h"
-#include "common/pipeline_orders.h"
+#include "common/base/log.h"
+#include "common/schedule/orders/pipeline.h"
 
 static rp_status check(const rp_schedule_config *config)
 {

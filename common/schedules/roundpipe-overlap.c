@@ -46,8 +46,8 @@
  * the slots are more work for what everyone waits for, and RoundPipe in one call is better. Where a
  * GPU holds little more than a layer (qwen3-235b on 24 GB) it does not fit. Greedy dispatch looks
  * one job ahead and is not optimal. */
-#include "common/log.h"
-#include "common/round_replay.h"
+#include "common/base/log.h"
+#include "common/schedule/orders/round_replay.h"
 
 #define MAX_WINDOW 16u
 

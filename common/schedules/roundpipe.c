@@ -6,8 +6,8 @@
  * simulation, or simply continues the rotation, as in the library; with --round all the whole call
  * is one round and the rotation never resets. Free first needs times: the schedule replays its own
  * stage times (schedules.md 5.6), and what comes out has fixed placements. */
-#include "common/log.h"
-#include "common/round_replay.h"
+#include "common/base/log.h"
+#include "common/schedule/orders/round_replay.h"
 
 typedef struct round_plan {
     uint32_t round;  /* microbatches per round */

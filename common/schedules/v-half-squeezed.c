@@ -1,7 +1,7 @@
 /* V-Half after compaction with the run's own times: warm-up and cool-down move into idle time, and
  * no GPU keeps more forwards of its stages than it does in V-Half. Where its two stages differ in
  * layers, the bytes of as many forwards may be more. */
-#include "common/squeeze.h"
+#include "common/schedule/planned/squeeze.h"
 
 extern const rp_schedule_type rp_schedule_v_half;
 
@@ -20,7 +20,7 @@ const rp_schedule_type rp_schedule_v_half_squeezed = {
     .name = "v-half-squeezed",
     .summary = "V-Half compacted for the run's times, with no more forwards kept on any GPU",
     .source = "Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024, section 4; "
-              "compaction of our own (common/cells.h)",
+              "compaction of our own (common/schedule/planned/cells.h)",
     .stages_per_gpu = 2,
     .splits_backward = true,
     .planning_runs = 45,

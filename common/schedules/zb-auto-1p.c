@@ -1,6 +1,6 @@
 /* ZB-1p: the zero-bubble schedule built for the run's own times, with the activations of 1F1B: no
  * GPU keeps more than P microbatches until their weight parts. One stage per GPU. */
-#include "common/zero_bubble.h"
+#include "common/schedule/orders/zero_bubble.h"
 
 extern const rp_schedule_type rp_schedule_zb_h1;
 
@@ -22,7 +22,7 @@ const rp_schedule_type rp_schedule_zb_auto_1p = {
     .summary = "ZB-1p: zero bubble planned for the run's times, with 1F1B's activations",
     .source =
         "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 3.1; with compaction "
-        "of our own (common/cells.h)",
+        "of our own (common/schedule/planned/cells.h)",
     .splits_backward = true,
     .planning_runs = 70,
     .default_recompute = RP_RECOMPUTE_NONE,

@@ -1,6 +1,6 @@
 /* ZB-2p: the zero-bubble schedule built for the run's own times, with twice the activations of
  * 1F1B: no GPU keeps more than 2 P microbatches until their weight parts. One stage per GPU. */
-#include "common/zero_bubble.h"
+#include "common/schedule/orders/zero_bubble.h"
 
 extern const rp_schedule_type rp_schedule_zb_h1;
 extern const rp_schedule_type rp_schedule_zb_h2;
@@ -24,7 +24,7 @@ const rp_schedule_type rp_schedule_zb_auto_2p = {
     .summary = "ZB-2p: zero bubble planned for the run's times, with twice 1F1B's activations",
     .source =
         "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 3.1; with compaction "
-        "of our own (common/cells.h)",
+        "of our own (common/schedule/planned/cells.h)",
     .splits_backward = true,
     .planning_runs = 90,
     .default_recompute = RP_RECOMPUTE_NONE,

@@ -2,7 +2,7 @@
  * weight part of a microbatch r input parts later, so that every rank keeps P microbatches. With
  * equal times of forward, input and weight part a third of 1F1B's bubble is left. One stage per
  * GPU. */
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                   uint32_t iteration, rp_emitter *emitter)

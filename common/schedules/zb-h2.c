@@ -2,8 +2,8 @@
  * times of forward, input and weight part no rank idles between its first and its last op, for the
  * activations of 2 P - 1 microbatches on the first rank. Needs that many microbatches. One stage
  * per GPU. */
-#include "common/log.h"
-#include "common/pipeline_orders.h"
+#include "common/base/log.h"
+#include "common/schedule/orders/pipeline.h"
 
 static rp_status check(const rp_schedule_config *config)
 {

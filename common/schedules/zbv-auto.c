@@ -1,6 +1,6 @@
 /* ZB-V built for the run's own times: two stages per GPU in a V, and no GPU keeps more than 2 P
  * forwards of its stages until their weight parts, which is what 1F1B keeps. */
-#include "common/zero_bubble.h"
+#include "common/schedule/orders/zero_bubble.h"
 
 extern const rp_schedule_type rp_schedule_zbv;
 
@@ -21,7 +21,7 @@ const rp_schedule_type rp_schedule_zbv_auto = {
     .name = "zbv-auto",
     .summary = "ZB-V planned for the run's times, with 1F1B's activations",
     .source = "Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 6; with compaction "
-              "of our own (common/cells.h)",
+              "of our own (common/schedule/planned/cells.h)",
     .stages_per_gpu = 2,
     .splits_backward = true,
     .planning_runs = 180,

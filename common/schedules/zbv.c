@@ -2,7 +2,7 @@
  * are on the same rank. The order is made for max(2 P - 1, M) microbatches, and ops of those that
  * do not exist are left out. With equal times of forward, input and weight part no rank idles
  * inside, for the activations of 1F1B. */
-#include "common/v_placement.h"
+#include "common/schedule/orders/v_placement.h"
 
 static void warm_up(rp_v_rank *v, uint32_t gpus, uint32_t rank)
 {

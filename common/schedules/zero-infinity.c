@@ -2,7 +2,7 @@
  * Per microbatch the weights are gathered for the forward and for the backward and the gradients
  * reduced, three volumes in all; the owned shard comes up before and its gradients go down after,
  * and the host takes them in. Nothing overlaps (shared/design/prediction.md section 3). */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .forward_gathers = 1,

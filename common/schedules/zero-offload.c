@@ -2,7 +2,7 @@
  * Gradients are reduce-scattered after each microbatch and the owned shard goes down; after the
  * last one the host runs Adam on all shards, each GPU uploads its shard of the weights and the
  * shards are all-gathered (shared/design/schedules.md 5.8). */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .reductions = 1,

@@ -1,7 +1,7 @@
 /* DeepSpeed ZeRO-2: weights on every GPU, gradients and optimizer sharded.
  * After each microbatch the gradients are reduced with as much traffic as two all-gathers of the
  * weights, and nothing overlaps with it (shared/design/prediction.md section 3). */
-#include "common/data_parallel.h"
+#include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
     .reductions = 2,

@@ -1,8 +1,8 @@
 /* NVIDIA GPUs through the CUDA runtime. Plain C: nvcc compiles .cu files only. */
-#include "common/log.h"
-#include "exec/backend.h"
+#include "common/base/log.h"
 #include "exec/cuda/runtime.h"
 #include "exec/gpu/driver.h"
+#include "exec/run/backend.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The processors of this machine: a backend that is always there. */
-#include "common/log.h"
-#include "exec/backend.h"
+#include "common/base/log.h"
 #include "exec/host/driver.h"
+#include "exec/run/backend.h"
 
 #include <errno.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "exec/state.h"
+#include "exec/state/state.h"
 
 /** Where a run is. */
 typedef struct rpexec_progress {

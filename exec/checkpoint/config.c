@@ -1,7 +1,7 @@
 /* config.json of Hugging Face, in both styles (executor.md 4.1). */
-#include "common/log.h"
-#include "common/text.h"
-#include "exec/checkpoint/config_inside.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "exec/checkpoint/config_internal.h"
 #include "exec/checkpoint/weights.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Keys of config.json that training does not depend on, and what is refused (executor.md 4.1). */
-#include "common/log.h"
-#include "exec/checkpoint/config_inside.h"
+#include "common/base/log.h"
+#include "exec/checkpoint/config_internal.h"
 
 #include <stdio.h>
 #include <string.h>

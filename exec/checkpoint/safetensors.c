@@ -1,7 +1,7 @@
 #include "exec/checkpoint/safetensors.h"
 
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,9 +7,9 @@
  */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
-#include "exec/dtype.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
+#include "exec/operators/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-#include "common/json.h"
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/formats/json.h"
 #include "exec/checkpoint/safetensors.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "exec/checkpoint/weights.h"
 
-#include "common/log.h"
-#include "common/text.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 
 #include <inttypes.h>
 #include <jansson.h>

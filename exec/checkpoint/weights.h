@@ -7,7 +7,7 @@
 #pragma once
 
 #include "exec/checkpoint/safetensors.h"
-#include "exec/state.h"
+#include "exec/state/state.h"
 
 /**
  * Reads a config.json in either style (rope_theta and rope_scaling, or rope_parameters) of

@@ -1,7 +1,7 @@
 #include "exec/cuda/attention_trial.h"
 
-#include "common/median.h"
-#include "exec/random.h"
+#include "common/base/median.h"
+#include "exec/operators/random.h"
 
 #include <math.h>
 #include <string.h>

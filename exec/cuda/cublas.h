@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/lane.h"
 
 /**

@@ -1,6 +1,6 @@
 #include "exec/cuda/cudnn.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/cuda/open_library.h"
 
 #include <dlfcn.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 #include "exec/cuda/cudnn_graph.h"
 
 #include <cuda_runtime_api.h>
@@ -48,8 +48,8 @@ rp_status rpexec_cudnn_plan_for(rpexec_cudnn *cudnn, const rpexec_attention_size
 /** @return whether there is a plan. */
 bool rpexec_cudnn_has(const rpexec_cudnn *cudnn, const rpexec_attention_sizes *sizes);
 
-/** The operator (exec/operators.h), for which there must be a plan. Tensors must be aligned to 16
- * bytes. @retval RP_OK, RP_BROKEN, RP_TOOL (logged) */
+/** The operator (exec/operators/operators.h), for which there must be a plan. Tensors must be
+ * aligned to 16 bytes. @retval RP_OK, RP_BROKEN, RP_TOOL (logged) */
 rp_status rpexec_cudnn_attention(rpexec_cudnn *cudnn, const rpexec_attention_sizes *sizes,
                                  const void *q, const void *k, const void *v, void *o,
                                  float *logsumexp);

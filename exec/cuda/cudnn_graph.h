@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "exec/cuda/cudnn_api.h"
-#include "exec/operators.h"
+#include "exec/operators/operators.h"
 
 /** The first version that writes the logarithms of sums where they are wanted, [token, head]. */
 #define RPEXEC_CUDNN_LEAST_VERSION 91200u

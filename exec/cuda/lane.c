@@ -1,9 +1,9 @@
 #include "exec/cuda/lane.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/cuda/cublas.h"
 #include "exec/cuda/cudnn.h"
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/kernels/kernels.h"
 
 #include <string.h>
 

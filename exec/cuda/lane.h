@@ -8,10 +8,10 @@
  */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
 #include "exec/model/model.h"
-#include "exec/operators.h"
+#include "exec/operators/operators.h"
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* The table of operators: which kernel does what. Nothing here depends on addresses. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/cuda/cublas.h"
 #include "exec/cuda/cudnn.h"
-#include "exec/cuda/kernels.h"
+#include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/lane.h"
 
 /* The lane's first failure stays; later ones mostly follow from it. */

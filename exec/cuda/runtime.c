@@ -1,13 +1,13 @@
 /* The table of exec/gpu/calls.h, filled with the CUDA runtime. */
 #include "exec/cuda/runtime.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/cuda/attention_trial.h"
 #include "exec/cuda/cudnn.h"
 #include "exec/cuda/green.h"
+#include "exec/cuda/kernels/sums.h"
 #include "exec/cuda/lane.h"
 #include "exec/cuda/nccl.h"
-#include "exec/cuda/sums.h"
 #include "exec/gpu/driver.h"
 
 #include <cuda_runtime_api.h>

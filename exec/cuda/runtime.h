@@ -1,7 +1,7 @@
 /** @file runtime.h  The CUDA backend's driver: exec/gpu through the CUDA runtime. */
 #pragma once
 
-#include "exec/driver.h"
+#include "exec/run/driver.h"
 
 /** @return which CUDA the driver and the runtime are for, and what is missing where the driver is
  * too old: text for people, until the next call. Not for several threads at a time. */

@@ -1,8 +1,8 @@
 #include "exec/data/tokens.h"
 
-#include "common/log.h"
-#include "common/mem.h"
-#include "exec/random.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "exec/operators/random.h"
 
 #include <errno.h>
 #include <fcntl.h>

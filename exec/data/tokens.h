@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

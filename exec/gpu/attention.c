@@ -4,8 +4,8 @@
  * all plans are made and all lanes are tried before the first op, and where one of them fails none
  * uses cuDNN. AUTO compares times, which differ from run to run, so that two runs may differ in
  * bits: it is not what a run does unless it is asked to. */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <math.h>
 #include <stdio.h>

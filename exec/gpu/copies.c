@@ -1,7 +1,7 @@
 /* Copies of the GPU driver: within a device, between devices that reach each other, over pinned
  * host memory between those that do not, and by NCCL where that is forced (exchange.c). */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* GPUs, and what stays with them between programs: streams, arenas, events, pinned memory. */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "exec/gpu/driver.h"
 
-#include "common/log.h"
-#include "exec/gpu/inside.h"
-#include "exec/operator_calls.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
+#include "exec/operators/calls.h"
 
 #include <string.h>
 #include <time.h>

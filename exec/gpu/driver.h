@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "exec/driver.h"
 #include "exec/gpu/calls.h"
+#include "exec/run/driver.h"
 
 /** Asks CUDA for hardware queues, unless the environment says how many (after the first call it
  * does): as many as there may be, 8 with virtual GPUs. To be called before CUDA is, since it is

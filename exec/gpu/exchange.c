@@ -27,8 +27,8 @@
  * allows 2 u sqrt(M) of 16 bits for all roundings of M microbatches, of which each rank has at
  * least one. Two ranks: the same bits as copies. */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <stdio.h>
 #include <string.h>

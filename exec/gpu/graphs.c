@@ -1,8 +1,8 @@
 #include "exec/gpu/graphs.h"
 
-#include "common/log.h"
-#include "exec/gpu/inside.h"
-#include "exec/operator_calls.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
+#include "exec/operators/calls.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /** @file graphs.h  CUDA graphs of operators that come again (--graphs). Not for other modules.
  *
- * An op's operators are noted as words (exec/operator_calls.h) instead of being launched. A run of
+ * An op's operators are noted as words (exec/operators/calls.h) instead of being launched. A run of
  * them is launched when the op ends, or meets what has to come after them and is not an operator
  * that repeats: a read, a copy, a collective, the finite check, a step of Adam, an operator that
  * reads or writes host memory (ids, labels, losses: other addresses in every step). So everything
@@ -20,9 +20,9 @@
  */
 #pragma once
 
-#include "common/mem.h"
-#include "exec/driver.h"
+#include "common/base/mem.h"
 #include "exec/gpu/calls.h"
+#include "exec/run/driver.h"
 
 struct rpexec_gpu;
 

@@ -1,7 +1,7 @@
-/* Collectives of the GPU driver: the ranks' logic of exec/host/collective.c, with streams that wait
- * for each other where that has threads that do, or with NCCL, once all ranks have come. */
-#include "exec/gpu/inside.h"
-#include "exec/shard.h"
+/* Collectives of the GPU driver: the ranks' logic of exec/run/rank_collective.c, with streams that
+ * wait for each other where that has threads that do, or with NCCL, once all ranks have come. */
+#include "exec/gpu/gpu_internal.h"
+#include "exec/state/shard.h"
 
 #include <string.h>
 

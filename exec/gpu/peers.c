@@ -1,8 +1,8 @@
 /* Trying peer access before it is relied on: patched drivers report it for GPUs that do not have
  * it, and copies then write something else or never end (tinygrad/open-gpu-kernel-modules #29). Of
  * each pair both GPUs fetch a pattern from the other one and send it one. */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

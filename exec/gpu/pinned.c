@@ -4,8 +4,8 @@
  * failed call has pinned by then stays pinned until the process ends (OneTrainer #1082,
  * PyTorch #139884 and #152335). So nothing is tried again after a failure; the rest is copied as
  * pageable memory, which is slower, not wrong. */
-#include "common/log.h"
-#include "exec/gpu/inside.h"
+#include "common/base/log.h"
+#include "exec/gpu/gpu_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The GPU driver's watchdog: whether anything still moves. */
-#include "exec/gpu/inside.h"
+#include "exec/gpu/gpu_internal.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <time.h>
 

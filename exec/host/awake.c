@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* SCHED_IDLE */
 #include "exec/host/awake.h"
 
-#include "common/host_limits.h"
-#include "common/log.h"
+#include "common/base/host_limits.h"
+#include "common/base/log.h"
 #include "exec/host/cores.h"
 
 #include <pthread.h>

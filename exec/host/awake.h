@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 typedef struct rpexec_host_awake rpexec_host_awake;
 

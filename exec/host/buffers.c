@@ -1,4 +1,4 @@
-#include "common/mem.h"
+#include "common/base/mem.h"
 #include "exec/host/lane.h"
 
 #include <stddef.h>

@@ -5,13 +5,13 @@
  */
 #include "exec/host/driver.h"
 
-#include "common/host_limits.h"
-#include "common/log.h"
-#include "exec/host/collective.h"
+#include "common/base/host_limits.h"
+#include "common/base/log.h"
 #include "exec/host/cores.h"
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
-#include "exec/shard.h"
+#include "exec/run/rank_collective.h"
+#include "exec/state/shard.h"
 
 #include <cblas.h>
 #include <pthread.h>

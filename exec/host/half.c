@@ -2,7 +2,7 @@
  * operators work there, and what they leave is rounded once. Large tensors go through in pieces
  * whose sizes depend on the operator's sizes only. */
 #include "exec/host/lane.h"
-#include "exec/scaler.h"
+#include "exec/state/scaler.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /** @file lane.h  A lane of the host backend, and its operators. */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
 #include "exec/model/model.h"
-#include "exec/operators.h"
+#include "exec/operators/operators.h"
 
 #include <stddef.h>
 

@@ -1,17 +1,17 @@
 /** @file links.h  Links between the memories of the host backend: they carry bytes no faster than
  * a machine's do, and share what the machine's share.
  *
- * A copy is a flow over the links of its op's route (common/machine.h): switches, root complexes,
- * sockets and DRAM are shared by max-min fairness (common/network.h), in real time. The bytes are
- * copied by the calling thread; then it sleeps until the flow would have ended. So no copy ends
- * before its fair share allows, and one that the processors are too slow for ends later. Each GPU
- * has a copy engine per direction, which takes one copy at a time, first come, first served, and
- * which the machine's copy latency occupies before each.
+ * A copy is a flow over the links of its op's route (common/machine/machine.h): switches, root
+ * complexes, sockets and DRAM are shared by max-min fairness (common/machine/network/network.h), in
+ * real time. The bytes are copied by the calling thread; then it sleeps until the flow would have
+ * ended. So no copy ends before its fair share allows, and one that the processors are too slow for
+ * ends later. Each GPU has a copy engine per direction, which takes one copy at a time, first come,
+ * first served, and which the machine's copy latency occupies before each.
  */
 #pragma once
 
-#include "common/machine.h"
-#include "common/program.h"
+#include "common/machine/machine.h"
+#include "common/program/program.h"
 
 typedef struct rpexec_links rpexec_links;
 

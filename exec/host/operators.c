@@ -1,6 +1,6 @@
 /* The smaller operators of the host backend, and the table. */
 #include "exec/host/lane.h"
-#include "exec/scaler.h"
+#include "exec/state/scaler.h"
 
 #include <cblas.h>
 #include <math.h>

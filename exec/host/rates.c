@@ -1,11 +1,11 @@
 #include "exec/host/rates.h"
 
-#include "common/crew.h"
-#include "common/lower.h"
-#include "common/median.h"
-#include "common/mem.h"
+#include "common/base/crew.h"
+#include "common/base/median.h"
+#include "common/base/mem.h"
+#include "common/lower/lower.h"
 #include "exec/host/lane.h"
-#include "exec/pass.h"
+#include "exec/state/pass.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -64,7 +64,7 @@ static double copy(rpexec_dtype dtype, float *a)
     return COUNT * sizeof(float);
 }
 
-/* As a rank does: what comes of another one is copied, then added (host/collective.c). */
+/* As a rank does: what comes of another one is copied, then added (run/rank_collective.c). */
 static double reduce(rpexec_dtype dtype, float *a)
 {
     (void)dtype;

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "common/status.h"
-#include "exec/dtype.h"
+#include "common/base/status.h"
+#include "exec/operators/dtype.h"
 
 #include <stdint.h>
 
@@ -46,5 +46,5 @@ double rpexec_host_settle(double (*measure)(void *context), void (*between)(void
                           double all, void *context);
 
 /** @return the rate of the host's COLLECT, OPTIMIZER and REFRESH together, in the traffic that
- * programs say (common/lower.h). @param threads that work on them, from 1 on */
+ * programs say (common/lower/lower.h). @param threads that work on them, from 1 on */
 double rpexec_host_Bps(const rpexec_host_rates *rates, uint32_t threads);

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "exec/dtype.h"
+#include "exec/operators/dtype.h"
 
 typedef struct rpexec_cutter {
     unsigned char *base;

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "exec/model/model.h"
-#include "exec/operators.h"
+#include "exec/operators/operators.h"
 
 /** Tokens of which the head holds logits at a time; in 16-bit types as many more as the model is
  * wide, so that they take no more than the head's table, up to the second number. */
@@ -20,10 +20,10 @@
 #define RPEXEC_LOSS_CHUNK_MOST 4096u
 
 /**
- * The ranks of a tensor-parallel group as one of them sees them (slice.h): all compute the same
- * layers of the same tokens at the same time, each with its slice. The calls belong to the lane's
- * work: what was computed before is done, what comes afterwards sees the result, and all ranks make
- * the same calls. After a failure they do nothing, and whoever has made the ranks knows.
+ * The ranks of a tensor-parallel group as one of them sees them (tensor_parallel.h): all compute
+ * the same layers of the same tokens at the same time, each with its slice. The calls belong to the
+ * lane's work: what was computed before is done, what comes afterwards sees the result, and all
+ * ranks make the same calls. After a failure they do nothing, and whoever has made the ranks knows.
  */
 typedef struct rpexec_ranks {
     uint32_t count;

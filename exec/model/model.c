@@ -1,9 +1,9 @@
 #include "exec/model/model.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/model/layers.h"
 #include "exec/model/layout.h"
-#include "exec/random.h"
+#include "exec/operators/random.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /** @file model.h  The parameters of a decoder as the executor stores them.
  *
- * Layers are counted as the lowering counts them (common/lower.h): 0 the embedding, 1 .. L the
- * blocks, L + 1 the head (final norm and language model head). A layer's parameters are one
+ * Layers are counted as the lowering counts them (common/lower/lower.h): 0 the embedding, 1 .. L
+ * the blocks, L + 1 the head (final norm and language model head). A layer's parameters are one
  * contiguous array, tensor after tensor, each tensor beginning at a multiple of 16 values; the rest
  * is zero and stays zero. With LoRA (lora_rank of the model) the adapters come last and only they
  * are trained: gradients, masters and moments are arrays of what is trained. Masters, moments and
@@ -10,10 +10,10 @@
  */
 #pragma once
 
-#include "common/lower.h"
-#include "common/model.h"
-#include "exec/dtype.h"
-#include "exec/pool.h"
+#include "common/inputs/model.h"
+#include "common/lower/lower.h"
+#include "exec/operators/dtype.h"
+#include "exec/pool/pool.h"
 
 typedef enum rpexec_initial {
     RPEXEC_INITIAL_NORMAL,   /**< normal with standard deviation 0.02 */

@@ -1,6 +1,6 @@
 /* Workers are the other ranks of an MPI job. They are sent the experiment file's text and parse it
  * themselves; then points go out and outcomes come back as messages of bytes. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "experiments/crew.h"
 
 #include <mpi.h>

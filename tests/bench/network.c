@@ -1,5 +1,5 @@
-/* Benchmark: events of the link model (common/network.h) with 64, 512 and 4096 concurrent flows on
- * 64 routes of a server with 8 GPUs below two PCIe switches.
+/* Benchmark: events of the link model (common/machine/network/network.h) with 64, 512 and 4096
+ * concurrent flows on 64 routes of a server with 8 GPUs below two PCIe switches.
  *
  * Usage: bench_network [REPETITIONS [EVENTS]] > network.csv
  * An event is one flow that ends and one, of another size on another route, that starts in its
@@ -7,8 +7,8 @@
  * of CPU time (the machine may be busy) per event over the repetitions, and the median against that
  * of 64 flows. Each repetition is a fresh network, the sizes take turns; the first repetition is a
  * warm-up, and so are the first events of each. */
-#include "common/network.h"
-#include "common/mem.h"
+#include "common/machine/network/network.h"
+#include "common/base/mem.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * Columns: layers, mode, repetitions, median and minimum microseconds of one plan. Layers are of
  * irregular length (splitmix64, fixed seed), with an empty embedding and a heavy head, the memory
  * limit holds eight layers, the tolerance is 1.1. The first plan of each row is a warm-up. */
-#include "common/planner.h"
+#include "common/planner/planner.h"
 
 #include <inttypes.h>
 #include <stdio.h>

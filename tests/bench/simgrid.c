@@ -12,7 +12,7 @@
  * depends on what is prepared for it. `relative_error` compares the makespans. A size beyond
  * SimGrid's limit is run by rpsim alone.
  * Exit status 1 where the makespans of `plain` differ by more than 1e-6. */
-#include "sim/hardware_case.h"
+#include "sim/run/hardware_case.h"
 #include "tests/bench/simgrid_run.h"
 
 #include <inttypes.h>

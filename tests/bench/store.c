@@ -12,9 +12,9 @@
  * "Answers" means: a new connection prepares the query, steps through ALL rows of the result, and
  * looks at every column of each. Columns of the CSV: what, the query, rows of the result, median
  * and minimum over the repetitions, unit. */
-#include "common/log.h"
-#include "sim/options.h"
-#include "sim/record.h"
+#include "common/base/log.h"
+#include "sim/rpsim/options.h"
+#include "sim/rpsim/record.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>

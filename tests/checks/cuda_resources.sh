@@ -6,7 +6,7 @@
 set -euo pipefail
 source=$1
 build=$2
-objects=$build/exec/cuda/CMakeFiles/rp_cuda.dir
+objects=$build/exec/cuda/CMakeFiles/rp_cuda.dir/kernels
 table=$source/tests/golden/cuda_resources.csv
 compgen -G "$objects/*.cu.o" >/dev/null || { echo "skipped: this build has no CUDA kernels"; exit 77; }
 command -v c++filt >/dev/null || { echo "skipped: c++filt is missing"; exit 77; }

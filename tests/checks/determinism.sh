@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the hash tool without optimisation and with all of it and compares with the committed hashes, which the
-# release and the sanitized builds check in tests/unit/determinism.c. Release only: it has builds of its own.
+# release and the sanitized builds check in tests/sim/engine/determinism.c. Release only: it has builds of its own.
 set -euo pipefail
 source_dir=$1
 work=$(mktemp -d)

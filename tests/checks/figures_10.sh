@@ -2,7 +2,7 @@
 # Release only
 # Figures 10, 11 and 15 from a real run of rppredict: every published cell once, ours as rppredict
 # says it, differences, marks and means from their definitions. Whether rppredict's numbers are right
-# is unit.prediction's and unit.cli_memory's business.
+# is unit.sim_rppredict_prediction's and unit.sim_rpsim_cli_memory's business.
 set -euo pipefail
 source=$1
 build=$2

@@ -35,10 +35,10 @@ link_command()
 # from $work/tree where it has files of the same names.
 build_with()
 {
-    local object=CMakeFiles/$2.dir/__/$3.o compile link unit=$source/exec/cuda/$3
+    local object=CMakeFiles/$2.dir/__/kernels/$3.o compile link unit=$source/exec/cuda/kernels/$3
     compile=$(sed -n 's/^ *"command": "\(.*\)",\{0,1\}$/\1/p' "$build/compile_commands.json" | grep -F "$object")
     compile=${compile%% -o *}
-    [ ! -f "$work/tree/exec/cuda/$3" ] || unit=$work/tree/exec/cuda/$3
+    [ ! -f "$work/tree/exec/cuda/kernels/$3" ] || unit=$work/tree/exec/cuda/kernels/$3
     (cd "$build" && eval "${compile/ -I/ -I$work/tree -I} -o $work/object.o -c $unit") >"$work/said" 2>&1 || return 1
     [ -f "$work/link_$1" ] || link_command "$1" >"$work/link_$1"
     link=$(cat "$work/link_$1")
@@ -56,7 +56,7 @@ breaks()
     local file=${1%:*} unit=${1#*:} family=${2#races/} what="$1, $4: $5" old=$6 new=$7 text without status=0
     local program=emulated_compare library=rp_emulated
     local expected="^$4[ ,].*tensor [0-9]+: .*(times what is allowed|leaves other bits|written outside)"
-    text=$(<"$source/exec/cuda/$file")
+    text=$(<"$source/exec/cuda/kernels/$file")
     errors=$((errors + 1))
     without=${text/"$old"/}
     if [[ $text != *"$old"* || $without == *"$old"* ]]; then
@@ -75,8 +75,8 @@ breaks()
     fi
     tried=$((tried + 1))
     rm -rf "$work/tree" "$work/program"
-    mkdir -p "$work/tree/exec/cuda"
-    echo "${text/"$old"/"$new"}" >"$work/tree/exec/cuda/$file"
+    mkdir -p "$work/tree/exec/cuda/kernels"
+    echo "${text/"$old"/"$new"}" >"$work/tree/exec/cuda/kernels/$file"
     if ! build_with $program $library "$unit"; then
         echo "$what: does not compile"
         cat "$work/said"

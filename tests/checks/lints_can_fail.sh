@@ -45,7 +45,7 @@ inject()
 # Harmless text that must not be blamed: words in comments and strings, members of other names.
 cat >"$tree/common/zz_harmless.c" <<'C'
 /* malloc(1), rand(), time(NULL), stderr and #include "sim/sim.h" in prose */
-#include "common/status.h"
+#include "common/base/status.h"
 #define ZZ_MACRO(x)                                                                                \
     do {                                                                                           \
         (x)++;                                                                                     \
@@ -65,8 +65,7 @@ static int zz_free_op(const char *rp_time)
     return '"';
 }
 C
-mkdir -p "$tree/tests/unit"
-cat >"$tree/tests/unit/zz_harmless.c" <<<$'static void begin(void)\n{\n    cr_assert(x);\n}\nstatic void end(void)\n{\n    rp_end(x); // cr_expect(x)\n}\nTestSuite(zz, .init = begin, .fini = end);'
+cat >"$tree/tests/common/zz_harmless.c" <<<$'static void begin(void)\n{\n    cr_assert(x);\n}\nstatic void end(void)\n{\n    rp_end(x); // cr_expect(x)\n}\nTestSuite(zz, .init = begin, .fini = end);'
 for lint in "$source_dir"/tests/lint/*.sh; do
     bash "$lint" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || true
     if grep -qF 'zz_harmless' "$work/output"; then
@@ -75,18 +74,18 @@ for lint in "$source_dir"/tests/lint/*.sh; do
         failures=$((failures + 1))
     fi
 done
-rm "$tree/common/zz_harmless.c" "$tree/tests/unit/zz_harmless.c"
+rm "$tree/common/zz_harmless.c" "$tree/tests/common/zz_harmless.c"
 
 # The rules look at one file at a time, so the injections below need none of our own sources around
 # them: without those each run is a blink.
 for room in common sim exec tests; do
-    find "$tree/$room" -maxdepth 2 -name '*.[ch]' ! -path '*/schedules/*' -delete
+    find "$tree/$room" -name '*.[ch]' ! -path '*/schedules/*' -delete
 done
 rm -rf "$tree/tests/bad" "$tree/tests/golden" "$tree/tests/fuzz"
 
 inject includes common/zz_a.c "common includes sim" <<<'#include "sim/engine.h"'
-inject includes common/zz_b.c "common includes exec" <<<'#  include <exec/backend.h>'
-inject includes sim/zz_c.c "sim includes exec" <<<'#include "exec/backend.h"'
+inject includes common/zz_b.c "common includes exec" <<<'#  include <exec/run/backend.h>'
+inject includes sim/zz_c.c "sim includes exec" <<<'#include "exec/run/backend.h"'
 inject includes exec/zz_d.c "exec includes sim" <<<'#include "../sim/engine.h"'
 inject includes common/zz_e.h "GSL in common" <<<'#include <gsl/gsl_rng.h>'
 inject includes exec/zz_f.c "GSL in exec" <<<'#include <gsl/gsl_rng.h>'
@@ -146,7 +145,7 @@ if [ -f "$published" ]; then
     makespan=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "makespan_ms") c = i } NR == 2 { print $c }' \
         "$published")
     inject published sim/zz_result.c "a published makespan" <<<"static double x = $makespan;"
-    inject published tests/unit/zz_result.c "the same without its last zero" <<<"static double x = ${makespan%0};"
+    inject published tests/common/zz_result.c "the same without its last zero" <<<"static double x = ${makespan%0};"
     inject published plots/zz_result.sh "in a script" <<<"echo $makespan"
     inject published paper-figures/10-throughput/zz_result.awk "in awk" <<<"BEGIN { x = $makespan }"
     inject published paper-figures/lib/zz_result.gp "in a figure's gnuplot" <<<"x = $makespan"
@@ -183,13 +182,13 @@ inject status sim/zz_status.c "perror" <<<'    perror("x");'
 inject status common/zz_status.c "exit" <<<'    exit(2);'
 
 suite='TestSuite(zz, .init = begin, .fini = end, .timeout = 60);'
-inject teardown tests/unit/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
-inject teardown tests/unit/zz_end.c "one in what it calls" \
+inject teardown tests/common/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
+inject teardown tests/common/zz_end.c "one in what it calls" \
     <<<$'static void zz_check(int x)\n{\n    cr_assert(eq(int, x, 0));\n}\nstatic void end(void)\n{\n    zz_check(1);\n}\n'"$suite"
 cat >"$tree/tests/support/zz_check.c" <<<$'void zz_check(int x,\n              int y)\n{\n    cr_assert(lt(int, x, y));\n}'
-cat >"$tree/tests/unit/zz_end.c" <<<'Test(zz, zz, .fini = zz_check)'
+cat >"$tree/tests/common/zz_end.c" <<<'Test(zz, zz, .fini = zz_check)'
 expect teardown tests/support/zz_check.c:4: "one in another file, of a single test"
-rm "$tree/tests/support/zz_check.c" "$tree/tests/unit/zz_end.c"
+rm "$tree/tests/support/zz_check.c" "$tree/tests/common/zz_end.c"
 
 echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
 [ "$failures" -eq 0 ]

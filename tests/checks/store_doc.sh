@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# common/store.md names every table, view and column of a store, and no other; its queries run.
+# common/store/README.md names every table, view and column of a store, and no other; its queries run.
 set -euo pipefail
 source=$1
 rpsim=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 db=$work/runs.db
-doc=$source/common/store.md
+doc=$source/common/store/README.md
 failures=0
 "$rpsim" --schedule gpipe --fidelity stage --db "$db" --db-ops >/dev/null
 
@@ -39,7 +39,7 @@ awk '
 compare()
 {
     if ! diff "$2" "$3" >"$work/diff"; then
-        echo "$1: < the store, > common/store.md"
+        echo "$1: < the store, > common/store/README.md"
         cat "$work/diff"
         failures=$((failures + 1))
     fi

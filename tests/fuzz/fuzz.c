@@ -1,6 +1,6 @@
 #include "tests/fuzz/fuzz.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

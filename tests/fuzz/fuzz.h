@@ -1,8 +1,8 @@
 /** @file fuzz.h  What the harnesses share: one input in, a crash where a promise is broken. */
 #pragma once
 
-#include "common/mem.h"
-#include "common/status.h"
+#include "common/base/mem.h"
+#include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

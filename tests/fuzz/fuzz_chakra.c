@@ -1,7 +1,7 @@
 /* The reader of Chakra execution traces. The first byte says where the second rank's file begins,
  * in 256ths of the rest; 0: there is one rank. What is accepted runs to its end: no rank does more
  * than one GPU computation without exact times at a time, and nothing ends behind the makespan. */
-#include "sim/chakra.h"
+#include "sim/interchange/chakra.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(const rpsim_chakra_trace *trace, const rpsim_chakra_rank *ranks,

@@ -1,8 +1,8 @@
 /* The readers of separated values. The first byte picks the table of partitions, a timeline of the
  * small program below, or any table, with one of three separators; the rest is the file. */
-#include "common/csv.h"
-#include "common/model.h"
-#include "common/timeline_csv.h"
+#include "common/formats/csv.h"
+#include "common/inputs/model.h"
+#include "common/timeline/timeline_csv.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The reader of rpsim --flows. What it accepts has ends that obey the links, and the same ends when
  * the file lists its flows in reverse. */
-#include "sim/flows.h"
+#include "sim/rpsim/flows.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* The reader of Kineto traces: what is accepted becomes a cost table, and where all stages are
  * there, one that the reader of cost tables takes as it was written. */
-#include "sim/kineto.h"
+#include "sim/interchange/kineto.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* The reader of program texts. What it accepts survives a round trip, and runs without a deadlock.
  */
-#include "common/hash.h"
-#include "common/model.h"
-#include "sim/case.h"
-#include "sim/hardware_engine.h"
+#include "common/base/hash.h"
+#include "common/inputs/model.h"
+#include "sim/engine/hardware_engine.h"
+#include "sim/run/case.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

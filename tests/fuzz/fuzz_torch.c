@@ -2,8 +2,8 @@
  * forward stages and separate backward stages. What is accepted is lowered and written in every
  * dialect, and read back to the same actions; and small ones become a program that runs to its end.
  */
-#include "common/torch_csv.h"
-#include "sim/case.h"
+#include "common/torch/torch_csv.h"
+#include "sim/run/case.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The YAML readers. The first byte picks model, platform or costs; the rest is the file. */
-#include "common/model.h"
+#include "common/inputs/model.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>

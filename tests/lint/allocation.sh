@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# One place allocates: common/mem.c. Tests are exempt.
+# One place allocates: common/base/mem.c. Tests are exempt.
 source "$(dirname "$0")/lib/lint.sh"
 
 names='malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|alloca|free|mmap|munmap|mremap'
 names+='|sbrk|strdup|strndup|asprintf|vasprintf|getline|getdelim|open_memstream'
-mapfile -t files < <(lint_files "c h cu inc" common sim exec experiments | grep -vx 'common/mem.c')
+mapfile -t files < <(lint_files "c h cu inc" common sim exec experiments | grep -vx 'common/base/mem.c')
 lint_bare "${files[@]}" |
     { grep -E "(^|[^A-Za-z0-9_.>])($names)[[:space:]]*\(" || true; } |
-    lint_report "only common/mem.c allocates (common/mem.h)"
+    lint_report "only common/base/mem.c allocates (common/base/mem.h)"
 lint_end

@@ -24,11 +24,11 @@ done
 for room in common exec tests; do
     forbid "$room" 'gsl/' "GSL is linked by the simulator only"
 done
-# Only sim/noise.c owns a random number generator.
-mapfile -t gsl_users < <(grep -lE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]gsl/' "$lint_root"/sim/*.[ch] 2>/dev/null | grep -v '/noise\.c$' || true)
+# Only sim/run/noise.c owns a random number generator.
+mapfile -t gsl_users < <(grep -rlE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]gsl/' "$lint_root"/sim 2>/dev/null | grep -v '/noise\.c$' || true)
 for file in "${gsl_users[@]}"; do
     echo "$file:1: includes GSL"
-done | lint_report "only sim/noise.c includes GSL"
+done | lint_report "only sim/run/noise.c includes GSL"
 for room in common sim tests experiments; do
     forbid "$room" "$cuda" "CUDA belongs to exec"
 done

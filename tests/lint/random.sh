@@ -4,8 +4,8 @@ source "$(dirname "$0")/lib/lint.sh"
 
 # Who may look at the clock, and why.
 allowed=(
-    common/store.c # the date of a run, provenance only
-    sim/clock.c    # sim_wall_s
+    common/store/store.c # the date of a run, provenance only
+    sim/engine/clock.c    # sim_wall_s
 )
 names='rand|srand|rand_r|random|srandom|random_r|[dejlmn]rand48|arc4random[a-z_]*|getrandom|getentropy'
 names+='|time|clock|clock_gettime|timespec_get|gettimeofday|ftime|times|localtime|gmtime|localtime_r|gmtime_r'

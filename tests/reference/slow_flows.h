@@ -1,6 +1,6 @@
 /* A deliberately slow and obvious solution of flows that share links max-min fairly: after every
  * start and every end, all rates of all flows are filled from zero. It is the oracle of
- * tests/unit/network.c and shares no code with sim/. Time is in long double seconds. */
+ * tests/common/machine/network.c and shares no code with sim/. Time is in long double seconds. */
 #pragma once
 
 typedef struct slow_flow {

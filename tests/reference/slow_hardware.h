@@ -1,7 +1,8 @@
 /* A deliberately slow and obvious simulation of ops on hardware: streams, copy engines, latency and
  * links shared max-min fairly. After every step all ops are looked at and all rates are filled from
- * zero (slow_flows.h). It is the oracle of tests/unit/hardware_reference.c and shares no code with
- * sim/. The rules are those of sim/hardware_engine.h and common/network.h:
+ * zero (slow_flows.h). It is the oracle of tests/sim/engine/hardware_reference.c and shares no code
+ * with sim/. The rules are those of sim/engine/hardware_engine.h and
+ * common/machine/network/network.h:
  *
  *  - An op begins when the one before it in its queue and all it waits for have ended, the gap
  *    after the former and the wake after the latter.

@@ -2,7 +2,7 @@
 
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
-#include "exec/random.h"
+#include "exec/operators/random.h"
 #include "tests/support/worse.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /** @file exec_case.h  A small decoder, its data, and runs of it on the host backend. */
 #pragma once
 
-#include "exec/execute.h"
-#include "exec/single.h"
-#include "exec/work.h"
+#include "exec/run/execute.h"
+#include "exec/run/single.h"
+#include "exec/run/work.h"
 
 /** A model for tests: d = 32, GQA 4/2, head_dim 8, f = 48, V = 97 (executor.md section 3.3). */
 rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);

@@ -1,8 +1,9 @@
-/** @file gpu_case.h  Runs of the GPU driver on the machine of threads (fake_cuda.h). */
+/** @file gpu_case.h  Runs of the GPU driver on the machine of threads (tests/support/fake/cuda.h).
+ */
 #pragma once
 
 #include "tests/support/exec_case.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/support/fake/cuda.h"
 
 #define RP_TEST_GPU_SEQ_LEN 7u
 

@@ -1,6 +1,6 @@
 #include "tests/support/hash_runs.h"
 
-#include "sim/case.h"
+#include "sim/run/case.h"
 #include "tests/support/random_case.h"
 
 #include <inttypes.h>

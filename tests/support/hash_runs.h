@@ -2,7 +2,7 @@
  * change. */
 #pragma once
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <stdio.h>
 

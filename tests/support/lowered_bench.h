@@ -2,8 +2,8 @@
  * a run at hardware fidelity says. Assertions fail the test; there are no return values. */
 #pragma once
 
-#include "common/lower.h"
-#include "sim/explain.h"
+#include "common/lower/lower.h"
+#include "sim/run/explain/explain.h"
 #include "tests/support/random_case.h"
 
 /** Of the programs that rp_test_bench_make makes. */

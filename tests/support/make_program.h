@@ -2,7 +2,7 @@
  * engine. */
 #pragma once
 
-#include "common/timeline.h"
+#include "common/timeline/timeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>

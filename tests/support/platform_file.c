@@ -1,6 +1,6 @@
 #include "tests/support/platform_file.h"
 
-#include "common/text.h"
+#include "common/base/text.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>

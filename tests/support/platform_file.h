@@ -2,7 +2,7 @@
  * time that a step can take on a platform. Assertions fail the test; there are no return values. */
 #pragma once
 
-#include "common/model.h"
+#include "common/inputs/model.h"
 
 /**
  * Writes a copy of traces/platforms/BASE.yaml with other keys into the tool's folder.

@@ -2,7 +2,7 @@
  * form. */
 #pragma once
 
-#include "common/schedule.h"
+#include "common/schedule/schedule.h"
 #include "tests/reference/slow_reference.h"
 
 #define RP_TEST_MAX_LAYERS 256

@@ -1,7 +1,7 @@
 /** @file random_flows.h  Random networks with flows, and one run of each through common/network. */
 #pragma once
 
-#include "common/network.h"
+#include "common/machine/network/network.h"
 #include "tests/reference/slow_flows.h"
 #include "tests/support/random_case.h"
 

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "tests/support/run_tool.h"
 
-#include "common/text.h"
+#include "common/base/text.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
 

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "common/csv.h"
+#include "common/formats/csv.h"
 
 #include <jansson.h>
 

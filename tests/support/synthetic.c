@@ -1,6 +1,6 @@
 #include "tests/support/synthetic.h"
 
-#include "common/pipeline_orders.h"
+#include "common/schedule/orders/pipeline.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,8 +1,8 @@
 /** @file synthetic.h  Models of equal layers for closed forms and generic properties. */
 #pragma once
 
-#include "common/schedule.h"
-#include "sim/case.h"
+#include "common/schedule/schedule.h"
+#include "sim/run/case.h"
 
 /** Equal layers, no head, no hop unless set afterwards. Lives in `arena`. */
 void rp_test_equal_costs(rp_arena *arena, uint32_t layers, int64_t fwd_ps, int64_t bwd_ps,

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 /** The running test's. */
 extern rp_arena *rp_test_arena;
@@ -15,8 +15,8 @@ extern rp_arena *rp_test_arena;
 void rp_test_arena_begin(void);
 void rp_test_arena_end(void);
 
-/** The end of any .fini: destroys the arena (NULL: none); all that common/mem.h has handed out must
- * have been given back, else the process ends with SIGABRT. */
+/** The end of any .fini: destroys the arena (NULL: none); all that common/base/mem.h has handed out
+ * must have been given back, else the process ends with SIGABRT. */
 void rp_test_end(rp_arena *arena);
 
 /** Says how many of `what` (a plural) are left and ends the process with SIGABRT; does nothing

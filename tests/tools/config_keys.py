@@ -5,7 +5,7 @@ Each row is a small decoder, keys set beside (`with`), and one key with another 
 key is left out). `loss` and `gradient_norm` are those of one batch, `base_loss` and
 `base_gradient_norm` those without the other value; a value that alters neither stops the script.
 Weights, ids and labels follow from the tensors' names (value_of), so that no file has them and shapes
-may change; unit.exec_config_keys does the same. Run once with PyTorch 2.x and transformers 5.23 or
+may change; unit.exec_checkpoint_config_keys does the same. Run once with PyTorch 2.x and transformers 5.23 or
 later; the file is committed. Usage: config_keys.py > FILE
 """
 import copy

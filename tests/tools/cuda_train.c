@@ -4,7 +4,7 @@
  */
 #include "exec/cuda/emulator/green.h"
 #include "exec/cuda/runtime.h"
-#include "exec/train_inside.h"
+#include "exec/rpexec/train_internal.h"
 #include "tests/support/exec_case.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* Tests that leave something behind, one suite for each kind of teardown: every test named leaks
  * must fail, every test named gives_back must pass (tests/checks/tests_can_fail.sh). Not run by
  * CTest. */
-#include "common/text.h"
-#include "tests/support/fake_cuda_inside.h"
+#include "common/base/text.h"
+#include "tests/support/fake/cuda_internal.h"
 #include "tests/support/gpu_case.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"

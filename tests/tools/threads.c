@@ -1,13 +1,13 @@
 /* Simulations in several threads at once give what one thread gives. A program of its own, because
  * Criterion cannot start under ThreadSanitizer ("Could not initialize inheritable arena": its fixed
  * mapping collides with the sanitizer's), which is where this test matters most. */
-#include "common/log.h"
-#include "common/mem.h"
-#include "exec/pass.h"
-#include "sim/replicas.h"
-#include "sim/tune.h"
+#include "common/base/log.h"
+#include "common/base/mem.h"
+#include "exec/state/pass.h"
+#include "sim/rpsim/replicas.h"
+#include "sim/tune/tune.h"
 #include "tests/support/exec_case.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/support/fake/cuda.h"
 #include "tests/support/hash_runs.h"
 #include "tests/support/random_case.h"
 

@@ -1,7 +1,7 @@
 /* cuBLASLt on a CPU, a library of its own that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). What has
  * to do without is tested, too: shapes whose inner size is 37 are "not supported", and of the three
  * algorithms for others the first two cannot be launched where it is 40, none where it is 24. */
-#include "exec/dtype.h"
+#include "exec/operators/dtype.h"
 
 #include <cublasLt.h>
 #include <pthread.h>

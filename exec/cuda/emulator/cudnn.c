@@ -6,7 +6,7 @@
  * EMULATED_CUDNN is one of: old (a version that is not supported), wrong (results are 5 % larger),
  * absent (no handle can be made), loose (the first engine only),
  * restless (every other call's results are a little larger). */
-#include "exec/cuda/emulator/cudnn_inside.h"
+#include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What the emulator's cuDNN asks of objects that are finalized: shapes, types, order. */
-#include "exec/cuda/emulator/cudnn_inside.h"
+#include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* What a graph of cuDNN's operations computes, operation by operation. */
-#include "common/mem.h"
-#include "exec/cuda/emulator/cudnn_inside.h"
-#include "exec/dtype.h"
+#include "common/base/mem.h"
+#include "exec/cuda/emulator/cudnn_internal.h"
+#include "exec/operators/dtype.h"
 
 #include <math.h>
 #include <stdlib.h>

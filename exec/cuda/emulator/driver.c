@@ -2,7 +2,7 @@
  * context (green.c beside this) has it to himself. */
 #include "exec/cuda/emulator/green.h"
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #include <cuda_runtime_api.h>
 #include <time.h>

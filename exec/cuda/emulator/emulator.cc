@@ -1,7 +1,7 @@
 /* Threads of a block as fibers that take turns; see machine.cuh. */
 #include "exec/cuda/emulator/emulator.h"
 extern "C" {
-#include "exec/dtype.h"
+#include "exec/operators/dtype.h"
 }
 
 #include <machine.cuh>

@@ -1,5 +1,5 @@
 /* CUDA's captures and graphs on a CPU: what has been noted is done when it is launched. */
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: what that refuses is refused. */
 #include "exec/cuda/emulator/green.h"
 
-#include "common/mem.h"
+#include "common/base/mem.h"
 
 #include <cuda.h>
 #include <pthread.h>

@@ -40,7 +40,7 @@ struct bfloat16 {
 };
 
 extern "C" {
-/* Conversions of exec/dtype.c, of one value. */
+/* Conversions of exec/operators/dtype.c, of one value. */
 float emulator_widen_half(uint16_t bits);
 uint16_t emulator_narrow_half(float x);
 uint16_t emulator_narrow_bfloat(float x);

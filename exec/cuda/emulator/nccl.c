@@ -1,7 +1,7 @@
 /* NCCL on a CPU, a library of its own that exec/cuda/nccl.c opens (RPEXEC_NCCL): a group's calls
  * are all there when it ends, and are done then. EMULATED_NCCL_VERSION is what it says it is. */
-#include "common/mem.h"
-#include "exec/dtype.h"
+#include "common/base/mem.h"
+#include "exec/operators/dtype.h"
 
 #include <nccl.h>
 #include <stdint.h>

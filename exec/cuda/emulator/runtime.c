@@ -1,5 +1,5 @@
 /* CUDA's runtime on a CPU: memory is the heap's, streams are nothing. */
-#include "common/mem.h"
+#include "common/base/mem.h"
 #include "exec/cuda/emulator/green.h"
 
 #include <cuda_runtime_api.h>

@@ -5,7 +5,7 @@
  * are at most what the GPU really did. Exit status 77: no device.
  * usage: PROGRAM [part of an operator's name] */
 #include "exec/cuda/lane.h"
-#include "exec/random.h"
+#include "exec/operators/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* exec/cuda/cudnn.c with the emulator's library: what is refused and why, engines that are passed
  * over, lists of addresses that come again and that are too many; and that the emulator refuses
  * what is described wrongly. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "exec/cuda/cudnn.h"
-#include "exec/cuda/emulator/cudnn_inside.h"
+#include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <dlfcn.h>
 #include <math.h>

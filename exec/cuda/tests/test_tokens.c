@@ -1,6 +1,6 @@
 /* The embedding, its gradient and the loss: repeated ids, labels that are ignored. */
 #include "exec/cuda/tests/families.h"
-#include "exec/random.h"
+#include "exec/operators/random.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "exec/cuda/tests/trial.h"
 
-#include "exec/random.h"
+#include "exec/operators/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
  */
 #pragma once
 
-#include "common/mem.h"
-#include "exec/operators.h"
+#include "common/base/mem.h"
+#include "exec/operators/operators.h"
 
 enum { TRIAL_TENSORS = 12 };
 

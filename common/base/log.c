@@ -1,0 +1,234 @@
+#include "common/base/log.h"
+
+#include "common/base/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *program_name = "rp";
+
+/* rp_log_set_place */
+static _Thread_local const char *place_file;
+static _Thread_local size_t place_line;
+
+/* Captures of this thread, one inside another: a sweep reports why a point has failed, and a point
+ * may try what fails. */
+#define MOST_CAPTURES 8
+
+typedef struct capture {
+    char *bytes; /* NULL: messages are dropped */
+    size_t size;
+    size_t length;
+} capture;
+
+static _Thread_local capture captures[MOST_CAPTURES];
+static _Thread_local int capture_count; /* may be larger than what is kept */
+
+static capture *current(void)
+{
+    int count = capture_count < MOST_CAPTURES ? capture_count : MOST_CAPTURES;
+    return count > 0 ? &captures[count - 1] : NULL;
+}
+
+static void put(const char *bytes, size_t length)
+{
+    capture *c = current();
+    if (c == NULL) {
+        fwrite(bytes, 1, length, stderr);
+    } else if (c->bytes != NULL) {
+        size_t room = c->size - c->length - 1;
+        length = length < room ? length : room;
+        memcpy(c->bytes + c->length, bytes, length);
+        c->length += length;
+        c->bytes[c->length] = '\0';
+    }
+}
+
+/* ---- one message is one line ------------------------------------------------------------------
+ * Names, cells and arguments in a message come from outside: what could end the line, or drive or
+ * deceive a terminal, is shown as \xNN. Of a text longer than any of ours the middle is left out.
+ */
+
+#define LONGEST_TEXT 2000u /* bytes */
+#define KEPT_AT_AN_END 500u
+
+/* Bytes of the UTF-8 sequence at `text`; 0 where there is none. */
+static size_t decode(const unsigned char *text, size_t length, uint32_t *code_out)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = text[0];
+    size_t size = first < 0x80 ? 1 : first < 0xC0 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (size == 0 || size > length || first > 0xF4) {
+        return 0;
+    }
+    uint32_t code = size == 1 ? first : first & (0x7Fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xC0u) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (text[i] & 0x3Fu);
+    }
+    *code_out = code;
+    return code < least[size] || code > 0x10FFFF || (code & ~0x7FFu) == 0xD800 ? 0 : size;
+}
+
+/* C0, DEL, C1, separators of lines, and marks that are invisible or turn the direction. */
+static bool is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0xFEFF ||
+           (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2060 && code <= 0x206F);
+}
+
+static void put_escaped(const char *text, size_t length)
+{
+    size_t plain = 0; /* bytes before `at` that nothing was wrong with */
+    for (size_t at = 0; at < length;) {
+        uint32_t code = 0;
+        size_t size = decode((const unsigned char *)text + at, length - at, &code);
+        if (size > 0 && !is_control(code)) {
+            plain += size;
+            at += size;
+            continue;
+        }
+        put(text + at - plain, plain);
+        plain = 0;
+        for (size_t end = at + (size > 0 ? size : 1); at < end; at++) {
+            char escaped[8];
+            snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)text[at]);
+            put(escaped, 4);
+        }
+    }
+    put(text + length - plain, plain);
+}
+
+static bool inside_sequence(char byte)
+{
+    return ((unsigned char)byte & 0xC0u) == 0x80;
+}
+
+static void put_text(const char *text, size_t length)
+{
+    if (length <= LONGEST_TEXT) {
+        put_escaped(text, length);
+        return;
+    }
+    size_t head = KEPT_AT_AN_END;
+    size_t tail = length - KEPT_AT_AN_END;
+    while (head > 0 && inside_sequence(text[head])) {
+        head--;
+    }
+    while (tail < length && inside_sequence(text[tail])) {
+        tail++;
+    }
+    char note[64];
+    snprintf(note, sizeof note, "… (%zu bytes) …", tail - head);
+    put_escaped(text, head);
+    put(note, strlen(note));
+    put_escaped(text + tail, length - tail);
+}
+
+RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
+{
+    char few[LONGEST_TEXT + 1];
+    char *many = NULL;
+    va_list again;
+    va_copy(again, arguments);
+    int needed = vsnprintf(few, sizeof few, format, arguments);
+    size_t length = needed > 0 ? (size_t)needed : 0;
+    if (length < sizeof few) {
+        put_text(few, length);
+    } else if (rp_mem_resize(&many, length + 1) == RP_OK) {
+        vsnprintf(many, length + 1, format, again);
+        put_text(many, length);
+    } else { /* said so itself */
+        put_text(few, sizeof few - 1);
+    }
+    va_end(again);
+    rp_mem_release(&many);
+}
+
+static void put_place(const char *file, size_t line)
+{
+    char place[32] = ": ";
+    if (line != 0) {
+        snprintf(place, sizeof place, ":%zu: ", line);
+    }
+    put_text(file, strlen(file));
+    put(place, strlen(place));
+}
+
+RP_PRINTF(2, 0)
+static void print_message(const char *severity, const char *format, va_list arguments)
+{
+    flockfile(stderr); /* messages of several threads stay whole lines */
+    if (place_file != NULL) {
+        put_place(place_file, place_line);
+    } else if (current() == NULL) {
+        put(program_name, strlen(program_name));
+        put(": ", 2);
+    }
+    put(severity, strlen(severity));
+    put_formatted(format, arguments);
+    put("\n", 1);
+    funlockfile(stderr);
+}
+
+void rp_log_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("", format, arguments);
+    va_end(arguments);
+}
+
+void rp_log_warning(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("warning: ", format, arguments);
+    va_end(arguments);
+}
+
+void rp_log_error_at(const char *file, size_t line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    flockfile(stderr);
+    put_place(file, line);
+    put_formatted(format, arguments);
+    put("\n", 1);
+    funlockfile(stderr);
+    va_end(arguments);
+}
+
+void rp_log_set_place(const char *file, size_t line)
+{
+    place_file = file;
+    place_line = line;
+}
+
+void rp_log_set_program(const char *name)
+{
+    program_name = name;
+}
+
+void rp_log_capture_begin(char *buffer, size_t size)
+{
+    capture *c = current();
+    if (c == NULL || c->bytes != buffer) {
+        capture_count++;
+        c = current(); /* deeper than anybody goes, the innermost one is replaced */
+    }
+    *c = (capture){.bytes = size > 0 ? buffer : NULL, .size = size};
+    if (size > 0) {
+        buffer[0] = '\0';
+    }
+}
+
+void rp_log_capture_end(void)
+{
+    capture_count -= capture_count > 0 ? 1 : 0;
+}

@@ -1,0 +1,268 @@
+/* Files that appear under their name only when they are complete; declared in text.h. */
+#include "common/base/mem.h"
+#include "common/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEMPORARY_TRIES 1000
+
+/* ---- what a signal that ends the program must not leave ---------------------------------------
+ */
+
+/* More than any program has open; what comes beyond stays when a signal ends it. */
+#define MOST_TEMPORARIES 64
+
+static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
+static pid_t owner;
+
+static void note_temporary(const char *path)
+{
+    if (owner != getpid()) { /* a child inherits the list, and its files are not the child's */
+        owner = getpid();
+        for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
+            atomic_store(&temporaries[i], NULL);
+        }
+    }
+    for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
+        const char *free_place = NULL;
+        if (atomic_compare_exchange_strong(&temporaries[i], &free_place, path)) {
+            return;
+        }
+    }
+}
+
+static void forget_temporary(const char *path)
+{
+    for (size_t i = 0; path != NULL && i < MOST_TEMPORARIES; i++) {
+        const char *own = path;
+        if (atomic_compare_exchange_strong(&temporaries[i], &own, NULL)) {
+            return;
+        }
+    }
+}
+
+static void release_temporary(rp_output *output)
+{
+    forget_temporary(output->temporary_path);
+    rp_mem_release(&output->temporary_path);
+}
+
+void rp_output_remove_temporaries(void)
+{
+    for (size_t i = 0; getpid() == owner && i < MOST_TEMPORARIES; i++) {
+        const char *path = atomic_load(&temporaries[i]);
+        if (path != NULL) {
+            (void)unlink(path);
+        }
+    }
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static rp_status refuse(const char *path, int error)
+{
+    rp_log_error_at(path, 0, "cannot be written: %s", strerror(error));
+    return RP_INPUT;
+}
+
+static rp_status copy_text(const char *text, char **copy_out)
+{
+    size_t size = strlen(text) + 1;
+    *copy_out = NULL;
+    RP_TRY(rp_mem_resize(copy_out, size));
+    memcpy(*copy_out, text, size);
+    return RP_OK;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* /dev/fd/1 may lead to a regular file that the shell opened: replacing it would lose what else is
+   written there. Devices and pipes cannot be replaced at all. */
+static bool is_written_directly(const char *path, bool exists, const struct stat *status)
+{
+    return starts_with(path, "/dev/") || starts_with(path, "/proc/") ||
+           (exists && !S_ISREG(status->st_mode));
+}
+
+/* Never waits for the reader of a FIFO. */
+static rp_status open_directly(rp_output *output, bool fifo)
+{
+    int flags = O_WRONLY | O_CLOEXEC;
+    int descriptor = open(output->path, fifo ? flags | O_NONBLOCK : flags);
+    if (descriptor < 0 && fifo && errno == ENXIO) {
+        rp_log_error_at(output->path, 0,
+                        "cannot be written: nobody reads from this FIFO; valid "
+                        "are files, and FIFOs that are open for reading");
+        return RP_INPUT;
+    }
+    if (descriptor < 0 || (fifo && fcntl(descriptor, F_SETFL, flags) != 0)) {
+        int error = errno;
+        if (descriptor >= 0) {
+            close(descriptor);
+        }
+        return refuse(output->path, error);
+    }
+    output->stream = fdopen(descriptor, "w");
+    if (!output->stream) {
+        int error = errno;
+        close(descriptor);
+        return refuse(output->path, error);
+    }
+    return RP_OK;
+}
+
+/* Own names instead of mkstemp's, which makes files of mode 0600 whatever the umask says. */
+static rp_status create_temporary(rp_output *output, int *descriptor_out)
+{
+    static atomic_uint next;
+    const char *slash = strrchr(output->path, '/');
+    size_t folder_length = slash ? (size_t)(slash - output->path) + 1 : 0;
+    size_t size = folder_length + 64;
+    RP_TRY(rp_mem_resize(&output->temporary_path, size));
+    for (unsigned tries = 0; tries < TEMPORARY_TRIES; tries++) {
+        snprintf(output->temporary_path, size, "%.*s.rp-%ld-%u.tmp", (int)folder_length,
+                 output->path, (long)getpid(), atomic_fetch_add(&next, 1));
+        int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+        *descriptor_out = open(output->temporary_path, flags, 0666);
+        if (*descriptor_out >= 0) {
+            note_temporary(output->temporary_path);
+            return RP_OK;
+        }
+        if (errno != EEXIST) {
+            break;
+        }
+    }
+    int error = errno;
+    rp_mem_release(&output->temporary_path);
+    return refuse(output->path, error);
+}
+
+static rp_status open_temporary(rp_output *output, bool exists, const struct stat *status)
+{
+    int descriptor;
+    if (exists && access(output->path, W_OK) != 0) {
+        return refuse(output->path, errno);
+    }
+    RP_TRY(create_temporary(output, &descriptor));
+    if (exists) {
+        (void)fchmod(descriptor, status->st_mode & 0777); /* a replaced file keeps its mode */
+    }
+    output->stream = fdopen(descriptor, "w");
+    if (!output->stream) {
+        int error = errno;
+        close(descriptor);
+        unlink(output->temporary_path);
+        release_temporary(output);
+        return refuse(output->path, error);
+    }
+    return RP_OK;
+}
+
+static rp_status open_path(const char *path, rp_output *output)
+{
+    struct stat status;
+    bool exists = stat(path, &status) == 0;
+    if (*path == '\0') {
+        return refuse("(empty name)", ENOENT);
+    }
+    if (exists && S_ISDIR(status.st_mode)) {
+        return refuse(path, EISDIR);
+    }
+    if (is_written_directly(path, exists, &status)) {
+        RP_TRY(copy_text(path, &output->path));
+        return open_directly(output, exists && S_ISFIFO(status.st_mode));
+    }
+    char resolved[PATH_MAX]; /* through a link, the file behind it is replaced */
+    bool linked = exists && realpath(path, resolved) != NULL;
+    RP_TRY(copy_text(linked ? resolved : path, &output->path));
+    return open_temporary(output, exists, &status);
+}
+
+rp_status rp_output_open(const char *path, rp_output *output_out)
+{
+    *output_out = (rp_output){0};
+    if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0) {
+        output_out->stream = stdout;
+        return copy_text(path, &output_out->path);
+    }
+    rp_status status = open_path(path, output_out);
+    if (status != RP_OK) {
+        rp_output_discard(output_out);
+    }
+    return status;
+}
+
+static int flush_error(FILE *stream)
+{
+    bool failed_before = ferror(stream) != 0;
+    errno = 0;
+    if (fflush(stream) != 0 || failed_before) {
+        return errno != 0 ? errno : EIO;
+    }
+    return 0;
+}
+
+/* Some file systems cannot sync; that is no failure to write. */
+static int sync_error(FILE *stream)
+{
+    if (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) {
+        return 0;
+    }
+    return errno;
+}
+
+static int close_error(rp_output *output)
+{
+    FILE *stream = output->stream;
+    output->stream = NULL;
+    if (stream == stdout) {
+        return 0;
+    }
+    return fclose(stream) == 0 ? 0 : errno;
+}
+
+rp_status rp_output_commit(rp_output *output)
+{
+    int error = flush_error(output->stream);
+    if (error == 0 && output->temporary_path) {
+        error = sync_error(output->stream);
+    }
+    int closing = close_error(output);
+    error = error != 0 ? error : closing;
+    if (error == 0 && output->temporary_path) {
+        error = rename(output->temporary_path, output->path) == 0 ? 0 : errno;
+        if (error == 0) {
+            release_temporary(output); /* nothing left for discard to remove */
+        }
+    }
+    if (error != 0) {
+        const char *name = strcmp(output->path, "-") == 0 ? "stdout" : output->path;
+        rp_log_error_at(name, 0, "cannot be written: %s", strerror(error));
+    }
+    rp_output_discard(output);
+    return error == 0 ? RP_OK : RP_IO;
+}
+
+void rp_output_discard(rp_output *output)
+{
+    if (output->stream && output->stream != stdout) {
+        (void)fclose(output->stream);
+    }
+    output->stream = NULL;
+    if (output->temporary_path) {
+        unlink(output->temporary_path);
+    }
+    release_temporary(output);
+    rp_mem_release(&output->path);
+}

@@ -1,0 +1,109 @@
+#define _GNU_SOURCE /* pipe2 */
+#include "common/base/process.h"
+
+#include "common/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ERROR_TEXT_SIZE 2000
+
+static rp_status refuse(const char *what)
+{
+    rp_log_error("%s: %s", what, strerror(errno));
+    return RP_IO;
+}
+
+/* In the child: returns only where it could not become the program. Only async-signal-safe calls.
+ */
+static void become(const rp_process *process, int errors)
+{
+    int input = process->input != NULL ? fileno(process->input) : open("/dev/null", O_RDONLY);
+    int output = process->output != NULL ? fileno(process->output) : open("/dev/null", O_WRONLY);
+    if (lseek(input, 0, SEEK_SET) < 0 || dup2(input, STDIN_FILENO) < 0 ||
+        dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0) {
+        return;
+    }
+    /* exec takes char *const for historical reasons and changes nothing */
+    execvp(process->argv[0], (char *const *)(void *)process->argv);
+}
+
+static rp_status wait_for(const rp_process *process, pid_t child, FILE *errors)
+{
+    int status;
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return refuse(process->argv[0]);
+        }
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return RP_OK;
+    }
+    char text[ERROR_TEXT_SIZE];
+    rewind(errors);
+    size_t length = fread(text, 1, sizeof text - 1, errors);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' ')) {
+        length--;
+    }
+    text[length] = '\0';
+    rp_log_error("%s failed (%s %d): %s", process->argv[0],
+                 WIFEXITED(status) ? "exit status" : "signal",
+                 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+                 length > 0 ? text : "it gave no reason");
+    return RP_TOOL;
+}
+
+/* `report` closes by itself when the child becomes the program; otherwise it brings the errno. */
+static rp_status start(const rp_process *process, FILE *errors, pid_t *child_out)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0) {
+        return refuse("a pipe cannot be made");
+    }
+    *child_out = fork();
+    if (*child_out == 0) {
+        become(process, fileno(errors));
+        int error = errno;
+        ssize_t written = write(report[1], &error, sizeof error);
+        _exit(written == (ssize_t)sizeof error ? 127 : 126);
+    }
+    int fork_error = errno;
+    close(report[1]);
+    int error = 0;
+    ssize_t got = 0;
+    if (*child_out > 0) {
+        do {
+            got = read(report[0], &error, sizeof error);
+        } while (got < 0 && errno == EINTR);
+    }
+    close(report[0]);
+    if (*child_out < 0) {
+        errno = fork_error;
+        return refuse("a process cannot be made");
+    }
+    if (got != (ssize_t)sizeof error) {
+        return RP_OK;
+    }
+    (void)waitpid(*child_out, NULL, 0);
+    rp_log_error("%s cannot be run: %s; install it (package %s)", process->argv[0], strerror(error),
+                 process->package);
+    return RP_TOOL;
+}
+
+rp_status rp_process_run(const rp_process *process)
+{
+    FILE *errors = tmpfile();
+    if (errors == NULL) {
+        return refuse("a temporary file cannot be made");
+    }
+    pid_t child;
+    rp_status status = start(process, errors, &child);
+    if (status == RP_OK) {
+        status = wait_for(process, child, errors);
+    }
+    fclose(errors);
+    return status;
+}

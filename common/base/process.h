@@ -1,0 +1,23 @@
+/** @file process.h  Running another program without a shell. */
+#pragma once
+
+#include "common/base/status.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+/** A child process to run to its end. */
+typedef struct rp_process {
+    const char *const *argv; /**< NULL-terminated; argv[0] is looked up in PATH */
+    const char *package;     /**< what to install when it is missing, for the message */
+    FILE *input;             /**< its stdin, read from the beginning; flushed before; NULL: empty */
+    FILE *output;            /**< its stdout, at the current position; NULL: dropped */
+} rp_process;
+
+/**
+ * Runs the process and waits for it.
+ * @retval RP_OK it exited with status 0
+ * @retval RP_TOOL it is not installed, or it failed; logged with the beginning of its stderr
+ * @retval RP_IO no pipe, no process or no temporary file could be made (logged)
+ */
+rp_status rp_process_run(const rp_process *process);

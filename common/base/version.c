@@ -1,0 +1,12 @@
+#include "common/base/version.h"
+
+const char *rp_version(void)
+{
+    return RP_VERSION;
+}
+
+/* A program that links the build's commit (CMakeLists.txt: rp_commit) has a stronger definition. */
+__attribute__((weak)) const char *rp_commit(void)
+{
+    return "unknown";
+}

@@ -1,0 +1,75 @@
+/** @file config.h  Reads flat YAML files by a schema: one mapping, its values scalars or lists of
+ * numbers.
+ *
+ * Every mistake is logged as "FILE:LINE: cause; valid values are …" (log.h). libyaml's event API
+ * is used, not its document API: anchors, aliases, tags and nesting are refused where they begin,
+ * so nothing is expanded and memory stays proportional to the file. Stricter than YAML 1.1: numbers
+ * are plain decimals (no octal, sexagesimal, underscores or quotes), booleans are true and false.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Longest file that is read, in bytes. */
+#define RP_CONFIG_MAX_BYTES ((size_t)16 << 20)
+/** Most items of one list. */
+#define RP_CONFIG_MAX_ITEMS 65536u
+/** Most fields of one schema. */
+#define RP_CONFIG_MAX_FIELDS 64u
+
+typedef enum rp_config_type {
+    RP_CONFIG_TEXT,    /**< const char *; any text without control characters */
+    RP_CONFIG_NAME,    /**< const char *; letters, digits and . _ + - @ only */
+    RP_CONFIG_BOOL,    /**< bool */
+    RP_CONFIG_U32,     /**< uint32_t */
+    RP_CONFIG_U64,     /**< uint64_t */
+    RP_CONFIG_DOUBLE,  /**< double, never NaN or infinite */
+    RP_CONFIG_NUMBERS, /**< rp_config_numbers: one number, or a list of at least one */
+} rp_config_type;
+
+/** Value of an RP_CONFIG_NUMBERS field. */
+typedef struct rp_config_numbers {
+    double *values; /**< [count], in the arena; NULL when the key is absent */
+    uint32_t count; /**< 1 for a single number */
+    bool is_list;   /**< false: one number that stands for all */
+} rp_config_numbers;
+
+/** One key. */
+typedef struct rp_config_field {
+    const char *key;
+    rp_config_type type;
+    bool optional;              /**< absent: the member keeps what it had before */
+    double low;                 /**< numbers: least value */
+    double high;                /**< numbers: greatest value; texts: most bytes */
+    const char *unit;           /**< for messages, as "ms"; NULL: none */
+    const char *const *choices; /**< texts: NULL-terminated valid values; NULL: any */
+    size_t offset;              /**< of the member in the struct that is filled */
+} rp_config_field;
+
+typedef struct rp_config_schema {
+    const char *what; /**< as "a model", for messages */
+    const rp_config_field *fields;
+    size_t field_count; /**< at most RP_CONFIG_MAX_FIELDS */
+} rp_config_schema;
+
+/**
+ * Reads one YAML document.
+ * @param name origin of the bytes, for messages
+ * @param bytes need not end in NUL; not kept
+ * @param arena owns texts and lists
+ * @param object_out the struct of the schema, filled with defaults by the caller; undefined on
+ *        failure
+ * @param lines_out [field_count] one-based line of each key, 0 where absent; may be NULL
+ * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY (logged)
+ */
+rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
+                          const rp_config_schema *schema, rp_arena *arena, void *object_out,
+                          size_t *lines_out);
+
+/** Describes the valid values of a field, as "numbers from 0 to 10 ms". @return `buffer` */
+const char *rp_config_valid_values(const rp_config_field *field, char *buffer, size_t size);

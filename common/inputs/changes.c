@@ -1,0 +1,297 @@
+#include "common/inputs/changes.h"
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/cli/option_values.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *prefix_of(bool platform)
+{
+    return platform ? "platform." : "costs.";
+}
+
+static const rp_config_schema *schema_of(bool platform)
+{
+    return platform ? &rp_platform_schema : &rp_costs_schema;
+}
+
+static bool is_number(const rp_config_field *field)
+{
+    return field->type == RP_CONFIG_U32 || field->type == RP_CONFIG_DOUBLE ||
+           field->type == RP_CONFIG_NUMBERS;
+}
+
+/* The key that `key` may be meant to be, also where the kind before it is missing. */
+static const char *find_nearest(const char *key, const char *const *keys, uint32_t count)
+{
+    const char *ends[2 * RP_CONFIG_MAX_FIELDS];
+    if (strchr(key, '.') != NULL) {
+        return rp_text_nearest(key, keys, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ends[i] = strchr(keys[i], '.') + 1;
+    }
+    const char *end = rp_text_nearest(key, ends, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (ends[i] == end) {
+            return keys[i];
+        }
+    }
+    return NULL;
+}
+
+/* The keys that can change, of both kinds. @return how many */
+static uint32_t list_keys(rp_arena *arena, const char *keys[2 * RP_CONFIG_MAX_FIELDS],
+                          rp_status *status)
+{
+    uint32_t count = 0;
+    *status = RP_OK;
+    for (int platform = 0; platform < 2; platform++) {
+        const rp_config_schema *schema = schema_of(platform == 1);
+        for (size_t i = 0; i < schema->field_count && *status == RP_OK; i++) {
+            if (is_number(&schema->fields[i])) {
+                *status = rp_arena_print(arena, &keys[count], "%s%s", prefix_of(platform == 1),
+                                         schema->fields[i].key);
+                count += *status == RP_OK;
+            }
+        }
+    }
+    return count;
+}
+
+static rp_status refuse_key(const char *option, const char *key, rp_arena *arena)
+{
+    const char *keys[2 * RP_CONFIG_MAX_FIELDS];
+    rp_status status;
+    rp_text valid = {0};
+    uint32_t count = list_keys(arena, keys, &status);
+    RP_TRY(status);
+    const char *nearest = find_nearest(key, keys, count);
+    for (uint32_t i = 0; i < count && status == RP_OK; i++) {
+        status = rp_text_print(&valid, "%s%s", i == 0 ? "" : ", ", keys[i]);
+    }
+    if (status == RP_OK) {
+        rp_log_error("--%s: unknown key '%s'%s%s%s; valid values are %s", option, key,
+                     nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
+                     nearest != NULL ? "'?" : "", valid.bytes);
+        status = RP_USAGE;
+    }
+    rp_text_fini(&valid);
+    return status;
+}
+
+static bool find_key(const char *key, rp_change *change)
+{
+    for (int platform = 0; platform < 2; platform++) {
+        const rp_config_schema *schema = schema_of(platform == 1);
+        size_t length = strlen(prefix_of(platform == 1));
+        for (size_t i = 0; i < schema->field_count; i++) {
+            if (is_number(&schema->fields[i]) &&
+                strncmp(key, prefix_of(platform == 1), length) == 0 &&
+                strcmp(key + length, schema->fields[i].key) == 0) {
+                change->platform = platform == 1;
+                change->field = i;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static rp_status read_change(const char *option, const char *text, rp_arena *arena,
+                             rp_change *change)
+{
+    const char *key = NULL;
+    size_t length = strcspn(text, "=*");
+    if (length == 0 || text[length] == '\0') {
+        return rp_option_bad(option, text, "KEY=NUMBER and KEY*FACTOR, such as costs.fwd_ms*1.05");
+    }
+    RP_TRY(rp_arena_copy_text(arena, text, length, &key));
+    change->multiply = text[length] == '*';
+    if (!find_key(key, change)) {
+        return refuse_key(option, key, arena);
+    }
+    change->text = text + strlen(prefix_of(change->platform));
+    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    char valid[512];
+    bool whole = field->type == RP_CONFIG_U32 && !change->multiply;
+    uint64_t count = 0;
+    if (change->multiply) {
+        snprintf(valid, sizeof valid, "factors from 0 to 1000000");
+    } else {
+        (void)rp_config_valid_values(field, valid, sizeof valid);
+    }
+    double low = change->multiply ? 0 : field->low;
+    double high = change->multiply ? 1e6 : field->high;
+    bool good =
+        whole ? rp_parse_u64(text + length + 1, (uint64_t)field->low, (uint64_t)field->high, &count)
+              : rp_parse_double(text + length + 1, low, high, &change->number);
+    if (!good) {
+        return rp_option_bad(option, text, valid);
+    }
+    change->number = whole ? (double)count : change->number + 0.0; /* -0 becomes 0 */
+    return RP_OK;
+}
+
+rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, rp_changes *changes)
+{
+    const char **texts = NULL;
+    uint32_t count = 0;
+    rp_change *items = NULL;
+    RP_TRY(rp_option_list(option, text, arena, &texts, &count));
+    RP_TRY(rp_arena_alloc(arena, (size_t)changes->count + count, sizeof *items, &items));
+    if (changes->count > 0) {
+        memcpy(items, changes->items, changes->count * sizeof *items);
+    }
+    changes->items = items;
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(read_change(option, texts[i], arena, &items[changes->count]));
+        changes->count++;
+    }
+    return RP_OK;
+}
+
+bool rp_changes_any(const rp_changes *changes, bool platform)
+{
+    for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
+        if (changes->items[i].platform == platform) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rp_changes_set(const rp_changes *changes, bool platform, size_t field)
+{
+    for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
+        const rp_change *change = &changes->items[i];
+        if (change->platform == platform && change->field == field && !change->multiply) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rp_status refuse_result(const rp_change *change, const char *name, double value)
+{
+    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    char valid[512];
+    rp_log_error_at(name, 0, "--set %s%s makes '%s' %.15g; valid values are %s",
+                    prefix_of(change->platform), change->text, field->key, value,
+                    rp_config_valid_values(field, valid, sizeof valid));
+    return RP_INPUT;
+}
+
+static rp_status multiply(const rp_change *change, const char *name, double *value)
+{
+    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    double product = *value * change->number;
+    bool whole = field->type != RP_CONFIG_U32 || product == floor(product);
+    if (!(product >= field->low && product <= field->high) || !whole) {
+        return refuse_result(change, name, product);
+    }
+    *value = product;
+    return RP_OK;
+}
+
+static rp_status set_list(const rp_change *change, rp_arena *arena, rp_config_numbers *numbers)
+{
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *numbers->values, &numbers->values));
+    numbers->values[0] = change->number;
+    numbers->count = 1;
+    numbers->is_list = false;
+    return RP_OK;
+}
+
+static rp_status change_one(const rp_change *change, const char *name, rp_arena *arena,
+                            void *member)
+{
+    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    if (field->type == RP_CONFIG_NUMBERS) {
+        rp_config_numbers *numbers = member;
+        if (!change->multiply) {
+            return set_list(change, arena, numbers);
+        }
+        for (uint32_t i = 0; i < numbers->count; i++) {
+            RP_TRY(multiply(change, name, &numbers->values[i]));
+        }
+        return RP_OK;
+    }
+    double value = change->number;
+    if (change->multiply) {
+        value = field->type == RP_CONFIG_U32 ? *(uint32_t *)member : *(double *)member;
+        RP_TRY(multiply(change, name, &value));
+    }
+    if (field->type == RP_CONFIG_U32) {
+        *(uint32_t *)member = (uint32_t)value;
+    } else {
+        *(double *)member = value;
+    }
+    return RP_OK;
+}
+
+rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char *name,
+                           rp_arena *arena, void *object, size_t *lines)
+{
+    for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
+        const rp_change *change = &changes->items[i];
+        if (change->platform != platform) {
+            continue;
+        }
+        const rp_config_field *field = &schema_of(platform)->fields[change->field];
+        if (change->multiply && lines[change->field] == 0) {
+            rp_log_error_at(
+                name, 0, "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
+                prefix_of(platform), change->text, field->key, prefix_of(platform), field->key);
+            return RP_INPUT;
+        }
+        RP_TRY(change_one(change, name, arena, (char *)object + field->offset));
+        lines[change->field] = lines[change->field] != 0 ? lines[change->field] : 1;
+    }
+    return RP_OK;
+}
+
+/* The changes of one kind, or of both with their kinds. */
+static rp_status print(const rp_changes *changes, const char *before, bool all, bool platform,
+                       rp_arena *arena, const char **text_out)
+{
+    rp_text text = {0};
+    rp_status status = rp_text_print(&text, "%s", before);
+    bool first = true;
+    for (uint32_t i = 0; i < changes->count && status == RP_OK; i++) {
+        const rp_change *change = &changes->items[i];
+        if (all || change->platform == platform) {
+            status = rp_text_print(&text, "%s%s%s",
+                                   first ? ""
+                                   : all ? ","
+                                         : " ",
+                                   all ? prefix_of(change->platform) : "", change->text);
+            first = false;
+        }
+    }
+    if (status == RP_OK) {
+        status = rp_arena_copy_text(arena, text.bytes, text.length, text_out);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
+rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
+                          const char **name)
+{
+    if (!rp_changes_any(changes, platform)) {
+        return RP_OK;
+    }
+    const char *before = NULL;
+    RP_TRY(rp_arena_print(arena, &before, "%s with ", *name));
+    return print(changes, before, false, platform, arena, name);
+}
+
+rp_status rp_changes_text(const rp_changes *changes, rp_arena *arena, const char **text_out)
+{
+    *text_out = "";
+    return changes->count == 0 ? RP_OK : print(changes, "", true, false, arena, text_out);
+}

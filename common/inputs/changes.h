@@ -1,0 +1,75 @@
+/** @file changes.h  What-if: numbers of a cost table or a platform other than its file says.
+ *
+ * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with platform., KEY being a
+ * key of the file. It is made before anything is derived from the file or checked against another
+ * of its keys, so that all comes out as if the file had said so. A list of numbers can be
+ * multiplied, or set to one number that stands for all.
+ */
+#pragma once
+
+#include "common/formats/config.h"
+#include "common/inputs/model.h"
+
+/** One change. */
+typedef struct rp_change {
+    const char *text; /**< KEY=NUMBER or KEY*FACTOR, without the kind before it */
+    size_t field;     /**< of the kind's schema */
+    double number;
+    bool platform; /**< of the platform; otherwise of the cost table */
+    bool multiply;
+} rp_change;
+
+/** In the order in which they are made. Zeroed: none. */
+typedef struct rp_changes {
+    rp_change *items; /**< [count] */
+    uint32_t count;
+} rp_changes;
+
+/** The keys of a cost table (costs.c). */
+extern const rp_config_schema rp_costs_schema;
+/** The keys of a platform (platform.c). */
+extern const rp_config_schema rp_platform_schema;
+
+/**
+ * Appends the changes of "CHANGE[,CHANGE…]", their keys and numbers checked.
+ * @param option for messages, without "--"
+ * @param arena owns texts and items
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena,
+                         rp_changes *changes);
+
+/** @return whether there is a change of platforms, or of cost tables. NULL is allowed. */
+bool rp_changes_any(const rp_changes *changes, bool platform);
+
+/**
+ * Makes the changes of one kind in what rp_config_parse has read.
+ * @param changes NULL: none
+ * @param name of the file, for messages
+ * @param object the struct of the schema
+ * @param lines of rp_config_parse; keys that the file lacks and a change sets get line 1
+ * @retval RP_OK, RP_INPUT (out of the key's range, or nothing to multiply; logged), RP_NO_MEMORY
+ */
+rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char *name,
+                           rp_arena *arena, void *object, size_t *lines);
+
+/** @return whether a field of the platform's schema is set. NULL is allowed. */
+bool rp_changes_set(const rp_changes *changes, bool platform, size_t field);
+
+/**
+ * What a changed file is called in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
+ * changes. @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
+                          const char **name);
+
+/** All changes as --set takes them, separated by commas; "" without any. @retval as above */
+rp_status rp_changes_text(const rp_changes *changes, rp_arena *arena, const char **text_out);
+
+/** As rp_platform_load, with changes. The platform's name tells them. @param changes NULL: none */
+rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
+                                   rp_arena *arena, rp_platform *platform_out);
+
+/** As rp_costs_load, with changes. The table's name tells them. @param changes NULL: none */
+rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
+                                rp_arena *arena, rp_costs *costs_out);

@@ -1,0 +1,190 @@
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/formats/config.h"
+#include "common/inputs/changes.h"
+#include "common/inputs/data.h"
+#include "common/inputs/model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A cost file as it is written; rp_costs is made of it. */
+typedef struct cost_file {
+    const char *name;
+    const char *source;
+    uint32_t layers;
+    uint32_t microbatch_size;
+    uint32_t seq_len;
+    rp_config_numbers fwd_ms;
+    rp_config_numbers bwd_ms;
+    rp_config_numbers bwd_input_ms;
+    double head_fwd_ms;
+    double head_bwd_ms;
+    double hop_ms;
+    double overlap_saving;
+} cost_file;
+
+#define COUNT(member, most)                                                                        \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_U32, .low = 1, .high = most,                             \
+        .offset = offsetof(cost_file, member)                                                      \
+    }
+#define TIME(member, kind, is_optional)                                                            \
+    {                                                                                              \
+        .key = #member, .type = kind, .optional = is_optional, .low = 0, .high = RP_MAX_COST_MS,   \
+        .unit = "ms", .offset = offsetof(cost_file, member)                                        \
+    }
+
+enum { FIELD_LAYERS = 2, FIELD_FWD, FIELD_BWD, FIELD_BWD_INPUT };
+
+static const rp_config_field fields[] = {
+    {.key = "name", .type = RP_CONFIG_NAME, .high = 128, .offset = offsetof(cost_file, name)},
+    {.key = "source",
+     .type = RP_CONFIG_TEXT,
+     .optional = true,
+     .high = 1000,
+     .offset = offsetof(cost_file, source)},
+    [FIELD_LAYERS] = COUNT(layers, RP_MAX_LAYERS),
+    [FIELD_FWD] = TIME(fwd_ms, RP_CONFIG_NUMBERS, false),
+    [FIELD_BWD] = TIME(bwd_ms, RP_CONFIG_NUMBERS, false),
+    [FIELD_BWD_INPUT] = TIME(bwd_input_ms, RP_CONFIG_NUMBERS, true),
+    TIME(head_fwd_ms, RP_CONFIG_DOUBLE, false),
+    TIME(head_bwd_ms, RP_CONFIG_DOUBLE, false),
+    TIME(hop_ms, RP_CONFIG_DOUBLE, false),
+    {.key = "overlap_saving",
+     .type = RP_CONFIG_DOUBLE,
+     .optional = true,
+     .low = 0,
+     .high = 1,
+     .offset = offsetof(cost_file, overlap_saving)},
+    COUNT(microbatch_size, 1048576),
+    COUNT(seq_len, 16777216),
+};
+
+const rp_config_schema rp_costs_schema = {
+    .what = "a cost table", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+
+/* One time per layer, in ps, from one number or a list. */
+static rp_status spread(const char *name, const size_t *lines, int field, uint32_t layers,
+                        const rp_config_numbers *numbers, rp_arena *arena, int64_t **ps_out)
+{
+    if (numbers->is_list && numbers->count != layers) {
+        rp_log_error_at(name, lines[field],
+                        "'%s' lists %" PRIu32 " times, but there are %" PRIu32 " layers; valid "
+                        "values are one number, or a list of %" PRIu32 " numbers",
+                        fields[field].key, numbers->count, layers, layers);
+        return RP_INPUT;
+    }
+    RP_TRY(rp_arena_alloc(arena, layers, sizeof **ps_out, ps_out));
+    for (uint32_t i = 0; i < layers; i++) {
+        (*ps_out)[i] = rp_ms_to_ps(numbers->values[numbers->is_list ? i : 0]);
+    }
+    return RP_OK;
+}
+
+static rp_status halve(const rp_costs *costs, rp_arena *arena, int64_t **ps_out)
+{
+    RP_TRY(rp_arena_alloc(arena, costs->layers, sizeof **ps_out, ps_out));
+    for (uint32_t i = 0; i < costs->layers; i++) {
+        (*ps_out)[i] = costs->bwd_ps[i] / 2;
+    }
+    return RP_OK;
+}
+
+static rp_status check_input_parts(const char *name, const size_t *lines, const rp_costs *costs)
+{
+    for (uint32_t i = 0; i < costs->layers; i++) {
+        if (costs->bwd_input_ps[i] > costs->bwd_ps[i]) {
+            rp_log_error_at(name, lines[FIELD_BWD_INPUT],
+                            "'bwd_input_ms' of layer %" PRIu32 " is %.15g, more than the whole "
+                            "backward; valid values are numbers from 0 to bwd_ms, here %.15g ms",
+                            i, rp_ps_to_ms(costs->bwd_input_ps[i]), rp_ps_to_ms(costs->bwd_ps[i]));
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+/* Every sum is checked before it is made: an int64 of ps ends at 106 days. */
+static rp_status check_total(const char *name, const size_t *lines, const rp_costs *costs)
+{
+    int64_t total = costs->head_fwd_ps + costs->head_bwd_ps + costs->hop_ps;
+    for (uint32_t i = 0; i < costs->layers && total <= RP_MAX_MICROBATCH_PS; i++) {
+        total += 2 * costs->fwd_ps[i] + costs->bwd_ps[i]; /* forward, recompute, backward */
+    }
+    if (total > RP_MAX_MICROBATCH_PS) {
+        rp_log_error_at(name, lines[FIELD_FWD],
+                        "all layers together take too long for one microbatch; valid values are "
+                        "times whose sum over forward, recompute, backward, head and hop is at "
+                        "most %.0f ms",
+                        rp_ps_to_ms(RP_MAX_MICROBATCH_PS));
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status convert(const char *name, const size_t *lines, const cost_file *file,
+                         rp_arena *arena, rp_costs *costs)
+{
+    *costs = (rp_costs){.name = file->name,
+                        .source = file->source,
+                        .layers = file->layers,
+                        .head_fwd_ps = rp_ms_to_ps(file->head_fwd_ms),
+                        .head_bwd_ps = rp_ms_to_ps(file->head_bwd_ms),
+                        .hop_ps = rp_ms_to_ps(file->hop_ms),
+                        .overlap_saving = file->overlap_saving,
+                        .microbatch_size = file->microbatch_size,
+                        .seq_len = file->seq_len};
+    RP_TRY(spread(name, lines, FIELD_FWD, file->layers, &file->fwd_ms, arena, &costs->fwd_ps));
+    RP_TRY(spread(name, lines, FIELD_BWD, file->layers, &file->bwd_ms, arena, &costs->bwd_ps));
+    if (lines[FIELD_BWD_INPUT] == 0) {
+        RP_TRY(halve(costs, arena, &costs->bwd_input_ps));
+    } else {
+        RP_TRY(spread(name, lines, FIELD_BWD_INPUT, file->layers, &file->bwd_input_ms, arena,
+                      &costs->bwd_input_ps));
+    }
+    RP_TRY(check_input_parts(name, lines, costs));
+    return check_total(name, lines, costs);
+}
+
+static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
+                       rp_arena *arena, rp_costs *costs_out)
+{
+    size_t lines[RP_CONFIG_MAX_FIELDS];
+    cost_file file = {.source = ""};
+    RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_costs_schema, arena, &file, lines));
+    RP_TRY(rp_changes_apply(changes, false, name, arena, &file, lines));
+    return convert(name, lines, &file, arena, costs_out);
+}
+
+rp_status rp_costs_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                         rp_costs *costs_out)
+{
+    const rp_text text = {.bytes = (char *)bytes, .length = length};
+    return parse(name, &text, NULL, arena, costs_out);
+}
+
+rp_status rp_costs_load(const char *name_or_path, rp_arena *arena, rp_costs *costs_out)
+{
+    return rp_costs_load_changed(name_or_path, NULL, arena, costs_out);
+}
+
+rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
+                                rp_arena *arena, rp_costs *costs_out)
+{
+    const char *path;
+    const char *shown = NULL;
+    rp_text text = {0};
+    rp_status status = rp_data_read(&rp_data_costs, name_or_path, arena, &path, &text);
+    if (status == RP_OK) {
+        shown = path;
+        status = rp_changes_name(changes, false, arena, &shown);
+    }
+    if (status == RP_OK) {
+        status = parse(shown, &text, changes, arena, costs_out);
+    }
+    rp_text_fini(&text);
+    RP_TRY(status);
+    RP_TRY(rp_data_check_name(name_or_path, path, costs_out->name));
+    return rp_changes_name(changes, false, arena, &costs_out->name);
+}

@@ -1,0 +1,41 @@
+/** @file data.h  From a registered name or a path to the bytes of a data file. */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+
+/** One kind of data file. */
+typedef struct rp_data_kind {
+    const char *folder; /**< under rp_data_root() */
+    const char *option; /**< that names such a file, for messages */
+    const char *noun;
+} rp_data_kind;
+
+extern const rp_data_kind rp_data_models;
+extern const rp_data_kind rp_data_platforms;
+extern const rp_data_kind rp_data_costs;
+
+/**
+ * Path of a data file: name_or_path itself where it contains '/' or ends in ".yaml", otherwise
+ * ROOT/FOLDER/NAME.yaml.
+ * @retval RP_OK, RP_INPUT (unknown name; logged with the known ones), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_data_path(const rp_data_kind *kind, const char *name_or_path, rp_arena *arena,
+                       const char **path_out);
+
+/**
+ * rp_data_path, then the bytes of the file.
+ * @param path_out for messages; lives in the arena
+ * @param bytes_out zero-initialised by the caller, who ends it by rp_text_fini
+ */
+rp_status rp_data_read(const rp_data_kind *kind, const char *name_or_path, rp_arena *arena,
+                       const char **path_out, rp_text *bytes_out);
+
+/**
+ * A registered file must call itself by its file name, or results would carry another name than the
+ * one that was asked for. Files given by path may be called anything.
+ * @param own_name the key `name` of the file
+ * @retval RP_OK, RP_INPUT (logged)
+ */
+rp_status rp_data_check_name(const char *name_or_path, const char *path, const char *own_name);

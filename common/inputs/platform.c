@@ -1,0 +1,466 @@
+#include "common/base/log.h"
+#include "common/formats/config.h"
+#include "common/inputs/changes.h"
+#include "common/inputs/data.h"
+#include "common/inputs/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME(member, bytes)                                                                        \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_NAME, .high = bytes,                                     \
+        .offset = offsetof(rp_platform, member)                                                    \
+    }
+#define RATE(member, is_optional, least, most, of)                                                 \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_DOUBLE, .optional = is_optional, .low = least,           \
+        .high = most, .unit = of, .offset = offsetof(rp_platform, member)                          \
+    }
+
+#define COUNT(member, least, most)                                                                 \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = least, .high = most,       \
+        .offset = offsetof(rp_platform, member)                                                    \
+    }
+
+enum {
+    FIELD_FP32_ACC = 5,
+    FIELD_MEMORY = 6,
+    FIELD_LINK = 8,
+    FIELD_LINK_EFFECTIVE = 9,
+    FIELD_PEER_RATE = 10,
+    FIELD_HOST_MEMORY = 19,
+    FIELD_GPUS_PER_SWITCH = 25,
+    FIELD_SWITCH,
+    FIELD_GPUS_PER_ROOT,
+    FIELD_ROOT,
+    FIELD_SOCKETS,
+    FIELD_INTERSOCKET,
+    FIELD_NODES,
+    FIELD_NETWORK,
+    FIELD_HOST_DRAM,
+    FIELD_THREADS,
+    FIELD_THREAD_RATE,
+    FIELD_PEER,
+    FIELD_NVLINK_GPUS,
+    FIELD_PCIE_GEN,
+    FIELD_PCIE_LANES,
+    FIELD_HOST_CORES = 43,
+    FIELD_COPIES,
+    FIELD_BOUND_CORES,
+    FIELD_UPLOAD,
+    FIELD_DOWNLOAD,
+    FIELD_MEMORY_GIB = 52,
+    FIELD_HOST_MEMORY_GIB,
+};
+
+#define GB_PER_GIB 1.073741824
+
+/* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
+#define OLDEST_PCIE 3u
+#define NEWEST_PCIE 5u
+#define DEFAULT_LANES 16u
+static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
+
+static const char *const copies_choices[] = {"links", "cores", NULL};
+static const char *const peer_choices[] = {"none", "pcie", "nvlink", NULL};
+
+static const rp_config_field fields[] = {
+    NAME(name, 64),
+    {.key = "source",
+     .type = RP_CONFIG_TEXT,
+     .high = 1000,
+     .offset = offsetof(rp_platform, source)},
+    NAME(gpu, 64),
+    {.key = "gpus",
+     .type = RP_CONFIG_U32,
+     .low = 1,
+     .high = 4096,
+     .offset = offsetof(rp_platform, gpus)},
+    RATE(fp16_tflops_fp16_acc, false, 0.001, 1e6, "TFLOP/s"),
+    [FIELD_FP32_ACC] = RATE(fp16_tflops_fp32_acc, false, 0.001, 1e6, "TFLOP/s"),
+    [FIELD_MEMORY] = RATE(memory_gb, true, 0.001, 1e5, "GB"),
+    RATE(memory_gb_per_s, false, 0.001, 1e6, "GB/s"),
+    [FIELD_LINK] = RATE(link_gb_per_s, true, 0.001, 1e5, "GB/s"),
+    [FIELD_LINK_EFFECTIVE] = RATE(link_effective_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_PEER_RATE] = RATE(peer_gb_per_s, false, 0, 1e5, "GB/s"),
+    RATE(attention_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    RATE(attention_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    RATE(memory_effective_gb_per_s, true, 0, 1e6, "GB/s"),
+    RATE(host_optimizer_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(usable_memory_gb, true, 0, 1e5, "GB"),
+    RATE(context_gb, true, 0, 1e4, "GB"),
+    RATE(workspace_gb, true, 0, 1e4, "GB"),
+    RATE(allocator_overhead_pct, true, 0, 1000, "%"),
+    [FIELD_HOST_MEMORY] = RATE(host_memory_gb, true, 0, 1e7, "GB"),
+    RATE(collective_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(zero_gradient_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(gemm_efficiency, true, 0, 1, NULL),
+    RATE(link_efficiency, true, 0, 1, NULL),
+    RATE(launch_overhead_us, true, 0, 1000, "us"),
+    [FIELD_GPUS_PER_SWITCH] = COUNT(gpus_per_switch, 0, 4096),
+    [FIELD_SWITCH] = RATE(switch_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_GPUS_PER_ROOT] = COUNT(gpus_per_root, 0, 4096),
+    [FIELD_ROOT] = RATE(root_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_SOCKETS] = COUNT(sockets, 1, 16),
+    [FIELD_INTERSOCKET] = RATE(intersocket_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_NODES] = COUNT(nodes, 1, 1024),
+    [FIELD_NETWORK] = RATE(network_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_HOST_DRAM] = RATE(host_dram_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_THREADS] = COUNT(optimizer_threads, 0, 65536),
+    [FIELD_THREAD_RATE] = RATE(optimizer_thread_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_PEER] = {.key = "peer",
+                    .type = RP_CONFIG_TEXT,
+                    .optional = true,
+                    .high = 16,
+                    .choices = peer_choices,
+                    .offset = offsetof(rp_platform, peer)},
+    [FIELD_NVLINK_GPUS] = COUNT(nvlink_gpus, 0, 4096),
+    [FIELD_PCIE_GEN] = COUNT(pcie_gen, OLDEST_PCIE, NEWEST_PCIE),
+    [FIELD_PCIE_LANES] = COUNT(pcie_lanes, 1, 16),
+    COUNT(launch_queue_depth, 0, 1u << 20),
+    RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
+    RATE(communicator_gb, true, 0, 1e4, "GB"),
+    [FIELD_HOST_CORES] = RATE(host_cores, true, 0, 4096, NULL),
+    [FIELD_COPIES] = {.key = "copies",
+                      .type = RP_CONFIG_TEXT,
+                      .optional = true,
+                      .high = 16,
+                      .choices = copies_choices,
+                      .offset = offsetof(rp_platform, copies)},
+    [FIELD_BOUND_CORES] = COUNT(bound_cores, 0, 4096),
+    [FIELD_UPLOAD] = RATE(upload_gb_per_s, true, 0, 1e5, "GB/s"),
+    [FIELD_DOWNLOAD] = RATE(download_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(duplex_efficiency, true, 0.5, 1, NULL),
+    RATE(copy_latency_us, true, 0, 1e6, "us"),
+    RATE(op_gap_us, true, 0, 1e6, "us"),
+    RATE(op_wake_us, true, 0, 1e6, "us"),
+    [FIELD_MEMORY_GIB] = RATE(memory_gib, true, 0.001, 1e5, "GiB"),
+    [FIELD_HOST_MEMORY_GIB] = RATE(host_memory_gib, true, 0, 1e7, "GiB"),
+};
+
+const rp_config_schema rp_platform_schema = {
+    .what = "a platform", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+
+/* A count that stands for nothing at `none`, and the rate that belongs to it. */
+typedef struct count_and_rate {
+    uint32_t count_field;
+    uint32_t rate_field;
+    uint32_t none;
+    uint32_t count;
+    double rate;
+    uint32_t whole; /* what the count divides; 0: any count */
+    const char *of; /* whose GPUs that are */
+} count_and_rate;
+
+static void print_counts(const count_and_rate *c, size_t size, char *text)
+{
+    if (c->whole != 0) {
+        snprintf(text, size, "divisor of %u", c->whole);
+    } else {
+        snprintf(text, size, "whole number above %u", c->none);
+    }
+}
+
+static rp_status check_count(const char *name, const size_t *lines, const count_and_rate *c)
+{
+    const char *count_key = fields[c->count_field].key;
+    const char *rate_key = fields[c->rate_field].key;
+    char counts[64];
+    print_counts(c, sizeof counts, counts);
+    if (c->whole != 0 && c->count != c->none && c->whole % c->count != 0) {
+        rp_log_error_at(name, lines[c->count_field],
+                        "'%s' is %u, which does not divide 'gpus'%s; valid values are divisors of "
+                        "%u, or %u where there are none",
+                        count_key, c->count, c->of, c->whole, c->none);
+        return RP_INPUT;
+    }
+    if (c->count != c->none && !(c->rate > 0)) {
+        rp_log_error_at(name, lines[c->count_field],
+                        "'%s' is %u without a '%s'; valid values are %u, or any %s with a positive "
+                        "'%s'",
+                        count_key, c->count, rate_key, c->none, counts, rate_key);
+        return RP_INPUT;
+    }
+    if (c->count == c->none && c->rate > 0) {
+        rp_log_error_at(name, lines[c->rate_field],
+                        "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
+                        "with a %s as '%s'",
+                        rate_key, c->rate, count_key, counts, count_key);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p)
+{
+    const count_and_rate nodes = {FIELD_NODES,         FIELD_NETWORK, 1, p->nodes,
+                                  p->network_gb_per_s, p->gpus,       ""};
+    const char *of = p->nodes == 1 ? "" : " of a node";
+    RP_TRY(check_count(name, lines, &nodes));
+    uint32_t of_node = p->gpus / p->nodes;
+    const count_and_rate counts[] = {
+        {FIELD_GPUS_PER_SWITCH, FIELD_SWITCH, 0, p->gpus_per_switch, p->switch_gb_per_s, of_node,
+         of},
+        {FIELD_GPUS_PER_ROOT, FIELD_ROOT, 0, p->gpus_per_root, p->root_gb_per_s, of_node, of},
+        {FIELD_SOCKETS, FIELD_INTERSOCKET, 1, p->sockets, p->intersocket_gb_per_s, 0, ""},
+        {FIELD_THREADS, FIELD_THREAD_RATE, 0, p->optimizer_threads, p->optimizer_thread_gb_per_s, 0,
+         ""},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        RP_TRY(check_count(name, lines, &counts[i]));
+    }
+    bool both = p->gpus_per_switch != 0 && p->gpus_per_root != 0;
+    if (both && p->gpus_per_root % p->gpus_per_switch != 0) {
+        rp_log_error_at(name, lines[FIELD_GPUS_PER_ROOT],
+                        "'gpus_per_root' is %u, not a multiple of 'gpus_per_switch'; valid values "
+                        "are 0 and multiples of %u",
+                        p->gpus_per_root, p->gpus_per_switch);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* `peer` and the rate say the same; pairs and the like are NVLink's. */
+static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p)
+{
+    bool reach = p->peer_access != RP_PEER_NONE;
+    if (reach != (p->peer_gb_per_s > 0)) {
+        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+                        "'peer_gb_per_s' is %.15g but 'peer' is %s; valid values are %s",
+                        p->peer_gb_per_s, p->peer, reach ? "positive numbers" : "0");
+        return RP_INPUT;
+    }
+    if (p->peer_access == RP_PEER_PCIE && p->peer_gb_per_s > p->link_gb_per_s) {
+        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+                        "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
+                        "numbers up to %.15g GB/s",
+                        p->link_gb_per_s);
+        return RP_INPUT;
+    }
+    uint32_t of_node = p->gpus / p->nodes;
+    if (p->nvlink_gpus != 0 &&
+        (p->peer_access != RP_PEER_NVLINK || of_node % p->nvlink_gpus != 0)) {
+        rp_log_error_at(name, lines[FIELD_NVLINK_GPUS],
+                        "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
+                        "of %u, the GPUs of a node",
+                        p->nvlink_gpus, of_node);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+static void set_peer(rp_platform *p)
+{
+    if (p->peer == NULL) {
+        p->peer = p->peer_gb_per_s > 0 ? "nvlink" : "none";
+    }
+    p->peer_access = strcmp(p->peer, "nvlink") == 0 ? RP_PEER_NVLINK
+                     : strcmp(p->peer, "pcie") == 0 ? RP_PEER_PCIE
+                                                    : RP_PEER_NONE;
+}
+
+/* The nominal rate of the host link: as written, or of PCIe lanes. */
+static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
+{
+    bool lanes = lines[FIELD_PCIE_GEN] != 0;
+    bool rate = lines[FIELD_LINK] != 0;
+    if (lanes == rate) {
+        rp_log_error_at(name, rate ? lines[FIELD_PCIE_GEN] : 1,
+                        "a platform needs %s the keys 'link_gb_per_s' and 'pcie_gen'; valid values "
+                        "are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, 4 or 5",
+                        rate ? "only one of" : "one of");
+        return RP_INPUT;
+    }
+    if (lines[FIELD_PCIE_LANES] != 0 && !lanes) {
+        rp_log_error_at(
+            name, lines[FIELD_PCIE_LANES],
+            "'pcie_lanes' without 'pcie_gen'; valid values are 1, 2, 4, 8 and 16 with a "
+            "'pcie_gen' of 3, 4 or 5");
+        return RP_INPUT;
+    }
+    if ((p->pcie_lanes & (p->pcie_lanes - 1)) != 0) {
+        rp_log_error_at(name, lines[FIELD_PCIE_LANES],
+                        "'pcie_lanes' is %u; valid values are 1, 2, 4, 8 and 16", p->pcie_lanes);
+        return RP_INPUT;
+    }
+    if (lanes) {
+        p->link_gb_per_s = pcie_gt_per_s[p->pcie_gen] * p->pcie_lanes / 8;
+    }
+    return RP_OK;
+}
+
+/* Memory in decimal or in binary units; `*gb` is what the rest of the program reads. A change of
+ * one key takes the place of the other. */
+static rp_status set_memory(const char *name, size_t *lines, const rp_changes *changes,
+                            uint32_t decimal, double *gb, double gib)
+{
+    uint32_t binary = decimal == FIELD_MEMORY ? FIELD_MEMORY_GIB : FIELD_HOST_MEMORY_GIB;
+    bool set_gb = rp_changes_set(changes, true, decimal);
+    bool set_gib = rp_changes_set(changes, true, binary);
+    bool has_gib = lines[binary] != 0 && (set_gib || !set_gb);
+    bool has_gb = lines[decimal] != 0 && (set_gb || !set_gib);
+    if (has_gb && has_gib) {
+        rp_log_error_at(name, lines[binary],
+                        "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
+                        "%.9f GB",
+                        fields[binary].key, fields[decimal].key, GB_PER_GIB);
+        return RP_INPUT;
+    }
+    *gb = has_gib ? gib * GB_PER_GIB : *gb;
+    if (decimal == FIELD_MEMORY && !has_gb && !has_gib) {
+        rp_log_error_at(name, 1,
+                        "a platform needs one of the keys 'memory_gb' and 'memory_gib'; valid "
+                        "values are numbers from 0.001 to 100000");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* Emulated GPUs are threads of one socket: nothing else has been thought through. */
+static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p)
+{
+    if (p->host_cores > 0 && (p->sockets > 1 || p->nodes > 1)) {
+        rp_log_error_at(name, lines[FIELD_HOST_CORES],
+                        "'host_cores' with %u sockets and %u nodes; valid values are one of each",
+                        p->sockets, p->nodes);
+        return RP_INPUT;
+    }
+    if (p->copies_on_cores && !(p->host_cores > 0)) {
+        rp_log_error_at(name, lines[FIELD_COPIES],
+                        "'copies: cores' needs 'host_cores'; valid values are links, or cores with "
+                        "a positive 'host_cores'");
+        return RP_INPUT;
+    }
+    if (p->bound_cores > 0 && !(p->host_cores > 0)) {
+        rp_log_error_at(name, lines[FIELD_BOUND_CORES],
+                        "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
+                        "positive 'host_cores'");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* 0 says that a rate is not known; one that is smaller than all others may be ends in no run. */
+static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const char *unit = fields[i].unit;
+        double rate = 0;
+        if (unit == NULL || (strcmp(unit, "GB/s") != 0 && strcmp(unit, "TFLOP/s") != 0)) {
+            continue;
+        }
+        memcpy(&rate, (const char *)platform + fields[i].offset, sizeof rate);
+        if (rate > 0 && rate < 1e-3) {
+            rp_log_error_at(name, lines[i],
+                            "'%s' is %g; valid values are 0 where it is not known, and numbers "
+                            "from 0.001 to %.15g %s",
+                            fields[i].key, rate, fields[i].high, unit);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
+{
+    if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
+        rp_log_error_at(name, lines[FIELD_FP32_ACC],
+                        "'fp16_tflops_fp32_acc' exceeds the peak with fp16 accumulation; valid "
+                        "values are numbers up to %.15g TFLOP/s",
+                        platform->fp16_tflops_fp16_acc);
+        return RP_INPUT;
+    }
+    const struct {
+        int field;
+        double rate;
+    } effective[] = {{FIELD_LINK_EFFECTIVE, platform->link_effective_gb_per_s},
+                     {FIELD_UPLOAD, platform->upload_gb_per_s},
+                     {FIELD_DOWNLOAD, platform->download_gb_per_s}};
+    for (size_t i = 0; i < sizeof effective / sizeof effective[0]; i++) {
+        if (effective[i].rate > platform->link_gb_per_s) {
+            rp_log_error_at(name, lines[effective[i].field],
+                            "'%s' exceeds the nominal rate; valid values are numbers up to %.15g "
+                            "GB/s, or 0 where nobody has measured it",
+                            fields[effective[i].field].key, platform->link_gb_per_s);
+            return RP_INPUT;
+        }
+    }
+    RP_TRY(check_rates(name, lines, platform));
+    RP_TRY(check_topology(name, lines, platform));
+    RP_TRY(check_cores(name, lines, platform));
+    return check_peers(name, lines, platform);
+}
+
+/* A rate that a change sets takes the place of lanes, and the other way round. */
+static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *p)
+{
+    bool rate = rp_changes_set(changes, true, FIELD_LINK);
+    bool lanes = rp_changes_set(changes, true, FIELD_PCIE_GEN);
+    if (lanes && !rate) {
+        lines[FIELD_LINK] = 0;
+    }
+    if (rate && !lanes && !rp_changes_set(changes, true, FIELD_PCIE_LANES)) {
+        lines[FIELD_PCIE_GEN] = 0;
+        lines[FIELD_PCIE_LANES] = 0;
+        p->pcie_lanes = DEFAULT_LANES;
+    }
+}
+
+static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
+                       rp_arena *arena, rp_platform *platform_out)
+{
+    size_t lines[RP_CONFIG_MAX_FIELDS];
+    *platform_out = (rp_platform){.context_gb = 0.75,
+                                  .workspace_gb = 0.033554432,
+                                  .communicator_gb = 0.6,
+                                  .pcie_lanes = DEFAULT_LANES,
+                                  .sockets = 1,
+                                  .nodes = 1};
+    RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
+                           platform_out, lines));
+    RP_TRY(rp_changes_apply(changes, true, name, arena, platform_out, lines));
+    replace_link(changes, lines, platform_out);
+    RP_TRY(set_link(name, lines, platform_out));
+    RP_TRY(set_memory(name, lines, changes, FIELD_MEMORY, &platform_out->memory_gb,
+                      platform_out->memory_gib));
+    RP_TRY(set_memory(name, lines, changes, FIELD_HOST_MEMORY, &platform_out->host_memory_gb,
+                      platform_out->host_memory_gib));
+    set_peer(platform_out);
+    platform_out->copies_on_cores =
+        platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
+    return check_sums(name, lines, platform_out);
+}
+
+rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            rp_platform *platform_out)
+{
+    const rp_text text = {.bytes = (char *)bytes, .length = length};
+    return parse(name, &text, NULL, arena, platform_out);
+}
+
+rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out)
+{
+    return rp_platform_load_changed(name_or_path, NULL, arena, platform_out);
+}
+
+rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
+                                   rp_arena *arena, rp_platform *platform_out)
+{
+    const char *path;
+    const char *shown = NULL;
+    rp_text text = {0};
+    rp_status status = rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
+    if (status == RP_OK) {
+        shown = path;
+        status = rp_changes_name(changes, true, arena, &shown);
+    }
+    if (status == RP_OK) {
+        status = parse(shown, &text, changes, arena, platform_out);
+    }
+    rp_text_fini(&text);
+    RP_TRY(status);
+    RP_TRY(rp_data_check_name(name_or_path, path, platform_out->name));
+    return rp_changes_name(changes, true, arena, &platform_out->name);
+}

@@ -1,0 +1,269 @@
+/* What lies in the memory of data-parallel and tensor-parallel systems, from which op to which
+ * (shared/design/prediction.md section 4).
+ *
+ * All the time: the rank's share of weights, gradients and optimizer, or what of it is not sharded,
+ * and the communication buckets. Per unit: gathered weights, from their gather to the unit's end.
+ * Layer grain, as these systems have it: every layer is checkpointed, its input waits for the
+ * backward, which recomputes one layer at a time. Stage grain: one input and one tape per stage.
+ * The loss and its backward are over before the first layer is recomputed, but the backward of the
+ * head is no op of its own: so the logits are counted with the head's forward, and the backward
+ * with its layers. Gradients that are reduced at once pass through the buckets. */
+#include "common/lower/data_parallel_internal.h"
+
+/* The two norms of a layer in fp32 and their inputs, 20 h per token (common/inputs/sizes.c), are
+ * not split by tensor parallelism: in boundaries of 2 h. */
+#define WHOLE_TAPE_BOUNDARIES 10u
+
+typedef struct writer {
+    const rp_sharded *s;
+    const rp_sizes *sizes;
+    rp_program *program;
+    bool tensor;  /* every layer is split over all ranks */
+    bool gathers; /* weights are sharded and gathered unit by unit */
+    bool layers;  /* recomputed one layer at a time */
+} writer;
+
+static void put(const writer *w, rp_buffer_kind kind, uint32_t gpu, uint64_t bytes, rp_handle from,
+                rp_handle to)
+{
+    rp_lower_put(w->s->l, w->program, kind, gpu, bytes, from, to);
+}
+
+static uint64_t share(const writer *w, uint64_t bytes)
+{
+    return (bytes + w->s->gpus - 1) / w->s->gpus;
+}
+
+/* Embedding and head; a tied table once. */
+static uint64_t root_of(const writer *w, const uint64_t *values)
+{
+    uint64_t first = rp_lower_at(values, 0);
+    return rp_lower_at(values, w->sizes->layers + 1) + (w->sizes->tied_head ? 0 : first);
+}
+
+static uint64_t all_of(const writer *w, const uint64_t *values)
+{
+    uint64_t bytes = root_of(w, values);
+    for (uint32_t layer = 1; layer <= w->sizes->layers; layer++) {
+        bytes += rp_lower_at(values, layer);
+    }
+    return bytes;
+}
+
+static uint64_t largest_of(const rp_stage *stage, const uint64_t *values)
+{
+    uint64_t most = 0;
+    for (uint32_t block = stage->layer_begin; block < stage->layer_end; block++) {
+        uint64_t bytes = rp_lower_at(values, block + 1);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static uint64_t blocks_of(const rp_stage *stage, const uint64_t *values)
+{
+    uint64_t sum = 0;
+    for (uint32_t block = stage->layer_begin; block < stage->layer_end; block++) {
+        sum += rp_lower_at(values, block + 1);
+    }
+    return sum;
+}
+
+static const rp_stage *stage_of(const writer *w, const rp_op *op)
+{
+    return &w->s->l->schedule->stages[op->stage];
+}
+
+static bool has_head(const writer *w, const rp_op *op)
+{
+    return (stage_of(w, op)->roles & RP_STAGE_HEAD) != 0;
+}
+
+/* The unit that runs the backward of a stage for a microbatch; all on one GPU. */
+static uint32_t backward_index(const writer *w, uint32_t gpu, const rp_op *op, uint32_t stage,
+                               uint32_t microbatch)
+{
+    const rp_lowering *l = w->s->l;
+    uint32_t at = l->producers.backward_at[rp_producers_backward_index(
+        &l->producers, op->iteration, l->producers.backward_position[stage], microbatch)];
+    return l->unit_of[at] - gpu * w->s->per_gpu;
+}
+
+/* ---- all the time -----------------------------------------------------------------------------
+ */
+
+static void put_resident(const writer *w, uint32_t gpu)
+{
+    const rp_sharding *sharding = w->s->sharding;
+    rp_handle first = rp_sharded_unit_at(w->s, gpu, 0)->compute_first;
+    rp_handle last = rp_assembly_last(w->s->l->assembly, gpu * RP_LOWER_QUEUES_PER_GPU);
+    uint64_t weights = all_of(w, w->sizes->weight_bytes);
+    uint64_t gradients = all_of(w, w->sizes->gradient_bytes);
+    uint64_t optimizer = all_of(w, w->sizes->optimizer_bytes);
+    uint64_t frozen = weights > gradients ? weights - gradients : 0;
+    uint64_t kept = weights;
+    if (w->tensor) {
+        kept = share(w, weights);
+    } else if (sharding->keeps_root) { /* fp32; that of trained weights is the optimizer's */
+        kept = sharding->host_weights ? 0 : share(w, 2 * frozen);
+    } else if (w->gathers) {
+        kept = weights < sharding->live_bytes ? weights : sharding->live_bytes;
+        kept += frozen != 0 ? gradients : 0; /* adapters are small and stay */
+    }
+    bool kept_gradients = !w->gathers && !sharding->host_gradients;
+    put(w, RP_BUFFER_WEIGHT, gpu, kept, first, last);
+    put(w, RP_BUFFER_GRADIENT, gpu, kept_gradients ? share(w, gradients) : 0, first, last);
+    put(w, RP_BUFFER_OPTIMIZER, gpu, sharding->host_optimizer ? 0 : share(w, optimizer), first,
+        last);
+    put(w, RP_BUFFER_TEMPORARY, gpu, sharding->bucket_bytes, first, last);
+}
+
+/* ---- units ------------------------------------------------------------------------------------
+ */
+
+static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
+{
+    const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    rp_handle gather = rp_sharded_extra_at(w->s, gpu, index)->gather;
+    uint64_t layer = largest_of(stage_of(w, op), w->sizes->weight_bytes);
+    bool comes_and_goes = layer > w->s->sharding->live_bytes;
+    put(w, RP_BUFFER_WEIGHT, gpu, comes_and_goes ? layer : 0, gather, unit->compute_last);
+    bool in_bucket = w->s->sharding->live_bytes != 0; /* what is prefetched has its bytes already */
+    put(w, RP_BUFFER_WEIGHT, gpu, in_bucket ? 0 : share(w, layer),
+        rp_sharded_extra_at(w->s, gpu, index)->shard_up, gather);
+    bool first = w->s->l->producers.forward_position[op->stage] == 0;
+    if (w->s->sharding->keeps_root && first && !rp_sharded_is_backward(w->s, unit)) {
+        /* Not from the gather, which the lowering lets run ahead into the microbatch before: FSDP
+         * gathers the root when its forward begins. */
+        uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
+        put(w, RP_BUFFER_WEIGHT, gpu, root_of(w, w->sizes->weight_bytes), unit->compute_first,
+            rp_sharded_unit_at(w->s, gpu, end)->compute_last);
+    }
+}
+
+/* Whole gradients from the first microbatch's backward of a step to the reduction, shards from
+ * there to the step, or until they are on the host. Where a step has one microbatch, a layer's are
+ * reduced as soon as they are there. */
+static void put_gradients(const writer *w, uint32_t gpu, uint32_t index)
+{
+    const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    rp_handle reduce = rp_sharded_extra_at(w->s, gpu, index)->reduce;
+    if (!w->s->sharding->keeps_root || !rp_sharded_is_last_microbatch(w->s, op)) {
+        return;
+    }
+    const rp_lowering *l = w->s->l;
+    bool accumulates = l->schedule->microbatch_count > w->s->gpus;
+    uint64_t whole = blocks_of(stage_of(w, op), w->sizes->gradient_bytes);
+    uint64_t held = accumulates ? whole : largest_of(stage_of(w, op), w->sizes->gradient_bytes);
+    uint32_t begin = backward_index(w, gpu, op, op->stage, gpu);
+    put(w, RP_BUFFER_GRADIENT, gpu, held, rp_sharded_unit_at(w->s, gpu, begin)->compute_last,
+        reduce);
+    uint64_t root = root_of(w, w->sizes->gradient_bytes);
+    if (l->producers.forward_position[op->stage] == 0) { /* the last stage of the backward */
+        uint32_t head = l->schedule->backward_chain[0];
+        uint32_t from = backward_index(w, gpu, op, head, gpu);
+        put(w, RP_BUFFER_GRADIENT, gpu, root, rp_sharded_unit_at(w->s, gpu, from)->compute_last,
+            reduce);
+        whole += root;
+    }
+    rp_handle down = rp_sharded_extra_at(w->s, gpu, index)->shard_down;
+    put(w, RP_BUFFER_GRADIENT, gpu, share(w, whole), reduce,
+        down != RP_NO_HANDLE ? down : w->s->steps[op->iteration]);
+}
+
+/* Tensor parallel: a rank has a share of most tensors of all ranks' tokens, which is as much as all
+ * of them for its own tokens, but boundaries and norms whole. */
+static uint64_t boundaries(const writer *w, uint64_t count, uint64_t sequences)
+{
+    uint64_t bytes = rp_lower_scaled(w->sizes->boundary_bytes, count * sequences);
+    return w->tensor ? rp_lower_scaled(bytes, w->s->gpus) : bytes;
+}
+
+static uint64_t tape_of(const writer *w, uint64_t per_sequence, uint64_t sequences)
+{
+    uint64_t more = rp_lower_scaled(w->sizes->boundary_bytes, WHOLE_TAPE_BOUNDARIES * sequences);
+    uint64_t bytes = rp_lower_scaled(per_sequence, sequences);
+    return bytes + (w->tensor ? rp_lower_scaled(more, w->s->gpus - 1) : 0);
+}
+
+/* Of all layers of a stage at once. */
+static uint64_t whole_tape(const writer *w, const rp_stage *stage, uint64_t sequences)
+{
+    uint64_t layers = stage->layer_end - stage->layer_begin;
+    uint64_t tape = tape_of(w, blocks_of(stage, w->sizes->tape_bytes), sequences);
+    tape += w->tensor && layers > 1 ? (layers - 1) * tape_of(w, 0, sequences) : 0;
+    return layers > 0 ? tape : 0;
+}
+
+static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->s->l;
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    const rp_stage *stage = stage_of(w, op);
+    uint64_t sequences = l->sequences[op->microbatch];
+    uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
+    rp_handle release = rp_sharded_unit_at(w->s, gpu, end)->compute_last;
+    if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
+        put(w, RP_BUFFER_TAPE, gpu, whole_tape(w, stage, sequences), unit->compute_first, release);
+    } else {
+        uint64_t layers = stage->layer_end - stage->layer_begin;
+        uint64_t inputs = boundaries(w, w->layers || layers == 0 ? layers : 1, sequences);
+        put(w, RP_BUFFER_ACTIVATION, gpu, inputs, unit->compute_first, release);
+    }
+    if (has_head(w, op)) {
+        uint64_t tape = rp_lower_at(w->sizes->tape_bytes, w->sizes->layers + 1);
+        uint64_t logits = rp_lower_scaled(w->sizes->logits_bytes, sequences);
+        logits = logits < w->sizes->logits_chunk_bytes ? logits : w->sizes->logits_chunk_bytes;
+        put(w, RP_BUFFER_LOGITS, gpu, logits, unit->compute_first, unit->compute_last);
+        put(w, RP_BUFFER_TAPE, gpu, rp_lower_scaled(tape, sequences * (w->tensor ? w->s->gpus : 1)),
+            unit->compute_first, unit->compute_last);
+    }
+}
+
+/* A tape contains the input that has waited. */
+static void put_backward(const writer *w, uint32_t gpu, const rp_lower_unit *unit)
+{
+    const rp_lowering *l = w->s->l;
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    const rp_stage *stage = stage_of(w, op);
+    uint64_t sequences = l->sequences[op->microbatch];
+    uint64_t tape = w->layers ? tape_of(w, largest_of(stage, w->sizes->tape_bytes), sequences)
+                              : whole_tape(w, stage, sequences);
+    uint64_t input = boundaries(w, 1, sequences);
+    bool recomputes =
+        l->schedule->recompute != RP_RECOMPUTE_NONE && stage->layer_end > stage->layer_begin;
+    put(w, RP_BUFFER_TAPE, gpu, recomputes && tape > input ? tape - input : 0, unit->compute_first,
+        unit->compute_last);
+    uint64_t temporary = largest_of(stage, w->sizes->temporary_bytes);
+    put(w, RP_BUFFER_TEMPORARY, gpu, rp_lower_scaled(temporary, sequences), unit->compute_last,
+        unit->compute_last);
+}
+
+rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program)
+{
+    const rp_sharded *s = l->sharded;
+    writer w = {.s = s,
+                .sizes = &l->config->sizes,
+                .program = program,
+                .tensor = s->sharding->forward_reduces != 0,
+                .gathers = s->sharding->forward_gathers != 0,
+                .layers = l->config->grain == RP_GRAIN_LAYER};
+    size_t most = (size_t)s->gpus * 4 + (size_t)l->unit_count * 7;
+    RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
+    for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
+        put_resident(&w, gpu);
+        for (uint32_t i = 0; i < s->per_gpu; i++) {
+            const rp_lower_unit *unit = rp_sharded_unit_at(s, gpu, i);
+            put_gathered(&w, gpu, i);
+            if (rp_sharded_is_backward(s, unit)) {
+                put_backward(&w, gpu, unit);
+                put_gradients(&w, gpu, i);
+            } else {
+                put_forward(&w, gpu, unit);
+            }
+        }
+    }
+    return RP_OK;
+}

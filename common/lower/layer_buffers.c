@@ -1,0 +1,119 @@
+/* What lies in memory of units that go layer by layer, from which op to which.
+ *
+ * Resident: a layer's input waits on the GPU from the op that computes it to the layer's backward
+ * (to the weight part of a backward in two). Offload: it is on the GPU from there until the next
+ * layer's input has gone down, which is after its own download and its layer's forward; then in
+ * host memory until it has come up again. A backward has one layer's tape, without the input that
+ * it contains, and temporaries at a time. A pipeline's head has its tape from its forward on. */
+#include "common/lower/lower_internal.h"
+
+typedef struct writer {
+    const rp_lowering *l;
+    rp_program *program;
+    const rp_lower_unit *unit;
+    const rp_op *op;
+    uint32_t gpu;
+    uint64_t sequences;
+} writer;
+
+static writer make_writer(const rp_lowering *l, rp_program *program, const rp_lower_unit *unit)
+{
+    const rp_op *op = &l->schedule->ops[unit->last];
+    return (writer){l, program, unit, op, l->jobs[unit->job].gpu, l->sequences[op->microbatch]};
+}
+
+static void put(const writer *w, rp_buffer_kind kind, uint32_t place, uint64_t per_sequence,
+                rp_handle from, rp_handle to)
+{
+    rp_lower_put(w->l, w->program, kind, place, rp_lower_scaled(per_sequence, w->sequences), from,
+                 to);
+}
+
+static bool is_head(const writer *w, const rp_lower_part *part)
+{
+    return part->layer == w->l->config->sizes.layers + 1;
+}
+
+size_t rp_lower_layer_buffers(const rp_lowering *l)
+{
+    size_t most = 0;
+    for (uint32_t u = 0; u < l->unit_count; u++) {
+        most += 4 * (size_t)l->units[u].part_count;
+    }
+    return most;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------
+ */
+
+/* Until when a layer's input, or the head's tape, stays on the GPU of a pipeline's stage. */
+static rp_handle end_of_layer(const writer *w, uint32_t part_index)
+{
+    const rp_lowering *l = w->l;
+    size_t index = rp_producers_backward_index(&l->producers, w->op->iteration,
+                                               l->producers.backward_position[w->op->stage],
+                                               w->op->microbatch);
+    const rp_lower_unit *backward = &l->units[l->unit_of[l->producers.backward_at[index]]];
+    if (l->producers.weight_at != NULL && l->producers.weight_at[index] != RP_NO_OP) {
+        return l->units[l->unit_of[l->producers.weight_at[index]]].compute_last;
+    }
+    return backward->parts[w->unit->part_count - 1 - part_index].last;
+}
+
+/* After the input's download and the forward of its layer. */
+static rp_handle flushed(const writer *w, uint32_t part_index)
+{
+    const rp_lower_unit *unit = w->unit;
+    if (part_index + 1 < unit->part_count) {
+        return unit->parts[part_index + 1].down;
+    }
+    return unit->down_out != RP_NO_HANDLE ? unit->down_out : unit->compute_last;
+}
+
+void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
+                                  const rp_lower_unit *unit)
+{
+    writer w = make_writer(l, program, unit);
+    uint64_t boundary = l->config->sizes.boundary_bytes;
+    bool keeps = rp_lower_keeps_tape(l);
+    put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[0].first, unit->parts[0].down);
+    for (uint32_t i = 1; i < unit->part_count; i++) {
+        const rp_lower_part *part = &unit->parts[i];
+        rp_handle made = unit->parts[i - 1].first;
+        if (keeps && is_head(&w, part)) { /* its tape has what it needs */
+            put(&w, RP_BUFFER_TAPE, w.gpu, rp_lower_at(l->config->sizes.tape_bytes, part->layer),
+                part->first, end_of_layer(&w, i));
+        } else {
+            put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, made,
+                keeps ? end_of_layer(&w, i) : flushed(&w, i));
+        }
+    }
+}
+
+/* ---- backward ---------------------------------------------------------------------------------
+ */
+
+void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
+                                   const rp_lower_unit *unit, rp_handle release)
+{
+    writer w = make_writer(l, program, unit);
+    const rp_sizes *sizes = &l->config->sizes;
+    bool split = release != unit->compute_last;
+    for (uint32_t i = 0; i < unit->part_count; i++) {
+        const rp_lower_part *part = &unit->parts[i];
+        uint64_t tape = rp_lower_at(sizes->tape_bytes, part->layer);
+        bool ids = part->layer == 1 && rp_lower_from_ids(l, w.op->stage);
+        tape = ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
+                   : rp_lower_less(tape, sizes->boundary_bytes);
+        bool kept = rp_lower_keeps_tape(l) && is_head(&w, part); /* since the forward */
+        put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape, part->first, split ? release : part->last);
+        put(&w, RP_BUFFER_TEMPORARY, w.gpu, rp_lower_at(sizes->temporary_bytes, part->layer),
+            part->last, part->last);
+        if (part->up != RP_NO_HANDLE) {
+            uint64_t bytes = program->op_bytes[rp_assembly_number(l->assembly, part->up)];
+            rp_lower_put(l, program, RP_BUFFER_ACTIVATION, w.gpu, bytes, part->up, part->last);
+            put(&w, RP_BUFFER_ACTIVATION, RP_PLACE_HOST, sizes->boundary_bytes,
+                rp_lower_layer_input(l, unit, part->layer), part->up);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+/** @file lower.h  From a compute schedule and a placement to a full program with all its transfers.
+ *
+ * Each GPU gets queues for compute, parameter upload, activation upload and download; the host one
+ * for its optimizer. Boundary tensors go through pinned host memory: GPU to host, host to GPU; with
+ * resident weights those between GPUs that reach each other are sent (SEND) and received (RECV)
+ * instead, into buffers that the receiver has from the beginning of the SEND on: a sender never
+ * waits for its receiver. The waits are those of RoundPipe's runtime protocol (executor.md 1.2
+ * to 1.8):
+ *
+ *  - a microbatch's upload starts only after the compute of the unit before the previous one, and a
+ *    unit's compute only after the download of the unit before the previous one: two microbatch
+ * inputs and two outputs per GPU at most;
+ *  - a job's parameters (a job is one stage over the microbatches of one call) are uploaded in
+ * pieces that fill the gaps between the activation uploads of the job before it, and no earlier
+ * than the job before that has finished computing: two stages' parameters per GPU at most;
+ *  - gradients go down once per job; from the second call of a step on the accumulated ones come up
+ *    with the weights;
+ *  - the next call begins when the loss of the last microbatch is on the host, unless the calls of
+ * a step overlap (then the next step's first call still does). Calls that overlap have gradient
+ * slots of their own in host memory, which the host sums in the order of calls as it collects
+ * them: nothing goes up again;
+ *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
+ * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
+ * uploads of the step and comes before the step's own optimizer, so weights are one step stale.
+ */
+#pragma once
+
+#include "common/inputs/model.h"
+#include "common/program/program.h"
+#include "common/schedule/placement.h"
+
+/** Bytes of everything that moves. Layer 0 is the embedding, 1 .. layers the blocks, last the head.
+ */
+typedef struct rp_sizes {
+    uint32_t layers;          /**< transformer blocks */
+    uint64_t *weight_bytes;   /**< [layers + 2] working weights of a layer */
+    uint64_t *gradient_bytes; /**< [layers + 2] gradients of its trainable parameters */
+    uint64_t *parameters;     /**< [layers + 2] trainable parameters, for the host's work */
+    uint64_t boundary_bytes;  /**< activation between two layers, per sequence */
+    uint64_t input_bytes;     /**< token ids or labels, per sequence */
+    /* Memory only; NULL or 0: not modelled. */
+    uint64_t *tape_bytes;      /**< [layers + 2] kept for the backward; per sequence */
+    uint64_t *temporary_bytes; /**< [layers + 2] most that a backward needs besides; per sequence */
+    uint64_t *optimizer_bytes; /**< [layers + 2] on the GPU where weights are resident */
+    uint64_t logits_bytes;     /**< of one sequence */
+    uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */
+    bool unfused_loss;           /**< the loss holds the logits of a whole microbatch */
+    bool tied_head;              /**< a GPU with embedding and head holds their table once */
+} rp_sizes;
+
+/** How much a backward recomputes at a time. */
+typedef enum rp_grain {
+    RP_GRAIN_STAGE, /**< the whole stage, from its saved input: the tape of all its layers */
+    RP_GRAIN_LAYER, /**< each layer right before its backward, from its own saved input: the tape of
+                       one layer. Ops name their layer; with weights in host memory all layers'
+                       inputs go down in the forward and come up in the backward */
+} rp_grain;
+
+typedef struct rp_lower_config {
+    rp_placement placement;
+    rp_versions versions;        /**< of resident weights */
+    const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
+    rp_sizes sizes;
+    uint32_t
+        call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
+    /** Calls of a schedule that runs them in rounds: call_microbatches are those of a round, a job
+     * is one stage over these, and so many rounds make one call: only its first one waits for the
+     * loss of the call before. 0: a call is one round */
+    uint32_t call_rounds;
+    uint64_t piece_bytes;   /**< largest piece of a parameter upload */
+    rp_grain grain;         /**< nothing is recomputed: no matter */
+    bool overlapping_calls; /**< the calls of a step do not wait for each other's loss or gradients
+                             */
+    /** Resident placement: successive GPUs that send boundary tensors to each other directly,
+     * UINT32_MAX: all; 0: none do */
+    uint32_t peer_gpus;
+    /** Sharded placement: where whole weights stay on every GPU and each steps its share (ZeRO-2),
+     * the new weights are gathered after the step. Off, as in prediction.md section 3, whose
+     * volumes leave that gather out: the weights of a program without it are not those of one
+     * training */
+    bool gather_updates;
+} rp_lower_config;
+
+/** Gradients are 16 bit wide. */
+#define RP_GRADIENT_BYTES 2u
+
+/** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */
+#define RP_PIECE_BYTES (UINT64_C(256) << 20)
+
+/** Host work per trainable parameter in bytes of memory traffic (prediction.md section 2, term 4).
+ */
+#define RP_REFRESH_BYTES 8u
+#define RP_COLLECT_BYTES 10u
+#define RP_ADAM_BYTES 32u
+
+/** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient
+ * (2), reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
+#define RP_GPU_ADAM_BYTES 28u
+
+/** @return all-reduces of a boundary per layer and direction; a backward's with its recompute's. */
+static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool backward,
+                                           rp_recompute recompute)
+{
+    bool again = backward && recompute != RP_RECOMPUTE_NONE;
+    return (backward ? sharding->backward_reduces : sharding->forward_reduces) +
+           (again ? sharding->forward_reduces : 0);
+}
+
+/** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */
+#define RP_HOST_PAGEABLE_BYTES 16u /**< fp32 master, master gradient, Adam's m and v */
+/** Bytes per resident parameter beside fp16 weight and gradient: fp32 master, m and v. */
+#define RP_RESIDENT_OPTIMIZER_BYTES 12u
+/** Tokens of which the loss holds logits at a time, and bytes of each: fp16 and fp32
+ * (prediction.md section 4). */
+#define RP_LOSS_CHUNK_TOKENS 4096u
+#define RP_LOGIT_BYTES 6u
+
+/**
+ * Sizes of a model whose weights and gradients are 16 bit wide. A tied head has no parameters of
+ * its own but its table is moved where the head runs. With LoRA all weights and the adapters move
+ * up, but only the adapters have gradients and an optimizer.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
+                            rp_sizes *sizes_out);
+
+/**
+ * @return bytes of a model in host memory under offload placement, activations apart (executor.md
+ *         1.6): pinned working weights and gradient slots, pageable master weights, master
+ *         gradients and Adam states; 20 B per parameter, and a slot more where the head is tied
+ * @param slots gradient slots per layer, at least 1: the calls of a step where they overlap
+ */
+uint64_t rp_sizes_host_bytes(const rp_sizes *sizes, uint32_t slots);
+
+/**
+ * Lowers a compute schedule.
+ * @param schedule accepted by rp_program_check. Recompute early: it needs its stage's input only;
+ *        wait: the incoming gradient, too
+ * @param sequences [microbatch_count] sequences of each microbatch
+ * @param program_out owned by the caller; passes rp_program_check
+ * @retval RP_OK, RP_USAGE (too many ops, or a form that cannot be lowered; logged), RP_NO_MEMORY
+ */
+rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
+                   const uint32_t *sequences, rp_program **program_out);

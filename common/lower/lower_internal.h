@@ -1,0 +1,239 @@
+/** @file lower_internal.h  Inside of the lowering: its working state. Not for other modules. */
+#pragma once
+
+#include "common/lower/lower.h"
+#include "common/program/assembly.h"
+#include "common/program/producers.h"
+
+/** Queues of one GPU in a lowered program, in this order. */
+enum {
+    RP_LOWER_COMPUTE,
+    RP_LOWER_PARAMS,
+    RP_LOWER_UPLOAD,
+    RP_LOWER_DOWNLOAD,
+    RP_LOWER_PEER,
+    RP_LOWER_QUEUES_PER_GPU,
+    /** What a GPU receives, where weights are resident and GPUs reach each other: then there are no
+     * parameter uploads. */
+    RP_LOWER_RECEIVE = RP_LOWER_PARAMS,
+};
+
+/** One layer of a unit that goes layer by layer. */
+typedef struct rp_lower_part {
+    uint16_t layer;  /**< as rp_op has it */
+    rp_handle first; /**< its recompute; a separate stage's head: its forward */
+    rp_handle last;  /**< its forward, or backward */
+    rp_handle up;    /**< backward: upload of its input */
+    rp_handle down;  /**< forward: download of its input, where the unit computes that itself */
+} rp_lower_part;
+
+/** One forward, one backward (or its input part) with its pre-work, and its transfers; or a
+ * backward's weight part, which has none. */
+typedef struct rp_lower_unit {
+    uint32_t first; /**< op numbers in the compute schedule */
+    uint32_t last;
+    uint32_t job;
+    rp_handle compute_first;
+    rp_handle compute_last;
+    rp_handle forward;    /**< its FORWARD op, RP_NO_HANDLE where it has none */
+    rp_handle up_act;     /**< upload, or RECV */
+    rp_handle up_grad;    /**< likewise */
+    bool received;        /**< its input or gradient comes by RECV */
+    rp_handle down_out;   /**< boundary activation or gradient: download, or SEND */
+    rp_handle down_last;  /**< the last of its downloads */
+    uint32_t part_count;  /**< 0: not layer by layer */
+    rp_lower_part *parts; /**< in the order in which they run */
+} rp_lower_unit;
+
+/** One stage over the microbatches of one call, on one GPU. */
+typedef struct rp_lower_job {
+    uint32_t gpu;
+    uint32_t first_unit;
+    uint32_t unit_count;
+    uint16_t stage;
+    uint16_t iteration;
+    uint32_t call;
+    bool backward;
+    rp_handle params_first; /**< of its uploads on the parameter queue */
+    rp_handle params_last;
+    rp_handle param_grads_up;
+    rp_handle param_grads_down;
+} rp_lower_job;
+
+struct rp_sharded;
+
+typedef struct rp_lowering {
+    const rp_program *schedule;
+    const rp_lower_config *config;
+    const uint32_t *sequences;
+    rp_arena *arena; /**< scratch */
+    rp_assembly *assembly;
+    rp_producers producers;
+    bool separate; /**< backward stages of their own */
+    bool layers;   /**< units that can go layer by layer do */
+    bool offload;  /**< weights come up per job; boundaries go through the host and stay there */
+    uint32_t host_queue;
+    uint32_t calls; /**< per iteration */
+    uint32_t unit_count;
+    rp_lower_unit *units; /**< queue after queue, as the schedule has them */
+    uint32_t *unit_of;    /**< [op of the schedule] */
+    uint32_t job_count;
+    rp_lower_job *jobs;  /**< likewise */
+    uint32_t *job_begin; /**< [gpu + 1] */
+    rp_handle *saved;    /**< [iteration][backward position][microbatch] download of the input */
+    uint32_t *job_of;    /**< [iteration][call][forward positions, then backward positions] */
+    rp_handle *refresh;  /**< [iteration][layers + 2] */
+    rp_handle *collect;  /**< [iteration][layers + 2] */
+    rp_handle *update;   /**< [iteration][gpu] of resident weights */
+    struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
+} rp_lowering;
+
+/** @return whether a unit is a backward's weight part, which follows its input part on its queue.
+ */
+static inline bool rp_lower_is_weight(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return l->schedule->ops[unit->last].kind == RP_OP_BACKWARD_WEIGHT;
+}
+
+/** Index into rp_lowering.saved. */
+static inline size_t rp_lower_saved_index(const rp_lowering *l, uint32_t iteration,
+                                          uint32_t position, uint32_t microbatch)
+{
+    return rp_producers_backward_index(&l->producers, iteration, position, microbatch);
+}
+
+/** Index into rp_lowering.job_of; `position` counts forward stages first. */
+static inline size_t rp_lower_job_index(const rp_lowering *l, uint32_t iteration, uint32_t call,
+                                        uint32_t position)
+{
+    size_t positions = (size_t)l->schedule->forward_count + l->schedule->backward_count;
+    return ((size_t)iteration * l->calls + call) * positions + position;
+}
+
+/** The layers of a stage as sizes count them: embedding and head included. [begin, end) */
+void rp_lower_layers(const rp_lowering *lowering, uint32_t stage, bool backward,
+                     uint32_t *begin_out, uint32_t *end_out);
+
+/** @return whether the backward of a stage begins with the embedding: its input is token ids. */
+bool rp_lower_from_ids(const rp_lowering *lowering, uint32_t stage);
+
+/** @return whether the input of a separate backward stage is computed inside of a forward stage:
+ * neither its input nor its output. The embedding's output may be, too. */
+bool rp_lower_begins_inside(const rp_lowering *lowering, uint32_t backward, uint32_t forward);
+
+/** Adds ops and waits of a data-parallel system instead of the two below. */
+rp_status rp_lower_sharded(rp_lowering *lowering);
+
+/** The download that put a separate backward stage's input of `op`'s microbatch into host memory;
+ * RP_NO_HANDLE where its input is the token ids. `position` is the stage's in the chain. */
+rp_handle rp_lower_saved_input(const rp_lowering *lowering, const rp_op *op, uint32_t position);
+
+/**
+ * Adds a unit's compute ops to a queue, layer by layer where the grain says so, and sets all that
+ * the unit says about them. @retval RP_OK, RP_USAGE, RP_NO_MEMORY
+ */
+rp_status rp_lower_add_compute(rp_lowering *lowering, uint32_t queue, rp_lower_unit *unit);
+
+/* Layer grain (layers.c), for units with parts. */
+
+/** Prepares a unit's parts where it goes layer by layer: layers are set, handles are not.
+ * @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_lower_find_parts(rp_lowering *lowering, rp_lower_unit *unit);
+
+/** Offload placement: adds the uploads of a backward's layer inputs, of the labels with the head's.
+ * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_layer_uploads(rp_lowering *lowering, rp_lower_unit *unit);
+
+/** Offload placement: adds the downloads of the layer inputs that a forward computes itself.
+ * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_layer_downloads(rp_lowering *lowering, rp_lower_unit *unit);
+
+/** The download that put a layer's input into host memory for a backward unit; RP_NO_HANDLE where
+ * it is the token ids. */
+rp_handle rp_lower_layer_input(const rp_lowering *lowering, const rp_lower_unit *unit,
+                               uint16_t layer);
+
+/** @return how many buffers the two functions below add for all units, at most. */
+size_t rp_lower_layer_buffers(const rp_lowering *lowering);
+
+/** Adds the buffers of the layer inputs that a forward computes, and of its head's tape. */
+void rp_lower_put_layered_forward(const rp_lowering *lowering, rp_program *program,
+                                  const rp_lower_unit *unit);
+
+/**
+ * Adds the buffers of a backward's layers: inputs, tapes, temporaries, and inputs in host memory.
+ * @param release the op that frees the tapes: the backward's weight part, or its own last op
+ */
+void rp_lower_put_layered_backward(const rp_lowering *lowering, rp_program *program,
+                                   const rp_lower_unit *unit, rp_handle release);
+
+/** Adds the waits between a unit's layers and their transfers. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_lower_connect_layers(rp_lowering *lowering, const rp_lower_unit *unit);
+
+/** What a GPU's worker has issued (executor.md 1.3); RP_NO_HANDLE: nothing. */
+typedef struct rp_lower_flight {
+    rp_handle compute;       /**< the last compute op */
+    rp_handle before_upload; /**< the last compute op before the latest upload */
+    rp_handle down;          /**< the latest download */
+    rp_handle before_down;   /**< the one before it */
+} rp_lower_flight;
+
+/** Issues a unit without parts: its transfers count, their waits are the caller's. */
+void rp_lower_issue(const rp_lower_unit *unit, rp_lower_flight *flight);
+
+/**
+ * Issues a unit with parts: an upload waits for the compute before the upload before it, compute
+ * for the download before the latest one; two layer inputs at a time in either direction.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_lower_issue_layers(rp_lowering *lowering, const rp_lower_unit *unit,
+                                rp_lower_flight *flight);
+
+/** No memory is as large as this; sums of such bytes stay below 2^63. */
+#define RP_LOWER_MOST_BYTES (UINT64_C(1) << 46)
+
+/** @return values[layer], at most RP_LOWER_MOST_BYTES; 0 where values is NULL. */
+static inline uint64_t rp_lower_at(const uint64_t *values, uint32_t layer)
+{
+    uint64_t value = values == NULL ? 0 : values[layer];
+    return value < RP_LOWER_MOST_BYTES ? value : RP_LOWER_MOST_BYTES;
+}
+
+/** @return the product, at most RP_LOWER_MOST_BYTES. */
+static inline uint64_t rp_lower_scaled(uint64_t per_sequence, uint64_t sequences)
+{
+    bool fits = sequences == 0 || per_sequence <= RP_LOWER_MOST_BYTES / sequences;
+    return fits ? per_sequence * sequences : RP_LOWER_MOST_BYTES;
+}
+
+/** @return bytes without the part, 0 at least. */
+static inline uint64_t rp_lower_less(uint64_t bytes, uint64_t part)
+{
+    return bytes > part ? bytes - part : 0;
+}
+
+/** @return whether something stays on a GPU from a unit's forward to its backward; otherwise the
+ * stage's input comes up again. */
+static inline bool rp_lower_keeps_tape(const rp_lowering *l)
+{
+    return !l->offload || (!l->separate && l->schedule->recompute == RP_RECOMPUTE_NONE);
+}
+
+/** Adds a buffer to a program whose array has room for it; none without bytes or without ops. */
+void rp_lower_put(const rp_lowering *lowering, rp_program *program, rp_buffer_kind kind,
+                  uint32_t place, uint64_t bytes, rp_handle from, rp_handle to);
+
+/**
+ * Writes the program's buffers, once the assembly is finished.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_lower_add_buffers(const rp_lowering *lowering, rp_program *program);
+
+/** As rp_lower_add_buffers, of a data-parallel system. */
+rp_status rp_lower_add_sharded_buffers(const rp_lowering *lowering, rp_program *program);
+
+/** Adds all ops. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_ops(rp_lowering *lowering);
+
+/** Adds all waits between them. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_lower_add_waits(rp_lowering *lowering);

@@ -1,0 +1,324 @@
+/* The lowering's second pass: who waits for whom. */
+#include "common/lower/lower_internal.h"
+
+static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return &l->schedule->ops[unit->last];
+}
+
+static rp_status data(rp_lowering *l, rp_handle op, rp_handle target)
+{
+    return rp_assembly_wait(l->assembly, op, target, false);
+}
+
+static rp_status control(rp_lowering *l, rp_handle op, rp_handle target)
+{
+    return rp_assembly_wait(l->assembly, op, target, true);
+}
+
+static const rp_lower_unit *forward_unit(const rp_lowering *l, const rp_op *op, uint32_t position)
+{
+    return &l->units[l->unit_of[l->producers.forward_at[rp_producers_forward_index(
+        &l->producers, op->iteration, position, op->microbatch)]]];
+}
+
+static const rp_lower_unit *backward_unit(const rp_lowering *l, const rp_op *op, uint32_t position)
+{
+    return &l->units[l->unit_of[l->producers.backward_at[rp_producers_backward_index(
+        &l->producers, op->iteration, position, op->microbatch)]]];
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
+
+/* The download that put a separate backward stage's input into host memory: by the forward stage
+ * that computed it. The head's stage goes on where the forward stages end, unless it recomputes
+ * layers. */
+rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t position)
+{
+    const rp_program *p = l->schedule;
+    uint32_t own = l->producers.forward_position[op->stage];
+    if (own != RP_NO_OP) { /* a pipeline's stage: what its own forward began with */
+        return own == 0 ? RP_NO_HANDLE : forward_unit(l, op, own - 1)->down_out;
+    }
+    rp_handle inside = l->saved[rp_lower_saved_index(l, op->iteration, position, op->microbatch)];
+    if (inside != RP_NO_HANDLE || p->forward_count == 0) {
+        return inside;
+    }
+    if (rp_producers_continues_forward(&p->stages[op->stage])) {
+        return forward_unit(l, op, p->forward_count - 1)->down_out;
+    }
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, op->stage, true, &begin, &end);
+    for (uint32_t s = 0; s < p->forward_count; s++) {
+        uint32_t from = 0;
+        uint32_t to = 0;
+        rp_lower_layers(l, p->forward_chain[s], false, &from, &to);
+        if (to == begin && from < to) {
+            return forward_unit(l, op, s)->down_out;
+        }
+    }
+    return RP_NO_HANDLE; /* the embedding: token ids */
+}
+
+/* An op that uses a boundary tensor waits for its arrival. It waits for a peer's SEND, too, which
+ * the RECV has done already: the tensor's buffer lives from there on, and a life must be plain to
+ * see (common/program/check_order.c). */
+static rp_status take_boundary(rp_lowering *l, const rp_lower_unit *unit, rp_handle user,
+                               rp_handle arrival, rp_handle sent)
+{
+    RP_TRY(data(l, arrival, sent));
+    RP_TRY(data(l, user, arrival));
+    return unit->received ? control(l, user, sent) : RP_OK;
+}
+
+static rp_status connect_forward(rp_lowering *l, const rp_lower_unit *unit)
+{
+    const rp_op *op = unit_op(l, unit);
+    uint32_t position = l->producers.forward_position[op->stage];
+    RP_TRY(rp_lower_connect_layers(l, unit));
+    if (position != 0) {
+        const rp_lower_unit *from = forward_unit(l, op, position - 1);
+        if (unit->up_act == RP_NO_HANDLE) {
+            return data(l, unit->compute_first, from->compute_last); /* same GPU */
+        }
+        return take_boundary(l, unit, unit->compute_first, unit->up_act, from->down_out);
+    }
+    return data(l, unit->compute_first, unit->up_act);
+}
+
+static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
+{
+    const rp_op *op = unit_op(l, unit);
+    uint32_t position = l->producers.backward_position[op->stage];
+    RP_TRY(rp_lower_connect_layers(l, unit));
+    if (l->offload && unit->part_count == 0) {
+        RP_TRY(data(l, unit->up_act, rp_lower_saved_input(l, op, position)));
+        RP_TRY(data(l, unit->compute_first, unit->up_act));
+    }
+    if (position != 0) {
+        const rp_lower_unit *from = backward_unit(l, op, position - 1);
+        bool wait = l->schedule->recompute == RP_RECOMPUTE_WAIT;
+        rp_handle end = unit->part_count != 0 ? unit->parts[0].last : unit->compute_last;
+        rp_handle user = wait ? unit->compute_first : end;
+        return take_boundary(l, unit, user, unit->up_grad, from->down_out);
+    }
+    return RP_OK;
+}
+
+/* Compute ops produce what is downloaded. */
+static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
+{
+    const rp_program *p = l->schedule;
+    const rp_op *op = unit_op(l, unit);
+    RP_TRY(data(l, unit->down_out, unit->compute_last));
+    bool forward = l->producers.forward_position[op->stage] != RP_NO_OP;
+    forward = forward && unit->part_count == 0;
+    for (uint32_t j = 0; l->separate && forward && j < p->backward_count; j++) {
+        if (rp_lower_begins_inside(l, p->backward_chain[j], op->stage)) {
+            size_t index = rp_lower_saved_index(l, op->iteration, j, op->microbatch);
+            RP_TRY(data(l, l->saved[index], unit->compute_last));
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- two inputs and two outputs in flight (executor.md 1.3) -----------------------------------
+ */
+
+/* The second unit before `unit` that may have transfers, among `before` units; NULL: there is none.
+ */
+static const rp_lower_unit *second_before(const rp_lowering *l, const rp_lower_unit *unit,
+                                          uint32_t before)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 1; i <= before; i++) {
+        found += rp_lower_is_weight(l, unit - i) ? 0 : 1;
+        if (found == 2) {
+            return unit - i;
+        }
+    }
+    return NULL;
+}
+
+static rp_status limit_flight(rp_lowering *l, const rp_lower_unit *unit, uint32_t before)
+{
+    const rp_lower_unit *earlier = second_before(l, unit, before);
+    if (earlier == NULL) {
+        return RP_OK;
+    }
+    rp_handle upload = unit->up_act != RP_NO_HANDLE ? unit->up_act : unit->up_grad;
+    if (!unit->received) { /* what peers send lies here whenever it comes */
+        RP_TRY(control(l, upload, earlier->compute_last));
+    }
+    return control(l, unit->compute_first, earlier->down_last);
+}
+
+static rp_status connect_units(rp_lowering *l)
+{
+    for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
+        uint32_t begin = 0;
+        uint32_t end = 0;
+        if (l->job_begin[gpu + 1] > l->job_begin[gpu]) {
+            const rp_lower_job *last = &l->jobs[l->job_begin[gpu + 1] - 1];
+            begin = l->jobs[l->job_begin[gpu]].first_unit;
+            end = last->first_unit + last->unit_count;
+        }
+        rp_lower_flight flight = {RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE};
+        for (uint32_t i = begin; i < end; i++) {
+            const rp_lower_unit *unit = &l->units[i];
+            if (rp_lower_is_weight(l, unit)) {
+                flight.compute = unit->compute_last;
+                continue;
+            }
+            RP_TRY(l->jobs[unit->job].backward ? connect_backward(l, unit)
+                                               : connect_forward(l, unit));
+            RP_TRY(connect_downloads(l, unit));
+            if (unit->part_count != 0 && l->offload) {
+                RP_TRY(rp_lower_issue_layers(l, unit, &flight));
+                continue;
+            }
+            RP_TRY(limit_flight(l, unit, i - begin));
+            rp_lower_issue(unit, &flight);
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- jobs, calls and the host -----------------------------------------------------------------
+ */
+
+/* Weights: the refresh of the previous step has reached the stage's last layer. Gradient slots: the
+ * previous step has collected the stage's first layer, the last one in its order. */
+static rp_status fence(rp_lowering *l, const rp_lower_job *job)
+{
+    if (job->iteration == 0) {
+        return RP_OK;
+    }
+    uint32_t count = l->config->sizes.layers + 2;
+    size_t row = (size_t)(job->iteration - 1u) * count;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, job->stage, job->backward, &begin, &end);
+    if (end > begin) {
+        RP_TRY(control(l, job->params_first, l->refresh[row + end - 1]));
+    }
+    return job->backward && end > begin ? control(l, job->params_first, l->collect[row + begin])
+                                        : RP_OK;
+}
+
+/* The next call begins when the loss of the last microbatch of this one is on the host; calls of
+ * one step may overlap instead, and so do the rounds of one call. */
+static rp_status begin_call(rp_lowering *l, const rp_lower_job *job)
+{
+    const rp_program *p = l->schedule;
+    bool first_job = p->forward_count == 0
+                         ? l->producers.backward_position[job->stage] == 0
+                         : !job->backward && l->producers.forward_position[job->stage] == 0;
+    uint32_t rounds = l->config->call_rounds;
+    bool overlaps = l->config->overlapping_calls || (rounds != 0 && job->call % rounds != 0);
+    if (!first_job || (job->iteration == 0 && job->call == 0) || (job->call > 0 && overlaps)) {
+        return RP_OK;
+    }
+    uint32_t iteration = job->call > 0 ? job->iteration : job->iteration - 1u;
+    uint32_t call = job->call > 0 ? job->call - 1 : l->calls - 1;
+    uint32_t position = l->separate ? p->forward_count : p->forward_count - 1;
+    uint32_t head_job = l->job_of[rp_lower_job_index(l, iteration, call, position)];
+    const rp_lower_job *head = &l->jobs[head_job];
+    const rp_lower_unit *last = &l->units[head->first_unit + head->unit_count - 1];
+    const rp_lower_unit *first = &l->units[job->first_unit];
+    RP_TRY(control(l, job->params_first, last->forward));
+    return control(l, first->up_act, last->forward);
+}
+
+static rp_status connect_job(rp_lowering *l, const rp_lower_job *job, uint32_t before)
+{
+    const rp_lower_unit *first = &l->units[job->first_unit];
+    RP_TRY(data(l, first->compute_first, job->params_last));
+    if (before >= 2) {
+        const rp_lower_job *earlier = job - 2;
+        const rp_lower_unit *last = &l->units[earlier->first_unit + earlier->unit_count - 1];
+        RP_TRY(control(l, job->params_first, last->compute_last));
+    }
+    RP_TRY(fence(l, job));
+    RP_TRY(begin_call(l, job));
+    if (job->param_grads_up != RP_NO_HANDLE) {
+        uint32_t position = l->schedule->forward_count + l->producers.backward_position[job->stage];
+        const rp_lower_job *earlier =
+            &l->jobs[l->job_of[rp_lower_job_index(l, job->iteration, job->call - 1, position)]];
+        RP_TRY(data(l, job->param_grads_up, earlier->param_grads_down));
+    }
+    const rp_lower_unit *last = &l->units[job->first_unit + job->unit_count - 1];
+    return data(l, job->param_grads_down, last->compute_last);
+}
+
+/* The refresh of an asynchronous step waits for every upload of the step: weights may be shared. */
+static rp_status wait_for_uploads(rp_lowering *l, uint32_t iteration, rp_handle refresh)
+{
+    for (uint32_t k = 0; k < l->job_count; k++) {
+        if (l->jobs[k].iteration == iteration) {
+            RP_TRY(control(l, refresh, l->jobs[k].params_last));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status connect_host(rp_lowering *l)
+{
+    const rp_program *p = l->schedule;
+    uint32_t count = l->config->sizes.layers + 2;
+    /* The last call has accumulated what the others have; overlapping ones have a slot each. */
+    uint32_t first_call = l->config->overlapping_calls ? 0 : l->calls - 1;
+    for (uint32_t i = 0; i < p->iteration_count; i++) {
+        size_t row = (size_t)i * count;
+        if (p->asynchronous) {
+            RP_TRY(wait_for_uploads(l, i, l->refresh[row]));
+        }
+        for (uint32_t j = 0; j < p->backward_count; j++) {
+            uint32_t begin = 0;
+            uint32_t end = 0;
+            rp_lower_layers(l, p->backward_chain[j], true, &begin, &end);
+            for (uint32_t call = first_call; call < l->calls; call++) {
+                uint32_t job = l->job_of[rp_lower_job_index(l, i, call, p->forward_count + j)];
+                for (uint32_t layer = begin; layer < end; layer++) {
+                    RP_TRY(data(l, l->collect[row + layer], l->jobs[job].param_grads_down));
+                }
+            }
+        }
+    }
+    return RP_OK;
+}
+
+/* Resident weights: the step of an iteration comes after all its ops and before those of the next.
+ */
+static rp_status connect_barriers(rp_lowering *l)
+{
+    uint32_t count = l->config->sizes.layers + 2;
+    for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
+        for (uint32_t k = l->job_begin[gpu] + 1; k < l->job_begin[gpu + 1]; k++) {
+            const rp_lower_unit *unit = &l->units[l->jobs[k].first_unit];
+            if (l->jobs[k].iteration != l->jobs[k - 1].iteration) {
+                rp_handle step = l->refresh[(size_t)l->jobs[k - 1].iteration * count];
+                size_t iteration = l->jobs[k - 1].iteration;
+                RP_TRY(control(l, step, l->update[iteration * l->schedule->gpu_count + gpu]));
+                RP_TRY(control(l, unit->compute_first, step));
+            }
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rp_lower_add_waits(rp_lowering *l)
+{
+    RP_TRY(connect_units(l));
+    if (!l->offload) {
+        return connect_barriers(l);
+    }
+    for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
+        for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
+            RP_TRY(connect_job(l, &l->jobs[k], k - l->job_begin[gpu]));
+        }
+    }
+    return connect_host(l);
+}

@@ -1,0 +1,580 @@
+#include "common/machine/machine.h"
+
+#include "common/base/log.h"
+
+#include <inttypes.h>
+
+/* Copy engines of a GPU; links 2 * gpu and 2 * gpu + 1 are what they copy over. */
+enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
+
+/* Directions of a shared link, as seen from the GPUs' copy engines. */
+enum { UP = ENGINE_UPLOAD, DOWN = ENGINE_DOWNLOAD };
+
+static bool threads_copy(const rp_machine *m)
+{
+    return m != NULL && m->cores > 0 && m->copies_on_cores;
+}
+
+uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
+{
+    if (threads_copy(machine)) {
+        return RP_NO_ENGINE;
+    }
+    uint32_t first = queue->gpu * RP_ENGINES_PER_GPU;
+    switch ((rp_queue_kind)queue->kind) {
+    case RP_QUEUE_PARAM_UPLOAD:
+    case RP_QUEUE_ACT_UPLOAD:
+        return first + ENGINE_UPLOAD;
+    case RP_QUEUE_DOWNLOAD:
+        return first + ENGINE_DOWNLOAD;
+    case RP_QUEUE_COMPUTE:
+    case RP_QUEUE_PEER:
+    case RP_QUEUE_RECEIVE:
+    case RP_QUEUE_DISPATCH:
+    case RP_QUEUE_OPTIMIZER:
+    case RP_QUEUE_KIND_COUNT:
+        break;
+    }
+    return RP_NO_ENGINE;
+}
+
+/* ---- who belongs to what ----------------------------------------------------------------------
+ */
+
+static uint32_t groups(uint32_t gpus, uint32_t per_group)
+{
+    return per_group > 0 && gpus > 0 ? (gpus - 1) / per_group + 1 : 0;
+}
+
+static uint32_t node_count(const rp_machine *m, uint32_t gpus)
+{
+    return m->gpus_per_node > 0 ? groups(gpus, m->gpus_per_node) : 1;
+}
+
+static uint32_t socket_count(const rp_machine *m)
+{
+    return m->sockets > 0 ? m->sockets : 1;
+}
+
+static uint32_t node_of(const rp_machine *m, uint32_t gpu)
+{
+    return m->gpus_per_node > 0 ? gpu / m->gpus_per_node : 0;
+}
+
+/* The memory near a GPU: its socket, counted over all nodes. */
+static uint32_t home_of(const rp_machine *m, uint32_t gpus, uint32_t gpu)
+{
+    uint32_t per_node = m->gpus_per_node > 0 ? m->gpus_per_node : gpus;
+    uint32_t per_socket = (per_node - 1) / socket_count(m) + 1;
+    return node_of(m, gpu) * socket_count(m) + gpu % per_node / per_socket;
+}
+
+uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared kind)
+{
+    uint32_t nodes = node_count(m, gpus);
+    switch (kind) {
+    case RP_SHARED_SWITCH:
+        return groups(gpus, m->gpus_per_switch);
+    case RP_SHARED_ROOT:
+        return groups(gpus, m->gpus_per_root);
+    case RP_SHARED_INTERSOCKET:
+        return socket_count(m) > 1 && m->intersocket_Bps > 0 ? nodes : 0;
+    case RP_SHARED_DRAM:
+        return m->dram_Bps > 0 ? nodes * socket_count(m) : 0;
+    case RP_SHARED_NETWORK:
+        return nodes > 1 ? nodes : 0;
+    case RP_SHARED_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* ---- links ------------------------------------------------------------------------------------
+ */
+
+/* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
+ * collectives, the host's, DRAM of each socket, up and down of each switch, root complex and node,
+ * the links from each socket of a node to each (those to itself are not used), each GPU's ports to
+ * and from its peers, both directions of each GPU, switch and root complex together, and with
+ * emulated GPUs the cores. */
+typedef struct link_numbers {
+    const rp_machine *machine;
+    uint32_t gpus;
+    uint32_t homes; /* sockets of all nodes */
+    uint32_t bus;
+    uint32_t host;
+    uint32_t collect;
+    uint32_t dram;
+    uint32_t switches;
+    uint32_t roots;
+    uint32_t network;
+    uint32_t intersocket;
+    uint32_t peers;
+    uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
+    uint32_t cores; /* all of the host, then what one queue's threads have at most */
+    uint32_t bound; /* single cores that GPUs are bound to */
+    uint32_t count;
+} link_numbers;
+
+static bool is_duplex(const rp_machine *m)
+{
+    return !(m->duplex > 0 && m->duplex < 1);
+}
+
+static link_numbers number_links(const rp_program *program, const rp_machine *m)
+{
+    uint32_t gpus = program->gpu_count;
+    uint32_t sockets = socket_count(m);
+    link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
+    n.homes = node_count(m, gpus) * sockets;
+    n.collect = n.host + 1;
+    n.dram = n.host + 2;
+    n.switches = n.dram + n.homes;
+    n.roots = n.switches + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH);
+    n.network = n.roots + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_ROOT);
+    n.intersocket = n.network + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
+    n.peers =
+        n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
+    n.both = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
+    n.cores = n.both + (is_duplex(m) ? 0
+                                     : gpus + rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH) +
+                                           rp_machine_shared_count(m, gpus, RP_SHARED_ROOT));
+    n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
+    n.count = n.bound + (m->cores > 0 ? m->bound_cores : 0);
+    return n;
+}
+
+static double shared_scale(const rp_machine *m, rp_shared kind, uint32_t number)
+{
+    return m->shared_scale[kind] != NULL ? m->shared_scale[kind][number] : 1.0;
+}
+
+/* `each` links for each number of a kind. */
+static void set_shared(const link_numbers *n, rp_shared kind, uint32_t first, uint32_t each,
+                       double Bps, double *capacities)
+{
+    uint32_t count = rp_machine_shared_count(n->machine, n->gpus, kind);
+    for (uint32_t i = 0; i < count * each; i++) {
+        capacities[first + i] = shared_scale(n->machine, kind, i / each) * Bps;
+    }
+}
+
+/* Both directions together, of links whose directions have their rates already. */
+static void set_both(const link_numbers *n, double *capacities)
+{
+    uint32_t switches = rp_machine_shared_count(n->machine, n->gpus, RP_SHARED_SWITCH);
+    uint32_t roots = rp_machine_shared_count(n->machine, n->gpus, RP_SHARED_ROOT);
+    const uint32_t first[] = {0, n->switches, n->roots};
+    const uint32_t counts[] = {n->gpus, switches, roots};
+    uint32_t to = n->both;
+    for (size_t kind = 0; !is_duplex(n->machine) && kind < 3; kind++) {
+        for (uint32_t i = 0; i < counts[kind]; i++) {
+            const double *each = &capacities[first[kind] + 2 * i];
+            capacities[to++] = n->machine->duplex * (each[UP] + each[DOWN]);
+        }
+    }
+}
+
+/* Rings over several nodes leave and enter each node as often as they pass each of its GPUs. */
+static double bus_Bps(const rp_machine *m, const link_numbers *n)
+{
+    double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
+    uint32_t ports = rp_machine_shared_count(m, n->gpus, RP_SHARED_NETWORK);
+    for (uint32_t i = 0; i < ports; i++) {
+        double port_Bps = shared_scale(m, RP_SHARED_NETWORK, i) * m->network_Bps;
+        Bps = port_Bps < Bps ? port_Bps : Bps;
+    }
+    return Bps;
+}
+
+static uint32_t host_threads(const rp_machine *m)
+{
+    return m->cores > 0 && m->host_threads > 0 ? m->host_threads : 1;
+}
+
+static rp_status create_links(const rp_program *program, const link_numbers *n, rp_arena *arena,
+                              rp_network **network_out)
+{
+    const rp_machine *m = n->machine;
+    uint32_t sockets = socket_count(m);
+    double *capacities = NULL;
+    RP_TRY(rp_arena_alloc(arena, n->count, sizeof(double), &capacities));
+    for (uint32_t gpu = 0; gpu < n->gpus; gpu++) {
+        double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
+        capacities[2 * gpu + ENGINE_UPLOAD] = scale * m->upload_Bps;
+        capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * m->download_Bps;
+        capacities[n->bus + gpu] = bus_Bps(m, n);
+    }
+    capacities[n->host] = m->host_Bps / sockets;
+    capacities[n->collect] = (m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps) / sockets;
+    for (uint32_t home = 0; home < n->homes; home++) {
+        capacities[n->dram + home] = m->host_Bps; /* read by nobody, if it is not limited */
+    }
+    for (uint32_t i = n->intersocket; i < n->peers; i++) {
+        capacities[i] = m->intersocket_Bps;
+    }
+    for (uint32_t i = n->peers; i < n->both; i++) {
+        capacities[i] = m->peer_Bps;
+    }
+    for (uint32_t i = n->bound; i < n->count; i++) {
+        capacities[i] = RP_PICOSECONDS;
+    }
+    for (uint32_t i = n->cores; i < n->bound; i++) {
+        bool on_gpu = i > n->cores &&
+                      rp_queue_kind_on_gpu((rp_queue_kind)program->queues[i - n->cores - 1].kind);
+        capacities[i] = RP_PICOSECONDS * (i == n->cores ? m->cores : on_gpu ? 1 : host_threads(m));
+    }
+    set_shared(n, RP_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
+    set_shared(n, RP_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
+    set_shared(n, RP_SHARED_ROOT, n->roots, 2, m->root_Bps, capacities);
+    set_shared(n, RP_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
+    set_shared(n, RP_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
+               capacities);
+    set_both(n, capacities);
+    return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out);
+}
+
+/* ---- routes -----------------------------------------------------------------------------------
+ */
+
+/* The longest: PCIe links, switches, root complexes (these three also both directions together) and
+ * network ports of two GPUs, their ports. */
+#define MAX_LINKS 18u
+
+typedef struct route_links {
+    uint32_t links[MAX_LINKS];
+    uint32_t count;
+} route_links;
+
+static void add(route_links *r, uint32_t link)
+{
+    r->links[r->count++] = link;
+}
+
+/* A direction of a PCIe link: links `first` and first + 1 are UP and DOWN of the kind's number 0.
+ */
+static void add_direction(const link_numbers *n, uint32_t first, uint32_t number,
+                          uint32_t direction, route_links *r)
+{
+    uint32_t switches = (n->roots - n->switches) / 2;
+    add(r, first + 2 * number + direction);
+    if (!is_duplex(n->machine)) {
+        uint32_t before = first == 0 ? 0 : first == n->switches ? n->gpus : n->gpus + switches;
+        add(r, n->both + before + number);
+    }
+}
+
+/* The links from one place to another that both nodes, or both sockets of a node, have. */
+static void add_between(const link_numbers *n, uint32_t from_home, uint32_t to_home, route_links *r)
+{
+    uint32_t sockets = socket_count(n->machine);
+    uint32_t from_node = from_home / sockets;
+    uint32_t to_node = to_home / sockets;
+    if (from_node != to_node) {
+        add(r, n->network + 2 * from_node + DOWN);
+        add(r, n->network + 2 * to_node + UP);
+    } else if (from_home != to_home && n->peers > n->intersocket) {
+        uint32_t pair = from_home % sockets * sockets + to_home % sockets;
+        add(r, n->intersocket + from_node * sockets * sockets + pair);
+    }
+}
+
+/* Between a GPU and the memory of a socket. */
+static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t home,
+                              rp_network *network, uint32_t *route_out)
+{
+    const rp_machine *m = n->machine;
+    uint32_t gpu = engine / RP_ENGINES_PER_GPU;
+    uint32_t direction = engine % RP_ENGINES_PER_GPU;
+    uint32_t near = home_of(m, n->gpus, gpu);
+    route_links r = {{0}, 0};
+    add_direction(n, 0, gpu, direction, &r);
+    if (m->gpus_per_switch > 0) {
+        add_direction(n, n->switches, gpu / m->gpus_per_switch, direction, &r);
+    }
+    if (m->gpus_per_root > 0) {
+        add_direction(n, n->roots, gpu / m->gpus_per_root, direction, &r);
+    }
+    direction == UP ? add_between(n, home, near, &r) : add_between(n, near, home, &r);
+    if (m->dram_Bps > 0) {
+        add(&r, n->dram + home);
+    }
+    return rp_network_route(network, r.links, r.count, route_out);
+}
+
+/* Two GPUs over PCIe meet at the first bridge that both are behind. */
+static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_links *r)
+{
+    const rp_machine *m = n->machine;
+    add_direction(n, 0, from, DOWN, r);
+    add_direction(n, 0, to, UP, r);
+    if (m->gpus_per_switch > 0 && from / m->gpus_per_switch != to / m->gpus_per_switch) {
+        add_direction(n, n->switches, from / m->gpus_per_switch, DOWN, r);
+        add_direction(n, n->switches, to / m->gpus_per_switch, UP, r);
+    }
+    if (m->gpus_per_root > 0 && from / m->gpus_per_root != to / m->gpus_per_root) {
+        add_direction(n, n->roots, from / m->gpus_per_root, DOWN, r);
+        add_direction(n, n->roots, to / m->gpus_per_root, UP, r);
+    }
+    add_between(n, home_of(m, n->gpus, from), home_of(m, n->gpus, to), r);
+}
+
+static bool joined_by_nvlink(const rp_machine *m, uint32_t from, uint32_t to)
+{
+    return m->nvlink_gpus > 0 && from / m->nvlink_gpus == to / m->nvlink_gpus &&
+           node_of(m, from) == node_of(m, to);
+}
+
+static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to, rp_network *network,
+                             uint32_t *route_out)
+{
+    route_links r = {{n->peers + 2 * from + DOWN, n->peers + 2 * to + UP}, 2};
+    if (!joined_by_nvlink(n->machine, from, to)) {
+        add_pcie(n, from, to, &r);
+    }
+    return rp_network_route(network, r.links, r.count, route_out);
+}
+
+rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *machine, uint32_t from,
+                                uint32_t to, rp_network *network, uint32_t *route_out)
+{
+    link_numbers n = number_links(program, machine);
+    route_links r = {{0}, 0};
+    if (machine->peer_Bps > 0 && (machine->peer_pcie || joined_by_nvlink(machine, from, to))) {
+        return route_peers(&n, from, to, network, route_out);
+    }
+    add_pcie(&n, from, to, &r);
+    return rp_network_route(network, r.links, r.count, route_out);
+}
+
+/* Each socket does its part of every host op, all at the same time. */
+static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *arena,
+                            rp_network *network, uint32_t *route_out)
+{
+    uint32_t *links = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_arena_alloc(arena, (size_t)n->homes + 1, sizeof *links, &links));
+    links[count++] = first;
+    for (uint32_t home = 0; n->machine->dram_Bps > 0 && home < n->homes; home++) {
+        links[count++] = n->dram + home;
+    }
+    return rp_network_route(network, links, count, route_out);
+}
+
+static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
+                               rp_network *network, rp_routes *routes)
+{
+    bool own = n->machine->collect_Bps > 0;
+    RP_TRY(route_host(n, own ? n->collect : n->host, arena, network, &routes->collect));
+    for (uint32_t q = 0; q < program->queue_count; q++) {
+        const rp_queue *queue = &program->queues[q];
+        uint32_t engine = rp_copy_engine(n->machine, queue);
+        uint32_t bus = n->bus + queue->gpu;
+        uint32_t *route = &routes->of_queue[q];
+        if (engine != RP_NO_ENGINE) {
+            uint32_t home = home_of(n->machine, n->gpus, queue->gpu);
+            RP_TRY(route_memory(n, engine, home, network, route));
+        } else if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
+            RP_TRY(rp_network_route(network, &bus, 1, route));
+        } else {
+            RP_TRY(route_host(n, n->host, arena, network, route));
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- ops that differ from their queue ---------------------------------------------------------
+ */
+
+/* The GPU whose download an upload waits for; otherwise its own. */
+static uint32_t writer_of(const rp_program *p, uint32_t op, uint32_t gpu)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_queue *queue = &p->queues[rp_program_queue_of(p, rp_wait_op(p->waits[w]))];
+        if (!rp_wait_is_control(p->waits[w]) && queue->kind == RP_QUEUE_DOWNLOAD) {
+            return queue->gpu;
+        }
+    }
+    return gpu;
+}
+
+static uint32_t home_of_op(const rp_program *p, const link_numbers *n, const rp_queue *queue,
+                           uint32_t op)
+{
+    rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
+    bool parameters = kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD ||
+                      kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+    if (parameters && !n->machine->local_memory) {
+        return (op - queue->op_begin + queue->gpu) % n->homes;
+    }
+    uint32_t gpu =
+        parameters || queue->kind == RP_QUEUE_DOWNLOAD ? queue->gpu : writer_of(p, op, queue->gpu);
+    return home_of(n->machine, n->gpus, gpu);
+}
+
+static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q, uint32_t op,
+                          rp_network *network, rp_routes *routes)
+{
+    const rp_queue *queue = &p->queues[q];
+    uint32_t engine = rp_copy_engine(n->machine, queue);
+    if (engine != RP_NO_ENGINE && n->homes > 1) {
+        return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
+    }
+    if (p->ops[op].kind != RP_OP_SEND) { /* a SEND's is set with its RECV */
+        routes->of_op[op] =
+            p->ops[op].kind == RP_OP_COLLECT ? routes->collect : routes->of_queue[q];
+    }
+    for (uint32_t w = p->ops[op].wait_begin;
+         p->ops[op].kind == RP_OP_RECV && w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t send = rp_wait_op(p->waits[w]);
+        if (p->ops[send].kind == RP_OP_SEND) {
+            uint32_t from = p->queues[rp_program_queue_of(p, send)].gpu;
+            RP_TRY(route_peers(n, from, queue->gpu, network, &routes->of_op[send]));
+        }
+    }
+    return RP_OK;
+}
+
+static bool comes_down(rp_op_kind kind)
+{
+    return kind == RP_OP_DOWNLOAD_ACT || kind == RP_OP_DOWNLOAD_GRAD ||
+           kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+}
+
+/* What is work of threads: compute and host ops, and copies unless links carry them. */
+static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
+                             rp_network *network, rp_routes *routes)
+{
+    const rp_machine *m = n->machine;
+    RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(uint32_t), &routes->cores));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        bool on_gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
+        bool bound = on_gpu && m->bound_cores > 0;
+        uint32_t core = bound ? p->queues[q].gpu % m->bound_cores : 0;
+        const uint32_t links[] = {n->cores, n->cores + 1 + q, n->bound + core};
+        RP_TRY(rp_network_route(network, links, bound ? 3 : 2, &routes->cores[q]));
+        if (!on_gpu || m->copies_on_cores) {
+            routes->of_queue[q] = routes->cores[q];
+        }
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            routes->collect = p->ops[i].kind == RP_OP_COLLECT ? routes->cores[q] : routes->collect;
+        }
+    }
+    for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
+        rp_op_class class = rp_op_kind_class((rp_op_kind)kind);
+        bool copies = class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE;
+        double Bps = class == RP_CLASS_HOST         ? m->host_Bps
+                     : class == RP_CLASS_COLLECTIVE ? m->collective_Bps
+                     : kind == RP_OP_SEND           ? m->peer_Bps
+                     : comes_down((rp_op_kind)kind) ? m->download_Bps
+                                                    : m->upload_Bps;
+        if ((class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
+            routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;
+        }
+    }
+    return RP_OK;
+}
+
+static bool has_sends(const rp_program *p)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (p->ops[i].kind == RP_OP_SEND) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp_arena *arena,
+                                  rp_network *network, rp_routes *routes)
+{
+    if (threads_copy(n->machine) || (n->homes == 1 && !has_sends(p))) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &routes->of_op));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            RP_TRY(route_op(p, n, q, i, network, routes));
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
+                             rp_routes *routes_out, rp_network **network_out)
+{
+    *network_out = NULL;
+    link_numbers numbers = number_links(program, machine);
+    rp_network *network = NULL;
+    *routes_out = (rp_routes){.homes = numbers.homes, .host_threads = host_threads(machine)};
+    RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
+    RP_TRY(create_links(program, &numbers, arena, &network));
+    rp_status status = create_routes(program, &numbers, arena, network, routes_out);
+    if (status == RP_OK && machine->cores > 0) {
+        status = route_cores(program, &numbers, arena, network, routes_out);
+    }
+    if (status == RP_OK) {
+        status = create_op_routes(program, &numbers, arena, network, routes_out);
+    }
+    if (status != RP_OK) {
+        rp_network_destroy(network);
+        return status;
+    }
+    *network_out = network;
+    return RP_OK;
+}
+
+/* ---- what the machine cannot do ---------------------------------------------------------------
+ */
+
+/* The other GPU of a RECV; UINT32_MAX where it waits for no SEND. */
+static uint32_t sender_of(const rp_program *p, uint32_t op)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        if (p->ops[target].kind == RP_OP_SEND) {
+            return p->queues[rp_program_queue_of(p, target)].gpu;
+        }
+    }
+    return UINT32_MAX;
+}
+
+static rp_status check_op(const rp_program *program, const rp_machine *machine,
+                          const rp_queue *queue, uint32_t op)
+{
+    rp_op_kind kind = (rp_op_kind)program->ops[op].kind;
+    if ((double)program->op_bytes[op] > RP_MAX_FLOW_BYTES) {
+        rp_log_error("hardware fidelity: op %u moves %" PRIu64 " bytes; valid are up to %g", op,
+                     program->op_bytes[op], RP_MAX_FLOW_BYTES);
+        return RP_INPUT;
+    }
+    if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !(machine->collective_Bps > 0)) {
+        rp_log_error("hardware fidelity: op %u is a collective (%s); valid are programs without "
+                     "any, and platforms that say collective_gb_per_s",
+                     op, rp_op_kind_text(kind));
+        return RP_INPUT;
+    }
+    uint32_t from = kind == RP_OP_RECV ? sender_of(program, op) : UINT32_MAX;
+    bool direct = machine->peer_Bps > 0 &&
+                  (machine->peer_pcie || joined_by_nvlink(machine, from, queue->gpu));
+    if (from != UINT32_MAX && !direct) {
+        rp_log_error("hardware fidelity: op %u receives from GPU %u, which GPU %u does not reach; "
+                     "valid are programs whose boundaries go through the host, and platforms "
+                     "whose 'peer' is pcie or nvlink",
+                     op, from, queue->gpu);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+rp_status rp_machine_check(const rp_program *program, const rp_machine *machine)
+{
+    for (uint32_t q = 0; q < program->queue_count; q++) {
+        const rp_queue *queue = &program->queues[q];
+        bool compute = queue->kind == RP_QUEUE_COMPUTE;
+        for (uint32_t i = queue->op_begin; !compute && i < queue->op_end; i++) {
+            RP_TRY(check_op(program, machine, queue, i));
+        }
+    }
+    return RP_OK;
+}

@@ -1,0 +1,246 @@
+/* Inside of the network: what network.c (flows and time), route.c (routes),
+ * reach.c (what a change reaches), rates.c (rates) and heap.c share. */
+#pragma once
+
+#include "common/machine/network/network.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* A heap of flows by (key, sequence). The key of a flow that has not ended is the service of its
+ * group at which it ends, as the bits of a double, which order like the number as it is not
+ * negative; of one that has ended, its time. */
+typedef struct rp_heap_entry {
+    uint64_t key;
+    uint64_t sequence;
+    uint64_t tag;
+    double bytes;
+} rp_heap_entry;
+
+typedef struct rp_heap {
+    rp_heap_entry *entries;
+    uint64_t count;
+    uint64_t capacity;
+} rp_heap;
+
+/* That a group has flows on a link; `hop` is the place in the group's route. */
+typedef struct rp_member {
+    uint32_t group;
+    uint32_t hop;
+} rp_member;
+
+/* What a route could take of a link at most, in parts of its capacity: RP_WHOLE, where the route
+ * has no narrower link. Integers, so that sums do not depend on their order. */
+#define RP_WHOLE (UINT32_C(1) << 30)
+/* From this sum on a link can be a bottleneck: the distance is far above the rounding of rates. */
+#define RP_TIGHT (RP_WHOLE - (1u << 10))
+
+typedef struct rp_link {
+    double capacity;    /* bytes per tick */
+    double first_share; /* capacity / flows, while there are flows */
+    uint64_t flows;
+    uint64_t mark;      /* the number of the search that reached it last */
+    uint64_t demand;    /* sum over the members of what they could take, see RP_WHOLE */
+    rp_member *members; /* groups with flows */
+    uint32_t member_count;
+    uint32_t route_count; /* that contain it: the most there can be members */
+    bool tight;           /* when rates were computed last: the demand was RP_TIGHT or more */
+    bool busy;
+    bool full;
+    bool becomes_full;
+    /* Filling: what is left after all levels before `level_rate`, how many flows were fixed at
+     * that rate, and how many are not fixed yet. Counting first and multiplying once makes the
+     * result independent of the order in which a level's flows are visited. */
+    double rest;
+    double level_rate;
+    uint64_t level_flows;
+    uint64_t unfixed;
+    int64_t busy_since;
+    int64_t busy_ticks; /* up to busy_since while busy */
+    int64_t full_since;
+    int64_t full_ticks;
+    uint64_t member_capacity;
+} rp_link;
+
+/* One link of one route. */
+typedef struct rp_hop {
+    uint32_t link;
+    uint32_t slot;   /* in the link's members while the group is listed there */
+    uint32_t demand; /* of the route on the link, see RP_WHOLE */
+} rp_hop;
+
+/* A route and the flows on it. */
+typedef struct rp_group {
+    double rate;    /* of each flow, bytes per tick, since since_ticks */
+    double service; /* bytes that a flow present from the beginning would have got */
+    int64_t since_ticks;
+    int64_t end_ticks; /* when the first flow ends */
+    rp_heap flows;
+    uint32_t end_slot; /* in the heap of ends, or RP_NO_SLOT */
+    bool listed;       /* among the members of its links */
+    bool dirty;        /* its count or its first flow may have changed at the clock's instant */
+    uint32_t hop_begin;
+    uint32_t hop_count;
+    uint32_t bottleneck;   /* link */
+    uint64_t solved_flows; /* the count that the rates were computed for */
+    uint64_t mark;
+    uint64_t fill;
+    double new_rate;
+    double ended_bytes;
+    double service_at_starts; /* sum over the flows present */
+} rp_group;
+
+#define RP_NO_SLOT UINT32_MAX
+
+/* Groups by the end of their first flow. */
+typedef struct rp_end {
+    int64_t ticks;
+    uint32_t group;
+} rp_end;
+
+/* Links by what a flow that is not fixed could get; a lower bound of it. */
+typedef struct rp_share {
+    double rate;
+    uint32_t link;
+} rp_share;
+
+struct rp_network {
+    double ticks_per_s;
+    int64_t clock_ticks;
+    uint64_t sequence;
+    uint64_t flow_count;
+    rp_link *links;
+    uint32_t link_count;
+    rp_group *groups;
+    uint32_t group_count;
+    uint32_t group_capacity; /* also of dirty, reached_groups, starts, changed, ends */
+    rp_hop *hops;
+    uint32_t hop_count;
+    uint64_t hop_capacity;
+    uint32_t *sorted_links; /* a route while it is looked up; link_count */
+    uint32_t *table;        /* open addressing: route + 1, or 0 */
+    uint32_t table_size;    /* power of two */
+    rp_heap ended;          /* not yet popped */
+    uint32_t *dirty;
+    uint32_t dirty_count;
+    /* One recomputation */
+    uint64_t mark;  /* of what the last search reached; 0 is nobody's */
+    uint64_t fill;  /* of what the last filling fixed */
+    uint32_t reuse; /* recomputations since the last search */
+    uint32_t *reached_links;
+    uint32_t reached_link_count;
+    uint32_t *reached_groups;
+    uint32_t reached_group_count;
+    bool group_left;  /* one of reached_groups has lost its last flow */
+    bool whole;       /* rp_network_recompute: links that are not tight are looked at, too */
+    uint32_t *starts; /* groups whose count has changed: where the search begins */
+    uint32_t start_count;
+    uint32_t *changed; /* groups with a new end */
+    uint32_t changed_count;
+    rp_share *shares;
+    uint32_t share_count;
+    rp_end *ends;
+    uint32_t end_count;
+};
+
+/* Puts an entry into a heap that has room for it. */
+void rp_heap_push(rp_heap *heap, rp_heap_entry entry);
+
+/* Takes the first entry out of a heap that is not empty. */
+rp_heap_entry rp_heap_pop(rp_heap *heap);
+
+/* Grows an array to `count` or more items, at least twofold. RP_OK, RP_NO_MEMORY */
+rp_status rp_grow(void *array, uint64_t *capacity, uint64_t count, size_t size);
+
+/* Room for `capacity` entries, so that pushes cannot fail. RP_OK, RP_NO_MEMORY */
+static inline rp_status rp_heap_reserve(rp_heap *heap, uint64_t capacity)
+{
+    if (capacity <= heap->capacity) {
+        return RP_OK;
+    }
+    return rp_grow(&heap->entries, &heap->capacity, capacity, sizeof *heap->entries);
+}
+
+/* Takes the group at `slot` out of the heap of ends. */
+void rp_ends_remove(rp_network *network, uint32_t slot);
+
+/* Puts groups into the heap of ends, or moves them there, by their end_ticks. Few are moved one by
+ * one, many by building the heap anew. The first end is always the least; up to RP_FEW_ENDS the
+ * others have no order, as looking at all of them is cheaper. */
+#define RP_FEW_ENDS 16u
+void rp_ends_update(rp_network *network, const uint32_t *groups, uint32_t count);
+
+/* Marks a group whose count or first flow changes at the clock's instant. */
+static inline void rp_network_touch(rp_network *network, uint32_t group)
+{
+    if (!network->groups[group].dirty) {
+        network->groups[group].dirty = true;
+        network->dirty[network->dirty_count++] = group;
+    }
+}
+
+/* Brings rates and ends up to date with the marked groups, of which there are some. */
+void rp_network_settle_dirty(rp_network *network);
+
+/* The same; often there are none. */
+static inline void rp_network_settle(rp_network *network)
+{
+    if (network->dirty_count > 0) {
+        rp_network_settle_dirty(network);
+    }
+}
+
+/* Brings the links of a group up to date with its count of flows: what a change begins with. */
+void rp_network_relink(rp_network *network, uint32_t group);
+
+/* Whether the link connects the groups on it: it may be a bottleneck of more than one, now or at
+ * the rates computed last. A link that all its groups together cannot fill never is one. */
+static inline bool rp_link_connects(const rp_link *link)
+{
+    return link->tight || link->demand >= RP_TIGHT;
+}
+
+/* Whether the group, whose links are up to date, shares none that connects. */
+bool rp_group_is_alone(const rp_network *network, const rp_group *group);
+
+/* Where a group that is alone has links among the reached ones, it joins them. */
+void rp_network_reach_alone(rp_network *network, uint32_t group);
+
+/* Collects the groups that the groups in `starts` are connected with, and all links that connect
+ * those, in reached_groups and reached_links. They are kept from change to change. */
+void rp_network_reach(rp_network *network);
+
+/* The same for all groups with flows and all their links. */
+void rp_network_reach_all(rp_network *network);
+
+/* The key of a flow that ends at a service, and back: the bits of the double. */
+static inline double rp_key_service(uint64_t key)
+{
+    double service;
+    memcpy(&service, &key, sizeof service);
+    return service;
+}
+
+static inline uint64_t rp_service_key(double service)
+{
+    uint64_t key;
+    memcpy(&key, &service, sizeof key);
+    return key;
+}
+
+/* Service of the group at the clock. */
+static inline double rp_group_service(const rp_network *network, const rp_group *group)
+{
+    return group->service + group->rate * (double)(network->clock_ticks - group->since_ticks);
+}
+
+/* When a flow with that key ends, at the group's rate. */
+static inline int64_t rp_group_end(const rp_group *group, uint64_t key)
+{
+    double left = rp_key_service(key) - group->service;
+    double ticks = left > 0 ? left / group->rate + 0.5 : 0;
+    if (ticks >= (double)(RP_NEVER - group->since_ticks)) {
+        return RP_NEVER;
+    }
+    return group->since_ticks + (int64_t)ticks;
+}

@@ -1,0 +1,294 @@
+/* Rates: progressive filling over the groups that a change reaches, and what follows for the ends
+ * of their flows. */
+#include "common/machine/network/network_internal.h"
+
+#include <math.h>
+
+/* What each flow that is not fixed would get of a link now. It never falls from level to level;
+ * the comparison keeps rounding from making it so. */
+static double share_of(const rp_link *link)
+{
+    double rest = link->rest - link->level_rate * (double)link->level_flows;
+    double share = rest / (double)link->unfixed;
+    return share > link->level_rate ? share : link->level_rate;
+}
+
+static bool share_before(const rp_share *a, const rp_share *b)
+{
+    return a->rate != b->rate ? a->rate < b->rate : a->link < b->link;
+}
+
+static void share_down(rp_network *network, uint32_t slot, rp_share share)
+{
+    rp_share *shares = network->shares;
+    for (uint32_t child = 2 * slot + 1; child < network->share_count; child = 2 * slot + 1) {
+        if (child + 1 < network->share_count && share_before(&shares[child + 1], &shares[child])) {
+            child++;
+        }
+        if (!share_before(&shares[child], &share)) {
+            break;
+        }
+        shares[slot] = shares[child];
+        slot = child;
+    }
+    shares[slot] = share;
+}
+
+static void begin_filling(rp_network *network)
+{
+    network->fill++;
+    network->share_count = network->reached_link_count;
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        rp_link *link = &network->links[network->reached_links[i]];
+        link->becomes_full = false;
+        link->rest = link->capacity;
+        link->level_rate = 0;
+        link->level_flows = 0;
+        link->unfixed = link->flows;
+        network->shares[i] = (rp_share){link->first_share, network->reached_links[i]};
+    }
+    for (uint32_t slot = network->share_count / 2; slot-- > 0;) {
+        share_down(network, slot, network->shares[slot]);
+    }
+}
+
+static void take(rp_link *link, double rate, uint64_t flows)
+{
+    if (link->level_rate != rate) {
+        link->rest -= link->level_rate * (double)link->level_flows;
+        link->level_rate = rate;
+        link->level_flows = 0;
+    }
+    link->level_flows += flows;
+    link->unfixed -= flows;
+}
+
+/* All flows on the bottleneck that are not fixed get its share. Returns how many groups. */
+static uint32_t fix(rp_network *network, uint32_t bottleneck, double rate)
+{
+    const rp_link *link = &network->links[bottleneck];
+    uint32_t fixed = 0;
+    for (uint32_t k = 0; k < link->member_count; k++) {
+        rp_group *group = &network->groups[link->members[k].group];
+        if (group->fill != network->fill) {
+            group->fill = network->fill;
+            fixed++;
+            group->new_rate = rate;
+            group->bottleneck = bottleneck;
+            for (uint32_t i = 0; i < group->hop_count; i++) {
+                take(&network->links[network->hops[group->hop_begin + i].link], rate,
+                     group->flows.count);
+            }
+        }
+    }
+    return fixed;
+}
+
+/* Shares only grow while others are fixed, so an entry is a lower bound: the first one that is up
+ * to date is the least. Equal shares go by the link's index, never by where the search began. */
+static void fill(rp_network *network)
+{
+    begin_filling(network);
+    uint32_t open = network->reached_group_count;
+    while (open > 0) {
+        uint32_t index = network->shares[0].link;
+        rp_link *link = &network->links[index];
+        double share = link->unfixed > 0 ? share_of(link) : 0;
+        if (link->unfixed > 0 && share > network->shares[0].rate) {
+            share_down(network, 0, (rp_share){share, index});
+            continue;
+        }
+        if (link->unfixed > 0) {
+            open -= fix(network, index, share);
+            link->becomes_full = true;
+        }
+        network->share_count--;
+        share_down(network, 0, network->shares[network->share_count]);
+    }
+}
+
+static void set_full(rp_network *network, rp_link *link, bool full)
+{
+    if (link->full != full) {
+        link->full_ticks += full ? 0 : network->clock_ticks - link->full_since;
+        link->full_since = network->clock_ticks;
+        link->full = full;
+    }
+}
+
+/* A group whose rate or first flow changed gets a new end. One whose rate did not change keeps its
+ * service as it is: what a change does not reach is not rounded again either. */
+static void change_end(rp_network *network, uint32_t index, double rate)
+{
+    rp_group *group = &network->groups[index];
+    if (group->rate != rate) {
+        group->service = rp_group_service(network, group);
+        group->since_ticks = network->clock_ticks;
+        group->rate = rate;
+    }
+    group->end_ticks = rp_group_end(group, group->flows.entries[0].key);
+    if (group->end_ticks < network->clock_ticks) {
+        group->end_ticks = network->clock_ticks;
+    }
+    network->changed[network->changed_count++] = index;
+}
+
+static void change_rate(rp_network *network, uint32_t index, double rate)
+{
+    rp_group *group = &network->groups[index];
+    if (group->dirty || group->rate != rate) {
+        group->dirty = false;
+        change_end(network, index, rate);
+    }
+}
+
+/* What is still dirty was not reached: it has ended, or its rate is as before. */
+static void change_rest(rp_network *network)
+{
+    for (uint32_t i = 0; i < network->dirty_count; i++) {
+        rp_group *group = &network->groups[network->dirty[i]];
+        if (group->dirty && group->flows.count > 0) {
+            change_end(network, network->dirty[i], group->rate);
+        } else if (group->flows.count == 0) {
+            group->rate = 0;
+            group->bottleneck = RP_NO_LINK;
+        }
+        group->dirty = false;
+    }
+    network->dirty_count = 0;
+}
+
+/* Links that are not tight are no bottlenecks, and not all groups on them need be reached: they
+ * leave the reached ones. Returns the first bottleneck of those that stay. */
+static rp_share find_first(rp_network *network)
+{
+    rp_share first = {INFINITY, RP_NO_LINK};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        uint32_t index = network->reached_links[i];
+        rp_link *link = &network->links[index];
+        link->tight = link->demand >= RP_TIGHT;
+        if (link->flows == 0 || !(link->tight || network->whole)) {
+            set_full(network, link, false);
+            link->mark = 0;
+            continue;
+        }
+        network->reached_links[count++] = index;
+        rp_share share = {link->first_share, index};
+        if (share_before(&share, &first)) {
+            first = share;
+        }
+    }
+    network->reached_link_count = count;
+    return first;
+}
+
+/* One link limits all reached groups: what `fill` would find, with the same operations and so with
+ * the same bits. */
+static void fill_at_once(rp_network *network, rp_share first)
+{
+    for (uint32_t i = 0; i < network->reached_group_count; i++) {
+        uint32_t index = network->reached_groups[i];
+        network->groups[index].bottleneck = first.link;
+        change_rate(network, index, first.rate);
+    }
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        uint32_t index = network->reached_links[i];
+        set_full(network, &network->links[index], index == first.link);
+    }
+}
+
+static void fill_by_levels(rp_network *network)
+{
+    fill(network);
+    for (uint32_t i = 0; i < network->reached_group_count; i++) {
+        uint32_t index = network->reached_groups[i];
+        change_rate(network, index, network->groups[index].new_rate);
+    }
+    for (uint32_t i = 0; i < network->reached_link_count; i++) {
+        rp_link *link = &network->links[network->reached_links[i]];
+        set_full(network, link, link->becomes_full);
+    }
+}
+
+static void recompute_reached(rp_network *network)
+{
+    rp_share first = find_first(network);
+    uint32_t groups = network->reached_group_count;
+    if (groups > 0 && network->links[first.link].member_count == groups) {
+        fill_at_once(network, first);
+    } else {
+        fill_by_levels(network);
+    }
+}
+
+/* A group with all its links that connect to itself: the narrowest of them is its bottleneck. */
+static void recompute_alone(rp_network *network, uint32_t index)
+{
+    rp_group *group = &network->groups[index];
+    const rp_hop *hops = &network->hops[group->hop_begin];
+    rp_share first = {0, RP_NO_LINK};
+    for (uint32_t i = 0; i < group->hop_count; i++) {
+        rp_link *link = &network->links[hops[i].link];
+        if (rp_link_connects(link)) {
+            link->tight = link->demand >= RP_TIGHT;
+            set_full(network, link, false);
+            rp_share share = {link->first_share, hops[i].link};
+            if (link->tight && (first.link == RP_NO_LINK || share_before(&share, &first))) {
+                first = share;
+            }
+        }
+    }
+    if (group->listed) {
+        set_full(network, &network->links[first.link], true);
+        group->bottleneck = first.link;
+        change_rate(network, index, first.rate);
+    }
+}
+
+/* Takes the changes of count up, deals with groups that are alone and leaves the others in
+ * `starts`. */
+static void begin_changes(rp_network *network)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < network->dirty_count; i++) {
+        const rp_group *group = &network->groups[network->dirty[i]];
+        if (group->flows.count != group->solved_flows) {
+            rp_network_relink(network, network->dirty[i]);
+            network->starts[count++] = network->dirty[i];
+        }
+    }
+    network->start_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = network->starts[i];
+        if (rp_group_is_alone(network, &network->groups[index])) {
+            rp_network_reach_alone(network, index);
+            recompute_alone(network, index);
+        } else {
+            network->starts[network->start_count++] = index;
+        }
+    }
+}
+
+void rp_network_settle_dirty(rp_network *network)
+{
+    network->changed_count = 0;
+    begin_changes(network);
+    if (network->start_count > 0) {
+        rp_network_reach(network);
+        recompute_reached(network);
+    }
+    change_rest(network);
+    rp_ends_update(network, network->changed, network->changed_count);
+}
+
+void rp_network_recompute(rp_network *network)
+{
+    rp_network_settle(network);
+    network->whole = true;
+    rp_network_reach_all(network);
+    network->changed_count = 0;
+    recompute_reached(network);
+    network->whole = false;
+    rp_ends_update(network, network->changed, network->changed_count);
+}

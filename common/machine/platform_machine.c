@@ -1,0 +1,68 @@
+#include "common/machine/platform_machine.h"
+
+#include "common/base/units.h"
+
+/* Threads have a rate each; what the platform says of all of them, and DRAM, limit them too. */
+static double host_bytes_per_s(const rp_platform *platform)
+{
+    double threads = 1e9 * platform->optimizer_threads * platform->optimizer_thread_gb_per_s;
+    double all = 1e9 * platform->host_optimizer_gb_per_s;
+    bool limited = threads > 0 && (threads < all || !(all > 0));
+    return limited ? threads : all;
+}
+
+double rp_link_bytes_per_s(const rp_platform *platform)
+{
+    bool measured = platform->link_effective_gb_per_s > 0;
+    return 1e9 * (measured ? platform->link_effective_gb_per_s
+                           : platform->link_gb_per_s * platform->link_efficiency);
+}
+
+double rp_peer_bytes_per_s(const rp_platform *platform)
+{
+    double share = platform->link_efficiency > 0 ? platform->link_efficiency : 1;
+    return 1e9 * platform->peer_gb_per_s * share;
+}
+
+rp_machine rp_machine_of(const rp_platform *p)
+{
+    double link_Bps = rp_link_bytes_per_s(p);
+    double nominal_gb_per_s = p->link_gb_per_s;
+    uint32_t of_node = p->gpus / p->nodes;
+    bool nvlink = p->peer_access == RP_PEER_NVLINK;
+    return (rp_machine){.upload_Bps = p->upload_gb_per_s > 0 ? 1e9 * p->upload_gb_per_s : link_Bps,
+                        .download_Bps =
+                            p->download_gb_per_s > 0 ? 1e9 * p->download_gb_per_s : link_Bps,
+                        .host_Bps = host_bytes_per_s(p),
+                        .dram_Bps = 1e9 * p->host_dram_gb_per_s,
+                        .copy_latency_ps = rp_ms_to_ps(1e-3 * p->copy_latency_us),
+                        .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
+                        .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
+                        .collective_Bps = 1e9 * p->collective_gb_per_s,
+                        .duplex = p->duplex_efficiency,
+                        .gpus_per_switch = p->gpus_per_switch,
+                        .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,
+                        .gpus_per_root = p->gpus_per_root,
+                        .root_Bps = p->root_gb_per_s * link_Bps / nominal_gb_per_s,
+                        .gpus_per_node = of_node,
+                        .sockets = p->sockets,
+                        .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
+                        .network_Bps = 1e9 * p->network_gb_per_s,
+                        .peer_Bps = rp_peer_bytes_per_s(p),
+                        .cores = p->host_cores,
+                        .bound_cores = p->bound_cores,
+                        .copies_on_cores = p->copies_on_cores,
+                        .host_threads = p->optimizer_threads,
+                        .nvlink_gpus = !nvlink               ? 0
+                                       : p->nvlink_gpus != 0 ? p->nvlink_gpus
+                                                             : of_node,
+                        .peer_pcie = p->peer_access != RP_PEER_NONE && p->nvlink_gpus == 0};
+}
+
+uint32_t rp_peer_gpus(const rp_platform *platform)
+{
+    if (platform->peer_access == RP_PEER_NONE) {
+        return 0;
+    }
+    return platform->nvlink_gpus != 0 ? platform->nvlink_gpus : UINT32_MAX;
+}

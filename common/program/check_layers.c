@@ -1,0 +1,103 @@
+/* The validator's rules for units that go layer by layer (recompute grain layer). */
+#include "common/program/check_internal.h"
+
+static bool has_head(const rp_stage *stage)
+{
+    return (stage->roles & RP_STAGE_HEAD) != 0;
+}
+
+bool rp_check_names_layer(const rp_program *p, const rp_op *op)
+{
+    const rp_stage *stage = &p->stages[op->stage];
+    bool block = op->layer > stage->layer_begin && op->layer <= stage->layer_end;
+    bool head = has_head(stage) && op->layer == p->layer_count + 1;
+    bool kind = op->kind == RP_OP_FORWARD || op->kind == RP_OP_RECOMPUTE ||
+                op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT ||
+                op->kind == RP_OP_UPLOAD_ACT || op->kind == RP_OP_DOWNLOAD_ACT;
+    return p->op_bytes != NULL && kind && (block || head);
+}
+
+/* ---- the order of layers ----------------------------------------------------------------------
+ */
+
+typedef struct layered_unit {
+    const rp_checker *c;
+    const rp_queue *queue;
+    rp_op like;    /* its first op */
+    uint32_t next; /* op */
+} layered_unit;
+
+static rp_status take(layered_unit *u, rp_op_kind kind, uint32_t layer, uint8_t flags)
+{
+    const rp_op *op = &u->c->program->ops[u->next];
+    bool fits = u->next < u->queue->op_end && op->kind == kind && op->layer == layer &&
+                op->flags == flags && op->stage == u->like.stage &&
+                op->microbatch == u->like.microbatch && op->iteration == u->like.iteration;
+    if (!fits) {
+        uint32_t last = u->queue->op_end - 1;
+        return rp_check_violated_op(u->c, RP_RULE_UNIT_LAYERS, u->next < last ? u->next : last);
+    }
+    u->next++;
+    return RP_OK;
+}
+
+/* A pipeline's stage, or a forward stage: ascending, the head at the end. */
+static rp_status take_forward(layered_unit *u)
+{
+    const rp_program *p = u->c->program;
+    const rp_stage *stage = &p->stages[u->like.stage];
+    uint32_t first = u->next;
+    for (uint32_t layer = stage->layer_begin + 1; layer <= stage->layer_end; layer++) {
+        RP_TRY(take(u, RP_OP_FORWARD, layer, 0));
+    }
+    if (has_head(stage)) {
+        RP_TRY(take(u, RP_OP_FORWARD, p->layer_count + 1, 0));
+    }
+    return rp_check_lowered_needs(u->c, u->queue, first, first);
+}
+
+/* Descending from the head, whose forward is here unless the stage is a pipeline's. The incoming
+ * gradient comes before the first backward, each layer's input before the layer. */
+static rp_status take_backward(layered_unit *u)
+{
+    const rp_program *p = u->c->program;
+    const rp_stage *stage = &p->stages[u->like.stage];
+    bool pipeline = u->c->producers.forward_position[u->like.stage] != RP_NO_OP;
+    uint32_t second = u->next + 1 < p->op_count ? u->next + 1 : u->next;
+    bool alone = pipeline && has_head(stage); /* the head's backward begins, with no pre-work */
+    rp_op_kind kind = (rp_op_kind)(alone ? u->like.kind : p->ops[second].kind);
+    if (p->recompute == RP_RECOMPUTE_NONE || (!pipeline && (stage->roles & 1) != 0) ||
+        (kind != RP_OP_BACKWARD && kind != RP_OP_BACKWARD_INPUT)) {
+        return rp_check_violated_op(u->c, RP_RULE_UNIT_LAYERS, u->next);
+    }
+    uint32_t first = u->next;
+    if (has_head(stage)) {
+        RP_TRY(pipeline ? RP_OK : take(u, RP_OP_FORWARD, p->layer_count + 1, RP_OP_JOIN));
+        RP_TRY(take(u, kind, p->layer_count + 1, 0));
+        RP_TRY(rp_check_lowered_needs(u->c, u->queue, first, u->next - 1));
+    }
+    for (uint32_t layer = stage->layer_end; layer > stage->layer_begin; layer--) {
+        uint32_t begin = u->next;
+        RP_TRY(take(u, RP_OP_RECOMPUTE, layer, RP_OP_JOIN));
+        RP_TRY(take(u, kind, layer, 0));
+        RP_TRY(begin == first ? rp_check_lowered_needs(u->c, u->queue, begin, begin + 1)
+                              : rp_check_layer_input(u->c, u->queue, begin, begin + 1));
+    }
+    return RP_OK;
+}
+
+rp_status rp_check_layered_unit(const rp_checker *c, const rp_queue *queue, uint32_t first,
+                                uint32_t *last_out)
+{
+    const rp_op *op = &c->program->ops[first];
+    layered_unit u = {.c = c, .queue = queue, .like = *op, .next = first};
+    bool forward =
+        op->kind == RP_OP_FORWARD && c->producers.forward_position[op->stage] != RP_NO_OP;
+    bool known = forward || c->producers.backward_position[op->stage] != RP_NO_OP;
+    if (!known) {
+        return rp_check_violated_op(c, RP_RULE_UNIT_LAYERS, first);
+    }
+    RP_TRY(forward ? take_forward(&u) : take_backward(&u));
+    *last_out = u.next - 1;
+    return RP_OK;
+}

@@ -1,0 +1,295 @@
+/** @file program.h  The schedule IR: what runs where, in which order, waiting for what. No times.
+ *
+ * A program is a set of in-order queues. An op starts when the op before it in its queue has ended
+ * and all ops it waits for have ended: CUDA streams and events, and just what a discrete-event
+ * simulator needs. Ops are stored queue after queue; an op's number is its index in `ops`.
+ * Simulator and executor run exactly this; what happened is an rp_timeline.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum rp_op_class {
+    RP_CLASS_COMPUTE,    /**< runs on a GPU's compute queue, belongs to a stage and a microbatch */
+    RP_CLASS_TRANSFER,   /**< moves bytes between a GPU and the host or a peer */
+    RP_CLASS_COLLECTIVE, /**< all ranks take part */
+    RP_CLASS_HOST,       /**< runs on a host queue, belongs to an iteration */
+} rp_op_class;
+
+/** X(enumerator, name in program text, class, meaning). Nothing else enumerates the op kinds. */
+#define RP_OP_KIND_LIST(X)                                                                         \
+    X(FORWARD, "F", COMPUTE, "forward")                                                            \
+    X(RECOMPUTE, "R", COMPUTE, "forward again, for the backward that follows it")                  \
+    X(BACKWARD, "B", COMPUTE, "full backward")                                                     \
+    X(BACKWARD_INPUT, "I", COMPUTE, "gradient of the stage's input")                               \
+    X(BACKWARD_WEIGHT, "W", COMPUTE, "gradient of the stage's weights")                            \
+    X(UPLOAD_PARAMS, "UPLOAD_PARAMS", TRANSFER, "weights, host to GPU")                            \
+    X(UPLOAD_ACT, "UPLOAD_ACT", TRANSFER, "activation, host to GPU")                               \
+    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, "boundary gradient, host to GPU")                      \
+    X(UPLOAD_PARAM_GRAD, "UPLOAD_PARAM_GRAD", TRANSFER, "accumulated gradients, host to GPU")      \
+    X(DOWNLOAD_ACT, "DOWNLOAD_ACT", TRANSFER, "activation, GPU to host")                           \
+    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, "boundary gradient, GPU to host")                  \
+    X(DOWNLOAD_PARAM_GRAD, "DOWNLOAD_PARAM_GRAD", TRANSFER, "parameter gradients, GPU to host")    \
+    X(SEND, "SEND", TRANSFER, "boundary tensor to a peer")                                         \
+    X(RECV, "RECV", TRANSFER, "boundary tensor from a peer")                                       \
+    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, "all-gather of a stage's parameters")                  \
+    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, "reduce-scatter of a stage's gradients")       \
+    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, "all-reduce")                                          \
+    X(OPTIMIZER, "OPTIMIZER", HOST, "optimizer step")                                              \
+    X(REFRESH, "REFRESH", HOST, "working weights of a layer from the master weights")              \
+    X(COLLECT, "COLLECT", HOST, "gradients of a layer into the master gradients")                  \
+    X(UPDATE, "U", COMPUTE, "optimizer step of all weights on the GPU")
+
+typedef enum rp_op_kind {
+#define RP_OP_ENUM(name, text, op_class, meaning) RP_OP_##name,
+    RP_OP_KIND_LIST(RP_OP_ENUM)
+#undef RP_OP_ENUM
+        RP_OP_KIND_COUNT
+} rp_op_kind;
+
+/** X(enumerator, name in program text, on a GPU). */
+#define RP_QUEUE_KIND_LIST(X)                                                                      \
+    X(COMPUTE, "compute", true)                                                                    \
+    X(PARAM_UPLOAD, "param-upload", true)                                                          \
+    X(ACT_UPLOAD, "act-upload", true)                                                              \
+    X(DOWNLOAD, "download", true)                                                                  \
+    X(PEER, "peer", true)                                                                          \
+    X(DISPATCH, "dispatch", false)                                                                 \
+    X(OPTIMIZER, "optimizer", false)                                                               \
+    X(RECEIVE, "peer-receive", true)
+
+typedef enum rp_queue_kind {
+#define RP_QUEUE_ENUM(name, text, on_gpu) RP_QUEUE_##name,
+    RP_QUEUE_KIND_LIST(RP_QUEUE_ENUM)
+#undef RP_QUEUE_ENUM
+        RP_QUEUE_KIND_COUNT
+} rp_queue_kind;
+
+/** What a stage holds. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
+enum {
+    RP_STAGE_FORWARD_LAYERS = 1,  /**< its FORWARD computes its layers */
+    RP_STAGE_BACKWARD_LAYERS = 2, /**< its BACKWARD (and RECOMPUTE) computes its layers */
+    RP_STAGE_HEAD = 4,            /**< final norm, LM head and loss: part of FORWARD and BACKWARD */
+};
+
+typedef struct rp_stage {
+    uint32_t layer_begin; /**< transformer layers [layer_begin, layer_end) */
+    uint32_t layer_end;
+    uint32_t roles; /**< RP_STAGE_* */
+} rp_stage;
+
+enum {
+    /**
+     * The next op of the queue follows without a gap: the group of joined ops starts as late as its
+     * last op's waits demand. RoundPipe's pre-work is joined to its backward (schedules.md 5.6).
+     */
+    RP_OP_JOIN = 1,
+    /**
+     * A forward that runs together with the backward behind it (DualPipeV, schedules.md 5.3): the
+     * pair starts when both may and their results exist when both are done. Never in lowered
+     * programs, which know what overlaps with what.
+     */
+    RP_OP_OVERLAP = 2,
+};
+
+typedef struct rp_op {
+    uint32_t microbatch; /**< for HOST ops the layer: 0 embedding or all, layers + 1 head */
+    uint32_t wait_begin; /**< its waits are waits[wait_begin .. next op's wait_begin) */
+    uint16_t stage;      /**< index into stages; 0 for HOST ops */
+    uint16_t iteration;
+    uint8_t kind;  /**< rp_op_kind */
+    uint8_t flags; /**< RP_OP_JOIN, RP_OP_OVERLAP */
+    /** 0: all layers of the stage. Lowered programs may go layer by layer: this one alone, 1 to
+     * layers, head layers + 1; the embedding goes with the first */
+    uint16_t layer;
+} rp_op;
+
+/**
+ * One wait: the number of an op in another queue. A *data* wait means that a boundary tensor of
+ * that op is used by this one (it changes GPUs: stage fidelity adds one hop); a *control* wait (top
+ * bit set) is an ordering only and free.
+ */
+typedef uint32_t rp_wait;
+#define RP_WAIT_CONTROL UINT32_C(0x80000000)
+#define RP_MAX_OPS UINT32_C(0x7fffffff)
+
+static inline uint32_t rp_wait_op(rp_wait wait)
+{
+    return wait & ~RP_WAIT_CONTROL;
+}
+
+static inline bool rp_wait_is_control(rp_wait wait)
+{
+    return (wait & RP_WAIT_CONTROL) != 0;
+}
+
+#define RP_PLACE_HOST UINT16_C(0xffff)
+
+/** X(enumerator, name in program text). Tape: what a backward needs of its forward or recompute. */
+#define RP_BUFFER_KIND_LIST(X)                                                                     \
+    X(ACTIVATION, "activation")                                                                    \
+    X(GRADIENT, "gradient")                                                                        \
+    X(WEIGHT, "weight")                                                                            \
+    X(TAPE, "tape")                                                                                \
+    X(TEMPORARY, "temporary")                                                                      \
+    X(LOGITS, "logits")                                                                            \
+    X(OPTIMIZER, "optimizer")
+
+typedef enum rp_buffer_kind {
+#define RP_BUFFER_ENUM(name, text) RP_BUFFER_##name,
+    RP_BUFFER_KIND_LIST(RP_BUFFER_ENUM)
+#undef RP_BUFFER_ENUM
+        RP_BUFFER_KIND_COUNT
+} rp_buffer_kind;
+
+/** Memory that lives from the start of alloc_op to the end of free_op. */
+typedef struct rp_buffer {
+    uint64_t bytes; /**< 0 where the size is unknown (no model given) */
+    uint32_t alloc_op;
+    /** Never before alloc_op: in its queue and not earlier, or after an op that waits for it. */
+    uint32_t free_op;
+    uint16_t place;  /**< GPU index or RP_PLACE_HOST */
+    uint16_t kind;   /**< rp_buffer_kind */
+    uint32_t unused; /**< 0 */
+} rp_buffer;
+
+typedef struct rp_queue {
+    uint32_t op_begin; /**< its ops are ops[op_begin .. op_end) */
+    uint32_t op_end;
+    uint16_t gpu;  /**< 0 for host queues */
+    uint16_t kind; /**< rp_queue_kind */
+} rp_queue;
+
+/** X(enumerator, name): when a stage's recompute may run (cli.md --recompute). */
+#define RP_RECOMPUTE_LIST(X)                                                                       \
+    X(NONE, "none")                                                                                \
+    X(WAIT, "wait")                                                                                \
+    X(EARLY, "early")
+
+typedef enum rp_recompute {
+#define RP_RECOMPUTE_ENUM(name, text) RP_RECOMPUTE_##name,
+    RP_RECOMPUTE_LIST(RP_RECOMPUTE_ENUM)
+#undef RP_RECOMPUTE_ENUM
+        RP_RECOMPUTE_COUNT
+} rp_recompute;
+
+/** Everything is owned by `arena` and read-only once rp_program_check has accepted it. */
+typedef struct rp_program {
+    rp_arena *arena;
+    const char *schedule;   /**< name of the schedule that made it */
+    uint32_t schedule_line; /**< of the file that it was read from; 0: of none */
+    uint32_t gpu_count;
+    uint32_t microbatch_count; /**< per iteration */
+    uint32_t iteration_count;
+    uint32_t layer_count;
+    rp_recompute recompute;
+    bool asynchronous; /**< iterations follow each other without an optimizer barrier */
+    uint32_t stage_count;
+    rp_stage *stages;
+    uint32_t forward_count; /**< forward_chain[i] needs forward_chain[i - 1] of the microbatch */
+    uint16_t *forward_chain;
+    uint32_t backward_count; /**< backward_chain[j] needs backward_chain[j - 1] and its forward */
+    uint16_t *backward_chain;
+    uint32_t queue_count;
+    rp_queue *queues;
+    uint32_t op_count;
+    rp_op *ops; /**< op_count + 1 entries; the last one only closes the waits */
+    /**
+     * Lowered programs: bytes that each op moves (transfers, collectives) or works on (host ops,
+     * UPDATE), 0 for other compute ops. NULL: a compute schedule, whose data waits stand for the
+     * transfers.
+     */
+    uint64_t *op_bytes;
+    /** [microbatch_count] sequences of each microbatch; NULL: all as the cost table has it. */
+    uint32_t *sequences;
+    uint32_t wait_count;
+    rp_wait *waits;
+    uint32_t buffer_count;
+    rp_buffer *buffers;
+} rp_program;
+
+/** @return the kind's name in program text, "F" for a forward; static. `kind` must be in range. */
+const char *rp_op_kind_text(rp_op_kind kind);
+
+/** @return a few words on what the kind does; static. `kind` must be in range. */
+const char *rp_op_kind_meaning(rp_op_kind kind);
+
+/** @return what the kind belongs to. `kind` must be in range. */
+rp_op_class rp_op_kind_class(rp_op_kind kind);
+
+/** @return the queue kind's name in program text; static. `kind` must be in range. */
+const char *rp_queue_kind_text(rp_queue_kind kind);
+
+/** @return whether each GPU has such a queue; otherwise the host has one. */
+bool rp_queue_kind_on_gpu(rp_queue_kind kind);
+
+/** @return "none", "wait" or "early"; static. */
+const char *rp_recompute_text(rp_recompute recompute);
+
+/** @return whether `text` is one of these; then the mode is in *recompute_out. */
+bool rp_recompute_parse(const char *text, rp_recompute *recompute_out);
+
+/** @return the buffer kind's name in program text; static. `kind` must be in range. */
+const char *rp_buffer_kind_text(rp_buffer_kind kind);
+
+/** "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0/5" for its layer 5 alone,
+ * "2F0@1" in iteration 1. */
+#define RP_OP_NAME_SIZE 48
+void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE]);
+
+/** @return the queue that holds op `op`, by binary search. `op` < op_count. */
+uint32_t rp_program_queue_of(const rp_program *program, uint32_t op);
+
+/** @return whether backward stages are stages of their own (RoundPipe), not a pipeline's stages. */
+bool rp_program_has_separate_backward(const rp_program *program);
+
+/** @return whether ops of the program name layers: it goes layer by layer, at least in places. */
+bool rp_program_names_layers(const rp_program *program);
+
+/** Creates an empty program with its own arena. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_program_create(rp_program **program_out);
+
+/** NULL is allowed. */
+void rp_program_destroy(rp_program *program);
+
+/**
+ * The validator. Checks, in this order: header, stages and chains, queues, ops (kind fits the
+ * queue, indices in range, joined groups whole), waits (in range, other queue, sorted, no
+ * duplicates, data waits only between GPUs), each F/R/B/I/W exactly once and as the chains demand,
+ * every data dependency covered by a wait or by queue order, matched SEND/RECV, buffer lifetimes,
+ * acyclic. The first violation is logged with the op's name, number and queue, each rule with a
+ * message of its own (RP_RULE_LIST in check.c). Time and memory are linear in ops and
+ * waits.
+ * @retval RP_OK, RP_INVALID_PROGRAM, RP_NO_MEMORY
+ */
+rp_status rp_program_check(const rp_program *program);
+
+/** @return 64-bit hash of all content; equal programs have equal hashes on every machine. */
+uint64_t rp_program_hash(const rp_program *program);
+
+/**
+ * Writes the text form (described in docs at the head of text.c); reading it back gives an
+ * equal program. @retval RP_OK, RP_IO
+ */
+rp_status rp_program_write(const rp_program *program, FILE *stream);
+
+/**
+ * Reads the text form.
+ * @param name file name for messages
+ * @param text NUL-terminated, `length` bytes
+ * @retval RP_OK (the program is checked), RP_INPUT ("name:line: cause"), RP_INVALID_PROGRAM,
+ *         RP_NO_MEMORY
+ */
+rp_status rp_program_read(const char *name, const char *text, size_t length,
+                          rp_program **program_out);
+
+/**
+ * As rp_program_read, from a file. One that breaks a rule is bad input, not a failed run.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_program_read_file(const char *path, rp_program **program_out);

@@ -1,0 +1,45 @@
+/** @file gantt.h  Timelines as a picture: one panel per schedule, one row per GPU, through gnuplot.
+ */
+#pragma once
+
+#include "common/timeline/metrics.h"
+#include "common/timeline/timeline.h"
+
+/** One panel; all borrowed. */
+typedef struct rp_gantt_panel {
+    const rp_timeline *timeline;
+    const rp_metrics *metrics; /**< makespan_ps and bubble_ps are shown */
+    const char *schedule;      /**< shown as the panel's name */
+    const char *model;         /**< shown beside it; may be NULL */
+} rp_gantt_panel;
+
+/** More panels than this are refused: nobody could read them. */
+#define RP_GANTT_MAX_PANELS 32u
+
+/**
+ * Checks what can be known about an output file before anything is run: its ending and its folder.
+ * @param what the option named in messages
+ * @retval RP_OK
+ * @retval RP_USAGE the ending is not .svg, .png or .pdf (logged)
+ * @retval RP_INPUT the file cannot be written there (logged)
+ * @retval RP_NO_MEMORY
+ */
+rp_status rp_gantt_check_path(const char *what, const char *path);
+
+/**
+ * Draws `count` panels (1 .. RP_GANTT_MAX_PANELS) above each other on one time axis; `path` appears
+ * only when the picture is complete. Ops too short to be seen are drawn together, and the picture
+ * says so; its cost grows with ops only as reading them does.
+ * @retval RP_OK
+ * @retval RP_USAGE, RP_INPUT as rp_gantt_check_path; RP_USAGE also for too many panels (logged)
+ * @retval RP_TOOL gnuplot is missing or failed (logged, with its message)
+ * @retval RP_IO, RP_NO_MEMORY (logged)
+ */
+rp_status rp_gantt_write(const rp_gantt_panel *panels, size_t count, const char *path);
+
+/**
+ * The folder of style.gp and the figures' scripts: environment RP_PLOTS, else
+ * ../share/roundpipe/plots beside the executable, else the source tree it was built from.
+ * @return a path that lives as long as the process
+ */
+const char *rp_plots_root(void);

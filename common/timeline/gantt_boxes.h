@@ -1,0 +1,57 @@
+/** @file gantt_boxes.h  What gantt.c draws: the ops of a timeline as boxes, small ones merged. */
+#pragma once
+
+#include "common/timeline/timeline.h"
+
+/** X(enumerator, name in the legend, colour, colour of text on it).
+ *
+ * The colours differ in hue for the common kinds of colour blindness and in lightness (CIE L* 95,
+ * 86, 72, 58, 43, 28, 13) when printed in grey. */
+#define RP_GANTT_COLOUR_LIST(X)                                                                    \
+    X(IDLE, "idle", "#f0f0f0", "black")                                                            \
+    X(FORWARD, "forward", "#7fb8e6", "black")                                                      \
+    X(RECOMPUTE, "recompute", "#f3d56b", "black")                                                  \
+    X(BACKWARD, "backward", "#b5452c", "white")                                                    \
+    X(WEIGHT, "weight gradient", "#5b2a86", "white")                                               \
+    X(HEAD, "LM head alone", "#1f9e78", "black")                                                   \
+    X(HOST, "optimizer", "#222222", "white")                                                       \
+    X(TRANSFER, "communication", "#999999", "black")
+
+typedef enum rp_gantt_colour {
+#define RP_GANTT_ENUM(name, text, colour, text_colour) RP_GANTT_##name,
+    RP_GANTT_COLOUR_LIST(RP_GANTT_ENUM)
+#undef RP_GANTT_ENUM
+        RP_GANTT_COLOUR_COUNT
+} rp_gantt_colour;
+
+#define RP_GANTT_NO_LABEL UINT32_MAX
+
+typedef struct rp_gantt_box {
+    int64_t begin_ps;
+    int64_t end_ps;
+    uint32_t row;
+    uint32_t microbatch; /**< RP_GANTT_NO_LABEL for merged boxes, pre-work and host ops */
+    rp_gantt_colour colour;
+} rp_gantt_box;
+
+typedef struct rp_gantt_boxes {
+    rp_gantt_box *boxes; /**< grows by rp_mem_resize; rp_gantt_boxes_fini */
+    size_t count;
+    size_t capacity;
+    uint32_t rows;   /**< GPUs, and one for the host where it has ops that take time */
+    bool has_host;   /**< the last row is the host's */
+    bool has_merged; /**< some boxes stand for several ops */
+} rp_gantt_boxes;
+
+/**
+ * Collects the boxes of the compute queues and of optimizer queues whose ops take time; empty ops
+ * are left out. Neighbouring ops shorter than `least_ps` become one box of at most that length, in
+ * the colour of the kind that fills most of it.
+ * @param boxes_out zeroes; to be given to rp_gantt_boxes_fini also on failure
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_gantt_boxes_collect(const rp_timeline *timeline, int64_t least_ps,
+                                 rp_gantt_boxes *boxes_out);
+
+/** Frees the boxes; harmless on zeroes. */
+void rp_gantt_boxes_fini(rp_gantt_boxes *boxes);

@@ -1,0 +1,36 @@
+/** @file timeline.h  What happened: start and end of every op of a program. */
+#pragma once
+
+#include "common/program/program.h"
+
+typedef struct rp_timeline {
+    const rp_program *program; /**< borrowed; must outlive the timeline */
+    rp_arena *arena;           /**< owned */
+    int64_t *start_ps;         /**< [op_count], from the beginning of the run */
+    int64_t *end_ps;           /**< [op_count] */
+    int64_t *held_ps;          /**< [op_count] of end - start, time in which a compute op waited for
+                                    the host to launch the rest of it; NULL: never */
+    int64_t *work_ps; /**< [op_count] of end - start, what counts where ops share cores: time
+                           in which the op's thread had one, or a link's; NULL: all of it */
+} rp_timeline;
+
+/** A timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_out);
+
+/** NULL is allowed. */
+void rp_timeline_destroy(rp_timeline *timeline);
+
+/** @return when the result of an op exists: at its end, or where it overlaps with the backward
+ * behind it, at the end of that one. */
+static inline int64_t rp_timeline_result_ps(const rp_timeline *timeline, uint32_t op)
+{
+    const rp_op *ops = timeline->program->ops;
+    bool overlaps = (ops[op].flags & RP_OP_OVERLAP) != 0;
+    while ((ops[op].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0 && overlaps) {
+        op++;
+    }
+    return timeline->end_ps[op];
+}
+
+/** @return 64-bit hash of all starts and ends. */
+uint64_t rp_timeline_hash(const rp_timeline *timeline);

@@ -1,0 +1,32 @@
+/** @file timeline_csv.h  A timeline as CSV, one row per op in the order of op numbers.
+ *
+ * Columns: op, queue (its kind), gpu (its index, or "host"), kind, stage, microbatch, iteration,
+ * start_ps, end_ps. All but the times repeat the program, so that the file can be read on its own
+ * and a timeline of another program is noticed.
+ */
+#pragma once
+
+#include "common/timeline/timeline.h"
+
+#include <stdio.h>
+
+/** The longest file that a timeline of `program` can have: what is longer need not be read. */
+size_t rp_timeline_csv_most_bytes(const rp_program *program);
+
+/** @retval RP_OK, RP_IO (logged) */
+rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream);
+
+/**
+ * Reads what rp_timeline_write_csv writes; writing it again gives the same bytes.
+ * @param name file name for messages
+ * @param text `length` bytes, read by csv.h
+ * @param program the program that the timeline belongs to; must outlive it
+ * @param timeline_out owned by the caller
+ * @retval RP_OK
+ * @retval RP_INPUT logged as "name:line: row R, column C: …": other columns, rows missing, twice or
+ *         of another program, not a number, an end before its start, an overlap with the op before
+ *         it in its queue
+ * @retval RP_NO_MEMORY
+ */
+rp_status rp_timeline_read_csv(const char *name, const char *text, size_t length,
+                               const rp_program *program, rp_timeline **timeline_out);

@@ -1,0 +1,181 @@
+/** @file torch_csv.h  Schedules as the CSV files of PyTorch's pipelining: reading, rules, writing.
+ *
+ * One row per rank in rank order, no header. A cell is an action: stage, type and, for most types,
+ * microbatch ("2F0", "1UNSHARD"), or a pair of computations that may overlap,
+ * "(0F7;7B3)OVERLAP_F_B". *Compute-only* files have computations alone, and blank cells, which only
+ * align columns and are ignored; *lowered* files have transfers and FSDP's actions, too, and no
+ * blank cells. Cells may be quoted and have blanks around them; lines end in LF or CRLF.
+ *
+ * Legacy files (2024) write B for the gradient of the input and BW for the full backward. A file is
+ * legacy where a cell has BW, or where W occurs beside B and I does not (a W needs its I, so that
+ * no valid file of today looks so).
+ */
+#pragma once
+
+#include "common/schedule/schedule.h"
+
+#include <stdio.h>
+
+/** X(enumerator, text, has a microbatch, a computation). Nothing else enumerates the types. */
+#define RP_TORCH_TYPE_LIST(X)                                                                      \
+    X(FORWARD, "F", true, true)                                                                    \
+    X(BACKWARD, "B", true, true)                                                                   \
+    X(BACKWARD_INPUT, "I", true, true)                                                             \
+    X(BACKWARD_WEIGHT, "W", true, true)                                                            \
+    X(UNSHARD, "UNSHARD", false, false)                                                            \
+    X(RESHARD, "RESHARD", false, false)                                                            \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, false)                                                    \
+    X(SEND_F, "SEND_F", true, false)                                                               \
+    X(RECV_F, "RECV_F", true, false)                                                               \
+    X(SEND_B, "SEND_B", true, false)                                                               \
+    X(RECV_B, "RECV_B", true, false)                                                               \
+    X(WAIT_REDUCE_GRAD, "WAIT_REDUCE_GRAD", false, false)                                          \
+    X(WAIT_SEND_F, "WAIT_SEND_F", true, false)                                                     \
+    X(WAIT_SEND_B, "WAIT_SEND_B", true, false)
+
+typedef enum rp_torch_type {
+#define RP_TORCH_ENUM(name, text, has_microbatch, computes) RP_TORCH_##name,
+    RP_TORCH_TYPE_LIST(RP_TORCH_ENUM)
+#undef RP_TORCH_ENUM
+        RP_TORCH_TYPE_COUNT
+} rp_torch_type;
+
+/** One action, or one part of an overlapped pair. */
+typedef struct rp_torch_action {
+    uint32_t stage;
+    uint32_t microbatch; /**< 0 for types without */
+    uint32_t column;     /**< of its cell, from 0 */
+    uint8_t type;        /**< rp_torch_type */
+    bool overlaps_next;  /**< first part of a pair: the action behind it is the second */
+    uint16_t unused;     /**< 0 */
+} rp_torch_action;
+
+/**
+ * Reads a single cell of today's dialect, such as "2F0" or "(0F7;7B3)OVERLAP_F_B"; logs nothing.
+ * @param parts_out column 0; the second one is set for pairs only
+ * @return how many actions it has: 1, 2 for a pair, 0: it is no cell
+ */
+uint32_t rp_torch_action_parse(const char *text, rp_torch_action parts_out[static 2]);
+
+/** A file's actions; lives in an arena. */
+typedef struct rp_torch_csv {
+    const char *name; /**< of the file, for messages; borrowed */
+    uint32_t rank_count;
+    uint32_t
+        *row_begin; /**< [rank_count + 1]: row r is actions[row_begin[r] .. row_begin[r + 1]) */
+    rp_torch_action *actions;
+    uint32_t stage_count;
+    uint32_t microbatch_count;
+    uint32_t *stage_ranks; /**< [stage_count]; set by rp_torch_csv_check; NULL where `separate` */
+    /**
+     * Stages below forward_count have forwards only, the others, in the order of execution, full
+     * backwards only, and a stage may run on several ranks (RoundPipe). PyTorch knows no such
+     * files: a side-car says so, and how the layers are cut.
+     */
+    bool separate;
+    uint32_t forward_count; /**< where `separate` */
+    bool lowered;           /**< has types that are no computations */
+    bool legacy; /**< was read from, or is to be written in the legacy dialect; the actions are in
+                      today's */
+} rp_torch_csv;
+
+/** @return the type's text in a cell; static. `type` must be in range. */
+const char *rp_torch_type_text(rp_torch_type type);
+
+/** @return whether the type is followed by a microbatch. `type` must be in range. */
+bool rp_torch_type_has_microbatch(rp_torch_type type);
+
+/** @return whether the type is a computation. `type` must be in range. */
+bool rp_torch_type_computes(rp_torch_type type);
+
+/** "2F0" or "1UNSHARD" into `text`; one part of a pair. */
+#define RP_TORCH_NAME_SIZE 48
+const char *rp_torch_action_name(const rp_torch_action *action,
+                                 char text[static RP_TORCH_NAME_SIZE]);
+
+/**
+ * Reads the cells. Sizes are the greatest stage and microbatch plus one; no rule is checked.
+ * @param name file name for messages; must outlive the result
+ * @param text `length` bytes, not kept
+ * @retval RP_OK
+ * @retval RP_INPUT logged as "name:line: row R, column C: cause; valid …"
+ * @retval RP_NO_MEMORY
+ */
+rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, rp_arena *arena,
+                             rp_torch_csv *csv_out);
+
+/**
+ * Checks PyTorch's rules and that the ranks can run their rows to the end (formats.md 4.1).
+ *
+ * In file order: each stage on one rank; each computation once, a backward after its forward, a W
+ * after its I, all on the stage's rank. Then: M forwards and M backwards per stage. Lowered files
+ * besides: transfers between neighbouring stages on different ranks, each sent after it is computed
+ * and received before it is used; UNSHARD and RESHARD alternate and a stage that has them computes
+ * between the two; REDUCE_GRAD after the last weight gradient; waits after what they wait for.
+ * At last the dry run, each rank in its row's order: a computation starts after its input, a
+ * receive after its send. Where ranks wait for each other in a circle, the smallest number of
+ * columns is searched whose cells alone do so, and the circle is told.
+ *
+ * Where `separate`: each stage's forwards or backwards once for each microbatch, computations
+ * alone, and the dry run.
+ *
+ * A rule that cells of one row break is told with the smallest prefix of the row that breaks it.
+ * @param arena for tables and stage_ranks
+ * @retval RP_OK (stage_ranks is set), RP_INPUT (logged with row and column), RP_NO_MEMORY
+ */
+rp_status rp_torch_csv_check(rp_torch_csv *csv, rp_arena *arena);
+
+/** Where a lowered file's receives stand. */
+typedef enum rp_torch_receives {
+    RP_TORCH_RECEIVES_ASAP, /**< where the send is issued (PyTorch's default) */
+    /** Before the computation that uses it, or before a send to a higher rank that it comes from
+     * (PyTorch's defer_pp_recv with the parity rule that keeps it free of deadlocks). */
+    RP_TORCH_RECEIVES_JUST_IN_TIME,
+} rp_torch_receives;
+
+typedef struct rp_torch_lowering {
+    rp_torch_receives receives;
+    bool waits; /**< with WAIT_SEND_F, WAIT_SEND_B, WAIT_REDUCE_GRAD, as PyTorch 2.15 has them */
+} rp_torch_lowering;
+
+/**
+ * Lowers a compute-only schedule as PyTorch does: at most three stages unsharded, one REDUCE_GRAD
+ * behind each stage's last weight gradient, a SEND behind each computation whose result another
+ * rank needs and the RECV there.
+ * @param csv compute-only; has passed rp_torch_csv_check
+ * @param csv_out in `arena`; passes rp_torch_csv_check
+ * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (logged)
+ */
+rp_status rp_torch_csv_lower(const rp_torch_csv *csv, const rp_torch_lowering *how, rp_arena *arena,
+                             rp_torch_csv *csv_out);
+
+/**
+ * The order of a program's compute queues. A recompute has no action of its own: there it is part
+ * of the backward. Stages are numbered along the model.
+ * @param program has passed rp_program_check; one iteration
+ * @param side_car whether a side-car will say what the CSV cannot: then separate backward stages
+ *        are taken, and numbered as in the program
+ * @param csv_out in `arena`; passes rp_torch_csv_check, stage_ranks set
+ * @retval RP_OK, RP_NO_MEMORY
+ * @retval RP_USAGE the format cannot hold it (logged): several iterations, stages with a forward or
+ *         a backward only (RoundPipe), a stage that runs on several ranks (data parallelism)
+ */
+rp_status rp_torch_csv_of_program(const rp_program *program, bool side_car, rp_arena *arena,
+                                  rp_torch_csv *csv_out);
+
+/** Writes one line per rank, in the legacy dialect where csv->legacy: then no pairs and waits,
+ * which that does not know. @param stream flushed by the callee @retval RP_OK, RP_IO (logged) */
+rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
+
+/**
+ * rp_torch_csv_of_program without side-car and rp_torch_csv_print; nothing is written on refusal.
+ * @retval as these
+ */
+rp_status rp_torch_csv_write(const rp_program *program, rp_arena *arena, FILE *stream);
+
+/**
+ * The schedule that runs config->orders, a file that has passed rp_torch_csv_check: its GPUs are
+ * the rows, its microbatches and stages those of the file. Not registered: it has no orders of its
+ * own. Where config->orders is `separate`, a copy with separate_backward set.
+ */
+extern const rp_schedule_type rp_torch_csv_schedule;

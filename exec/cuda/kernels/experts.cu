@@ -1,0 +1,423 @@
+/* Mixture of experts: routing, gathering, and what is done with gathered rows. The probabilities
+ * and so the choice of experts have the bits of the host backend, given the same logits: a choice
+ * that a rounding turns over would be another model. */
+#include "exec/cuda/kernels/device.cuh"
+
+enum { BLOCK = 256, ROUTE_BLOCK = 128, ROW_BLOCK = 128 };
+
+/* rpexec_exp of exec/host/lane.h, operation by operation. */
+__device__ inline float host_exp(float x)
+{
+    const float shift = 12582912.0f;
+    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float moved = plus(times(clamped, 1.44269504088896341f), shift);
+    float n = plus(moved, -shift);
+    float r = plus(clamped, -times(n, 0.693359375f));
+    r = plus(r, -times(n, -2.12194440e-4f));
+    float p = 1.9875691500e-4f;
+    p = plus(times(p, r), 1.3981999507e-3f);
+    p = plus(times(p, r), 8.3334519073e-3f);
+    p = plus(times(p, r), 4.1665795894e-2f);
+    p = plus(times(p, r), 1.6666665459e-1f);
+    p = plus(times(p, r), 5.0000001201e-1f);
+    p = plus(plus(times(times(p, r), r), r), 1.0f);
+    float power = __uint_as_float((__float_as_uint(moved) - 0x4b400000u + 127u) << 23);
+    return x < -87.0f ? 0.0f : times(p, power);
+}
+
+/* The softmax of a token's logits into p (shared), its sum in the host's order. */
+template <typename T> __device__ inline void softmax(uint32_t experts, const T *logits, float *p)
+{
+    uint32_t lane = threadIdx.x % 32;
+    float most = widen(logits[0]);
+    double sum = 0;
+    for (uint32_t e = 1; e < experts; e++) {
+        float z = widen(logits[e]);
+        most = z > most ? z : most;
+    }
+    for (uint32_t e = lane; e < experts; e += 32) {
+        p[e] = host_exp(plus(widen(logits[e]), -most));
+    }
+    __syncwarp();
+    for (uint32_t e = 0; e < experts; e++) {
+        sum += (double)p[e];
+    }
+    __syncwarp();
+    for (uint32_t e = lane; e < experts; e += 32) {
+        p[e] = (float)((double)p[e] / sum);
+    }
+    __syncwarp();
+}
+
+/* Whether expert e of probability p comes before expert f of probability q. */
+__device__ inline bool before(float p, uint32_t e, float q, uint32_t f)
+{
+    return p > q || (p == q && e < f);
+}
+
+/* The expert after `last` (experts: the first one) by falling probability, then by number; NaN is
+ * never chosen so. The whole warp gets it; `experts` where there is none. */
+__device__ inline uint32_t next_best(uint32_t experts, const float *p, uint32_t last)
+{
+    uint32_t best = experts;
+    for (uint32_t e = threadIdx.x % 32; e < experts; e += 32) {
+        bool candidate = p[e] == p[e] && (last == experts || before(p[last], last, p[e], e));
+        if (candidate && (best == experts || before(p[e], e, p[best], best))) {
+            best = e;
+        }
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, best, mask);
+        if (other != experts && (best == experts || before(p[other], other, p[best], best))) {
+            best = other;
+        }
+    }
+    return best;
+}
+
+/* The lowest expert that is not among the first `count` of `chosen`. */
+__device__ inline uint32_t first_left(const uint32_t *chosen, uint32_t count)
+{
+    for (uint32_t e = 0;; e++) {
+        bool taken = false;
+        for (uint32_t j = 0; j < count; j++) {
+            taken = taken || chosen[j] == e;
+        }
+        if (!taken) {
+            return e;
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(ROUTE_BLOCK) choose(rpexec_routing r, const T *logits)
+{
+    uint32_t lane = threadIdx.x % 32;
+    float *p = reinterpret_cast<float *>(dynamic_shared()) + threadIdx.x / 32 * r.experts;
+    uint64_t step = (uint64_t)gridDim.x * (ROUTE_BLOCK / 32);
+    for (uint64_t t = (uint64_t)blockIdx.x * (ROUTE_BLOCK / 32) + threadIdx.x / 32; t < r.tokens;
+         t += step) {
+        uint32_t *chosen = r.chosen + t * r.active;
+        uint32_t last = r.experts;
+        softmax(r.experts, logits + t * r.experts, p);
+        for (uint32_t e = lane; e < r.experts; e += 32) {
+            r.probabilities[t * r.experts + e] = p[e];
+        }
+        for (uint32_t j = 0; j < r.active; j++) {
+            uint32_t best = next_best(r.experts, p, last);
+            if (best == r.experts) { /* NaN: indices must stay valid */
+                best = first_left(chosen, j);
+            }
+            if (lane == 0) {
+                chosen[j] = best;
+            }
+            last = best;
+            __syncwarp();
+        }
+    }
+}
+
+/* begins[e + 1] becomes the number of rows of expert e = blockIdx.x. */
+__global__ void __launch_bounds__(BLOCK) count_rows(rpexec_routing r)
+{
+    __shared__ uint32_t parts[BLOCK / 32];
+    uint32_t count = 0;
+    for (uint64_t i = threadIdx.x; i < r.tokens * r.active; i += BLOCK) {
+        count += r.chosen[i] == blockIdx.x;
+    }
+    count = group_sum<BLOCK>(count, parts);
+    if (threadIdx.x == 0) {
+        r.begins[blockIdx.x + 1] = count;
+    }
+}
+
+/* One warp, 32 experts at a time: one after the other would wait for memory each time. */
+__global__ void __launch_bounds__(32) add_counts(rpexec_routing r)
+{
+    uint32_t before = 0;
+    for (uint32_t first = 0; first < r.experts; first += 32) {
+        uint32_t expert = first + threadIdx.x;
+        uint32_t sum = expert < r.experts ? r.begins[expert + 1] : 0;
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
+            sum += threadIdx.x >= distance ? other : 0;
+        }
+        if (expert < r.experts) {
+            r.begins[expert + 1] = before + sum;
+        }
+        before += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    if (threadIdx.x == 0) {
+        r.begins[0] = 0;
+    }
+}
+
+/* Each thread a run of the entries: how many are the expert's, how many come before, which row. */
+__global__ void __launch_bounds__(BLOCK) place_rows(rpexec_routing r)
+{
+    __shared__ uint32_t counts[BLOCK];
+    uint64_t entries = r.tokens * r.active;
+    uint64_t run = (entries + BLOCK - 1) / BLOCK;
+    uint64_t first = threadIdx.x * run;
+    uint64_t end = first + run < entries ? first + run : entries;
+    uint32_t mine = 0;
+    for (uint64_t i = first; i < end; i++) {
+        mine += r.chosen[i] == blockIdx.x;
+    }
+    counts[threadIdx.x] = mine;
+    __syncthreads();
+    for (uint32_t distance = 1; distance < BLOCK; distance *= 2) {
+        uint32_t other = threadIdx.x >= distance ? counts[threadIdx.x - distance] : 0;
+        __syncthreads();
+        counts[threadIdx.x] += other;
+        __syncthreads();
+    }
+    uint32_t row = r.begins[blockIdx.x] + counts[threadIdx.x] - mine;
+    for (uint64_t i = first; i < end; i++) {
+        if (r.chosen[i] == blockIdx.x) {
+            r.rows[i] = row++;
+        }
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK) weigh(rpexec_routing r)
+{
+    for (uint64_t t = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; t < r.tokens;
+         t += (uint64_t)gridDim.x * BLOCK) {
+        const float *p = r.probabilities + t * r.experts;
+        float sum = 0;
+        for (uint64_t i = t * r.active; i < (t + 1) * r.active; i++) {
+            sum = plus(sum, p[r.chosen[i]]);
+        }
+        for (uint64_t i = t * r.active; i < (t + 1) * r.active; i++) {
+            r.weights[r.rows[i]] = r.raw ? p[r.chosen[i]] : p[r.chosen[i]] / sum;
+        }
+    }
+}
+
+/* A warp per token; executor's host backend, exec/host/experts.c, has the formula. */
+template <typename T>
+__global__ void __launch_bounds__(ROUTE_BLOCK)
+    route_backward(rpexec_routing r, const float *dweights, T *dlogits)
+{
+    uint32_t lane = threadIdx.x % 32;
+    uint64_t step = (uint64_t)gridDim.x * (ROUTE_BLOCK / 32);
+    for (uint64_t t = (uint64_t)blockIdx.x * (ROUTE_BLOCK / 32) + threadIdx.x / 32; t < r.tokens;
+         t += step) {
+        T *row = dlogits + t * r.experts;
+        float sum = 0;
+        for (uint64_t i = t * r.active; i < (t + 1) * r.active; i++) {
+            sum += r.weights[r.rows[i]] * dweights[r.rows[i]];
+        }
+        for (uint32_t e = lane; e < r.experts; e += 32) {
+            narrow(r.raw ? -r.probabilities[t * r.experts + e] * sum : 0.0f, &row[e]);
+        }
+        __syncwarp();
+        for (uint32_t j = lane; j < r.active; j += 32) {
+            uint32_t from = r.rows[t * r.active + j];
+            narrow(r.weights[from] * (dweights[from] - sum), &row[r.chosen[t * r.active + j]]);
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    gather(rpexec_routing r, uint32_t width, const T *x, T *y, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < r.tokens * r.active * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t entry = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        float row[N];
+        load<N>(x + entry / r.active * width + j, width - j, whole, row);
+        store<N>(row, width - j, whole, y + (uint64_t)r.rows[entry] * width + j);
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    scatter(rpexec_routing r, uint32_t width, const T *x, bool add, T *y, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < r.tokens * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t t = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        float sum[N] = {};
+        float in[N];
+        for (uint64_t entry = t * r.active; entry < (t + 1) * r.active; entry++) {
+            load<N>(x + (uint64_t)r.rows[entry] * width + j, width - j, whole, in);
+            for (int k = 0; k < N; k++) {
+                sum[k] += in[k];
+            }
+        }
+        if (add) {
+            load<N>(y + t * width + j, width - j, whole, in);
+            for (int k = 0; k < N; k++) {
+                sum[k] += in[k];
+            }
+        }
+        store<N>(sum, width - j, whole, y + t * width + j);
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    experts_swiglu(rpexec_routing r, uint32_t width, const T *gate, const T *up, T *s, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < r.tokens * r.active * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t row = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        uint64_t at = row * width + j;
+        float g[N], u[N];
+        load<N>(gate + at, width - j, whole, g);
+        load<N>(up + at, width - j, whole, u);
+        for (int k = 0; k < N; k++) {
+            g[k] = r.weights[row] * (g[k] * sigmoid(g[k]) * u[k]);
+        }
+        store<N>(g, width - j, whole, s + at);
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(ROW_BLOCK, 8)
+    experts_swiglu_backward(rpexec_routing r, uint32_t width, const T *gate, const T *up,
+                            const T *ds, T *dgate, T *dup, float *dweights, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ double parts[ROW_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < r.tokens * r.active; row += gridDim.x) {
+        float weight = r.weights[row];
+        double sum = 0;
+        for (uint32_t j = threadIdx.x * N; j < width; j += ROW_BLOCK * N) {
+            uint64_t at = row * width + j;
+            float g[N], u[N], d[N], to_gate[N], to_up[N];
+            load<N>(gate + at, width - j, whole, g);
+            load<N>(up + at, width - j, whole, u);
+            load<N>(ds + at, width - j, whole, d);
+            for (int k = 0; k < N; k++) {
+                float sigma = sigmoid(g[k]);
+                float weighted = d[k] * weight;
+                sum += (double)(d[k] * g[k] * sigma * u[k]);
+                to_gate[k] = weighted * u[k] * (sigma * (1.0f + g[k] * (1.0f - sigma)));
+                to_up[k] = weighted * g[k] * sigma;
+            }
+            store<N>(to_gate, width - j, whole, dgate + at);
+            store<N>(to_up, width - j, whole, dup + at);
+        }
+        sum = group_sum<ROW_BLOCK>(sum, parts);
+        if (threadIdx.x == 0) {
+            dweights[row] = (float)sum;
+        }
+    }
+}
+
+extern "C" cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target,
+                                         const rpexec_routing *routing, const void *logits)
+{
+    const rpexec_routing r = *routing;
+    if (r.experts > RPEXEC_CUDA_MOST_EXPERTS || r.active > r.experts) {
+        return cudaErrorInvalidValue;
+    }
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(choose<T>, blocks_for(target, r.tokens, ROUTE_BLOCK / 32), ROUTE_BLOCK,
+                      ROUTE_BLOCK / 32 * r.experts * sizeof(float), target->stream, r,
+                      static_cast<const T *>(logits));
+    });
+    if (error == cudaSuccess) {
+        error = launch(count_rows, r.experts, BLOCK, 0, target->stream, r);
+    }
+    if (error == cudaSuccess) {
+        error = launch(add_counts, 1, 32, 0, target->stream, r);
+    }
+    if (error == cudaSuccess) {
+        error = launch(place_rows, r.experts, BLOCK, 0, target->stream, r);
+    }
+    if (error == cudaSuccess) {
+        error = launch(weigh, blocks_for(target, r.tokens, BLOCK), BLOCK, 0, target->stream, r);
+    }
+    return error;
+}
+
+extern "C" cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *target,
+                                                  const rpexec_routing *routing,
+                                                  const float *dweights, void *dlogits)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(route_backward<T>, blocks_for(target, routing->tokens, ROUTE_BLOCK / 32),
+                      ROUTE_BLOCK, 0, target->stream, *routing, dweights,
+                      static_cast<T *>(dlogits));
+    });
+}
+
+/* Packs of the rows [rows, width]. */
+template <typename T> static uint64_t packs_of(uint64_t rows, uint32_t width)
+{
+    constexpr uint32_t N = per_pack<T>::count;
+    return rows * ((width + N - 1) / N);
+}
+
+extern "C" cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target,
+                                          const rpexec_routing *routing, uint32_t width,
+                                          const void *x, void *y)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
+        return launch(gather<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
+                      *routing, width, static_cast<const T *>(x), static_cast<T *>(y),
+                      aligned(16, x, y) && width % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_scatter(const rpexec_cuda_target *target,
+                                           const rpexec_routing *routing, uint32_t width,
+                                           const void *x, bool add, void *y)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        uint64_t packs = packs_of<T>(routing->tokens, width);
+        return launch(scatter<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
+                      *routing, width, static_cast<const T *>(x), add, static_cast<T *>(y),
+                      aligned(16, x, y) && width % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_experts_swiglu(const rpexec_cuda_target *target,
+                                                  const rpexec_routing *routing, uint32_t width,
+                                                  const void *gate, const void *up, void *s)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
+        return launch(experts_swiglu<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
+                      *routing, width, static_cast<const T *>(gate), static_cast<const T *>(up),
+                      static_cast<T *>(s),
+                      aligned(16, gate, up, s) && width % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_target *target,
+                                                           const rpexec_routing *routing,
+                                                           uint32_t width, const void *gate,
+                                                           const void *up, const void *ds,
+                                                           void *dgate, void *dup, float *dweights)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(16, gate, up, ds, dgate, dup) && width % per_pack<T>::count == 0;
+        return launch(experts_swiglu_backward<T>,
+                      blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
+                      target->stream, *routing, width, static_cast<const T *>(gate),
+                      static_cast<const T *>(up), static_cast<const T *>(ds),
+                      static_cast<T *>(dgate), static_cast<T *>(dup), dweights, whole);
+    });
+}

@@ -1,0 +1,164 @@
+/** @file kernels.h  Launchers of the CUDA kernels, in plain C: one file of kernels per family.
+ *
+ * They enqueue into the target's stream and return; formulas, layouts and what may be NULL are
+ * those of exec/operators/operators.h, and pointers lie in the GPU's memory. Grids of loops over
+ * values are made for the target's multiprocessors; nothing that is summed up depends on them, nor
+ * on whether addresses allow 128-bit accesses. Every launcher returns what the launch said.
+ */
+#pragma once
+
+#include "exec/operators/operators.h"
+
+#include <cuda_runtime_api.h>
+
+/** Where kernels run. */
+typedef struct rpexec_cuda_target {
+    cudaStream_t stream;
+    uint32_t sm_count;
+    rpexec_dtype dtype;
+} rpexec_cuda_target;
+
+/** Which of the three products of a linear layer. */
+typedef enum rpexec_cuda_product {
+    RPEXEC_CUDA_FORWARD, /**< y[rows, out] = x[rows, in] weight[out, in]^T */
+    RPEXEC_CUDA_INPUT,   /**< dx[rows, in] = dy[rows, out] weight[out, in] */
+    RPEXEC_CUDA_WEIGHT,  /**< dweight[out, in] = dy[rows, out]^T x[rows, in] */
+} rpexec_cuda_product;
+
+/** Matrix products of one expert or many by our own kernels. */
+typedef struct rpexec_cuda_products {
+    rpexec_cuda_product which;
+    uint64_t rows; /**< of all experts */
+    uint32_t in;
+    uint32_t out;
+    uint32_t experts;
+    uint64_t stride;        /**< values between the experts' matrices */
+    const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: one expert has all rows */
+    const void *base;       /**< what is added to: another tensor, the result itself, or NULL */
+    bool wide;              /**< WEIGHT: the result and `base` are fp32 whatever the storage type */
+} rpexec_cuda_products;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* norm.cu. `parts` is scratch: rpexec_cuda_norm_parts(rows) x width floats. */
+cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
+                                 float eps, const void *x, const void *weight, void *y, float *r);
+cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
+                                       uint32_t width, const void *x, const void *weight,
+                                       const float *r, const void *dy, const void *base, void *dx);
+cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
+                                        uint32_t width, const void *x, const float *r,
+                                        const void *dy, float *parts, bool wide, void *dweight);
+
+/** @return parts that rms_norm_weight sums its rows in: a function of the rows only, at most 256 */
+uint32_t rpexec_cuda_norm_parts(uint64_t rows);
+
+/* values.cu: one value at a time. */
+cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
+                               uint32_t seq_len, uint32_t heads, uint32_t head_dim,
+                               const float *cosines, const float *sines, bool inverse, void *x);
+cudaError_t rpexec_cuda_swiglu(const rpexec_cuda_target *target, uint64_t count, const void *gate,
+                               const void *up, void *s);
+cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64_t count,
+                                        const void *gate, const void *up, const void *ds,
+                                        void *dgate, void *dup);
+cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count, const void *a,
+                            const void *b, void *y);
+cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, uint64_t count,
+                                 const float *sums, void *gradients);
+cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count, float factor,
+                              void *x);
+cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam_factors *factors,
+                             const rpexec_update *update);
+/** Sets *flag, which must be 0, to 1 where a value is not finite. */
+cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
+                                        const void *x, int32_t *flag);
+
+/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `scratch` has
+ * rpexec_cuda_embed_scratch bytes. `ids` and `labels` may lie in pinned memory of the host, which
+ * the GPU does not cache.
+ */
+cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens, uint32_t width,
+                              const int32_t *ids, void *scratch, const void *table, void *x);
+cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                     uint32_t width, const int32_t *ids, void *scratch,
+                                     const void *dx, bool wide, void *dtable);
+/** @return bytes of scratch of both: a function of the tokens only. */
+size_t rpexec_cuda_embed_scratch(uint64_t tokens);
+
+/** Losses of whole rows of logits, and the gradient in their place. */
+cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
+                                      uint32_t vocab, const int32_t *labels, float scale, void *z,
+                                      double *losses, double *loss);
+
+/** The loss of a part of the vocabulary. */
+cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
+                                       uint32_t vocab, const void *z, float *statistics);
+/** Likewise; with the statistics of all parts. */
+cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target, uint64_t rows,
+                                           uint32_t vocab, uint32_t first, const int32_t *labels,
+                                           uint32_t parts, const float *statistics, uint64_t stride,
+                                           float scale, void *z, double *losses, double *loss);
+
+/* experts.cu. */
+cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target, const rpexec_routing *routing,
+                              const void *logits);
+cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *target,
+                                       const rpexec_routing *routing, const float *dweights,
+                                       void *dlogits);
+cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target, const rpexec_routing *routing,
+                               uint32_t width, const void *x, void *y);
+cudaError_t rpexec_cuda_scatter(const rpexec_cuda_target *target, const rpexec_routing *routing,
+                                uint32_t width, const void *x, bool add, void *y);
+cudaError_t rpexec_cuda_experts_swiglu(const rpexec_cuda_target *target,
+                                       const rpexec_routing *routing, uint32_t width,
+                                       const void *gate, const void *up, void *s);
+cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_target *target,
+                                                const rpexec_routing *routing, uint32_t width,
+                                                const void *gate, const void *up, const void *ds,
+                                                void *dgate, void *dup, float *dweights);
+
+/** Most experts that route takes: their probabilities lie in shared memory. */
+#define RPEXEC_CUDA_MOST_EXPERTS 2048u
+
+/* products.cu, products_half.cu: tensor cores for 16-bit storage, plain fp32 otherwise. `a` and `b`
+ * are the operands in the order of the formula, `c` the result. */
+cudaError_t rpexec_cuda_products_fp32(const rpexec_cuda_target *target,
+                                      const rpexec_cuda_products *products, const void *a,
+                                      const void *b, void *c);
+cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *target,
+                                      const rpexec_cuda_products *products, const void *a,
+                                      const void *b, void *c);
+
+/* attention.cu: any head_dim up to 256 and any type, slow: one warp per row. `sums` is scratch,
+ * tokens x heads floats. */
+cudaError_t rpexec_cuda_attention(const rpexec_cuda_target *target,
+                                  const rpexec_attention_sizes *sizes, const void *q, const void *k,
+                                  const void *v, void *o, float *logsumexp);
+cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *target,
+                                           const rpexec_attention_sizes *sizes, const void *q,
+                                           const void *k, const void *v, const void *o,
+                                           const float *logsumexp, const void *d_o, float *sums,
+                                           void *dq, void *dk, void *dv);
+/** What rpexec_cuda_attention_half_backward takes besides: floats [2][heads][tokens], first the
+ * logsumexp times log2(e), then the sums over the head of d_o o. */
+cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
+                                          const rpexec_attention_sizes *sizes, const void *o,
+                                          const void *d_o, const float *logsumexp, float *by_head);
+
+/* attention_half.cu, attention_half_backward.cu: tensor cores, 16-bit storage, head_dim 64 and 128,
+ * tensors aligned to 16 bytes. */
+cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *target,
+                                       const rpexec_attention_sizes *sizes, const void *q,
+                                       const void *k, const void *v, void *o, float *logsumexp);
+/** @param by_head of rpexec_cuda_attention_by_head */
+cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_target *target,
+                                                const rpexec_attention_sizes *sizes, const void *q,
+                                                const void *k, const void *v, const void *d_o,
+                                                const float *by_head, void *dq, void *dk, void *dv);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,207 @@
+/* RMSNorm: a warp per row where rows are short (queries and keys), a block per row otherwise. The
+ * gradient of the weight is summed in parts of rows, then over the parts, each in a fixed order. */
+#include "exec/cuda/kernels/device.cuh"
+
+enum { BLOCK = 256, LONGEST_OF_A_WARP = 1024, SUM_WARPS = 16 };
+
+template <typename T, int THREADS>
+__global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, float eps, const T *x,
+                                              const T *weight, T *y, float *r, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ float parts[BLOCK / 32];
+    uint32_t lane = threadIdx.x % THREADS;
+    uint64_t per_block = BLOCK / THREADS;
+    for (uint64_t row = blockIdx.x * per_block + threadIdx.x / THREADS; row < rows;
+         row += gridDim.x * per_block) {
+        const T *from = x + row * width;
+        float sum = 0;
+        for (uint32_t j = lane * N; j < width; j += THREADS * N) {
+            float in[N];
+            load<N>(from + j, width - j, whole, in);
+            for (int i = 0; i < N; i++) {
+                sum += in[i] * in[i];
+            }
+        }
+        float scale = 1.0f / sqrtf(group_sum<THREADS>(sum, parts) / (float)width + eps);
+        for (uint32_t j = lane * N; j < width; j += THREADS * N) {
+            float in[N], w[N];
+            load<N>(from + j, width - j, whole, in);
+            load<N>(weight + j, width - j, whole, w);
+            for (int i = 0; i < N; i++) {
+                in[i] = in[i] * scale * w[i];
+            }
+            store<N>(in, width - j, whole, y + row * width + j);
+        }
+        if (lane == 0) {
+            r[row] = scale;
+        }
+    }
+}
+
+template <typename T, int THREADS>
+__global__ void __launch_bounds__(BLOCK)
+    norm_input(uint64_t rows, uint32_t width, const T *x, const T *weight, const float *r,
+               const T *dy, const T *base, T *dx, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ float parts[BLOCK / 32];
+    uint32_t lane = threadIdx.x % THREADS;
+    uint64_t per_block = BLOCK / THREADS;
+    for (uint64_t row = blockIdx.x * per_block + threadIdx.x / THREADS; row < rows;
+         row += gridDim.x * per_block) {
+        uint64_t at = row * width;
+        float sum = 0;
+        float in[N], w[N], from[N];
+        for (uint32_t j = lane * N; j < width; j += THREADS * N) {
+            load<N>(x + at + j, width - j, whole, in);
+            load<N>(weight + j, width - j, whole, w);
+            load<N>(dy + at + j, width - j, whole, from);
+            for (int i = 0; i < N; i++) {
+                sum += from[i] * w[i] * in[i];
+            }
+        }
+        float scale = r[row];
+        float mean = group_sum<THREADS>(sum, parts) / (float)width;
+        float pull = scale * scale * scale * mean;
+        for (uint32_t j = lane * N; j < width; j += THREADS * N) {
+            float old[N] = {};
+            load<N>(x + at + j, width - j, whole, in);
+            load<N>(weight + j, width - j, whole, w);
+            load<N>(dy + at + j, width - j, whole, from);
+            if (base != nullptr) {
+                load<N>(base + at + j, width - j, whole, old);
+            }
+            for (int i = 0; i < N; i++) {
+                old[i] += scale * from[i] * w[i] - in[i] * pull;
+            }
+            store<N>(old, width - j, whole, dx + at + j);
+        }
+    }
+}
+
+/* Two columns a lane, a warp's rows eight apart; then the warps' sums in their order. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    norm_weight_parts(uint64_t rows, uint32_t width, uint64_t per_part, const T *x, const float *r,
+                      const T *dy, float *parts, bool whole)
+{
+    __shared__ float sums[BLOCK / 32][64];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t column = blockIdx.x * 64 + threadIdx.x % 32 * 2;
+    uint64_t first = blockIdx.y * per_part;
+    uint64_t end = first + per_part < rows ? first + per_part : rows;
+    float sum[2] = {};
+    for (uint64_t row = first + warp; row < end && column < width; row += BLOCK / 32) {
+        float in[2], from[2];
+        load<2>(x + row * width + column, width - column, whole, in);
+        load<2>(dy + row * width + column, width - column, whole, from);
+        sum[0] += from[0] * in[0] * r[row];
+        sum[1] += from[1] * in[1] * r[row];
+    }
+    sums[warp][threadIdx.x % 32 * 2] = sum[0];
+    sums[warp][threadIdx.x % 32 * 2 + 1] = sum[1];
+    __syncthreads();
+    column = blockIdx.x * 64 + threadIdx.x;
+    if (threadIdx.x < 64 && column < width) {
+        float total = 0;
+        for (int i = 0; i < BLOCK / 32; i++) {
+            total += sums[i][threadIdx.x];
+        }
+        parts[(uint64_t)blockIdx.y * width + column] = total;
+    }
+}
+
+/* A block has 32 columns; each of its warps adds up every SUM_WARPS-th part, ascending, and the
+ * warps' sums are added in pairs (w and w + 8, then w and w + 4, ...), last of all to the old
+ * gradient. */
+template <typename T>
+__global__ void __launch_bounds__(SUM_WARPS * 32)
+    norm_weight_sum(uint32_t count, uint32_t width, const float *parts, T *dweight)
+{
+    __shared__ float sums[SUM_WARPS][32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t column = blockIdx.x * 32 + lane;
+    float sum = 0;
+    if (column < width) {
+#pragma unroll 8
+        for (uint32_t i = warp; i < count; i += SUM_WARPS) {
+            sum += parts[(uint64_t)i * width + column];
+        }
+    }
+    sums[warp][lane] = sum;
+    for (uint32_t half = SUM_WARPS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (warp < half) {
+            sums[warp][lane] += sums[warp + half][lane];
+        }
+    }
+    if (warp == 0 && column < width) {
+        narrow(widen(dweight[column]) + sums[0][lane], &dweight[column]);
+    }
+}
+
+extern "C" uint32_t rpexec_cuda_norm_parts(uint64_t rows)
+{
+    uint64_t parts = (rows + 63) / 64;
+    return (uint32_t)(parts < 256 ? parts : 256);
+}
+
+extern "C" cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows,
+                                            uint32_t width, float eps, const void *x,
+                                            const void *weight, void *y, float *r)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(16, x, weight, y) && width % per_pack<T>::count == 0;
+        bool by_warp = width <= LONGEST_OF_A_WARP;
+        uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
+        return launch(by_warp ? norm<T, 32> : norm<T, BLOCK>, blocks, BLOCK, 0, target->stream,
+                      rows, width, eps, static_cast<const T *>(x), static_cast<const T *>(weight),
+                      static_cast<T *>(y), r, whole);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
+                                                  uint32_t width, const void *x, const void *weight,
+                                                  const float *r, const void *dy, const void *base,
+                                                  void *dx)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(16, x, weight, dy, base, dx) && width % per_pack<T>::count == 0;
+        bool by_warp = width <= LONGEST_OF_A_WARP;
+        uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
+        return launch(by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>, blocks, BLOCK, 0,
+                      target->stream, rows, width, static_cast<const T *>(x),
+                      static_cast<const T *>(weight), r, static_cast<const T *>(dy),
+                      static_cast<const T *>(base), static_cast<T *>(dx), whole);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
+                                                   uint32_t width, const void *x, const float *r,
+                                                   const void *dy, float *parts, bool wide,
+                                                   void *dweight)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(2 * sizeof(T), x, dy) && width % 2 == 0;
+        uint32_t count = rpexec_cuda_norm_parts(rows);
+        uint64_t per_part = count > 0 ? (rows + count - 1) / count : 0;
+        cudaError_t error = launch(norm_weight_parts<T>, dim3((width + 63) / 64, count), BLOCK, 0,
+                                   target->stream, rows, width, per_part, static_cast<const T *>(x),
+                                   r, static_cast<const T *>(dy), parts, whole);
+        if (error != cudaSuccess || count == 0) {
+            return error;
+        }
+        if (wide) {
+            return launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0,
+                          target->stream, count, width, static_cast<const float *>(parts),
+                          static_cast<float *>(dweight));
+        }
+        return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
+                      count, width, static_cast<const float *>(parts), static_cast<T *>(dweight));
+    });
+}

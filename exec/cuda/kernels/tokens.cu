@@ -1,0 +1,441 @@
+/* The embedding, its gradient, and the loss. */
+#include "exec/cuda/kernels/device.cuh"
+
+enum { BLOCK = 256, LOSS_BLOCK = 512 };
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    embed(uint64_t tokens, uint32_t width, const int32_t *ids, const T *table, T *x, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < tokens * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t t = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        float row[N] = {};
+        int32_t id = ids[t];
+        if (id >= 0) {
+            load<N>(table + (uint64_t)id * width + j, width - j, whole, row);
+        }
+        store<N>(row, width - j, whole, x + t * width + j);
+    }
+}
+
+/* Ids are the host's where a schedule uploads none, and are read over the link each time. */
+__global__ void __launch_bounds__(BLOCK)
+    fetch_ids(uint64_t tokens, const int32_t *ids, int32_t *near)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < tokens;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        near[i] = ids[i];
+    }
+}
+
+/* Tokens in bins by their ids, so that nobody looks for an id among all tokens. */
+struct token_bins {
+    uint32_t count;   /* a power of two */
+    uint32_t *sizes;  /* [count] */
+    uint32_t *begins; /* [count + 1] where each bin begins in `order` */
+    uint32_t *order;  /* tokens by bin, ascending in each; ids that are negative are in none */
+};
+
+__device__ inline bool is_in(const token_bins &bins, uint32_t bin, int32_t id)
+{
+    return id >= 0 && ((uint32_t)id & (bins.count - 1)) == bin;
+}
+
+/* A block per bin. */
+__global__ void __launch_bounds__(BLOCK)
+    count_tokens(uint64_t tokens, const int32_t *ids, token_bins bins)
+{
+    __shared__ uint32_t parts[BLOCK / 32];
+    uint32_t mine = 0;
+    for (uint64_t t = threadIdx.x; t < tokens; t += BLOCK) {
+        mine += is_in(bins, blockIdx.x, ids[t]);
+    }
+    mine = group_sum<BLOCK>(mine, parts);
+    if (threadIdx.x == 0) {
+        bins.sizes[blockIdx.x] = mine;
+    }
+}
+
+/* A block per bin, with the sizes of all. */
+__global__ void __launch_bounds__(BLOCK)
+    order_tokens(uint64_t tokens, const int32_t *ids, token_bins bins)
+{
+    __shared__ uint32_t parts[BLOCK / 32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lower = (1u << threadIdx.x % 32) - 1;
+    uint32_t before = 0;
+    for (uint32_t i = threadIdx.x; i < blockIdx.x; i += BLOCK) {
+        before += bins.sizes[i];
+    }
+    uint32_t at = group_sum<BLOCK>(before, parts);
+    if (threadIdx.x == 0) {
+        bins.begins[blockIdx.x] = at;
+        if (blockIdx.x + 1 == bins.count) {
+            bins.begins[bins.count] = at + bins.sizes[blockIdx.x];
+        }
+    }
+    for (uint64_t first = 0; first < tokens; first += BLOCK) {
+        uint64_t t = first + threadIdx.x;
+        bool mine = t < tokens && is_in(bins, blockIdx.x, ids[t]);
+        uint32_t bits = __ballot_sync(0xffffffffu, mine);
+        if (threadIdx.x % 32 == 0) {
+            parts[warp] = (uint32_t)__popc(bits);
+        }
+        __syncthreads();
+        uint32_t place = at + (uint32_t)__popc(bits & lower);
+        for (uint32_t i = 0; i < BLOCK / 32; i++) {
+            place += i < warp ? parts[i] : 0;
+            at += parts[i];
+        }
+        if (mine) {
+            bins.order[place] = (uint32_t)t;
+        }
+        __syncthreads();
+    }
+}
+
+/* True where a token of the bin before `place` has the id. All threads get the same answer. */
+__device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, uint32_t begin,
+                                   uint32_t place, int32_t id)
+{
+    for (uint32_t first = begin; first < place; first += BLOCK) {
+        uint32_t at = first + threadIdx.x;
+        if (__syncthreads_or(at < place && ids[order[at]] == id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Block (p, c) does nothing unless the token at place p of the order is the first of its id; then
+ * it adds the rows of all tokens of that id to the table's, by ascending token, each thread one
+ * pack of columns. */
+template <typename T, typename S>
+__global__ void __launch_bounds__(BLOCK)
+    embed_weight(uint32_t width, const int32_t *ids, token_bins bins, const T *dx, S *dtable,
+                 bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ uint32_t matches[BLOCK / 32];
+    uint32_t place = blockIdx.x;
+    if (place >= bins.begins[bins.count]) {
+        return;
+    }
+    int32_t id = ids[bins.order[place]];
+    uint32_t bin = (uint32_t)id & (bins.count - 1);
+    uint32_t end = bins.begins[bin + 1];
+    if (seen_before(ids, bins.order, bins.begins[bin], place, id)) {
+        return;
+    }
+    uint32_t column = (blockIdx.y * BLOCK + threadIdx.x) * N;
+    uint64_t left = column < width ? width - column : 0;
+    float sum[N] = {};
+    S *row = dtable + (uint64_t)id * width + column;
+    load<N>(row, left, whole, sum);
+    for (uint32_t first = place; first < end; first += BLOCK) {
+        uint32_t at = first + threadIdx.x;
+        uint32_t bits = __ballot_sync(0xffffffffu, at < end && ids[bins.order[at]] == id);
+        if (threadIdx.x % 32 == 0) {
+            matches[threadIdx.x / 32] = bits;
+        }
+        __syncthreads();
+        for (uint32_t word = 0; word < BLOCK / 32; word++) {
+            for (uint32_t rest = matches[word]; rest != 0; rest &= rest - 1) {
+                uint64_t from = bins.order[first + word * 32 + (uint32_t)(__ffs((int)rest) - 1)];
+                float in[N];
+                load<N>(dx + from * width + column, left, whole, in);
+                for (int i = 0; i < N; i++) {
+                    sum[i] += in[i];
+                }
+            }
+        }
+        __syncthreads();
+    }
+    store<N>(sum, left, whole, row);
+}
+
+/* The largest logit of a thread's share and the sum of e^(z - most), in one pass. */
+template <int N, typename T>
+__device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most_out,
+                             float *sum_out)
+{
+    float most = -3.402823466e+38f; /* finite: e^(most - most) must be a number */
+    float sum = 0;
+    for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+        float in[N];
+        float here = most;
+        load<N>(z + j, vocab - j, whole, in);
+        for (int i = 0; i < N; i++) {
+            here = j + i < vocab ? fmaxf(here, in[i]) : here;
+        }
+        if (here > most) {
+            sum *= expf(most - here);
+            most = here;
+        }
+        for (int i = 0; i < N; i++) {
+            sum += j + i < vocab ? expf(in[i] - most) : 0.0f;
+        }
+    }
+    *most_out = most;
+    *sum_out = sum;
+}
+
+/* The same of a whole row, in all threads of the block. Its last barriers come after everybody has
+ * read the row: it may be overwritten, and `mosts` and `sums` are free. */
+template <int N, typename T>
+__device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *mosts, double *sums,
+                                 float *most_out)
+{
+    float mine, sum;
+    share<N>(z, vocab, whole, &mine, &sum);
+    float most = warp_most(mine);
+    if (threadIdx.x % 32 == 0) {
+        mosts[threadIdx.x / 32] = most;
+    }
+    __syncthreads();
+    for (int i = 0; i < LOSS_BLOCK / 32; i++) {
+        most = fmaxf(most, mosts[i]);
+    }
+    *most_out = most;
+    return group_sum<LOSS_BLOCK>((double)sum * (double)expf(mine - most), sums);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float scale, T *logits,
+                  double *losses, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ float mosts[LOSS_BLOCK / 32];
+    __shared__ double sums[LOSS_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        T *z = logits + row * vocab;
+        int64_t label = labels[row];
+        bool ignored = label == RPEXEC_IGNORED;
+        float most = 0, own = 0;
+        double total = 1;
+        if (!ignored) {
+            own = widen(z[label]);
+            total = row_sum<N>(z, vocab, whole, mosts, sums, &most);
+        }
+        float factor = (float)((double)scale / total);
+        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+            float out[N] = {};
+            if (!ignored) {
+                load<N>(z + j, vocab - j, whole, out);
+                for (int i = 0; i < N; i++) {
+                    out[i] = expf(out[i] - most) * factor - (j + i == label ? scale : 0.0f);
+                }
+            }
+            store<N>(out, vocab - j, whole, z + j);
+        }
+        if (threadIdx.x == 0) {
+            losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)own;
+        }
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    row_statistics(uint64_t rows, uint32_t vocab, const T *logits, float *statistics, bool whole)
+{
+    __shared__ float mosts[LOSS_BLOCK / 32];
+    __shared__ double sums[LOSS_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        float most;
+        double total =
+            row_sum<per_pack<T>::count>(logits + row * vocab, vocab, whole, mosts, sums, &most);
+        if (threadIdx.x == 0) {
+            statistics[2 * row] = most;
+            statistics[2 * row + 1] = (float)total;
+        }
+    }
+}
+
+/* The largest logit of all parts of a row, and the sum of e^(z - largest). */
+__device__ inline double join_parts(uint32_t parts, const float *statistics, uint64_t stride,
+                                    float *most_out)
+{
+    float most = statistics[0];
+    double total = 0;
+    for (uint32_t i = 1; i < parts; i++) {
+        most = fmaxf(most, statistics[i * stride]);
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        total += (double)statistics[i * stride + 1] * (double)expf(statistics[i * stride] - most);
+    }
+    *most_out = most;
+    return total;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LOSS_BLOCK)
+    cross_entropy_part(uint64_t rows, uint32_t vocab, uint32_t first, const int32_t *labels,
+                       uint32_t parts, const float *statistics, uint64_t stride, float scale,
+                       T *logits, double *losses, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        T *z = logits + row * vocab;
+        bool ignored = labels[row] == RPEXEC_IGNORED;
+        int64_t label = (int64_t)labels[row] - first;
+        bool mine = label >= 0 && label < vocab; /* one that is ignored is negative */
+        float most, own = mine ? widen(z[label]) : 0.0f;
+        double total = join_parts(parts, statistics + 2 * row, stride, &most);
+        float factor = (float)((double)scale / total);
+        __syncthreads(); /* everybody has read the label's logit */
+        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+            float out[N] = {};
+            if (!ignored) {
+                load<N>(z + j, vocab - j, whole, out);
+                for (int i = 0; i < N; i++) {
+                    out[i] = expf(out[i] - most) * factor - (mine && j + i == label ? scale : 0.0f);
+                }
+            }
+            store<N>(out, vocab - j, whole, z + j);
+        }
+        if (threadIdx.x == 0) {
+            losses[row] = mine ? log(total) + (double)most - (double)own : 0.0;
+        }
+    }
+}
+
+/* One block; each thread its rows in ascending order, then the threads in a fixed one. */
+__global__ void __launch_bounds__(BLOCK)
+    add_losses(uint64_t rows, const double *losses, double *loss)
+{
+    __shared__ double parts[BLOCK / 32];
+    double sum = 0;
+    for (uint64_t row = threadIdx.x; row < rows; row += BLOCK) {
+        sum += losses[row];
+    }
+    sum = group_sum<BLOCK>(sum, parts);
+    if (threadIdx.x == 0) {
+        *loss += sum;
+    }
+}
+
+/* About 64 tokens a bin where all ids are as frequent; each bin's block looks at all tokens. */
+static uint32_t bins_for(uint64_t tokens)
+{
+    uint32_t bins = 1;
+    while (bins < 1024 && bins * UINT64_C(64) < tokens) {
+        bins *= 2;
+    }
+    return bins;
+}
+
+extern "C" size_t rpexec_cuda_embed_scratch(uint64_t tokens)
+{
+    return (2 * tokens + 2 * (uint64_t)bins_for(tokens) + 1) * sizeof(uint32_t);
+}
+
+extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens,
+                                         uint32_t width, const int32_t *ids, void *scratch,
+                                         const void *table, void *x)
+{
+    int32_t *near = static_cast<int32_t *>(scratch);
+    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
+                               target->stream, tokens, ids, near);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr uint32_t N = per_pack<T>::count;
+        return launch(embed<T>, blocks_for(target, tokens * ((width + N - 1) / N), BLOCK), BLOCK, 0,
+                      target->stream, tokens, width, static_cast<const int32_t *>(near),
+                      static_cast<const T *>(table), static_cast<T *>(x),
+                      aligned(16, table, x) && width % N == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                                uint32_t width, const int32_t *ids, void *scratch,
+                                                const void *dx, bool wide, void *dtable)
+{
+    int32_t *near = static_cast<int32_t *>(scratch);
+    token_bins bins = {};
+    bins.count = bins_for(tokens);
+    bins.order = reinterpret_cast<uint32_t *>(near + tokens);
+    bins.sizes = bins.order + tokens;
+    bins.begins = bins.sizes + bins.count;
+    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
+                               target->stream, tokens, ids, near);
+    if (error == cudaSuccess) {
+        error = launch(count_tokens, bins.count, BLOCK, 0, target->stream, tokens, near, bins);
+    }
+    if (error == cudaSuccess) {
+        error = launch(order_tokens, bins.count, BLOCK, 0, target->stream, tokens, near, bins);
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr uint32_t N = per_pack<T>::count;
+        dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
+        if (wide) {
+            bool whole = aligned(16, dx) && aligned(sizeof(pack<float, N>), dtable);
+            return launch(embed_weight<T, float>, grid, BLOCK, 0, target->stream, width, near, bins,
+                          static_cast<const T *>(dx), static_cast<float *>(dtable),
+                          whole && width % N == 0);
+        }
+        return launch(embed_weight<T, T>, grid, BLOCK, 0, target->stream, width, near, bins,
+                      static_cast<const T *>(dx), static_cast<T *>(dtable),
+                      aligned(16, dx, dtable) && width % N == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
+                                                 uint32_t vocab, const int32_t *labels, float scale,
+                                                 void *z, double *losses, double *loss)
+{
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(cross_entropy<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
+                      rows, vocab, labels, scale, static_cast<T *>(z), losses,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+    if (error != cudaSuccess || rows == 0) {
+        return error;
+    }
+    return launch(add_losses, 1, BLOCK, 0, target->stream, rows,
+                  static_cast<const double *>(losses), loss);
+}
+
+extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
+                                                  uint32_t vocab, const void *z, float *statistics)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
+                      rows, vocab, static_cast<const T *>(z), statistics,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target,
+                                                      uint64_t rows, uint32_t vocab, uint32_t first,
+                                                      const int32_t *labels, uint32_t parts,
+                                                      const float *statistics, uint64_t stride,
+                                                      float scale, void *z, double *losses,
+                                                      double *loss)
+{
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(cross_entropy_part<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
+                      target->stream, rows, vocab, first, labels, parts, statistics, stride, scale,
+                      static_cast<T *>(z), losses,
+                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+    });
+    if (error != cudaSuccess || rows == 0) {
+        return error;
+    }
+    return launch(add_losses, 1, BLOCK, 0, target->stream, rows,
+                  static_cast<const double *>(losses), loss);
+}

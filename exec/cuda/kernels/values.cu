@@ -1,0 +1,264 @@
+/* Operators that work on one value, or one pair, at a time: bound by memory, so that every access
+ * is of 16 bytes where addresses allow it. */
+#include "exec/cuda/kernels/device.cuh"
+
+enum { BLOCK = 256 };
+
+/* f(values of a, b and c, results) for packs of `count` values; NULL stands for no tensor. */
+template <typename T, int RESULTS, typename F>
+__device__ inline void for_packs(uint64_t count, bool whole, const T *a, const T *b, const T *c,
+                                 T *first, T *second, F f)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float in[3][N] = {};
+        float out[2][N];
+        load<N>(a + i, count - i, whole, in[0]);
+        if (b != nullptr) {
+            load<N>(b + i, count - i, whole, in[1]);
+        }
+        if (c != nullptr) {
+            load<N>(c + i, count - i, whole, in[2]);
+        }
+        for (int j = 0; j < N; j++) {
+            f(in[0][j], in[1][j], in[2][j], &out[0][j], &out[1][j]);
+        }
+        store<N>(out[0], count - i, whole, first + i);
+        if (RESULTS == 2) {
+            store<N>(out[1], count - i, whole, second + i);
+        }
+    }
+}
+
+template <typename T>
+__global__ void swiglu(uint64_t count, const T *gate, const T *up, T *s, bool whole)
+{
+    for_packs<T, 1>(count, whole, gate, up, nullptr, s, nullptr,
+                    [](float g, float u, float, float *y, float *) { *y = g * sigmoid(g) * u; });
+}
+
+/* All of a pack is read before any of it is written: dgate or dup may be ds. */
+template <typename T>
+__global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, const T *ds, T *dgate,
+                                T *dup, bool whole)
+{
+    for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
+                    [](float g, float u, float d, float *to_gate, float *to_up) {
+                        float sigma = sigmoid(g);
+                        *to_gate = d * u * (sigma * (1.0f + g * (1.0f - sigma)));
+                        *to_up = d * g * sigma;
+                    });
+}
+
+template <typename T> __global__ void add(uint64_t count, const T *a, const T *b, T *y, bool whole)
+{
+    for_packs<T, 1>(count, whole, a, b, nullptr, y, nullptr,
+                    [](float x, float z, float, float *sum, float *) { *sum = x + z; });
+}
+
+template <typename T>
+__global__ void add_sums(uint64_t count, const float *sums, T *gradients, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float from[N], to[N];
+        load<N>(sums + i, count - i, whole, from);
+        load<N>(gradients + i, count - i, whole, to);
+        for (int j = 0; j < N; j++) {
+            to[j] += from[j];
+        }
+        store<N>(to, count - i, whole, gradients + i);
+    }
+}
+
+template <typename T> __global__ void scale(uint64_t count, float factor, T *x, bool whole)
+{
+    for_packs<T, 1>(count, whole, x, nullptr, nullptr, x, nullptr,
+                    [=](float in, float, float, float *out, float *) { *out = in * factor; });
+}
+
+/* Pairs (i, i + head_dim / 2) of a head, N of them a thread. I counts groups of pairs: 32 bits
+ * where they are enough, since the GPU divides those several times as fast. */
+template <typename T, int N, typename I>
+__global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
+                       const float *cosines, const float *sines, float sign, T *x)
+{
+    uint32_t half = head_dim / 2;
+    uint32_t per_head = half / N;
+    for (uint64_t at = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; at < groups;
+         at += (uint64_t)gridDim.x * BLOCK) {
+        I head = (I)at / per_head;
+        uint32_t i = (uint32_t)((I)at % per_head) * N;
+        uint64_t angle = (uint64_t)(head / heads % seq_len) * half + i;
+        T *first = x + (uint64_t)head * head_dim + i;
+        float a[N], b[N], turned_a[N], turned_b[N];
+        load<N>(first, N, true, a);
+        load<N>(first + half, N, true, b);
+        for (int j = 0; j < N; j++) {
+            float c = cosines[angle + j];
+            float s = sign * sines[angle + j];
+            turned_a[j] = a[j] * c - b[j] * s;
+            turned_b[j] = b[j] * c + a[j] * s;
+        }
+        store<N>(turned_a, N, true, first);
+        store<N>(turned_b, N, true, first + half);
+    }
+}
+
+/* exec/operators/adam.c; gradients are divided by their loss's scale, a power of two. Four values
+ * a thread. */
+template <typename T>
+__global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale, const T *gradients,
+                     float *p, float *m, float *v, T *weights, bool whole)
+{
+    constexpr int N = 4;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float g[N], value[N], first[N], second[N];
+        load<N>(gradients + i, count - i, whole, g);
+        load<N>(p + i, count - i, whole, value);
+        load<N>(m + i, count - i, whole, first);
+        load<N>(v + i, count - i, whole, second);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            float slope = g[j] * inverse_scale + f.decay * value[j];
+            first[j] = f.beta1 * first[j] + f.one_minus_beta1 * slope;
+            second[j] = f.beta2 * second[j] + f.one_minus_beta2 * (slope * slope);
+            value[j] =
+                value[j] * f.shrink - f.rate * first[j] / (sqrtf(second[j]) * f.unbias + f.eps);
+        }
+        store<N>(first, count - i, whole, m + i);
+        store<N>(second, count - i, whole, v + i);
+        store<N>(value, count - i, whole, p + i);
+        if (weights != nullptr) {
+            store<N>(value, count - i, whole, weights + i);
+        }
+    }
+}
+
+/* Whoever finds one writes the same 1: the order does not matter. */
+template <typename T>
+__global__ void find_not_finite(uint64_t count, const T *x, int32_t *flag, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float in[N];
+        load<N>(x + i, count - i, whole, in);
+        for (int j = 0; j < N; j++) {
+            if (!(fabsf(in[j]) <= 3.402823466e+38f)) {
+                *flag = 1;
+            }
+        }
+    }
+}
+
+extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
+                                          uint32_t seq_len, uint32_t heads, uint32_t head_dim,
+                                          const float *cosines, const float *sines, bool inverse,
+                                          void *x)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr int N = per_pack<T>::count;
+        bool whole = aligned(16, x) && head_dim / 2 % N == 0;
+        uint64_t groups =
+            (uint64_t)sequences * seq_len * heads * (head_dim / 2) / (whole ? (uint64_t)N : 1);
+        uint32_t blocks = blocks_for(target, groups, BLOCK);
+        float sign = inverse ? -1.0f : 1.0f;
+        if (groups > UINT32_MAX) {
+            return launch(whole ? rotate<T, N, uint64_t> : rotate<T, 1, uint64_t>, blocks, BLOCK, 0,
+                          target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
+                          static_cast<T *>(x));
+        }
+        return launch(whole ? rotate<T, N, uint32_t> : rotate<T, 1, uint32_t>, blocks, BLOCK, 0,
+                      target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
+                      static_cast<T *>(x));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_swiglu(const rpexec_cuda_target *target, uint64_t count,
+                                          const void *gate, const void *up, void *s)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(swiglu<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, static_cast<const T *>(gate),
+                      static_cast<const T *>(up), static_cast<T *>(s), aligned(16, gate, up, s));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64_t count,
+                                                   const void *gate, const void *up, const void *ds,
+                                                   void *dgate, void *dup)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(swiglu_backward<T>, blocks_for(target, count, BLOCK * per_pack<T>::count),
+                      BLOCK, 0, target->stream, count, static_cast<const T *>(gate),
+                      static_cast<const T *>(up), static_cast<const T *>(ds),
+                      static_cast<T *>(dgate), static_cast<T *>(dup),
+                      aligned(16, gate, up, ds, dgate, dup));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count,
+                                       const void *a, const void *b, void *y)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(add<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, static_cast<const T *>(a), static_cast<const T *>(b),
+                      static_cast<T *>(y), aligned(16, a, b, y));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, uint64_t count,
+                                            const float *sums, void *gradients)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(sizeof(pack<float, per_pack<T>::count>), sums) &&
+                     aligned(16, gradients);
+        return launch(add_sums<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, sums, static_cast<T *>(gradients), whole);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count,
+                                         float factor, void *x)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(scale<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, factor, static_cast<T *>(x), aligned(16, x));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target,
+                                        const rpexec_adam_factors *factors,
+                                        const rpexec_update *update)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        bool whole = aligned(16, update->master, update->m, update->v) &&
+                     aligned(4 * sizeof(T), update->gradients, update->weights);
+        return launch(adam<T>, blocks_for(target, update->count, BLOCK * 4), BLOCK, 0,
+                      target->stream, update->count, *factors, 1.0f / update->scale,
+                      static_cast<const T *>(update->gradients), update->master, update->m,
+                      update->v, static_cast<T *>(update->weights), whole);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
+                                                   const void *x, int32_t *flag)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(find_not_finite<T>, blocks_for(target, count, BLOCK * per_pack<T>::count),
+                      BLOCK, 0, target->stream, count, static_cast<const T *>(x), flag,
+                      aligned(16, x));
+    });
+}

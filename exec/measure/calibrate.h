@@ -1,0 +1,117 @@
+/** @file calibrate.h  What links do and what starting an op takes, measured on a run's own backend
+ * and devices (trial.h), beside the run.
+ *
+ * **Links.** Every piece size is copied a few times in a row, the first time not counting: up and
+ * down of each GPU alone, of one GPU in both directions at once, of all GPUs at once one way and
+ * both ways, and from each GPU to the next one where GPUs reach each other. Sizes grow fourfold
+ * from 64 KiB on, up to 256 MiB, as long as memory and the time for it (some 2 s) last. Over the
+ * sizes, time = overhead + bytes / rate.
+ *
+ * **Starting.** Ops that move and compute nothing follow each other in one queue, or wait for each
+ * other from queue to queue there and back; on GPUs all of them are enqueued before the first one
+ * begins, on the host each lasts until whoever waits for it is asleep.
+ */
+#pragma once
+
+#include "exec/measure/trial.h"
+
+#include <stdio.h>
+
+/** X(enumerator, name in links.csv). */
+#define RPEXEC_WAY_LIST(X)                                                                         \
+    X(UP, "up")                                                                                    \
+    X(DOWN, "down")                                                                                \
+    X(PEER, "peer")
+
+typedef enum rpexec_way {
+#define RPEXEC_WAY_ENUM(name, text) RPEXEC_WAY_##name,
+    RPEXEC_WAY_LIST(RPEXEC_WAY_ENUM)
+#undef RPEXEC_WAY_ENUM
+        RPEXEC_WAY_COUNT
+} rpexec_way;
+
+/** X(enumerator, name in links.csv): what else is copied at the same time. */
+#define RPEXEC_BESIDE_LIST(X)                                                                      \
+    X(NOTHING, "alone")                                                                            \
+    X(BACK, "both")                                                                                \
+    X(ALL, "all")                                                                                  \
+    X(ALL_BACK, "all-both")
+
+typedef enum rpexec_beside {
+#define RPEXEC_BESIDE_ENUM(name, text) RPEXEC_BESIDE_##name,
+    RPEXEC_BESIDE_LIST(RPEXEC_BESIDE_ENUM)
+#undef RPEXEC_BESIDE_ENUM
+        RPEXEC_BESIDE_COUNT
+} rpexec_beside;
+
+/** A row of links.csv. */
+typedef struct rpexec_link_row {
+    rpexec_way way;
+    rpexec_beside beside;
+    uint32_t gpu; /**< of a peer's transfer the sender; the next GPU receives */
+    uint32_t repetitions;
+    uint64_t bytes;
+    double median_s; /**< of one copy */
+} rpexec_link_row;
+
+/** A straight line through medians. */
+typedef struct rpexec_link_fit {
+    double Bps;        /**< 0: not measured */
+    double overhead_s; /**< of each copy, at least 0 */
+} rpexec_link_fit;
+
+typedef struct rpexec_link_rates {
+    rpexec_link_row *rows;
+    uint32_t row_count;
+    /** Of one GPU, the median over GPUs where they differ. */
+    rpexec_link_fit fits[RPEXEC_WAY_COUNT][RPEXEC_BESIDE_COUNT];
+} rpexec_link_rates;
+
+/** Seconds from the end of an op to the start of the next one; 0: not measured. */
+typedef struct rpexec_starts {
+    uint32_t gap_count; /**< samples */
+    double gap_s;       /**< medians: in the same queue */
+    uint32_t wake_count;
+    double wake_s; /**< from a queue to another one of the same GPU */
+    uint32_t far_count;
+    double far_s;    /**< to a queue of another GPU */
+    double submit_s; /**< between ops that the host has enqueued one after the other; on the host,
+                          where each is begun when the one before has ended, not measured */
+} rpexec_starts;
+
+/**
+ * The line of least relative deviations (their sum, not that of their squares: an outlier among the
+ * points counts no more than how far it is out) that does not begin below 0.
+ * @param count from 1 on; of one point the line goes through it and 0
+ * @param bytes positive, @param seconds positive
+ */
+rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds);
+
+/**
+ * Measures links.
+ * @param peers whether GPUs copy to each other
+ * @param rates_out in `arena`
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (a copy has failed; logged)
+ */
+rp_status rpexec_calibrate_links(const rpexec_site *site, bool peers, rp_arena *arena,
+                                 rpexec_link_rates *rates_out);
+
+/** Measures what starting takes. @retval as above */
+rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
+                                  rpexec_starts *starts_out);
+
+/**
+ * The same of a run's own compute ops, beside everything else that went on: from the last end that
+ * each of them waited for.
+ * @param skip iterations at the beginning that do not count
+ * @param arena for the time of the call
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_starts_of_run(const rpexec_plan *plan, const rp_timeline *timeline, uint32_t skip,
+                               rp_arena *arena, rpexec_starts *starts_out);
+
+/** Writes links.csv: way, beside, gpu, bytes, repetitions, median_us, gb_per_s. */
+void rpexec_links_write(const rpexec_link_rates *rates, FILE *stream);
+
+/** Writes starts.csv: what, where (idle: measured beside the run, or run), samples, median_us. */
+void rpexec_starts_write(const rpexec_starts *idle, const rpexec_starts *run, FILE *stream);

@@ -1,0 +1,75 @@
+/** @file record.h  --record DIR: a run's timeline, and what it measured as files of rpsim.
+ *
+ *  - timeline.csv, program.txt: the last program that ran, and when each op did (events).
+ *  - costs.yaml: times of layers, head and hop, a cost table of rpsim: medians of the run's ops
+ *    (measure.h). Of backwards that the run does not split, the input part is as much as its
+ *    operators take by themselves (operators.csv); by FLOP where these are not measured.
+ *  - platform.yaml: rates, latencies and what starting takes, a platform of rpsim; see below.
+ *  - links.csv: each way of each GPU by piece size, alone and together (calibrate.h).
+ *  - starts.csv: from an op's end to the start of the next one, beside the run and in it
+ *    (calibrate.h).
+ *  - operators.csv: each operator of each kind of layer, and how much of the layers' measured time
+ *    they explain (calibrate_operators.h).
+ *
+ * What rpsim predicts with (prediction.md 1, 2) comes from these: upload_gb_per_s,
+ * download_gb_per_s (link_effective_gb_per_s is their mean) and copy_latency_us are the lines
+ * through the medians of pieces that one GPU copies alone; op_gap_us and op_wake_us the medians of
+ * ops that compute and move nothing; Adam's rate on the host is what the run's own REFRESH, COLLECT
+ * and OPTIMIZER ops did, with as many threads as they had, or without such ops what all threads do
+ * together (host/rates.h). On the host backend without limited links copies are work of threads:
+ * their rates are those of the run's own ones, and there is no latency.
+ */
+#pragma once
+
+#include "common/base/text.h"
+#include "exec/measure/calibrate.h"
+#include "exec/measure/measure.h"
+#include "exec/run/link_machine.h"
+
+/** Files that are open, and appear when they are complete. Zeroes: none. */
+typedef struct rpexec_record {
+    rp_output timeline;  /**< timeline.csv (common/timeline/timeline_csv.h) */
+    rp_output program;   /**< program.txt, which the timeline belongs to */
+    rp_output costs;     /**< costs.yaml, a cost table of rpsim */
+    rp_output platform;  /**< platform.yaml, a platform of rpsim with the measured rates */
+    rp_output links;     /**< links.csv */
+    rp_output starts;    /**< starts.csv */
+    rp_output operators; /**< operators.csv */
+    const char *made;    /**< the folder, where rpexec_record_open has made it; or NULL */
+} rpexec_record;
+
+/** What a record says besides. */
+typedef struct rpexec_recorded {
+    const char *model;
+    const char *backend;
+    const char *conditions;        /**< of the times, besides sizes (rpexec_predict_conditions) */
+    const rpexec_machine *machine; /**< whose topology the platform file keeps */
+    const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
+    uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */
+} rpexec_recorded;
+
+/**
+ * Makes the folder where it is missing, and opens the files.
+ * @param record_out rpexec_record_fini, also after a failure
+ * @retval RP_OK, RP_INPUT (it cannot be written; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpexec_record_open(const char *folder, rp_arena *arena, rpexec_record *record_out);
+
+/**
+ * Measures the run (exec/measure/measure.h), and what its backend does when nothing else runs, and
+ * writes it for rpexec_record_commit. Takes a few seconds. No program may be open on the site's
+ * devices.
+ * @param flops rpexec_work_costs of the model
+ * @param skip iterations that do not count
+ * @retval RP_OK, RP_USAGE (rpexec_measure; logged), RP_IO, RP_TOOL, RP_BROKEN (a copy or an
+ * operator has failed; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeline,
+                              const rp_costs *flops, uint32_t skip, const rpexec_recorded *recorded,
+                              rp_arena *arena, rpexec_record *record);
+
+/** Lets the files appear, in place of those of an earlier run. @retval RP_OK, RP_IO (logged) */
+rp_status rpexec_record_commit(rpexec_record *record);
+
+/** Files that were not written do not appear. */
+void rpexec_record_fini(rpexec_record *record);

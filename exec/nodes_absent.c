@@ -1,8 +1,0 @@
-/* For builds without hwloc: threads run where the kernel likes. */
-#include "exec/nodes.h"
-
-uint32_t rpexec_nodes_find(rpexec_node *nodes_out)
-{
-    (void)nodes_out;
-    return 0;
-}

@@ -1,0 +1,446 @@
+#include "exec/plan/plan.h"
+
+#include "common/base/log.h"
+#include "common/schedule/schedule.h"
+#include "exec/plan/plan_internal.h"
+#include "exec/state/shard.h"
+
+#define NO RPEXEC_NO_TENSOR
+#define NO_JOB UINT32_MAX
+
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
+
+void rpexec_plan_use(rpexec_planner *p, uint32_t value, uint32_t op)
+{
+    if (value == NO) {
+        return;
+    }
+    p->users[p->user_count++] = (rpexec_plan_user){.op = op, .next = p->first_user[value]};
+    p->first_user[value] = p->user_count;
+}
+
+uint32_t rpexec_plan_new_value(rpexec_planner *p, uint32_t place, uint64_t bytes, uint32_t op)
+{
+    uint32_t value = p->plan->value_count++;
+    p->plan->values[value] =
+        (rpexec_value){.bytes = (bytes + 63) / 64 * 64, .place = place, .first_op = op};
+    if (op != RP_NO_OP) {
+        rpexec_plan_use(p, value, op);
+    }
+    return value;
+}
+
+uint32_t rpexec_plan_gpu_of(const rpexec_planner *p, uint32_t op)
+{
+    return p->program->queues[p->plan->order.queue_of[op]].gpu;
+}
+
+rpexec_plan_record *rpexec_plan_record_of(const rpexec_planner *p, const rp_op *op, uint32_t stage)
+{
+    size_t row = (size_t)op->iteration * p->program->stage_count + stage;
+    return &p->records[row * p->program->microbatch_count + op->microbatch];
+}
+
+void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint32_t *begin_out,
+                              uint32_t *end_out)
+{
+    uint32_t together = plan->slices != NULL ? plan->program->gpu_count : 1;
+    *begin_out = microbatch - microbatch % together;
+    *end_out = *begin_out + together;
+}
+
+uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint32_t sequences = 0;
+    rpexec_plan_microbatches(plan, microbatch, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        sequences += plan->program->sequences[i];
+    }
+    return sequences;
+}
+
+uint32_t rpexec_plan_most_sequences(const rpexec_plan *plan)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < plan->program->microbatch_count; i++) {
+        uint32_t sequences = rpexec_plan_sequences(plan, i);
+        most = sequences > most ? sequences : most;
+    }
+    return most;
+}
+
+uint32_t rpexec_plan_most_arrays(const rpexec_plan *plan)
+{
+    return plan->slices != NULL ? plan->model->block.tensor_count : rpexec_most_pieces(plan->model);
+}
+
+uint64_t rpexec_plan_tokens(const rpexec_planner *p, const rp_op *op)
+{
+    return (uint64_t)rpexec_plan_sequences(p->plan, op->microbatch) * p->plan->model->seq_len;
+}
+
+uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
+{
+    return rpexec_plan_tokens(p, op) * p->plan->model->config->hidden *
+           rpexec_dtype_bytes(p->plan->model->dtype);
+}
+
+/* Only programs that nobody has lowered come here: rp_lower connects everything. */
+rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
+{
+    char name[RP_OP_NAME_SIZE];
+    rp_op_name(&p->program->ops[op], name);
+    rp_log_error("op %u (%s) moves what no op of its GPU gives or takes; valid are programs as "
+                 "rpsim and rpexec lower them",
+                 op, name);
+    return RP_INPUT;
+}
+
+/* ---- transfers --------------------------------------------------------------------------------
+ */
+
+/* The op whose tensor `op` takes on: its data wait of one of two kinds. */
+static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
+{
+    const rp_program *program = p->program;
+    for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(program->waits[w]);
+        uint8_t of_target = program->ops[target].kind;
+        if (!rp_wait_is_control(program->waits[w]) &&
+            (of_target == (uint8_t)kind || of_target == (uint8_t)or_kind)) {
+            return target;
+        }
+    }
+    return RP_NO_OP;
+}
+
+static void plan_upload(rpexec_planner *p, uint32_t op)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    uint64_t ids = rpexec_plan_tokens(p, o) * sizeof(int32_t);
+    uint32_t from = source_of(p, op, RP_OP_DOWNLOAD_ACT, RP_OP_DOWNLOAD_GRAD);
+    uint64_t rest = p->program->op_bytes[op];
+    if (from != RP_NO_OP) {
+        task->input = p->plan->tasks[from].output;
+        rpexec_plan_use(p, task->input, op);
+        task->output = rpexec_plan_new_value(p, rpexec_plan_gpu_of(p, op),
+                                             rpexec_plan_boundary_bytes(p, o), op);
+        rest -= rpexec_plan_boundary_bytes(p, o);
+    } else {
+        task->ids = rpexec_plan_new_value(p, rpexec_plan_gpu_of(p, op), ids, op);
+        rest -= ids;
+    }
+    if (rest != 0) { /* the head's stage gets labels as well */
+        task->labels = rpexec_plan_new_value(p, rpexec_plan_gpu_of(p, op), ids, op);
+    }
+}
+
+static rp_status plan_download(rpexec_planner *p, uint32_t op)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    bool gradient = o->kind == RP_OP_DOWNLOAD_GRAD;
+    uint32_t from = gradient ? source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT)
+                             : source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
+    if (from == RP_NO_OP) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    const rpexec_task *source = &p->plan->tasks[from];
+    task->input = gradient ? source->output : source->body;
+    if (!gradient) { /* the inputs of backward stages come first, in the order of the chain */
+        uint32_t number = p->downloads[from]++;
+        if (number < source->save_end - source->save_begin) {
+            task->input = p->plan->saves[source->save_begin + number].value;
+        }
+    }
+    rpexec_plan_use(p, task->input, op);
+    task->output =
+        rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_boundary_bytes(p, o), op);
+    return RP_OK;
+}
+
+/* A boundary tensor goes straight into the memory of the GPU that receives it. */
+static rp_status plan_send(rpexec_planner *p, uint32_t op)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    uint32_t forward = source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
+    uint32_t backward = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT);
+    if (forward == RP_NO_OP && backward == RP_NO_OP) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    task->input =
+        forward != RP_NO_OP ? p->plan->tasks[forward].body : p->plan->tasks[backward].output;
+    task->sends_gradient = forward == RP_NO_OP;
+    rpexec_plan_use(p, task->input, op);
+    task->output = rpexec_plan_new_value(p, p->receivers[op], rpexec_plan_boundary_bytes(p, o), op);
+    return RP_OK;
+}
+
+/* It is there once it has been sent. */
+static void plan_receive(rpexec_planner *p, uint32_t op)
+{
+    const rpexec_task *from = &p->plan->tasks[source_of(p, op, RP_OP_SEND, RP_OP_SEND)];
+    rpexec_task *task = &p->plan->tasks[op];
+    *(from->sends_gradient ? &task->d_output : &task->output) = from->output;
+    rpexec_plan_use(p, from->output, op);
+}
+
+static void find_receivers(rpexec_planner *p)
+{
+    for (uint32_t op = 0; op < p->program->op_count; op++) {
+        if (p->program->ops[op].kind == RP_OP_RECV) {
+            uint32_t send = source_of(p, op, RP_OP_SEND, RP_OP_SEND);
+            p->receivers[send] = rpexec_plan_gpu_of(p, op); /* the validator has matched them */
+        }
+    }
+}
+
+static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    if (o->kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
+        uint32_t from = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_WEIGHT);
+        task->job = from == RP_NO_OP ? NO_JOB : p->plan->tasks[from].job;
+        if (task->job == NO_JOB) {
+            return rpexec_plan_refuse_stray(p, op);
+        }
+        rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
+        rpexec_plan_slot(p, op);
+        return RP_OK;
+    }
+    if (task->job == NO_JOB) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    rpexec_job *job = &p->plan->jobs[task->job];
+    job->accumulates |= o->kind == RP_OP_UPLOAD_PARAM_GRAD;
+    bool weights = o->kind == RP_OP_UPLOAD_PARAMS;
+    uint32_t *value = weights ? &job->weights : &job->gradients;
+    if (*value == NO) {
+        uint64_t bytes =
+            weights ? rpexec_plan_job_bytes(p, job) : rpexec_plan_gradient_bytes(p, job);
+        *value = rpexec_plan_new_value(p, job->gpu, bytes, op);
+    } else {
+        rpexec_plan_use(p, *value, op);
+    }
+    return RP_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static rp_status plan_op(rpexec_planner *p, uint32_t op)
+{
+    if (p->plan->sharded != NULL) {
+        return rpexec_plan_sharded_op(p, op);
+    }
+    switch ((rp_op_kind)p->program->ops[op].kind) {
+    case RP_OP_FORWARD:
+    case RP_OP_RECOMPUTE:
+    case RP_OP_BACKWARD:
+    case RP_OP_BACKWARD_INPUT:
+    case RP_OP_BACKWARD_WEIGHT:
+        return rpexec_plan_compute(p, op);
+    case RP_OP_UPLOAD_ACT:
+    case RP_OP_UPLOAD_GRAD:
+        plan_upload(p, op);
+        return RP_OK;
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_DOWNLOAD_GRAD:
+        return plan_download(p, op);
+    case RP_OP_UPLOAD_PARAMS:
+    case RP_OP_UPLOAD_PARAM_GRAD:
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+        return plan_parameters(p, op);
+    case RP_OP_COLLECT:
+        rpexec_plan_collect(p, op);
+        return RP_OK;
+    case RP_OP_UPDATE:
+        rpexec_plan_exchange(p, op, NULL);
+        return RP_OK;
+    case RP_OP_OPTIMIZER:
+    case RP_OP_REFRESH:
+        return RP_OK;
+    case RP_OP_SEND:
+        return plan_send(p, op);
+    case RP_OP_RECV:
+        plan_receive(p, op);
+        return RP_OK;
+    case RP_OP_ALL_REDUCE:
+        if (p->plan->slices != NULL) {
+            return rpexec_plan_activation_reduces(p, op);
+        }
+        break;
+    case RP_OP_ALL_GATHER:
+    case RP_OP_REDUCE_SCATTER:
+    case RP_OP_KIND_COUNT:
+        break;
+    }
+    rp_log_error("--schedule: %s has %s ops, which the executor does not run yet; valid are "
+                 "pipelines and schedules with weights in host memory",
+                 p->program->schedule, rp_op_kind_text((rp_op_kind)p->program->ops[op].kind));
+    return RP_USAGE;
+}
+
+/* At most all that COLLECT ops wait for. */
+static rp_status allocate_slots(rpexec_planner *p)
+{
+    const rp_program *program = p->program;
+    size_t count = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool collects = program->ops[i].kind == RP_OP_COLLECT;
+        count += collects ? program->ops[i + 1].wait_begin - program->ops[i].wait_begin : 0;
+    }
+    return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);
+}
+
+/* Only where some op goes alone. */
+static rp_status allocate_layers(rpexec_planner *p, rp_arena *scratch)
+{
+    const rp_program *program = p->program;
+    uint32_t alone = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        alone += program->ops[i].layer != 0 ? 1 : 0;
+    }
+    if (alone == 0) {
+        return RP_OK;
+    }
+    size_t count =
+        (size_t)program->iteration_count * p->plan->model->layer_count * program->microbatch_count;
+    RP_TRY(rp_arena_alloc(p->arena, alone, sizeof(rpexec_part), &p->plan->parts));
+    RP_TRY(rp_arena_alloc(scratch, count, sizeof(rpexec_plan_layer), &p->layers));
+    for (size_t i = 0; i < count; i++) {
+        p->layers[i] = (rpexec_plan_layer){NO, NO, NO};
+    }
+    return RP_OK;
+}
+
+static rp_status allocate(rpexec_planner *p, rp_arena *scratch)
+{
+    const rp_program *program = p->program;
+    rpexec_plan *plan = p->plan;
+    size_t ops = program->op_count;
+    size_t records =
+        (size_t)program->iteration_count * program->stage_count * program->microbatch_count;
+    size_t saves = ops + (size_t)program->iteration_count * program->microbatch_count *
+                             (program->forward_count + program->backward_count);
+    p->most_values = (uint32_t)(8 * ops + saves + 3 * program->stage_count * program->gpu_count);
+    RP_TRY(rp_arena_alloc(p->arena, ops, sizeof(rpexec_task), &plan->tasks));
+    RP_TRY(rp_arena_alloc(p->arena, p->most_values, sizeof(rpexec_value), &plan->values));
+    RP_TRY(rp_arena_alloc(p->arena, ops + (size_t)program->stage_count * program->gpu_count,
+                          sizeof(rpexec_job), &plan->jobs));
+    RP_TRY(rp_arena_alloc(p->arena, saves, sizeof(rpexec_save), &plan->saves));
+    RP_TRY(rp_arena_alloc(p->arena, program->gpu_count + 1, sizeof(uint64_t), &plan->arena_bytes));
+    RP_TRY(rp_arena_alloc(scratch, records, sizeof(rpexec_plan_record), &p->records));
+    RP_TRY(rp_arena_alloc(scratch, p->most_values, sizeof(uint32_t), &p->first_user));
+    RP_TRY(rp_arena_alloc(scratch, 21 * ops + p->most_values + program->wait_count,
+                          sizeof(rpexec_plan_user), &p->users));
+    RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->downloads));
+    RP_TRY(rp_arena_alloc(scratch, ops, sizeof(uint32_t), &p->receivers));
+    RP_TRY(allocate_layers(p, scratch));
+    RP_TRY(allocate_slots(p));
+    for (size_t i = 0; i < records; i++) {
+        p->records[i] = (rpexec_plan_record){NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, false, false};
+    }
+    for (size_t i = 0; i < ops; i++) {
+        plan->tasks[i] = (rpexec_task){.job = NO_JOB,
+                                       .input = NO,
+                                       .output = NO,
+                                       .body = NO,
+                                       .d_output = NO,
+                                       .ids = NO,
+                                       .labels = NO,
+                                       .tape = NO,
+                                       .weight_tape = NO,
+                                       .head_gradient = NO,
+                                       .sums = NO,
+                                       .scratch = NO,
+                                       .embedded = NO,
+                                       .statistics = NO,
+                                       .exchange = NO};
+    }
+    return RP_OK;
+}
+
+static rp_status flatten_users(rpexec_planner *p)
+{
+    rpexec_plan *plan = p->plan;
+    RP_TRY(rp_arena_alloc(p->arena, p->user_count, sizeof(uint32_t), &plan->users));
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < plan->value_count; v++) {
+        plan->values[v].user_begin = count;
+        for (uint32_t u = p->first_user[v]; u != 0; u = p->users[u - 1].next) {
+            plan->users[count++] = p->users[u - 1].op;
+        }
+        plan->values[v].user_end = count;
+    }
+    return RP_OK;
+}
+
+/* Where all forward runs in the head's stage and the embedding goes back in another one, nobody
+ * has the embedding's output. */
+static rp_status check_stages(const rp_program *program)
+{
+    if (program->forward_count == 0 && program->backward_count > 1) {
+        rp_log_error("--partition: the first backward stage has all layers and there is no forward "
+                     "stage, so that the others have nothing; valid is one backward stage, or "
+                     "forward stages");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status make(rpexec_planner *p, rp_arena *scratch)
+{
+    const rp_program *program = p->program;
+    RP_TRY(check_stages(program));
+    RP_TRY(rpexec_plan_check_scaling(p, scratch));
+    RP_TRY(rp_producers_create(program, scratch, &p->producers));
+    RP_TRY(rpexec_order_create(program, p->arena, &p->plan->order));
+    RP_TRY(allocate(p, scratch));
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const rp_op *op = &program->ops[i];
+        p->offload |= op->kind == RP_OP_UPLOAD_PARAMS;
+        if (op->kind == RP_OP_RECOMPUTE) {
+            rpexec_plan_record_of(p, op, op->stage)->recomputes = true;
+        }
+    }
+    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
+    bool sharded = schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+    if (sharded && rp_schedule_cuts_layers(schedule)) { /* what is cut stays where it is */
+        RP_TRY(rpexec_plan_slices(p));
+        sharded = false;
+    }
+    p->plan->resident = !p->offload && !sharded;
+    find_receivers(p);
+    RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, schedule->sharding, scratch)
+                   : rpexec_plan_find_jobs(p, scratch));
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        RP_TRY(plan_op(p, p->plan->order.ops[i]));
+    }
+    RP_TRY(rpexec_plan_sums(p, scratch));
+    RP_TRY(flatten_users(p));
+    return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
+}
+
+rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
+                             const rpexec_plan_limits *limits, rp_arena *arena,
+                             rpexec_plan *plan_out)
+{
+    if (program->op_bytes == NULL || program->sequences == NULL) {
+        rp_log_error("the program is a compute schedule; valid are lowered programs");
+        return RP_USAGE;
+    }
+    *plan_out = (rpexec_plan){.program = program, .model = model};
+    rpexec_planner p = {.plan = plan_out, .program = program, .limits = *limits, .arena = arena};
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = make(&p, scratch);
+    rp_arena_destroy(scratch);
+    return status;
+}

@@ -1,0 +1,156 @@
+/** @file plan_internal.h  Inside of the planner (plan*.c). Not for other modules. */
+#pragma once
+
+#include "common/program/producers.h"
+#include "exec/plan/plan.h"
+#include "exec/state/scaler.h"
+
+/** What is known of a (stage, microbatch) of an iteration on the way through its ops. */
+typedef struct rpexec_plan_record {
+    uint32_t input, ids, labels, output, d_output, d_input, tape, weight_tape, head_gradient;
+    uint32_t embedded;
+    bool recomputes;
+    bool layered; /**< its backward goes layer by layer */
+} rpexec_plan_record;
+
+/** The same of one layer, where ops go layer by layer. */
+typedef struct rpexec_plan_layer {
+    uint32_t input; /**< on the GPU, from its forward on; resident weights */
+    uint32_t tape, weight_tape;
+} rpexec_plan_layer;
+
+/** Users of a tensor while they are collected: a list. */
+typedef struct rpexec_plan_user {
+    uint32_t op;
+    uint32_t next; /**< index + 1 */
+} rpexec_plan_user;
+
+typedef struct rpexec_planner {
+    rpexec_plan *plan;
+    const rp_program *program;
+    rpexec_plan_limits limits;
+    rp_arena *arena;
+    rp_producers producers;
+    bool offload;
+    rpexec_plan_record *records; /**< [iteration][stage][microbatch] */
+    rpexec_plan_layer *layers;   /**< [iteration][layer][microbatch]; NULL: none goes alone */
+    uint32_t *first_user;        /**< [value] index + 1 */
+    rpexec_plan_user *users;
+    uint32_t user_count;
+    uint32_t *receivers; /**< [op] of a SEND: the GPU that receives */
+    uint32_t *downloads; /**< [op] of a FORWARD: how many downloads have been met */
+    uint32_t most_values;
+    struct rpexec_sharding_plan *sharding; /**< data_parallel.c's own; NULL elsewhere */
+} rpexec_planner;
+
+/** Logs that `op` moves what nobody gives or takes. @return RP_INPUT */
+rp_status rpexec_plan_refuse_stray(const rpexec_planner *planner, uint32_t op);
+
+/** Notes that `op` uses a tensor; RPEXEC_NO_TENSOR is allowed. */
+void rpexec_plan_use(rpexec_planner *planner, uint32_t value, uint32_t op);
+
+/** @return a new tensor of `bytes`, first used by `op`; RP_NO_OP: resident. */
+uint32_t rpexec_plan_new_value(rpexec_planner *planner, uint32_t place, uint64_t bytes,
+                               uint32_t op);
+
+/** @return the GPU of an op's queue. */
+uint32_t rpexec_plan_gpu_of(const rpexec_planner *planner, uint32_t op);
+
+/** @return the record of the op's iteration and microbatch in `stage`. */
+rpexec_plan_record *rpexec_plan_record_of(const rpexec_planner *planner, const rp_op *op,
+                                          uint32_t stage);
+
+/** @return tokens of the op's microbatch. */
+uint64_t rpexec_plan_tokens(const rpexec_planner *planner, const rp_op *op);
+
+/** @return bytes of a boundary tensor of the op's microbatch. */
+uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *planner, const rp_op *op);
+
+/** The layers of a stage as exec/model/model.h counts them: embedding and head included.
+ * [begin, end) */
+void rpexec_plan_layers(const rpexec_planner *planner, uint32_t stage, uint32_t *begin_out,
+                        uint32_t *end_out);
+
+/** @return bytes of the weights of a job's layers. */
+uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *job);
+
+/** @return bytes of the gradients of what is trained of a job's layers. */
+uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *planner, const rpexec_job *job);
+
+/** @return whether the op kind is a backward or a part of one. */
+bool rpexec_plan_is_backward(uint8_t kind);
+
+/**
+ * Finds the jobs of all GPUs and, with offloaded weights, which bytes each upload moves.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_find_jobs(rpexec_planner *planner, rp_arena *scratch);
+
+/** Adds a job of a stage. @return its number */
+uint32_t rpexec_plan_new_job(rpexec_planner *planner, uint32_t stage, uint32_t gpu);
+
+/**
+ * Data-parallel systems: finds the jobs, one per stage, microbatch and direction, and which op
+ * moves what of them; what each rank has all the time.
+ * @retval RP_OK, RP_USAGE (what the executor does not do, or lowered for another model; logged),
+ *         RP_NO_MEMORY
+ */
+rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, const rp_sharding *sharding,
+                                   rp_arena *scratch);
+
+/** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
+rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
+
+/**
+ * Checks the bytes of a collective: (n - 1) / n of `whole` through each GPU, so many times.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged)
+ */
+rp_status rpexec_plan_check_bytes(const rpexec_planner *planner, uint32_t op, uint64_t volumes,
+                                  uint64_t whole);
+
+/**
+ * Tensor parallelism: what each rank has of the model.
+ * @retval RP_OK, RP_USAGE (it cannot be cut; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_slices(rpexec_planner *planner);
+
+/** Tensor parallelism: checks that an ALL_REDUCE stands for what its unit's ops sum.
+ * @retval RP_OK, RP_USAGE (lowered for another model; logged) */
+rp_status rpexec_plan_activation_reduces(rpexec_planner *planner, uint32_t op);
+
+/** Tensor parallelism: what a compute op needs besides; nothing otherwise.
+ * @param record the op's; NULL of an UPDATE */
+void rpexec_plan_exchange(rpexec_planner *planner, uint32_t op, rpexec_plan_record *record);
+
+/** Where the parameter gradients of DOWNLOAD_PARAM_GRAD `op` go: the state's slot, or where calls
+ * overlap, a tensor of their own. */
+void rpexec_plan_slot(rpexec_planner *planner, uint32_t op);
+
+/** COLLECT: what it adds to the state's slot. */
+void rpexec_plan_collect(rpexec_planner *planner, uint32_t op);
+
+/**
+ * Plans a compute op of a stage.
+ * @retval RP_OK, RP_USAGE (nothing has kept what a backward needs; logged)
+ */
+rp_status rpexec_plan_compute(rpexec_planner *planner, uint32_t op);
+
+/**
+ * 16-bit types: finds the gradients that are added to more than once, and gives them fp32 tensors
+ * to be added up in, from the first op that adds to the last before they go elsewhere.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_plan_sums(rpexec_planner *planner, rp_arena *scratch);
+
+/**
+ * Checks that all GPUs can agree on skipping a step, where fp16 needs that.
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_check_scaling(const rpexec_planner *planner, rp_arena *scratch);
+
+/**
+ * Gives every tensor its offset: in the order of their first ops, each at the lowest place that no
+ * tensor needs that may still be in use.
+ * @retval RP_OK, RP_USAGE (does not fit; logged), RP_NO_MEMORY
+ */
+rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch);

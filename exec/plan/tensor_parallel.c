@@ -1,0 +1,106 @@
+/* The planner of tensor parallelism: every rank has a slice of all layers
+ * (exec/model/tensor_parallel.h) and works on the same tokens as the others, those of as many
+ * microbatches as there are ranks, one of which its op is named after. What ranks sum on the way
+ * they sum inside of their compute ops; the program's ALL_REDUCE ops come after those and stand for
+ * the volume. */
+#include "common/lower/lower.h"
+#include "common/schedule/schedule.h"
+#include "exec/operators/collective.h"
+#include "exec/plan/plan_internal.h"
+
+#define NO RPEXEC_NO_TENSOR
+
+rp_status rpexec_plan_slices(rpexec_planner *p)
+{
+    uint32_t gpus = p->program->gpu_count;
+    RP_TRY(rp_arena_alloc(p->arena, gpus, sizeof *p->plan->slices, &p->plan->slices));
+    for (uint32_t i = 0; i < gpus; i++) {
+        RP_TRY(rpexec_slice_create(p->plan->model, gpus, i, p->arena, &p->plan->slices[i]));
+    }
+    return RP_OK;
+}
+
+/* The compute op whose unit an ALL_REDUCE comes after. */
+static uint32_t unit_of(const rpexec_planner *p, uint32_t op)
+{
+    const rp_program *program = p->program;
+    for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(program->waits[w]);
+        uint8_t kind = program->ops[target].kind;
+        if (!rp_wait_is_control(program->waits[w]) &&
+            (kind == RP_OP_FORWARD || kind == RP_OP_BACKWARD)) {
+            return target;
+        }
+    }
+    return RP_NO_OP;
+}
+
+rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
+{
+    const rp_program *program = p->program;
+    const rp_op *o = &program->ops[op];
+    const rp_stage *stage = &program->stages[o->stage];
+    const rp_sharding *sharding = rp_schedule_find(program->schedule)->sharding;
+    uint32_t unit = unit_of(p, op);
+    if (unit == RP_NO_OP) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    bool backward = program->ops[unit].kind == RP_OP_BACKWARD;
+    uint64_t reduces = (uint64_t)rp_sharding_reduces(sharding, backward, program->recompute) *
+                       (stage->layer_end - stage->layer_begin);
+    reduces += !backward && program->forward_chain[0] == o->stage ? 1 : 0;
+    reduces += backward && (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
+    return rpexec_plan_check_bytes(p, op, 2 * reduces, rpexec_plan_boundary_bytes(p, o));
+}
+
+/* Scratch of sums of up to `count` values of any type. */
+static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uint32_t op)
+{
+    uint64_t share = count / p->program->gpu_count + RPEXEC_SHARE_ELEMENTS;
+    return rpexec_plan_new_value(
+        p, gpu, rpexec_collective_scratch(share, p->limits.chunk, RPEXEC_DTYPE_F32), op);
+}
+
+/* The longest gradient that ranks sum, with all parts of the tensor; only of more than one part. */
+static uint64_t longest_sum(const rpexec_slice *s, bool of_parts)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->model.block.tensor_count; i++) {
+        const rpexec_tensor *t = &s->model.block.tensors[i];
+        uint32_t parts = rpexec_slice_sums(s, i);
+        uint64_t count = of_parts && parts == 1 ? 0 : parts * t->rows * t->columns;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
+{
+    const rp_op *o = &p->program->ops[op];
+    rpexec_task *task = &p->plan->tasks[op];
+    uint32_t gpu = rpexec_plan_gpu_of(p, op);
+    if (p->plan->slices == NULL || p->program->gpu_count == 1) {
+        return;
+    }
+    if (o->kind == RP_OP_UPDATE) {
+        const rpexec_slice *s = &p->plan->slices[gpu];
+        uint64_t bytes = longest_sum(s, true) * rpexec_dtype_bytes(s->model.dtype);
+        task->exchange = new_scratch(p, gpu, longest_sum(s, false), op);
+        task->scratch = rpexec_plan_new_value(p, gpu, bytes, op);
+        return;
+    }
+    uint64_t tokens = rpexec_plan_tokens(p, o);
+    task->exchange = new_scratch(p, gpu, rpexec_exchange_count(p->plan->model, tokens), op);
+    if (task->runs_head) {
+        uint64_t bytes = rpexec_statistics_bytes(p->plan->model, p->program->gpu_count, tokens);
+        task->statistics = rpexec_plan_new_value(p, gpu, bytes, op);
+    }
+    if (task->begin == 0 && task->runs_layers && r->recomputes) {
+        if (o->kind == RP_OP_FORWARD) {
+            r->embedded = rpexec_plan_new_value(p, gpu, rpexec_plan_boundary_bytes(p, o), op);
+        } else {
+            rpexec_plan_use(p, r->embedded, op);
+        }
+        task->embedded = r->embedded;
+    }
+}

@@ -1,0 +1,243 @@
+#include "exec/rpexec/artefacts.h"
+
+#include "common/base/log.h"
+#include "common/base/median.h"
+#include "common/base/version.h"
+#include "common/schedule/schedule.h"
+#include "common/timeline/chrome_trace.h"
+#include "common/timeline/gantt.h"
+#include "common/timeline/timeline_csv.h"
+#include "exec/rpexec/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_METRICS 32
+/* Of a run's settings as JSON: names of files are as long as a command line allows. */
+#define SETTINGS_SIZE 65536
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
+{
+    *a = (rpexec_artefacts){.opened_s = now_s()};
+    const struct {
+        const char *path;
+        rp_output *output;
+    } outputs[] = {
+        {o->program_out, &a->program}, {o->timeline_out, &a->timeline}, {o->trace_out, &a->trace}};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        if (outputs[i].path != NULL) {
+            RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
+        }
+    }
+    if (o->gantt_out != NULL) {
+        RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
+    }
+    return o->db != NULL ? rp_store_open_before(o->db, &a->store) : RP_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------
+ */
+
+static rp_status write_trace(const rpexec_run_made *run, rp_output *output)
+{
+    const rpexec_options *o = run->options;
+    char seed[32];
+    snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
+    const rp_trace_fact facts[] = {{"program", "rpexec"},
+                                   {"version", rp_version()},
+                                   {"schedule", o->schedule->name},
+                                   {"model", run->model->name},
+                                   {"platform", run->platform},
+                                   {"backend", o->backend},
+                                   {"recompute", rp_recompute_text(o->recompute)},
+                                   {"measured", "true"},
+                                   {"seed", seed}};
+    RP_TRY(rp_trace_write(run->timeline, facts, sizeof facts / sizeof facts[0], output->stream));
+    return rp_output_commit(output);
+}
+
+static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metrics)
+{
+    const rp_gantt_panel panel = {run->timeline, metrics, run->options->schedule->name,
+                                  run->model->name};
+    return rp_gantt_write(&panel, 1, run->options->gantt_out);
+}
+
+/* ---- the store --------------------------------------------------------------------------------
+ */
+
+/* Without the first one, which warms up; NaN where there is no other. */
+static double mean_iteration_ms(const rpexec_outcome *out)
+{
+    double sum = 0;
+    for (uint32_t i = 1; i < out->steps; i++) {
+        sum += out->iteration_ms[i];
+    }
+    return out->steps > 1 ? sum / (out->steps - 1) : NAN;
+}
+
+static void add_real(rp_store_run *run, rp_store_metric *metrics, const char *name, double value)
+{
+    metrics[run->metric_count++] = (rp_store_metric){.name = name, .is_real = true, .real = value};
+}
+
+static void add_integer(rp_store_run *run, rp_store_metric *metrics, const char *name,
+                        int64_t value)
+{
+    metrics[run->metric_count++] = (rp_store_metric){.name = name, .integer = value};
+}
+
+static rp_status add_spread(const rpexec_outcome *out, rp_arena *arena, rp_store_run *run,
+                            rp_store_metric *metrics)
+{
+    uint32_t count = out->steps > 1 ? out->steps - 1 : 0; /* without the first one, as above */
+    double *ms = NULL;
+    if (count == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *ms, &ms));
+    memcpy(ms, out->iteration_ms + 1, count * sizeof *ms);
+    add_real(run, metrics, "iteration_median_ps", 1e9 * rp_median(ms, count)); /* sorts */
+    add_real(run, metrics, "iteration_min_ps", 1e9 * ms[0]);
+    add_real(run, metrics, "iteration_max_ps", 1e9 * ms[count - 1]);
+    return RP_OK;
+}
+
+static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_store_run *run,
+                            rp_store_metric *metrics)
+{
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
+    }
+    if (m != NULL) {
+        add_integer(run, metrics, "makespan_ps", m->makespan_ps);
+        add_integer(run, metrics, "busy_ps", m->busy_ps);
+        add_integer(run, metrics, "bubble_ps", m->bubble_ps);
+        add_integer(run, metrics, "fill_ps", m->fill_ps);
+        add_integer(run, metrics, "switch_ps", m->switch_ps);
+        add_integer(run, metrics, "drain_ps", m->drain_ps);
+        add_integer(run, metrics, "intra_ps", m->intra_ps);
+    }
+    add_real(run, metrics, "iteration_ps", 1e9 * mean_iteration_ms(out));
+    if (!isnan(out->predicted_iteration_ms)) {
+        add_real(run, metrics, "predicted_iteration_ps", 1e9 * out->predicted_iteration_ms);
+    }
+    add_real(run, metrics, "tokens_per_s", out->tokens_per_s);
+    add_integer(run, metrics, "peak_gpu_bytes", (int64_t)peak);
+    add_integer(run, metrics, "uploaded_bytes", (int64_t)out->uploaded_bytes);
+    add_integer(run, metrics, "downloaded_bytes", (int64_t)out->downloaded_bytes);
+    add_integer(run, metrics, "steps", out->steps);
+    add_real(run, metrics, "first_loss", out->steps > 0 ? out->losses[0] : NAN);
+    add_real(run, metrics, "last_loss", out->steps > 0 ? out->losses[out->steps - 1] : NAN);
+    if (out->checked && out->steps > 0) {
+        add_real(run, metrics, "max_grad_rel_err", out->max_grad_rel_err);
+        add_real(run, metrics, "max_grad_rms_err", out->max_grad_rms_err);
+    }
+}
+
+static rp_status settings_json(const rpexec_run_made *run, rp_arena *arena, char **json_out)
+{
+    RP_TRY(rp_arena_alloc(arena, SETTINGS_SIZE, 1, json_out));
+    FILE *stream = fmemopen(*json_out, SETTINGS_SIZE, "w");
+    if (stream == NULL) {
+        rp_log_error("out of memory for the run's settings");
+        return RP_NO_MEMORY;
+    }
+    rpexec_report_settings(run->options, stream);
+    fclose(stream);
+    return RP_OK;
+}
+
+static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measured, rp_arena *arena,
+                           rpexec_artefacts *artefacts)
+{
+    const rpexec_options *o = made->options;
+    const rp_program *p = made->timeline != NULL ? made->timeline->program : NULL;
+    char *json = NULL;
+    const char *partition = NULL;
+    rp_partition layers;
+    rp_store_metric metrics[MOST_METRICS];
+    RP_TRY(settings_json(made, arena, &json));
+    if (p != NULL) {
+        RP_TRY(rp_partition_of_program(p, arena, &layers));
+        RP_TRY(rp_partition_text(&layers, arena, &partition));
+    }
+    rp_store_run run = {.program = "rpexec",
+                        .version = rp_version(),
+                        .git_commit = rp_commit(),
+                        .duration_s = now_s() - artefacts->opened_s,
+                        .command = o->command,
+                        .config_json = json,
+                        .seed = o->seed,
+                        .schedule = o->schedule->name,
+                        .model = made->model->name,
+                        .platform = made->platform,
+                        .partition = partition,
+                        .fidelity = o->backend,
+                        .recompute = rp_recompute_text(o->recompute),
+                        .optimizer = o->asynchronous ? "async" : "sync",
+                        .gpus = o->gpus,
+                        .microbatches = o->microbatches,
+                        .microbatch_size = o->microbatch_size,
+                        .seq_len = o->seq_len,
+                        .iterations = p != NULL ? p->iteration_count : 0,
+                        .ops = p != NULL ? p->op_count : 0,
+                        .program_hash = p != NULL ? rp_program_hash(p) : 0,
+                        .metrics = metrics};
+    collect_metrics(made->outcome, measured, &run, metrics);
+    RP_TRY(add_spread(made->outcome, arena, &run, metrics));
+    return rp_store_add_run(artefacts->store, &run, o->db_ops ? made->timeline : NULL);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rpexec_artefacts *a)
+{
+    const rpexec_options *o = run->options;
+    rp_metrics metrics;
+    const rp_metrics *measured = NULL;
+    if (run->timeline != NULL) {
+        const rp_program *program = run->timeline->program;
+        RP_TRY(
+            rp_metrics_measure(run->timeline, rp_program_has_separate_backward(program), &metrics));
+        measured = &metrics;
+    }
+    if (run->timeline != NULL && a->program.stream != NULL) {
+        RP_TRY(rp_program_write(run->timeline->program, a->program.stream));
+        RP_TRY(rp_output_commit(&a->program));
+    }
+    if (run->timeline != NULL && a->timeline.stream != NULL) {
+        RP_TRY(rp_timeline_write_csv(run->timeline, a->timeline.stream));
+        RP_TRY(rp_output_commit(&a->timeline));
+    }
+    if (run->timeline != NULL && a->trace.stream != NULL) {
+        RP_TRY(write_trace(run, &a->trace));
+    }
+    if (run->timeline != NULL && o->gantt_out != NULL) {
+        RP_TRY(write_gantt(run, measured));
+    }
+    if (o->db != NULL && a->store == NULL) {
+        RP_TRY(rp_store_open(o->db, &a->store));
+    }
+    return o->db != NULL ? store_run(run, measured, arena, a) : RP_OK;
+}
+
+void rpexec_artefacts_fini(rpexec_artefacts *artefacts)
+{
+    rp_output_discard(&artefacts->program);
+    rp_output_discard(&artefacts->timeline);
+    rp_output_discard(&artefacts->trace);
+    rp_store_close(artefacts->store);
+    artefacts->store = NULL;
+}

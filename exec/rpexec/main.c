@@ -1,0 +1,93 @@
+/* rpexec: trains a decoder with a pipeline schedule. */
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
+#include "common/cli/tool.h"
+#include "exec/rpexec/report.h"
+#include "exec/run/backend.h"
+#include "exec/run/runs.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_device(void *context, const rpexec_device *device)
+{
+    (void)context;
+    printf("    device %" PRIu32 ": %s, %" PRIu32 " %s", device->index, device->name, device->units,
+           device->unit_name);
+    if (device->memory_bytes != 0) {
+        printf(", %.1f GiB", (double)device->memory_bytes / (1024.0 * 1024.0 * 1024.0));
+    }
+    printf("%s%s\n", device->detail[0] == '\0' ? "" : ", ", device->detail);
+}
+
+static void print_absent(void *context, const char *reason)
+{
+    (void)context;
+    printf("    no device: %s\n", reason);
+}
+
+static rp_status list_backends(void)
+{
+    rpexec_probe probe = {.context = NULL, .device = print_device, .absent = print_absent};
+    rp_status result = RP_OK;
+    for (uint32_t i = 0; i < rpexec_backend_count; i++) {
+        const rpexec_backend_type *backend = rpexec_backends[i];
+        printf("%s: %s (%s)\n", backend->name, backend->summary, backend->source);
+        rp_status status = backend->probe(&probe);
+        if (status != RP_OK) {
+            result = status;
+        }
+    }
+    return result;
+}
+
+static rp_status list_schedules(rp_arena *arena)
+{
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        const rp_schedule_type *schedule = rp_schedules[i];
+        const char *never = NULL;
+        const char *asynchronous = NULL;
+        RP_TRY(rpexec_runs(schedule, false, arena, &never));
+        RP_TRY(rpexec_runs(schedule, true, arena, &asynchronous));
+        printf("%s: %s", schedule->name, schedule->summary);
+        if (never != NULL) {
+            printf(" (simulated only: %s)", never);
+        } else if (rp_schedule_only_synchronous(schedule) != NULL) {
+            printf(" (runs with --optimizer sync: %s)", rp_schedule_only_synchronous(schedule));
+        } else if (asynchronous != NULL) {
+            printf(" (runs with --optimizer sync; with async simulated only: %s)", asynchronous);
+        }
+        putchar('\n');
+    }
+    return RP_OK;
+}
+
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpexec_options options;
+    rpexec_outcome outcome;
+    RP_TRY(rpexec_options_parse(argc, argv, &options));
+    RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
+    switch (options.action) {
+    case RPEXEC_ACTION_HELP:
+        rpexec_options_help();
+        return RP_OK;
+    case RPEXEC_ACTION_VERSION:
+        printf("rpexec %s\n", RP_VERSION);
+        return RP_OK;
+    case RPEXEC_ACTION_LIST:
+        return strcmp(options.list, "backends") == 0 ? list_backends() : list_schedules(arena);
+    case RPEXEC_ACTION_RUN:
+        RP_TRY(rpexec_train(&options, arena, &outcome));
+        rpexec_report(&options, &outcome, stdout);
+        return RP_OK;
+    }
+    return RP_BROKEN;
+}
+
+int main(int argc, char **argv)
+{
+    return rp_tool_main("rpexec", argc, argv, run);
+}

@@ -1,0 +1,364 @@
+#include "exec/rpexec/program_in.h"
+
+#include "common/base/log.h"
+#include "exec/plan/plan_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_lowered(const rp_program *program)
+{
+    return program->op_bytes != NULL && program->sequences != NULL;
+}
+
+/* ---- what the program says --------------------------------------------------------------------
+ */
+
+/* Of a name that is not registered: pipelines keep their weights, stages that run anywhere do not.
+ */
+static rp_status find_schedule(const rp_program *program, rp_arena *arena,
+                               const rp_schedule_type **schedule_out)
+{
+    rp_schedule_type *unknown = NULL;
+    const char *name = NULL;
+    *schedule_out = rp_schedule_find(program->schedule);
+    if (*schedule_out != NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *unknown, &unknown));
+    RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule), &name));
+    bool offload = rp_program_has_separate_backward(program);
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        offload |= program->ops[i].kind == RP_OP_UPLOAD_PARAMS;
+    }
+    *unknown =
+        (rp_schedule_type){.name = name,
+                           .summary = "",
+                           .source = "",
+                           .placement = offload ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
+    *schedule_out = unknown;
+    return RP_OK;
+}
+
+static rp_status check_options(const rpexec_options *o, const rp_program *program)
+{
+    if (program->gpu_count > RPEXEC_MAX_GPUS) {
+        rp_log_error("--program-in: %s has %u GPUs; valid are up to %u", o->program_in,
+                     program->gpu_count, RPEXEC_MAX_GPUS);
+        return RP_INPUT;
+    }
+    bool fixed =
+        o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain || o->round != RP_ROUND_ALL;
+    if (is_lowered(program) && fixed) {
+        rp_log_error("%s: %s is a lowered program, which fixes it; valid with compute schedules",
+                     o->accumulate != 0        ? "--accumulate"
+                     : o->microbatch_size != 0 ? "--microbatch-size"
+                     : o->layer_grain          ? "--grain"
+                                               : "--round",
+                     o->program_in);
+        return RP_USAGE;
+    }
+    if (o->accumulate != 0 && program->microbatch_count % o->accumulate != 0) {
+        rp_log_error("--accumulate: %s has %u microbatches, which are not %u equal calls; valid "
+                     "are divisors of %u",
+                     o->program_in, program->microbatch_count, o->accumulate,
+                     program->microbatch_count);
+        return RP_USAGE;
+    }
+    if (o->steps % program->iteration_count != 0) {
+        rp_log_error("--steps: %s has %u iterations, of which %u steps are no multiple; valid are "
+                     "multiples of %u",
+                     o->program_in, program->iteration_count, o->steps, program->iteration_count);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static void set_options(const rp_program *program, rpexec_options *o)
+{
+    uint32_t most = 0;
+    for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
+        most = program->sequences[m] > most ? program->sequences[m] : most;
+    }
+    o->gpus = program->gpu_count;
+    o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
+    o->microbatches = program->microbatch_count / o->accumulate;
+    o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;
+    o->recompute = program->recompute;
+    o->asynchronous = program->asynchronous;
+    o->steps = o->steps == 0 ? program->iteration_count : o->steps;
+}
+
+rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_program **program_out)
+{
+    rp_program *program = NULL;
+    RP_TRY(rp_program_read_file(options->program_in, &program));
+    rp_status status = check_options(options, program);
+    status = status == RP_OK ? find_schedule(program, arena, &options->schedule) : status;
+    if (status != RP_OK) {
+        rp_program_destroy(program);
+        return status;
+    }
+    const char *obstacle = rpexec_work_obstacle(options->schedule, program->asynchronous);
+    if (obstacle != NULL) {
+        rp_log_error("--program-in: %s: %s; valid are programs with 'asynchronous no'",
+                     options->schedule->name, obstacle);
+        rp_program_destroy(program);
+        return RP_USAGE;
+    }
+    set_options(program, options);
+    *program_out = program;
+    return RP_OK;
+}
+
+/* ---- whether it is the model's ----------------------------------------------------------------
+ */
+
+/* Of parameters the plan knows more (exec/plan/plan.h): which layers they are. */
+static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
+{
+    const rp_op *o = &p->ops[op];
+    uint64_t bytes = p->op_bytes[op];
+    rp_op_kind kind = (rp_op_kind)o->kind;
+    bool activation = kind == RP_OP_UPLOAD_ACT;
+    bool boundary = kind == RP_OP_UPLOAD_GRAD || kind == RP_OP_DOWNLOAD_ACT ||
+                    kind == RP_OP_DOWNLOAD_GRAD || kind == RP_OP_SEND || kind == RP_OP_RECV;
+    if (!activation && !boundary) {
+        return true;
+    }
+    uint64_t tensor = p->sequences[o->microbatch] * sizes->boundary_bytes;
+    uint64_t ids = p->sequences[o->microbatch] * sizes->input_bytes;
+    return bytes == tensor ||
+           (activation && (bytes == ids || bytes == 2 * ids || bytes == tensor + ids));
+}
+
+static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
+                             const rp_program *p, rp_arena *arena)
+{
+    rp_sizes sizes;
+    RP_TRY(rpexec_model_sizes(model, arena, &sizes));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (!op_fits(p, &sizes, i)) {
+            char name[RP_OP_NAME_SIZE];
+            rp_op_name(&p->ops[i], name);
+            rp_log_error("--program-in: op %u (%s) of %s moves %" PRIu64
+                         " bytes, which no boundary of %s with --seq-len %u has; valid are "
+                         "programs lowered for them (rpexec --program-out) and compute schedules "
+                         "(rpsim --fidelity stage --program-out)",
+                         i, name, o->program_in, p->op_bytes[i], model->config->name,
+                         model->seq_len);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+static bool has_collectives(const rp_program *p)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (rp_op_kind_class((rp_op_kind)p->ops[i].kind) == RP_CLASS_COLLECTIVE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the schedule, built and lowered here, is the same program. */
+static rp_status is_rebuilt(const rpexec_work *work, const rpexec_model *model, const rp_program *p,
+                            rp_arena *arena, bool *same_out)
+{
+    rp_costs costs;
+    rp_program *built = NULL;
+    RP_TRY(rpexec_work_costs(model, work->microbatch_size, arena, &costs));
+    rp_status status = rpexec_work_program(work, model, &costs, &built);
+    *same_out = status == RP_OK && rp_program_hash(built) == rp_program_hash(p);
+    rp_program_destroy(built);
+    return status == RP_NO_MEMORY ? status : RP_OK;
+}
+
+/* Ranks of data-parallel systems do the same, and who owns what is not in the program: only what
+ * the schedule itself gives is accepted. */
+static rp_status check_sharded(const rpexec_options *o, const rpexec_model *model,
+                               const rp_program *p, rp_arena *arena)
+{
+    rp_partition partition;
+    if (o->schedule->order == NULL) { /* of find_schedule */
+        rp_log_error_at(o->program_in, p->schedule_line,
+                        "unknown schedule '%s', and a program with collectives does not say who "
+                        "owns what; valid are the names that rpexec --list schedules prints",
+                        p->schedule);
+        return RP_INPUT;
+    }
+    RP_TRY(rp_partition_of_program(p, arena, &partition));
+    for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
+        uint32_t calls = k / 2 + 1;
+        bool same = false;
+        const rpexec_work work = {.schedule = o->schedule,
+                                  .gpus = o->gpus,
+                                  .calls = calls,
+                                  .microbatches = p->microbatch_count / calls,
+                                  .microbatch_size = o->microbatch_size,
+                                  .iterations = p->iteration_count,
+                                  .round = RP_ROUND_ALL,
+                                  .asynchronous = p->asynchronous,
+                                  .recompute = p->recompute,
+                                  .layer_grain = k % 2 == 1,
+                                  .piece_bytes = (uint64_t)o->piece_mb << 20,
+                                  .partition = &partition};
+        if (p->microbatch_count % calls == 0) {
+            RP_TRY(is_rebuilt(&work, model, p, arena, &same));
+        }
+        if (same) {
+            return RP_OK;
+        }
+    }
+    rp_log_error("--program-in: %s is not what %s gives for %s with --seq-len %u; valid for "
+                 "data-parallel systems are programs that rpexec --program-out has written",
+                 o->program_in, o->schedule->name, model->config->name, model->seq_len);
+    return RP_INPUT;
+}
+
+rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *model, rp_arena *arena,
+                                rp_program **program)
+{
+    rp_program *p = *program;
+    rp_program *lowered = NULL;
+    if (p->layer_count != model->config->layers) {
+        rp_log_error("--program-in: %s has %u layers, the model %s has %u; valid is a program of "
+                     "as many layers",
+                     o->program_in, p->layer_count, model->config->name, model->config->layers);
+        return RP_INPUT;
+    }
+    if (is_lowered(p)) {
+        RP_TRY(check_bytes(o, model, p, arena));
+        bool sharded = o->schedule->placement == RP_PLACEMENT_SHARDED || has_collectives(p);
+        return sharded ? check_sharded(o, model, p, arena) : RP_OK;
+    }
+    const rpexec_work work = {.schedule = o->schedule,
+                              .calls = o->accumulate,
+                              .microbatches = o->microbatches,
+                              .microbatch_size = o->microbatch_size,
+                              .round = o->round,
+                              .layer_grain = o->layer_grain,
+                              .piece_bytes = (uint64_t)o->piece_mb << 20};
+    RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));
+    rp_program_destroy(p);
+    *program = lowered;
+    return RP_OK;
+}
+
+/* ---- whether every op has what it needs -------------------------------------------------------
+ */
+
+static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
+{
+    return value != RPEXEC_NO_TENSOR && plan->values[value].place == place;
+}
+
+/* Whether a value is needed and is not on the op's GPU. */
+static bool lacks(const rpexec_plan *plan, bool needed, uint32_t value, uint32_t gpu)
+{
+    return needed && !lies_in(plan, value, gpu);
+}
+
+static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpexec_task *task,
+                            uint32_t gpu)
+{
+    const rpexec_job *job = &plan->jobs[task->job];
+    bool embedding = task->begin == 0;
+    bool head = task->end == plan->model->layer_count;
+    bool body = task->end - task->begin > (head ? 1 : 0);
+    bool backward = rpexec_plan_is_backward(op->kind);
+    bool blocks = task->runs_layers || (backward && body);
+    bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
+    uint32_t below = body ? task->body : task->input;
+    if (task->begin < job->begin || task->end > job->end) {
+        return false;
+    }
+    for (uint32_t i = task->part_begin; i < task->part_end; i++) {
+        if (lacks(plan, true, plan->parts[i].weight_tape, gpu)) {
+            return false;
+        }
+    }
+    bool parts = task->part_end > task->part_begin;
+    return !(lacks(plan, true, job->weights, gpu) ||
+             lacks(plan, backward || task->runs_head, job->gradients, gpu) ||
+             lacks(plan, blocks && !parts && !embedding, task->input, gpu) ||
+             lacks(plan, task->runs_head, below, gpu) ||
+             lacks(plan, backward && head, task->head_gradient, gpu) ||
+             lacks(plan, backward && !head && !weight, task->d_output, gpu) ||
+             lacks(plan, backward && body && !parts, task->tape, gpu) ||
+             lacks(plan, weight && body && !parts, task->weight_tape, gpu));
+}
+
+static bool transfer_has_all(const rpexec_plan *plan, const rp_op *op, const rpexec_task *task,
+                             uint32_t gpu)
+{
+    uint32_t host = plan->program->gpu_count;
+    switch (op->kind) {
+    case RP_OP_UPLOAD_ACT:
+        return task->output == RPEXEC_NO_TENSOR ||
+               (lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu));
+    case RP_OP_UPLOAD_GRAD:
+        return lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu);
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_DOWNLOAD_GRAD:
+        return lies_in(plan, task->input, gpu) && lies_in(plan, task->output, host);
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+        return lies_in(plan, plan->jobs[task->job].gradients, gpu);
+    default:
+        return true;
+    }
+}
+
+static bool moves_parameters(const rp_op *op)
+{
+    return op->kind == RP_OP_UPLOAD_PARAMS || op->kind == RP_OP_UPLOAD_PARAM_GRAD ||
+           op->kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+}
+
+/* Tensors go from op to op within a microbatch; those of parameters are of all. */
+static bool keeps_microbatch(const rp_program *p, uint32_t op)
+{
+    const rp_op *o = &p->ops[op];
+    for (uint32_t w = o->wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_op *from = &p->ops[rp_wait_op(p->waits[w])];
+        bool follows = !rp_wait_is_control(p->waits[w]) && !moves_parameters(o) &&
+                       !moves_parameters(from) &&
+                       rp_op_kind_class((rp_op_kind)from->kind) != RP_CLASS_HOST;
+        if (follows && (from->microbatch != o->microbatch || from->iteration != o->iteration)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_all(const rpexec_plan *plan, uint32_t op)
+{
+    const rp_op *o = &plan->program->ops[op];
+    uint32_t gpu = plan->program->queues[plan->order.queue_of[op]].gpu;
+    rp_op_class class = rp_op_kind_class((rp_op_kind)o->kind);
+    if (class == RP_CLASS_HOST || class == RP_CLASS_COLLECTIVE || o->kind == RP_OP_UPDATE) {
+        return true;
+    }
+    if (class == RP_CLASS_TRANSFER) {
+        return transfer_has_all(plan, o, &plan->tasks[op], gpu) &&
+               keeps_microbatch(plan->program, op);
+    }
+    return compute_has_all(plan, o, &plan->tasks[op], gpu) && keeps_microbatch(plan->program, op);
+}
+
+rp_status rpexec_program_in_check(const rpexec_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->program->op_count; i++) {
+        if (!has_all(plan, i)) {
+            char name[RP_OP_NAME_SIZE];
+            rp_op_name(&plan->program->ops[i], name);
+            rp_log_error("--program-in: nothing gives op %u (%s) what it works on; valid are "
+                         "programs as rpsim and rpexec lower them",
+                         i, name);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}

@@ -1,0 +1,298 @@
+#include "exec/rpexec/report.h"
+
+#include "common/formats/json.h"
+#include "exec/run/backend.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first device's name, where the backend has devices. */
+typedef struct device_name {
+    char text[128];
+} device_name;
+
+static void note_device(void *context, const rpexec_device *device)
+{
+    device_name *name = context;
+    if (device->index == 0) {
+        snprintf(name->text, sizeof name->text, "%s", device->name);
+    }
+}
+
+static void note_absent(void *context, const char *reason)
+{
+    (void)context;
+    (void)reason;
+}
+
+static device_name device_of(const rpexec_options *o)
+{
+    device_name name = {"host threads"};
+    const rpexec_backend_type *backend = rpexec_backend_find(o->backend);
+    const rpexec_probe probe = {.context = &name, .device = note_device, .absent = note_absent};
+    if (backend->driver()->attach != NULL && backend->probe(&probe) == RP_OK &&
+        o->virtual_gpus != 0) {
+        size_t used = strlen(name.text);
+        snprintf(name.text + used, sizeof name.text - used, ", split into %" PRIu32,
+                 o->virtual_gpus);
+    }
+    return name;
+}
+
+static void write_array(rp_json *json, const char *key, const double *values, uint32_t count)
+{
+    rp_json_key(json, key);
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < count; i++) {
+        rp_json_double(json, values[i]);
+    }
+    rp_json_end_array(json);
+}
+
+static void write_text(rp_json *json, const char *key, const char *value)
+{
+    rp_json_key(json, key);
+    rp_json_string(json, value);
+}
+
+static void write_count(rp_json *json, const char *key, uint64_t value)
+{
+    rp_json_key(json, key);
+    rp_json_uint(json, value);
+}
+
+static void write_number(rp_json *json, const char *key, double value)
+{
+    rp_json_key(json, key);
+    rp_json_double(json, value);
+}
+
+/* null: not measured. */
+static void write_us(rp_json *json, const char *key, double seconds)
+{
+    rp_json_key(json, key);
+    rp_json_double(json, 1e6 * seconds);
+}
+
+static const char *model_of(const rpexec_options *o)
+{
+    return o->weights != NULL ? o->weights : o->model;
+}
+
+/* What cli.md does not list. */
+static void write_settings(rp_json *json, const rpexec_options *o)
+{
+    write_count(json, "microbatch_size", o->microbatch_size);
+    write_count(json, "accumulate", o->accumulate);
+    write_count(json, "seq_len", o->seq_len);
+    write_text(json, "dtype", rpexec_dtype_text(o->dtype));
+    write_text(json, "optimizer", o->asynchronous ? "async" : "sync");
+    write_text(json, "recompute", rp_recompute_text(o->recompute));
+    write_text(json, "grain", o->layer_grain ? "layer" : "stage");
+    write_text(json, "partition", o->partition != NULL ? o->partition : "even");
+    if (o->round == RP_ROUND_ALL) {
+        write_text(json, "round", "all");
+    } else {
+        write_count(json, "round", o->round);
+    }
+    write_count(json, "peers", o->peers ? 1 : 0);
+    write_text(json, "costs", o->costs);
+    write_text(json, "platform", o->platform);
+    write_text(json, "program_in", o->program_in);
+    write_text(json, "data", o->data);
+    rp_json_key(json, "lr");
+    rp_json_double(json, o->lr);
+    rp_json_key(json, "weight_decay");
+    rp_json_double(json, o->weight_decay);
+    write_count(json, "lora_rank", o->lora_rank);
+    rp_json_key(json, "lora_alpha");
+    rp_json_double(json, o->lora_alpha);
+    rp_json_key(json, "link_gb_per_s");
+    if (o->link_gb_per_s > 0) {
+        rp_json_double(json, o->link_gb_per_s);
+    } else {
+        rp_json_null(json);
+    }
+    write_count(json, "gpu_memory_mb", o->gpu_memory_mb);
+    write_count(json, "piece_mb", o->piece_mb);
+    write_count(json, "virtual_gpus", o->virtual_gpus);
+    write_count(json, "bind", o->bind ? 1 : 0);
+    write_count(json, "graphs", o->graphs ? 1 : 0);
+    write_count(json, "staged", o->transport == RPEXEC_TRANSPORT_STAGED ? 1 : 0);
+    write_text(json, "transport", rpexec_transport_text(o->transport));
+    write_text(json, "attention", rpexec_attention_text(o->attention));
+    write_count(json, "half_accumulation", o->half_accumulation ? 1 : 0);
+    write_count(json, "seed", o->seed);
+}
+
+void rpexec_report_settings(const rpexec_options *o, FILE *stream)
+{
+    const device_name device = device_of(o);
+    rp_json json;
+    rp_json_begin_document(&json, stream, 0);
+    rp_json_begin_object(&json);
+    write_text(&json, "schedule", o->schedule->name);
+    write_text(&json, "backend", o->backend);
+    write_text(&json, "device", device.text);
+    write_count(&json, "gpus", o->gpus);
+    write_count(&json, "microbatches", o->microbatches);
+    write_text(&json, "model", model_of(o));
+    write_count(&json, "steps", o->steps);
+    write_settings(&json, o);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+}
+
+/* What of --check cli.md does not list; null without it. */
+static void write_check(rp_json *json, const rpexec_outcome *out)
+{
+    bool checked = out->checked && out->steps > 0;
+    rp_json_key(json, "max_grad_rms_err");
+    rp_json_double(json, checked ? out->max_grad_rms_err : NAN);
+    rp_json_key(json, "max_loss_rel_err");
+    rp_json_double(json, checked ? out->max_loss_rel_err : NAN);
+    rp_json_key(json, "same_bits");
+    if (checked) {
+        rp_json_bool(json, out->same_bits);
+    } else {
+        rp_json_null(json);
+    }
+}
+
+static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    const device_name device = device_of(o);
+    rp_json json;
+    rp_json_begin_document(&json, stream, 1);
+    rp_json_begin_object(&json);
+    write_text(&json, "schedule", o->schedule->name);
+    write_text(&json, "backend", o->backend);
+    write_text(&json, "device", device.text);
+    write_count(&json, "gpus", o->gpus);
+    write_count(&json, "microbatches", o->microbatches);
+    write_text(&json, "model", model_of(o));
+    write_count(&json, "steps", out->steps);
+    write_array(&json, "loss", out->losses, out->steps);
+    write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
+    rp_json_key(&json, "tokens_per_s");
+    rp_json_double(&json, out->tokens_per_s);
+    rp_json_key(&json, "predicted_iteration_ms");
+    rp_json_double(&json, out->predicted_iteration_ms); /* null where it is none */
+    rp_json_key(&json, "prediction_error_pct");
+    rp_json_double(&json, out->prediction_error_pct);
+    rp_json_key(&json, "max_grad_rel_err");
+    rp_json_double(&json, out->checked && out->steps > 0 ? out->max_grad_rel_err : NAN);
+    rp_json_key(&json, "peak_gpu_bytes");
+    rp_json_begin_array(&json);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        rp_json_uint(&json, out->peak_gpu_bytes[i]);
+    }
+    rp_json_end_array(&json);
+    write_count(&json, "uploaded_bytes", out->uploaded_bytes);
+    write_count(&json, "downloaded_bytes", out->downloaded_bytes);
+    write_count(&json, "exchanged_bytes", out->exchanged_bytes);
+    write_text(&json, "exchanged_by", out->transport);
+    write_number(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
+    write_number(&json, "executed_flop", out->executed_flop);
+    write_number(&json, "executed_flop_per_s", out->executed_flop_per_s);
+    write_count(&json, "pinned_bytes", out->pinning.pinned_bytes);
+    write_count(&json, "pageable_bytes", out->pinning.pageable_bytes);
+    write_check(&json, out);
+    rp_json_key(&json, "loss_scale");
+    rp_json_double(&json, out->loss_scale);
+    write_count(&json, "skipped_steps", out->skipped_steps);
+    write_count(&json, "first_step", out->first_step);
+    write_count(&json, "graph_captures", out->graphs.captures);
+    write_count(&json, "graph_launches", out->graphs.launches);
+    write_count(&json, "graph_operators", out->graphs.replaced);
+    write_count(&json, "single_operators", out->graphs.single);
+    write_text(&json, "attention_by", out->attention.by);
+    write_text(&json, "attention_why", out->attention.why);
+    write_us(&json, "attention_own_us", out->attention.own_s);
+    write_us(&json, "attention_cudnn_us", out->attention.cudnn_s);
+    write_settings(&json, o);
+    rp_json_end_object(&json);
+    rp_json_end_document(&json);
+}
+
+static void write_attention(const rpexec_attention_report *a, FILE *stream)
+{
+    fprintf(stream, "attention's forward by %s", a->by);
+    if (!isnan(a->own_s)) {
+        fprintf(stream, ": %.1f us by our own kernels, %.1f us by cuDNN", 1e6 * a->own_s,
+                1e6 * a->cudnn_s);
+    }
+    fprintf(stream, "%s%s\n", a->why != NULL ? "; " : "", a->why != NULL ? a->why : "");
+}
+
+static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    fprintf(stream,
+            "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
+            " x %" PRIu32 " tokens, %s, %s\n",
+            o->schedule->name, o->gpus, device_of(o).text, model_of(o), o->accumulate,
+            o->microbatches, o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
+            o->asynchronous ? "asynchronous" : "synchronous");
+    if (o->dtype != RPEXEC_DTYPE_F32) {
+        fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",
+                rpexec_dtype_text(o->dtype));
+    }
+    uint32_t shown = out->steps < 10 ? out->steps : 10;
+    for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */
+        uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));
+        fprintf(stream, "step %6" PRIu64 "  loss %10.6f  %10.3f ms\n", out->first_step + step + 1,
+                out->losses[step], out->iteration_ms[step]);
+    }
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
+    }
+    fprintf(stream,
+            "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down, %.3f MiB "
+            "between GPUs%s%s\n",
+            out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
+            (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0,
+            out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
+    fprintf(stream, "%.6g GFLOP executed per step, %.4g GFLOP/s; %.0f tokens/s of wall time\n",
+            1e-9 * out->executed_flop, 1e-9 * out->executed_flop_per_s, out->wall_tokens_per_s);
+    if (o->graphs) {
+        fprintf(stream,
+                "%" PRIu64 " graphs, launched %" PRIu64 " times for %" PRIu64 " operators; %" PRIu64
+                " operators one by one\n",
+                out->graphs.captures, out->graphs.launches, out->graphs.replaced,
+                out->graphs.single);
+    }
+    if (out->attention.by != NULL && o->attention != RPEXEC_ATTENTION_OWN) {
+        write_attention(&out->attention, stream);
+    }
+    if (rpexec_scaler_needed(o->dtype)) {
+        fprintf(stream, "loss scale %.0f, %" PRIu64 " steps skipped because of an overflow\n",
+                out->loss_scale, out->skipped_steps);
+    }
+    if (!isnan(out->predicted_iteration_ms)) {
+        fprintf(stream, "predicted %.3f ms per iteration, measured %.3f ms: %+.1f %%\n",
+                out->predicted_iteration_ms,
+                out->predicted_iteration_ms / (1 + out->prediction_error_pct / 100),
+                out->prediction_error_pct);
+    }
+    if (out->checked && out->steps > 0) {
+        fprintf(
+            stream,
+            "check: gradients of the first step differ by %.3g at most (%.3g of a tensor's rms), "
+            "losses by %.3g, from plain loops on one device%s\n",
+            out->max_grad_rel_err, out->max_grad_rms_err, out->max_loss_rel_err,
+            out->same_bits ? ": the same bits" : "");
+    }
+}
+
+void rpexec_report(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
+{
+    if (o->json) {
+        write_json(o, out, stream);
+    } else {
+        write_table(o, out, stream);
+    }
+}

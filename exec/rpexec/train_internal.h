@@ -1,0 +1,111 @@
+/** @file train_internal.h  Inside of a training run (train*.c). Not for other modules. */
+#pragma once
+
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/data/tokens.h"
+#include "exec/host/lane.h"
+#include "exec/measure/predict.h"
+#include "exec/measure/record.h"
+#include "exec/rpexec/artefacts.h"
+#include "exec/rpexec/loss_log.h"
+#include "exec/run/link_machine.h"
+#include "exec/run/work.h"
+
+/** The program that segments of the same length run one after the other, and what is open for it:
+ * it is planned once, and resident weights stay on the GPUs between segments. */
+typedef struct rpexec_session {
+    rp_arena *arena;     /* of the plan; NULL: there is no session */
+    rp_program *program; /* made for it; NULL: it runs the one that was given */
+    rpexec_plan plan;
+    rpexec_execution execution;
+    rpexec_run *run; /* NULL: closed */
+} rpexec_session;
+
+typedef struct rpexec_trainer {
+    const rpexec_options *o;
+    rp_arena *arena;
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_state reference;     /* --check */
+    rpexec_lane lane;           /* of the reference */
+    uint32_t *sequences;        /* [microbatches of a step] */
+    uint32_t slot_microbatches; /* of the plan */
+    uint32_t job_microbatches;  /* likewise */
+    uint32_t batch;             /* their sum */
+    rp_program *program;        /* --program-in; NULL: made for each segment */
+    rpexec_work work;
+    rpexec_machine machine;
+    rp_costs flops; /* proportions of FLOP counts */
+    rp_costs costs; /* measured ones, or these */
+    rpexec_prediction prediction;
+    const char *conditions; /* of the times that are measured */
+    rpexec_record record;
+    rp_partition partition;
+    rpexec_tokens tokens; /* mapping NULL: random ones */
+    rpexec_progress progress;
+    rpexec_adam adam;
+    rpexec_outcome *outcome;
+    double *reference_losses;
+    double seconds; /* of all segments */
+    rpexec_checkpoints checkpoints;
+    rpexec_loss_log losses;
+    uint32_t ended;      /* steps of this run */
+    double began_s;      /* by the host's clock: the run */
+    double step_began_s; /* and the step that runs */
+    rpexec_session session;
+    rp_timeline *timeline; /* of the last segment; NULL: none */
+    rpexec_artefacts artefacts;
+    const rpexec_driver_type *driver;
+    rpexec_devices *devices; /* NULL: the driver has none */
+    uint64_t gpu_bytes;      /* of their memory; 0: not limited */
+} rpexec_trainer;
+
+/** @return microbatches of a step, of all its calls. */
+static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
+{
+    return t->o->accumulate * t->o->microbatches;
+}
+
+/**
+ * Reads and checks everything that the options name, makes model, state and machine, and opens what
+ * is written. What is open afterwards, also after a failure, rpexec_train closes.
+ * @retval as rpexec_train before anything runs
+ */
+rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
+
+/**
+ * Weights that are not finite end the run. They are looked at where a loss of `steps` steps behind
+ * `done` is not finite, and where `always`. With steps == 0: before the first step.
+ * @retval RP_OK, RP_TOOL (a tensor is not finite; logged with step and name), RP_NO_MEMORY
+ */
+rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
+                                bool always);
+
+/** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_check_begin(rpexec_trainer *trainer);
+
+/**
+ * Trains the second state with the same batches in plain loops and notes the differences; of the
+ * first segment's last step also those of the gradients.
+ * @param done steps before the segment
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_check_segment(rpexec_trainer *trainer, const rpexec_batch *batches, uint32_t done,
+                               uint32_t steps);
+
+/** Notes how far a tensor's gradients are from what is expected: the worst of all tensors so far.
+ */
+void rpexec_check_tensor(const float *got, const float *expected, uint64_t elements,
+                         rpexec_outcome *out);
+
+/**
+ * @return how far gradients of one step may be from plain loops: in fp32 what max_grad_rel_err may
+ * be, in 16 bits max_grad_rms_err
+ * @param others whether the backend's operators are others than the host's
+ */
+double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbatches,
+                              uint32_t layers);
+
+/** @retval RP_OK, RP_TOOL (the differences are larger than rounding explains; logged) */
+rp_status rpexec_check_end(const rpexec_trainer *trainer);

@@ -1,0 +1,228 @@
+/* What a training run needs before its first step. */
+#include "common/base/log.h"
+#include "exec/checkpoint/weights.h"
+#include "exec/rpexec/program_in.h"
+#include "exec/rpexec/train_internal.h"
+#include "exec/run/backend.h"
+
+#include <inttypes.h>
+
+static rp_status load_config(rpexec_trainer *t)
+{
+    const char *path = NULL;
+    if (t->o->weights == NULL) {
+        RP_TRY(rp_model_load(t->o->model, t->arena, &t->config));
+    } else {
+        RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
+        RP_TRY(rpexec_config_load(path, t->arena, &t->config));
+    }
+    if (t->o->lora_rank != 0) {
+        rp_model_set_lora_rank(&t->config, t->o->lora_rank);
+    }
+    if (t->o->lora_alpha != 0 && t->config.lora_rank == 0) {
+        rp_log_error("--lora-alpha: %s has no adapters; valid only with --lora-rank",
+                     t->config.name);
+        return RP_USAGE;
+    }
+    t->config.lora_alpha = t->o->lora_alpha;
+    return rpexec_predict_conditions(t->o->dtype, t->config.lora_rank, t->o->half_accumulation,
+                                     t->o->attention, t->arena, &t->conditions);
+}
+
+static rp_status set_state(rpexec_trainer *t)
+{
+    RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
+    RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
+    if (t->o->weights != NULL) {
+        RP_TRY(rpexec_weights_load(t->o->weights, &t->state));
+    }
+    t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
+    bool found = false;
+    if (t->o->save != NULL) {
+        RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
+    }
+    if (t->o->resume) {
+        RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &t->progress, &found));
+    }
+    if (found && (t->progress.seed != t->o->seed || t->progress.seq_len != t->o->seq_len)) {
+        rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
+                     "; valid are the same ones",
+                     t->progress.seed, t->progress.seq_len);
+        return RP_USAGE;
+    }
+    t->outcome->first_step = rpexec_state_iterations(&t->state);
+    return rpexec_trainer_finite(t, 0, 0, true);
+}
+
+static rp_status set_work(rpexec_trainer *t)
+{
+    const rpexec_options *o = t->o;
+    t->work = (rpexec_work){.schedule = o->schedule,
+                            .gpus = o->gpus,
+                            .calls = o->accumulate,
+                            .microbatches = o->microbatches,
+                            .microbatch_size = o->microbatch_size,
+                            .round = o->round,
+                            .asynchronous = o->asynchronous,
+                            .recompute = o->recompute,
+                            .layer_grain = o->layer_grain,
+                            .peer_gpus = o->peers              ? UINT32_MAX
+                                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
+                                                               : 0,
+                            .piece_bytes = (uint64_t)o->piece_mb << 20};
+    RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
+    t->costs = t->flops;
+    if (o->costs != NULL) {
+        const rpexec_measured wanted = {.model = t->config.name,
+                                        .backend = o->backend,
+                                        .conditions = t->conditions,
+                                        .layers = t->config.layers,
+                                        .sequences = o->microbatch_size,
+                                        .seq_len = o->seq_len};
+        RP_TRY(rpexec_predict_read(o->costs, &wanted, t->arena, &t->prediction));
+        t->costs = t->prediction.costs;
+        if (t->o->predict && t->prediction.bound != t->o->bind) {
+            rp_log_warning("--predict: the record is of a run %s --bind, this one runs %s; what it "
+                           "predicts is the other kind",
+                           t->prediction.bound ? "with" : "without",
+                           t->o->bind ? "with" : "without");
+        }
+    }
+    if (o->partition != NULL) {
+        RP_TRY(rp_partition_parse("--partition", o->partition, t->arena, &t->partition));
+        t->work.partition = &t->partition;
+    }
+    RP_TRY(
+        rp_arena_alloc(t->arena, rpexec_trainer_microbatches(t), sizeof(uint32_t), &t->sequences));
+    const uint32_t *given = t->program != NULL ? t->program->sequences : NULL;
+    for (uint32_t i = 0; i < rpexec_trainer_microbatches(t); i++) {
+        t->sequences[i] = given != NULL ? given[i] : o->microbatch_size;
+        t->batch += t->sequences[i];
+    }
+    return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
+}
+
+/* What a run that has no step left cannot give. */
+static const char *wants(const rpexec_options *o)
+{
+    const struct {
+        bool is;
+        const char *option;
+    } all[] = {{o->check, "--check"},
+               {o->predict, "--predict"},
+               {o->program_out != NULL, "--program-out"},
+               {o->timeline_out != NULL, "--timeline-out"},
+               {o->trace_out != NULL, "--trace-out"},
+               {o->gantt_out != NULL, "--gantt-out"},
+               {o->db != NULL, "--db"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].is) {
+            return all[i].option;
+        }
+    }
+    return NULL;
+}
+
+/* Ranks of tensor parallelism sum inside of their compute ops, so that no op is compute alone. */
+static rp_status check_record(const rpexec_options *o)
+{
+    if (o->record == NULL || !rp_schedule_cuts_layers(o->schedule)) {
+        return RP_OK;
+    }
+    rp_log_error("--record: GPUs of %s exchange inside of their compute ops, whose times are no "
+                 "costs of layers; valid are schedules of whole layers, whose record --costs takes "
+                 "for %s, too",
+                 o->schedule->name, o->schedule->name);
+    return RP_USAGE;
+}
+
+/* What is left must be whole runs of a given program, and long enough to be measured. */
+static rp_status check_steps(const rpexec_trainer *t)
+{
+    if (t->o->record != NULL && t->outcome->steps < 2) {
+        rp_log_error("--record: %" PRIu32 " steps are left, and the first does not count; valid "
+                     "are runs of 2 steps and more",
+                     t->outcome->steps);
+        return RP_USAGE;
+    }
+    if (t->outcome->steps == 0 && wants(t->o) != NULL) {
+        rp_log_error("%s: the checkpoint is of step %" PRIu64 ", and no step is left; valid are "
+                     "more --steps",
+                     wants(t->o), t->outcome->first_step);
+        return RP_USAGE;
+    }
+    if (t->outcome->steps == 0) {
+        rp_log_warning("--resume: the checkpoint is of step %" PRIu64 ", and no step is left",
+                       t->outcome->first_step);
+    }
+    if (t->program == NULL || t->outcome->steps % t->program->iteration_count == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--resume: the checkpoint is of step %" PRIu64 ", %" PRIu32 " are left, and %s "
+                 "has %" PRIu32 " iterations; valid are checkpoints between runs of it",
+                 t->outcome->first_step, t->outcome->steps, t->o->program_in,
+                 t->program->iteration_count);
+    return RP_USAGE;
+}
+
+static rp_status attach(rpexec_trainer *t)
+{
+    const rpexec_devices_config config = {.gpus = t->o->gpus,
+                                          .is_virtual = t->o->virtual_gpus != 0,
+                                          .graphs = t->o->graphs,
+                                          .attention = t->o->attention,
+                                          .transport = t->o->transport,
+                                          .collectives = t->o->schedule->data_parallel,
+                                          .half_accumulation = t->o->half_accumulation};
+    t->driver = rpexec_backend_find(t->o->backend)->driver();
+    if (t->driver->attach == NULL) {
+        return RP_OK;
+    }
+    if (config.is_virtual && config.gpus != t->o->virtual_gpus) {
+        rp_log_error("--virtual-gpus: the program has %" PRIu32 " GPUs; valid is that number",
+                     config.gpus);
+        return RP_USAGE;
+    }
+    RP_TRY(t->driver->attach(&config, &t->devices, &t->gpu_bytes));
+    return rp_arena_print(t->arena, &t->outcome->transport, "%s", t->driver->transport(t->devices));
+}
+
+rp_status rpexec_trainer_set_up(rpexec_trainer *t)
+{
+    rpexec_outcome *out = t->outcome;
+    RP_TRY(check_record(t->o));
+    RP_TRY(attach(t));
+    RP_TRY(load_config(t));
+    RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->o->dtype, t->arena, &t->model));
+    if (t->o->data != NULL) {
+        RP_TRY(
+            rpexec_tokens_open(t->o->data, t->o->seq_len, t->config.vocab, t->o->seed, &t->tokens));
+    }
+    RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
+                               &t->machine));
+    t->machine.machine.local_memory = t->o->schedule->data_parallel;
+    if (t->o->peers) { /* as fast as the links to the host, beside them */
+        t->machine.machine.peer_Bps = t->machine.machine.upload_Bps;
+        t->machine.machine.peer_pcie = true;
+    }
+    RP_TRY(set_work(t));
+    RP_TRY(set_state(t));
+    t->adam = rpexec_adam_defaults();
+    t->adam.lr = t->o->lr;
+    t->adam.weight_decay = t->o->weight_decay;
+    t->adam.decoupled = t->o->weight_decay > 0;
+    out->gpus = t->o->gpus;
+    out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
+    RP_TRY(check_steps(t));
+    RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
+    if (t->o->loss_out != NULL) {
+        RP_TRY(rpexec_loss_log_open(t->o->loss_out, out->first_step, &t->losses));
+    }
+    if (t->o->record != NULL) {
+        RP_TRY(rpexec_record_open(t->o->record, t->arena, &t->record));
+    }
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
+    RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
+    return t->o->check ? rpexec_check_begin(t) : RP_OK;
+}

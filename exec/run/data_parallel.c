@@ -1,0 +1,504 @@
+/* Data-parallel systems: what is gathered, reduced and moved of the ranks' shares, and their steps.
+ */
+#include "exec/run/execute_internal.h"
+#include "exec/state/shard.h"
+
+#define NO_JOB UINT32_MAX
+
+/* The arrays of a collective while they are collected. */
+typedef struct list {
+    const rpexec_run *run;
+    uint32_t gpu;
+    rpexec_collective_array *arrays;
+    uint32_t count;
+} list;
+
+static const rp_sharding *sharding_of(const rpexec_run *r)
+{
+    return r->plan->sharded->sharding;
+}
+
+static uint32_t gpu_of(const rpexec_run *r, uint32_t op)
+{
+    return r->program->queues[r->plan->order.queue_of[op]].gpu;
+}
+
+static rpexec_pieces pieces_of(const rpexec_run *r, uint32_t gpu, uint32_t begin, uint32_t end)
+{
+    return rpexec_pieces_of(r->plan->model, begin, end, r->program->gpu_count, gpu);
+}
+
+static uint64_t shard_values(const rpexec_run *r, uint32_t gpu, uint32_t begin, uint32_t end)
+{
+    return rpexec_shard_values(r->plan->model, begin, end, r->program->gpu_count, gpu);
+}
+
+static void *element(const rpexec_run *r, void *array, uint64_t index)
+{
+    return rpexec_element(r->plan->model->dtype, array, index);
+}
+
+static uint64_t bytes_of(const rpexec_run *r, uint64_t values)
+{
+    return values * rpexec_dtype_bytes(r->plan->model->dtype);
+}
+
+/* What the loss of the op's iteration was multiplied by. */
+static float scale_of(const rpexec_run *r, uint32_t op)
+{
+    return r->scales[r->program->ops[op].iteration];
+}
+
+/* Whether embedding and head are trained as one table. */
+static bool trains_tied(const rpexec_run *r)
+{
+    return r->plan->model->config->tied_head && r->plan->model->rank == 0;
+}
+
+static uint64_t trained_values(const rpexec_run *r, uint32_t gpu, const rpexec_home *home)
+{
+    return rpexec_shard_trained(r->plan->model, home->begin, home->end, r->program->gpu_count, gpu);
+}
+
+static bool gathers(const rpexec_run *r)
+{
+    return sharding_of(r)->forward_gathers != 0;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------
+ */
+
+static list list_of(const rpexec_run *r, uint32_t gpu)
+{
+    size_t most = rpexec_most_pieces(r->plan->model);
+    return (list){.run = r, .gpu = gpu, .arrays = r->arrays + gpu * most};
+}
+
+/* Layers [begin, end), whose packed shares are at `shares`, to whole layers at `whole`. Where
+ * `shares` is NULL in place, and only what is trained. */
+static void add_layers(list *l, uint32_t begin, uint32_t end, void *shares, void *whole)
+{
+    rpexec_pieces p = pieces_of(l->run, l->gpu, begin, end);
+    while (rpexec_pieces_next(&p)) {
+        void *from = shares != NULL ? element(l->run, shares, p.packed)
+                                    : element(l->run, whole, p.at + p.begin);
+        if (shares != NULL || p.trained) {
+            l->arrays[l->count++] = (rpexec_collective_array){
+                .from = from, .to = element(l->run, whole, p.at), .count = p.count};
+        }
+    }
+}
+
+/* The packed shares of layers [begin, ...) of a stage, where its rank keeps them. */
+static void *kept(const list *l, uint32_t stage, uint32_t begin)
+{
+    const rpexec_home *home = rpexec_plan_home(l->run->plan, l->gpu, stage);
+    uint64_t before = shard_values(l->run, l->gpu, home->begin, begin);
+    return element(l->run, rpexec_run_at(l->run, home->weights), before);
+}
+
+/* A job's weights, and with them embedding and head where those are apart. */
+static void add_job(list *l, const rpexec_task *task)
+{
+    const rpexec_run *r = l->run;
+    const rp_program *program = r->program;
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    void *up = rpexec_run_at(r, task->input);
+    uint32_t head = r->plan->model->layer_count - 1;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rpexec_plan_body(r->plan, job, &begin, &end);
+    add_layers(l, begin, end, up != NULL ? up : kept(l, job->stage, begin),
+               rpexec_run_at(r, job->weights));
+    if (!task->moves_root) {
+        return;
+    }
+    void *root = rpexec_run_at(r, job->root);
+    void *first = kept(l, program->forward_chain[0], 0);
+    void *last = kept(l, program->forward_chain[program->forward_count - 1], head);
+    if (up != NULL) { /* they follow the body's */
+        first = element(r, up, shard_values(r, l->gpu, begin, end));
+        last = element(r, first, shard_values(r, l->gpu, 0, 1));
+    }
+    add_layers(l, 0, 1, first, root);
+    add_layers(l, head, head + 1, last, element(r, root, r->plan->model->embedding.floats));
+}
+
+/* All new weights, from what has come up or from what each rank has stepped. */
+static void add_all(list *l, const rpexec_task *task)
+{
+    const rpexec_run *r = l->run;
+    void *up = rpexec_run_at(r, task->input);
+    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+        const rpexec_home *home = rpexec_plan_home(r->plan, l->gpu, stage);
+        void *shares = element(r, up, shard_values(r, l->gpu, 0, home->begin));
+        add_layers(l, home->begin, home->end, shares, rpexec_run_at(r, home->weights));
+    }
+}
+
+static rp_status run_collective(rpexec_run *r, uint32_t op, rpexec_collective_kind kind,
+                                const list *l)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    uint64_t moved = 0;
+    const rpexec_collective c = {
+        .kind = kind,
+        .dtype = r->plan->model->dtype,
+        .arrays = l->arrays,
+        .array_count = l->count,
+        .scratch = rpexec_run_at(r, task->scratch),
+        .scratch_bytes = kind == RPEXEC_ALL_GATHER ? 0 : r->plan->values[task->scratch].bytes};
+    RP_TRY(r->e->driver_type->collective(r->driver, op, &c, &moved));
+    atomic_fetch_add(&r->exchanged, moved);
+    return RP_OK;
+}
+
+static rp_status gather(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    list l = list_of(r, gpu_of(r, op));
+    if (task->job == NO_JOB) {
+        add_all(&l, task);
+    } else {
+        add_job(&l, task);
+    }
+    return run_collective(r, op, RPEXEC_ALL_GATHER, &l);
+}
+
+/* The rank's shares of layers [begin, end); returns where the next ones go. */
+static void *upload_layers(rpexec_run *r, uint32_t op, uint32_t begin, uint32_t end, void *to)
+{
+    void *from = rpexec_state_working(r->e->state, begin);
+    rpexec_pieces p = pieces_of(r, gpu_of(r, op), begin, end);
+    while (rpexec_pieces_next(&p)) {
+        rpexec_run_copy(r, op, element(r, to, p.packed), element(r, from, p.at + p.begin),
+                        bytes_of(r, p.share));
+    }
+    return element(r, to, p.packed);
+}
+
+static void upload(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    uint32_t head = r->plan->model->layer_count - 1;
+    uint32_t begin = 0;
+    uint32_t end = head + 1;
+    if (task->job != NO_JOB) {
+        rpexec_plan_body(r->plan, &r->plan->jobs[task->job], &begin, &end);
+    }
+    void *to = upload_layers(r, op, begin, end, rpexec_run_at(r, task->output));
+    if (task->moves_root) {
+        to = upload_layers(r, op, 0, 1, to);
+        upload_layers(r, op, head, head + 1, to);
+    }
+}
+
+/* ---- gradients --------------------------------------------------------------------------------
+ */
+
+/* The sum in place; then this rank's shares of it join those of the step. */
+static rp_status reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    const rpexec_operators *operators = r->operators;
+    bool whole = r->program->ops[op].kind == RP_OP_ALL_REDUCE;
+    void *gradients = rpexec_run_at(r, task->input);
+    void *shares = rpexec_run_at(r, task->output);
+    list l = list_of(r, job->gpu);
+    rpexec_pieces p = pieces_of(r, job->gpu, job->begin, job->end);
+    while (rpexec_pieces_next(&p)) {
+        void *at = element(r, gradients, p.trained_at);
+        if (p.trained) {
+            l.arrays[l.count++] = (rpexec_collective_array){
+                .from = at, .to = element(r, at, whole ? 0 : p.begin), .count = p.count};
+        }
+    }
+    RP_TRY(run_collective(r, op, whole ? RPEXEC_ALL_REDUCE : RPEXEC_REDUCE_SCATTER, &l));
+    p = pieces_of(r, job->gpu, job->begin, job->end);
+    while (rpexec_pieces_next(&p)) {
+        const void *sum = element(r, gradients, p.trained_at + p.begin);
+        void *to = element(r, shares, p.trained_packed);
+        uint64_t values = p.trained ? p.share : 0;
+        if (task->clears) {
+            operators->copy(lane, values, sum, to);
+        } else {
+            operators->add(lane, values, to, sum, to);
+        }
+    }
+    return RP_OK;
+}
+
+static void download(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    void *shares = rpexec_run_at(r, task->input);
+    void *slots = rpexec_state_slot(r->e->state, job->begin);
+    rpexec_pieces p = pieces_of(r, job->gpu, job->begin, job->end);
+    while (rpexec_pieces_next(&p)) {
+        rpexec_run_copy(r, op, element(r, slots, p.trained_at + p.begin),
+                        element(r, shares, p.trained_packed), bytes_of(r, p.trained ? p.share : 0));
+    }
+}
+
+/* One microbatch per GPU of a stage; a tied table's two sums stay apart until the step. */
+static void collect(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    rpexec_state *state = r->e->state;
+    for (uint32_t layer = job->begin; layer < job->end; layer++) {
+        rpexec_state_collect_part(state, layer, scale_of(r, op), !task->clears);
+    }
+}
+
+/* ---- the step ---------------------------------------------------------------------------------
+ */
+
+/* On the host: of all that the ranks have sent down. The op does all of it, so that it may be one
+ * pass, unless gradients have been collected as they came. */
+static void optimise(rpexec_run *r, uint32_t op)
+{
+    rpexec_state *state = r->e->state;
+    uint32_t layers = r->plan->model->layer_count;
+    bool collects = !sharding_of(r)->host_collects;
+    rpexec_state_fuse(state, collects && !r->e->keep_gradients);
+    for (uint32_t layer = layers; collects && layer-- > 0;) {
+        rpexec_state_collect(state, layer, scale_of(r, op));
+    }
+    if (!collects) {
+        rpexec_state_sum_tables(state);
+    }
+    rpexec_state_optimise(state, &r->e->adam);
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        rpexec_state_refresh(state, layer);
+    }
+    rpexec_state_fuse(state, false);
+    r->scales[r->program->ops[op].iteration + 1] = state->scaler.next;
+}
+
+/* This rank's shares of a tied table's two gradients become their sum, head's first. */
+static void add_tables(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rp_op *o = &r->program->ops[op];
+    uint32_t gpu = gpu_of(r, op);
+    uint32_t last = r->program->forward_chain[r->program->forward_count - 1];
+    uint32_t first = r->program->forward_chain[0];
+    void *to = rpexec_run_at(r, *rpexec_plan_shard_gradients(r->plan, o, gpu, first));
+    void *other = rpexec_run_at(r, *rpexec_plan_shard_gradients(r->plan, o, gpu, last));
+    const rpexec_home *home = rpexec_plan_home(r->plan, gpu, last);
+    rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
+    while (rpexec_pieces_next(&p)) {
+        if (p.table && p.layer != 0) {
+            void *shares = element(r, other, p.trained_packed);
+            r->operators->add(lane, p.share, shares, to, to);
+            r->operators->copy(lane, p.share, to, shares);
+        }
+    }
+}
+
+/* What Adam works on of a rank's share of a piece that is trained: in its whole weights, or packed.
+ */
+static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage,
+                               const rpexec_pieces *p)
+{
+    const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+    uint64_t values = trained_values(r, gpu, home);
+    void *weights = rpexec_run_at(r, home->weights);
+    void *own = element(r, weights, gathers(r) ? p->packed : p->at + p->begin);
+    float *m = (float *)rpexec_run_at(r, home->moments) + p->trained_packed;
+    bool wide = r->plan->model->dtype == RPEXEC_DTYPE_F32;
+    return (rpexec_update){.master = wide ? own : m + 2 * values,
+                           .weights = wide ? NULL : own,
+                           .m = m,
+                           .v = m + values,
+                           .scale = 1,
+                           .count = p->share};
+}
+
+/* Whether a gradient of this rank's shares is not finite; where losses are not scaled, nobody
+ * asks. */
+static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    uint32_t gpu = gpu_of(r, op);
+    bool finite = true;
+    if (!rpexec_scaler_needed(r->plan->model->dtype)) {
+        return false;
+    }
+    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+        const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+        uint32_t gradients =
+            *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage);
+        finite &=
+            r->operators->finite(lane, trained_values(r, gpu, home), rpexec_run_at(r, gradients));
+    }
+    return !finite;
+}
+
+static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t step,
+                              rpexec_lane *lane)
+{
+    const rp_op *o = &r->program->ops[op];
+    uint32_t gpu = gpu_of(r, op);
+    const rpexec_state *state = r->e->state;
+    const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+    void *gradients = rpexec_run_at(r, *rpexec_plan_shard_gradients(r->plan, o, gpu, stage));
+    rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
+    while (rpexec_pieces_next(&p)) {
+        rpexec_update update = update_of(r, gpu, stage, &p);
+        update.gradients = element(r, gradients, p.trained_packed);
+        update.scale = scale_of(r, op);
+        if (p.trained && r->e->keep_gradients) {
+            uint64_t first = state->trained[home->begin] + p.trained_at + p.begin;
+            RP_TRY(rpexec_run_keep(r, op, &update, state->gradients + first));
+        }
+        if (p.trained && step != 0) {
+            r->operators->adam(lane, &r->e->adam, step, &update);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    uint64_t step = 0;
+    if (trains_tied(r)) {
+        add_tables(r, op, lane);
+    }
+    if (!rpexec_run_agree(r, op, overflows(r, op, lane), &step)) {
+        return RP_BROKEN; /* somebody else has failed */
+    }
+    for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+        RP_TRY(update_stage(r, op, stage, step, lane));
+    }
+    return RP_OK;
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------
+ */
+
+/* Between the state and what a rank has of a stage for Adam: masters and moments. */
+static void move_piece(rpexec_run *r, const rpexec_update *update, uint64_t whole, uint64_t moments,
+                       bool load)
+{
+    const rpexec_state *state = r->e->state;
+    const struct {
+        float *on_gpu, *in_state;
+    } arrays[] = {{update->master, state->master + whole},
+                  {update->m, state->m + moments},
+                  {update->v, state->v + moments}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        float *to = load ? arrays[i].on_gpu : arrays[i].in_state;
+        const float *from = load ? arrays[i].in_state : arrays[i].on_gpu;
+        rpexec_run_transfer(r, to, from, update->count * sizeof(float));
+    }
+}
+
+static void move_stage(rpexec_run *r, uint32_t gpu, uint32_t stage, bool load)
+{
+    const rpexec_state *state = r->e->state;
+    const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+    rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
+    while (rpexec_pieces_next(&p)) {
+        const rpexec_update update = update_of(r, gpu, stage, &p);
+        uint64_t whole = state->trained[home->begin] + p.trained_at + p.begin;
+        bool tied = p.table && trains_tied(r); /* as the embedding has it */
+        if (p.trained) {
+            move_piece(r, &update, load && tied ? p.begin : whole, tied ? p.begin : whole, load);
+        }
+    }
+}
+
+/* Weights that stay on a GPU: its shares, or all of them. */
+static void load_weights(rpexec_run *r, uint32_t gpu, const rpexec_home *home)
+{
+    void *to = rpexec_run_at(r, home->weights);
+    void *from = rpexec_state_working(r->e->state, home->begin);
+    rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
+    while (to != NULL && rpexec_pieces_next(&p)) {
+        if (gathers(r)) {
+            rpexec_run_transfer(r, element(r, to, p.packed), element(r, from, p.at + p.begin),
+                                bytes_of(r, p.share));
+        } else {
+            rpexec_run_transfer(r, element(r, to, p.at), element(r, from, p.at),
+                                bytes_of(r, p.count));
+        }
+    }
+}
+
+void rpexec_run_load_sharded(rpexec_run *r)
+{
+    for (uint32_t gpu = 0; gpu < r->program->gpu_count; gpu++) {
+        for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+            load_weights(r, gpu, rpexec_plan_home(r->plan, gpu, stage));
+            if (!sharding_of(r)->host_optimizer) {
+                move_stage(r, gpu, stage, true);
+            }
+        }
+    }
+}
+
+bool rpexec_run_shards_are_trained(const rpexec_run *r)
+{
+    return r->plan->sharded != NULL && !sharding_of(r)->host_optimizer;
+}
+
+void rpexec_run_store_sharded(rpexec_run *r)
+{
+    rpexec_state *state = r->e->state;
+    if (!rpexec_run_shards_are_trained(r)) {
+        return; /* the state is where it was trained */
+    }
+    for (uint32_t gpu = 0; gpu < r->program->gpu_count; gpu++) {
+        for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
+            move_stage(r, gpu, stage, false);
+        }
+    }
+    for (uint32_t layer = 0; layer < r->plan->model->layer_count; layer++) {
+        rpexec_state_refresh(state, layer);
+    }
+}
+
+rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    switch ((rp_op_kind)r->program->ops[op].kind) {
+    case RP_OP_ALL_GATHER:
+        return gather(r, op);
+    case RP_OP_ALL_REDUCE:
+    case RP_OP_REDUCE_SCATTER:
+        return reduce(r, op, lane);
+    case RP_OP_UPLOAD_PARAMS:
+        upload(r, op);
+        return RP_OK;
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+        download(r, op);
+        return RP_OK;
+    case RP_OP_COLLECT:
+        collect(r, op);
+        return RP_OK;
+    case RP_OP_UPDATE:
+        return update(r, op, lane);
+    case RP_OP_OPTIMIZER:
+        if (sharding_of(r)->host_optimizer) { /* otherwise a barrier */
+            optimise(r, op);
+        }
+        return RP_OK;
+    case RP_OP_FORWARD:
+    case RP_OP_RECOMPUTE:
+    case RP_OP_BACKWARD:
+    case RP_OP_BACKWARD_INPUT:
+    case RP_OP_BACKWARD_WEIGHT:
+    case RP_OP_UPLOAD_ACT:
+    case RP_OP_UPLOAD_GRAD:
+    case RP_OP_UPLOAD_PARAM_GRAD:
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_DOWNLOAD_GRAD:
+    case RP_OP_SEND:
+    case RP_OP_RECV:
+    case RP_OP_REFRESH:
+    case RP_OP_KIND_COUNT:
+        break;
+    }
+    return RP_BROKEN; /* the plan has refused them */
+}

@@ -1,0 +1,352 @@
+/* A run: who submits which op when. What an op does: ops.c. */
+#include "exec/run/execute.h"
+
+#include "common/base/log.h"
+#include "exec/run/execute_internal.h"
+
+#include <string.h>
+
+/* ---- workers ----------------------------------------------------------------------------------
+ */
+
+/* Whoever submits: one per GPU, and one for the host's queues. */
+typedef struct worker {
+    rpexec_run *run;
+    uint32_t gpu; /* gpu_count: the host */
+    pthread_t thread;
+} worker;
+
+static bool is_mine(const worker *w, uint32_t op)
+{
+    const rp_queue *queue = &w->run->program->queues[w->run->plan->order.queue_of[op]];
+    bool on_gpu = rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
+    return on_gpu ? queue->gpu == w->gpu : w->gpu == w->run->program->gpu_count;
+}
+
+/* An event may be waited for once the op that it belongs to has been submitted. */
+static bool wait_for_submissions(rpexec_run *r, uint32_t op)
+{
+    const rp_program *p = r->program;
+    pthread_mutex_lock(&r->lock);
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        while (!r->submitted[rp_wait_op(p->waits[w])] && !r->stopped) {
+            pthread_cond_wait(&r->submitted_one, &r->lock);
+        }
+    }
+    bool go = !r->stopped;
+    pthread_mutex_unlock(&r->lock);
+    return go;
+}
+
+static void stop(rpexec_run *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->stopped = true;
+    pthread_cond_broadcast(&r->submitted_one);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *work(void *context)
+{
+    worker *w = context;
+    rpexec_run *r = w->run;
+    for (uint32_t i = 0; i < r->program->op_count; i++) {
+        uint32_t op = r->plan->order.ops[i];
+        if (!is_mine(w, op)) {
+            continue;
+        }
+        if (!wait_for_submissions(r, op)) {
+            break;
+        }
+        rp_status status = r->e->driver_type->submit(r->driver, op);
+        if (status != RP_OK) {
+            stop(r);
+            break;
+        }
+        pthread_mutex_lock(&r->lock);
+        r->submitted[op] = true;
+        pthread_cond_broadcast(&r->submitted_one);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return NULL;
+}
+
+/* Microbatches are added in their order, whoever computed them when. */
+static double loss_of(const rpexec_run *r, uint32_t iteration)
+{
+    const double *of = r->loss_of + (size_t)iteration * r->program->microbatch_count;
+    double sum = 0;
+    for (uint32_t m = 0; m < r->program->microbatch_count; m++) {
+        sum += of[m];
+    }
+    return sum / (double)r->e->batches[iteration].valid_tokens;
+}
+
+/* Queues go on in order: an iteration's compute has ended with its last op in each of them. */
+static rp_status wait_for_compute(rpexec_run *r, uint32_t iteration)
+{
+    const rp_program *p = r->program;
+    rp_status status = RP_OK;
+    for (uint32_t i = 0; i < p->queue_count && status == RP_OK; i++) {
+        uint32_t op = p->queues[i].op_end;
+        if (p->queues[i].kind != RP_QUEUE_COMPUTE) {
+            continue;
+        }
+        while (op > p->queues[i].op_begin && p->ops[op - 1].iteration != iteration) {
+            op--;
+        }
+        if (op > p->queues[i].op_begin) {
+            status = r->e->driver_type->wait(r->driver, op - 1);
+        }
+    }
+    return status;
+}
+
+static bool has_run(rpexec_run *r, uint32_t iteration)
+{
+    pthread_mutex_lock(&r->lock);
+    bool run = iteration < r->run_most;
+    pthread_mutex_unlock(&r->lock);
+    return run;
+}
+
+/* Tells the follower of each iteration as it ends. A failure is `finish`'s to report. */
+static void follow(rpexec_run *r)
+{
+    const rpexec_follower *f = &r->e->follower;
+    for (uint32_t i = 0; f->ended != NULL && i < r->program->iteration_count; i++) {
+        if (wait_for_compute(r, i) != RP_OK || !has_run(r, i)) {
+            return;
+        }
+        f->ended(f->context, i, loss_of(r, i));
+    }
+}
+
+bool rpexec_run_begins(rpexec_run *r, uint32_t iteration)
+{
+    const rpexec_follower *f = &r->e->follower;
+    pthread_mutex_lock(&r->lock);
+    while (r->begun <= iteration && r->begun < r->run_most) {
+        if (f->begins != NULL && !f->begins(f->context, r->begun)) {
+            r->run_most = r->begun;
+        } else {
+            r->begun++;
+        }
+    }
+    bool begins = iteration < r->run_most;
+    pthread_mutex_unlock(&r->lock);
+    return begins;
+}
+
+static rp_status run_workers(rpexec_run *r, rp_arena *arena)
+{
+    uint32_t count = r->program->gpu_count + 1;
+    worker *workers = NULL;
+    uint32_t started = 0;
+    rp_status status = rp_arena_alloc(arena, count, sizeof *workers, &workers);
+    for (; status == RP_OK && started < count; started++) {
+        workers[started] = (worker){.run = r, .gpu = started};
+        int error = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
+        if (error != 0) {
+            rp_log_error("out of memory or processes: pthread_create: %s", strerror(error));
+            status = RP_NO_MEMORY;
+            r->e->driver_type->fail(r->driver, status);
+            stop(r);
+            break;
+        }
+    }
+    if (status == RP_OK) {
+        follow(r);
+        status = r->e->driver_type->finish(r->driver, r->e->timeline);
+    }
+    if (status != RP_OK) {
+        stop(r);
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static uint64_t batch_bytes(const rpexec_run *r)
+{
+    return r->first_sequence[r->program->microbatch_count] * r->plan->model->seq_len *
+           sizeof(int32_t);
+}
+
+static uint64_t loss_count(const rpexec_run *r)
+{
+    return (uint64_t)r->program->iteration_count * r->program->microbatch_count;
+}
+
+/* Room for batches and losses where operators on the GPUs reach it. */
+static rp_status share(rpexec_run *r)
+{
+    const rpexec_driver_type *type = r->e->driver_type;
+    uint32_t iterations = r->program->iteration_count;
+    RP_TRY(rp_arena_alloc(r->arena, iterations, sizeof *r->ids, &r->ids));
+    RP_TRY(rp_arena_alloc(r->arena, iterations, sizeof *r->labels, &r->labels));
+    RP_TRY(type->shared(r->driver, loss_count(r) * sizeof(double), &r->loss_of));
+    for (uint32_t i = 0; i < iterations; i++) {
+        RP_TRY(type->shared(r->driver, 2 * batch_bytes(r), &r->ids[i]));
+        r->labels[i] = r->ids[i] + batch_bytes(r) / sizeof(int32_t);
+    }
+    return RP_OK;
+}
+
+static rp_status load(rpexec_run *r)
+{
+    for (uint32_t i = 0; i < r->plan->save_count; i++) {
+        const rpexec_save *save = &r->plan->saves[i];
+        r->saves[i] =
+            (rpexec_stage_save){.layer = save->layer, .to = rpexec_run_at(r, save->value)};
+    }
+    RP_TRY(share(r));
+    RP_TRY(r->plan->slices != NULL ? rpexec_run_open_slices(r) : RP_OK);
+    rpexec_run_load(r);
+    return r->transferred;
+}
+
+static rp_status open_run(rpexec_run *r)
+{
+    const rp_program *p = r->program;
+    rpexec_execution *e = r->e;
+    const rpexec_model *model = r->plan->model;
+    uint64_t width = rpexec_dtype_bytes(model->dtype);
+    e->driver.plan = r->plan;
+    e->driver.pinned[0] =
+        (rpexec_pinned){e->state->working, e->state->offsets[model->layer_count] * width};
+    e->driver.pinned[1] =
+        (rpexec_pinned){e->state->slots, e->state->trained[model->layer_count] * width};
+    RP_TRY(rp_arena_alloc(r->arena, p->microbatch_count + 1, sizeof(uint64_t), &r->first_sequence));
+    RP_TRY(rp_arena_alloc(r->arena, p->op_count, sizeof(bool), &r->submitted));
+    RP_TRY(rpexec_run_open_scales(r));
+    RP_TRY(rp_arena_alloc(r->arena, r->plan->save_count, sizeof *r->saves, &r->saves));
+    for (uint32_t m = 0; m < p->microbatch_count; m++) {
+        r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
+    }
+    if (r->plan->sharded != NULL || r->plan->slices != NULL) {
+        size_t arrays = (size_t)p->gpu_count * rpexec_plan_most_arrays(r->plan);
+        RP_TRY(rp_arena_alloc(r->arena, arrays, sizeof *r->arrays, &r->arrays));
+    }
+    RP_TRY(e->driver_type->open(&e->driver, rpexec_run_perform, r, &r->driver));
+    r->operators = rpexec_driver_operators(e->driver_type, r->driver, model->dtype);
+    return load(r);
+}
+
+rp_status rpexec_execution_open(rpexec_execution *e, rpexec_run **run_out)
+{
+    rpexec_run *r = NULL;
+    rp_arena *arena = NULL;
+    *run_out = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_alloc(arena, 1, sizeof *r, &r);
+    if (status != RP_OK) {
+        rp_arena_destroy(arena);
+        return status;
+    }
+    *r = (rpexec_run){.e = e, .plan = e->plan, .program = e->plan->program, .arena = arena};
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->submitted_one, NULL);
+    status = open_run(r);
+    if (status != RP_OK) {
+        rpexec_execution_close(r);
+        return status;
+    }
+    *run_out = r;
+    return RP_OK;
+}
+
+void rpexec_execution_close(rpexec_run *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    if (r->driver != NULL) {
+        r->e->driver_type->close(r->driver);
+    }
+    pthread_cond_destroy(&r->submitted_one);
+    pthread_mutex_destroy(&r->lock);
+    rp_arena_destroy(r->arena);
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+/* As if the program had not run. */
+static rp_status rewind_run(rpexec_run *r)
+{
+    memset(r->submitted, 0, r->program->op_count * sizeof *r->submitted);
+    memset(r->loss_of, 0, loss_count(r) * sizeof *r->loss_of);
+    r->begun = 0;
+    r->run_most = r->program->iteration_count;
+    atomic_store(&r->uploaded, 0);
+    atomic_store(&r->downloaded, 0);
+    atomic_store(&r->exchanged, 0);
+    rpexec_run_begin_scales(r);
+    for (uint32_t i = 0; i < r->program->iteration_count; i++) {
+        memcpy(r->ids[i], r->e->batches[i].ids, batch_bytes(r));
+        memcpy(r->labels[i], r->e->batches[i].labels, batch_bytes(r));
+    }
+    if (r->plan->slices != NULL) {
+        rpexec_run_fill_slices(r);
+    }
+    bool again = r->has_run;
+    r->has_run = true;
+    return again ? r->e->driver_type->rewind(r->driver) : RP_OK;
+}
+
+/* Synchronous: no download of the next iteration into a slot, and no upload of it, begins before
+ * the OPTIMIZER has ended, since its first op waits for a REFRESH; and uploads of this one have
+ * ended before the last COLLECT, whose gradients come of them. Calls that overlap have slots of
+ * their own.
+ */
+static bool can_fuse(const rpexec_execution *e)
+{
+    const rpexec_plan *p = e->plan;
+    return e->fuses && !e->keep_gradients && !p->program->asynchronous && !p->resident &&
+           p->sharded == NULL && p->slices == NULL && p->slot_count == 0;
+}
+
+rp_status rpexec_execution_run(rpexec_run *r)
+{
+    rpexec_execution *e = r->e;
+    rp_arena *arena = NULL;
+    RP_TRY(rewind_run(r));
+    RP_TRY(rp_arena_create(&arena));
+    rpexec_state_fuse(e->state, can_fuse(e));
+    rp_status status = run_workers(r, arena);
+    rpexec_state_fuse(e->state, false);
+    rp_arena_destroy(arena);
+    RP_TRY(status);
+    e->iterations = r->run_most;
+    e->uploaded_bytes = atomic_load(&r->uploaded);
+    e->downloaded_bytes = atomic_load(&r->downloaded);
+    e->exchanged_bytes = atomic_load(&r->exchanged);
+    for (uint32_t i = 0; i < r->run_most; i++) {
+        e->losses[i] = loss_of(r, i);
+    }
+    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
+    bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);
+    e->state->step += on_gpus && !agreed ? e->iterations : 0;
+    return r->transferred;
+}
+
+rp_status rpexec_execution_keep(rpexec_run *r)
+{
+    rpexec_run_store(r);
+    return r->transferred;
+}
+
+rp_status rpexec_execute(rpexec_execution *e)
+{
+    rpexec_run *r = NULL;
+    RP_TRY(rpexec_execution_open(e, &r));
+    rp_status status = rpexec_execution_run(r);
+    status = status == RP_OK ? rpexec_execution_keep(r) : status;
+    rpexec_execution_close(r);
+    return status;
+}

@@ -1,0 +1,77 @@
+/** @file execute.h  Runs a planned program once: all its iterations, on a backend. */
+#pragma once
+
+#include "common/timeline/timeline.h"
+#include "exec/run/driver.h"
+#include "exec/state/state.h"
+
+/** The tokens of one iteration, all microbatches one after the other. */
+typedef struct rpexec_batch {
+    const int32_t *ids;    /**< [sequences][seq_len], below the vocabulary */
+    const int32_t *labels; /**< alike; RPEXEC_IGNORED where there is none */
+    uint64_t valid_tokens; /**< labels that are not ignored, of all microbatches */
+} rpexec_batch;
+
+/** Who follows a run's iterations, and may end it between two of them. */
+typedef struct rpexec_follower {
+    void *context;
+    /** An iteration's first op is about to run; called in ascending order. @return false: neither
+     * this iteration nor a later one runs. NULL: all run. */
+    bool (*begins)(void *context, uint32_t iteration);
+    /** An iteration's compute ops have ended; called in ascending order, from the thread that
+     * called rpexec_execute. NULL: nobody wants to know. */
+    void (*ended)(void *context, uint32_t iteration, double loss);
+} rpexec_follower;
+
+typedef struct rpexec_execution {
+    const rpexec_plan *plan;
+    rpexec_state *state;
+    rpexec_adam adam;
+    const rpexec_batch *batches; /**< [iteration] */
+    const rpexec_driver_type *driver_type;
+    rpexec_driver_config driver; /**< `plan` is filled in */
+    uint32_t fail_op;            /**< tests: this op fails; RP_MAX_OPS: none */
+    bool keep_gradients;         /**< state.gradients are the last step's afterwards, everywhere */
+    bool fuses; /**< without keep_gradients: offloaded synchronous steps are one pass where
+                     they can be; for lowered schedules, whose ops wait as it needs it */
+    rpexec_follower follower; /**< zeroes: none */
+    /* Results. */
+    uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */
+    double *losses;      /**< [iteration] mean over the valid tokens */
+    uint64_t uploaded_bytes;
+    uint64_t downloaded_bytes;
+    uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
+    rp_timeline *timeline;    /**< filled in where it is not NULL */
+} rpexec_execution;
+
+/** A program with its driver: arenas and queues are made, resident weights are on the GPUs. */
+typedef struct rpexec_run rpexec_run;
+
+/**
+ * Gets a program ready to run, any number of times. With resident weights the state's weights and
+ * moments go to the GPUs, where training goes on until rpexec_execution_keep.
+ * @param execution outlives the run; batches, losses, timeline and follower may change between runs
+ * @param run_out closed by the caller with rpexec_execution_close
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged)
+ */
+rp_status rpexec_execution_open(rpexec_execution *execution, rpexec_run **run_out);
+
+/**
+ * Runs the program, or its first iterations as the follower says: the state is then the same, bit
+ * for bit, as after a program of so many. Results are the run's own. After a failure, or a run that
+ * the follower has ended, the run can only be kept and closed.
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (the watchdog), or what an op returned; logged
+ *         with the op's stage and microbatch. After a failure the state is undefined
+ */
+rp_status rpexec_execution_run(rpexec_run *run);
+
+/** Weights and moments that GPUs have trained become the state. The step is counted already.
+ * @retval RP_OK, RP_TOOL (logged) */
+rp_status rpexec_execution_keep(rpexec_run *run);
+
+/** Gives driver and memory back; without rpexec_execution_keep before, what resident weights have
+ * learned is lost. NULL is nothing. */
+void rpexec_execution_close(rpexec_run *run);
+
+/** Opens, runs once, keeps and closes. @retval as they do */
+rp_status rpexec_execute(rpexec_execution *execution);

@@ -1,0 +1,123 @@
+/** @file execute_internal.h  Inside of a run (execute*.c). Not for other modules. */
+#pragma once
+
+#include "exec/run/execute.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct rpexec_run {
+    rpexec_execution *e;
+    rp_arena *arena; /**< of the run and all that is in it */
+    bool has_run;
+    const rpexec_plan *plan;
+    const rp_program *program;
+    rpexec_driver *driver;
+    const rpexec_operators *operators; /**< for the lanes of the driver */
+    rp_status transferred;             /**< whether the state has come to the GPUs, and back */
+    uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
+    double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
+    int32_t **ids;            /**< [iteration] the batches, where the GPUs can read them */
+    int32_t **labels;
+    rpexec_stage_save *saves; /**< [save] of the plan */
+    atomic_ullong uploaded;   /**< bytes */
+    atomic_ullong downloaded;
+    atomic_ullong exchanged;         /**< between GPUs */
+    rpexec_collective_array *arrays; /**< [gpu][rpexec_plan_most_arrays] of the collective it is in
+                                      */
+    int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, from the rank's first one on */
+    void **staging;      /**< tensor parallel: [gpu] room on the host for a layer of its slice */
+    /* Who has submitted what: an op is submitted once all that it waits for has been. */
+    pthread_mutex_t lock;
+    pthread_cond_t submitted_one;
+    bool *submitted; /**< [op] */
+    bool stopped;
+    /* Iterations, below the same lock. */
+    uint32_t begun;    /**< of which an op has run or runs */
+    uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
+    float *scales;     /**< [iteration + 1] of the loss */
+    struct rpexec_agreement *agreements; /**< [iteration] */
+};
+
+/** Whether all GPUs with resident weights take an iteration's step, which one overflow prevents. */
+typedef struct rpexec_agreement {
+    uint32_t expected; /**< UPDATE ops of the iteration */
+    uint32_t arrived;
+    bool overflow;
+    uint64_t step; /**< number of the step, from 1 on; valid when all have arrived */
+} rpexec_agreement;
+
+/** Room for a run's loss scales. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpexec_run_open_scales(rpexec_run *run);
+
+/** The first iteration's scale is the state's; nobody has agreed on anything. */
+void rpexec_run_begin_scales(rpexec_run *run);
+
+/**
+ * With resident weights: an UPDATE, `op`, has seen an overflow or not. Where losses are
+ * scaled, waits for what all the others have seen.
+ * @param step_out number of the Adam step to take; 0: none
+ * @return false where the run has failed meanwhile
+ */
+bool rpexec_run_agree(rpexec_run *run, uint32_t op, bool overflow, uint64_t *step_out);
+
+/** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
+void *rpexec_run_at(const rpexec_run *run, uint32_t value);
+
+/** An op of an iteration is about to run. @return whether the iteration runs at all. */
+bool rpexec_run_begins(rpexec_run *run, uint32_t iteration);
+
+/** Does what `op` says, or nothing where its iteration does not run; a driver's callback. @param
+ * context the run
+ * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
+rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
+
+/** Copies between host and GPU before or after the run; zeroes where `from` is NULL. */
+void rpexec_run_transfer(rpexec_run *run, void *to, const void *from, uint64_t bytes);
+
+/** The gradients of an update, divided by their scale, as fp32 to the host's `to`. @retval RP_OK,
+ * RP_BROKEN */
+rp_status rpexec_run_keep(rpexec_run *run, uint32_t op, const rpexec_update *update, float *to);
+
+/** Copies in the queue of `op` between host and GPU, and counts the bytes. */
+void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, uint64_t bytes);
+
+/** rpexec_run_perform for all but the compute ops of data-parallel systems (data_parallel.c). */
+rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/** @return whether it is a data-parallel system whose GPUs take the optimizer's step. */
+bool rpexec_run_shards_are_trained(const rpexec_run *run);
+
+/** Data-parallel systems: rpexec_run_load and rpexec_run_store. */
+void rpexec_run_load_sharded(rpexec_run *run);
+void rpexec_run_store_sharded(rpexec_run *run);
+
+/** The ranks of an op that are in it together. */
+typedef struct rpexec_run_ranks {
+    rpexec_ranks ranks;
+    rpexec_run *run;
+    uint32_t op;
+    rp_status status; /**< of their collectives */
+} rpexec_run_ranks;
+
+/** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: it is alone. */
+rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ranks *ranks_out);
+
+/** Tensor parallelism: an UPDATE. @retval as rpexec_run_perform */
+rp_status rpexec_run_update_slices(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/** Tensor parallelism: room for ids and for moving slices. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
+rp_status rpexec_run_open_slices(rpexec_run *run);
+
+/** Tensor parallelism: the ids of the batches as each rank counts them. */
+void rpexec_run_fill_slices(rpexec_run *run);
+
+/** Tensor parallelism: rpexec_run_load and rpexec_run_store. */
+void rpexec_run_load_slices(rpexec_run *run);
+void rpexec_run_store_slices(rpexec_run *run);
+
+/** Resident weights: the GPUs get weights and Adam's moments from the state. */
+void rpexec_run_load(rpexec_run *run);
+
+/** Resident weights: what the GPUs have trained is the state again. */
+void rpexec_run_store(rpexec_run *run);

@@ -1,0 +1,22 @@
+/** @file link_machine.h  The machine whose links the host backend's copies go over. */
+#pragma once
+
+#include "common/machine/platform_machine.h"
+
+/** What --platform and --link-gb-per-s say. Both may be given. */
+typedef struct rpexec_machine {
+    rp_platform platform; /**< name NULL: none was given */
+    rp_machine machine;
+    bool limited; /**< otherwise links are as fast as memory is */
+} rpexec_machine;
+
+/**
+ * Loads the platform and makes its machine.
+ * @param platform name or file as rpsim has it; NULL: GPUs whose links share nothing
+ * @param link_gb_per_s of each GPU's link and direction, 0: the platform's; without one: no limit
+ * @param gpus must not be more than the platform has
+ * @retval RP_OK, RP_USAGE (more GPUs; logged), RP_INPUT (no rate of links; logged), RP_IO,
+ *         RP_NO_MEMORY
+ */
+rp_status rpexec_machine_load(const char *platform, double link_gb_per_s, uint32_t gpus,
+                              rp_arena *arena, rpexec_machine *machine_out);

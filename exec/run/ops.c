@@ -1,0 +1,533 @@
+/* What each op of a run does. */
+#include "exec/run/execute_internal.h"
+
+/* ---- where things are -------------------------------------------------------------------------
+ */
+
+void *rpexec_run_at(const rpexec_run *r, uint32_t value)
+{
+    if (value == RPEXEC_NO_TENSOR) {
+        return NULL;
+    }
+    const rpexec_value *v = &r->plan->values[value];
+    return r->e->driver_type->memory(r->driver, v->place) + v->offset;
+}
+
+static const rpexec_batch *batch_of(const rpexec_run *r, const rp_op *op)
+{
+    return &r->e->batches[op->iteration];
+}
+
+static uint64_t first_token(const rpexec_run *r, const rp_op *op)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rpexec_plan_microbatches(r->plan, op->microbatch, &begin, &end);
+    return r->first_sequence[begin] * r->plan->model->seq_len;
+}
+
+/* Where they are on the host. */
+static const int32_t *ids_of(const rpexec_run *r, const rp_op *op, uint32_t gpu)
+{
+    const int32_t *ids = r->ids[op->iteration];
+    if (r->plan->slices != NULL) {
+        ids = r->slice_ids[(size_t)gpu * r->program->iteration_count + op->iteration];
+    }
+    return ids + first_token(r, op);
+}
+
+static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
+{
+    return (uint64_t)r->program->sequences[op->microbatch] * r->plan->model->seq_len;
+}
+
+/* Values of a job that are trained. */
+static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
+{
+    return r->e->state->trained[job->end] - r->e->state->trained[job->begin];
+}
+
+/* ---- transfers --------------------------------------------------------------------------------
+ */
+
+void rpexec_run_copy(rpexec_run *r, uint32_t op, void *to, const void *from, uint64_t bytes)
+{
+    bool down = r->program->queues[r->plan->order.queue_of[op]].kind == RP_QUEUE_DOWNLOAD;
+    atomic_fetch_add(down ? &r->downloaded : &r->uploaded, bytes);
+    r->e->driver_type->copy(r->driver, op, to, from, bytes);
+}
+
+static void upload_activation(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rp_op *o = &r->program->ops[op];
+    uint64_t bytes = tokens_of(r, o) * sizeof(int32_t);
+    uint64_t first = first_token(r, o);
+    if (task->output != RPEXEC_NO_TENSOR) {
+        uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden *
+                            rpexec_dtype_bytes(r->plan->model->dtype);
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
+                        boundary);
+    }
+    if (task->ids != RPEXEC_NO_TENSOR) {
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), r->ids[o->iteration] + first, bytes);
+    }
+    if (task->labels != RPEXEC_NO_TENSOR) {
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), r->labels[o->iteration] + first,
+                        bytes);
+    }
+}
+
+static void move_boundary(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
+                    r->program->op_bytes[op]);
+}
+
+/* From one GPU's memory into another's. */
+static void send(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    uint64_t bytes = r->program->op_bytes[op];
+    atomic_fetch_add(&r->exchanged, bytes);
+    r->e->driver_type->copy(r->driver, op, rpexec_run_at(r, task->output),
+                            rpexec_run_at(r, task->input), bytes);
+}
+
+/* Working weights and slots of a stage's layers lie one after the other on the host as well. */
+static void move_parameters(rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    rpexec_state *state = r->e->state;
+    uint64_t whole = job_values(r, job) * rpexec_dtype_bytes(r->plan->model->dtype);
+    const unsigned char *working = rpexec_state_working(state, job->begin);
+    void *slot = rpexec_state_slot(state, job->begin);
+    switch (r->program->ops[op].kind) {
+    case RP_OP_UPLOAD_PARAMS:
+        rpexec_run_copy(r, op, (unsigned char *)rpexec_run_at(r, job->weights) + task->from_byte,
+                        working + task->from_byte, task->to_byte - task->from_byte);
+        break;
+    case RP_OP_UPLOAD_PARAM_GRAD:
+        rpexec_run_copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
+        break;
+    default:
+        slot = task->output != RPEXEC_NO_TENSOR ? rpexec_run_at(r, task->output) : slot;
+        rpexec_run_copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
+        break;
+    }
+}
+
+/* ---- compute ----------------------------------------------------------------------------------
+ */
+
+/* Weights and gradients, or their fp32 sums, of the layers that an op works on, among those of its
+ * job. */
+static void set_parameters(const rpexec_run *r, const rpexec_job *job, uint32_t sums,
+                           rpexec_stage_data *data)
+{
+    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
+    /* Where embedding and head are apart the weights begin with the first block. */
+    bool later = job->root != RPEXEC_NO_TENSOR && job->begin == 0;
+    uint64_t weights = rpexec_model_values(model, job->begin + (later ? 1 : 0), data->begin);
+    data->root = rpexec_run_at(r, job->root);
+    data->weights = rpexec_element_const(model->dtype, rpexec_run_at(r, job->weights), weights);
+    uint64_t trained = rpexec_model_trained(model, job->begin, data->begin);
+    data->gradients = sums != RPEXEC_NO_TENSOR
+                          ? rpexec_element(RPEXEC_DTYPE_F32, rpexec_run_at(r, sums), trained)
+                          : rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), trained);
+}
+
+/* A backward's weight part whose input part went layer by layer. */
+static void compute_parts(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c,
+                          rpexec_stage_data *data)
+{
+    for (uint32_t i = task->part_end; i-- > task->part_begin;) {
+        const rpexec_part *part = &r->plan->parts[i];
+        data->begin = part->begin;
+        data->end = part->end;
+        data->tape = rpexec_run_at(r, part->tape);
+        data->weight_tape = rpexec_run_at(r, part->weight_tape);
+        set_parameters(r, &r->plan->jobs[task->job], task->sums, data);
+        rpexec_stage_backward(c, data, RPEXEC_BACKWARD_WEIGHT);
+    }
+}
+
+static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *task,
+                      const rpexec_compute *c, rpexec_stage_data *data)
+{
+    if (task->runs_layers) {
+        rpexec_stage_forward(c, data, task->keep);
+    }
+    if (task->runs_head) {
+        rpexec_stage_head(c, data);
+    }
+    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
+        return;
+    }
+    if (task->part_end > task->part_begin) {
+        compute_parts(r, task, c, data);
+        return;
+    }
+    data->d_input = rpexec_run_at(r, task->output);
+    rpexec_stage_backward(c, data,
+                          o->kind == RP_OP_BACKWARD         ? RPEXEC_BACKWARD_BOTH
+                          : o->kind == RP_OP_BACKWARD_INPUT ? RPEXEC_BACKWARD_INPUT
+                                                            : RPEXEC_BACKWARD_WEIGHT);
+}
+
+/* All of a job's gradients, and their fp32 sums, which have two of the table's values each. */
+static void begin_gradients(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c)
+{
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    uint64_t values = rpexec_model_trained(c->model, job->begin, job->end);
+    if (task->clears) {
+        c->operators->zero(c->lane, values, rpexec_run_at(r, job->gradients));
+    }
+    if (task->begins_sums) {
+        c->operators->zero(c->lane, 2 * values, rpexec_run_at(r, task->sums));
+    }
+}
+
+static void end_gradients(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c)
+{
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    if (task->ends_sums) {
+        c->operators->add_sums(c->lane, rpexec_model_trained(c->model, job->begin, job->end),
+                               rpexec_run_at(r, task->sums), rpexec_run_at(r, job->gradients));
+    }
+}
+
+static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rp_op *o = &r->program->ops[op];
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    const rpexec_batch *batch = batch_of(r, o);
+    rpexec_run_ranks ranks;
+    const rpexec_compute c = {.model = rpexec_plan_model(r->plan, job->gpu),
+                              .operators = r->operators,
+                              .lane = lane,
+                              .ranks = rpexec_run_ranks_begin(r, op, &ranks),
+                              .rotary = r->e->driver_type->rotary(r->driver, op),
+                              .wide = task->sums != RPEXEC_NO_TENSOR};
+    double scale = (double)r->scales[o->iteration];
+    double *loss = &r->loss_of[(size_t)o->iteration * r->program->microbatch_count + o->microbatch];
+    const int32_t *ids = rpexec_run_at(r, task->ids);
+    const int32_t *labels = rpexec_run_at(r, task->labels);
+    rpexec_stage_data data = {
+        .begin = task->begin,
+        .end = task->end,
+        .sequences = rpexec_plan_sequences(r->plan, o->microbatch),
+        .input = rpexec_run_at(r, task->input),
+        .ids = ids != NULL ? ids : ids_of(r, o, job->gpu),
+        .embedded = rpexec_run_at(r, task->embedded),
+        .is_embedded = task->embedded != RPEXEC_NO_TENSOR && o->kind == RP_OP_RECOMPUTE,
+        .labels = labels != NULL ? labels : r->labels[o->iteration] + first_token(r, o),
+        .loss_scale = (float)(scale / (double)batch->valid_tokens),
+        .loss = loss,
+        .output = rpexec_run_at(r, task->body),
+        .tape = rpexec_run_at(r, task->tape),
+        .weight_tape = rpexec_run_at(r, task->weight_tape),
+        .scratch = rpexec_run_at(r, task->scratch),
+        .head_gradient = rpexec_run_at(r, task->head_gradient),
+        .statistics = rpexec_run_at(r, task->statistics),
+        .d_output = rpexec_run_at(r, task->d_output),
+        .saves = r->saves + task->save_begin,
+        .save_count = task->save_end - task->save_begin};
+    begin_gradients(r, task, &c);
+    set_parameters(r, job, task->sums, &data);
+    run_stage(r, o, task, &c, &data);
+    end_gradients(r, task, &c);
+    return ranks.status;
+}
+
+/* ---- the host ---------------------------------------------------------------------------------
+ */
+
+/* Where the other copy of a tied table is: in the head's array for a job that has the embedding,
+ * in the embedding's for one with the head; NULL where the model has one table only. */
+static void *table_of(const rpexec_run *r, const rpexec_job *job, uint32_t tensor, bool head)
+{
+    const rpexec_state *state = r->e->state;
+    uint32_t layer = head ? r->plan->model->layer_count - 1 : 0;
+    uint64_t first = state->trained[layer] - state->trained[job->begin];
+    uint64_t inside = head ? r->plan->model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
+    return rpexec_element(r->plan->model->dtype, rpexec_run_at(r, tensor), first + inside);
+}
+
+static bool has_layer(const rpexec_job *job, uint32_t layer)
+{
+    return job->begin <= layer && layer < job->end;
+}
+
+/* The two gradients of a tied table become their sum, as Megatron-LM's all-reduce between the first
+ * and the last stage has it; which of the two GPUs comes second does not matter. */
+static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
+{
+    const rpexec_job *first = NULL;
+    const rpexec_job *last = NULL;
+    uint32_t head = r->plan->model->layer_count - 1;
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        first = has_layer(job, 0) ? job : first;
+        last = has_layer(job, head) ? job : last;
+    }
+    void *embedding = table_of(r, first, first->gradients, false);
+    void *other = table_of(r, last, last->gradients, true);
+    uint64_t values = r->plan->model->embedding.floats;
+    if (first->gpu == last->gpu) {
+        if (first->gpu == gpu) {
+            r->operators->add(lane, values, other, embedding, embedding);
+            r->operators->copy(lane, values, embedding, other);
+        }
+        return RP_OK;
+    }
+    if (first->gpu != gpu && last->gpu != gpu) {
+        return RP_OK;
+    }
+    return r->e->driver_type->sum_pair(r->driver, op, first->gpu == gpu ? 0 : 1, values,
+                                       first->gpu == gpu ? embedding : other);
+}
+
+/* Gradients of a layer; where calls overlap those of one call after the other. */
+static void collect(rpexec_run *r, uint32_t op)
+{
+    uint32_t layer = r->program->ops[op].microbatch;
+    const rpexec_task *task = &r->plan->tasks[op];
+    rpexec_state *state = r->e->state;
+    float scale = r->scales[r->program->ops[op].iteration];
+    rpexec_state_collect(state, layer, scale);
+    for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
+        const rpexec_slot *slot = &r->plan->slots[i];
+        uint64_t first = state->trained[layer] - state->trained[r->plan->jobs[slot->job].begin];
+        rpexec_state_add(
+            state, layer,
+            rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
+    }
+}
+
+rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
+{
+    rpexec_dtype dtype = r->plan->model->dtype;
+    if (update->count == 0) { /* frozen: a driver may have nothing to show */
+        return RP_OK;
+    }
+    const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
+                                                    update->count * rpexec_dtype_bytes(dtype));
+    if (gradients == NULL) {
+        return RP_BROKEN;
+    }
+    (void)rpexec_unscale(dtype, update->count, gradients, update->scale, false, to);
+    return RP_OK;
+}
+
+/* What Adam works on of a layer of a job: what is trained lies at the end of the layer's weights.
+ */
+static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
+                               float scale)
+{
+    const rpexec_state *s = r->e->state;
+    rpexec_dtype dtype = r->plan->model->dtype;
+    uint64_t values = job_values(r, job);
+    uint64_t before = s->trained[layer] - s->trained[job->begin];
+    uint64_t frozen = rpexec_model_layer(r->plan->model, layer)->frozen;
+    float *moments = (float *)rpexec_run_at(r, job->moments) + before;
+    void *weights = rpexec_element(dtype, rpexec_run_at(r, job->weights),
+                                   s->offsets[layer] - s->offsets[job->begin] + frozen);
+    bool wide = dtype == RPEXEC_DTYPE_F32;
+    return (rpexec_update){.master = wide ? weights : moments + 2 * values,
+                           .weights = wide ? NULL : weights,
+                           .gradients =
+                               rpexec_element(dtype, rpexec_run_at(r, job->gradients), before),
+                           .m = moments,
+                           .v = moments + values,
+                           .scale = scale,
+                           .count = s->trained[layer + 1] - s->trained[layer]};
+}
+
+/* Whether a gradient of what a GPU has is not finite; where losses are not scaled, nobody asks. */
+static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
+{
+    bool finite = true;
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        if (job->gpu == gpu && rpexec_scaler_needed(r->plan->model->dtype)) {
+            finite &=
+                r->operators->finite(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+        }
+    }
+    return !finite;
+}
+
+/* Adam of what a GPU has, if all agree; then its gradients are empty again. */
+static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rpexec_operators *operators = r->operators;
+    uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
+    uint16_t iteration = r->program->ops[op].iteration;
+    bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
+    if (tied) {
+        RP_TRY(reduce_table(r, op, gpu, lane));
+    }
+    uint64_t step = 0;
+    if (!rpexec_run_agree(r, op, overflows(r, gpu, lane), &step)) {
+        return RP_BROKEN; /* somebody else has failed */
+    }
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        if (job->gpu != gpu) {
+            continue;
+        }
+        for (uint32_t layer = job->begin; layer < job->end; layer++) {
+            const rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
+            if (r->e->keep_gradients) {
+                RP_TRY(rpexec_run_keep(r, op, &update,
+                                       r->e->state->gradients + r->e->state->trained[layer]));
+            }
+            if (step != 0) {
+                operators->adam(lane, &r->e->adam, step, &update);
+            }
+        }
+        operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+    }
+    return RP_OK;
+}
+
+void rpexec_run_transfer(rpexec_run *r, void *to, const void *from, uint64_t bytes)
+{
+    if (bytes != 0 && r->transferred == RP_OK) {
+        r->transferred = r->e->driver_type->transfer(r->driver, to, from, bytes);
+    }
+}
+
+/* Layers of a job, of an array of the state that is laid out as what is trained; where a tied head
+ * has its table, the embedding's. */
+static void load_trained(rpexec_run *r, const rpexec_job *job, const float *from, float *to)
+{
+    const rpexec_state *state = r->e->state;
+    uint64_t own = rpexec_state_own(state, job->begin, job->end);
+    rpexec_run_transfer(r, to, from + state->trained[job->begin], own * sizeof *to);
+    rpexec_run_transfer(r, to + own, from, (job_values(r, job) - own) * sizeof *to);
+}
+
+void rpexec_run_load(rpexec_run *r)
+{
+    const rpexec_state *state = r->e->state;
+    if (r->plan->sharded != NULL) {
+        rpexec_run_load_sharded(r);
+    }
+    if (r->plan->slices != NULL) {
+        rpexec_run_load_slices(r);
+        return;
+    }
+    for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
+        float *moments = rpexec_run_at(r, job->moments);
+        load_trained(r, job, state->m, moments);
+        load_trained(r, job, state->v, moments + job_values(r, job));
+        if (r->plan->model->dtype != RPEXEC_DTYPE_F32) {
+            load_trained(r, job, state->master, moments + 2 * job_values(r, job));
+        }
+        rpexec_run_transfer(r, rpexec_run_at(r, job->weights),
+                            rpexec_state_working(state, job->begin),
+                            (state->offsets[job->end] - state->offsets[job->begin]) * width);
+        rpexec_run_transfer(r, rpexec_run_at(r, job->gradients), NULL, job_values(r, job) * width);
+    }
+}
+
+/* What the GPUs have trained is the state again. */
+void rpexec_run_store(rpexec_run *r)
+{
+    rpexec_state *state = r->e->state;
+    if (r->plan->sharded != NULL) {
+        rpexec_run_store_sharded(r);
+    }
+    if (r->plan->slices != NULL) {
+        rpexec_run_store_slices(r);
+    }
+    for (uint32_t i = 0; r->plan->resident && r->plan->slices == NULL && i < r->plan->job_count;
+         i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        rpexec_run_transfer(r, rpexec_state_working(state, job->begin),
+                            rpexec_run_at(r, job->weights),
+                            (state->offsets[job->end] - state->offsets[job->begin]) *
+                                rpexec_dtype_bytes(r->plan->model->dtype));
+        for (uint32_t layer = job->begin; layer < job->end; layer++) {
+            uint64_t first = state->trained[layer];
+            const rpexec_update update = update_of(r, job, layer, 1);
+            uint64_t bytes = update.count * sizeof(float);
+            rpexec_run_transfer(r, state->master + first, update.master, bytes);
+            rpexec_run_transfer(r, state->m + first, update.m, bytes);
+            rpexec_run_transfer(r, state->v + first, update.v, bytes);
+        }
+    }
+}
+
+rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
+{
+    rpexec_run *r = context;
+    if (op == r->e->fail_op) {
+        return RP_TOOL;
+    }
+    const rp_op *o = &r->program->ops[op];
+    if (!rpexec_run_begins(r, o->iteration)) {
+        return RP_OK;
+    }
+    bool computes = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COMPUTE;
+    if (r->plan->sharded != NULL && (!computes || o->kind == RP_OP_UPDATE)) {
+        return rpexec_run_sharded(r, op, lane);
+    }
+    switch ((rp_op_kind)o->kind) {
+    case RP_OP_FORWARD:
+    case RP_OP_RECOMPUTE:
+    case RP_OP_BACKWARD:
+    case RP_OP_BACKWARD_INPUT:
+    case RP_OP_BACKWARD_WEIGHT:
+        return compute(r, op, lane);
+    case RP_OP_UPLOAD_ACT:
+        upload_activation(r, op);
+        return RP_OK;
+    case RP_OP_UPLOAD_GRAD:
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_DOWNLOAD_GRAD:
+        move_boundary(r, op);
+        return RP_OK;
+    case RP_OP_UPLOAD_PARAMS:
+    case RP_OP_UPLOAD_PARAM_GRAD:
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+        move_parameters(r, op);
+        return RP_OK;
+    case RP_OP_OPTIMIZER:
+        if (!r->plan->resident) { /* with resident weights a barrier */
+            rpexec_state_optimise(r->e->state, &r->e->adam);
+        }
+        return RP_OK;
+    case RP_OP_UPDATE:
+        return r->plan->slices != NULL ? rpexec_run_update_slices(r, op, lane)
+                                       : update(r, op, lane);
+    case RP_OP_REFRESH:
+        rpexec_state_refresh(r->e->state, o->microbatch);
+        if (o->microbatch == 0) {
+            r->scales[o->iteration + 1] = r->e->state->scaler.next;
+        }
+        return RP_OK;
+    case RP_OP_COLLECT:
+        collect(r, op);
+        return RP_OK;
+    case RP_OP_SEND:
+        send(r, op);
+        return RP_OK;
+    case RP_OP_RECV: /* its SEND has put it there */
+        return RP_OK;
+    case RP_OP_ALL_REDUCE: /* its unit's compute ops have done it */
+        return r->plan->slices != NULL ? RP_OK : RP_BROKEN;
+    case RP_OP_ALL_GATHER:
+    case RP_OP_REDUCE_SCATTER:
+    case RP_OP_KIND_COUNT:
+        break;
+    }
+    return RP_BROKEN; /* the plan has refused them */
+}

@@ -1,0 +1,79 @@
+#include "exec/run/runs.h"
+
+#include "common/base/log.h"
+#include "exec/plan/plan.h"
+#include "exec/run/work.h"
+
+#include <string.h>
+
+/* Divisible by what schedules ask for: two GPUs, chunks of them, pairs of microbatches. */
+#define GPUS 2u
+#define LAYERS 8u
+
+static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_arena *arena)
+{
+    static const rp_model config = {.name = "a small decoder",
+                                    .layers = LAYERS,
+                                    .hidden = 8,
+                                    .heads = 2,
+                                    .kv_heads = 2,
+                                    .head_dim = 4,
+                                    .intermediate = 8,
+                                    .experts = 1,
+                                    .active_experts = 1,
+                                    .vocab = 8,
+                                    .max_positions = 8,
+                                    .rope_theta = 10000,
+                                    .norm_eps = 1e-6,
+                                    .rope_scaling = "none",
+                                    .attention_parameters = 256,
+                                    .mlp_parameters = 192};
+    rpexec_model model;
+    rp_costs costs;
+    rpexec_plan plan;
+    rp_program *program = NULL;
+    const rpexec_plan_limits limits = {0};
+    const rpexec_work work = {.schedule = schedule,
+                              .gpus = GPUS,
+                              .calls = 1,
+                              .microbatches = 2 * GPUS,
+                              .microbatch_size = 1,
+                              .iterations = 2,
+                              .round = RP_ROUND_ALL,
+                              .asynchronous = asynchronous,
+                              .recompute = schedule->default_recompute,
+                              .piece_bytes = RP_PIECE_BYTES};
+    RP_TRY(rpexec_model_create(&config, config.max_positions, RPEXEC_DTYPE_F32, arena, &model));
+    RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
+    RP_TRY(rpexec_work_program(&work, &model, &costs, &program));
+    rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan);
+    rp_program_destroy(program);
+    return status;
+}
+
+/* "--schedule: NAME: cause; valid are ..." is about an option; here the cause counts. */
+static rp_status cut(const char *message, const char *name, rp_arena *arena, const char **out)
+{
+    const char *const prefixes[] = {"--schedule: ", name, ": "};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        size_t length = strlen(prefixes[i]);
+        bool begins = strncmp(message, prefixes[i], length) == 0;
+        message += begins ? length : 0;
+    }
+    message += strspn(message, " ");
+    return rp_arena_copy_text(arena, message, strcspn(message, ";\n"), out);
+}
+
+rp_status rpexec_runs(const rp_schedule_type *schedule, bool asynchronous, rp_arena *arena,
+                      const char **reason_out)
+{
+    char messages[1024];
+    *reason_out = NULL;
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = try(schedule, asynchronous, arena);
+    rp_log_capture_end();
+    if (status == RP_OK || status == RP_NO_MEMORY) {
+        return status;
+    }
+    return cut(messages, schedule->name, arena, reason_out);
+}

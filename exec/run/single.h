@@ -1,0 +1,36 @@
+/** @file single.h  Training on one device in plain loops: what every schedule is compared with.
+ *
+ * The same operators on the same microbatches in ascending order, and nothing of what a schedule
+ * adds: no program, no queues, no transfers, no arenas, no recompute; all layers are one stage. A
+ * schedule that accumulates microbatches in the same order, and with overlapping calls those of
+ * each call on their own, gives the same bits.
+ */
+#pragma once
+
+#include "exec/run/execute.h"
+
+typedef struct rpexec_single {
+    const rpexec_model *model;
+    rpexec_state *state;
+    rpexec_adam adam;
+    uint32_t microbatches;     /**< per iteration */
+    const uint32_t *sequences; /**< [microbatches] sequences of each */
+    /** Microbatches whose gradients are summed before these sums are added up in their order, as
+     * schedules do whose calls overlap (common/lower/lower.h); 0: all of an iteration. */
+    uint32_t slot_microbatches;
+    /** 16-bit types: microbatches whose gradients are added up in fp32 before they are rounded, as
+     * jobs do (exec/plan/plan.h); 0: all of those that are summed. */
+    uint32_t job_microbatches;
+    uint32_t iterations;
+    const rpexec_batch *batches; /**< [iterations] */
+    bool asynchronous; /**< weights of iteration t are those of step t - 2 (executor.md 1.8) */
+    const rpexec_operators *operators;
+    rpexec_lane *lane;
+    double *losses; /**< [iterations] mean over the valid tokens */
+} rpexec_single;
+
+/**
+ * Trains. `state` goes on from where it is; its gradients are the last iteration's afterwards.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_single_run(rpexec_single *single);

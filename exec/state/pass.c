@@ -1,0 +1,260 @@
+#include "exec/state/pass.h"
+
+#include <stdatomic.h>
+#include <string.h>
+/* Sanitizers do not see what these instructions write. */
+#if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#define STREAMS 1
+#endif
+
+/* Values at a time: what is computed of them stays in a core's first cache. */
+#define BLOCK 256u
+/* Of a cache, and what a core gathers before it writes past it. */
+#define LINE 64u
+
+/* Bytes by which an array begins later than the one before it: a page and a line. */
+#define APART 4160u
+
+rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, size_t width,
+                            void *array_out)
+{
+    unsigned char *array = NULL;
+    uint64_t apart = (uint64_t)number * APART;
+    RP_TRY(rp_arena_alloc_raw(arena, apart + count * width, 1, &array));
+    array += apart;
+    memcpy(array_out, &array, sizeof array);
+    return RP_OK;
+}
+
+/* ---- past the caches --------------------------------------------------------------------------
+ */
+
+/* Copies what is in a cache to where nobody reads it soon. */
+static void stream(void *to, const void *from, size_t bytes)
+{
+#ifdef STREAMS
+    unsigned char *at = to;
+    const unsigned char *source = from;
+    size_t head = (LINE - (uintptr_t)at % LINE) % LINE;
+    if (bytes >= head + LINE) {
+        memcpy(at, source, head);
+        at += head;
+        source += head;
+        bytes -= head;
+        for (; bytes >= LINE; bytes -= LINE, at += LINE, source += LINE) {
+            for (size_t i = 0; i < LINE; i += sizeof(__m128i)) {
+                _mm_stream_si128((__m128i *)(void *)(at + i),
+                                 _mm_loadu_si128((const __m128i *)(const void *)(source + i)));
+            }
+        }
+    }
+    memcpy(at, source, bytes);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+/* Before anybody is told that a piece is done: streamed stores are not ordered otherwise. */
+static void end_stream(void)
+{
+#ifdef STREAMS
+    _mm_sfence();
+#endif
+}
+
+/* Values of the next block of a piece: the first ones end where a line of `to` does, so that later
+ * blocks fill whole lines. */
+static uint64_t block_of(rpexec_dtype dtype, const void *to, uint64_t left)
+{
+    uint64_t past = (uintptr_t)to % LINE / rpexec_dtype_bytes(dtype);
+    uint64_t values = BLOCK - past;
+    return values < left ? values : left;
+}
+
+/* ---- zeroes -----------------------------------------------------------------------------------
+ */
+
+typedef struct zeroing {
+    unsigned char *to;
+    size_t width;
+} zeroing;
+
+static void zero_piece(void *context, uint64_t first, uint64_t count)
+{
+    const zeroing *z = context;
+    memset(z->to + first * z->width, 0, count * z->width);
+}
+
+void rpexec_pass_zero(rpexec_pool *pool, uint64_t count, size_t width, void *to)
+{
+    zeroing z = {.to = to, .width = width};
+    rpexec_pool_run(pool, count, zero_piece, &z);
+}
+
+/* ---- collecting -------------------------------------------------------------------------------
+ */
+
+typedef struct collecting {
+    rpexec_dtype dtype;
+    const void *from;
+    float scale;
+    bool add;
+    float *to;
+    atomic_bool overflows;
+} collecting;
+
+static void collect_piece(void *context, uint64_t first, uint64_t count)
+{
+    collecting *c = context;
+    bool finite = true;
+    uint64_t values = 0;
+    for (uint64_t i = first; i < first + count; i += values) {
+        float block[BLOCK];
+        const void *from = rpexec_element_const(c->dtype, c->from, i);
+        values = block_of(RPEXEC_DTYPE_F32, c->to + i, first + count - i);
+        if (c->add) { /* what is read first is in the caches */
+            finite &= rpexec_unscale(c->dtype, values, from, c->scale, true, c->to + i);
+        } else if (c->dtype == RPEXEC_DTYPE_F32) {
+            stream(c->to + i, from, values * sizeof(float));
+        } else {
+            finite &= rpexec_unscale(c->dtype, values, from, c->scale, false, block);
+            stream(c->to + i, block, values * sizeof(float));
+        }
+    }
+    end_stream();
+    if (!finite) {
+        atomic_store_explicit(&c->overflows, true, memory_order_relaxed);
+    }
+}
+
+bool rpexec_pass_collect(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *from,
+                         float scale, bool add, float *to)
+{
+    collecting c = {.dtype = dtype, .from = from, .scale = scale, .add = add, .to = to};
+    rpexec_pool_run(pool, count, collect_piece, &c);
+    return !atomic_load(&c.overflows);
+}
+
+static void look_at_piece(void *context, uint64_t first, uint64_t count)
+{
+    collecting *c = context;
+    if (!rpexec_all_finite(c->dtype, count, rpexec_element_const(c->dtype, c->from, first))) {
+        atomic_store_explicit(&c->overflows, true, memory_order_relaxed);
+    }
+}
+
+bool rpexec_pass_finite(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *values)
+{
+    collecting c = {.dtype = dtype, .from = values};
+    rpexec_pool_run(pool, count, look_at_piece, &c);
+    return !atomic_load(&c.overflows);
+}
+
+/* ---- refreshing -------------------------------------------------------------------------------
+ */
+
+/* `values` masters as working weights, once or twice. */
+static void write_working(rpexec_dtype dtype, uint64_t values, const float *masters, void *to,
+                          void *copy)
+{
+    uint16_t block[BLOCK];
+    bool wide = dtype == RPEXEC_DTYPE_F32;
+    const void *rounded = wide ? (const void *)masters : block;
+    if (!wide) {
+        rpexec_narrow(dtype, values, masters, block);
+    }
+    stream(to, rounded, values * rpexec_dtype_bytes(dtype));
+    if (copy != NULL) {
+        stream(copy, rounded, values * rpexec_dtype_bytes(dtype));
+    }
+}
+
+typedef struct refreshing {
+    rpexec_dtype dtype;
+    const float *from;
+    void *to;
+} refreshing;
+
+static void refresh_piece(void *context, uint64_t first, uint64_t count)
+{
+    const refreshing *r = context;
+    uint64_t values = 0;
+    for (uint64_t i = first; i < first + count; i += values) {
+        void *to = rpexec_element(r->dtype, r->to, i);
+        values = block_of(r->dtype, to, first + count - i);
+        write_working(r->dtype, values, r->from + i, to, NULL);
+    }
+    end_stream();
+}
+
+void rpexec_pass_refresh(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const float *from,
+                         void *to)
+{
+    refreshing r = {.dtype = dtype, .from = from, .to = to};
+    rpexec_pool_run(pool, count, refresh_piece, &r);
+}
+
+/* ---- Adam -------------------------------------------------------------------------------------
+ */
+
+typedef struct stepping {
+    const rpexec_adam_factors *factors;
+    const rpexec_pass_step *step;
+} stepping;
+
+static rpexec_adam_slice part_of(const rpexec_adam_slice *s, uint64_t first, uint64_t count)
+{
+    return (rpexec_adam_slice){.parameters = s->parameters + first,
+                               .gradients = s->gradients == NULL ? NULL : s->gradients + first,
+                               .m = s->m + first,
+                               .v = s->v + first,
+                               .count = count};
+}
+
+static void update_piece(void *context, uint64_t first, uint64_t count)
+{
+    const stepping *s = context;
+    const rpexec_adam_slice part = part_of(&s->step->slice, first, count);
+    rpexec_adam_update(s->factors, &part);
+}
+
+void rpexec_pass_adam(rpexec_pool *pool, const rpexec_adam_factors *factors,
+                      const rpexec_adam_slice *slice)
+{
+    const rpexec_pass_step step = {.slice = *slice};
+    stepping s = {.factors = factors, .step = &step};
+    rpexec_pool_run(pool, slice->count, update_piece, &s);
+}
+
+static void step_piece(void *context, uint64_t first, uint64_t count)
+{
+    const stepping *s = context;
+    const rpexec_pass_step *p = s->step;
+    uint64_t values = 0;
+    for (uint64_t i = first; i < first + count; i += values) {
+        float gradients[BLOCK];
+        void *to = rpexec_element(p->dtype, p->working, i);
+        values = block_of(p->dtype, to, first + count - i);
+        rpexec_adam_slice part = part_of(&p->slice, i, values);
+        if (part.gradients == NULL) {
+            (void)rpexec_unscale(p->dtype, values, rpexec_element_const(p->dtype, p->gradients, i),
+                                 p->scale, false, gradients);
+            part.gradients = gradients;
+        }
+        if (p->more != NULL) {
+            (void)rpexec_unscale(p->dtype, values, rpexec_element_const(p->dtype, p->more, i),
+                                 p->scale, true, gradients);
+        }
+        rpexec_adam_update(s->factors, &part);
+        write_working(p->dtype, values, part.parameters, to, rpexec_element(p->dtype, p->copy, i));
+    }
+    end_stream();
+}
+
+void rpexec_pass_run_step(rpexec_pool *pool, const rpexec_adam_factors *factors,
+                          const rpexec_pass_step *step)
+{
+    stepping s = {.factors = factors, .step = step};
+    rpexec_pool_run(pool, step->slice.count, step_piece, &s);
+}

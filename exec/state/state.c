@@ -1,0 +1,323 @@
+#include "exec/state/state.h"
+
+#include "common/base/host_limits.h"
+#include "exec/state/pass.h"
+
+#include <string.h>
+
+/* As many threads as its passes are worth. */
+static rp_status make_pool(const rpexec_model *model, rp_arena *arena, rpexec_pool **pool_out)
+{
+    uint64_t pieces = 0;
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        pieces += rpexec_pool_pieces(rpexec_model_trained(model, i, i + 1));
+    }
+    return pieces < RPEXEC_POOL_LEAST_PIECES ? RP_OK : rpexec_pool_create(0, arena, pool_out);
+}
+
+/* Layer by layer, as later passes go, so that each page is where its threads are. What has been
+ * granted is taken now: whoever asks later must not count on it, too. */
+static rp_status take_array(const rpexec_state *s, uint32_t number, const uint64_t *offsets,
+                            size_t width, rp_arena *arena, void *array_out)
+{
+    unsigned char *array = NULL;
+    RP_TRY(rpexec_pass_array(arena, number, offsets[s->model->layer_count], width, &array));
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        rpexec_pass_zero(s->pool, offsets[i + 1] - offsets[i], width, array + offsets[i] * width);
+    }
+    memcpy(array_out, &array, sizeof array);
+    return RP_OK;
+}
+
+rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out)
+{
+    rpexec_state s = {.model = model, .scaler = rpexec_scaler_initial(model->dtype)};
+    RP_TRY(rp_arena_alloc(arena, (size_t)model->layer_count + 1, sizeof(uint64_t), &s.offsets));
+    RP_TRY(rp_arena_alloc(arena, (size_t)model->layer_count + 1, sizeof(uint64_t), &s.trained));
+    for (uint32_t i = 0; i < model->layer_count; i++) {
+        s.offsets[i + 1] = s.offsets[i] + rpexec_model_layer(model, i)->floats;
+        s.trained[i + 1] = s.trained[i] + rpexec_layer_trained(rpexec_model_layer(model, i));
+    }
+    uint64_t values = s.trained[model->layer_count];
+    uint64_t slots = values * rpexec_dtype_bytes(model->dtype);
+    uint64_t working = s.offsets[model->layer_count] * rpexec_dtype_bytes(model->dtype);
+    RP_TRY(rp_host_memory_require(working + slots + 4 * values * sizeof(float),
+                                  "weights, gradients and Adam's moments"));
+    RP_TRY(make_pool(model, arena, &s.pool));
+    /* These two are pinned: from the beginning of a page on. */
+    RP_TRY(take_array(&s, 0, s.offsets, rpexec_dtype_bytes(model->dtype), arena, &s.working));
+    RP_TRY(take_array(&s, 0, s.trained, rpexec_dtype_bytes(model->dtype), arena, &s.slots));
+    float **const arrays[] = {&s.master, &s.gradients, &s.m, &s.v};
+    for (uint32_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        RP_TRY(take_array(&s, i + 1, s.trained, sizeof(float), arena, arrays[i]));
+    }
+    *state_out = s;
+    return RP_OK;
+}
+
+void *rpexec_state_working(const rpexec_state *s, uint32_t layer)
+{
+    return rpexec_element(s->model->dtype, s->working, s->offsets[layer]);
+}
+
+void *rpexec_state_slot(const rpexec_state *s, uint32_t layer)
+{
+    return rpexec_element(s->model->dtype, s->slots, s->trained[layer]);
+}
+
+static uint64_t floats_of(const rpexec_state *s, uint32_t layer)
+{
+    return s->trained[layer + 1] - s->trained[layer];
+}
+
+/* A tied table that is trained; frozen ones are just two copies. */
+static bool is_tied_head(const rpexec_state *s, uint32_t layer)
+{
+    return layer + 1 == s->model->layer_count && s->model->config->tied_head &&
+           s->model->head.frozen == 0;
+}
+
+/* Where the table begins in the head's array. */
+static uint64_t table_offset(const rpexec_state *s)
+{
+    return s->model->head.tensors[RPEXEC_HEAD_TABLE].offset;
+}
+
+/* Floats of a layer that have a master of their own. */
+static uint64_t own_floats(const rpexec_state *s, uint32_t layer)
+{
+    return is_tied_head(s, layer) ? table_offset(s) : floats_of(s, layer);
+}
+
+void rpexec_state_freeze(rpexec_state *s, uint32_t layer, const rpexec_tensor *tensor,
+                         const float *values)
+{
+    uint64_t count = tensor->rows * tensor->columns;
+    rpexec_dtype dtype = s->model->dtype;
+    rpexec_pass_refresh(s->pool, dtype, count, values,
+                        rpexec_element(dtype, rpexec_state_working(s, layer), tensor->offset));
+    if (layer == 0 && s->model->config->tied_head) {
+        void *head = rpexec_state_working(s, s->model->layer_count - 1);
+        rpexec_pass_refresh(s->pool, dtype, count, values,
+                            rpexec_element(dtype, head, table_offset(s)));
+    }
+}
+
+void rpexec_state_copy_working(rpexec_state *s, void *values, bool back)
+{
+    rpexec_dtype dtype = s->model->dtype;
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        uint64_t frozen = rpexec_model_layer(s->model, i)->frozen;
+        void *working = rpexec_element(dtype, rpexec_state_working(s, i), frozen);
+        void *packed = rpexec_element(dtype, values, s->trained[i]);
+        size_t bytes = floats_of(s, i) * rpexec_dtype_bytes(dtype);
+        memcpy(back ? working : packed, back ? packed : working, bytes);
+    }
+}
+
+/* Layers with frozen weights: all of a layer at a time, then where each tensor belongs. */
+static rp_status initialise_parts(rpexec_state *s, uint64_t seed, rp_arena *arena)
+{
+    const rpexec_model *m = s->model;
+    uint64_t most = 0;
+    float *array = NULL;
+    for (uint32_t i = 0; i < m->layer_count; i++) {
+        uint64_t floats = rpexec_model_layer(m, i)->floats;
+        most = floats > most ? floats : most;
+    }
+    RP_TRY(rp_arena_alloc(arena, most, sizeof *array, &array));
+    for (uint32_t i = 0; i < m->layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(m, i);
+        rpexec_model_initialise(m, i, seed, s->pool, array);
+        for (uint32_t k = 0; k < layer->tensor_count; k++) {
+            if (layer->tensors[k].offset < layer->frozen) {
+                rpexec_state_freeze(s, i, &layer->tensors[k], array + layer->tensors[k].offset);
+            }
+        }
+        rpexec_pass_refresh(s->pool, RPEXEC_DTYPE_F32, floats_of(s, i), array + layer->frozen,
+                            s->master + s->trained[i]);
+    }
+    return RP_OK;
+}
+
+static rp_status initialise(rpexec_state *s, uint64_t seed)
+{
+    if (s->model->rank == 0) {
+        for (uint32_t i = 0; i < s->model->layer_count; i++) {
+            rpexec_model_initialise(s->model, i, seed, s->pool, s->master + s->trained[i]);
+        }
+        return RP_OK;
+    }
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = initialise_parts(s, seed, arena);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpexec_state_initialise(rpexec_state *s, uint64_t seed)
+{
+    RP_TRY(initialise(s, seed));
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        rpexec_pass_zero(s->pool, floats_of(s, i), sizeof *s->m, s->m + s->trained[i]);
+        rpexec_pass_zero(s->pool, floats_of(s, i), sizeof *s->v, s->v + s->trained[i]);
+    }
+    s->step = 0;
+    s->skipped = 0;
+    s->scaler = rpexec_scaler_initial(s->model->dtype);
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        rpexec_state_refresh(s, i);
+    }
+    return RP_OK;
+}
+
+static void *slot_table(const rpexec_state *s, uint32_t head)
+{
+    return rpexec_element(s->model->dtype, rpexec_state_slot(s, head), table_offset(s));
+}
+
+static void take(rpexec_state *s, uint32_t layer, const void *gradients, float scale, bool add)
+{
+    rpexec_dtype dtype = s->model->dtype;
+    bool adds = add || (layer == 0 && is_tied_head(s, s->model->layer_count - 1));
+    bool finite = rpexec_pass_collect(s->pool, dtype, own_floats(s, layer), gradients, scale, adds,
+                                      s->gradients + s->trained[layer]);
+    if (is_tied_head(s, layer)) {
+        finite &= rpexec_pass_collect(s->pool, dtype, floats_of(s, 0),
+                                      rpexec_element_const(dtype, gradients, table_offset(s)),
+                                      scale, add, s->gradients);
+    }
+    s->overflow |= !finite;
+}
+
+/* The overflow of one gradient makes the step's decision, so that it is known before any of them is
+ * used; a sum of finite 16-bit values is finite in fp32, and so is what a scale of 1 or more has
+ * divided. */
+static void look(rpexec_state *s, uint32_t layer, float scale)
+{
+    rpexec_dtype dtype = s->model->dtype;
+    s->collected_scale = scale;
+    if (rpexec_scaler_needed(dtype)) {
+        s->overflow |=
+            !rpexec_pass_finite(s->pool, dtype, floats_of(s, layer), rpexec_state_slot(s, layer));
+    }
+}
+
+/* What the head has delivered of a tied table is taken at once: the next step may already write its
+ * slot when the embedding delivers (executor.md 1.8). */
+void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
+{
+    if (s->is_fused) {
+        look(s, layer, scale);
+    } else {
+        take(s, layer, rpexec_state_slot(s, layer), scale, false);
+    }
+}
+
+void rpexec_state_collect_part(rpexec_state *s, uint32_t layer, float scale, bool add)
+{
+    bool finite = rpexec_pass_collect(s->pool, s->model->dtype, floats_of(s, layer),
+                                      rpexec_state_slot(s, layer), scale, add,
+                                      s->gradients + s->trained[layer]);
+    s->overflow |= !finite;
+}
+
+void rpexec_state_sum_tables(rpexec_state *s)
+{
+    uint32_t head = s->model->layer_count - 1;
+    if (is_tied_head(s, head)) {
+        (void)rpexec_pass_collect(s->pool, RPEXEC_DTYPE_F32, floats_of(s, 0),
+                                  s->gradients + s->trained[head] + table_offset(s), 1, true,
+                                  s->gradients);
+    }
+}
+
+void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, float scale)
+{
+    take(s, layer, gradients, scale, true);
+}
+
+void rpexec_state_fuse(rpexec_state *s, bool fused)
+{
+    s->is_fused = fused;
+}
+
+/* Where a layer's trained working weights begin. */
+static void *trained_working(const rpexec_state *s, uint32_t layer)
+{
+    return rpexec_element(s->model->dtype, rpexec_state_working(s, layer),
+                          rpexec_model_layer(s->model, layer)->frozen);
+}
+
+/* A layer's slot, and of the embedding of a tied table the head's before it. */
+static void step_fused(rpexec_state *s, uint32_t layer, const rpexec_adam_factors *factors,
+                       const rpexec_adam_slice *slice)
+{
+    uint32_t head = s->model->layer_count - 1;
+    bool tied = layer == 0 && is_tied_head(s, head);
+    void *slot = rpexec_state_slot(s, layer);
+    rpexec_pass_step step = {.dtype = s->model->dtype,
+                             .gradients = tied ? slot_table(s, head) : slot,
+                             .more = tied ? slot : NULL,
+                             .scale = s->collected_scale,
+                             .slice = *slice,
+                             .working = trained_working(s, layer)};
+    step.slice.gradients = NULL;
+    if (tied) {
+        step.copy = rpexec_element(s->model->dtype, trained_working(s, head), own_floats(s, head));
+    }
+    rpexec_pass_run_step(s->pool, factors, &step);
+}
+
+void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
+{
+    bool overflow = s->overflow;
+    s->overflow = false;
+    if (rpexec_scaler_needed(s->model->dtype)) {
+        rpexec_scaler_step(&s->scaler, overflow);
+    }
+    if (overflow) {
+        s->skipped++;
+        return;
+    }
+    s->step++;
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(adam, s->step);
+    for (uint32_t i = 0; i < s->model->layer_count; i++) {
+        uint64_t at = s->trained[i];
+        const rpexec_adam_slice slice = {.parameters = s->master + at,
+                                         .gradients = s->gradients + at,
+                                         .m = s->m + at,
+                                         .v = s->v + at,
+                                         .count = own_floats(s, i)};
+        if (s->is_fused) {
+            step_fused(s, i, &factors, &slice);
+        } else {
+            rpexec_pass_adam(s->pool, &factors, &slice);
+        }
+    }
+}
+
+uint64_t rpexec_state_own(const rpexec_state *s, uint32_t begin, uint32_t end)
+{
+    return s->trained[end - 1] + own_floats(s, end - 1) - s->trained[begin];
+}
+
+static void refresh(rpexec_state *s, uint32_t layer)
+{
+    rpexec_dtype dtype = s->model->dtype;
+    uint64_t own = own_floats(s, layer);
+    void *to = trained_working(s, layer);
+    rpexec_pass_refresh(s->pool, dtype, own, s->master + s->trained[layer], to);
+    if (is_tied_head(s, layer)) {
+        rpexec_pass_refresh(s->pool, dtype, s->trained[1], s->master,
+                            rpexec_element(dtype, to, own));
+    }
+}
+
+void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
+{
+    if (!s->is_fused) { /* otherwise they are what their masters are, also after a step skipped */
+        refresh(s, layer);
+    }
+    s->scaler.next = layer == 0 ? s->scaler.scale : s->scaler.next;
+}

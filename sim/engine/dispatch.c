@@ -1,0 +1,485 @@
+#include "sim/engine/dispatch.h"
+
+#include <stdlib.h>
+
+#define NO_GPU UINT32_MAX
+
+/* ---- counts -----------------------------------------------------------------------------------
+ */
+
+/* Of one linear layer; with LoRA as PEFT wraps it. */
+static uint32_t linear_modules(const rp_model *m)
+{
+    return m->lora_rank != 0 ? 12 : 1;
+}
+
+static uint32_t linear_launches(const rp_model *m)
+{
+    return m->lora_rank != 0 ? 5 : 1;
+}
+
+/* Gate, up and down; an activation; the container. */
+static uint32_t mlp_modules(const rp_model *m)
+{
+    return 3 * linear_modules(m) + 2;
+}
+
+static uint64_t layer_modules(const rp_model *m)
+{
+    uint32_t attention = 4 * linear_modules(m) + (m->qk_norm ? 2 : 0) + 1;
+    uint32_t norms_and_layer = 3;
+    uint64_t mlp = mlp_modules(m);
+    if (m->experts > 1) {
+        uint32_t router_and_containers = 2;
+        mlp = router_and_containers + (m->expert_bias ? 1 : m->experts * mlp);
+    }
+    return attention + norms_and_layer + mlp;
+}
+
+static uint64_t layer_launches(const rp_model *m)
+{
+    uint64_t mlp = 3 * linear_launches(m);
+    return 40 + (m->experts > 1 ? m->experts * (10 + mlp) : mlp);
+}
+
+#define HEAD_LAUNCHES 20u /* norm, logits, loss */
+
+/* Of absurd models: as many as there can be. */
+static uint32_t count_of(uint64_t count)
+{
+    return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+}
+
+rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
+                               uint32_t queue_depth, rp_arena *arena,
+                               rpsim_dispatch_counts *counts_out)
+{
+    rpsim_dispatch_counts counts = {.queue_depth = queue_depth,
+                                    .layer_launches = count_of(layer_launches(model)),
+                                    .routing = model->experts > 1};
+    size_t stages = program->stage_count;
+    RP_TRY(rp_arena_alloc(arena, stages * RP_OP_KIND_COUNT, sizeof(uint32_t), &counts.launches));
+    RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &counts.modules));
+    for (uint32_t s = 0; s < stages; s++) {
+        const rp_stage *stage = &program->stages[s];
+        uint64_t layers = stage->layer_end - stage->layer_begin;
+        uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? HEAD_LAUNCHES : 0;
+        bool runs = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
+        uint64_t forward = layers * layer_launches(model);
+        uint32_t *of = &counts.launches[s * RP_OP_KIND_COUNT];
+        of[RP_OP_FORWARD] = count_of((runs ? forward : 0) + head + 1);
+        of[RP_OP_RECOMPUTE] = count_of(forward + 1);
+        of[RP_OP_BACKWARD] = count_of(2 * (forward + head) + 1);
+        of[RP_OP_BACKWARD_INPUT] = count_of(forward + head + 1);
+        of[RP_OP_BACKWARD_WEIGHT] = count_of(forward + head + 1);
+        of[RP_OP_UPDATE] = 1;
+        counts.modules[s] = count_of(layers * layer_modules(model) + (head != 0 ? 2 : 0));
+    }
+    *counts_out = counts;
+    return RP_OK;
+}
+
+/* ---- what the workers issue -------------------------------------------------------------------
+ */
+
+typedef enum item_kind {
+    ITEM_JOB,      /* clone a stage's modules; `index` is the job */
+    ITEM_TRANSFER, /* `index` is the op */
+    ITEM_COMPUTE,
+} item_kind;
+
+typedef struct item {
+    item_kind kind;
+    uint32_t index;
+} item;
+
+typedef struct job {
+    uint32_t gpu;
+    uint32_t first; /* its first compute op */
+    uint32_t order; /* place in which it is handed out */
+} job;
+
+typedef struct worker {
+    uint32_t next; /* item */
+    uint32_t end;
+    uint32_t in_flight; /* launches issued and not done */
+    bool waits_for_lock;
+} worker;
+
+/* Of an op; other ops than compute ops have no chunks. */
+typedef struct op_state {
+    uint32_t launches;
+    uint32_t chunks;
+    uint32_t issued; /* chunks; transfers: 1 when issued */
+    uint32_t done;
+    bool held;  /* its next chunk was not there when it was due */
+    bool waits; /* for what the host has issued before: routing */
+} op_state;
+
+struct rpsim_dispatcher {
+    const rp_program *program;
+    const rpsim_dispatch_counts *counts;
+    int64_t module_ps;
+    item *items;
+    job *jobs;
+    uint32_t *job_at; /* [order] */
+    uint32_t job_count;
+    uint32_t next_job; /* in the order of handing out */
+    worker *workers;
+    op_state *ops;
+    uint32_t holder; /* GPU whose worker has the lock, or NO_GPU */
+    uint32_t *line;  /* GPUs whose workers wait for it: a ring */
+    uint32_t line_begin;
+    uint32_t line_count;
+    rpsim_dispatch_news news;
+};
+
+static bool is_upload(const rp_queue *queue)
+{
+    return queue->kind == RP_QUEUE_PARAM_UPLOAD || queue->kind == RP_QUEUE_ACT_UPLOAD;
+}
+
+/* Queues of a GPU that its worker fills. */
+typedef struct gpu_queues {
+    uint32_t compute, params, acts; /* numbers + 1 */
+} gpu_queues;
+
+/* The last op of `queue` that `op` waits for, plus one; `from` where it waits for none. */
+static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, uint32_t from)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        if (target >= queue->op_begin && target < queue->op_end && target + 1 > from) {
+            from = target + 1;
+        }
+    }
+    return from;
+}
+
+static void add_item(rpsim_dispatcher *d, uint32_t *count, item_kind kind, uint32_t index)
+{
+    d->items[(*count)++] = (item){kind, index};
+}
+
+/* A worker issues a job's parameters, then unit for unit its uploads and its kernels. An upload is
+ * issued just before the first compute op that needs it. */
+static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues, uint32_t *count)
+{
+    static const rp_queue none = {0};
+    const rp_program *p = d->program;
+    const rp_queue *compute = queues->compute == 0 ? &none : &p->queues[queues->compute - 1];
+    const rp_queue *params = queues->params == 0 ? &none : &p->queues[queues->params - 1];
+    const rp_queue *acts = queues->acts == 0 ? &none : &p->queues[queues->acts - 1];
+    uint32_t next_param = params->op_begin;
+    uint32_t next_act = acts->op_begin;
+    d->workers[gpu].next = *count;
+    for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
+        uint32_t param_end = needed(p, op, params, next_param);
+        if (param_end > next_param) {
+            add_item(d, count, ITEM_JOB, d->job_count);
+            d->jobs[d->job_count++] = (job){.gpu = gpu, .first = op};
+        }
+        for (; next_param < param_end; next_param++) {
+            add_item(d, count, ITEM_TRANSFER, next_param);
+        }
+        for (uint32_t end = needed(p, op, acts, next_act); next_act < end; next_act++) {
+            add_item(d, count, ITEM_TRANSFER, next_act);
+        }
+        add_item(d, count, ITEM_COMPUTE, op);
+    }
+    for (; next_param < params->op_end; next_param++) {
+        add_item(d, count, ITEM_TRANSFER, next_param);
+    }
+    for (; next_act < acts->op_end; next_act++) {
+        add_item(d, count, ITEM_TRANSFER, next_act);
+    }
+    d->workers[gpu].end = *count;
+}
+
+/* ---- the order of jobs ------------------------------------------------------------------------
+ */
+
+/* Iteration, then call (by its first microbatch), then place in the chain of stages. */
+typedef struct rank {
+    uint64_t key;
+    uint32_t job;
+} rank;
+
+static int by_key(const void *a, const void *b)
+{
+    const rank *left = a;
+    const rank *right = b;
+    if (left->key != right->key) {
+        return left->key < right->key ? -1 : 1;
+    }
+    return left->job < right->job ? -1 : left->job > right->job;
+}
+
+static uint64_t key_of(const rp_program *p, const uint32_t *place, const job *j)
+{
+    const rp_op *op = &p->ops[j->first];
+    return ((uint64_t)op->iteration << 48) | ((uint64_t)op->microbatch << 20) | place[op->stage];
+}
+
+static rp_status order_jobs(rpsim_dispatcher *d, rp_arena *arena)
+{
+    const rp_program *p = d->program;
+    uint32_t *place = NULL;
+    rank *ranks = NULL;
+    RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof *place, &place));
+    RP_TRY(rp_arena_alloc(arena, d->job_count, sizeof *ranks, &ranks));
+    RP_TRY(rp_arena_alloc(arena, d->job_count, sizeof(uint32_t), &d->job_at));
+    for (uint32_t i = 0; i < p->backward_count; i++) {
+        place[p->backward_chain[i]] = p->forward_count + i;
+    }
+    for (uint32_t i = 0; i < p->forward_count; i++) {
+        place[p->forward_chain[i]] = i;
+    }
+    for (uint32_t i = 0; i < d->job_count; i++) {
+        ranks[i] = (rank){key_of(p, place, &d->jobs[i]), i};
+    }
+    qsort(ranks, d->job_count, sizeof *ranks, by_key);
+    for (uint32_t i = 0; i < d->job_count; i++) {
+        d->jobs[ranks[i].job].order = i;
+        d->job_at[i] = ranks[i].job;
+    }
+    /* A GPU whose queue has jobs the other way round could never be served in this order. */
+    for (uint32_t i = 1; i < d->job_count; i++) {
+        if (d->jobs[i].gpu == d->jobs[i - 1].gpu && d->jobs[i].order < d->jobs[i - 1].order) {
+            d->next_job = UINT32_MAX;
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- issuing ----------------------------------------------------------------------------------
+ */
+
+static uint32_t chunk_launches(const op_state *op, uint32_t chunk)
+{
+    uint64_t launches = op->launches;
+    return (uint32_t)(launches * (chunk + 1) / op->chunks - launches * chunk / op->chunks);
+}
+
+static void stand_in_line(rpsim_dispatcher *d, uint32_t gpu)
+{
+    worker *w = &d->workers[gpu];
+    if (!w->waits_for_lock) {
+        w->waits_for_lock = true;
+        d->line[(d->line_begin + d->line_count++) % d->program->gpu_count] = gpu;
+    }
+}
+
+/* Whether the job has begun; then, if it takes time, its worker has the lock. */
+static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
+{
+    const job *j = &d->jobs[index];
+    if (d->next_job != UINT32_MAX && j->order != d->next_job) {
+        return false;
+    }
+    d->next_job += d->next_job != UINT32_MAX ? 1 : 0;
+    d->workers[gpu].next++;
+    int64_t modules = d->counts->modules[d->program->ops[j->first].stage];
+    int64_t ps = 0;
+    bool endless = __builtin_mul_overflow(d->module_ps, modules, &ps);
+    if (ps > 0 || endless) {
+        d->holder = gpu;
+        d->news.holds = true;
+        d->news.hold_ps = endless ? INT64_MAX : ps;
+    }
+    return true;
+}
+
+/* Whether a chunk of the compute op has been issued. */
+static bool issue_chunk(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
+{
+    worker *w = &d->workers[gpu];
+    op_state *op = &d->ops[index];
+    uint32_t launches = chunk_launches(op, op->issued);
+    bool full = w->in_flight > 0 && w->in_flight + launches > d->counts->queue_depth;
+    bool synchronises = op->waits && w->in_flight > 0;
+    if (full || synchronises) {
+        return false;
+    }
+    w->in_flight += launches;
+    op->issued++;
+    w->next += op->issued == op->chunks ? 1 : 0;
+    if (op->issued == 1 || op->held) {
+        d->news.ops[d->news.op_count++] = index;
+    }
+    op->held = false;
+    return true;
+}
+
+/* The worker goes on until something holds it. */
+static void advance(rpsim_dispatcher *d, uint32_t gpu)
+{
+    worker *w = &d->workers[gpu];
+    while (w->next < w->end) {
+        if (d->holder != NO_GPU) {
+            if (d->holder != gpu) {
+                stand_in_line(d, gpu);
+            }
+            return;
+        }
+        const item *next = &d->items[w->next];
+        bool done = true;
+        switch (next->kind) {
+        case ITEM_JOB:
+            done = begin_job(d, gpu, next->index);
+            break;
+        case ITEM_TRANSFER:
+            d->ops[next->index].issued = 1;
+            d->news.ops[d->news.op_count++] = next->index;
+            w->next++;
+            break;
+        case ITEM_COMPUTE:
+            done = issue_chunk(d, gpu, next->index);
+            break;
+        }
+        if (!done) {
+            return;
+        }
+    }
+}
+
+/* Whoever is next in line, and whoever's job is next to be handed out. */
+static void advance_others(rpsim_dispatcher *d)
+{
+    for (;;) {
+        uint32_t before = d->next_job;
+        while (d->holder == NO_GPU && d->line_count > 0) {
+            uint32_t gpu = d->line[d->line_begin];
+            d->line_begin = (d->line_begin + 1) % d->program->gpu_count;
+            d->line_count--;
+            d->workers[gpu].waits_for_lock = false;
+            advance(d, gpu);
+        }
+        if (d->next_job < d->job_count) {
+            advance(d, d->jobs[d->job_at[d->next_job]].gpu);
+        }
+        if (d->next_job == before) {
+            return;
+        }
+    }
+}
+
+static void clear_news(rpsim_dispatcher *d)
+{
+    d->news.op_count = 0;
+    d->news.holds = false;
+}
+
+/* ---- the engine's side ------------------------------------------------------------------------
+ */
+
+static uint32_t launches_of(const rpsim_dispatcher *d, const rp_op *op)
+{
+    if (op->layer == 0) {
+        return d->counts->launches[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
+    }
+    bool head = op->layer == d->program->layer_count + 1;
+    uint32_t forward = head ? HEAD_LAUNCHES : d->counts->layer_launches;
+    return op->kind == RP_OP_BACKWARD ? 2 * forward : forward;
+}
+
+static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
+{
+    const rp_program *p = d->program;
+    const rp_queue *q = &p->queues[queue];
+    uint32_t most = d->counts->queue_depth / 2 > 0 ? d->counts->queue_depth / 2 : 1;
+    for (uint32_t i = q->op_begin; i < q->op_end; i++) {
+        const rp_op *op = &p->ops[i];
+        if (q->kind != RP_QUEUE_COMPUTE) {
+            d->ops[i].issued = is_upload(q) ? 0 : 1;
+            continue;
+        }
+        uint32_t launches = launches_of(d, op);
+        bool forward = op->kind == RP_OP_FORWARD || op->kind == RP_OP_RECOMPUTE;
+        d->ops[i] = (op_state){.launches = launches,
+                               .chunks = (launches - 1) / most + 1,
+                               .waits = forward && d->counts->routing};
+    }
+}
+
+rp_status rpsim_dispatcher_create(const rp_program *p, const rpsim_dispatch_counts *counts,
+                                  int64_t module_ps, rp_arena *arena,
+                                  rpsim_dispatcher **dispatcher_out)
+{
+    rpsim_dispatcher *d = NULL;
+    gpu_queues *queues = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *d, &d));
+    *d = (rpsim_dispatcher){
+        .program = p, .counts = counts, .module_ps = module_ps, .holder = NO_GPU};
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof *queues, &queues));
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(worker), &d->workers));
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint32_t), &d->line));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(op_state), &d->ops));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &d->news.ops));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(job), &d->jobs));
+    RP_TRY(rp_arena_alloc(arena, 2 * (size_t)p->op_count, sizeof(item), &d->items));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        gpu_queues *of = &queues[p->queues[q].gpu];
+        of->compute = p->queues[q].kind == RP_QUEUE_COMPUTE ? q + 1 : of->compute;
+        of->params = p->queues[q].kind == RP_QUEUE_PARAM_UPLOAD ? q + 1 : of->params;
+        of->acts = p->queues[q].kind == RP_QUEUE_ACT_UPLOAD ? q + 1 : of->acts;
+        set_up_ops(d, q);
+    }
+    uint32_t count = 0;
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        list_gpu(d, gpu, &queues[gpu], &count);
+    }
+    RP_TRY(order_jobs(d, arena));
+    *dispatcher_out = d;
+    return RP_OK;
+}
+
+const rpsim_dispatch_news *rpsim_dispatcher_begin(rpsim_dispatcher *d)
+{
+    clear_news(d);
+    for (uint32_t gpu = 0; gpu < d->program->gpu_count; gpu++) {
+        advance(d, gpu);
+    }
+    advance_others(d);
+    return &d->news;
+}
+
+bool rpsim_dispatcher_issued(const rpsim_dispatcher *d, uint32_t op)
+{
+    return d->ops[op].issued > 0;
+}
+
+int64_t rpsim_dispatcher_chunk_ps(const rpsim_dispatcher *d, uint32_t op, int64_t op_ps)
+{
+    const op_state *o = &d->ops[op];
+    int64_t whole = op_ps / o->chunks;
+    int64_t rest = op_ps % o->chunks;
+    return whole + (o->done < rest ? 1 : 0);
+}
+
+rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *d, uint32_t op,
+                                             const rpsim_dispatch_news **news_out)
+{
+    op_state *o = &d->ops[op];
+    uint32_t gpu = d->program->queues[rp_program_queue_of(d->program, op)].gpu;
+    clear_news(d);
+    d->workers[gpu].in_flight -= chunk_launches(o, o->done);
+    o->done++;
+    bool last = o->done == o->chunks;
+    o->held = !last && o->issued == o->done;
+    bool held = o->held;
+    advance(d, gpu);
+    advance_others(d);
+    *news_out = &d->news;
+    return last ? RPSIM_CHUNK_LAST : held ? RPSIM_CHUNK_HELD : RPSIM_CHUNK_NEXT;
+}
+
+const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *d)
+{
+    uint32_t gpu = d->holder;
+    clear_news(d);
+    d->holder = NO_GPU;
+    advance(d, gpu);
+    advance_others(d);
+    return &d->news;
+}

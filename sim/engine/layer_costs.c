@@ -1,0 +1,185 @@
+#include "sim/engine/layer_costs.h"
+
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "sim/roofline/roofline.h"
+
+#include <math.h>
+
+/* One layer's or the head's times for a given number of tokens, in seconds. */
+typedef struct scaling {
+    double tokens; /* of the microbatch, relative to the table's */
+    /* Even and odd layers, which differ where the model has a sliding window: */
+    double attention_fwd[2]; /* seconds of attention in the table's time */
+    double attention_bwd[2];
+    double growth[2];      /* of attention per token with the run's sequence length */
+    double fixed_bwd;      /* of a layer */
+    bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
+    double fixed_head_bwd;
+    double loss; /* of an unfused loss, for the microbatch's tokens */
+} scaling;
+
+static double seconds(int64_t ps)
+{
+    return (double)ps * 1e-12;
+}
+
+/* Where the rates make more of the fixed part or of the attention than the whole time (a table of a
+ * fast GPU, rates of a slow one), they are cut to what is there: no time is ever negative, and none
+ * falls with the sequence length or the tokens. */
+static double scale(double time_s, double fixed_s, double attention_s, double growth, double tokens)
+{
+    double fixed = fmin(fixed_s, time_s);
+    double attention = fmin(attention_s, time_s - fixed);
+    return fixed + (time_s - fixed + attention * (growth - 1)) * tokens;
+}
+
+static double pairs_per_token(const rp_model *model, uint32_t layer, double seq_len)
+{
+    return rpsim_attention_pairs(seq_len, rpsim_layer_window(model, layer)) / seq_len;
+}
+
+static scaling make_scaling(const rp_costs *table, const rp_model *model,
+                            const rpsim_gpu_rates *rates, uint32_t seq_len, uint32_t sequences)
+{
+    double reference_tokens = (double)table->microbatch_size * table->seq_len;
+    double slices = rates->sequence_slices != 0 ? rates->sequence_slices : 1;
+    double tokens = (double)sequences * seq_len / slices;
+    double head_parameters = model->lora_rank != 0 ? 0 : (double)model->embedding_parameters;
+    double flops_per_pair = 4.0 * model->heads * model->head_dim;
+    scaling s = {
+        .tokens = tokens / reference_tokens,
+        .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
+        .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
+        .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
+        .loss = rates->loss_bytes_per_logit * model->vocab * tokens / rates->memory_bytes_per_s,
+    };
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        double in_table = pairs_per_token(model, odd, table->seq_len);
+        double flops = flops_per_pair * in_table * reference_tokens;
+        s.attention_fwd[odd] = flops / rates->attention_fwd_flops;
+        s.attention_bwd[odd] = 2.5 * flops / rates->attention_bwd_flops;
+        s.growth[odd] = pairs_per_token(model, odd, seq_len) / in_table;
+    }
+    return s;
+}
+
+static int64_t to_ps(double time_s)
+{
+    return rp_ms_to_ps(time_s * 1e3);
+}
+
+/* A backward's weight part has what is fixed, its input part the attention. */
+static void add_layers(const rp_costs *table, const rp_stage *stage, const scaling *s,
+                       double *fwd_out, double *bwd_out, double *weight_out)
+{
+    for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
+        uint32_t odd = i % 2;
+        /* What the backward takes beyond twice the forward does not grow with the tokens then. */
+        double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
+        double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
+        *fwd_out +=
+            scale(seconds(table->fwd_ps[i]), 0, s->attention_fwd[odd], s->growth[odd], s->tokens);
+        double bwd = scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
+                           s->tokens);
+        double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
+        *bwd_out += bwd;
+        *weight_out += fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
+    }
+}
+
+static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const scaling *s,
+                            int64_t *ps)
+{
+    double fwd = 0;
+    double bwd = 0;
+    double weight = 0;
+    add_layers(table, stage, s, &fwd, &bwd, &weight);
+    bool head = (stage->roles & RP_STAGE_HEAD) != 0;
+    double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
+    double head_bwd =
+        head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss : 0;
+    double most_s = seconds(RP_MAX_MICROBATCH_PS);
+    if (fwd + head_fwd + bwd + head_bwd > most_s) {
+        rp_log_error("--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
+                     "are sizes that take at most %.0f s",
+                     fwd + head_fwd + bwd + head_bwd, table->name, most_s);
+        return RP_INPUT;
+    }
+    bool runs_forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
+    ps[RP_OP_FORWARD] = to_ps((runs_forward ? fwd : 0) + head_fwd);
+    ps[RP_OP_RECOMPUTE] = to_ps(fwd);
+    ps[RP_OP_BACKWARD] = to_ps(bwd + head_bwd);
+    ps[RP_OP_BACKWARD_WEIGHT] = to_ps(weight);
+    ps[RP_OP_BACKWARD_INPUT] = ps[RP_OP_BACKWARD] - ps[RP_OP_BACKWARD_WEIGHT];
+    return RP_OK;
+}
+
+/* Each layer, and the head, as a stage of its own. */
+static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *ps)
+{
+    uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
+    for (uint32_t i = 0; i < table->layers; i++) {
+        const rp_stage layer = {i, i + 1, roles};
+        RP_TRY(fill_stage(table, &layer, s, &ps[(size_t)i * RP_OP_KIND_COUNT]));
+    }
+    const rp_stage head = {table->layers, table->layers, roles | RP_STAGE_HEAD};
+    return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT]);
+}
+
+/* Classes in the order of their first microbatch. */
+static uint32_t classify(const rp_program *program, uint32_t *class_of, uint32_t *first_of)
+{
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < program->microbatch_count; m++) {
+        uint32_t k = 0;
+        while (k < count && program->sequences[first_of[k]] != program->sequences[m]) {
+            k++;
+        }
+        if (k == count) {
+            first_of[count++] = m;
+        }
+        class_of[m] = k;
+    }
+    return count;
+}
+
+rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
+                                     const rp_model *model, const rpsim_gpu_rates *rates,
+                                     uint32_t seq_len, rp_arena *arena,
+                                     rpsim_compute_costs *costs_out)
+{
+    if (program->layer_count != table->layers || model->layers != table->layers) {
+        rp_log_error(
+            "cost table %s has %u layers, the program %u, the model %u; valid is a table of "
+            "the same model",
+            table->name, table->layers, program->layer_count, model->layers);
+        return RP_INPUT;
+    }
+    rpsim_compute_costs costs = {.stage_count = program->stage_count,
+                                 .layer_count = table->layers + 1,
+                                 .memory_ps_per_byte = 1e12 / rates->memory_bytes_per_s};
+    uint32_t *first_of = NULL;
+    RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of));
+    RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &first_of));
+    uint32_t classes = classify(program, costs.class_of, first_of);
+    size_t rows = (size_t)classes * program->stage_count;
+    RP_TRY(rp_arena_alloc(arena, rows * RP_OP_KIND_COUNT, sizeof(int64_t), &costs.ps));
+    size_t per_class = (size_t)costs.layer_count * RP_OP_KIND_COUNT;
+    if (rp_program_names_layers(program)) {
+        RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
+    }
+    for (uint32_t k = 0; k < classes; k++) {
+        scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
+        for (uint32_t stage = 0; stage < program->stage_count; stage++) {
+            size_t row = (size_t)k * program->stage_count + stage;
+            RP_TRY(
+                fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT]));
+        }
+        if (costs.layer_ps != NULL) {
+            RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class]));
+        }
+    }
+    *costs_out = costs;
+    return RP_OK;
+}

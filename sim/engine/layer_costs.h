@@ -1,0 +1,76 @@
+/** @file layer_costs.h  How long compute ops take on hardware: measured layer times moved to other
+ * numbers of tokens and other sequence lengths.
+ *
+ * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (shared/design/prediction.md
+ * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
+ * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
+ * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: 0
+ * forward, and backward 6 bytes per trained parameter (accumulating dW) at memory bandwidth.
+ *
+ * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
+ * of short sequences stay positive, and they grow with s and with tok whatever the rates are.
+ * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
+ * backward writes a full dW whatever its tokens (the same source, for gpt-oss).
+ */
+#pragma once
+
+#include "common/base/units.h"
+#include "common/program/program.h"
+#include "common/schedule/schedule.h"
+#include "sim/engine/dispatch.h"
+
+/** Effective rates of a GPU that the table does not say; from the platform file. */
+typedef struct rpsim_gpu_rates {
+    double attention_fwd_flops; /**< FLOP/s of the attention kernel, forward */
+    double attention_bwd_flops;
+    double memory_bytes_per_s;   /**< effective */
+    double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
+    uint32_t sequence_slices;    /**< of which a program's sequence is one; 0 or 1: it is whole */
+} rpsim_gpu_rates;
+
+/** Compute times of a lowered program. */
+typedef struct rpsim_compute_costs {
+    int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
+    uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
+    uint32_t stage_count;
+    /** [class][layers + 1][RP_OP_KIND_COUNT] of ops that name a layer, from layer 1 on; NULL: none
+     * does */
+    int64_t *layer_ps;
+    uint32_t layer_count;           /**< layers + 1: with the head */
+    double memory_ps_per_byte;      /**< of GPU memory, effective; 0: updates take no time */
+    rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
+} rpsim_compute_costs;
+
+/** @return the time of a compute op of the program other than UPDATE. */
+static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
+{
+    size_t of_class = costs->class_of[op->microbatch];
+    if (op->layer != 0) {
+        size_t row = of_class * costs->layer_count + op->layer - 1u;
+        return costs->layer_ps[row * RP_OP_KIND_COUNT + op->kind];
+    }
+    size_t row = of_class * costs->stage_count + op->stage;
+    return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
+}
+
+/** @return the time of any compute op, by its number. An UPDATE streams its bytes through memory.
+ */
+static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_program *program,
+                                  uint32_t op)
+{
+    if (program->ops[op].kind == RP_OP_UPDATE) {
+        return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte);
+    }
+    return rpsim_compute_ps(costs, &program->ops[op]);
+}
+
+/**
+ * Computes the times of all stages for all microbatch sizes of `program`.
+ * @param table measured for model on the platform's GPU
+ * @param seq_len tokens per sequence of the run
+ * @retval RP_OK, RP_INPUT (layers differ, or a stage takes hours; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
+                                     const rp_model *model, const rpsim_gpu_rates *rates,
+                                     uint32_t seq_len, rp_arena *arena,
+                                     rpsim_compute_costs *costs_out);

@@ -1,0 +1,257 @@
+/* Operators of a decoder: FLOP, bytes, traffic of unfused kernels, launches. The traffic counts
+ * follow the kernels of an eager PyTorch implementation in 16 bit, read and written bytes per
+ * element; each is spelled out where it is used. */
+#include "sim/roofline/roofline.h"
+
+#include "common/base/log.h"
+#include "common/machine/platform_machine.h"
+
+#include <math.h>
+
+#define F RPSIM_PASS_FORWARD
+#define BI RPSIM_PASS_BACKWARD_INPUT
+#define BW RPSIM_PASS_BACKWARD_WEIGHT
+
+/* Bytes per element and kernels of one pass of a memory-bound operator. */
+typedef struct vector_pass {
+    double flops;
+    double bytes;
+    double traffic;
+    double launches;
+} vector_pass;
+
+/* RMSNorm: cast 2 + 4, square 4 + 4, mean 4, times r 4 + 4, cast 4 + 2, weight 2 + 2 = 36, less the
+ * 2 of a weight that stays in cache: 34. Backward: weight 4, casts 12, r 8, gradient of r 16,
+ * square 16, sum of both branches 12 = 68, and 8 for the weight's own gradient. */
+static const vector_pass norm_passes[RPSIM_PASS_COUNT] = {
+    {4, 4, 34, 6}, {9, 6, 68, 11}, {0, 0, 8, 1}};
+/* a cos 4, negate half 2, concatenate 4, times sin 4, add 6. Backward: two products 8, slices that
+ * write zeros and copy 10, negate 2, two sums 10. */
+static const vector_pass rope_passes[RPSIM_PASS_COUNT] = {
+    {3, 4, 20, 10}, {3, 4, 30, 20}, {0, 0, 0, 0}};
+/* silu 4, product 6. Backward: two products 12, silu 6. */
+static const vector_pass swiglu_passes[RPSIM_PASS_COUNT] = {
+    {6, 6, 10, 2}, {12, 10, 18, 3}, {0, 0, 0, 0}};
+/* gpt-oss: biases 8, two clamps 8, scale 4, sigmoid 4, product 6, + 1 4, product 6. Backward: three
+ * products 24, sigmoid 6, scale 4, sum 6, two clamps 12, interleaved slices 12. */
+static const vector_pass clamped_passes[RPSIM_PASS_COUNT] = {
+    {8, 6, 40, 8}, {16, 10, 64, 14}, {0, 0, 0, 0}};
+static const vector_pass residual_passes[RPSIM_PASS_COUNT] = {
+    {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
+/* Of the router's logits: cast 6, softmax 8, top-k 4. */
+static const vector_pass routing_passes[RPSIM_PASS_COUNT] = {
+    {5, 4, 18, 6}, {5, 4, 30, 9}, {0, 0, 0, 0}};
+/* Rows gathered for an expert; kernels per expert: which rows, their tokens, the gather. */
+static const vector_pass gather_passes[RPSIM_PASS_COUNT] = {
+    {0, 4, 4, 3}, {1, 4, 6, 2}, {0, 0, 0, 0}};
+/* Times routing weight 4, added to the tokens' rows 6. Backward: gather 4, products 10. */
+static const vector_pass combine_passes[RPSIM_PASS_COUNT] = {
+    {2, 4, 10, 2}, {2, 4, 14, 5}, {0, 0, 0, 0}};
+/* An adapter's output scaled 4 and added 6; backward: scaled 4; see add_adapter. */
+static const vector_pass adapter_passes[RPSIM_PASS_COUNT] = {
+    {2, 4, 10, 2}, {1, 4, 4, 1}, {0, 0, 0, 0}};
+static const vector_pass adapter_input_passes[RPSIM_PASS_COUNT] = {
+    {0, 0, 0, 0}, {1, 4, 6, 1}, {0, 0, 0, 0}};
+/* Logits are read for the log-sum-exp and turned into their gradient in place, in chunks. */
+static const vector_pass loss_passes[RPSIM_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
+
+typedef struct builder {
+    const rp_model *model;
+    rpsim_operator *operators;
+    uint32_t count;
+    bool trained; /* the base weights are */
+} builder;
+
+static rpsim_operator *add(builder *b, const char *name, rpsim_unit unit)
+{
+    rpsim_operator *op = &b->operators[b->count++];
+    *op = (rpsim_operator){.name = name, .unit = unit};
+    return op;
+}
+
+/* Weight gradients of vector operators (norms) are left out where the weights are frozen. */
+static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
+                       double copies)
+{
+    rpsim_operator *op = add(b, name, RPSIM_UNIT_VECTOR);
+    for (int p = 0; p < RPSIM_PASS_COUNT; p++) {
+        bool runs = p != BW || b->trained;
+        const vector_pass *v = &passes[p];
+        op->work[p] = runs ? (rpsim_work){v->flops * elements, v->bytes * elements,
+                                          v->traffic * elements, v->launches * copies}
+                           : (rpsim_work){0};
+    }
+}
+
+/* y = x W^T over `rows` rows, spread over `copies` matrices. Backward: dx = dy W; dW = dy^T x. */
+static void add_gemm(builder *b, const char *name, double rows, double in, double out,
+                     double copies, bool trained)
+{
+    rpsim_operator *op = add(b, name, RPSIM_UNIT_GEMM);
+    double bytes = 2 * (rows * in + copies * in * out + rows * out);
+    rpsim_work work = {2 * rows * in * out, bytes, bytes, copies};
+    op->work[F] = op->work[BI] = work;
+    if (trained) {
+        op->work[BW] = work;
+    }
+}
+
+/* The new gradient is added to what earlier microbatches have left: 6 bytes per parameter
+ * (shared/design/prediction.md section 2, term 1). */
+static void add_accumulation(builder *b, double parameters, double kernels)
+{
+    rpsim_operator *op = add(b, "gradient accumulation", RPSIM_UNIT_VECTOR);
+    op->work[BW] = (rpsim_work){parameters, 2 * parameters, 6 * parameters, kernels};
+}
+
+/* x A^T, times B^T, scaled and added to the frozen matrix's output. */
+static void add_adapter(builder *b, double rows, double in, double out, double copies)
+{
+    double rank = b->model->lora_rank;
+    add_gemm(b, "adapter A", rows, in, rank, copies, true);
+    add_gemm(b, "adapter B", rows, rank, out, copies, true);
+    add_vector(b, "adapter sum", adapter_passes, rows * out, copies);
+    add_vector(b, "adapter input gradient", adapter_input_passes, rows * in, copies);
+}
+
+static void add_linear(builder *b, const char *name, double rows, double in, double out,
+                       double copies)
+{
+    add_gemm(b, name, rows, in, out, copies, b->trained);
+    if (b->model->lora_rank != 0) {
+        add_adapter(b, rows, in, out, copies);
+    }
+}
+
+double rpsim_attention_pairs(double seq_len, double window)
+{
+    bool limited = window > 0 && window < seq_len;
+    return limited ? seq_len * window - window * window / 2 : seq_len * seq_len / 2;
+}
+
+uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer)
+{
+    return layer % 2 == 0 ? model->sliding_window : 0;
+}
+
+static void add_attention(builder *b, uint32_t layer, double sequences, double seq_len)
+{
+    const rp_model *m = b->model;
+    rpsim_operator *op = add(b, "attention", RPSIM_UNIT_ATTENTION);
+    double pairs = sequences * rpsim_attention_pairs(seq_len, rpsim_layer_window(m, layer));
+    double flops = 4 * pairs * m->heads * m->head_dim;
+    double bytes = 2 * sequences * seq_len * (2.0 * m->heads + 2.0 * m->kv_heads) * m->head_dim;
+    op->work[F] = (rpsim_work){flops, bytes, bytes, 1};
+    op->work[BI] = (rpsim_work){2.5 * flops, 2 * bytes, 2 * bytes, 3};
+}
+
+/* Experts share the rows evenly; with few rows not every expert has one. */
+static void add_mlp(builder *b, double tokens)
+{
+    const rp_model *m = b->model;
+    double rows = tokens * m->active_experts;
+    double copies = fmin(m->experts, rows);
+    bool sparse = m->experts > 1;
+    if (sparse) {
+        add_gemm(b, "router", tokens, m->hidden, m->experts, 1, b->trained);
+        add_vector(b, "routing", routing_passes, tokens * m->experts, 1);
+        add_vector(b, "gather", gather_passes, rows * m->hidden, copies);
+    }
+    add_linear(b, "gate", rows, m->hidden, m->intermediate, copies);
+    add_linear(b, "up", rows, m->hidden, m->intermediate, copies);
+    add_vector(b, m->expert_bias ? "clamped SwiGLU" : "SwiGLU",
+               m->expert_bias ? clamped_passes : swiglu_passes, rows * m->intermediate, copies);
+    add_linear(b, "down", rows, m->intermediate, m->hidden, copies);
+    if (sparse) {
+        add_vector(b, "combine", combine_passes, rows * m->hidden, copies);
+    }
+}
+
+uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+                               uint32_t seq_len, rpsim_operator *operators_out)
+{
+    builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
+    double tokens = (double)sequences * seq_len;
+    double d = model->hidden;
+    double q = (double)model->heads * model->head_dim;
+    double kv = (double)model->kv_heads * model->head_dim;
+    add_vector(&b, "norms", norm_passes, 2 * tokens * d, 2);
+    add_linear(&b, "q", tokens, d, q, 1);
+    add_linear(&b, "k", tokens, d, kv, 1);
+    add_linear(&b, "v", tokens, d, kv, 1);
+    if (model->qk_norm) {
+        add_vector(&b, "QK-norm", norm_passes, tokens * (q + kv), 2);
+    }
+    add_vector(&b, "RoPE", rope_passes, tokens * (q + kv), 1);
+    add_attention(&b, layer, sequences, seq_len);
+    add_linear(&b, "o", tokens, q, d, 1);
+    add_mlp(&b, tokens);
+    add_vector(&b, "residuals", residual_passes, 2 * tokens * d, 2);
+    /* One kernel per matrix: q, k, v, o; gate, up and down of each expert; two per adapter. */
+    double matrices = (4 + 3.0 * model->experts) * (model->lora_rank != 0 ? 2 : 1);
+    add_accumulation(&b, (double)rp_model_trainable_layer(model), matrices);
+    return b.count;
+}
+
+uint32_t rpsim_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
+                              rpsim_operator *operators_out)
+{
+    builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
+    double tokens = (double)sequences * seq_len;
+    add_vector(&b, "final norm", norm_passes, tokens * model->hidden, 1);
+    add_gemm(&b, "LM head", tokens, model->hidden, model->vocab, 1, b.trained);
+    add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
+    if (b.trained) {
+        add_accumulation(&b, (double)model->embedding_parameters, 1);
+    }
+    return b.count;
+}
+
+double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len)
+{
+    return 2.0 * sequences * seq_len * model->hidden;
+}
+
+rp_status rpsim_roofline_check(const rp_platform *platform)
+{
+    const struct {
+        const char *key;
+        double value;
+    } needed[] = {
+        {"gemm_efficiency", platform->gemm_efficiency},
+        {"attention_fwd_tflops", platform->attention_fwd_tflops},
+        {"attention_bwd_tflops", platform->attention_bwd_tflops},
+        {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
+        {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (!(needed[i].value > 0)) {
+            rp_log_error("--platform: %s has no %s, which costs that nobody has measured are "
+                         "computed from; valid are platform files with a positive value",
+                         platform->name, needed[i].key);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+static double flops_per_s(const rp_platform *p, rpsim_unit unit, rpsim_pass pass)
+{
+    switch (unit) {
+    case RPSIM_UNIT_GEMM:
+        return 1e12 * p->fp16_tflops_fp16_acc * p->gemm_efficiency;
+    case RPSIM_UNIT_ATTENTION:
+        return 1e12 * (pass == F ? p->attention_fwd_tflops : p->attention_bwd_tflops);
+    case RPSIM_UNIT_VECTOR: /* far from any arithmetic limit */
+        break;
+    }
+    return 1e12 * p->fp16_tflops_fp16_acc;
+}
+
+double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform)
+{
+    const rpsim_work *work = &op->work[pass];
+    double compute_s = work->flops / flops_per_s(platform, op->unit, pass);
+    double memory_s = work->traffic / (1e9 * platform->memory_effective_gb_per_s);
+    return fmax(compute_s, memory_s) + work->launches * 1e-6 * platform->launch_overhead_us;
+}

@@ -1,0 +1,122 @@
+/** @file roofline.h  Times of layers that nobody has measured: FLOP and bytes of every operator
+ * over the rates of the platform.
+ *
+ * An operator pass takes max(FLOP / rate, traffic / memory rate) + launches * launch overhead. FLOP
+ * and least bytes are those of shared/design/executor.md section 5. Traffic is what the kernels of
+ * an unfused (eager PyTorch) implementation move, counted kernel by kernel in roofline.c; matrix
+ * products, attention and the loss are fused: there, traffic is the least. Rates:
+ *
+ *  - matrix products, LM head: gemm_efficiency x the peak with fp16 accumulation;
+ *  - attention: attention_fwd_tflops and attention_bwd_tflops;
+ *  - memory: memory_effective_gb_per_s;
+ *  - hop: rp_link_bytes_per_s, or peer_gb_per_s where all GPUs reach each other.
+ *
+ * Not modelled: one expert's backward that writes the gradient of all experts (gpt-oss), experts
+ * with uneven loads, routing that waits for the host.
+ */
+#pragma once
+
+#include "common/inputs/model.h"
+
+/** A microbatch of the published tables, where neither a table nor an option says its size. */
+#define RPSIM_DEFAULT_SEQUENCES 4u
+#define RPSIM_DEFAULT_SEQ_LEN 2048u
+
+/** What limits an operator. */
+typedef enum rpsim_unit {
+    RPSIM_UNIT_GEMM,
+    RPSIM_UNIT_ATTENTION,
+    RPSIM_UNIT_VECTOR, /**< memory-bound: norms, rotations, activations, routing, loss */
+} rpsim_unit;
+
+/** The passes of an operator. */
+typedef enum rpsim_pass {
+    RPSIM_PASS_FORWARD,
+    RPSIM_PASS_BACKWARD_INPUT,  /**< gradients of its inputs */
+    RPSIM_PASS_BACKWARD_WEIGHT, /**< gradients of its trainable weights, accumulated */
+    RPSIM_PASS_COUNT
+} rpsim_pass;
+
+/** One pass of an operator over a microbatch. */
+typedef struct rpsim_work {
+    double flops;
+    double bytes;    /**< least traffic: every input read once, every output written once */
+    double traffic;  /**< of the kernels as they are, at least `bytes` */
+    double launches; /**< kernels */
+} rpsim_work;
+
+typedef struct rpsim_operator {
+    const char *name;
+    rpsim_unit unit;
+    rpsim_work work[RPSIM_PASS_COUNT];
+} rpsim_operator;
+
+/** Most operators of a layer or of the head. */
+#define RPSIM_MAX_OPERATORS 64u
+
+/**
+ * The operators of one transformer block.
+ * @param layer its number: even layers have the sliding window where the model has one
+ * @param sequences of the microbatch, of seq_len tokens each; at least 1
+ * @param operators_out [RPSIM_MAX_OPERATORS]
+ * @return how many there are
+ */
+uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+                               uint32_t seq_len, rpsim_operator *operators_out);
+
+/** As rpsim_layer_operators, for final norm, LM head and chunked loss. */
+uint32_t rpsim_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
+                              rpsim_operator *operators_out);
+
+/**
+ * FLOP of causal attention over a query-key pair count: 4 H h per pair.
+ * @param window 0: every earlier token; otherwise at most so many
+ * @return pairs of one sequence: s^2 / 2, with a window w < s it is s w - w^2 / 2
+ */
+double rpsim_attention_pairs(double seq_len, double window);
+
+/** @return the window of a layer, 0 where it attends to everything. */
+uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer);
+
+/** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
+double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
+
+/** @return seconds of one pass on a platform that rpsim_roofline_check accepts. */
+double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform);
+
+/**
+ * Whether a platform says all that the roofline needs.
+ * @retval RP_OK, RP_INPUT (logged with the key that is missing)
+ */
+rp_status rpsim_roofline_check(const rp_platform *platform);
+
+/**
+ * A cost table from nothing but the roofline.
+ * @param sequences of a microbatch; seq_len tokens each
+ * @param costs_out named MODEL@GPU (roofline); lives in `arena`
+ * @retval RP_OK, RP_INPUT (a rate is missing, or the microbatch takes too long; logged),
+ * RP_NO_MEMORY
+ */
+rp_status rpsim_roofline_costs(const rp_model *model, const rp_platform *platform,
+                               uint32_t sequences, uint32_t seq_len, rp_arena *arena,
+                               rp_costs *costs_out);
+
+/**
+ * Moves a measured table to another GPU: each time x roofline there / roofline here, for the
+ * table's own microbatch.
+ * @param costs_out named MODEL@GPU (moved from GPU); equals `measured` where both platforms are
+ * alike; lives in `arena`
+ * @retval as rpsim_roofline_costs; RP_INPUT also where the layers differ
+ */
+rp_status rpsim_moved_costs(const rp_costs *measured, const rp_model *model,
+                            const rp_platform *from, const rp_platform *to, rp_arena *arena,
+                            rp_costs *costs_out);
+
+/**
+ * The table of a model on a platform, by the first rule that applies: MODEL@GPU as measured; a
+ * table of the same model on another GPU, moved; the roofline. rp_costs.source says which.
+ * @param sequences,seq_len of the run, for the roofline only: tables are scaled where they are used
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+                           uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);

@@ -1,0 +1,58 @@
+/** @file diff.h  Two timelines of the same ops, predicted and measured: how far they are apart.
+ *
+ * Errors are signed: predicted / measured - 1. All times are picoseconds.
+ */
+#pragma once
+
+#include "common/formats/json.h"
+#include "common/timeline/timeline.h"
+
+/** A time that both timelines have. */
+typedef struct rpsim_diff_time {
+    double predicted_ps;
+    double measured_ps;
+} rpsim_diff_time;
+
+/** Ops of one kind. */
+typedef struct rpsim_diff_kind {
+    uint32_t count;
+    rpsim_diff_time sum;  /**< of their durations */
+    double difference_ps; /**< sum of |predicted - measured| durations */
+} rpsim_diff_kind;
+
+typedef struct rpsim_diff_gpu {
+    rpsim_diff_time busy; /**< sum of its compute ops */
+    rpsim_diff_time end;  /**< of its last op */
+} rpsim_diff_gpu;
+
+typedef struct rpsim_diff {
+    const rp_timeline *predicted; /**< borrowed, as the next */
+    const rp_timeline *measured;
+    rpsim_diff_time makespan;
+    rpsim_diff_kind kinds[RP_OP_KIND_COUNT];
+    rpsim_diff_gpu *gpus;        /**< [gpu_count] */
+    rpsim_diff_time *iterations; /**< [iteration_count] from the end of all before to its own end */
+    uint32_t *worst;             /**< [worst_count] ops with the largest differences of durations */
+    uint32_t worst_count;
+} rpsim_diff;
+
+/**
+ * Compares.
+ * @param names of the two, for messages
+ * @param worst_count at most so many worst ops
+ * @param arena owns the arrays
+ * @retval RP_OK, RP_INPUT (they are not of the same ops: the first difference is logged),
+ * RP_NO_MEMORY
+ */
+rp_status rpsim_diff_compare(const rp_timeline *predicted, const rp_timeline *measured,
+                             const char *const names[2], uint32_t worst_count, rp_arena *arena,
+                             rpsim_diff *diff_out);
+
+/** @return predicted / measured - 1 in percent; NaN where nothing was measured. */
+double rpsim_diff_pct(const rpsim_diff_time *time);
+
+/** Prints tables for people. */
+void rpsim_diff_print(const rpsim_diff *diff, FILE *stream);
+
+/** Writes one JSON object. */
+void rpsim_diff_write_json(const rpsim_diff *diff, FILE *stream);

@@ -1,0 +1,200 @@
+/* rpdiff: predicted against measured. */
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/base/version.h"
+#include "common/cli/tool.h"
+#include "common/store/timeline.h"
+#include "common/timeline/chrome_trace.h"
+#include "common/timeline/gantt.h"
+#include "common/timeline/timeline_csv.h"
+#include "sim/rpdiff/diff.h"
+#include "sim/rpdiff/options.h"
+#include "sim/rpdiff/runs.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- reading a timeline -----------------------------------------------------------------------
+ */
+
+/* A record has its program, too. */
+static rp_status read_folder(const char *folder, rp_arena *arena, rp_read_timeline *out)
+{
+    const char *csv = NULL;
+    const char *program = NULL;
+    rp_text text = {0};
+    RP_TRY(rp_arena_print(arena, &csv, "%s/timeline.csv", folder));
+    RP_TRY(rp_arena_print(arena, &program, "%s/program.txt", folder));
+    RP_TRY(rp_program_read_file(program, &out->program));
+    rp_status status = rp_text_read_file(csv, rp_timeline_csv_most_bytes(out->program), &text);
+    if (status == RP_OK) {
+        status = rp_timeline_read_csv(csv, text.bytes, text.length, out->program, &out->timeline);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
+/* STORE:RUN; false: it is none. */
+static bool is_run(const char *name, rp_arena *arena, const char **path_out, uint64_t *run_out)
+{
+    const char *colon = strrchr(name, ':');
+    return colon != NULL && colon > name && rp_parse_u64(colon + 1, 1, INT64_MAX, run_out) &&
+           rp_arena_print(arena, path_out, "%.*s", (int)(colon - name), name) == RP_OK;
+}
+
+static rp_status read_run(const char *path, uint64_t run, rp_read_timeline *out)
+{
+    rp_store *store = NULL;
+    RP_TRY(rp_store_open_existing(path, &store));
+    rp_status status = rp_store_read_timeline(store, (int64_t)run, out);
+    rp_store_close(store);
+    return status;
+}
+
+static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeline *out)
+{
+    struct stat there;
+    const char *path = NULL;
+    uint64_t run = 0;
+    bool exists = stat(name, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) {
+        return read_folder(name, arena, out);
+    }
+    if (!exists && is_run(name, arena, &path, &run)) {
+        return read_run(path, run, out);
+    }
+    return rp_timeline_read_file(name, out);
+}
+
+/* ---- pictures ---------------------------------------------------------------------------------
+ */
+
+static const char *const side_names[2] = {"predicted", "measured"};
+
+static rp_status write_trace(const rpdiff_options *o, const rpsim_diff *d)
+{
+    rp_output output = {0};
+    const rp_trace_fact facts[] = {{"predicted", o->predicted}, {"measured", o->measured}};
+    const rp_trace_part parts[] = {{d->predicted, side_names[0]}, {d->measured, side_names[1]}};
+    RP_TRY(rp_output_open(o->trace_out, &output));
+    rp_status status = rp_trace_write_parts(parts, 2, facts, 2, output.stream);
+    status = status == RP_OK ? rp_output_commit(&output) : status;
+    rp_output_discard(&output);
+    return status;
+}
+
+/* What a chart's panel shows of a timeline. */
+static rp_metrics metrics_of(const rp_timeline *t)
+{
+    const rp_program *p = t->program;
+    rp_metrics m = {.makespan_ps = rp_metrics_makespan_ps(t)};
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin;
+             p->queues[q].kind == RP_QUEUE_COMPUTE && i < p->queues[q].op_end; i++) {
+            m.busy_ps += t->end_ps[i] - t->start_ps[i];
+        }
+    }
+    m.bubble_ps = (int64_t)p->gpu_count * m.makespan_ps - m.busy_ps;
+    return m;
+}
+
+static rp_status write_gantt(const rpdiff_options *o, const rpsim_diff *d)
+{
+    const rp_metrics metrics[2] = {metrics_of(d->predicted), metrics_of(d->measured)};
+    const rp_gantt_panel panels[2] = {{d->predicted, &metrics[0], side_names[0], NULL},
+                                      {d->measured, &metrics[1], side_names[1], NULL}};
+    return rp_gantt_write(panels, 2, o->gantt_out);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2], rp_arena *arena)
+{
+    rpsim_diff diff;
+    const char *const names[2] = {o->predicted, o->measured};
+    RP_TRY(rpsim_diff_compare(sides[0].timeline, sides[1].timeline, names, o->worst, arena, &diff));
+    if (o->trace_out != NULL) {
+        RP_TRY(write_trace(o, &diff));
+    }
+    if (o->gantt_out != NULL) {
+        RP_TRY(write_gantt(o, &diff));
+    }
+    if (o->format == RPDIFF_FORMAT_JSON) {
+        rpsim_diff_write_json(&diff, stdout);
+    } else {
+        rpsim_diff_print(&diff, stdout);
+    }
+    return RP_OK;
+}
+
+/* Every run of a store that was predicted. */
+static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
+{
+    rp_store *store = NULL;
+    rp_store_prediction *runs = NULL;
+    uint32_t count = 0;
+    rpsim_diff_runs diff;
+    RP_TRY(rp_store_open_existing(o->predicted, &store));
+    rp_status status = rp_store_read_predictions(store, arena, &runs, &count);
+    rp_store_close(store);
+    if (status == RP_OK && count == 0) {
+        rp_log_error(
+            "%s: no run was predicted; valid are stores with runs of rpexec --predict --db "
+            "of two steps or more",
+            o->predicted);
+        status = RP_INPUT;
+    }
+    RP_TRY(status);
+    RP_TRY(rpsim_diff_runs_compare(runs, count, arena, &diff));
+    switch (o->format) {
+    case RPDIFF_FORMAT_TABLE:
+        rpsim_diff_runs_print(&diff, stdout);
+        break;
+    case RPDIFF_FORMAT_JSON:
+        rpsim_diff_runs_write_json(&diff, stdout);
+        break;
+    case RPDIFF_FORMAT_CSV:
+        rpsim_diff_runs_write_csv(&diff, stdout);
+        break;
+    }
+    return RP_OK;
+}
+
+static rp_status act(const rpdiff_options *o, rp_arena *arena)
+{
+    rp_read_timeline sides[2] = {{0}};
+    switch (o->action) {
+    case RPDIFF_ACTION_HELP:
+        rpdiff_options_help();
+        return RP_OK;
+    case RPDIFF_ACTION_VERSION:
+        printf("rpdiff %s\n", rp_version());
+        return RP_OK;
+    case RPDIFF_ACTION_COMPARE:
+        break;
+    }
+    if (o->measured == NULL) {
+        return compare_runs(o, arena);
+    }
+    rp_status status =
+        o->gantt_out != NULL ? rp_gantt_check_path("--gantt-out", o->gantt_out) : RP_OK;
+    status = status == RP_OK ? read_timeline(o->predicted, arena, &sides[0]) : status;
+    status = status == RP_OK ? read_timeline(o->measured, arena, &sides[1]) : status;
+    status = status == RP_OK ? compare(o, sides, arena) : status;
+    rp_read_timeline_fini(&sides[0]);
+    rp_read_timeline_fini(&sides[1]);
+    return status;
+}
+
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpdiff_options options;
+    RP_TRY(rpdiff_options_parse(argc, argv, &options));
+    return act(&options, arena);
+}
+
+int main(int argc, char **argv)
+{
+    return rp_tool_main("rpdiff", argc, argv, run);
+}

@@ -1,0 +1,53 @@
+/** @file runs.h  Many runs that were predicted and measured: errors of the iteration time, and
+ * whether the prediction puts schedules in the right order.
+ */
+#pragma once
+
+#include "common/store/predictions.h"
+
+#include <stdio.h>
+
+/** Runs of one configuration; seeds and other data may differ. */
+typedef struct rpsim_diff_configuration {
+    const rp_store_prediction *first; /**< of `runs` successive ones */
+    uint32_t runs;
+    double predicted_ms; /**< median over runs, which may have had costs of different records */
+    double measured_ms;  /**< median over runs */
+    double spread;       /**< (largest - smallest measured) / measured_ms */
+    double error;        /**< predicted / measured - 1 */
+} rpsim_diff_configuration;
+
+/** Configurations that differ in their schedule only. */
+typedef struct rpsim_diff_order {
+    const rpsim_diff_configuration *first; /**< of `count` successive ones */
+    uint32_t count;
+    uint32_t pairs; /**< whose measured times differ by more than the larger spread of the two */
+    double tau; /**< Kendall's tau over these pairs: (agreeing - disagreeing) / pairs; NaN: none */
+} rpsim_diff_order;
+
+typedef struct rpsim_diff_runs {
+    rpsim_diff_configuration *configurations;
+    uint32_t configuration_count;
+    rpsim_diff_order *orders;
+    uint32_t order_count;
+    double mean_error; /**< over configurations */
+    double mean_absolute_error;
+    double worst_error; /**< the largest absolute one */
+} rpsim_diff_runs;
+
+/**
+ * @param runs sorted as rp_store_read_predictions has them, at least one; must outlive the result
+ * @param arena owns the arrays
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_diff_runs_compare(const rp_store_prediction *runs, uint32_t count, rp_arena *arena,
+                                  rpsim_diff_runs *out);
+
+/** Prints tables for people. */
+void rpsim_diff_runs_print(const rpsim_diff_runs *runs, FILE *stream);
+
+/** Writes CSV: rows of kind configuration, order, and the means. Percent, ms. */
+void rpsim_diff_runs_write_csv(const rpsim_diff_runs *runs, FILE *stream);
+
+/** Writes one JSON object. */
+void rpsim_diff_runs_write_json(const rpsim_diff_runs *runs, FILE *stream);

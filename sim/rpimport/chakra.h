@@ -1,0 +1,11 @@
+/** @file chakra.h  rpimport --chakra: reads and runs a job's execution traces. */
+#pragma once
+
+#include "sim/rpimport/options.h"
+
+/**
+ * Runs options->chakra and prints what ran on each rank.
+ * @param stream receives nothing unless all is well
+ * @retval RP_OK, RP_INPUT (files or platform; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpimport_chakra(const rpimport_options *options, rp_arena *arena, FILE *stream);

@@ -1,0 +1,40 @@
+/** @file options.h  rpimport's command line as a value. */
+#pragma once
+
+#include "sim/interchange/kineto.h"
+
+typedef enum rpimport_action {
+    RPIMPORT_ACTION_NONE,
+    RPIMPORT_ACTION_KINETO,
+    RPIMPORT_ACTION_CHAKRA,
+    RPIMPORT_ACTION_HELP,
+    RPIMPORT_ACTION_VERSION,
+} rpimport_action;
+
+/** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
+typedef struct rpimport_options {
+    rpimport_action action;
+    const char **traces; /**< of --kineto */
+    uint32_t trace_count;
+    const char *partition;
+    uint32_t microbatch_size;
+    uint32_t seq_len;
+    bool statistic_given;
+    rpsim_statistic statistic;
+    const char *out;    /**< of a cost table; NULL for stdout */
+    const char *chakra; /**< what the names of the files begin with */
+    const char *platform;
+    bool format_given;
+    bool json;
+} rpimport_options;
+
+/**
+ * Parses argv. Every bad option is reported with the option and its valid values.
+ * @param options_out set by the callee; lists live in `arena`
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
+                                 rpimport_options *options_out);
+
+/** Prints --help to stdout. */
+void rpimport_options_help(void);

@@ -1,0 +1,152 @@
+#include "sim/rppredict/run.h"
+
+#include "common/base/crew.h"
+#include "sim/roofline/roofline.h"
+#include "sim/run/memory/library_run.h"
+#include "sim/run/seqlen.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ITERATIONS 16u /* stages come to GPUs in another order in each */
+
+typedef struct run_inputs {
+    const rp_platform *platform;
+    const rp_schedule_type *schedule;
+    rp_model model;
+    rp_costs costs;
+    rp_partition partition;
+    rpsim_workload workload;
+    rp_schedule_config config;
+    rp_arena *arena;
+} run_inputs;
+
+const char *rpsim_prediction_schedule(const char *framework)
+{
+    static const struct {
+        const char *framework;
+        const char *schedule;
+    } names[] = {
+        {"deepspeed-zero2", "zero2"}, {"fsdp-zero3", "fsdp"}, {"roundpipe-sync", "roundpipe"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i].framework, framework) == 0) {
+            return names[i].schedule;
+        }
+    }
+    return framework;
+}
+
+/* RoundPipe's planner; the published partition where the paper lists one; even otherwise. The paper
+ * lists partitions for its own simulation of pipelines, whose time they balance, none for
+ * Megatron's runs. Assumed for their longest sequences: what they ran out of is balanced, the bytes
+ * of parameters. */
+static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
+{
+    const rp_schedule_type *schedule = in->schedule;
+    if (longest && schedule->placement == RP_PLACEMENT_RESIDENT) {
+        return rp_partition_balanced(&in->model, gpus, in->arena, &in->partition);
+    }
+    if (schedule->separate_backward) {
+        return rpsim_run_plan(&in->costs, &in->model, in->platform, &in->workload, gpus, in->arena,
+                              &in->partition, NULL);
+    }
+    bool found = false;
+    const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
+    RP_TRY(rp_partition_published(name, in->model.name, in->arena, &in->partition, &found));
+    return found ? RP_OK
+                 : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition);
+}
+
+static rp_status prepare(const rpsim_question *q, run_inputs *in)
+{
+    const char *name = rpsim_prediction_schedule(q->framework);
+    RP_TRY(rp_schedule_require("framework", name, false, &in->schedule));
+    RP_TRY(rp_model_load(q->model, in->arena, &in->model));
+    in->workload = q->workload;
+    if (q->longest) {
+        in->workload.seq_len = RPSIM_SEQLEN_STEP;
+    }
+    uint32_t microbatches = in->workload.calls * in->workload.microbatches;
+    uint32_t sequences = in->workload.global_batch / microbatches; /* for the roofline only */
+    RP_TRY(rpsim_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
+                            in->workload.seq_len, in->arena, &in->costs));
+    RP_TRY(choose_partition(in, q->gpus, q->longest));
+    in->config = (rp_schedule_config){.gpus = q->gpus,
+                                      .microbatches = microbatches,
+                                      .iterations = ITERATIONS,
+                                      .round = in->workload.microbatches,
+                                      .round_start = RP_ROUND_START_ROTATE,
+                                      .asynchronous = q->asynchronous,
+                                      .recompute = in->schedule->default_recompute,
+                                      .layers = in->model.layers,
+                                      .partition = &in->partition,
+                                      .costs = &in->costs};
+    return RP_OK;
+}
+
+static rp_status longest(run_inputs *in, rpsim_answer *answer)
+{
+    rpsim_result result;
+    RP_TRY(rpsim_seqlen_search(in->schedule, in->schedule->separate_backward, &in->config,
+                               &in->workload, &in->model, in->platform, in->arena, &answer->seq_len,
+                               &result));
+    answer->host_known = result.memory.host_bytes != 0;
+    rpsim_result_fini(&result);
+    answer->fits = answer->seq_len != 0;
+    answer->tokens_per_s = NAN;
+    return RP_OK;
+}
+
+static rp_status throughput(run_inputs *in, bool memory, rpsim_answer *answer)
+{
+    const rpsim_workload *w = &in->workload;
+    uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
+    rpsim_result result;
+    RP_TRY(
+        rpsim_hardware_case_run(in->schedule, &in->config, w, &in->model, in->platform, &result));
+    answer->seq_len = w->seq_len;
+    answer->tokens_per_s =
+        (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
+    rp_status status = RP_OK;
+    if (memory) {
+        status = rpsim_library_measure(in->schedule, in->schedule->separate_backward, &in->config,
+                                       w, &in->model, in->platform, &result.memory);
+        answer->fits = result.memory.known && result.memory.fits;
+        answer->host_known = result.memory.host_bytes != 0;
+    }
+    rpsim_result_fini(&result);
+    return status;
+}
+
+typedef struct asked {
+    const rp_platform *platform;
+    const rpsim_question *questions;
+    rpsim_answer *answers;
+} asked;
+
+static rp_status answer_one(void *context, uint32_t job)
+{
+    const asked *a = context;
+    const rpsim_question *q = &a->questions[job];
+    run_inputs in = {.platform = a->platform};
+    RP_TRY(rp_arena_create(&in.arena));
+    rp_log_set_place(q->file, q->line);
+    rp_status status = prepare(q, &in);
+    if (status == RP_OK) {
+        status = q->longest ? longest(&in, &a->answers[job])
+                            : throughput(&in, q->memory, &a->answers[job]);
+    }
+    rp_log_set_place(NULL, 0);
+    rp_arena_destroy(in.arena);
+    return status;
+}
+
+rp_status rpsim_answer_all(const rp_platform *platform, const rpsim_question *questions,
+                           uint32_t count, rpsim_answer *answers_out)
+{
+    asked a = {platform, questions, answers_out};
+    if (count > 0) {
+        memset(answers_out, 0, count * sizeof *answers_out);
+    }
+    return rp_crew_run(0, count, answer_one, &a);
+}

@@ -1,0 +1,46 @@
+/** @file run.h  What the simulator says of one run of a published system, on any
+ * platform, by the same rules for every report (experiments/prediction.md).
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/schedule/schedule.h"
+#include "sim/run/hardware_case.h"
+
+/** One run that is asked for. */
+typedef struct rpsim_question {
+    const char *framework; /**< as published (rpsim_prediction_schedule) */
+    const char *model;
+    uint32_t gpus;           /**< 1 to the platform's */
+    bool longest;            /**< the longest sequence that fits is asked for, no throughput */
+    bool memory;             /**< whether the run fits is asked for, too */
+    bool asynchronous;       /**< steps follow each other without a barrier */
+    rpsim_workload workload; /**< seq_len is not read where `longest` */
+    const char *file;        /**< that asks, for messages; NULL: none */
+    size_t line;
+} rpsim_question;
+
+typedef struct rpsim_answer {
+    double tokens_per_s; /**< of the steady state, whether it fits or not; NaN where `longest` */
+    uint32_t seq_len;    /**< of the run; where `longest`, the longest, 0: none fits */
+    bool fits;           /**< only where `longest` or `memory` */
+    bool host_known;     /**< likewise; otherwise only GPUs are known to have room */
+} rpsim_answer;
+
+/** @return the schedule that is published under a framework's name; names of schedules are their
+ * own. */
+const char *rpsim_prediction_schedule(const char *framework);
+
+/**
+ * Answers every question, on all cores. The answers do not depend on how many there are.
+ *
+ * Times are those of the model's table on the platform's GPU (rpsim_find_costs). RoundPipe has its
+ * planner; the others the published partition of their throughput runs where there is one, else the
+ * even one. For the longest sequences the partition of a pipeline with resident weights balances
+ * bytes.
+ * @param answers_out [count]
+ * @retval RP_OK, RP_USAGE (an unknown framework or model, a batch that cannot be split; logged),
+ * RP_INPUT, RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_answer_all(const rp_platform *platform, const rpsim_question *questions,
+                           uint32_t count, rpsim_answer *answers_out);

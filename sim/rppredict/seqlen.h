@@ -1,0 +1,47 @@
+/** @file seqlen.h  Predicted against published longest sequences.
+ *
+ * Every cell of max_seqlen_4090.csv but those that were not run (N/A), with the configurations of
+ * traces/configs/paper_seqlen.csv. No constant is set on any of them.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct rpsim_seqlen_cell {
+    const char *group;     /**< the framework */
+    const char *framework; /**< as published */
+    const char *model;
+    uint32_t measured_tokens; /**< 0: out of memory at any length */
+    uint32_t predicted_tokens;
+    /** predicted / measured - 1; 0 where both are out of memory, 100 or -100 where one is
+     * (shared/design/prediction.md section 5). */
+    double error_pct;
+} rpsim_seqlen_cell;
+
+typedef struct rpsim_seqlens {
+    rpsim_seqlen_cell *cells;
+    uint32_t count;
+} rpsim_seqlens;
+
+/**
+ * Searches the longest sequence of each cell on rtx4090x8 (seqlen.h, run.h), on all
+ * cores.
+ * @param folder with max_seqlen_4090.csv
+ * @param seqlens_out lives in `arena`
+ * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
+ */
+rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out);
+
+/**
+ * @param group a framework; "lengths": all cells that were measured with a length; "all"
+ * @param cells_out NULL, or how many there are
+ * @return mean absolute error in percent; NaN where there are none
+ */
+double rpsim_seqlens_mape(const rpsim_seqlens *seqlens, const char *group, uint32_t *cells_out);
+
+/** Prints the cells as a Markdown table. */
+void rpsim_seqlens_write(const rpsim_seqlens *seqlens, FILE *stream);

@@ -1,0 +1,215 @@
+#include "sim/rpsim/artefacts.h"
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/formats/json.h"
+#include "common/timeline/chrome_trace.h"
+#include "common/timeline/gantt.h"
+#include "common/timeline/timeline_csv.h"
+#include "common/torch/torch_csv.h"
+#include "sim/rpsim/record.h"
+#include "sim/rpsim/report/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static rp_status require_one(const rpsim_study *study, const char *option, const char *path)
+{
+    if (path == NULL || study->row_count == 1) {
+        return RP_OK;
+    }
+    rp_log_error("%s: one file cannot hold %u runs; valid is one schedule in one recompute mode on "
+                 "one model",
+                 option, study->row_count);
+    return RP_USAGE;
+}
+
+static bool writes_sidecar(const rpsim_options *o)
+{
+    return o->torch_csv_out != NULL && o->torch_csv_in == NULL && o->torch_sidecar != NULL;
+}
+
+rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out)
+{
+    const rpsim_options *o = study->options;
+    *artefacts_out = (rpsim_artefacts){0};
+    RP_TRY(require_one(study, "--trace-out", o->trace_out));
+    RP_TRY(require_one(study, "--program-out", o->program_out));
+    RP_TRY(require_one(study, "--timeline-out", o->timeline_out));
+    RP_TRY(require_one(study, "--torch-csv-out", o->torch_csv_out));
+    RP_TRY(require_one(study, "--chakra-out", o->chakra_out));
+    if (o->gantt_out != NULL) {
+        if (study->row_count > RP_GANTT_MAX_PANELS) {
+            rp_log_error("--gantt-out: %u runs do not fit one chart; valid are up to %u",
+                         study->row_count, RP_GANTT_MAX_PANELS);
+            return RP_USAGE;
+        }
+        RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
+    }
+    if (o->trace_out != NULL) {
+        RP_TRY(rp_output_open(o->trace_out, &artefacts_out->trace));
+    }
+    if (o->program_out != NULL) {
+        RP_TRY(rp_output_open(o->program_out, &artefacts_out->program));
+    }
+    if (o->timeline_out != NULL) {
+        RP_TRY(rp_output_open(o->timeline_out, &artefacts_out->timeline));
+    }
+    if (o->torch_csv_out != NULL) {
+        RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
+    }
+    if (o->chakra_out != NULL) {
+        RP_TRY(rpsim_chakra_open(o->chakra_out, study->rows[0].config.gpus, study->arena,
+                                 &artefacts_out->chakra));
+    }
+    if (writes_sidecar(o)) {
+        RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
+    }
+    return o->db != NULL ? rp_store_open_before(o->db, &artefacts_out->store) : RP_OK;
+}
+
+static rp_status write_trace(const rpsim_study *study, rp_output *output)
+{
+    const rpsim_row *row = &study->rows[0];
+    char seed[32];
+    snprintf(seed, sizeof seed, "%" PRIu64, study->options->seed);
+    const rp_trace_fact facts[] = {
+        {"program", "rpsim"},
+        {"version", rp_version()},
+        {"schedule", row->schedule_name},
+        {"model", row->model_name},
+        {"platform", row->platform_name},
+        {"costs", row->costs->name},
+        {"partition", row->partition_text},
+        {"recompute", rp_recompute_text(row->config.recompute)},
+        {"fidelity", row->hardware ? "hardware" : "stage"},
+        {"seed", seed},
+    };
+    RP_TRY(rp_trace_write(row->result.timeline, facts, sizeof facts / sizeof facts[0],
+                          output->stream));
+    return rp_output_commit(output);
+}
+
+/* The chart shows the whole timeline; the row's metrics are those of one iteration. */
+static rp_status write_gantt(const rpsim_study *study)
+{
+    rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
+    rp_metrics metrics[RP_GANTT_MAX_PANELS];
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *row = &study->rows[i];
+        const char *title = row->schedule_name;
+        if (study->options->all_schedules || study->options->recompute_count != 0) {
+            RP_TRY(rp_arena_print(study->arena, &title, "%s, recompute %s", row->schedule_name,
+                                  rp_recompute_text(row->config.recompute)));
+        }
+        metrics[i] = row->result.metrics;
+        RP_TRY(
+            rp_metrics_measure(row->result.timeline, row->result.separate_backward, &metrics[i]));
+        panels[i] = (rp_gantt_panel){row->result.timeline, &metrics[i], title, row->model_name};
+    }
+    return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
+}
+
+static rp_status check_legacy(const rpsim_options *o, const rp_program *program,
+                              const rp_torch_csv *csv)
+{
+    bool pairs = false;
+    for (uint32_t i = 0; i < csv->row_begin[csv->rank_count]; i++) {
+        pairs = pairs || csv->actions[i].overlaps_next;
+    }
+    if (!o->torch_legacy || !pairs) {
+        return RP_OK;
+    }
+    rp_log_error("--torch-csv-dialect: the legacy dialect has no overlapped pairs, and %s has "
+                 "some; valid are compute-only, lowered and lowered-waits",
+                 program->schedule);
+    return RP_USAGE;
+}
+
+static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp_output *sidecar)
+{
+    const rpsim_options *o = study->options;
+    const rp_program *program = study->rows[0].result.program;
+    rp_torch_csv csv;
+    bool multi_rank = o->multi_rank_stages;
+    RP_TRY(rp_torch_csv_of_program(program, multi_rank, study->arena, &csv));
+    if (csv.separate && o->torch_lowered) {
+        rp_log_error("--torch-csv-dialect: PyTorch has no lowering for stages with the backward "
+                     "apart, as %s has them; valid is compute-only",
+                     program->schedule);
+        return RP_USAGE;
+    }
+    RP_TRY(check_legacy(o, program, &csv));
+    if (writes_sidecar(o)) {
+        RP_TRY(rpsim_sidecar_write(program, &csv, study->arena, sidecar->stream));
+        RP_TRY(rp_output_commit(sidecar));
+    }
+    if (o->torch_lowered) {
+        rp_torch_csv computations = csv;
+        RP_TRY(rp_torch_csv_lower(&computations, &o->torch_lowering, study->arena, &csv));
+    }
+    csv.legacy = o->torch_legacy;
+    RP_TRY(rp_torch_csv_print(&csv, output->stream));
+    return rp_output_commit(output);
+}
+
+/* All rows or none. */
+static rp_status store_rows(const rpsim_study *study, const char *command, rp_store *store)
+{
+    RP_TRY(rp_store_begin(store));
+    rp_status status = RP_OK;
+    for (uint32_t i = 0; i < study->row_count && status == RP_OK; i++) {
+        rp_store_run run;
+        status = rpsim_row_record(study, &study->rows[i], command, &run);
+        if (status == RP_OK) {
+            status = rp_store_add_run(
+                store, &run, study->options->db_ops ? study->rows[i].result.timeline : NULL);
+        }
+    }
+    return rp_store_end(store, status);
+}
+
+rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
+                                rpsim_artefacts *artefacts)
+{
+    const rpsim_options *o = study->options;
+    /* First: it may refuse the program, and then no other file is to appear. */
+    if (o->torch_csv_out != NULL) {
+        RP_TRY(write_torch_csv(study, &artefacts->torch_csv, &artefacts->sidecar));
+    }
+    if (o->chakra_out != NULL) {
+        const rpsim_row *row = &study->rows[0];
+        RP_TRY(rpsim_chakra_write(row->result.timeline, row->costs->hop_ps,
+                                  row->config.boundary_bytes, study->arena, &artefacts->chakra));
+    }
+    if (o->trace_out != NULL) {
+        RP_TRY(write_trace(study, &artefacts->trace));
+    }
+    if (o->program_out != NULL) {
+        RP_TRY(rp_program_write(study->rows[0].result.program, artefacts->program.stream));
+        RP_TRY(rp_output_commit(&artefacts->program));
+    }
+    if (o->timeline_out != NULL) {
+        RP_TRY(rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream));
+        RP_TRY(rp_output_commit(&artefacts->timeline));
+    }
+    if (o->gantt_out != NULL) {
+        RP_TRY(write_gantt(study));
+    }
+    if (o->db != NULL && artefacts->store == NULL) {
+        RP_TRY(rp_store_open(o->db, &artefacts->store));
+    }
+    return o->db != NULL ? store_rows(study, command, artefacts->store) : RP_OK;
+}
+
+void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
+{
+    rp_output_discard(&artefacts->trace);
+    rp_output_discard(&artefacts->timeline);
+    rp_output_discard(&artefacts->program);
+    rp_output_discard(&artefacts->torch_csv);
+    rp_output_discard(&artefacts->sidecar);
+    rpsim_chakra_discard(&artefacts->chakra);
+    rp_store_close(artefacts->store);
+    artefacts->store = NULL;
+}

@@ -1,0 +1,34 @@
+/** @file artefacts.h  Files a study leaves: trace, Gantt chart, program, store. */
+#pragma once
+
+#include "common/base/text.h"
+#include "common/store/store.h"
+#include "sim/interchange/chakra.h"
+#include "sim/rpsim/study.h"
+
+typedef struct rpsim_artefacts {
+    rp_output trace;
+    rp_output program;
+    rp_output timeline;
+    rp_output torch_csv;
+    rp_output sidecar;
+    rpsim_chakra_files chakra;
+    rp_store *store;
+} rpsim_artefacts;
+
+/**
+ * Opens every output before anything is simulated, so that what cannot be written is known first.
+ * @param artefacts_out rpsim_artefacts_fini, also after a failure
+ * @retval RP_OK, RP_USAGE, RP_INPUT, RP_DATABASE, RP_NO_MEMORY (logged)
+ */
+rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out);
+
+/**
+ * Writes and commits them all.
+ * @param command the command line, for the store
+ */
+rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
+                                rpsim_artefacts *artefacts);
+
+/** Drops what was not committed and closes the store. Zeroes are allowed. */
+void rpsim_artefacts_fini(rpsim_artefacts *artefacts);

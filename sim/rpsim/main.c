@@ -1,0 +1,75 @@
+/* rpsim: the command line of the simulator (cli.md). */
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/cli/option_values.h"
+#include "common/cli/tool.h"
+#include "sim/rpsim/artefacts.h"
+#include "sim/rpsim/flows.h"
+#include "sim/rpsim/report/report.h"
+
+static rp_status simulate(rpsim_study *study, const char *command)
+{
+    rpsim_artefacts artefacts;
+    rp_status status = rpsim_artefacts_open(study, &artefacts);
+    if (status == RP_OK) {
+        status = rpsim_study_run(study);
+    }
+    if (status == RP_OK) {
+        status = rpsim_artefacts_write(study, command, &artefacts);
+    }
+    if (status == RP_OK) {
+        status = rpsim_report_write(study, stdout);
+    }
+    rpsim_artefacts_fini(&artefacts);
+    return status;
+}
+
+static rp_status run_study(const rpsim_options *options, const char *command, rp_arena *arena)
+{
+    rpsim_study study;
+    rp_status status = rpsim_study_prepare(options, arena, &study);
+    if (status == RP_OK && options->action == RPSIM_ACTION_CHECK) {
+        status = rpsim_study_check(&study);
+        if (status == RP_OK) {
+            rpsim_report_check(&study, stdout);
+        }
+    } else if (status == RP_OK) {
+        status = simulate(&study, command);
+    }
+    rpsim_study_fini(&study);
+    return status;
+}
+
+static rp_status act(const rpsim_options *options, const char *command, rp_arena *arena)
+{
+    switch (options->action) {
+    case RPSIM_ACTION_HELP:
+        rpsim_options_help();
+        return RP_OK;
+    case RPSIM_ACTION_VERSION:
+        printf("rpsim %s\n", rp_version());
+        return RP_OK;
+    case RPSIM_ACTION_LIST:
+        return rpsim_report_list(options->list, arena, stdout);
+    case RPSIM_ACTION_FLOWS:
+        return rpsim_flows_run(options->flows, arena, stdout);
+    case RPSIM_ACTION_CHECK:
+    case RPSIM_ACTION_RUN:
+        return run_study(options, command, arena);
+    }
+    return RP_BROKEN;
+}
+
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpsim_options options;
+    const char *command = NULL;
+    RP_TRY(rp_option_command("rpsim", argc, argv, arena, &command));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    return act(&options, command, arena);
+}
+
+int main(int argc, char **argv)
+{
+    return rp_tool_main("rpsim", argc, argv, run);
+}

@@ -1,0 +1,23 @@
+/** @file explain_report.h  --explain: what explain.h finds out about a row, in words and as JSON.
+ */
+#pragma once
+
+#include "common/formats/json.h"
+#include "sim/rpsim/study.h"
+
+#include <stdio.h>
+
+/**
+ * Explains a row and sets row->explained.
+ * @param row has run; its program and timeline are there
+ * @param arena the study's
+ * @retval RP_OK, or what rpsim_explain and rpsim_explain_sensitivity return
+ */
+rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena);
+
+/** Prints every row's explanation in words, worst things first. */
+void rpsim_explain_write(const rpsim_study *study, FILE *stream);
+
+/** Writes the member "explain" of a row's object: attribution, path totals and elasticities.
+ * Nothing where the row was not explained. */
+void rpsim_explain_write_json(const rpsim_row *row, rp_json *json);

@@ -1,0 +1,320 @@
+#include "sim/rpsim/report/ranking.h"
+
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "sim/rpsim/report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what cannot run --------------------------------------------------------------------------
+ */
+
+rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const char *model,
+                             const char *reason, bool warn)
+{
+    for (uint32_t i = 0; i < study->refusal_count; i++) {
+        const rpsim_refusal *other = &study->refusals[i];
+        if (strcmp(other->schedule_name, schedule) == 0 && strcmp(other->model_name, model) == 0) {
+            return RP_OK;
+        }
+    }
+    if (warn && !study->options->quiet) {
+        rp_log_warning("%s left out: %s", schedule, reason);
+    }
+    rpsim_refusal *refusal = &study->refusals[study->refusal_count++];
+    *refusal = (rpsim_refusal){.schedule_name = schedule, .model_name = model};
+    return rp_arena_copy_text(study->arena, reason, strlen(reason), &refusal->reason);
+}
+
+/* ---- order ------------------------------------------------------------------------------------
+ */
+
+static bool may_fit(const rpsim_row *row)
+{
+    return !row->memory.known || row->memory.fits;
+}
+
+static uint32_t place_of_mode(const rpsim_options *o, rp_recompute recompute)
+{
+    for (uint32_t i = 0; i < o->recompute_count; i++) {
+        if (o->recomputes[i] == recompute) {
+            return i;
+        }
+    }
+    return (uint32_t)recompute; /* wait before early, where both come by themselves */
+}
+
+static bool same_model(const rpsim_row *a, const rpsim_row *b)
+{
+    return a->costs == b->costs && strcmp(a->model_name, b->model_name) == 0;
+}
+
+/* Whether `a` belongs before `b`, both of the same model. */
+static bool before(const rpsim_options *o, const rpsim_row *a, const rpsim_row *b)
+{
+    uint32_t place_a = place_of_mode(o, a->config.recompute);
+    uint32_t place_b = place_of_mode(o, b->config.recompute);
+    if (place_a != place_b) {
+        return place_a < place_b;
+    }
+    if (may_fit(a) != may_fit(b)) {
+        return may_fit(a);
+    }
+    double tokens_a = rpsim_row_tokens_per_s(a);
+    double tokens_b = rpsim_row_tokens_per_s(b);
+    return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
+}
+
+/* Equal ones have the same rank; the next one counts them all. */
+static void set_ranks(rpsim_study *study)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        rpsim_row *row = &study->rows[i];
+        const rpsim_row *above = i > 0 ? row - 1 : NULL;
+        bool first = above == NULL || !same_model(above, row) ||
+                     above->config.recompute != row->config.recompute;
+        uint32_t place = 1;
+        for (uint32_t k = i; !first && k-- > 0 && same_model(&study->rows[k], row) &&
+                             study->rows[k].config.recompute == row->config.recompute;) {
+            place++;
+        }
+        bool equal = !first && !(rpsim_row_tokens_per_s(above) > rpsim_row_tokens_per_s(row));
+        bool unknown = isnan(rpsim_row_tokens_per_s(row));
+        row->rank = !may_fit(row) || unknown ? 0 : equal ? above->rank : place;
+    }
+}
+
+void rpsim_study_rank(rpsim_study *study)
+{
+    for (uint32_t i = 1; i < study->row_count; i++) {
+        rpsim_row row = study->rows[i];
+        uint32_t at = i;
+        while (at > 0 && same_model(&study->rows[at - 1], &row) &&
+               before(study->options, &row, &study->rows[at - 1])) {
+            study->rows[at] = study->rows[at - 1];
+            at--;
+        }
+        study->rows[at] = row;
+    }
+    set_ranks(study);
+}
+
+/* ---- flips ------------------------------------------------------------------------------------
+ */
+
+static double standing_of(const rpsim_study *study, const rpsim_row *like, rp_recompute recompute,
+                          const char *schedule)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *row = &study->rows[i];
+        if (strcmp(row->model_name, like->model_name) == 0 && row->config.recompute == recompute &&
+            strcmp(row->schedule_name, schedule) == 0) {
+            return may_fit(row) ? rpsim_row_tokens_per_s(row) : 0;
+        }
+    }
+    return 0;
+}
+
+/* Another price for transfers: times the hop, or the rate of all that host links pass. */
+static rp_status scale_transfers(rpsim_study *study, double factor)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        rpsim_row *row = &study->rows[i];
+        rp_costs *costs = NULL;
+        rp_platform *platform = NULL;
+        RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *costs, &costs));
+        RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *platform, &platform));
+        *costs = *row->costs;
+        costs->hop_ps = (int64_t)((double)costs->hop_ps * factor + 0.5);
+        *platform = *row->platform;
+        platform->link_gb_per_s /= factor;
+        platform->link_effective_gb_per_s /= factor;
+        platform->upload_gb_per_s /= factor;
+        platform->download_gb_per_s /= factor;
+        platform->switch_gb_per_s /= factor;
+        platform->root_gb_per_s /= factor;
+        row->platform = row->hardware ? platform : row->platform;
+        row->costs = row->hardware ? row->costs : costs;
+        row->config.costs = row->costs;
+    }
+    return RP_OK;
+}
+
+/* How one study differs from the one that was asked for. */
+typedef struct change {
+    const char *what;
+    const char *partition;  /* NULL: the same */
+    rp_recompute recompute; /* mode of the rows that count */
+    double transfers;       /* factor on their price; 1: the same */
+} change;
+
+static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, const change *c,
+                             rpsim_comparison *comparison)
+{
+    rpsim_options options = *study->options;
+    options.quiet = true;
+    options.explain = false;
+    options.jitter_given = false;
+    for (uint32_t i = 0; i < study->options->model_count; i++) {
+        if (strcmp(study->options->models[i], like->model_name) == 0) { /* else all: it is a file */
+            options.models = &study->options->models[i];
+            options.model_count = 1;
+        }
+    }
+    options.recomputes[0] = c->recompute;
+    options.recompute_count = 1;
+    options.partition = c->partition != NULL ? c->partition : options.partition;
+    options.gantt_out = options.db = NULL;
+    options.db_ops = false;
+    rpsim_study changed;
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rpsim_study_prepare(&options, arena, &changed);
+    if (status == RP_OK && c->transfers != 1) {
+        status = scale_transfers(&changed, c->transfers);
+    }
+    if (status == RP_OK) {
+        status = rpsim_study_run(&changed);
+    }
+    bool none = status == RP_USAGE || status == RP_INPUT; /* their standings stay 0 */
+    rpsim_flip *flip = &comparison->flips[comparison->flip_count];
+    for (uint32_t i = 0; i < comparison->count && status == RP_OK; i++) {
+        flip->standings[i].tokens_per_s =
+            standing_of(&changed, like, c->recompute, flip->standings[i].schedule);
+    }
+    rpsim_study_fini(&changed);
+    rp_arena_destroy(arena);
+    return none ? RP_OK : status;
+}
+
+/* The mode may be among the rows already. */
+static bool read_rows(const rpsim_study *study, const rpsim_row *like, const change *c,
+                      rpsim_comparison *comparison)
+{
+    bool found = false;
+    rpsim_flip *flip = &comparison->flips[comparison->flip_count];
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *row = &study->rows[i];
+        found = found || (same_model(row, like) && row->config.recompute == c->recompute);
+    }
+    for (uint32_t i = 0; found && i < comparison->count; i++) {
+        flip->standings[i].tokens_per_s =
+            standing_of(study, like, c->recompute, flip->standings[i].schedule);
+    }
+    return found;
+}
+
+static rp_status add_flip(const rpsim_study *study, const rpsim_row *like, const change *c,
+                          rpsim_comparison *comparison)
+{
+    rpsim_flip *flip = &comparison->flips[comparison->flip_count];
+    flip->what = c->what;
+    RP_TRY(
+        rp_arena_alloc(study->arena, comparison->count, sizeof *flip->standings, &flip->standings));
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        flip->standings[i].schedule = comparison->standings[i].schedule;
+    }
+    bool other_mode = c->recompute != comparison->recompute;
+    if (!other_mode || !read_rows(study, like, c, comparison)) {
+        RP_TRY(run_changed(study, like, c, comparison));
+    }
+    comparison->flip_count++;
+    return RP_OK;
+}
+
+static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_comparison *comparison)
+{
+    const rpsim_row *like = &study->rows[first];
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count - first, sizeof(rpsim_standing),
+                          &comparison->standings));
+    for (uint32_t i = first; i < study->row_count && same_model(like, &study->rows[i]) &&
+                             study->rows[i].config.recompute == like->config.recompute;
+         i++) {
+        comparison->standings[comparison->count++] = (rpsim_standing){
+            .schedule = study->rows[i].schedule_name,
+            .tokens_per_s = may_fit(&study->rows[i]) ? rpsim_row_tokens_per_s(&study->rows[i]) : 0};
+    }
+    return RP_OK;
+}
+
+/* A list of layers fits few schedules, and a search takes long: what was searched for is not
+ * searched for again under every other assumption. */
+rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
+                                rpsim_comparison *comparison_out)
+{
+    const rpsim_row *like = &study->rows[first];
+    const rpsim_options *o = study->options;
+    rp_recompute mode = like->config.recompute;
+    bool tuned = rpsim_options_tuned(o);
+    *comparison_out = (rpsim_comparison){.model_name = like->model_name, .recompute = mode};
+    RP_TRY(collect(study, first, comparison_out));
+    const change changes[] = {
+        {"recompute none", tuned ? "even" : NULL, RP_RECOMPUTE_NONE, 1},
+        {"recompute wait", tuned ? "even" : NULL, RP_RECOMPUTE_WAIT, 1},
+        {"recompute early", tuned ? "even" : NULL, RP_RECOMPUTE_EARLY, 1},
+        {"partition even", "even", mode, 1},
+        {"partition auto", "auto", mode, 1},
+        {o->hardware ? "host links twice as fast" : "hops for half the time", NULL, mode, 0.5},
+        {o->hardware ? "host links half as fast" : "hops for twice the time", NULL, mode, 2},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        const change *c = &changes[i];
+        bool same_partition =
+            c->partition != NULL && o->partition != NULL && strcmp(c->partition, o->partition) == 0;
+        bool same_mode = c->partition == NULL && c->transfers == 1 && c->recompute == mode;
+        bool free = !o->hardware && c->transfers != 1 && like->costs->hop_ps == 0;
+        bool searched = tuned && (c->transfers != 1 || c->recompute != mode);
+        if (!same_partition && !same_mode && !searched && !free) {
+            RP_TRY(add_flip(study, like, c, comparison_out));
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- what changes -----------------------------------------------------------------------------
+ */
+
+static double lesser(const rpsim_reversal *r)
+{
+    return r->lead < r->loss ? r->lead : r->loss;
+}
+
+static int largest_first(const void *a, const void *b)
+{
+    const rpsim_reversal *left = a;
+    const rpsim_reversal *right = b;
+    double difference = lesser(right) - lesser(left);
+    if (difference != 0) {
+        return difference > 0 ? 1 : -1;
+    }
+    return left->ahead != right->ahead
+               ? (left->ahead > right->ahead) - (left->ahead < right->ahead)
+               : (left->behind > right->behind) - (left->behind < right->behind);
+}
+
+uint32_t rpsim_flip_reversals(const rpsim_comparison *c, const rpsim_flip *flip,
+                              rpsim_reversal *reversals_out, uint32_t *pairs_out)
+{
+    uint32_t count = 0;
+    *pairs_out = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        for (uint32_t k = i + 1; k < c->count; k++) {
+            double was[2] = {c->standings[i].tokens_per_s, c->standings[k].tokens_per_s};
+            double is[2] = {flip->standings[i].tokens_per_s, flip->standings[k].tokens_per_s};
+            if (!(was[0] > 0 && was[1] > 0 && is[0] > 0 && is[1] > 0)) {
+                continue;
+            }
+            ++*pairs_out;
+            uint32_t lead = was[0] >= was[1] ? 0 : 1;
+            if (was[lead] > was[1 - lead] && is[lead] < is[1 - lead]) {
+                reversals_out[count++] =
+                    (rpsim_reversal){lead == 0 ? i : k, lead == 0 ? k : i,
+                                     was[lead] / was[1 - lead] - 1, is[1 - lead] / is[lead] - 1};
+            }
+        }
+    }
+    qsort(reversals_out, count, sizeof *reversals_out, largest_first);
+    return count;
+}

@@ -1,0 +1,105 @@
+/* What --schedule all says besides the table. */
+#include "sim/rpsim/report/ranking.h"
+
+#include <string.h>
+
+#define REVERSALS_TOLD 3u
+
+void rpsim_refusals_write(const rpsim_study *study, FILE *stream)
+{
+    for (uint32_t i = 0; i < study->refusal_count; i++) {
+        const rpsim_refusal *refusal = &study->refusals[i];
+        bool several = study->options->model_count > 1;
+        fprintf(stream, "%s  %s%s%s cannot run: %s\n", i == 0 ? "\n" : "", refusal->schedule_name,
+                several ? " on " : "", several ? refusal->model_name : "", refusal->reason);
+    }
+}
+
+/* Index of the best one; `count` where none runs and fits. */
+static uint32_t best_of(const rpsim_standing *standings, uint32_t count)
+{
+    uint32_t best = count;
+    for (uint32_t i = 0; i < count; i++) {
+        double tokens = standings[i].tokens_per_s;
+        if (tokens > 0 && (best == count || tokens > standings[best].tokens_per_s)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void write_best(const rpsim_comparison *c, const rpsim_flip *flip, FILE *stream)
+{
+    uint32_t was = best_of(c->standings, c->count);
+    uint32_t is = best_of(flip->standings, c->count);
+    if (is == c->count) {
+        fputs("none runs and fits", stream);
+        return;
+    }
+    fprintf(stream, "%s is %s", flip->standings[is].schedule, is == was ? "still best" : "best");
+    if (was != c->count) {
+        double gain = flip->standings[is].tokens_per_s / c->standings[was].tokens_per_s - 1;
+        fprintf(stream, "%s%s (%+.2f %% tokens/s)", is == was ? "" : " instead of ",
+                is == was ? "" : c->standings[was].schedule, 100 * gain);
+    }
+}
+
+static void write_reversals(const rpsim_comparison *c, const rpsim_reversal *reversals,
+                            uint32_t count, uint32_t pairs, FILE *stream)
+{
+    if (count == 0) {
+        fprintf(stream, "; none of %u pairs changes places", pairs);
+    } else {
+        fprintf(stream, "; %u of %u pairs change%s places", count, pairs, count == 1 ? "s" : "");
+    }
+    for (uint32_t i = 0; i < count && i < REVERSALS_TOLD; i++) {
+        const rpsim_reversal *r = &reversals[i];
+        fprintf(stream, "%s%s, %.2f %% ahead of %s, falls %.2f %% behind", i == 0 ? ": " : "; ",
+                c->standings[r->ahead].schedule, 100 * r->lead, c->standings[r->behind].schedule,
+                100 * r->loss);
+    }
+}
+
+/* What runs and fits on one side only. */
+static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, FILE *stream)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        bool was = c->standings[i].tokens_per_s > 0;
+        bool is = flip->standings[i].tokens_per_s > 0;
+        if (was != is) {
+            fprintf(stream, "; %s %s", c->standings[i].schedule,
+                    is ? "now fits" : "does not run or fit any more");
+        }
+    }
+}
+
+rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_comparison *c, FILE *stream)
+{
+    const rpsim_options *o = study->options;
+    rpsim_reversal *reversals = NULL;
+    size_t pairs_most = (size_t)c->count * c->count / 2 + 1;
+    RP_TRY(rp_arena_alloc(study->arena, pairs_most, sizeof *reversals, &reversals));
+    fprintf(stream,
+            "\n%s: what changes when an assumption flips (from recompute %s, partition %s)\n",
+            c->model_name, rp_recompute_text(c->recompute),
+            o->partition != NULL ? o->partition : "as published or even");
+    for (uint32_t f = 0; f < c->flip_count; f++) {
+        uint32_t pairs = 0;
+        uint32_t count = rpsim_flip_reversals(c, &c->flips[f], reversals, &pairs);
+        fprintf(stream, "  %-24s ", c->flips[f].what);
+        write_best(c, &c->flips[f], stream);
+        write_reversals(c, reversals, count, pairs, stream);
+        write_movers(c, &c->flips[f], stream);
+        fputs(".\n", stream);
+    }
+    fprintf(stream,
+            "  %-24s nothing: a receive takes no time of its GPU, so where it stands makes no "
+            "difference here.\n",
+            "receive placement");
+    if (rpsim_options_tuned(o)) {
+        fputs("  Other flips would need a search each: give --recompute, or costs with another "
+              "hop.\n",
+              stream);
+    }
+    return RP_OK;
+}

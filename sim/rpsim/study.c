@@ -1,0 +1,584 @@
+#include "sim/rpsim/study.h"
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/planner/planner.h"
+#include "sim/roofline/roofline.h"
+#include "sim/rpsim/report/explain_report.h"
+#include "sim/rpsim/report/ranking.h"
+#include "sim/rpsim/study_internal.h"
+#include "sim/rpsim/tune_row.h"
+#include "sim/run/seqlen.h"
+
+#include <string.h>
+
+#define DEFAULT_MODEL "qwen3-1.7b"
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs *in,
+                                      rp_recompute recompute)
+{
+    const rp_costs *costs = in->costs;
+    rp_schedule_config config = {
+        .gpus = o->gpus != 0 ? o->gpus : in->platform_gpus,
+        .iterations = o->iterations,
+        .round_start = o->round_start,
+        .asynchronous = o->asynchronous,
+        .recompute = recompute,
+        .layers = costs->layers,
+        .costs = costs,
+        .boundary_bytes = 2 * in->hidden * costs->microbatch_size * costs->seq_len,
+    };
+    config.microbatches = o->microbatches != 0 ? o->microbatches : 2 * config.gpus;
+    config.round = o->round_given ? o->round : config.gpus;
+    if (config.iterations == 0) {
+        config.iterations = o->asynchronous ? RP_STEADY_ITERATIONS : 1;
+    }
+    return config;
+}
+
+/* At hardware fidelity a step has calls, sizes of its own and, by default, enough iterations for a
+ * steady state; each call is one round of a rotation that never resets. */
+static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row *row)
+{
+    rpsim_workload *w = &row->workload;
+    uint32_t size = o->microbatch_size != 0 ? o->microbatch_size : row->costs->microbatch_size;
+    *w = (rpsim_workload){.microbatches = row->config.microbatches, .calls = 1};
+    w->seq_len = o->seq_len != 0 ? o->seq_len : row->costs->seq_len;
+    if (!o->hardware) {
+        w->global_batch = w->microbatches * size;
+        return RP_OK;
+    }
+    row->hardware = true;
+    w->layer_grain = rpsim_usual_layer_grain(row->schedule);
+    if (o->config_paper && o->max_seqlen) {
+        RP_TRY(rpsim_workload_longest(row->schedule->name, row->model_name, w,
+                                      &row->config.asynchronous));
+    } else if (o->config_paper) {
+        RP_TRY(rpsim_workload_published(row->schedule->name, row->model_name, o->optimizer_given,
+                                        row->config.asynchronous, w, &row->config.asynchronous));
+    }
+    w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
+    w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
+    w->layer_grain = o->grain_given ? o->layer_grain : w->layer_grain;
+    w->piece_bytes = (uint64_t)o->piece_mb << 20;
+    uint64_t units = (uint64_t)w->calls * w->microbatches;
+    if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
+        rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
+                     "per step",
+                     w->calls, w->microbatches, RP_MAX_MICROBATCHES);
+        return RP_USAGE;
+    }
+    if (o->global_batch != 0 || w->global_batch == 0) {
+        w->global_batch = o->global_batch != 0 ? o->global_batch : (uint32_t)units * size;
+    }
+    row->config.microbatches = (uint32_t)units;
+    row->config.round = w->microbatches;
+    row->config.round_start = RP_ROUND_START_ROTATE;
+    /* A schedule's CSV has no iterations: it is of one, unless someone asks for what is refused. */
+    uint32_t usual = o->torch_csv_out != NULL ? 1 : RP_STEADY_ITERATIONS;
+    row->config.iterations = o->iterations != 0 ? o->iterations : usual;
+    uint32_t *unused = NULL; /* splits, or says how large the batch must be */
+    return rpsim_workload_split(w, arena, &unused);
+}
+
+static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
+{
+    if (schedule->overlapping_rounds && o->round_start_given && o->schedule_count == 1) {
+        rp_log_error("--round-start: %s places rounds by time; valid with roundpipe",
+                     schedule->name);
+        return RP_USAGE;
+    }
+    if (schedule->rounds || (!o->round_given && !o->round_start_given) || o->schedule_count > 1) {
+        return RP_OK;
+    }
+    rp_log_error("%s: %s has no rounds; valid with schedules that have them (roundpipe)",
+                 o->round_given ? "--round" : "--round-start", schedule->name);
+    return RP_USAGE;
+}
+
+/* Tensor parallelism gives every GPU as many attention heads. */
+static rp_status check_heads(const rpsim_row *row)
+{
+    bool splits = row->hardware && rp_schedule_cuts_layers(row->schedule);
+    if (!splits || row->model->heads % row->config.gpus == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+                 "valid are divisors of %u",
+                 row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
+                 row->model->heads);
+    return RP_USAGE;
+}
+
+static rp_status check_grain(const rpsim_options *o, const rpsim_row *row)
+{
+    if (!o->layer_grain || row->config.recompute != RP_RECOMPUTE_NONE) {
+        return RP_OK;
+    }
+    rp_log_error("--grain: %s recomputes nothing here; valid are --recompute wait and early",
+                 row->schedule->name);
+    return RP_USAGE;
+}
+
+/* Gives the row its partition and checks that the schedule's rule allows it. */
+static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool trial,
+                         rp_arena *arena, rpsim_row *row)
+{
+    rp_partition *partition = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
+    RP_TRY(check_round(o, row->schedule));
+    RP_TRY(check_grain(o, row));
+    RP_TRY(set_workload(o, arena, row));
+    RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
+                                  partition, &row->planned));
+    row->config.partition = partition;
+    if (rpsim_options_tuned(o) && !trial) {
+        RP_TRY(rpsim_tune_row(o, in, arena, row));
+    }
+    RP_TRY(rp_schedule_check(row->schedule, &row->config));
+    RP_TRY(check_heads(row));
+    return rp_partition_text(row->config.partition, arena, &row->partition_text);
+}
+
+/* The cause is the last line; warnings may stand before it. */
+static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
+{
+    size_t length = strlen(messages);
+    if (length > 0 && messages[length - 1] == '\n') {
+        messages[length - 1] = '\0';
+    }
+    const char *newline = strrchr(messages, '\n');
+    return rpsim_study_refuse(study, schedule, model, newline != NULL ? newline + 1 : messages,
+                              true);
+}
+
+static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *in)
+{
+    return (rpsim_row){.schedule_name = schedule->name,
+                       .schedule = schedule,
+                       .model_name = in->model_name,
+                       .platform_name = in->platform_name,
+                       .model = in->model,
+                       .platform = in->platform,
+                       .costs = in->costs};
+}
+
+/* Adds one row; with --schedule all, one that its rule does not allow is skipped. */
+static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule,
+                         const rpsim_inputs *in, rp_recompute recompute)
+{
+    const rpsim_options *o = study->options;
+    rpsim_row row = make_row(schedule, in);
+    row.config = make_config(o, in, recompute);
+    if (o->all_schedules) {
+        char messages[2048];
+        rp_log_capture_begin(messages, sizeof messages);
+        rp_status status = fit_row(o, in, true, study->arena, &row);
+        rp_log_capture_end();
+        if (status == RP_USAGE) {
+            return refuse(study, schedule->name, in->model_name, messages);
+        }
+    }
+    RP_TRY(fit_row(o, in, false, study->arena, &row)); /* aloud: bad input is for all schedules */
+    study->rows[study->row_count++] = row;
+    return RP_OK;
+}
+
+static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_inputs *in)
+{
+    const rpsim_options *o = study->options;
+    const rp_schedule_type *schedule = rp_schedule_find(name);
+    if (schedule->versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
+        return rpsim_study_refuse(study, name, in->model_name,
+                                  "flushed after every step it is 1F1B; valid with --optimizer "
+                                  "async",
+                                  false);
+    }
+    const char *only_sync = rp_schedule_only_synchronous(schedule);
+    if (only_sync != NULL && o->all_schedules && o->asynchronous && o->hardware) {
+        const char *reason = NULL;
+        RP_TRY(rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
+        return rpsim_study_refuse(study, name, in->model_name, reason, false);
+    }
+    if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {
+        const char *reason = NULL;
+        RP_TRY(rp_arena_print(study->arena, &reason,
+                              "it differs from %s only in what it moves, which stage fidelity does "
+                              "not model; valid with --fidelity hardware",
+                              schedule->published_as));
+        return rpsim_study_refuse(study, name, in->model_name, reason, false);
+    }
+    if (schedule->data_parallel && !o->hardware) {
+        if (o->all_schedules) {
+            return rpsim_study_refuse(study, name, in->model_name,
+                                      "stage fidelity knows no collectives, they would come out "
+                                      "free; valid with --fidelity hardware",
+                                      false);
+        }
+        rp_log_error(
+            "--schedule: %s lives on collectives, which stage fidelity does not know; valid "
+            "is --fidelity hardware",
+            schedule->name);
+        return RP_USAGE;
+    }
+    if (o->recompute_count != 0) {
+        for (uint32_t i = 0; i < o->recompute_count; i++) {
+            RP_TRY(add_row(study, schedule, in, o->recomputes[i]));
+        }
+        return RP_OK;
+    }
+    if (o->all_schedules) { /* fair: both sides have the same freedom, whichever it is */
+        uint32_t before = study->row_count;
+        RP_TRY(add_row(study, schedule, in, RP_RECOMPUTE_WAIT));
+        bool left_out = study->row_count == before; /* one warning is enough */
+        return left_out ? RP_OK : add_row(study, schedule, in, RP_RECOMPUTE_EARLY);
+    }
+    return add_row(study, schedule, in, schedule->default_recompute);
+}
+
+static rp_status read_sidecar(const char *path, rp_arena *arena, const rpsim_sidecar **sidecar_out)
+{
+    rpsim_sidecar *sidecar = NULL;
+    rp_text text = {0};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *sidecar, &sidecar));
+    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
+    if (status == RP_OK) {
+        status = rpsim_sidecar_read(path, text.bytes != NULL ? text.bytes : "", text.length, arena,
+                                    sidecar);
+    }
+    rp_text_fini(&text);
+    *sidecar_out = sidecar;
+    return status;
+}
+
+static rp_status read_orders(rpsim_study *study)
+{
+    const rpsim_options *o = study->options;
+    const char *path = o->torch_csv_in;
+    rp_arena *arena = study->arena;
+    rp_torch_csv *csv = NULL;
+    rp_text text = {0};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *csv, &csv));
+    rp_status status = rp_text_read_file(path, SIZE_MAX, &text);
+    if (status == RP_OK) {
+        status =
+            rp_torch_csv_parse(path, text.bytes != NULL ? text.bytes : "", text.length, arena, csv);
+    }
+    rp_text_fini(&text);
+    RP_TRY(status);
+    study->orders = csv;
+    if (o->torch_sidecar == NULL) {
+        return rp_torch_csv_check(csv, arena);
+    }
+    RP_TRY(read_sidecar(o->torch_sidecar, arena, &study->sidecar));
+    rpsim_sidecar_apply(study->sidecar, csv);
+    if (csv->separate && !o->multi_rank_stages) {
+        rp_log_error_at(study->sidecar->name, 0,
+                        "the stages of %s have forward and backward apart and may run on several "
+                        "ranks; valid with --allow-multi-rank-stages",
+                        path);
+        return RP_USAGE;
+    }
+    RP_TRY(rp_torch_csv_check(csv, arena));
+    return rpsim_sidecar_check(study->sidecar, csv, arena);
+}
+
+/* The sizes are the file's; an even partition has as many stages as the file. */
+static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recompute recompute)
+{
+    rpsim_options sized = *study->options;
+    const rp_torch_csv *orders = study->orders;
+    sized.gpus = orders->rank_count;
+    sized.microbatches = orders->microbatch_count;
+    sized.stages = orders->stage_count;
+    if (sized.hardware && sized.gpus > in->platform_gpus) {
+        rp_log_error("%s: %u ranks, and %s has %u GPUs; valid at hardware fidelity are 1 to %u "
+                     "ranks",
+                     orders->name, sized.gpus, in->platform->name, in->platform_gpus,
+                     in->platform_gpus);
+        return RP_INPUT;
+    }
+    const rp_schedule_type *schedule = NULL;
+    RP_TRY(rpsim_sidecar_schedule(study->sidecar, study->arena, &schedule));
+    if (study->sidecar != NULL) {
+        sized.stages = 0;
+        recompute = study->sidecar->recompute;
+        RP_TRY(rp_partition_text(&study->sidecar->partition, study->arena, &sized.partition));
+    }
+    rpsim_row row = make_row(schedule, in);
+    row.config = make_config(&sized, in, recompute);
+    row.config.orders = orders;
+    RP_TRY(fit_row(&sized, in, false, study->arena, &row));
+    study->rows[study->row_count++] = row;
+    return RP_OK;
+}
+
+static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
+{
+    const rp_costs *costs = row->costs;
+    if (row->hardware && program->gpu_count > row->platform->gpus) {
+        rp_log_error("--program-in: %s has %u GPUs, and %s has %u; valid at hardware fidelity are "
+                     "platforms with as many",
+                     o->program_in, program->gpu_count, row->platform_name, row->platform->gpus);
+        return RP_INPUT;
+    }
+    uint64_t batch = (uint64_t)program->microbatch_count * costs->microbatch_size;
+    if (program->sequences != NULL) {
+        batch = 0;
+        for (uint32_t m = 0; m < program->microbatch_count; m++) {
+            batch += program->sequences[m];
+        }
+    }
+    if (batch > UINT32_MAX) {
+        rp_log_error("--program-in: %llu sequences per step; valid are up to %u",
+                     (unsigned long long)batch, UINT32_MAX);
+        return RP_INPUT;
+    }
+    row->workload = (rpsim_workload){.global_batch = (uint32_t)batch,
+                                     .calls = 1,
+                                     .microbatches = program->microbatch_count,
+                                     .layer_grain = rp_program_names_layers(program),
+                                     .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
+    return RP_OK;
+}
+
+static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
+{
+    rp_arena *arena = study->arena;
+    rp_program *program = NULL;
+    RP_TRY(rp_program_read_file(study->options->program_in, &program));
+    rpsim_row *row = &study->rows[study->row_count++];
+    *row = (rpsim_row){.schedule = rp_schedule_find(program->schedule),
+                       .model_name = in->model_name,
+                       .platform_name = in->platform_name,
+                       .costs = in->costs,
+                       .model = in->model,
+                       .platform = in->platform,
+                       .hardware = study->options->hardware,
+                       .from_program = true,
+                       .given = program};
+    if (row->schedule == NULL && row->hardware) {
+        rp_log_warning("--program-in: %s:%u: unknown schedule '%s': simulated with a fused loss, "
+                       "without one interpreter's launches and a communicator's memory",
+                       study->options->program_in, program->schedule_line, program->schedule);
+    }
+    RP_TRY(program_workload(study->options, program, row));
+    /* A copy: the program may go as soon as it has run. */
+    RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),
+                              &row->schedule_name));
+    rp_partition *partition = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
+    RP_TRY(rp_partition_of_program(program, arena, partition));
+    row->config = (rp_schedule_config){.gpus = program->gpu_count,
+                                       .microbatches = program->microbatch_count,
+                                       .iterations = program->iteration_count,
+                                       .asynchronous = program->asynchronous,
+                                       .recompute = program->recompute,
+                                       .layers = program->layer_count,
+                                       .partition = partition,
+                                       .costs = in->costs};
+    return rp_partition_text(partition, arena, &row->partition_text);
+}
+
+static rp_status add_model(rpsim_study *study, const char *model)
+{
+    const rpsim_options *o = study->options;
+    rpsim_inputs in;
+    RP_TRY(rpsim_inputs_load(o, model, study->arena, &in));
+    if (o->program_in != NULL) {
+        return add_program(study, &in);
+    }
+    if (study->orders != NULL && o->recompute_count == 0) {
+        return add_orders(study, &in, rp_torch_csv_schedule.default_recompute);
+    }
+    for (uint32_t i = 0; study->orders != NULL && i < o->recompute_count; i++) {
+        RP_TRY(add_orders(study, &in, o->recomputes[i]));
+    }
+    for (uint32_t i = 0; i < o->schedule_count; i++) {
+        RP_TRY(add_schedule(study, o->schedules[i], &in));
+    }
+    return RP_OK;
+}
+
+static rp_status check_slow_gpu(const rpsim_study *study)
+{
+    const rpsim_options *o = study->options;
+    for (uint32_t i = 0; o->slow_factor != 0 && i < study->row_count; i++) {
+        uint32_t gpus = study->rows[i].config.gpus;
+        if (o->slow_gpu >= gpus) {
+            rp_log_error("--slow-gpu: %s runs on %u GPUs; valid are GPUs 0 to %u",
+                         study->rows[i].schedule_name, gpus, gpus - 1);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rpsim_study *study_out)
+{
+    *study_out = (rpsim_study){.arena = arena, .options = options};
+    uint32_t models = options->model_count != 0 ? options->model_count : 1;
+    size_t capacity = (size_t)models * (options->schedule_count + 1) * RP_RECOMPUTE_COUNT;
+    RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
+    capacity = (size_t)models * (options->schedule_count + 1);
+    RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_refusal), &study_out->refusals));
+    if (options->torch_csv_in != NULL) {
+        RP_TRY(read_orders(study_out));
+    }
+    if (options->model_count == 0) {
+        RP_TRY(add_model(study_out, options->costs != NULL ? NULL : DEFAULT_MODEL));
+    }
+    for (uint32_t i = 0; i < options->model_count; i++) {
+        RP_TRY(add_model(study_out, options->models[i]));
+    }
+    RP_TRY(check_slow_gpu(study_out));
+    if (study_out->row_count == 0) {
+        if (!options->quiet) {
+            rp_log_error(
+                "--schedule: no schedule allows these sizes; see the warnings for valid ones");
+        }
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+static bool keeps_timeline(const rpsim_options *o)
+{
+    return o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
+           o->program_out != NULL || o->torch_csv_out != NULL || o->chakra_out != NULL || o->db_ops;
+}
+
+static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
+{
+    if (row->given == NULL && row->hardware && longest) {
+        RP_TRY(rpsim_seqlen_search(row->schedule, row->planned, &row->config, &row->workload,
+                                   row->model, row->platform, arena, &row->max_seqlen,
+                                   &row->result));
+        return rp_partition_text(row->config.partition, arena, &row->partition_text);
+    }
+    if (row->given == NULL && row->hardware) {
+        return rpsim_hardware_case_run(row->schedule, &row->config, &row->workload, row->model,
+                                       row->platform, &row->result);
+    }
+    if (row->given == NULL) {
+        return rpsim_case_run(row->schedule, &row->config, &row->result);
+    }
+    rp_status status =
+        row->hardware
+            ? rpsim_hardware_program_run(row->given, row->costs, row->model, row->platform,
+                                         row->workload.seq_len, &row->result)
+            : rpsim_program_run(row->given, row->costs, &row->result);
+    row->given = status == RP_OK ? NULL : row->given;
+    return status;
+}
+
+/* With --schedule all, what one schedule cannot do is no reason to give up the others. */
+static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused_out)
+{
+    const rpsim_options *o = study->options;
+    *refused_out = false;
+    if (!o->all_schedules) {
+        return run_row(o->max_seqlen, study->arena, row);
+    }
+    char messages[2048];
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = run_row(o->max_seqlen, study->arena, row);
+    rp_log_capture_end();
+    if (status == RP_USAGE || status == RP_INPUT) {
+        *refused_out = true;
+        return refuse(study, row->schedule_name, row->model_name, messages);
+    }
+    size_t length = 0;
+    for (const char *at = messages; *at != '\0'; at += length + (at[length] == '\n')) {
+        length = strcspn(at, "\n");
+        rp_log_warning("%s: %.*s", row->schedule_name, (int)length, at);
+    }
+    return status;
+}
+
+static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
+{
+    const rpsim_options *o = study->options;
+    RP_TRY(rpsim_row_replicate(study, row));
+    if (o->explain) {
+        RP_TRY(rpsim_row_explain(row, study->arena));
+    }
+    row->ops = row->result.program->op_count;
+    RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
+    if (o->db != NULL) {
+        row->program_hash = rp_program_hash(row->result.program);
+    }
+    if (!keeps_timeline(o)) {
+        rpsim_result_fini(&row->result);
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_study_run(rpsim_study *study)
+{
+    uint32_t kept = 0;
+    uint32_t count = study->row_count;
+    for (uint32_t i = 0; i < count; i++) {
+        bool refused = false;
+        RP_TRY(run_or_refuse(study, &study->rows[i], &refused));
+        if (refused) {
+            continue;
+        }
+        RP_TRY(finish_row(study, &study->rows[i]));
+        rpsim_row row = study->rows[i];
+        study->rows[i] = study->rows[kept];
+        study->rows[kept++] = row;
+    }
+    study->row_count = kept;
+    if (kept == 0 && study->options->quiet) {
+        return RP_INPUT;
+    }
+    if (kept == 0) {
+        rp_log_error("--schedule: no schedule can run; the last cause: %s",
+                     study->refusals[study->refusal_count - 1].reason);
+        return RP_INPUT;
+    }
+    if (study->options->all_schedules) {
+        rpsim_study_rank(study);
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_study_check(rpsim_study *study)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        rpsim_row *row = &study->rows[i];
+        rp_program *program = row->given;
+        if (program == NULL) {
+            RP_TRY(row->hardware ? rpsim_hardware_lower(row->schedule, &row->config, &row->workload,
+                                                        row->model, row->platform, &program)
+                                 : rp_schedule_build(row->schedule, &row->config, &program));
+            rp_status status = rp_program_check(program);
+            if (status != RP_OK) {
+                rp_program_destroy(program);
+                return status;
+            }
+        }
+        row->ops = program->op_count;
+        row->program_hash = rp_program_hash(program);
+        if (program != row->given) {
+            rp_program_destroy(program);
+        }
+    }
+    return RP_OK;
+}
+
+void rpsim_study_fini(rpsim_study *study)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        rpsim_result_fini(&study->rows[i].result);
+        rp_program_destroy(study->rows[i].given);
+        study->rows[i].given = NULL;
+    }
+}

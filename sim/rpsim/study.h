@@ -1,0 +1,93 @@
+/** @file study.h  Everything one invocation of rpsim simulates: inputs resolved, one row per run.
+ */
+#pragma once
+
+#include "sim/interchange/torch_sidecar.h"
+#include "sim/rpsim/options.h"
+#include "sim/run/explain/explain.h"
+#include "sim/run/hardware_case.h"
+#include "sim/run/noise.h"
+
+/** What --explain says about a run. */
+typedef struct rpsim_explained {
+    rpsim_explanation explanation;
+    rpsim_sensitivity sensitivity;
+} rpsim_explained;
+
+/** One run: a schedule in one recompute mode on one model. */
+typedef struct rpsim_row {
+    const char *schedule_name;
+    const rp_schedule_type *schedule; /**< NULL for a program of an unregistered schedule */
+    const char *model_name;           /**< of the model, else of the cost table up to '@' */
+    const char *platform_name;        /**< NULL where no platform was used */
+    const rp_costs *costs;
+    const char *partition_text;
+    rp_schedule_config config;
+    bool planned;                /**< the partition is RoundPipe's plan for this length */
+    uint64_t tune_evaluations;   /**< of --partition tuned; 0 without */
+    bool tune_exact;             /**< the search has tried every point of its space */
+    bool hardware;               /**< fidelity */
+    rpsim_workload workload;     /**< of one step; at stage fidelity one call */
+    const rp_model *model;       /**< NULL when unknown */
+    const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
+    bool from_program;           /**< --program-in: what config says of rounds is unknown */
+    rp_program *given;           /**< the program read, until it has run; else NULL */
+    rpsim_result result;         /**< program and timeline only when they are kept */
+    rpsim_memory memory;         /**< of the result; kept in the study's arena */
+    uint32_t max_seqlen;         /**< --max-seqlen: 0 where not even 1024 tokens fit */
+    double *replica_ps;          /**< [options->replicas] iteration times; NULL without --jitter */
+    rpsim_quantiles quantiles;   /**< of replica_ps */
+    rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
+    uint32_t rank;               /**< --schedule all, from 1; 0: does not fit, or not ranked */
+    uint32_t ops;
+    uint64_t program_hash; /**< 0 where it was not asked for */
+} rpsim_row;
+
+/** A schedule that --schedule all asked for and that has no row. */
+typedef struct rpsim_refusal {
+    const char *schedule_name;
+    const char *model_name;
+    const char *reason;
+} rpsim_refusal;
+
+typedef struct rpsim_study {
+    rp_arena *arena; /**< borrowed; all inputs live there */
+    const rpsim_options *options;
+    const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
+    const rpsim_sidecar *sidecar; /**< --torch-sidecar beside it; NULL without */
+    rpsim_row *rows;
+    uint32_t row_count;
+    rpsim_refusal *refusals;
+    uint32_t refusal_count;
+} rpsim_study;
+
+/**
+ * Loads models, platform, cost tables and partitions and checks that every run is allowed. With
+ * --schedule all, a schedule that does not allow the sizes is left out with a warning.
+ * @param study_out rpsim_study_fini, also after a failure
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
+                              rpsim_study *study_out);
+
+/**
+ * Runs every row. Programs and timelines are kept only where an output needs them. With --schedule
+ * all the rows are ranked (ranking.h), and one that cannot run is refused with a warning.
+ */
+rp_status rpsim_study_run(rpsim_study *study);
+
+/**
+ * With --jitter, runs the row's replicas and sets replica_ps and quantiles; otherwise nothing.
+ * @param row has run; result.program is there
+ * @retval as rpsim_study_run
+ */
+rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row);
+
+/** @return how often, of all replicas, a takes less time per token than b; ties count half. */
+double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);
+
+/** Builds and validates every row's program; nothing is simulated. */
+rp_status rpsim_study_check(rpsim_study *study);
+
+/** Destroys programs and timelines; the arena stays the caller's. */
+void rpsim_study_fini(rpsim_study *study);

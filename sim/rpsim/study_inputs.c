@@ -1,0 +1,284 @@
+/* What the runs of one model share: platform, model, cost table, partitions. */
+#include "sim/rpsim/study_internal.h"
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/planner/planner.h"
+#include "sim/roofline/roofline.h"
+#include "sim/rpsim/report/explain_report.h"
+#include "sim/run/run_plan.h"
+#include "sim/run/seqlen.h"
+
+#include <string.h>
+
+#define DEFAULT_PLATFORM "rtx4090x8"
+
+static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
+{
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_data_list(kind, arena, &names, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(rp_text_print(text, "%s%s", i == 0 ? "" : ", ", names[i]));
+    }
+    return RP_OK;
+}
+
+static rp_status missing_table(const char *name, rp_arena *arena)
+{
+    rp_text valid = {0};
+    rp_status status = list_text("costs", arena, &valid);
+    if (status == RP_OK) {
+        rp_log_error("--costs: stage fidelity needs a cost table and there is no %s; valid values "
+                     "are %s, or a file",
+                     name, valid.bytes != NULL ? valid.bytes : "");
+        status = RP_USAGE;
+    }
+    rp_text_fini(&valid);
+    return status;
+}
+
+static rp_status load_costs(const rpsim_options *o, const char *name, rp_arena *arena,
+                            rpsim_inputs *in)
+{
+    rp_costs *costs = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
+    RP_TRY(rp_costs_load_changed(name, &o->changes, arena, costs));
+    in->costs = costs;
+    return RP_OK;
+}
+
+/* MODEL@GPU, the table that model and platform imply. */
+static rp_status implied_costs(const char *model, const char *gpu, rp_arena *arena,
+                               const char **name_out, bool *found_out)
+{
+    *found_out = false;
+    RP_TRY(rp_arena_print(arena, name_out, "%s@%s", model, gpu));
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_data_list("costs", arena, &names, &count));
+    for (uint32_t i = 0; i < count && !*found_out; i++) {
+        *found_out = strcmp(names[i], *name_out) == 0;
+    }
+    return RP_OK;
+}
+
+/* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
+static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_inputs *in)
+{
+    rp_costs *costs = NULL;
+    const char *name = NULL;
+    bool found = false;
+    if (rp_changes_any(&o->changes, false)) { /* of a file */
+        RP_TRY(implied_costs(in->model_name, in->platform->gpu, arena, &name, &found));
+        if (!found) {
+            rp_log_error("--set: there is no table %s whose times could change, they are computed; "
+                         "valid are changes of the platform, or --costs NAME|FILE",
+                         name);
+            return RP_USAGE;
+        }
+        return load_costs(o, name, arena, in);
+    }
+    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RPSIM_DEFAULT_SEQUENCES;
+    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RPSIM_DEFAULT_SEQ_LEN;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
+    RP_TRY(rpsim_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    in->costs = costs;
+    return RP_OK;
+}
+
+static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
+{
+    if (o->microbatch_size != 0 && o->microbatch_size != costs->microbatch_size) {
+        rp_log_error("--microbatch-size: cost table %s was measured with %u sequences per "
+                     "microbatch and stage fidelity does not rescale; valid is %u",
+                     costs->name, costs->microbatch_size, costs->microbatch_size);
+        return RP_USAGE;
+    }
+    if (o->seq_len != 0 && o->seq_len != costs->seq_len) {
+        rp_log_error("--seq-len: cost table %s was measured with sequences of %u tokens and stage "
+                     "fidelity does not rescale; valid is %u",
+                     costs->name, costs->seq_len, costs->seq_len);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
+static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
+{
+    if (in->model == NULL) {
+        rp_log_error("--model: hardware fidelity needs to know the model; valid is --model "
+                     "NAME|FILE beside --costs");
+        return RP_USAGE;
+    }
+    if (o->round_given && o->round != RP_ROUND_ALL) {
+        rp_log_error("--round: at hardware fidelity a call is one round; valid is all");
+        return RP_USAGE;
+    }
+    if (o->round_start_given && o->round_start != RP_ROUND_START_ROTATE) {
+        rp_log_error("--round-start: at hardware fidelity a rotation never resets; valid is "
+                     "rotate");
+        return RP_USAGE;
+    }
+    if (o->gpus > in->platform_gpus) {
+        rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
+                     "or a platform file with more",
+                     in->platform->name, in->platform_gpus, in->platform_gpus);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status load_model(const char *name, rp_arena *arena, rpsim_inputs *in)
+{
+    rp_model *model = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
+    RP_TRY(rp_model_load(name, arena, model));
+    in->model = model;
+    in->model_name = model->name;
+    in->hidden = model->hidden;
+    if (in->costs != NULL && in->costs->layers != model->layers) {
+        rp_log_error(
+            "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
+            "model",
+            in->costs->name, in->costs->layers, model->name, model->layers);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena *arena,
+                            rpsim_inputs *in)
+{
+    *in = (rpsim_inputs){0};
+    rp_platform *platform = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
+    RP_TRY(rp_platform_load_changed(o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
+                                    &o->changes, arena, platform));
+    in->platform = platform;
+    in->platform_gpus = platform->gpus;
+    in->memory_limit = rp_plan_default_limit(platform);
+    bool platform_used =
+        o->platform != NULL || o->costs == NULL || o->hardware || rp_changes_any(&o->changes, true);
+    in->platform_name = platform_used ? platform->name : NULL;
+    if (o->costs != NULL) {
+        RP_TRY(load_costs(o, o->costs, arena, in));
+    }
+    if (model != NULL) {
+        RP_TRY(load_model(model, arena, in));
+    } else {
+        size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
+        RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
+    }
+    if (o->costs == NULL && o->hardware) {
+        RP_TRY(computed_costs(o, arena, in));
+        RP_TRY(load_model(model, arena, in)); /* again, as below */
+    } else if (o->costs == NULL) {
+        const char *name = NULL;
+        bool found = false;
+        RP_TRY(implied_costs(in->model_name, platform->gpu, arena, &name, &found));
+        if (!found) {
+            return missing_table(name, arena);
+        }
+        RP_TRY(load_costs(o, name, arena, in));
+        RP_TRY(load_model(model, arena, in)); /* again: now the layer counts can be compared */
+    }
+    return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
+}
+
+/* ---- partitions -------------------------------------------------------------------------------
+ */
+
+static rp_status published_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
+                                     rp_arena *arena, rp_partition *partition_out, bool *found_out)
+{
+    const char *name = schedule->published_as != NULL    ? schedule->published_as
+                       : schedule->partitions_of != NULL ? schedule->partitions_of
+                                                         : schedule->name;
+    return rp_partition_published(name, in->model_name, arena, partition_out, found_out);
+}
+
+bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                        const rp_partition *partition)
+{
+    char message[16];
+    rp_schedule_config trial = *config;
+    trial.partition = partition;
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_schedule_check(schedule, &trial);
+    rp_log_capture_end();
+    return status == RP_OK;
+}
+
+/* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
+ * even partition. */
+static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
+                                const rpsim_workload *workload, bool hardware, uint32_t gpus,
+                                rp_arena *arena, rp_partition *partition_out)
+{
+    uint64_t raised = 0;
+    if (!schedule->separate_backward) {
+        return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out);
+    }
+    if (hardware) {
+        RP_TRY(rpsim_run_plan(in->costs, in->model, in->platform, workload, gpus, arena,
+                              partition_out, &raised));
+    } else {
+        uint64_t limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
+        RP_TRY(rpsim_table_plan(in->costs, in->model, limit, gpus, arena, partition_out, &raised));
+    }
+    if (raised != 0) {
+        rp_log_warning("--partition auto: 0.6 of the GPU memory do not hold the largest layer of "
+                       "%s twice; planned with %llu bytes",
+                       in->model_name, (unsigned long long)raised);
+    }
+    return RP_OK;
+}
+
+static bool is_list(const char *text)
+{
+    return strcmp(text, "paper") != 0 && strcmp(text, "even") != 0 && strcmp(text, "auto") != 0 &&
+           strcmp(text, "tuned") != 0;
+}
+
+rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
+                                 const rpsim_inputs *in, const rp_schedule_config *config,
+                                 const rpsim_workload *workload, rp_arena *arena,
+                                 rp_partition *partition_out, bool *planned_out)
+{
+    const char *text =
+        rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
+    bool found = false;
+    *planned_out = false;
+    if (text != NULL && is_list(text)) {
+        if (strpbrk(text, "0123456789") == NULL) {
+            rp_log_error(
+                "--partition: '%s' is not valid; valid values are paper, even, auto, tuned, and "
+                "lists such as 3,3,4 or 2,2|0,2,2",
+                text);
+            return RP_USAGE;
+        }
+        return rp_partition_parse("--partition", text, arena, partition_out);
+    }
+    bool planned = text == NULL && o->config_paper && o->stages == 0 && schedule->separate_backward;
+    if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
+        *planned_out = schedule->separate_backward;
+        return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
+                              partition_out);
+    }
+    bool paper = text != NULL && strcmp(text, "paper") == 0;
+    if (paper || (text == NULL && o->stages == 0)) {
+        RP_TRY(published_partition(schedule, in, arena, partition_out, &found));
+    }
+    if (paper && !found) {
+        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even, "
+                     "auto, tuned, and lists such as 3,3,4 or 2,2|0,2,2",
+                     schedule->name, in->model_name);
+        return RP_USAGE;
+    }
+    if (paper || (found && rpsim_inputs_allow(schedule, config, partition_out))) {
+        return RP_OK;
+    }
+    return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);
+}

@@ -1,0 +1,42 @@
+/** @file study_internal.h  Inside of a study: what the runs of one model share. Not for other
+ * modules. */
+#pragma once
+
+#include "sim/rpsim/study.h"
+
+/** What all schedules of one model share. */
+typedef struct rpsim_inputs {
+    const char *model_name;
+    const char *platform_name;
+    uint32_t platform_gpus;
+    const rp_costs *costs;
+    uint64_t hidden;       /* 0 when unknown */
+    const rp_model *model; /* NULL when unknown */
+    const rp_platform *platform;
+    uint64_t memory_limit; /* the planner's */
+} rpsim_inputs;
+
+/**
+ * Loads platform, model and cost table as the options name them, and checks that they fit each
+ * other and the fidelity.
+ * @param model name or path, or NULL: what the cost table says
+ * @param inputs_out lives in `arena`
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_inputs_load(const rpsim_options *options, const char *model, rp_arena *arena,
+                            rpsim_inputs *inputs_out);
+
+/**
+ * Chooses a row's partition: a list as given, the published one, even or auto; for `tuned`, the one
+ * without --partition (tune_row.h searches).
+ * @param planned_out whether it is RoundPipe's plan, which depends on the sequence length
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_NO_MEMORY
+ */
+rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule_type *schedule,
+                                 const rpsim_inputs *inputs, const rp_schedule_config *config,
+                                 const rpsim_workload *workload, rp_arena *arena,
+                                 rp_partition *partition_out, bool *planned_out);
+
+/** @return whether the schedule's rule takes this partition with these sizes; says nothing. */
+bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                        const rp_partition *partition);

@@ -1,0 +1,134 @@
+#include "sim/run/bounds/run.h"
+
+#include "sim/run/run_plan.h"
+
+uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_config *config)
+{
+    if (schedule == NULL || config == NULL || schedule->data_parallel || config->orders != NULL) {
+        return 0;
+    }
+    if (!schedule->separate_backward || config->round == RP_ROUND_ALL) {
+        return 1;
+    }
+    return (config->microbatches - 1) / config->round + 1;
+}
+
+static bool has_kind(const rp_program *program, rp_op_kind kind)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_pairs(const rp_program *program)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if ((program->ops[i].flags & RP_OP_OVERLAP) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static rpsim_bound_work describe(const rp_program *program, int64_t busy_ps)
+{
+    return (rpsim_bound_work){.gpus = program->gpu_count,
+                              .busy_ps = busy_ps,
+                              .recompute = program->recompute,
+                              .separate_backward = rp_program_has_separate_backward(program),
+                              .splits = has_kind(program, RP_OP_BACKWARD_WEIGHT),
+                              .asynchronous = program->asynchronous};
+}
+
+rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_producers *producers, const rp_stage_times *times,
+                             const rp_costs *costs, int64_t busy_ps, rpsim_bounds *bounds_out)
+{
+    const rp_program *program = producers->program;
+    rpsim_bound_size size = {.costs = costs, .microbatches = program->microbatch_count};
+    rpsim_bound_work work = describe(program, busy_ps);
+    work.sizes = &size;
+    work.size_count = 1;
+    work.hop_ps = costs->hop_ps;
+    work.rounds = rpsim_bound_rounds(schedule, config);
+    work.overlap_saving = has_pairs(program) ? costs->overlap_saving : 0;
+    RP_TRY(rpsim_bounds_of_work(&work, bounds_out));
+    return rpsim_lower_bound(producers, times, &bounds_out->ps[RPSIM_BOUND_OPS]);
+}
+
+/* ---- hardware fidelity ------------------------------------------------------------------------
+ */
+
+/* Layer times for each number of sequences that a microbatch has. */
+static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work)
+{
+    const rp_program *p = run->program;
+    const rpsim_compute_costs *costs = run->costs;
+    rpsim_bound_size *sizes = NULL;
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < p->microbatch_count; m++) {
+        count = costs->class_of[m] >= count ? costs->class_of[m] + 1 : count;
+    }
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *sizes, &sizes));
+    for (uint32_t m = 0; m < p->microbatch_count; m++) {
+        rpsim_bound_size *size = &sizes[costs->class_of[m]];
+        if (size->costs == NULL) {
+            rp_costs *moved = NULL;
+            RP_TRY(rp_arena_alloc(arena, 1, sizeof *moved, &moved));
+            RP_TRY(rpsim_run_costs(run->table, run->model, run->platform, p->sequences[m],
+                                   run->seq_len, arena, moved));
+            size->costs = moved;
+        }
+        size->microbatches++;
+    }
+    work->sizes = sizes;
+    work->size_count = count;
+    return RP_OK;
+}
+
+/* Down to host memory and up again; the narrower links on the way are left out. */
+static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
+{
+    const rp_machine *m = run->machine;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < run->program->microbatch_count; i++) {
+        uint32_t sequences = run->program->sequences[i];
+        least = sequences < least ? sequences : least;
+    }
+    double moved = (double)bytes->boundary_bytes * least;
+    double seconds = moved / m->download_Bps + moved / m->upload_Bps;
+    int64_t ps = 2 * m->copy_latency_ps + (int64_t)(seconds * 1e12) - 4;
+    return run->through_host && ps > 0 ? ps : 0;
+}
+
+rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out)
+{
+    const rp_program *p = run->program;
+    const rp_machine *m = run->machine;
+    rpsim_bound_work work = describe(p, run->busy_ps);
+    rp_arena *arena = NULL;
+    rp_sizes bytes;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_sizes_of_model(run->model, run->seq_len, arena, &bytes);
+    if (status == RP_OK) {
+        status = list_sizes(run, arena, &work);
+    }
+    if (status == RP_OK) {
+        work.hop_ps = least_hop_ps(run, &bytes);
+        work.slack_ps = 1;
+        work.rounds = rpsim_bound_rounds(run->schedule, run->config);
+        bool offload = run->schedule != NULL && run->schedule->placement == RP_PLACEMENT_OFFLOAD;
+        uint32_t nodes = m->gpus_per_node > 0 ? (p->gpu_count - 1) / m->gpus_per_node + 1 : 1;
+        work.bytes = offload ? &bytes : NULL;
+        work.upload_Bps = m->upload_Bps * p->gpu_count;
+        work.download_Bps = m->download_Bps * p->gpu_count;
+        work.host_Bps = m->host_Bps * nodes;
+        status = rpsim_bounds_of_work(&work, bounds_out);
+    }
+    rp_arena_destroy(arena);
+    RP_TRY(status);
+    return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out);
+}

@@ -1,0 +1,42 @@
+/** @file run.h  The lower bounds of a run: what bounds.h needs to know of it, gathered. */
+#pragma once
+
+#include "sim/run/hardware_case.h"
+
+/**
+ * R of bounds.h: how many times per direction a layer's weights come to a GPU, by the schedule's
+ * rule.
+ * @param schedule may be NULL
+ * @return 0 where nothing is known, or every microbatch may be on a GPU of its own
+ */
+uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_config *config);
+
+/**
+ * Bounds of one iteration at stage fidelity.
+ * @param schedule and config NULL for a program of unknown origin: then no RAMP
+ * @param busy_ps all compute of the run
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_producers *producers, const rp_stage_times *times,
+                             const rp_costs *costs, int64_t busy_ps, rpsim_bounds *bounds_out);
+
+/** A run at hardware fidelity, one step. */
+typedef struct rpsim_bound_run {
+    const rp_schedule_type *schedule; /**< NULL: unknown */
+    const rp_schedule_config *config; /**< NULL: unknown */
+    const rp_program *program;
+    const rp_costs *table;
+    const rpsim_compute_costs *costs;
+    const rp_model *model;
+    const rp_platform *platform;
+    const rp_machine *machine;
+    const rpsim_memory_limits *limits; /**< NULL where the run does not fit, or nobody knows */
+    uint32_t seq_len;
+    bool through_host; /**< boundary tensors go through host memory */
+    int64_t busy_ps;
+} rpsim_bound_run;
+
+/** Bounds of one step at hardware fidelity. @retval RP_OK, RP_INPUT (as rpsim_run_costs),
+ * RP_NO_MEMORY */
+rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out);

@@ -1,0 +1,114 @@
+#include "sim/run/case.h"
+
+#include "common/base/host_limits.h"
+#include "sim/engine/clock.h"
+#include "sim/run/bounds/run.h"
+
+/* Validates, runs and measures; the program stays the caller's. Cycles are left to the engine. */
+static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_costs *costs, rp_arena *scratch, rpsim_result *result)
+{
+    const rp_program *program = result->program;
+    rp_metrics *metrics = &result->metrics;
+    rp_stage_times times;
+    rp_producers producers;
+    RP_TRY(rp_program_check_but_cycles(program, scratch, &producers));
+    RP_TRY(rp_stage_times_compute(program, costs, scratch, &times));
+    RP_TRY(rpsim_stage_run(program, &times, &result->timeline, metrics));
+    bool separate = rp_program_has_separate_backward(program);
+    RP_TRY(rp_metrics_measure(result->timeline, separate, metrics));
+    if (program->iteration_count == 1) {
+        RP_TRY(rpsim_bounds_stage(schedule, config, &producers, &times, costs, metrics->busy_ps,
+                                  &result->bounds));
+        metrics->lower_bound_ps = rpsim_bounds_best(&result->bounds);
+    }
+    return RP_OK;
+}
+
+/* @param schedule and config NULL: unknown */
+static rp_status simulate(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                          const rp_costs *costs, rpsim_result *result)
+{
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = simulate_in(schedule, config, costs, scratch, result);
+    rp_arena_destroy(scratch);
+    return status;
+}
+
+static rp_status build_and_simulate(const rp_schedule_type *schedule,
+                                    const rp_schedule_config *config, rpsim_result *result)
+{
+    RP_TRY(rp_schedule_build(schedule, config, &result->program));
+    return simulate(schedule, config, config->costs, result);
+}
+
+static rp_status add_steady_state(const rp_schedule_type *schedule,
+                                  const rp_schedule_config *config, rpsim_result *result)
+{
+    if (config->iterations > 1) {
+        rp_metrics one_iteration = result->metrics;
+        rpsim_bounds bounds = result->bounds;
+        rpsim_result_fini(result);
+        RP_TRY(build_and_simulate(schedule, config, result));
+        result->metrics = one_iteration;
+        result->bounds = bounds;
+    }
+    result->period_ps = config->asynchronous ? rp_metrics_period_ps(result->timeline)
+                                             : (double)result->metrics.makespan_ps;
+    return RP_OK;
+}
+
+rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                         rpsim_result *result_out)
+{
+    double begin_s = rpsim_clock_s();
+    rpsim_result result = {.separate_backward = schedule->separate_backward};
+    rp_schedule_config one_iteration = *config;
+    one_iteration.iterations = 1;
+    rp_status status = rp_schedule_check(schedule, config);
+    if (status == RP_OK) {
+        status = rp_host_memory_allow(rp_schedule_footprint(config, false, false), schedule->name,
+                                      RP_FOOTPRINT_VALID);
+    }
+    if (status == RP_OK) {
+        status = build_and_simulate(schedule, &one_iteration, &result);
+    }
+    if (status == RP_OK) {
+        status = add_steady_state(schedule, config, &result);
+    }
+    if (status != RP_OK) {
+        rpsim_result_fini(&result);
+        return status;
+    }
+    result.wall_s = rpsim_clock_s() - begin_s;
+    *result_out = result;
+    return RP_OK;
+}
+
+rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out)
+{
+    double begin_s = rpsim_clock_s();
+    rpsim_result result = {.program = program};
+    result.separate_backward = rp_program_has_separate_backward(program);
+    RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, false), "the program",
+                                "programs of fewer ops"));
+    rp_status status = simulate(NULL, NULL, costs, &result);
+    if (status != RP_OK) {
+        rp_timeline_destroy(result.timeline);
+        return status;
+    }
+    result.period_ps = rp_metrics_period_ps(result.timeline);
+    result.wall_s = rpsim_clock_s() - begin_s;
+    *result_out = result;
+    return RP_OK;
+}
+
+void rpsim_result_fini(rpsim_result *result)
+{
+    rp_timeline_destroy(result->timeline);
+    rp_program_destroy(result->program);
+    result->timeline = NULL;
+    result->program = NULL;
+    result->memory = (rpsim_memory){0};
+}

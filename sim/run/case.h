@@ -1,0 +1,45 @@
+/** @file case.h  One simulated configuration: schedule, sizes and costs in, metrics and timeline
+ * out. */
+#pragma once
+
+#include "sim/run/bounds/bounds.h"
+
+typedef struct rpsim_result {
+    /** Of one iteration by itself. */
+    rp_metrics metrics;
+    /** Period of an iteration (cli.md iteration_ms) in ps, rp_metrics_period_ps; NaN where it has
+     * not been simulated. */
+    double period_ps;
+    bool separate_backward;
+    /** Of all iterations; owned by the result. */
+    rp_program *program;
+    rp_timeline *timeline;
+    rpsim_bounds bounds; /**< of one iteration; 0 where only several were run */
+    rpsim_memory memory; /**< hardware fidelity; its array is the program's */
+    /** Building, validating, simulating and measuring, in seconds of wall time; not reproducible.
+     */
+    double wall_s;
+} rpsim_result;
+
+/**
+ * Builds the program of `config` at stage fidelity, validates, runs and measures it.
+ *
+ * The metrics are those of one iteration; with several, the whole run is simulated too. A
+ * synchronous iteration starts at the other's makespan, so its period is the makespan; an
+ * asynchronous one is measured over the second half of the iterations.
+ * @param config config->costs must be set
+ * @param result_out rpsim_result_fini; untouched on failure
+ * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_INVALID_PROGRAM, RP_BROKEN (logged)
+ */
+rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                         rpsim_result *result_out);
+
+/**
+ * As rpsim_case_run for a program that exists (--program-in); its metrics are those of the whole
+ * program.
+ * @param program owned by the result on success, by the caller otherwise
+ */
+rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out);
+
+/** Destroys program and timeline. A zeroed result is allowed. */
+void rpsim_result_fini(rpsim_result *result);

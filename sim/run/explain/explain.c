@@ -1,0 +1,316 @@
+/* Attribution and critical path, both by walking backwards over causes (walk.c). */
+#include "sim/run/explain/explain.h"
+
+#include "common/base/log.h"
+#include "sim/run/explain/walk_internal.h"
+
+#include <inttypes.h>
+
+/* Whose the time was and what it is charged to. */
+typedef struct charge {
+    rpsim_explanation *explanation;
+    const rpsim_walk *walk;
+    uint32_t gpu; /* that waits */
+} charge;
+
+static rp_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
+{
+    if (step == RPSIM_STEP_MEMORY) {
+        return RPSIM_SHARE_MEMORY;
+    }
+    if (rpsim_walk_resource_kind(w, op, step) == RPSIM_RESOURCE_DISPATCH) {
+        return RPSIM_SHARE_DISPATCH;
+    }
+    rp_op_kind kind = (rp_op_kind)w->program->ops[op].kind;
+    if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD) {
+        return RPSIM_SHARE_UPLOAD_PARAMS;
+    }
+    switch ((int)rpsim_walk_resource_kind(w, op, step)) {
+    case RPSIM_RESOURCE_COMPUTE:
+        return RPSIM_SHARE_DEPENDENCY;
+    case RPSIM_RESOURCE_LINK_UP:
+        return RPSIM_SHARE_UPLOAD_ACT;
+    case RPSIM_RESOURCE_LINK_DOWN:
+        return RPSIM_SHARE_DOWNLOAD;
+    case RPSIM_RESOURCE_HOST:
+        return RPSIM_SHARE_HOST;
+    default: /* the walk knows no others */
+        break;
+    }
+    return RPSIM_SHARE_PEER;
+}
+
+static rp_share share_of_work(rp_op_kind kind)
+{
+    return kind == RP_OP_FORWARD     ? RPSIM_SHARE_FORWARD
+           : kind == RP_OP_RECOMPUTE ? RPSIM_SHARE_RECOMPUTE
+           : kind == RP_OP_UPDATE    ? RPSIM_SHARE_UPDATE
+                                     : RPSIM_SHARE_BACKWARD;
+}
+
+static void charge_wait(void *context, const rpsim_walk_piece *piece)
+{
+    charge *c = context;
+    int64_t ps = piece->end_ps - piece->start_ps;
+    rp_share share = share_of_wait(c->walk, piece->op, piece->step);
+    c->explanation->gpu_share_ps[c->gpu][share] += ps;
+    c->explanation->blame_ps[rpsim_walk_resource(c->walk, piece->op, piece->step)] += ps;
+}
+
+static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const rpsim_walk *w,
+                            rpsim_explanation *e)
+{
+    charge c = {e, w, queue->gpu};
+    int64_t *share_ps = e->gpu_share_ps[queue->gpu];
+    int64_t idle_from = 0;
+    bool first = true;
+    for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
+        if (t->end_ps[i] == t->start_ps[i]) {
+            continue;
+        }
+        if (first) {
+            share_ps[RPSIM_SHARE_FILL] += t->start_ps[i];
+        } else if (t->start_ps[i] > idle_from) {
+            rpsim_walk_back(w, i, idle_from, t->start_ps[i], RPSIM_WALK_WAITS, charge_wait, &c);
+        }
+        first = false;
+        idle_from = t->end_ps[i];
+        int64_t held_ps = t->held_ps != NULL ? t->held_ps[i] : 0;
+        share_ps[share_of_work((rp_op_kind)t->program->ops[i].kind)] +=
+            idle_from - t->start_ps[i] - held_ps;
+        share_ps[RPSIM_SHARE_DISPATCH] += held_ps;
+        e->blame_ps[rpsim_resource(RPSIM_RESOURCE_DISPATCH, 0, e->gpus)] += held_ps;
+    }
+    share_ps[first ? RPSIM_SHARE_FILL : RPSIM_SHARE_DRAIN] += e->makespan_ps - idle_from;
+}
+
+static rp_status attribute(const rp_timeline *t, const rpsim_walk *w, rp_arena *scratch,
+                           rpsim_explanation *e)
+{
+    bool *seen = NULL;
+    RP_TRY(rp_arena_alloc(scratch, e->gpus, sizeof *seen, &seen));
+    for (uint32_t q = 0; q < t->program->queue_count; q++) {
+        const rp_queue *queue = &t->program->queues[q];
+        if (queue->kind == RP_QUEUE_COMPUTE) {
+            seen[queue->gpu] = true;
+            attribute_queue(t, queue, w, e);
+        }
+    }
+    for (uint32_t gpu = 0; gpu < e->gpus; gpu++) {
+        int64_t sum = 0;
+        if (!seen[gpu]) {
+            e->gpu_share_ps[gpu][RPSIM_SHARE_FILL] = e->makespan_ps;
+        }
+        for (uint32_t s = 0; s < RPSIM_SHARE_COUNT; s++) {
+            sum += e->gpu_share_ps[gpu][s];
+            e->share_ps[s] += e->gpu_share_ps[gpu][s];
+        }
+        if (sum != e->makespan_ps) {
+            rp_log_error("the time of GPU %u is explained for %" PRId64 " of %" PRId64 " ps", gpu,
+                         sum, e->makespan_ps);
+            return RP_BROKEN;
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- critical path ----------------------------------------------------------------------------
+ */
+
+typedef struct path_writer {
+    rpsim_explanation *explanation;
+    const rpsim_walk *walk;
+    uint32_t left; /* segments still to come; they come from the last to the first */
+} path_writer;
+
+static void count_segment(void *context, const rpsim_walk_piece *piece)
+{
+    path_writer *w = context;
+    (void)piece;
+    w->explanation->segment_count++;
+}
+
+static void add_segment(void *context, const rpsim_walk_piece *piece)
+{
+    path_writer *w = context;
+    rpsim_explanation *e = w->explanation;
+    int64_t ps = piece->end_ps - piece->start_ps;
+    uint32_t resource = rpsim_walk_resource(w->walk, piece->op, piece->step);
+    e->segments[--w->left] = (rpsim_segment){.op = piece->op,
+                                             .resource = resource,
+                                             .start_ps = piece->start_ps,
+                                             .end_ps = piece->end_ps,
+                                             .reason = piece->reason};
+    /* Of an op that is on the path as a whole, what it was held is the host's. */
+    const rp_timeline *t = w->walk->timeline;
+    bool whole = piece->step == RPSIM_STEP_RUN && piece->start_ps == t->start_ps[piece->op] &&
+                 piece->end_ps == t->end_ps[piece->op];
+    int64_t held_ps = whole && t->held_ps != NULL ? t->held_ps[piece->op] : 0;
+    e->path_ps[resource] += ps - held_ps;
+    e->path_ps[rpsim_resource(RPSIM_RESOURCE_DISPATCH, 0, e->gpus)] += held_ps;
+    if (piece->step == RPSIM_STEP_HOP) {
+        e->path_hop_ps += ps;
+    } else {
+        e->path_kind_ps[w->walk->program->ops[piece->op].kind] += ps;
+    }
+}
+
+/* `last` ends at the makespan. */
+static rp_status find_path(const rpsim_walk *w, uint32_t last, rp_arena *arena,
+                           rpsim_explanation *e)
+{
+    if (e->makespan_ps == 0) {
+        return RP_OK;
+    }
+    path_writer writer = {.explanation = e, .walk = w};
+    rpsim_walk_back(w, last, 0, e->makespan_ps, RPSIM_WALK_PATH, count_segment, &writer);
+    RP_TRY(rp_arena_alloc(arena, e->segment_count, sizeof(rpsim_segment), &e->segments));
+    writer.left = e->segment_count;
+    rpsim_walk_back(w, last, 0, e->makespan_ps, RPSIM_WALK_PATH, add_segment, &writer);
+    return RP_OK;
+}
+
+/* The op whose end is the makespan, as rp_metrics_measure has it: ops that take no time do not
+ * count. The lowest one on ties. */
+static uint32_t find_last(const rp_timeline *t)
+{
+    uint32_t last = 0;
+    int64_t makespan = 0;
+    for (uint32_t i = 0; i < t->program->op_count; i++) {
+        if (t->end_ps[i] > t->start_ps[i] && t->end_ps[i] > makespan) {
+            makespan = t->end_ps[i];
+            last = i;
+        }
+    }
+    return last;
+}
+
+static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena *scratch,
+                         rpsim_explanation *e)
+{
+    const rp_timeline *t = c->timeline;
+    if (t->program->op_count == 0) {
+        return RP_OK;
+    }
+    uint32_t last = find_last(t);
+    bool empty = t->end_ps[last] == t->start_ps[last];
+    e->makespan_ps = empty ? 0 : t->end_ps[last];
+    int64_t gpu_time = 0;
+    if (__builtin_mul_overflow((int64_t)e->gpus, e->makespan_ps, &gpu_time)) {
+        rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
+        return RP_INPUT;
+    }
+    rpsim_walk walk;
+    RP_TRY(rpsim_walk_prepare(t, c->times != NULL ? c->times->hop_ps : 0, scratch, &walk));
+    RP_TRY(attribute(t, &walk, scratch, e));
+    return find_path(&walk, last, arena, e);
+}
+
+rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
+                        rpsim_explanation *explanation_out)
+{
+    uint32_t gpus = c->timeline->program->gpu_count;
+    uint32_t resources = rpsim_resource_count(gpus);
+    rpsim_explanation e = {.gpus = gpus};
+    RP_TRY(rp_arena_alloc(arena, gpus, sizeof *e.gpu_share_ps, &e.gpu_share_ps));
+    RP_TRY(rp_arena_alloc(arena, resources, sizeof(int64_t), &e.blame_ps));
+    RP_TRY(rp_arena_alloc(arena, resources, sizeof(int64_t), &e.path_ps));
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = explain(c, arena, scratch, &e);
+    rp_arena_destroy(scratch);
+    if (status == RP_OK) {
+        *explanation_out = e;
+    }
+    return status;
+}
+
+uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation)
+{
+    uint32_t best = UINT32_MAX;
+    int64_t most = 0;
+    for (uint32_t r = 0; r < rpsim_resource_count(explanation->gpus); r++) {
+        if (explanation->blame_ps[r] > most) {
+            most = explanation->blame_ps[r];
+            best = r;
+        }
+    }
+    return best;
+}
+
+/* Of one direction or both. */
+static int64_t path_of(const rpsim_explanation *e, rpsim_resource_kind kind, uint32_t gpu)
+{
+    int64_t ps = e->path_ps[rpsim_resource(kind, gpu, e->gpus)];
+    bool link = kind == RPSIM_RESOURCE_LINK_UP;
+    return ps + (link ? e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_DOWN, gpu, e->gpus)] : 0);
+}
+
+/* `e` is NULL where no time is charged to single resources of the kind. */
+static void set_single(const rpsim_explanation *e, uint32_t count, const double *elasticity_of,
+                       rpsim_first_cause *cause)
+{
+    double sum = 0;
+    cause->group_count = count;
+    for (uint32_t i = 0; i < count && (elasticity_of != NULL || e != NULL); i++) {
+        bool better = elasticity_of != NULL
+                          ? elasticity_of[i] > elasticity_of[cause->gpu]
+                          : path_of(e, cause->kind, i) > path_of(e, cause->kind, cause->gpu);
+        cause->gpu = better ? i : cause->gpu;
+        sum += elasticity_of != NULL ? elasticity_of[i] : 0;
+    }
+    if (elasticity_of != NULL) {
+        cause->elasticity = elasticity_of[cause->gpu];
+        cause->stands_out = count > 1 && cause->elasticity * count > RPSIM_STANDS_OUT * sum;
+    }
+}
+
+void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explanation *e,
+                                 int64_t *total_ps_out, int64_t *exposed_ps_out)
+{
+    const rp_program *p = timeline->program;
+    *total_ps_out = 0;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        rp_op_class class = rp_op_kind_class((rp_op_kind)p->ops[i].kind);
+        if (class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE) {
+            *total_ps_out += timeline->end_ps[i] - timeline->start_ps[i];
+        }
+    }
+    *exposed_ps_out = e->share_ps[RPSIM_SHARE_UPLOAD_PARAMS] + e->share_ps[RPSIM_SHARE_UPLOAD_ACT] +
+                      e->share_ps[RPSIM_SHARE_DOWNLOAD] + e->share_ps[RPSIM_SHARE_PEER];
+}
+
+rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rpsim_sensitivity *s)
+{
+    struct {
+        rpsim_resource_kind kind;
+        double elasticity; /* NaN is larger than nothing */
+    } groups[5 + RP_SHARED_COUNT] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
+                                     {RPSIM_RESOURCE_LINK_UP, s->links},
+                                     {RPSIM_RESOURCE_HOST, s->host},
+                                     {RPSIM_RESOURCE_DISPATCH, s->dispatch},
+                                     {RPSIM_RESOURCE_PEER, s->peer}};
+    for (int k = 0; k < RP_SHARED_COUNT; k++) {
+        groups[5 + k].kind = rpsim_resource_of_shared((rp_shared)k);
+        groups[5 + k].elasticity = s->shared[k];
+    }
+    rpsim_first_cause cause = {.kind = RPSIM_RESOURCE_KIND_COUNT, .group_count = 1};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        if (groups[i].elasticity > cause.group_elasticity) {
+            cause.kind = groups[i].kind;
+            cause.elasticity = cause.group_elasticity = groups[i].elasticity;
+        }
+    }
+    if (cause.kind == RPSIM_RESOURCE_COMPUTE) {
+        set_single(e, e->gpus, s->compute_of, &cause);
+    } else if (cause.kind == RPSIM_RESOURCE_LINK_UP) {
+        set_single(e, e->gpus, s->link_of, &cause);
+        int64_t up_ps = e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_UP, cause.gpu, e->gpus)];
+        int64_t down_ps = e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_DOWN, cause.gpu, e->gpus)];
+        cause.kind = up_ps >= down_ps ? RPSIM_RESOURCE_LINK_UP : RPSIM_RESOURCE_LINK_DOWN;
+    } else if (rpsim_resource_is_shared(cause.kind)) {
+        int kind = (int)cause.kind - RPSIM_RESOURCE_TIMED_COUNT;
+        set_single(NULL, s->shared_count[kind], s->shared_of[kind], &cause);
+    }
+    return cause;
+}

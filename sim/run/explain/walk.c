@@ -1,0 +1,309 @@
+/* Causes: what an op waited for, and the walk over them. The rules are in explain.h.
+ *
+ * The walk ends: it goes from an op to one that an engine must have finished before, except for the
+ * copy engine, where only ops that take time count, so that time goes back.
+ */
+#include "sim/run/explain/walk_internal.h"
+
+#define NO_OP UINT32_MAX
+
+typedef struct cause {
+    uint32_t op;
+    rpsim_reason reason;
+    int64_t release_ps; /* when it lets the op go; less the offset within a joined group */
+    int64_t hop_ps;
+    bool memory_limit;
+} cause;
+
+/* What an op waited for: in all, and if there were no memory limits. */
+typedef struct causes {
+    cause last;
+    cause unlimited;
+    cause engine; /* a transfer of another queue that held the copy engine */
+} causes;
+
+static void consider(causes *c, const cause *new, bool wins_ties)
+{
+    cause *const slots[] = {&c->last, &c->unlimited};
+    for (size_t i = 0; i < 2; i++) {
+        bool later = slots[i]->op == NO_OP || new->release_ps > slots[i]->release_ps ||
+                     (wins_ties && new->release_ps == slots[i]->release_ps);
+        if (later && !(i == 1 && new->memory_limit)) {
+            *slots[i] = *new;
+        }
+    }
+}
+
+/* An ordering behind an earlier op of the same GPU's compute. The head's forward of RoundPipe is
+ * never the last op of a unit: who waits for it waits for the loss (lower.h). */
+static bool is_memory_limit(const rpsim_walk *w, uint32_t op, uint32_t target)
+{
+    const rp_program *p = w->program;
+    const rp_queue *from = &p->queues[w->queue_of[op]];
+    const rp_queue *to = &p->queues[w->queue_of[target]];
+    bool loss = p->ops[target].kind == RP_OP_FORWARD &&
+                (p->stages[p->ops[target].stage].roles & RP_STAGE_HEAD) != 0;
+    return to->kind == RP_QUEUE_COMPUTE && from->kind != RP_QUEUE_COMPUTE &&
+           rp_queue_kind_on_gpu((rp_queue_kind)from->kind) && from->gpu == to->gpu && !loss;
+}
+
+/* The waits of `member`, which begins `offset_ps` after `op`. */
+static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bool wins_ties,
+                           causes *c)
+{
+    const rp_program *p = w->program;
+    bool overlaps = (p->ops[op].flags & RP_OP_OVERLAP) != 0 && member != op;
+    int64_t begin_ps = w->timeline->start_ps[overlaps ? op + 1 : op]; /* a pair begins as one */
+    int64_t offset_ps = w->timeline->start_ps[member] - begin_ps;
+    for (uint32_t i = p->ops[member].wait_begin; i < p->ops[member + 1].wait_begin; i++) {
+        bool control = rp_wait_is_control(p->waits[i]);
+        uint32_t target = rp_wait_op(p->waits[i]);
+        cause new = {.op = target,
+                     .reason = member != op ? RPSIM_REASON_JOINED
+                               : control    ? RPSIM_REASON_CONTROL
+                                            : RPSIM_REASON_DATA,
+                     .hop_ps = control ? 0 : w->hop_ps,
+                     .memory_limit = control && is_memory_limit(w, op, target)};
+        new.release_ps = rp_timeline_result_ps(w->timeline, target) + new.hop_ps - offset_ps;
+        consider(c, &new, wins_ties && i == p->ops[member].wait_begin);
+    }
+}
+
+static bool is_joined(const rpsim_walk *w, uint32_t op)
+{
+    return w->joins && (w->program->ops[op].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0;
+}
+
+static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
+{
+    const cause none = {.op = NO_OP};
+    *c = (causes){none, none, none};
+    const rp_queue *queue = &w->program->queues[w->queue_of[op]];
+    const int64_t *end_ps = w->timeline->end_ps;
+    bool inside = op > queue->op_begin && is_joined(w, op - 1);
+    if (op > queue->op_begin) {
+        cause before = {.op = op - 1, .reason = RPSIM_REASON_QUEUE, .release_ps = end_ps[op - 1]};
+        consider(c, &before, false);
+    }
+    consider_waits(w, op, op, inside, c);
+    for (uint32_t i = op; !inside && is_joined(w, i) && i + 1 < queue->op_end; i++) {
+        consider_waits(w, op, i + 1, false, c);
+    }
+    uint32_t engine = w->engine_before[op];
+    if (engine != NO_OP) {
+        c->engine =
+            (cause){.op = engine, .reason = RPSIM_REASON_ENGINE, .release_ps = end_ps[engine]};
+    }
+}
+
+/* ---- walking ----------------------------------------------------------------------------------
+ */
+
+typedef struct walker {
+    const rpsim_walk *walk;
+    int64_t from_ps;
+    int64_t to_ps; /* what is still to be explained ends here */
+    rpsim_walk_sink sink;
+    void *context;
+    rpsim_walk_piece piece; /* not yet given to the sink: its reason is still to be found */
+} walker;
+
+static void flush(walker *w)
+{
+    if (w->piece.end_ps > w->piece.start_ps) {
+        w->sink(w->context, &w->piece);
+    }
+    w->piece = (rpsim_walk_piece){0};
+}
+
+/* What is still to be explained from `begin_ps` on is `op` in `step`. */
+static void take(walker *w, uint32_t op, rpsim_step step, int64_t begin_ps)
+{
+    begin_ps = begin_ps > w->from_ps ? begin_ps : w->from_ps;
+    if (begin_ps >= w->to_ps) {
+        return;
+    }
+    flush(w);
+    w->piece = (rpsim_walk_piece){.op = op, .step = step, .start_ps = begin_ps, .end_ps = w->to_ps};
+    w->piece.reason = step == RPSIM_STEP_HOP ? RPSIM_REASON_DATA : RPSIM_REASON_START;
+    w->to_ps = begin_ps;
+}
+
+static int64_t release_of(const cause *c)
+{
+    return c->op == NO_OP ? 0 : c->release_ps;
+}
+
+static bool engine_was_last(const causes *c, const cause *other)
+{
+    return c->engine.op != NO_OP && c->engine.release_ps > release_of(other);
+}
+
+/* The op's run. If it begins before all that is to be explained but could have begun even earlier,
+ * were it not for a memory limit, then that much of its run is the limit's. */
+static void take_run(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mode)
+{
+    int64_t start_ps = w->walk->timeline->start_ps[op];
+    bool limited = mode == RPSIM_WALK_WAITS && start_ps <= w->from_ps && c->last.memory_limit &&
+                   !engine_was_last(c, &c->last);
+    if (!limited) {
+        take(w, op, RPSIM_STEP_RUN, start_ps);
+        return;
+    }
+    int64_t could_ps =
+        engine_was_last(c, &c->unlimited) ? c->engine.release_ps : release_of(&c->unlimited);
+    int64_t held_ps = start_ps - could_ps;
+    take(w, op, RPSIM_STEP_RUN, held_ps < w->to_ps - w->from_ps ? w->from_ps + held_ps : w->to_ps);
+    take(w, op, RPSIM_STEP_MEMORY, w->from_ps);
+}
+
+/* What the op waited for; its own waiting is taken, the rest is left to the cause. */
+static cause next_cause(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mode)
+{
+    cause next = c->last;
+    bool engine = engine_was_last(c, &next);
+    if (mode == RPSIM_WALK_PATH) {
+        return engine ? c->engine : next;
+    }
+    if (engine) {
+        take(w, op, RPSIM_STEP_ENGINE, release_of(&next));
+    }
+    if (next.op != NO_OP && next.memory_limit) {
+        next = c->unlimited;
+        engine = engine_was_last(c, &next);
+        take(w, op, RPSIM_STEP_MEMORY, engine ? c->engine.release_ps : release_of(&next));
+        if (engine) {
+            take(w, op, RPSIM_STEP_ENGINE, release_of(&next));
+        }
+    }
+    return next;
+}
+
+void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64_t to_ps,
+                     rpsim_walk_mode mode, rpsim_walk_sink sink, void *context)
+{
+    walker w = {walk, from_ps, to_ps, sink, context, {0}};
+    uint32_t at = op;
+    while (w.to_ps > from_ps) {
+        causes c;
+        find_causes(walk, at, &c);
+        take_run(&w, at, &c, mode);
+        cause next = next_cause(&w, at, &c, mode);
+        int64_t cause_ps = next.op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next.op);
+        bool unissued = walk->timeline->held_ps != NULL && cause_ps < w.to_ps;
+        rpsim_reason reason = unissued ? RPSIM_REASON_DISPATCH : next.reason;
+        w.piece.reason = w.piece.reason != RPSIM_REASON_START ? w.piece.reason : reason;
+        if (next.op == NO_OP) {
+            take(&w, at, RPSIM_STEP_IDLE, from_ps);
+            break;
+        }
+        rpsim_step between = next.hop_ps > 0 ? RPSIM_STEP_HOP : RPSIM_STEP_IDLE;
+        take(&w, next.hop_ps > 0 ? next.op : at, between, cause_ps);
+        bool late = w.piece.step == RPSIM_STEP_IDLE && w.piece.reason == RPSIM_REASON_START;
+        w.piece.reason = late ? next.reason : w.piece.reason;
+        at = next.op;
+    }
+    flush(&w);
+}
+
+/* ---- resources --------------------------------------------------------------------------------
+ */
+
+rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op, rpsim_step step)
+{
+    if (step == RPSIM_STEP_HOP) {
+        return RPSIM_RESOURCE_PEER;
+    }
+    if (step == RPSIM_STEP_MEMORY) {
+        return RPSIM_RESOURCE_MEMORY;
+    }
+    if (step == RPSIM_STEP_IDLE && walk->timeline->held_ps != NULL) {
+        return RPSIM_RESOURCE_DISPATCH;
+    }
+    switch ((rp_queue_kind)walk->program->queues[walk->queue_of[op]].kind) {
+    case RP_QUEUE_COMPUTE:
+        return RPSIM_RESOURCE_COMPUTE;
+    case RP_QUEUE_PARAM_UPLOAD:
+    case RP_QUEUE_ACT_UPLOAD:
+        return RPSIM_RESOURCE_LINK_UP;
+    case RP_QUEUE_DOWNLOAD:
+        return RPSIM_RESOURCE_LINK_DOWN;
+    case RP_QUEUE_DISPATCH:
+    case RP_QUEUE_OPTIMIZER:
+        return RPSIM_RESOURCE_HOST;
+    case RP_QUEUE_PEER:
+    case RP_QUEUE_RECEIVE:
+    case RP_QUEUE_KIND_COUNT:
+        break;
+    }
+    return RPSIM_RESOURCE_PEER;
+}
+
+uint32_t rpsim_walk_resource(const rpsim_walk *walk, uint32_t op, rpsim_step step)
+{
+    return rpsim_resource(rpsim_walk_resource_kind(walk, op, step),
+                          walk->program->queues[walk->queue_of[op]].gpu, walk->program->gpu_count);
+}
+
+/* ---- setting up -------------------------------------------------------------------------------
+ */
+
+/* Both queues are in the order of time. */
+static void find_engine_before(rpsim_walk *w, const rp_queue *queue, const rp_queue *other)
+{
+    const rp_timeline *t = w->timeline;
+    uint32_t next = other->op_begin;
+    uint32_t last = NO_OP;
+    for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
+        for (; next < other->op_end && t->end_ps[next] <= t->start_ps[i]; next++) {
+            last = t->end_ps[next] > t->start_ps[next] ? next : last;
+        }
+        uint32_t *before = &w->engine_before[i];
+        if (last != NO_OP && (*before == NO_OP || t->end_ps[last] > t->end_ps[*before])) {
+            *before = last;
+        }
+    }
+}
+
+/* Parameters and activations of a GPU go up through one copy engine. */
+static rp_status find_engines(rpsim_walk *w, rp_arena *arena)
+{
+    const rp_program *p = w->program;
+    uint32_t(*uploads)[2] = NULL; /* [gpu] queue numbers + 1 */
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof *uploads, &uploads));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        if (p->queues[q].kind == RP_QUEUE_PARAM_UPLOAD) {
+            uploads[p->queues[q].gpu][0] = q + 1;
+        } else if (p->queues[q].kind == RP_QUEUE_ACT_UPLOAD) {
+            uploads[p->queues[q].gpu][1] = q + 1;
+        }
+    }
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        if (uploads[gpu][0] != 0 && uploads[gpu][1] != 0) {
+            const rp_queue *params = &p->queues[uploads[gpu][0] - 1];
+            const rp_queue *acts = &p->queues[uploads[gpu][1] - 1];
+            find_engine_before(w, params, acts);
+            find_engine_before(w, acts, params);
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_walk_prepare(const rp_timeline *timeline, int64_t hop_ps, rp_arena *arena,
+                             rpsim_walk *walk_out)
+{
+    const rp_program *p = timeline->program;
+    rpsim_walk w = {
+        .program = p, .timeline = timeline, .hop_ps = hop_ps, .joins = p->op_bytes == NULL};
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &w.queue_of));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &w.engine_before));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            w.queue_of[i] = q;
+            w.engine_before[i] = NO_OP;
+        }
+    }
+    RP_TRY(find_engines(&w, arena));
+    *walk_out = w;
+    return RP_OK;
+}

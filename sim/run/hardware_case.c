@@ -1,0 +1,368 @@
+#include "sim/run/hardware_case.h"
+
+#include "common/base/host_limits.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/lower/lower.h"
+#include "common/machine/platform_machine.h"
+#include "sim/engine/clock.h"
+#include "sim/roofline/roofline.h"
+#include "sim/run/bounds/run.h"
+#include "sim/run/explain/explain.h"
+
+#include <math.h>
+
+/* An unfused fp32 cross-entropy moves this much per logit (prediction.md section 3). */
+#define UNFUSED_LOSS_BYTES 52.0
+/* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (prediction.md section 4). */
+#define UNFUSED_LOGIT_BYTES 14u
+#define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the fp16 logits */
+#define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */
+
+typedef struct inputs {
+    const rp_schedule_type *schedule;
+    const rp_schedule_config *config;
+    const rpsim_workload *workload;
+    const rp_model *model;
+    const rp_platform *platform;
+    rp_arena *arena;
+    uint32_t *sequences;
+    rpsim_gpu_rates rates;
+    rp_machine machine;
+    rpsim_memory_limits limits;
+    uint32_t peer_gpus;   /* rp_lower_config */
+    uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
+} inputs;
+
+rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out)
+{
+    uint64_t microbatches = (uint64_t)w->calls * w->microbatches;
+    if (microbatches > w->global_batch) {
+        rp_log_error("--global-batch: %u sequences cannot fill %u calls of %u microbatches; valid "
+                     "values are %llu and more",
+                     w->global_batch, w->calls, w->microbatches, (unsigned long long)microbatches);
+        return RP_USAGE;
+    }
+    uint32_t *sequences = NULL;
+    RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
+    uint64_t batch = w->global_batch;
+    for (uint64_t call = 0; call < w->calls; call++) {
+        uint64_t of_call = batch * (call + 1) / w->calls - batch * call / w->calls;
+        for (uint64_t m = 0; m < w->microbatches; m++) {
+            sequences[call * w->microbatches + m] =
+                (uint32_t)(of_call * (m + 1) / w->microbatches - of_call * m / w->microbatches);
+        }
+    }
+    *sequences_out = sequences;
+    return RP_OK;
+}
+
+static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs *in)
+{
+    in->platform = platform;
+    in->machine = rp_machine_of(platform);
+    in->peer_gpus = rp_peer_gpus(platform);
+    const struct {
+        const char *key;
+        double value;
+    } needed[] = {
+        {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
+        {"attention_fwd_tflops", platform->attention_fwd_tflops},
+        {"attention_bwd_tflops", platform->attention_bwd_tflops},
+        {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
+        {"host_optimizer_gb_per_s or optimizer_threads", in->machine.host_Bps},
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (!(needed[i].value > 0)) {
+            rp_log_error("--platform: %s has no %s, which hardware fidelity needs; valid are "
+                         "platform files with a positive value",
+                         platform->name, needed[i].key);
+            return RP_INPUT;
+        }
+    }
+    in->rates = (rpsim_gpu_rates){
+        .attention_fwd_flops = 1e12 * platform->attention_fwd_tflops,
+        .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
+        .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
+    };
+    in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
+    in->limits = rpsim_memory_limits_of(platform, gpus, 0);
+    return RP_OK;
+}
+
+/* What depends on the software, not on the server. */
+static void set_schedule(const rp_schedule_type *schedule, const rp_platform *platform, inputs *in)
+{
+    in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
+    in->machine.local_memory = schedule->data_parallel;
+    in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
+    in->limits.gpu_fixed_bytes +=
+        schedule->communicator ? (uint64_t)(1e9 * platform->communicator_gb) : 0;
+    in->queue_depth = schedule->one_dispatcher ? platform->launch_queue_depth : 0;
+}
+
+static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
+                              uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out)
+{
+    RP_TRY(rpsim_compute_costs_create(program, table, in->model, &in->rates, seq_len, arena,
+                                      costs_out));
+    return in->queue_depth == 0 ? RP_OK
+                                : rpsim_dispatch_count(program, in->model, in->queue_depth, arena,
+                                                       &costs_out->dispatch);
+}
+
+static uint64_t logit_bytes(const rp_schedule_type *schedule)
+{
+    if (schedule->placement == RP_PLACEMENT_RESIDENT) {
+        return UNFUSED_LOGIT_PIPELINE_BYTES;
+    }
+    bool tensor = schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
+    return tensor ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
+}
+
+static uint32_t slice_tokens(const rpsim_workload *workload)
+{
+    uint32_t slices = workload->sequence_slices != 0 ? workload->sequence_slices : 1;
+    return (workload->seq_len - 1) / slices + 1;
+}
+
+static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
+{
+    rp_program *schedule = NULL;
+    rp_schedule_config wanted = *config;
+    uint64_t pieces = in->workload->piece_bytes;
+    wanted.call_microbatches = in->workload->microbatches;
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, in->workload->layer_grain),
+                                in->schedule->name, RP_FOOTPRINT_VALID));
+    RP_TRY(rp_schedule_build(in->schedule, &wanted, &schedule));
+    rp_lower_config lower = {.placement = in->schedule->placement,
+                             .versions = in->schedule->versions,
+                             .sharding = in->schedule->sharding,
+                             .call_microbatches = in->workload->microbatches,
+                             .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
+                             .piece_bytes = pieces != 0 ? pieces : RP_PIECE_BYTES,
+                             .peer_gpus = in->peer_gpus,
+                             .overlapping_calls = in->schedule->overlapping_rounds};
+    uint32_t tokens = slice_tokens(in->workload);
+    rp_status status = rp_sizes_of_model(in->model, tokens, in->arena, &lower.sizes);
+    if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
+        lower.sizes.logits_bytes = logit_bytes(in->schedule) * tokens * in->model->vocab;
+        lower.sizes.logits_chunk_bytes = UINT64_MAX;
+        lower.sizes.unfused_loss = true;
+    }
+    if (status == RP_OK) {
+        status = rp_lower(schedule, &lower, in->sequences, program_out);
+    }
+    rp_program_destroy(schedule);
+    return status;
+}
+
+rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_workload *workload, const rp_model *model,
+                               const rp_platform *platform, rp_program **program_out)
+{
+    inputs in = {.schedule = schedule,
+                 .config = config,
+                 .workload = workload,
+                 .model = model,
+                 .peer_gpus = rp_peer_gpus(platform)};
+    RP_TRY(rp_arena_create(&in.arena));
+    rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
+    if (status == RP_OK) {
+        status = lower(&in, config, program_out);
+    }
+    rp_arena_destroy(in.arena);
+    return status;
+}
+
+rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
+                                const rp_costs *table, const rp_model *model,
+                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
+                                rpsim_compute_costs *costs_out, rp_machine *machine_out)
+{
+    inputs in = {.model = model};
+    RP_TRY(set_machine(platform, program->gpu_count, &in));
+    if (schedule != NULL) {
+        set_schedule(schedule, platform, &in);
+    }
+    RP_TRY(create_costs(&in, program, table, seq_len, arena, costs_out));
+    *machine_out = in.machine;
+    return RP_OK;
+}
+
+static bool uploads_weights(const rp_program *program)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind == RP_OP_UPLOAD_PARAMS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A stage's gradients go down once per call. They come up before where the calls add them up in one
+ * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */
+static uint32_t gradient_slots(const rp_program *program)
+{
+    uint32_t downs = 0;
+    uint32_t ups = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const rp_op *op = &program->ops[i];
+        bool counts = op->iteration == 0 && op->stage == program->backward_chain[0];
+        if (op->kind == RP_OP_REDUCE_SCATTER || op->kind == RP_OP_ALL_REDUCE) {
+            return 1;
+        }
+        downs += counts && op->kind == RP_OP_DOWNLOAD_PARAM_GRAD ? 1 : 0;
+        ups += counts && op->kind == RP_OP_UPLOAD_PARAM_GRAD ? 1 : 0;
+    }
+    return downs > ups ? downs - ups : 1;
+}
+
+/* Weights, gradients and optimizer in host memory, where they are there. */
+static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result *result)
+{
+    rpsim_memory_limits limits = in->limits;
+    if (uploads_weights(result->program)) {
+        rp_sizes sizes;
+        RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
+        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, gradient_slots(result->program));
+    }
+    return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
+}
+
+static rp_status find_bounds(const inputs *in, const rp_costs *table,
+                             const rpsim_compute_costs *costs, uint32_t seq_len,
+                             rpsim_result *result)
+{
+    const rp_schedule_type *schedule = in->schedule;
+    bool resident = schedule != NULL && schedule->placement == RP_PLACEMENT_RESIDENT;
+    rpsim_bound_run run = {
+        .schedule = schedule,
+        .config = in->config,
+        .program = result->program,
+        .table = table,
+        .costs = costs,
+        .model = in->model,
+        .platform = in->platform,
+        .machine = &in->machine,
+        .limits = result->memory.known && result->memory.fits ? &in->limits : NULL,
+        .seq_len = seq_len,
+        .through_host = schedule != NULL && (!resident || in->peer_gpus == 0),
+        .busy_ps = result->metrics.busy_ps,
+    };
+    RP_TRY(rpsim_bounds_hardware(&run, &result->bounds));
+    result->metrics.lower_bound_ps = rpsim_bounds_best(&result->bounds);
+    return RP_OK;
+}
+
+static rp_status find_communication(const inputs *in, const rpsim_compute_costs *costs,
+                                    rpsim_result *result)
+{
+    rpsim_explain_case run = {
+        .timeline = result->timeline, .costs = costs, .machine = &in->machine};
+    rpsim_explanation explanation;
+    RP_TRY(rpsim_explain(&run, in->arena, &explanation));
+    rpsim_explain_communication(result->timeline, &explanation, &result->metrics.comm_total_ps,
+                                &result->metrics.comm_exposed_ps);
+    return RP_OK;
+}
+
+/* Validates, runs and measures result->program. */
+static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
+                             rpsim_result *result)
+{
+    rpsim_compute_costs costs;
+    RP_TRY(rp_program_check(result->program));
+    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs));
+    RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
+    RP_TRY(measure_memory(in, seq_len, result));
+    RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
+    if (result->program->iteration_count > 1) {
+        return RP_OK;
+    }
+    RP_TRY(find_communication(in, &costs, result));
+    return find_bounds(in, table, &costs, seq_len, result);
+}
+
+static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)
+{
+    rp_schedule_config config = *in->config;
+    config.iterations = iterations;
+    RP_TRY(lower(in, &config, &result->program));
+    return run_program(in, config.costs, in->workload->seq_len, result);
+}
+
+static rp_status run(inputs *in, rpsim_result *result)
+{
+    RP_TRY(rpsim_workload_split(in->workload, in->arena, &in->sequences));
+    RP_TRY(run_steps(in, 1, result));
+    if (in->config->iterations > 1) {
+        rp_metrics one = result->metrics;
+        rpsim_bounds bounds = result->bounds;
+        rpsim_result_fini(result);
+        RP_TRY(run_steps(in, in->config->iterations, result));
+        result->metrics = one;
+        result->bounds = bounds;
+    }
+    result->period_ps = rp_metrics_period_ps(result->timeline);
+    return RP_OK;
+}
+
+rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
+                                  const rp_schedule_config *config, const rpsim_workload *workload,
+                                  const rp_model *model, const rp_platform *platform,
+                                  rpsim_result *result_out)
+{
+    double begin_s = rpsim_clock_s();
+    inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
+    rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
+                                schedule->name, RP_FOOTPRINT_VALID));
+    RP_TRY(set_machine(platform, config->gpus, &in));
+    set_schedule(schedule, platform, &in);
+    in.rates.sequence_slices = workload->sequence_slices;
+    RP_TRY(rp_arena_create(&in.arena));
+    rp_status status = run(&in, &result);
+    rp_arena_destroy(in.arena);
+    if (status != RP_OK) {
+        rpsim_result_fini(&result);
+        return status;
+    }
+    result.wall_s = rpsim_clock_s() - begin_s;
+    *result_out = result;
+    return RP_OK;
+}
+
+rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
+                                     const rp_model *model, const rp_platform *platform,
+                                     uint32_t seq_len, rpsim_result *result_out)
+{
+    double begin_s = rpsim_clock_s();
+    if (program->op_bytes == NULL) {
+        rp_log_error("--program-in: hardware fidelity needs a lowered program, this is a compute "
+                     "schedule; valid are programs that rpsim --fidelity hardware --program-out "
+                     "wrote, or --fidelity stage");
+        return RP_INPUT;
+    }
+    inputs in = {.model = model};
+    RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, true), "the program",
+                                "programs of fewer ops"));
+    rpsim_result result = {.program = program, .period_ps = NAN};
+    result.separate_backward = rp_program_has_separate_backward(program);
+    RP_TRY(set_machine(platform, program->gpu_count, &in));
+    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
+    if (schedule != NULL) { /* what the program does not hold: its software's loss and rates */
+        set_schedule(schedule, platform, &in);
+    }
+    RP_TRY(rp_arena_create(&in.arena));
+    rp_status status = run_program(&in, costs, seq_len, &result);
+    rp_arena_destroy(in.arena);
+    if (status != RP_OK) {
+        rp_timeline_destroy(result.timeline);
+        return status;
+    }
+    result.period_ps = rp_metrics_period_ps(result.timeline);
+    result.wall_s = rpsim_clock_s() - begin_s;
+    *result_out = result;
+    return RP_OK;
+}

@@ -1,0 +1,93 @@
+/** @file hardware_case.h  One configuration at --fidelity hardware: lowered, simulated, measured.
+ */
+#pragma once
+
+#include "sim/engine/hardware_engine.h"
+#include "sim/run/case.h"
+
+/** What one optimizer step trains on. */
+typedef struct rpsim_workload {
+    uint32_t global_batch; /**< sequences per step, at least one per microbatch */
+    uint32_t calls;        /**< forward-backward calls that the step is split into */
+    uint32_t microbatches; /**< of one call */
+    uint32_t seq_len;      /**< tokens per sequence */
+    /** Slices that a sequence is cut into, each of which counts as one in batch and microbatches:
+     * tensor parallelism with fewer sequences than GPUs. 0 or 1: none. */
+    uint32_t sequence_slices;
+    uint64_t piece_bytes; /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
+    bool layer_grain;     /**< recompute layer by layer */
+    bool sets_constant;   /**< the published cell set a constant of the platform file */
+    uint32_t sets_gpus;   /**< the cell with this many GPUs did; 0: the cell with all GPUs */
+} rpsim_workload;
+
+/**
+ * Sequences of each microbatch of a step: the batch split over the calls and each call over its
+ * microbatches as evenly as possible.
+ * @param sequences_out [calls * microbatches], in `arena`
+ * @retval RP_OK, RP_USAGE (fewer sequences than microbatches; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
+                               uint32_t **sequences_out);
+
+/** @return whether a schedule recomputes layer by layer where nobody says so: data-parallel systems
+ * and tensor parallelism, which checkpoint every layer. `schedule` may be NULL. */
+bool rpsim_usual_layer_grain(const rp_schedule_type *schedule);
+
+/**
+ * The run configuration behind a published measurement (traces/configs/paper.csv).
+ * @param optimizer_given whether `asynchronous` must match; otherwise any optimizer does
+ * @param workload_out global_batch, calls and microbatches are set, seq_len is kept
+ * @retval RP_OK, RP_USAGE (not listed; logged with what is), RP_INPUT, RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
+                                   bool asynchronous, rpsim_workload *workload_out,
+                                   bool *asynchronous_out);
+
+/**
+ * The run configuration behind a published longest sequence (traces/configs/paper_seqlen.csv).
+ * @param workload_out all but seq_len is set
+ * @retval as rpsim_workload_published
+ */
+rp_status rpsim_workload_longest(const char *schedule, const char *model,
+                                 rpsim_workload *workload_out, bool *asynchronous_out);
+
+/** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform says which GPUs
+ * send to each other directly */
+rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                               const rpsim_workload *workload, const rp_model *model,
+                               const rp_platform *platform, rp_program **program_out);
+
+/**
+ * What rpsim_hardware_run needs besides a lowered program: compute times (in `arena`) and machine.
+ * @param schedule that the program names, or NULL where it is not registered
+ * @retval RP_OK, RP_INPUT (as rpsim_hardware_case_run; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
+                                const rp_costs *table, const rp_model *model,
+                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
+                                rpsim_compute_costs *costs_out, rp_machine *machine_out);
+
+/**
+ * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
+ * resident weights and the optimizer on the GPU. Metrics are those of one step by itself;
+ * comm_total and comm_exposed as rpsim_explain_communication has them. The period is measured over
+ * config->iterations steps (rp_metrics_period_ps).
+ * @param config microbatches must be those of a step, all calls together; round the microbatches of
+ * a call for schedules with rounds
+ * @retval as rpsim_case_run; RP_INPUT also where the platform does not say what is needed
+ */
+rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
+                                  const rp_schedule_config *config, const rpsim_workload *workload,
+                                  const rp_model *model, const rp_platform *platform,
+                                  rpsim_result *result_out);
+
+/**
+ * As rpsim_hardware_case_run for a lowered program that exists; its metrics are those of all steps.
+ * The loss and the host's rates are those of the schedule that the program names, if it is
+ * registered.
+ * @param program owned by the result on success, by the caller otherwise
+ * @retval as above; RP_INPUT also where the program is a compute schedule
+ */
+rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
+                                     const rp_model *model, const rp_platform *platform,
+                                     uint32_t seq_len, rpsim_result *result_out);

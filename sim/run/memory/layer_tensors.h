@@ -1,0 +1,36 @@
+/** @file layer_tensors.h  What one decoder layer allocates and frees, forward with its tape and
+ * backward, in PyTorch's order: recorded (traces/layers), with sizes in the model's dimensions.
+ */
+#pragma once
+
+#include "common/inputs/model.h"
+
+typedef enum rpsim_tensor_event_kind {
+    RPSIM_TENSOR_ALLOC,
+    RPSIM_TENSOR_FREE,
+} rpsim_tensor_event_kind;
+
+typedef struct rpsim_tensor_event {
+    rpsim_tensor_event_kind kind;
+    uint32_t tensor;
+    uint64_t bytes; /**< of an allocation */
+    bool weight;    /**< of an allocation: its size is that of weights, not of tokens */
+} rpsim_tensor_event;
+
+/** A layer over some tokens. The layer's input and its output's gradient are not in it. */
+typedef struct rpsim_layer_tensors {
+    rpsim_tensor_event *events;
+    size_t count;
+    size_t backward; /**< index of the first event of the backward */
+    uint32_t tensors;
+    uint32_t output;         /**< lives on after the forward, and after the backward */
+    uint32_t input_gradient; /**< lives on after the backward, as do gradients of weights */
+} rpsim_layer_tensors;
+
+/**
+ * The recording for a model's kind of layer, for `tokens` tokens; experts get equal shares.
+ * @param arena owns the events
+ * @retval RP_OK, RP_INPUT (the recording is malformed; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_layer_tensors_load(const rp_model *model, uint64_t tokens, rp_arena *arena,
+                                   rpsim_layer_tensors *tensors_out);

@@ -1,0 +1,91 @@
+#include "sim/run/memory/library_run.h"
+
+#include "common/planner/planner.h"
+#include "sim/run/memory/library_memory.h"
+
+#include <stdio.h>
+
+typedef struct measured {
+    const rp_schedule_config *config;
+    const rpsim_workload *workload;
+    const rp_model *model;
+    const rp_platform *platform;
+    bool planned;
+} measured;
+
+static void say(rpsim_memory *memory, uint32_t gpu, uint64_t limit, const rpsim_library_memory *m)
+{
+    snprintf(
+        memory->oom_reason, sizeof memory->oom_reason,
+        "GPU %u: PyTorch's allocator may take %llu bytes; the run needs %llu bytes of tensors, "
+        "which do not fit into its segments",
+        gpu, (unsigned long long)limit, (unsigned long long)m->peak_live_bytes);
+}
+
+/* What does not fit is the first GPU's that has no room. */
+static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_limits *limits,
+                              rpsim_memory *memory)
+{
+    uint64_t fixed = limits->gpu_fixed_bytes;
+    uint64_t limit = limits->gpu_bytes > fixed ? limits->gpu_bytes - fixed : 0;
+    memory->fits = rpsim_memory_host_fits(memory);
+    memory->oom_reason[0] = '\0';
+    if (!memory->fits) {
+        rpsim_memory_blame_host(memory);
+    }
+    for (uint32_t gpu = 0; gpu < memory->gpu_count; gpu++) {
+        rpsim_library_memory taken;
+        RP_TRY(rpsim_library_memory_of(run, gpu, limit, &taken));
+        memory->peak_gpu_bytes[gpu] = fixed + taken.peak_live_bytes;
+        if (memory->fits && !taken.fits) {
+            memory->fits = false;
+            say(memory, gpu, limit, &taken);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status measure(const measured *m, rp_arena *scratch, rpsim_memory *memory)
+{
+    const rp_schedule_config *config = m->config;
+    const rpsim_workload *w = m->workload;
+    rp_partition plans[2] = {*config->partition, *config->partition};
+    const uint32_t calls[2] = {w->calls, w->calls};
+    uint32_t largest = (w->global_batch - 1) / (w->calls * w->microbatches) + 1;
+    rpsim_memory_limits limits = rpsim_memory_limits_of(m->platform, config->gpus, 0);
+    rpsim_layer_tensors tensors;
+    rpsim_library_run run = {.model = m->model,
+                             .tensors = &tensors,
+                             .tokens = (uint64_t)largest * w->seq_len,
+                             .microbatches = w->microbatches,
+                             .layer_grain = w->layer_grain,
+                             .gpus = config->gpus,
+                             .plans = plans,
+                             .calls = calls,
+                             .plan_count = 2};
+    if (config->round != RP_ROUND_ALL && config->round < run.microbatches) {
+        run.microbatches = config->round;
+    }
+    if (m->planned) {
+        RP_TRY(rpsim_first_plan(config->costs, m->model, rp_plan_default_limit(m->platform),
+                                config->gpus, scratch, &plans[0]));
+    }
+    RP_TRY(rpsim_layer_tensors_load(m->model, run.tokens, scratch, &tensors));
+    return measure_gpus(&run, &limits, memory);
+}
+
+rp_status rpsim_library_measure(const rp_schedule_type *schedule, bool planned,
+                                const rp_schedule_config *config, const rpsim_workload *workload,
+                                const rp_model *model, const rp_platform *platform,
+                                rpsim_memory *memory)
+{
+    if (!schedule->library_memory || !memory->known) {
+        return RP_OK;
+    }
+    const measured m = {config, workload, model, platform, planned};
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = measure(&m, scratch, memory);
+    rp_arena_destroy(scratch);
+    return status;
+}

@@ -1,0 +1,261 @@
+#include "sim/run/memory/memory.h"
+
+#include "common/base/units.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DIGIT_BITS 11
+#define DIGIT_COUNT (1u << DIGIT_BITS)
+
+/* A buffer comes or goes. */
+typedef struct change {
+    uint64_t time_ps;
+    uint32_t buffer;
+    bool freed;
+} change;
+
+typedef struct place {
+    int64_t live;   /* buffers only */
+    uint64_t peak;  /* everything */
+    uint64_t limit; /* 0: none */
+    uint64_t fixed;
+    double overhead;
+} place;
+
+typedef struct meter {
+    const rp_timeline *timeline;
+    const rp_program *program;
+    place *places;   /* [gpu_count + 1], the host last */
+    bool host_first; /* the host has overflowed before any GPU */
+    rpsim_memory *out;
+} meter;
+
+rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint32_t gpus,
+                                           uint64_t host_fixed_bytes)
+{
+    uint32_t of_server = platform->gpus / platform->nodes;
+    uint32_t servers = (gpus - 1) / of_server + 1;
+    double usable_gb =
+        platform->usable_memory_gb > 0 ? platform->usable_memory_gb : platform->memory_gb;
+    double fixed_gb = platform->context_gb + platform->workspace_gb;
+    return (rpsim_memory_limits){.gpu_bytes = (uint64_t)(usable_gb * 1e9),
+                                 .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
+                                 .gpu_overhead = platform->allocator_overhead_pct / 100,
+                                 .host_bytes = (uint64_t)(servers * platform->host_memory_gb * 1e9),
+                                 .host_fixed_bytes = host_fixed_bytes,
+                                 .host_servers = servers};
+}
+
+bool rpsim_memory_host_fits(const rpsim_memory *memory)
+{
+    return memory->host_bytes == 0 || memory->peak_host_bytes <= memory->host_bytes;
+}
+
+void rpsim_memory_blame_host(rpsim_memory *memory)
+{
+    char where[48] = "host memory";
+    char parts[128] = "";
+    if (memory->host_servers > 1) {
+        snprintf(where, sizeof where, "the host memory of %u servers", memory->host_servers);
+    }
+    if (memory->host_fixed_bytes > 0) {
+        snprintf(parts, sizeof parts,
+                 ": weights, gradients and optimizer %.1f GB, activations on top",
+                 1e-9 * (double)memory->host_fixed_bytes);
+    }
+    memory->fits = false;
+    snprintf(memory->oom_reason, sizeof memory->oom_reason,
+             "needs %.1f of %.1f GB of %s (%llu of %llu bytes)%s",
+             1e-9 * (double)memory->peak_host_bytes, 1e-9 * (double)memory->host_bytes, where,
+             (unsigned long long)memory->peak_host_bytes, (unsigned long long)memory->host_bytes,
+             parts);
+}
+
+/* ---- in the order of time ---------------------------------------------------------------------
+ */
+
+/* One pass of a stable radix sort. */
+static void sort_digit(const change *from, change *to, size_t count, uint32_t shift)
+{
+    size_t begins[DIGIT_COUNT + 1] = {0};
+    for (size_t i = 0; i < count; i++) {
+        begins[(from[i].time_ps >> shift & (DIGIT_COUNT - 1)) + 1]++;
+    }
+    for (uint32_t d = 0; d < DIGIT_COUNT; d++) {
+        begins[d + 1] += begins[d];
+    }
+    for (size_t i = 0; i < count; i++) {
+        to[begins[from[i].time_ps >> shift & (DIGIT_COUNT - 1)]++] = from[i];
+    }
+}
+
+static change *sort_changes(change *changes, change *spare, size_t count)
+{
+    uint64_t last_ps = 0;
+    for (size_t i = 0; i < count; i++) {
+        last_ps = changes[i].time_ps > last_ps ? changes[i].time_ps : last_ps;
+    }
+    for (uint32_t shift = 0; shift < 64 && last_ps >> shift != 0; shift += DIGIT_BITS) {
+        sort_digit(changes, spare, count, shift);
+        change *sorted = spare;
+        spare = changes;
+        changes = sorted;
+    }
+    return changes;
+}
+
+/* Frees before allocations, so that a stable sort leaves them in front at the same time. A buffer
+ * that never lives must not go before it has come. */
+static size_t list_changes(const meter *m, change *changes)
+{
+    const rp_program *p = m->program;
+    size_t count = 0;
+    for (uint32_t b = 0; b < p->buffer_count; b++) {
+        int64_t begin_ps = m->timeline->start_ps[p->buffers[b].alloc_op];
+        int64_t end_ps = m->timeline->end_ps[p->buffers[b].free_op];
+        if (end_ps > begin_ps) {
+            changes[count++] = (change){(uint64_t)end_ps, b, true};
+        }
+    }
+    size_t lives = count;
+    for (size_t i = 0; i < lives; i++) {
+        uint32_t b = changes[i].buffer;
+        int64_t begin_ps = m->timeline->start_ps[p->buffers[b].alloc_op];
+        changes[count++] = (change){(uint64_t)begin_ps, b, false};
+    }
+    return count;
+}
+
+/* ---- over time --------------------------------------------------------------------------------
+ */
+
+static uint64_t used(const place *at)
+{
+    double overhead = at->overhead * (double)at->live;
+    return at->fixed + (uint64_t)at->live + (uint64_t)overhead;
+}
+
+static void explain(const meter *m, uint32_t where, const change *c)
+{
+    const place *at = &m->places[where];
+    char held[64] = "what is always there";
+    if (c != NULL) {
+        const rp_buffer *buffer = &m->program->buffers[c->buffer];
+        const rp_op *op = &m->program->ops[buffer->alloc_op];
+        bool whole = buffer->kind == RP_BUFFER_OPTIMIZER || buffer->kind == RP_BUFFER_LOGITS;
+        const char *kind = rp_buffer_kind_text((rp_buffer_kind)buffer->kind);
+        if (whole) {
+            snprintf(held, sizeof held, "%s", kind);
+        } else {
+            snprintf(held, sizeof held, "%s of stage %u, microbatch %u", kind, op->stage,
+                     op->microbatch);
+        }
+    }
+    double time_ms = c == NULL ? 0 : rp_ps_to_ms((int64_t)c->time_ps);
+    uint64_t bytes = c == NULL ? at->fixed : m->program->buffers[c->buffer].bytes;
+    uint64_t all = used(at);
+    snprintf(m->out->oom_reason, sizeof m->out->oom_reason,
+             "GPU %u at %.3f ms: %s (%llu bytes) makes it %llu bytes, %llu more than the usable "
+             "%llu",
+             where, time_ms, held, (unsigned long long)bytes, (unsigned long long)all,
+             (unsigned long long)(all - at->limit), (unsigned long long)at->limit);
+}
+
+static void check(meter *m, uint32_t where, const change *c)
+{
+    place *at = &m->places[where];
+    uint64_t now = used(at);
+    at->peak = now > at->peak ? now : at->peak;
+    if (at->limit != 0 && now > at->limit && m->out->fits) {
+        m->out->fits = false;
+        m->host_first = where == m->program->gpu_count;
+        if (!m->host_first) {
+            explain(m, where, c);
+        }
+    }
+}
+
+static void follow(meter *m, const change *changes, size_t count)
+{
+    for (uint32_t i = 0; i <= m->program->gpu_count; i++) {
+        check(m, i, NULL);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const rp_buffer *buffer = &m->program->buffers[changes[i].buffer];
+        uint32_t where = buffer->place == RP_PLACE_HOST ? m->program->gpu_count : buffer->place;
+        int64_t bytes = (int64_t)buffer->bytes;
+        m->places[where].live += changes[i].freed ? -bytes : bytes;
+        if (!changes[i].freed) {
+            check(m, where, &changes[i]);
+        }
+    }
+}
+
+static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *scratch,
+                         rp_arena *arena)
+{
+    const rp_program *p = m->program;
+    change *changes = NULL;
+    change *spare = NULL;
+    RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *changes, &changes));
+    RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *spare, &spare));
+    RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(place), &m->places));
+    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
+    for (uint32_t i = 0; i < p->gpu_count; i++) {
+        m->places[i] = (place){.limit = limits->gpu_bytes,
+                               .fixed = limits->gpu_fixed_bytes,
+                               .overhead = limits->gpu_overhead};
+    }
+    m->places[p->gpu_count] =
+        (place){.limit = limits->host_bytes, .fixed = limits->host_fixed_bytes};
+    size_t count = list_changes(m, changes);
+    follow(m, sort_changes(changes, spare, count), count);
+    for (uint32_t i = 0; i < p->gpu_count; i++) {
+        m->out->peak_gpu_bytes[i] = m->places[i].peak;
+    }
+    m->out->peak_host_bytes = m->places[p->gpu_count].peak;
+    m->out->host_bytes = limits->host_bytes;
+    m->out->host_fixed_bytes = limits->host_fixed_bytes;
+    m->out->host_servers = limits->host_servers;
+    if (m->host_first) {
+        rpsim_memory_blame_host(m->out);
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_memory_measure(const rp_timeline *timeline, const rpsim_memory_limits *limits,
+                               rp_arena *arena, rpsim_memory *memory_out)
+{
+    const rp_program *p = timeline->program;
+    *memory_out = (rpsim_memory){.gpu_count = p->gpu_count};
+    bool sized = false;
+    for (uint32_t b = 0; b < p->buffer_count; b++) {
+        sized |= p->buffers[b].bytes != 0;
+    }
+    if (!sized) {
+        return RP_OK;
+    }
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rpsim_memory memory = {.known = true, .fits = true, .gpu_count = p->gpu_count};
+    meter m = {.timeline = timeline, .program = p, .out = &memory};
+    rp_status status = measure(&m, limits, scratch, arena);
+    rp_arena_destroy(scratch);
+    if (status == RP_OK) {
+        *memory_out = memory;
+    }
+    return status;
+}
+
+rp_status rpsim_memory_copy(const rpsim_memory *memory, rp_arena *arena, rpsim_memory *copy_out)
+{
+    rpsim_memory copy = *memory;
+    if (memory->known) {
+        size_t size = sizeof *copy.peak_gpu_bytes;
+        RP_TRY(rp_arena_alloc(arena, copy.gpu_count, size, &copy.peak_gpu_bytes));
+        memcpy(copy.peak_gpu_bytes, memory->peak_gpu_bytes, copy.gpu_count * size);
+    }
+    *copy_out = copy;
+    return RP_OK;
+}

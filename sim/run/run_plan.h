@@ -1,0 +1,52 @@
+/** @file run_plan.h  RoundPipe's plan for a run: by the layer times of its own microbatches.
+ *
+ * The library plans with the times that it has measured in the run itself (executor.md 2.1), so a
+ * plan for long sequences is another one than a plan for short ones: attention grows with the
+ * length, the head does not.
+ */
+#pragma once
+
+#include "sim/run/hardware_case.h"
+
+/**
+ * Moves a cost table to the microbatches of a run, layer by layer (layer_costs.h).
+ * @param sequences of a microbatch, seq_len tokens each; at least 1
+ * @param costs_out with that microbatch_size and seq_len; equals `table` but for rounding where
+ * these are the table's; borrows the table's texts, its arrays live in `arena`
+ * @retval RP_OK, RP_INPUT (as rpsim_hardware_inputs; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp_platform *platform,
+                          uint32_t sequences, uint32_t seq_len, rp_arena *arena,
+                          rp_costs *costs_out);
+
+/**
+ * Plans by a table's own times (executor.md 2), at least one stage per GPU.
+ * @param model NULL: sizes are unknown, all 0
+ * @param memory_limit as rp_plan_input's
+ * @param raised_out NULL, or the limit where it had to be raised for the largest layer, otherwise 0
+ * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_t memory_limit,
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out,
+                           uint64_t *raised_out);
+
+/**
+ * Plans a run at hardware fidelity: executor.md 2 with the times of its largest microbatch and
+ * rp_plan_default_limit of the platform.
+ * @param workload seq_len is the run's
+ * @param partition_out its arrays live in `arena`
+ * @param raised_out as rpsim_table_plan's
+ * @retval RP_OK, RP_INPUT (as rpsim_run_costs; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
+                         const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
+                         rp_partition *partition_out, uint64_t *raised_out);
+
+/**
+ * Plans a run's first iterations, before the library has measured anything: the bytes of a layer
+ * are its time, three times as long backward (executor.md 2.1).
+ * @param partition_out its arrays live in `arena`
+ * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
+ */
+rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_t memory_limit,
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out);

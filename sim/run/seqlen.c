@@ -1,0 +1,110 @@
+#include "sim/run/seqlen.h"
+
+#include "common/base/log.h"
+#include "sim/run/memory/library_run.h"
+
+typedef struct search {
+    const rp_schedule_type *schedule;
+    bool replan;
+    rp_schedule_config *config;
+    rpsim_workload *workload;
+    const rp_model *model;
+    const rp_platform *platform;
+    rp_arena *arena;
+} search;
+
+static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
+{
+    s->workload->seq_len = steps * RPSIM_SEQLEN_STEP;
+    if (s->replan) {
+        rp_partition *plan = NULL;
+        RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
+        RP_TRY(rpsim_run_plan(s->config->costs, s->model, s->platform, s->workload, s->config->gpus,
+                              s->arena, plan, NULL));
+        s->config->partition = plan;
+    }
+    RP_TRY(rpsim_hardware_case_run(s->schedule, s->config, s->workload, s->model, s->platform,
+                                   result_out));
+    if (!result_out->memory.known) {
+        rpsim_result_fini(result_out);
+        return RP_BROKEN; /* every lowered program has buffers */
+    }
+    rp_status status = rpsim_library_measure(s->schedule, s->replan, s->config, s->workload,
+                                             s->model, s->platform, &result_out->memory);
+    if (status != RP_OK) {
+        rpsim_result_fini(result_out);
+    }
+    return status;
+}
+
+static rp_status try_length(const search *s, uint32_t steps, bool *fits_out)
+{
+    rpsim_result result;
+    RP_TRY(run(s, steps, &result));
+    *fits_out = result.memory.fits;
+    rpsim_result_fini(&result);
+    return RP_OK;
+}
+
+/* The last that fits and the first that does not: [good, bad), 0 always fits. */
+static rp_status bisect(const search *s, uint32_t *good_out, uint32_t *bad_out)
+{
+    uint32_t good = 0;
+    uint32_t bad = 1;
+    bool fits = true;
+    for (;;) {
+        RP_TRY(try_length(s, bad, &fits));
+        if (!fits || bad == RPSIM_SEQLEN_MAX_STEPS) {
+            break;
+        }
+        good = bad;
+        bad *= 2;
+    }
+    if (fits) {
+        good = bad++;
+    }
+    while (bad - good > 1) {
+        uint32_t middle = good + (bad - good) / 2;
+        RP_TRY(try_length(s, middle, &fits));
+        good = fits ? middle : good;
+        bad = fits ? bad : middle;
+    }
+    *good_out = good;
+    *bad_out = bad;
+    return RP_OK;
+}
+
+static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad)
+{
+    const struct {
+        uint32_t steps;
+        bool fits;
+    } probes[] = {{good / 2, true}, {good * 3 / 4, true}, {bad + 1, false}, {bad + bad / 4, false}};
+    for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
+        bool fits = probes[i].fits;
+        if (probes[i].steps != 0 && probes[i].steps <= RPSIM_SEQLEN_MAX_STEPS) {
+            RP_TRY(try_length(s, probes[i].steps, &fits));
+        }
+        if (fits != probes[i].fits) {
+            rp_log_warning("--max-seqlen: %u tokens %s although %u %s; the search assumes that "
+                           "what is longer needs more",
+                           probes[i].steps * RPSIM_SEQLEN_STEP, fits ? "fit" : "do not fit",
+                           (fits ? bad : good) * RPSIM_SEQLEN_STEP, fits ? "do not" : "do");
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, bool replan,
+                              rp_schedule_config *config, rpsim_workload *workload,
+                              const rp_model *model, const rp_platform *platform, rp_arena *arena,
+                              uint32_t *max_seqlen_out, rpsim_result *result_out)
+{
+    search s = {schedule, replan, config, workload, model, platform, arena};
+    uint32_t good = 0;
+    uint32_t bad = 0;
+    RP_TRY(bisect(&s, &good, &bad));
+    RP_TRY(check_monotone(&s, good, bad));
+    *max_seqlen_out = good * RPSIM_SEQLEN_STEP;
+    return run(&s, good == 0 ? 1 : good, result_out);
+}

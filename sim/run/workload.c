@@ -1,0 +1,191 @@
+/* The run configurations behind the published measurements. */
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/formats/csv.h"
+#include "sim/run/hardware_case.h"
+
+#include <string.h>
+
+enum {
+    COLUMN_SCHEDULE,
+    COLUMN_MODEL,
+    COLUMN_BATCH,
+    COLUMN_MICROBATCHES,
+    COLUMN_CALLS,
+    COLUMN_OPTIMIZER,
+    COLUMNS
+};
+
+static const char *const columns[COLUMNS] = {"schedule",     "model", "global_batch",
+                                             "microbatches", "calls", "optimizer"};
+
+/* What is asked for. */
+typedef struct query {
+    const char *schedule;
+    const char *model;
+    bool optimizer_given;
+    bool asynchronous;
+} query;
+
+static rp_status find_columns(const rp_csv *csv, uint32_t index[static COLUMNS])
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        RP_TRY(rp_csv_column(csv, columns[i], &index[i]));
+    }
+    return RP_OK;
+}
+
+static bool matches(const rp_csv *csv, const uint32_t *index, uint32_t row, const query *q)
+{
+    bool asynchronous = strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
+    return strcmp(rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]), q->schedule) == 0 &&
+           strcmp(rp_csv_cell(csv, row, index[COLUMN_MODEL]), q->model) == 0 &&
+           (!q->optimizer_given || asynchronous == q->asynchronous);
+}
+
+static rp_status read_number(const rp_csv *csv, uint32_t row, uint32_t column, uint32_t *value_out)
+{
+    uint64_t value = 0;
+    RP_TRY(rp_csv_u64(csv, row, column, 1, 1u << 20, &value));
+    *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const query *q)
+{
+    rp_text valid = {0};
+    rp_status status = RP_OK;
+    for (uint32_t row = 0; row < csv->rows && status == RP_OK; row++) {
+        status = rp_text_print(&valid, "%s%s %s %s", row == 0 ? "" : ", ",
+                               rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]),
+                               rp_csv_cell(csv, row, index[COLUMN_MODEL]),
+                               rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]));
+    }
+    if (status == RP_OK) {
+        rp_log_error("--config: the paper lists no run of %s with %s; valid values are %s",
+                     q->schedule, q->model, valid.bytes != NULL ? valid.bytes : "none");
+        status = RP_USAGE;
+    }
+    rp_text_fini(&valid);
+    return status;
+}
+
+static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workload,
+                      bool *asynchronous_out)
+{
+    uint32_t index[COLUMNS];
+    RP_TRY(find_columns(csv, index));
+    for (uint32_t row = 0; row < csv->rows; row++) {
+        if (matches(csv, index, row, q)) {
+            *asynchronous_out =
+                strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
+            RP_TRY(read_number(csv, row, index[COLUMN_BATCH], &workload->global_batch));
+            RP_TRY(read_number(csv, row, index[COLUMN_MICROBATCHES], &workload->microbatches));
+            return read_number(csv, row, index[COLUMN_CALLS], &workload->calls);
+        }
+    }
+    return not_listed(csv, index, q);
+}
+
+/* Where the row that is asked for has a column that only one of the tables has. */
+static rp_status find_cell(const rp_csv *csv, const query *q, const char *column, uint32_t *row_out,
+                           uint32_t *column_out)
+{
+    uint32_t index[COLUMNS];
+    RP_TRY(find_columns(csv, index));
+    RP_TRY(rp_csv_column(csv, column, column_out));
+    for (*row_out = 0; *row_out < csv->rows; (*row_out)++) {
+        if (matches(csv, index, *row_out, q)) {
+            return RP_OK;
+        }
+    }
+    return RP_BROKEN; /* it has been found before */
+}
+
+static rp_status find_text(const rp_csv *csv, const query *q, const char *column,
+                           const char **text_out)
+{
+    uint32_t row = 0;
+    uint32_t at = 0;
+    RP_TRY(find_cell(csv, q, column, &row, &at));
+    *text_out = rp_csv_cell(csv, row, at);
+    return RP_OK;
+}
+
+static rp_status find_number(const rp_csv *csv, const query *q, const char *column,
+                             uint32_t *number_out)
+{
+    uint32_t row = 0;
+    uint32_t at = 0;
+    RP_TRY(find_cell(csv, q, column, &row, &at));
+    return read_number(csv, row, at, number_out);
+}
+
+bool rpsim_usual_layer_grain(const rp_schedule_type *schedule)
+{
+    return schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+}
+
+static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
+                            rpsim_workload *workload, bool *asynchronous_out)
+{
+    const char *text = NULL;
+    RP_TRY(find(csv, q, workload, asynchronous_out));
+    RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
+    workload->layer_grain = rpsim_usual_layer_grain(rp_schedule_find(q->schedule));
+    if (longest) {
+        workload->layer_grain = strcmp(text, "layer") == 0;
+        return find_number(csv, q, "sequence_slices", &workload->sequence_slices);
+    }
+    if (text[0] == '\0') {
+        return RP_OK;
+    }
+    uint64_t gpus = 0;
+    const char *at = strchr(text, '@');
+    if (at != NULL && !rp_parse_u64(at + 1, 1, 4096, &gpus)) {
+        rp_log_error("%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file",
+                     csv->name, text);
+        return RP_INPUT;
+    }
+    workload->sets_constant = true;
+    workload->sets_gpus = (uint32_t)gpus;
+    return RP_OK;
+}
+
+static rp_status find_in_table(const char *file, bool longest, const query *q,
+                               rpsim_workload *workload_out, bool *asynchronous_out)
+{
+    rp_arena *arena = NULL;
+    rp_text text = {0};
+    rp_csv csv;
+    const char *path = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = rp_arena_print(arena, &path, "%s/configs/%s", rp_data_root(), file);
+    if (status == RP_OK) {
+        status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    }
+    if (status == RP_OK) {
+        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
+    }
+    if (status == RP_OK) {
+        status = find_whole(&csv, q, longest, workload_out, asynchronous_out);
+    }
+    rp_text_fini(&text);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
+                                   bool asynchronous, rpsim_workload *workload_out,
+                                   bool *asynchronous_out)
+{
+    query q = {schedule, model, optimizer_given, asynchronous};
+    return find_in_table("paper.csv", false, &q, workload_out, asynchronous_out);
+}
+
+rp_status rpsim_workload_longest(const char *schedule, const char *model,
+                                 rpsim_workload *workload_out, bool *asynchronous_out)
+{
+    query q = {.schedule = schedule, .model = model};
+    return find_in_table("paper_seqlen.csv", true, &q, workload_out, asynchronous_out);
+}

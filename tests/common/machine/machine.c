@@ -1,0 +1,91 @@
+/* Links and routes of a machine, against closed forms. */
+#include "common/machine/machine.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_test_end(arena);
+}
+
+TestSuite(machine, .init = begin, .fini = end, .timeout = 60);
+
+#define GPUS 4u
+
+/* Queues 2 * gpu: uploads; 2 * gpu + 1: downloads. The rate of each that is in `busy`. */
+static void rates(const rp_machine *m, uint32_t busy, double rates_out[2 * GPUS])
+{
+    rp_queue queues[2 * GPUS] = {0};
+    for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
+        queues[2 * gpu] = (rp_queue){.kind = RP_QUEUE_PARAM_UPLOAD, .gpu = gpu};
+        queues[2 * gpu + 1] = (rp_queue){.kind = RP_QUEUE_DOWNLOAD, .gpu = gpu};
+    }
+    rp_program program = {.gpu_count = GPUS, .queue_count = 2 * GPUS, .queues = queues};
+    rp_routes routes;
+    rp_network *network = NULL;
+    cr_assert(eq(int, rp_machine_network(&program, m, arena, &routes, &network), RP_OK));
+    for (uint32_t q = 0; q < 2 * GPUS; q++) {
+        if ((busy >> q & 1u) != 0) {
+            cr_assert(eq(int, rp_network_start(network, routes.of_queue[q], 1e9, 0, q), RP_OK));
+        }
+    }
+    for (uint32_t q = 0; q < 2 * GPUS; q++) {
+        rates_out[q] = rp_network_rate(network, routes.of_queue[q]);
+    }
+    rp_network_destroy(network);
+}
+
+static void expect_rates(const rp_machine *m, uint32_t busy, const double expected[2 * GPUS])
+{
+    double got[2 * GPUS];
+    rates(m, busy, got);
+    for (uint32_t q = 0; q < 2 * GPUS; q++) {
+        cr_expect(epsilon_eq(dbl, got[q], expected[q], 1e-3), "busy %#x, queue %u: %g for %g", busy,
+                  q, got[q], expected[q]);
+    }
+}
+
+/* Two GPUs per switch, links of 20 GB/s, uplinks of 24 GB/s: alone a GPU has its link, two of one
+ * switch half the uplink each, two of different switches their links. Directions share nothing. */
+Test(machine, an_uplink_is_shared_by_its_switch_only)
+{
+    rp_machine m = {.upload_Bps = 20e9,
+                    .download_Bps = 20e9,
+                    .host_Bps = 95e9,
+                    .gpus_per_switch = 2,
+                    .switch_Bps = 24e9};
+    expect_rates(&m, 0x01, (double[2 * GPUS]){20e9});
+    expect_rates(&m, 0x05, (double[2 * GPUS]){12e9, 0, 12e9});
+    expect_rates(&m, 0x11, (double[2 * GPUS]){20e9, 0, 0, 0, 20e9});
+    expect_rates(&m, 0x09, (double[2 * GPUS]){20e9, 0, 0, 20e9});
+    expect_rates(&m, 0x1f, (double[2 * GPUS]){12e9, 12e9, 12e9, 12e9, 20e9});
+    expect_rates(&m, 0xff, (double[2 * GPUS]){12e9, 12e9, 12e9, 12e9, 12e9, 12e9, 12e9, 12e9});
+    m.gpus_per_switch = 0;
+    expect_rates(&m, 0x05, (double[2 * GPUS]){20e9, 0, 20e9});
+}
+
+/* What a slow link leaves of the uplink goes to the others; DRAM is shared by all of them. */
+Test(machine, max_min_over_uplink_and_dram)
+{
+    const double scale[GPUS] = {0.25, 1, 1, 1};
+    rp_machine m = {.upload_Bps = 20e9,
+                    .download_Bps = 20e9,
+                    .host_Bps = 95e9,
+                    .gpus_per_switch = 3,
+                    .switch_Bps = 24e9,
+                    .link_scale = scale};
+    expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 20e9});
+    m.dram_Bps = 35e9; /* the last switch has one GPU, which gets what the others leave */
+    expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 11e9});
+    m.dram_Bps = 25e9; /* less than a fair share of the uplink: only the slow link is below */
+    expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 20e9 / 3, 0, 20e9 / 3, 0, 20e9 / 3});
+}

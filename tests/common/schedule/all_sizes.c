@@ -1,0 +1,100 @@
+/* Every registered schedule on 1 to 16 GPUs with 1 to 64 microbatches, as far as its rule goes: its
+ * program passes the validator, runs to its end, does the work once and keeps to the bound. The
+ * properties in detail, and on more machines, are those of properties.c. */
+#include "common/base/log.h"
+#include "tests/support/synthetic.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+
+/* Sanitized builds are ten times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STEP 7u
+#else
+#define STEP 1u
+#endif
+
+#define MOST_GPUS 16u
+#define MOST_MICROBATCHES 64u
+#define LAYERS 37u
+
+TestSuite(all_sizes, .timeout = 500);
+
+/* What one microbatch takes without recompute, and that of its layers' forwards. */
+static int64_t draw_costs(rp_arena *arena, rp_costs *costs, int64_t *forward_out)
+{
+    rp_test_equal_costs(arena, LAYERS, 1000, 2100, costs);
+    costs->head_fwd_ps = 1700;
+    costs->head_bwd_ps = 3100;
+    costs->hop_ps = 250;
+    int64_t sum = costs->head_fwd_ps + costs->head_bwd_ps;
+    *forward_out = 0;
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        costs->fwd_ps[i] += 37 * (i % 5);
+        costs->bwd_ps[i] += 91 * (i % 3);
+        sum += costs->fwd_ps[i] + costs->bwd_ps[i];
+        *forward_out += costs->fwd_ps[i];
+    }
+    return sum;
+}
+
+static void check(const rpsim_result *result, int64_t work, int64_t forward, const char *what)
+{
+    const rp_metrics *m = &result->metrics;
+    int64_t microbatches = result->program->microbatch_count;
+    bool recomputes = result->program->recompute != RP_RECOMPUTE_NONE;
+    cr_assert(ge(i64, m->busy_ps, microbatches * work), "%s", what);
+    cr_assert(le(i64, m->busy_ps, microbatches * (work + (recomputes ? forward : 0))), "%s", what);
+    cr_assert(ge(i64, m->makespan_ps, m->lower_bound_ps), "%s", what);
+    cr_assert(ge(i64, m->lower_bound_ps * result->program->gpu_count, m->busy_ps), "%s", what);
+    cr_assert(eq(i64, m->bubble_ps, m->fill_ps + m->switch_ps + m->drain_ps + m->intra_ps));
+}
+
+/* Which of the sizes a rule refuses is that schedule's own test; none refuses most of them. */
+static void run_share(uint32_t share)
+{
+    for (uint32_t s = share; s < rp_schedule_count; s += 2) {
+        uint32_t allowed = 0;
+        for (uint32_t size = 0; size < MOST_GPUS * MOST_MICROBATCHES; size += STEP) {
+            uint32_t gpus = size % MOST_GPUS + 1;
+            uint32_t microbatches = size / MOST_GPUS + 1;
+            rp_recompute recompute = (rp_recompute)((gpus + microbatches) % RP_RECOMPUTE_COUNT);
+            char what[160];
+            char message[1024];
+            rp_arena *arena = NULL;
+            rp_costs costs;
+            rpsim_result result;
+            int64_t forward = 0;
+            snprintf(what, sizeof what, "%s P%u M%u, recompute %s", rp_schedules[s]->name, gpus,
+                     microbatches, rp_recompute_text(recompute));
+            cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+            int64_t work = draw_costs(arena, &costs, &forward);
+            rp_log_capture_begin(message, sizeof message);
+            rp_status status = rp_test_run_even(rp_schedules[s], &costs, gpus, microbatches, 2,
+                                                recompute, arena, &result);
+            rp_log_capture_end();
+            cr_assert(status == RP_OK || status == RP_USAGE, "%s: %s", what, message);
+            if (status == RP_OK) {
+                check(&result, work, forward, what);
+                rpsim_result_fini(&result);
+                allowed++;
+            }
+            rp_arena_destroy(arena);
+        }
+        cr_expect(ge(u32, allowed, 150 / STEP), "%s is allowed %u times", rp_schedules[s]->name,
+                  allowed);
+    }
+    cr_expect(eq(sz, rp_mem_live_bytes(), 0));
+}
+
+/* Two halves, so that both cores work. */
+Test(all_sizes, even_schedules)
+{
+    run_share(0);
+}
+
+Test(all_sizes, odd_schedules)
+{
+    run_share(1);
+}

@@ -1,0 +1,164 @@
+/* config.json of a Qwen3-MoE: what is read, and what is refused with its key and the valid values.
+ */
+#include "common/base/log.h"
+#include "exec/checkpoint/weights.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(exec_config, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
+
+static rp_status load_text(const char *text, rp_model *model_out, char *message, size_t size)
+{
+    char path[] = "/tmp/roundpipe-config-XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    FILE *stream = fdopen(descriptor, "w");
+    cr_assert(stream != NULL);
+    cr_assert(fputs(text, stream) >= 0);
+    cr_assert(eq(int, fclose(stream), 0));
+    rp_log_capture_begin(message, size);
+    rp_status status = rpexec_config_load(path, rp_test_arena, model_out);
+    rp_log_capture_end();
+    (void)unlink(path);
+    return status;
+}
+
+/* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` takes their place.
+ */
+static rp_status load(const char *experts, rp_model *model_out, char *message, size_t size)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text,
+                   "{\"model_type\": \"qwen3_moe\", \"attention_bias\": false, \"head_dim\": 16,"
+                   " \"hidden_act\": \"silu\", \"hidden_size\": 32, \"intermediate_size\": 96,"
+                   " \"max_position_embeddings\": 64, \"num_attention_heads\": 4,"
+                   " \"num_hidden_layers\": 2, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-6,"
+                   " \"rope_scaling\": null, \"rope_theta\": 1e6, \"tie_word_embeddings\": false,"
+                   " \"vocab_size\": 97, %s}",
+                   experts);
+    return load_text(text, model_out, message, size);
+}
+
+#define GOOD                                                                                       \
+    "\"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2, \"decoder_sparse_step\": 1,"       \
+    " \"mlp_only_layers\": []"
+
+Test(exec_config, mixtures_are_read_in_both_styles)
+{
+    static const char *const counts[] = {"num_experts", "num_local_experts"};
+    for (int i = 0; i < 4; i++) {
+        char message[1024] = "";
+        char experts[512];
+        rp_model m;
+        (void)snprintf(experts, sizeof experts, GOOD ", \"%s\": 5%s", counts[i % 2],
+                       i < 2 ? ", \"norm_topk_prob\": true" : "");
+        cr_assert(eq(int, load(experts, &m, message, sizeof message), RP_OK), "%s", message);
+        cr_expect(eq(u32, m.experts, 5));
+        cr_expect(eq(u32, m.active_experts, 2));
+        cr_expect(
+            eq(u32, m.intermediate, 24)); /* not the dense layers' 96, of which there are none */
+        cr_expect(m.qk_norm);
+        cr_expect(
+            eq(int, m.raw_routing, i >= 2)); /* transformers: false where the key is missing */
+        /* executor.md 4.2: E * 3df + Ed */
+        cr_expect(eq(u64, m.mlp_parameters, 5 * 3 * 32 * 24 + 5 * 32));
+    }
+}
+
+Test(exec_config, mixtures_that_cannot_be_run_are_refused)
+{
+    static const struct {
+        const char *experts, *message;
+    } cases[] = {
+        {GOOD, "num_local_experts: valid values are integers from 1"},
+        {GOOD ", \"num_experts\": 1", "num_experts: valid values are integers from 2 on"},
+        {GOOD ", \"num_experts\": \"5\"", "num_experts: valid values are integers from 1"},
+        {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 6",
+         "num_experts_per_tok: valid values are integers from 1 to num_experts"},
+        {"\"num_experts\": 5, \"moe_intermediate_size\": 24", "num_experts_per_tok: valid values"},
+        {"\"num_experts\": 5, \"num_experts_per_tok\": 2", "moe_intermediate_size: valid values"},
+        {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2,"
+         " \"decoder_sparse_step\": 2",
+         "decoder_sparse_step: valid values are 1"},
+        {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2,"
+         " \"mlp_only_layers\": [0]",
+         "mlp_only_layers: valid values are none"},
+        {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2,"
+         " \"mlp_only_layers\": 3",
+         "mlp_only_layers: valid values are none"},
+        {GOOD ", \"num_experts\": 5, \"num_local_experts\": 4",
+         "num_local_experts: differs from num_experts; valid values are equal ones"},
+        {GOOD ", \"num_experts\": 5, \"norm_topk_prob\": 1",
+         "norm_topk_prob: valid values are true and false"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[1024] = "";
+        rp_model m;
+        cr_expect(eq(int, load(cases[i].experts, &m, message, sizeof message), RP_INPUT), "%s",
+                  cases[i].experts);
+        cr_expect(strstr(message, cases[i].message) != NULL, "%s", message);
+    }
+}
+
+#define LLAMA                                                                                      \
+    "{\"model_type\": \"llama\", \"hidden_size\": 32, \"num_attention_heads\": 4,\n"               \
+    " \"num_hidden_layers\": 2, \"intermediate_size\": 40, \"vocab_size\": 97,\n"                  \
+    " \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\",\n"
+
+/* Every key at fault, on the line where it is, also inside of objects; one that is missing without
+ * a line, and no control character of a file. */
+Test(exec_config, refusals_name_the_line_and_all_keys)
+{
+    static const struct {
+        const char *text, *messages[3];
+    } cases[] = {
+        {LLAMA "\"x\": {\"mlp_bias\": 1},\n\"bos_token_id\": \"mlp_bias\",\n\"mlp_bias\" : true,"
+               "\n\n\"a\": 1}",
+         {":4: x: is not understood", ":6: mlp_bias: biases are not computed; valid values are f",
+          ":8: a: is not understood"}},
+        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"yarn\",\n\"factor\": [4]}}",
+         {":4: factor: is not", ":5: rope_scaling.rope_type: valid values are default and llama3",
+          ":6: rope_scaling.factor: is not"}},
+        {LLAMA "\"a\\u000ab\": 0,\n\"quote\\\"\": \"\\\\\", \"torchscript\":\ntrue}",
+         {": a\\x0ab: is not understood", ": quote\": is not", ":5: torchscript: a tied head"}},
+        {LLAMA "\"rope_theta\": 100,\n\"rope_parameters\": {\"rope_theta\": 200}}",
+         {":4: rope_theta: differs from the one inside; valid values are equal ones", "", ""}},
+        {LLAMA "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"type\": 1}}",
+         {":4: rope_scaling: rope_parameters is there, too; valid values are one of them", "", ""}},
+        {LLAMA "\"rope_scaling\": \"llama3\"}",
+         {":4: rope_scaling: valid values are null and objects", "", ""}},
+        {"{\n\"model_type\": \"llama\"}", {": num_hidden_layers: valid values are int", "", ""}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[2048] = "";
+        rp_model m;
+        cr_expect(eq(int, load_text(cases[i].text, &m, message, sizeof message), RP_INPUT));
+        for (int k = 0; k < 3; k++) {
+            cr_expect(strstr(message, cases[i].messages[k]) != NULL, "%s: %s", message,
+                      cases[i].messages[k]);
+        }
+    }
+}
+
+/* Keys that training does not depend on may say anything, and nothing may be said of what is off.
+ */
+Test(exec_config, what_does_not_alter_the_model_is_read)
+{
+    char message[1024] = "";
+    rp_model m;
+    const char *text =
+        LLAMA "\"bos_token_id\": 1, \"torch_dtype\": \"bfloat16\", \"temperature\": 0.6,"
+              " \"attention_dropout\": 0, \"pruned_heads\": {}, \"sliding_window\": null,"
+              " \"max_window_layers\": 1, \"rope_scaling\": {}, \"quantization_config\": null,"
+              " \"rope_parameters\": {\"partial_rotary_factor\": 1.0}}";
+    cr_assert(eq(int, load_text(text, &m, message, sizeof message), RP_OK), "%s", message);
+    cr_expect(eq(u32, m.kv_heads, 4));
+    cr_expect(eq(u32, m.head_dim, 8));
+    cr_expect(eq(dbl, m.rope_theta, 10000));
+    cr_expect(eq(str, (char *)m.rope_scaling, "none"));
+}

@@ -1,0 +1,292 @@
+/* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
+#include "common/schedule/schedule.h"
+#include "exec/run/backend.h"
+#include "tests/support/make_program.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COMMANDS RP_TEST_ROOT "/bad/rpexec.tsv"
+
+TestSuite(exec_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
+
+static rp_test_outcome run(const char *line)
+{
+    return rp_test_tool_run(RPEXEC_PATH, "rpexec", line);
+}
+
+/* ---- bad command lines ---- */
+
+Test(exec_cli, bad_commands_are_refused)
+{
+    rp_test_refusals(COMMANDS, 5, run);
+}
+
+/* ---- --list ---- */
+
+/* What the list says of a schedule is what happens. */
+Test(exec_cli, the_list_says_what_runs)
+{
+    rp_test_outcome list = run("--list schedules");
+    cr_assert(eq(int, list.status, 0));
+    uint32_t simulated = 0;
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        const char *name = NULL;
+        const char *command = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &name, "%s: ", rp_schedules[i]->name);
+        (void)rp_arena_print(rp_test_tool_arena(), &command,
+                             "--schedule %s --gpus 2 --steps 1 --seq-len 4", rp_schedules[i]->name);
+        const char *line = list.output;
+        while (line != NULL && strncmp(line, name, strlen(name)) != 0) {
+            line = strchr(line, '\n');
+            line = line == NULL ? NULL : line + 1;
+        }
+        cr_assert(line != NULL, "%s is not listed", name);
+        const char *end = strchr(line, '\n');
+        const char *only = strstr(line, "(simulated only: ");
+        bool runs = only == NULL || only > end;
+        simulated += runs ? 0 : 1;
+        if (!runs || i % 8 == 0) { /* tests/exec/run/matrix.c runs them all */
+            cr_expect(eq(int, run(command).status, runs ? 0 : 2), "%s", command);
+        }
+    }
+    cr_expect(lt(u32, simulated, rp_schedule_count / 2));
+}
+
+/* ---- the backend of a run that names none ---- */
+
+static uint32_t there; /* devices of the backend below */
+static bool broken;
+
+static rp_status probe(const rpexec_probe *p)
+{
+    for (uint32_t i = 0; i < there; i++) {
+        p->device(p->context, &(rpexec_device){.index = i, .name = "a", .unit_name = "parts"});
+    }
+    if (there == 0) {
+        p->absent(p->context, "none");
+    }
+    return broken ? RP_TOOL : RP_OK;
+}
+
+static rp_status attach(const rpexec_devices_config *config, rpexec_devices **devices_out,
+                        uint64_t *gpu_bytes_out)
+{
+    (void)config;
+    (void)devices_out;
+    (void)gpu_bytes_out;
+    return RP_TOOL;
+}
+
+static const rpexec_driver_type *driver_of_devices(void)
+{
+    static const rpexec_driver_type type = {.attach = attach};
+    return &type;
+}
+
+Test(exec_cli, runs_are_on_gpus_where_there_are_any)
+{
+    const rpexec_backend_type devices = {
+        .name = "devices", .probe = probe, .driver = driver_of_devices};
+    const rpexec_backend_type *host = rpexec_backend_find("host");
+    const rpexec_backend_type *const orders[][2] = {{&devices, host}, {host, &devices}};
+    for (size_t i = 0; i < 2; i++) {
+        there = 2;
+        broken = false;
+        cr_expect(eq(u32, rpexec_backend_devices(&devices), 2));
+        cr_expect(rpexec_backend_default(orders[i], 2) == &devices);
+        broken = true;
+        cr_expect(rpexec_backend_default(orders[i], 2) == host);
+        there = 0;
+        broken = false;
+        cr_expect(rpexec_backend_default(orders[i], 2) == host);
+    }
+    cr_expect(rpexec_backend_default(orders[0], 1) == NULL);
+    /* The environment says it for tests and scripts; the command line has the last word. */
+    setenv("RPEXEC_BACKEND", "tpu", 1);
+    rp_test_outcome bad = run("--steps 1");
+    cr_expect(eq(int, bad.status, 2));
+    cr_expect(strstr(bad.messages, "the environment variable RPEXEC_BACKEND: 'tpu' is not valid; "
+                                   "valid values are host") != NULL,
+              "%s", bad.messages);
+    cr_expect(eq(int, run("--steps 1 --gpus 1 --seq-len 4 --backend host").status, 0));
+    cr_expect(eq(int, run("--list schedules").status, 0));
+}
+
+/* ---- outputs ---- */
+
+#define SMALL "--gpus 2 --microbatches 2 --steps 3 --seq-len 4 "
+
+/* The keys of cli.md, in its order and with its types. */
+Test(exec_cli, json_has_the_keys_of_the_contract)
+{
+    static const struct {
+        const char *key;
+        json_type type;
+    } keys[] = {{"schedule", JSON_STRING},
+                {"backend", JSON_STRING},
+                {"device", JSON_STRING},
+                {"gpus", JSON_INTEGER},
+                {"microbatches", JSON_INTEGER},
+                {"model", JSON_STRING},
+                {"steps", JSON_INTEGER},
+                {"loss", JSON_ARRAY},
+                {"iteration_ms", JSON_ARRAY},
+                {"tokens_per_s", JSON_REAL},
+                {"predicted_iteration_ms", JSON_NULL},
+                {"prediction_error_pct", JSON_NULL},
+                {"max_grad_rel_err", JSON_INTEGER}, /* 0: the same bits */
+                {"peak_gpu_bytes", JSON_ARRAY},
+                {"uploaded_bytes", JSON_INTEGER},
+                {"downloaded_bytes", JSON_INTEGER},
+                {"exchanged_bytes", JSON_INTEGER},
+                {"exchanged_by", JSON_NULL}}; /* the host backend has no devices */
+    rp_test_outcome result = run(SMALL "--check --format json");
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    json_t *json = json_loads(result.output, 0, NULL);
+    cr_assert(json != NULL);
+    void *at = json_object_iter(json);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        cr_assert(at != NULL);
+        cr_expect(eq(str, (char *)json_object_iter_key(at), (char *)keys[i].key));
+        cr_expect(eq(int, json_typeof(json_object_iter_value(at)), keys[i].type), "%s",
+                  keys[i].key);
+        at = json_object_iter_next(json, at);
+    }
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "loss")), 3));
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "iteration_ms")), 3));
+    cr_expect(eq(sz, json_array_size(json_object_get(json, "peak_gpu_bytes")), 2));
+    json_decref(json);
+}
+
+static const char *ask(const char *query)
+{
+    const char *path = rp_test_tool_expand("@DIR@/runs.db", 13);
+    const char *const arguments[] = {"sqlite3", path, query, NULL};
+    rp_test_outcome result = rp_test_tool_execute("/usr/bin/sqlite3", arguments);
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    return result.output;
+}
+
+/* The store says that it was executed, where, and what came out; a chart and a trace appear. */
+Test(exec_cli, artefacts_are_left)
+{
+    rp_test_outcome result =
+        run(SMALL "--seed 5 --platform rtx4090x8 --db @DIR@/runs.db --db-ops --gantt-out "
+                  "@DIR@/chart.svg --trace-out @DIR@/trace.json --loss-out @DIR@/loss.csv "
+                  "--program-out @DIR@/program.txt");
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    cr_expect(eq(str, (char *)result.messages, ""), "no progress line where stderr is no terminal");
+    cr_expect(eq(str,
+                 (char *)ask("SELECT program, schedule, model, platform, fidelity, gpus, "
+                             "microbatches, seq_len, iterations, seed FROM runs"),
+                 "rpexec|roundpipe|tiny|rtx4090x8|host|2|2|4|3|5\n"));
+    cr_expect(eq(str,
+                 (char *)ask("SELECT json_extract(config_json, '$.backend'), "
+                             "json_extract(config_json, '$.device') FROM runs"),
+                 "host|host threads\n"));
+    cr_expect(eq(str, (char *)ask("SELECT count(*) = (SELECT ops FROM runs) FROM ops"), "1\n"));
+    cr_expect(eq(str,
+                 (char *)ask("SELECT (SELECT value FROM metrics WHERE name = 'makespan_ps') = "
+                             "(SELECT max(end_ps) FROM ops)"),
+                 "1\n"));
+    cr_expect(eq(str, (char *)ask("SELECT value FROM metrics WHERE name = 'steps'"), "3\n"));
+    const char *losses = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.csv", 14));
+    cr_expect(strncmp(losses, "step,loss,iteration_ms\n1,", 25) == 0, "%s", losses);
+    const char *chart = rp_test_tool_read(rp_test_tool_expand("@DIR@/chart.svg", 15));
+    cr_expect(strstr(chart, "GPU 1") != NULL);
+    json_t *trace = json_load_file(rp_test_tool_expand("@DIR@/trace.json", 16), 0, NULL);
+    cr_expect(trace != NULL);
+    json_decref(trace);
+}
+
+/* plots/loss.gp draws the curve. */
+Test(exec_cli, losses_are_drawn)
+{
+    const char *script = NULL;
+    cr_assert(eq(int, run(SMALL "--loss-out @DIR@/loss.csv").status, 0));
+    const char *folder = rp_test_tool_folder();
+    (void)rp_arena_print(rp_test_tool_arena(), &script,
+                         "root='" RP_SOURCE_ROOT "/plots'; data='%s/loss.csv'; out='%s/loss'; "
+                         "ext='svg'",
+                         folder, folder);
+    const char *const arguments[] = {"gnuplot", "-e", script, RP_SOURCE_ROOT "/plots/loss.gp",
+                                     NULL};
+    rp_test_outcome result = rp_test_tool_execute("/usr/bin/gnuplot", arguments);
+    cr_assert(eq(int, result.status, 0), "%s", result.messages);
+    const char *curve = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.svg", 14));
+    cr_expect(strstr(curve, "running mean") != NULL);
+}
+
+/* ---- weights that are not finite ---- */
+
+#define LLAMA RP_TEST_ROOT "/golden/decoders/llama"
+
+static void write_bytes(const char *name, const char *bytes, size_t length)
+{
+    FILE *stream = fopen(rp_test_path(rp_test_tool_folder(), name), "wb");
+    cr_assert(stream != NULL);
+    cr_assert(eq(sz, fwrite(bytes, 1, length, stream), length));
+    cr_assert(eq(int, fclose(stream), 0));
+}
+
+/* A checkpoint in @DIR@ whose final norm begins with a NaN. */
+static void make_nan_weights(void)
+{
+    static char bytes[4 << 20];
+    FILE *stream = fopen(LLAMA "/model.safetensors", "rb");
+    cr_assert(stream != NULL);
+    size_t length = fread(bytes, 1, sizeof bytes - 1, stream);
+    fclose(stream);
+    cr_assert(lt(sz, length, sizeof bytes - 1));
+    uint64_t header = 0;
+    memcpy(&header, bytes, sizeof header);
+    const char *tensor = strstr(bytes + sizeof header, "\"model.norm.weight\"");
+    const char *offsets = tensor != NULL ? strstr(tensor, "\"data_offsets\"") : NULL;
+    cr_assert(offsets != NULL);
+    uint64_t begin = strtoull(strchr(offsets, '[') + 1, NULL, 10);
+    memset(bytes + sizeof header + header + begin, 0xff, 4); /* a NaN in every type */
+    write_bytes("model.safetensors", bytes, length);
+    const char *config = rp_test_tool_read(LLAMA "/config.json");
+    write_bytes("config.json", config, strlen(config));
+}
+
+static void expect_stopped(const char *line, const char *step, const char *tensor)
+{
+    rp_test_outcome result = run(line);
+    cr_expect(eq(int, result.status, 1), "%s: %s", line, result.messages);
+    cr_expect(eq(sz, strlen(result.output), 0), "%s: %s", line, result.output);
+    cr_expect(strstr(result.messages, step) != NULL, "%s: %s", line, result.messages);
+    cr_expect(strstr(result.messages, tensor) != NULL, "%s: %s", line, result.messages);
+}
+
+Test(exec_cli, weights_that_are_not_finite_stop_the_run)
+{
+    make_nan_weights();
+    expect_stopped("--gpus 1 --weights @DIR@ --steps 2 --seq-len 4",
+                   "step 1: ", "tensor model.norm.weight, the first of 1, is not finite");
+#define TINY "--gpus 2 --model tiny --seq-len 4 --lr 1e6 "
+#define EMBEDDING "tensor model.embed_tokens.weight, the first of "
+    /* Masters of 1e6 are no fp16, which the loss shows a step later; without one, the end does. */
+    expect_stopped(TINY "--dtype fp16 --steps 6", "step 2: the loss is nan", EMBEDDING);
+    expect_stopped(TINY "--dtype fp16 --steps 1", "step 1: the loss is 5.", EMBEDDING);
+    expect_stopped(TINY "--dtype fp16 --steps 3 --save @DIR@/kept --save-every 1",
+                   "step 1: the loss is 5.", EMBEDDING);
+    cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "kept/step-1"), F_OK), 0));
+}
+
+Test(exec_cli, full_outputs_fail_the_run)
+{
+    static const char *const outputs[] = {"--trace-out", "--loss-out", "--program-out"};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
+        const char *line = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &line, SMALL "%s /dev/full", outputs[i]);
+        rp_test_outcome result = run(line);
+        cr_expect(eq(int, result.status, 1), "%s", outputs[i]);
+        cr_expect(strstr(result.messages, "be written") != NULL, "%s", result.messages);
+    }
+}

@@ -1,0 +1,122 @@
+/* Boundary tensors that GPUs send to each other on the host backend: the same bits as through host
+ * memory, and the bytes of the closed form. */
+#include "common/base/log.h"
+#include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+#define LAYERS 8u
+#define SEQ_LEN 6u
+#define STEPS 2u
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_test_end(arena);
+}
+
+TestSuite(exec_peers, .init = begin, .fini = end, .timeout = 300);
+
+static void again(void)
+{
+    end();
+    begin();
+}
+
+static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t peer_gpus)
+{
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    cr_assert(type != NULL);
+    return (rpexec_work){.schedule = type,
+                         .gpus = gpus,
+                         .calls = 1,
+                         .microbatches = 2 * gpus,
+                         .microbatch_size = 1,
+                         .iterations = STEPS,
+                         .recompute = type->default_recompute,
+                         .piece_bytes = 20000,
+                         .peer_gpus = peer_gpus};
+}
+
+static void run_it(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
+                   rp_test_run *run)
+{
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, run), RP_OK), "%s",
+              work->schedule->name);
+}
+
+/* All peers, and pairs: then boundaries between pairs go through the host. With random delays. */
+Test(exec_peers, sent_boundaries_give_the_same_bits)
+{
+    static const char *const names[] = {"gpipe", "1f1b",  "interleaved-1f1b", "zb-h1",
+                                        "zbv",   "v-min", "looped-bfs"};
+    rp_model config = rp_test_decoder(LAYERS, true, true);
+    for (uint32_t number = 0; number < 14; number++) {
+        rp_test_run host;
+        rp_test_run sent;
+        rpexec_work work = work_of(names[number / 2], 2 + number % 3, 0);
+        work.recompute = number % 4 == 1 ? RP_RECOMPUTE_EARLY : work.recompute;
+        work.layer_grain = number % 5 == 4;
+        rp_test_twist twist = {.delay_seed = number, .delay_us = number % 2 == 0 ? 0 : 300};
+        run_it(&config, &work, NULL, &host);
+        work.peer_gpus = number % 2 == 0 ? UINT32_MAX : 2;
+        run_it(&config, &work, &twist, &sent);
+        cr_expect(rp_test_same(&host, &sent, STEPS), "%s on %u GPUs", work.schedule->name,
+                  work.gpus);
+        /* What is not sent goes down and up. Only token ids come up besides. */
+        uint64_t ids = (uint64_t)STEPS * work.microbatches * SEQ_LEN * sizeof(int32_t);
+        cr_expect(eq(u64, host.exchanged_bytes, 0));
+        cr_expect(eq(u64, sent.exchanged_bytes + sent.downloaded_bytes, host.downloaded_bytes));
+        cr_expect(eq(u64, sent.uploaded_bytes, sent.downloaded_bytes + ids));
+        cr_expect(gt(u64, sent.exchanged_bytes, 0));
+        again();
+    }
+}
+
+/* A boundary of each microbatch, there and back, between any two neighbours. */
+Test(exec_peers, bytes_sent_equal_the_closed_form)
+{
+    rp_model config = rp_test_decoder(LAYERS, false, true);
+    for (uint32_t gpus = 1; gpus <= 8; gpus++) {
+        rp_test_run run;
+        rpexec_work work = work_of("1f1b", gpus, UINT32_MAX);
+        run_it(&config, &work, NULL, &run);
+        uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
+        cr_expect(
+            eq(u64, run.exchanged_bytes, STEPS * work.microbatches * 2 * (gpus - 1) * boundary));
+        cr_expect(eq(u64, run.downloaded_bytes, 0));
+        again();
+    }
+}
+
+Test(exec_peers, memory_and_failures)
+{
+    static const rp_op_kind kinds[] = {RP_OP_SEND, RP_OP_RECV};
+    rp_model config = rp_test_decoder(LAYERS, true, true);
+    rpexec_work work = work_of("1f1b", 3, UINT32_MAX);
+    rp_test_run run;
+    rp_test_run capped;
+    run_it(&config, &work, NULL, &run);
+    rp_test_twist twist = {.cap_bytes = run.most_bytes};
+    run_it(&config, &work, &twist, &capped);
+    cr_expect(rp_test_same(&run, &capped, STEPS));
+    for (size_t i = 0; i < 2; i++) {
+        char message[1024] = "";
+        rp_test_twist broken = {.fails = true, .fail_kind = kinds[i]};
+        rp_log_capture_begin(message, sizeof message);
+        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &broken, &run);
+        rp_log_capture_end();
+        cr_expect(eq(int, status, RP_TOOL));
+        cr_expect(strstr(message, rp_op_kind_text(kinds[i])) != NULL, "%s", message);
+        cr_expect(strstr(message, "failed (GPU ") != NULL, "%s", message);
+    }
+}

@@ -1,0 +1,132 @@
+/* The executor against training in plain loops (exec/run/single.h): the same bits, whatever the
+ * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
+ * and 9). */
+#include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#define SEQ_LEN 17u
+#define STEPS 3u
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_test_end(arena);
+}
+
+TestSuite(exec_runs, .init = begin, .fini = end, .timeout = 120);
+
+static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
+{
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    cr_assert(type != NULL);
+    return (rpexec_work){.schedule = type,
+                         .gpus = gpus,
+                         .calls = 1,
+                         .microbatches = microbatches,
+                         .microbatch_size = 2,
+                         .iterations = STEPS,
+                         .round = RP_ROUND_ALL,
+                         .recompute = type->default_recompute,
+                         .piece_bytes = 20000};
+}
+
+static void compare(const rp_model *config, const rpexec_work *work)
+{
+    rp_test_run reference;
+    rp_test_run run;
+    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, work, &reference), RP_OK));
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK));
+    for (uint32_t i = 0; i < STEPS; i++) {
+        cr_expect(eq(dbl, run.losses[i], reference.losses[i]), "%s, %u GPUs, iteration %u",
+                  work->schedule->name, work->gpus, i);
+    }
+    cr_expect(rp_test_same(&run, &reference, STEPS), "%s, %u GPUs, %s: other bits",
+              work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
+}
+
+Test(exec_runs, roundpipe_trains_as_plain_loops_do)
+{
+    rp_model config = rp_test_decoder(16, true, true);
+    static const uint32_t gpus[] = {1, 2, 3, 5, 8}; /* executor.md section 3, 2 */
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+            rpexec_work work = work_of("roundpipe", gpus[i], gpus[i] + 1);
+            work.asynchronous = asynchronous != 0;
+            compare(&config, &work);
+        }
+    }
+}
+
+/* Looped BFS and Mobius go back through the microbatches from the last one: other roundings of the
+ * sums, in one step, and nothing else. */
+Test(exec_runs, descending_backwards_give_equal_sums)
+{
+    static const char *const names[] = {"looped-bfs", "mobius"};
+    rp_model config = rp_test_decoder(8, false, true);
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t gpus = 1; gpus <= 4; gpus++) {
+            rp_test_run reference;
+            rp_test_run run;
+            rpexec_work work = work_of(names[i], gpus, 2 * gpus);
+            work.iterations = 1;
+            cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &reference), RP_OK));
+            cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+            cr_expect(eq(dbl, run.losses[0], reference.losses[0]), "%s", names[i]);
+            double error = rp_test_distance(&run, &reference);
+            cr_expect(error <= 1e-5, "%s on %u GPUs: %g", names[i], gpus, error);
+            cr_expect(error > 0, "%s: the order does not matter here", names[i]);
+        }
+    }
+}
+
+/* 5: the gradients of the first call come up again and are added to. */
+Test(exec_runs, a_step_split_into_calls_is_one_step)
+{
+    rp_model config = rp_test_decoder(7, true, false);
+    for (uint32_t calls = 2; calls <= 3; calls++) {
+        for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+            rpexec_work work = work_of("roundpipe", 3, 4);
+            work.calls = calls;
+            work.asynchronous = asynchronous != 0;
+            compare(&config, &work);
+        }
+    }
+}
+
+Test(exec_runs, recompute_modes_train_alike)
+{
+    static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT, RP_RECOMPUTE_EARLY};
+    rp_model config = rp_test_decoder(8, true, true);
+    for (size_t i = 0; i < 3; i++) {
+        rpexec_work work = work_of("1f1b", 4, 6);
+        work.recompute = modes[i];
+        compare(&config, &work);
+        work = work_of("roundpipe", 4, 6);
+        work.recompute = i == 0 ? RP_RECOMPUTE_WAIT : modes[i];
+        compare(&config, &work);
+    }
+}
+
+Test(exec_runs, pipelines_train_as_plain_loops_do)
+{
+    static const char *const names[] = {
+        "gpipe", "1f1b", "interleaved-1f1b", "eager-1f1b", "zb-h1", "zb-h2",
+        "zb1p",  "zbv",  "dualpipev",        "v-half",     "v-min",
+    };
+    rp_model config = rp_test_decoder(8, true, true);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {
+            rpexec_work work = work_of(names[i], gpus, 2 * gpus);
+            compare(&config, &work);
+        }
+    }
+}

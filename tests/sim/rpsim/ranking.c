@@ -1,0 +1,224 @@
+/* --schedule all: order and ranks, what cannot run and why, exit status, and what flips say. */
+#include "sim/rpsim/report/ranking.h"
+#include "common/base/log.h"
+#include "tests/support/make_program.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+TestSuite(ranking, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 240);
+
+static json_t *run(const char *line)
+{
+    rp_test_outcome outcome = rp_test_rpsim_well(line);
+    json_error_t error;
+    json_t *rows = json_loads(outcome.output, 0, &error);
+    cr_assert(ne(ptr, rows, NULL), "%s: %s", line, error.text);
+    return rows;
+}
+
+static bool is_null(const json_t *row, const char *key)
+{
+    return json_is_null(json_object_get(row, key));
+}
+
+static bool same_text(const json_t *a, const json_t *b, const char *key)
+{
+    return strcmp(rp_test_json_text(a, key), rp_test_json_text(b, key)) == 0;
+}
+
+/* Whether `below` may stand right behind `above`: ranks count those that are strictly faster. */
+static void check_neighbours(const json_t *above, const json_t *below, uint32_t place)
+{
+    double faster = rp_test_json_number(above, "tokens_per_s");
+    double slower = rp_test_json_number(below, "tokens_per_s");
+    bool ranked = !is_null(below, "rank");
+    if (ranked) {
+        cr_expect(not(is_null(above, "rank")), "what fits stands before what does not");
+        double rank = rp_test_json_number(below, "rank");
+        bool equal = faster == slower;
+        cr_expect(eq(dbl, rank, equal ? rp_test_json_number(above, "rank") : place));
+    }
+    if (ranked == !is_null(above, "rank")) {
+        cr_expect(ge(dbl, faster, slower));
+    }
+}
+
+static void check_order(const json_t *rows, const char *const *modes, size_t mode_count)
+{
+    size_t mode = 0;
+    uint32_t place = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const json_t *above = i > 0 ? json_array_get(rows, i - 1) : NULL;
+        if (above == NULL || !same_text(above, row, "model")) {
+            mode = 0;
+            place = 0;
+        } else if (!same_text(above, row, "recompute")) {
+            mode++;
+            place = 0;
+        }
+        cr_assert(lt(sz, mode, mode_count), "each mode once per model");
+        cr_expect(eq(str, (char *)rp_test_json_text(row, "recompute"), (char *)modes[mode]));
+        const json_t *fits = json_object_get(row, "fits");
+        cr_expect(eq(int, is_null(row, "rank"), json_is_false(fits)));
+        if (place++ > 0) {
+            check_neighbours(above, row, place);
+        } else if (!is_null(row, "rank")) {
+            cr_expect(eq(dbl, rp_test_json_number(row, "rank"), 1.0));
+        }
+    }
+}
+
+Test(ranking, rows_are_in_order)
+{
+    static const char *const both[] = {"wait", "early"};
+    static const char *const given[] = {"early", "none"};
+    json_t *rows = run("--schedule all --gpus 4 --fidelity stage --model qwen3-1.7b,gpt-oss-20b "
+                       "--format json");
+    check_order(rows, both, 2);
+    cr_expect(gt(sz, json_array_size(rows), 40));
+    json_decref(rows);
+    rows = run("--schedule all --gpus 4 --fidelity stage --recompute early,none --format json");
+    check_order(rows, given, 2);
+    json_decref(rows);
+    rows = run("--schedule all --model llama3.1-8b --iterations 1 --format json");
+    check_order(rows, both, 2);
+    uint32_t without = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        without += is_null(json_array_get(rows, i), "rank");
+    }
+    cr_expect(gt(u32, without, 10), "much does not fit 24 GB");
+    cr_expect(lt(u32, without, (uint32_t)json_array_size(rows)));
+    json_decref(rows);
+    rows = run("--schedule gpipe,1f1b --gpus 4 --fidelity stage --format json");
+    cr_expect(is_null(json_array_get(rows, 0), "rank"), "nobody asked for all");
+    json_decref(rows);
+}
+
+/* Reasons stand below the table, and what is refused by its own rule is a warning, too. */
+Test(ranking, reasons)
+{
+    rp_test_outcome all = rp_test_rpsim_well("--schedule all --gpus 8 --microbatches 17 "
+                                             "--fidelity stage");
+    static const char *const reasons[] = {
+        "  interleaved-1f1b cannot run: --microbatches",
+        "  zero2 cannot run: stage fidelity knows no collectives",
+        "  megatron-pp cannot run: it differs from 1f1b only in what it moves",
+        "  pipedream cannot run: flushed after every step it is 1F1B",
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
+        cr_expect(strstr(all.output, reasons[i]) != NULL, "%s", reasons[i]);
+    }
+    cr_expect(strstr(all.messages, "interleaved-1f1b left out") != NULL);
+    cr_expect(strstr(all.messages, "zero2") == NULL, "no warning about what cannot be helped");
+    rp_test_outcome small = rp_test_rpsim_well("--schedule all --model llama3.1-8b "
+                                               "--iterations 1 --recompute wait");
+    cr_expect(strstr(small.output, "  zb-h1, recompute wait, does not fit: GPU 0 at ") != NULL);
+}
+
+static void write_platform(const char *name, const char *without)
+{
+    FILE *to = fopen(name, "w");
+    const char *text = rp_test_tool_read(RP_SOURCE_ROOT "/traces/platforms/rtx4090x8.yaml");
+    cr_assert(to != NULL);
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n") + 1;
+        if (strncmp(text, without, strlen(without)) != 0) {
+            fwrite(text, 1, length, to);
+        }
+        text += length;
+    }
+    fclose(to);
+}
+
+/* A server on which nobody has measured collectives: some systems cannot run, the others do. */
+Test(ranking, one_that_fails_does_not_stop_the_others)
+{
+    const char *path = rp_test_path(rp_test_tool_folder(), "rtx4090x8.yaml");
+    char line[512];
+    write_platform(path, "collective_gb_per_s");
+    snprintf(line, sizeof line, "--schedule all --iterations 1 --recompute wait --platform %s",
+             path);
+    rp_test_outcome all = rp_test_rpsim_well(line);
+    cr_expect(strstr(all.output, "  zero2 cannot run: ") != NULL, "%s", all.output);
+    cr_expect(strstr(all.output, "collective") != NULL);
+    cr_expect(strstr(all.output, "roundpipe ") != NULL);
+    cr_expect(strstr(all.messages, "warning: zero2 left out: ") != NULL, "%s", all.messages);
+    snprintf(line, sizeof line, "--schedule zero2 --iterations 1 --platform %s", path);
+    cr_expect(eq(int, rp_test_rpsim(line).status, 2));
+}
+
+Test(ranking, nothing_allowed_is_bad_usage)
+{
+    rp_test_outcome none = rp_test_rpsim("--schedule all --gpus 4 --partition 28 --fidelity stage");
+    cr_expect(eq(int, none.status, 2));
+    cr_expect(eq(str, (char *)none.output, ""));
+    cr_expect(strstr(none.messages, "no schedule allows these sizes") != NULL, "%s", none.messages);
+}
+
+/* What a flip says is best stands first where that is asked for; JSON and CSV know nothing of
+ * flips. */
+Test(ranking, flips_agree_with_runs)
+{
+    static const struct {
+        const char *flip;
+        const char *options;
+    } flips[] = {
+        {"\n  recompute none ", "--recompute none"},
+        {"\n  recompute early ", "--recompute early"},
+        {"\n  partition even ", "--recompute wait --partition even"},
+        {"\n  partition auto ", "--recompute wait --partition auto"},
+    };
+    rp_test_outcome all = rp_test_rpsim_well("--schedule all --fidelity stage");
+    for (size_t i = 0; i < sizeof flips / sizeof flips[0]; i++) {
+        char line[256];
+        char expected[128];
+        snprintf(line, sizeof line, "--schedule all --fidelity stage --format json %s",
+                 flips[i].options);
+        json_t *rows = run(line);
+        snprintf(expected, sizeof expected, "%s is ",
+                 rp_test_json_text(json_array_get(rows, 0), "schedule"));
+        const char *at = strstr(all.output, flips[i].flip);
+        cr_assert(at != NULL, "%s", flips[i].flip);
+        const char *name = at + strlen(flips[i].flip);
+        name += strspn(name, " ");
+        cr_expect(strncmp(name, expected, strlen(expected)) == 0, "%s: %.60s", expected, name);
+        json_decref(rows);
+    }
+    cr_expect(strstr(all.output, "\n  hops for twice the time ") != NULL);
+    cr_expect(strstr(all.output, "\n  receive placement ") != NULL);
+    cr_expect(eq(str, (char *)all.messages, ""), "flips say nothing of what is left out");
+    rp_test_outcome csv = rp_test_rpsim_well("--schedule all --fidelity stage --format csv");
+    cr_expect(strstr(csv.output, "flips") == NULL);
+    rp_csv table = rp_test_tool_table("csv", csv.output, ',');
+    cr_expect(eq(str, (char *)rp_test_tool_cell(&table, 0, "rank"), "1"));
+    /* Several schedules that somebody has named are compared, not ranked. */
+    rp_test_outcome two = rp_test_rpsim_well("--schedule gpipe,1f1b --fidelity stage");
+    cr_expect(strstr(two.output, "flips") == NULL);
+}
+
+/* By hand: a 10 % ahead of b falls 20 % behind; b against c is a tie, then not; d does not fit. */
+Test(ranking, reversals)
+{
+    rpsim_standing base[] = {{"a", 110}, {"b", 100}, {"c", 100}, {"d", 0}, {"e", 99}};
+    rpsim_standing after[] = {{"a", 100}, {"b", 120}, {"c", 90}, {"d", 500}, {"e", 101}};
+    rpsim_comparison comparison = {.count = 5, .standings = base};
+    rpsim_flip flip = {.what = "by hand", .standings = after};
+    rpsim_reversal found[10];
+    uint32_t pairs = 0;
+    uint32_t count = rpsim_flip_reversals(&comparison, &flip, found, &pairs);
+    cr_expect(eq(u32, pairs, 6));
+    cr_assert(eq(u32, count, 3)); /* a and b; c and e; a and e */
+    cr_expect(eq(u32, found[0].ahead, 0));
+    cr_expect(eq(u32, found[0].behind, 1));
+    cr_expect(epsilon_eq(dbl, found[0].lead, 0.1, 1e-12));
+    cr_expect(epsilon_eq(dbl, found[0].loss, 0.2, 1e-12));
+    /* The lesser of lead and loss: c 1.01 % ahead of e, a 11.1 % but then 1 % behind. */
+    cr_expect(eq(u32, found[1].ahead, 2));
+    cr_expect(eq(u32, found[2].ahead, 0));
+    cr_expect(epsilon_eq(dbl, found[2].loss, 0.01, 1e-12));
+}

@@ -1,0 +1,150 @@
+/* Lower bounds at hardware fidelity: never above the makespan of any schedule on any machine. */
+#include "common/base/log.h"
+#include "sim/run/bounds/run.h"
+#include "tests/support/random_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+static rp_arena *arena;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_test_end(arena);
+}
+
+TestSuite(bounds_hardware, .init = begin, .fini = end, .timeout = 300);
+
+typedef struct server {
+    rp_model model;
+    rp_costs costs;
+    rp_platform platform;
+} server;
+
+static void load(server *s)
+{
+    cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &s->model), RP_OK));
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &s->costs), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &s->platform), RP_OK));
+}
+
+/* Everything that the bounds look at, and what they do not. */
+static void draw_server(rp_random *random, server *s)
+{
+    rp_platform *p = &s->platform;
+    double slow = 1.0 / rp_random_between(random, 1, 30);
+    p->link_effective_gb_per_s = p->link_gb_per_s * slow;
+    p->gpus_per_switch = rp_random_between(random, 0, 2) * 2;
+    p->switch_gb_per_s = p->link_gb_per_s / rp_random_between(random, 1, 3);
+    p->gpus_per_root = rp_random_between(random, 0, 1) * 4;
+    p->root_gb_per_s = p->link_gb_per_s;
+    p->sockets = rp_random_between(random, 1, 2);
+    p->intersocket_gb_per_s = rp_random_between(random, 0, 1) * 5;
+    p->host_dram_gb_per_s = rp_random_between(random, 0, 1) * 60;
+    p->host_optimizer_gb_per_s = rp_random_between(random, 5, 200);
+    p->usable_memory_gb = rp_random_between(random, 1, 3) * 25;
+    p->launch_queue_depth = rp_random_between(random, 0, 1) * 1000;
+    if (rp_random_between(random, 0, 2) == 0) {
+        p->peer_access = RP_PEER_PCIE;
+        p->peer_gb_per_s = p->link_gb_per_s * slow;
+    }
+}
+
+static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t gpus,
+                     rp_random *random, rpsim_result *result)
+{
+    rpsim_workload workload = {.calls = 1,
+                               .microbatches = gpus * rp_random_between(random, 1, 3),
+                               .layer_grain = rp_random_between(random, 0, 1) == 1,
+                               .seq_len = 512u << rp_random_between(random, 0, 3)};
+    if (schedule->separate_backward) {
+        workload.calls = rp_random_between(random, 1, 3);
+        workload.microbatches = rp_random_between(random, 1, 10);
+    }
+    uint32_t all = workload.calls * workload.microbatches;
+    workload.global_batch = all + rp_random_between(random, 0, 3 * all);
+    rp_partition partition;
+    uint32_t exactly = rp_schedule_stages(schedule, gpus);
+    RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition));
+    rp_schedule_config config = {.gpus = gpus,
+                                 .microbatches = all,
+                                 .iterations = 1,
+                                 .round = workload.microbatches,
+                                 .recompute = (rp_recompute)rp_random_between(random, 0, 2),
+                                 .asynchronous = rp_random_between(random, 0, 3) == 0,
+                                 .layers = s->costs.layers,
+                                 .partition = &partition,
+                                 .costs = &s->costs};
+    return rpsim_hardware_case_run(schedule, &config, &workload, &s->model, &s->platform, result);
+}
+
+Test(bounds_hardware, no_schedule_beats_them)
+{
+    static const char *const keys[] = {
+#define BOUND_KEY(name, key, of_class, words) key,
+        RPSIM_BOUND_LIST(BOUND_KEY)
+#undef BOUND_KEY
+    };
+    rp_random random = {99};
+    uint32_t runs[64] = {0};
+    uint32_t best[RPSIM_BOUND_COUNT] = {0}; /* how often a term is its class's bound */
+    cr_assert(lt(u32, rp_schedule_count, 64));
+    for (uint32_t i = 0; i < 24; i++) {
+        server s;
+        load(&s);
+        draw_server(&random, &s);
+        for (uint32_t k = 0; k < rp_schedule_count; k++) {
+            char message[1024];
+            rpsim_result result;
+            rp_log_capture_begin(message, sizeof message);
+            rp_status status =
+                run(rp_schedules[k], &s, rp_random_between(&random, 1, 8), &random, &result);
+            rp_log_capture_end();
+            if (status != RP_OK) {
+                continue;
+            }
+            runs[k]++;
+            for (int t = 0; t < RPSIM_BOUND_COUNT; t++) {
+                cr_expect(le(i64, result.bounds.ps[t], result.metrics.makespan_ps),
+                          "case %u, %s: %s", i, rp_schedules[k]->name, keys[t]);
+            }
+            for (int c = 0; c < RPSIM_BOUND_CLASS_COUNT; c++) {
+                best[rpsim_bounds_term(&result.bounds, (rpsim_bound_class)c)]++;
+            }
+            cr_expect(eq(i64, rpsim_bounds_best(&result.bounds), result.metrics.lower_bound_ps));
+            rpsim_result_fini(&result);
+        }
+    }
+    for (uint32_t k = 0; k < rp_schedule_count; k++) {
+        cr_expect(gt(u32, runs[k], 5), "%s", rp_schedules[k]->name);
+    }
+    for (int t = 0; t < RPSIM_BOUND_COUNT; t++) {
+        bool needed = t != RPSIM_BOUND_CHAIN && t != RPSIM_BOUND_LINKS;
+        cr_expect(gt(u32, best[t] + (needed ? 0 : 1), 0), "%s never counts", keys[t]);
+    }
+}
+
+/* One GPU with a link so slow that nothing else matters: most of the step is what has to go
+ * up. */
+Test(bounds_hardware, links_are_tight)
+{
+    server s;
+    rp_random random = {7};
+    load(&s);
+    s.platform.link_effective_gb_per_s = 0.05;
+    for (uint32_t i = 0; i < 4; i++) {
+        rpsim_result result;
+        cr_assert(eq(int, run(rp_schedule_find("roundpipe"), &s, 1, &random, &result), RP_OK));
+        double transfers = (double)result.bounds.ps[RPSIM_BOUND_TRANSFERS];
+        cr_expect(gt(dbl, transfers, 0.7 * (double)result.metrics.makespan_ps));
+        cr_expect(
+            gt(i64, result.bounds.ps[RPSIM_BOUND_LINKS], 2 * result.bounds.ps[RPSIM_BOUND_WORK]));
+        rpsim_result_fini(&result);
+    }
+}

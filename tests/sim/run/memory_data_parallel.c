@@ -1,0 +1,501 @@
+/* Memory of data-parallel and tensor-parallel systems against closed forms: the table of
+ * shared/design/prediction.md section 4, summed by hand for a small model. */
+#include "common/lower/lower.h"
+#include "common/schedule/schedule.h"
+#include "sim/run/memory/memory.h"
+#include "sim/run/seqlen.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#define LAYERS 6u
+#define GPUS 4u
+#define EACH 2u /* sequences of a microbatch */
+
+#define LAYER_WEIGHTS UINT64_C(4000)
+#define EMBEDDING_WEIGHTS UINT64_C(50000)
+#define HEAD_WEIGHTS UINT64_C(70000)
+#define ALL_WEIGHTS (LAYERS * LAYER_WEIGHTS + EMBEDDING_WEIGHTS + HEAD_WEIGHTS)
+/* Gradients are as large as weights, and an optimizer three times: all are trained. */
+#define BOUNDARY UINT64_C(1000)
+#define TAPE UINT64_C(30000)
+#define HEAD_TAPE UINT64_C(200)
+#define TEMPORARY UINT64_C(5000)
+#define LOGITS UINT64_C(900000)
+
+/* prediction.md section 4: ZeRO-2's buckets; ZeRO-Infinity's with what is prefetched; what it
+ * gathers. */
+#define ZERO_BUCKETS UINT64_C(2000000000)
+#define INFINITY_BUCKETS UINT64_C(3000000000)
+#define INFINITY_LIVE UINT64_C(2000000000)
+
+static rp_arena *arena;
+
+typedef struct fixture {
+    uint64_t weights[LAYERS + 2];
+    uint64_t gradients[LAYERS + 2];
+    uint64_t optimizer[LAYERS + 2];
+    uint64_t parameters[LAYERS + 2];
+    uint64_t tapes[LAYERS + 2];
+    uint64_t temporaries[LAYERS + 2];
+    uint64_t boundary;
+    uint64_t logits;
+    bool tied;
+    uint32_t each; /* microbatches per GPU */
+    rp_recompute recompute;
+    rp_grain grain;
+    const char *partition;
+} fixture;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+}
+
+static void end(void)
+{
+    rp_test_end(arena);
+}
+
+TestSuite(memory_sharded, .init = begin, .fini = end, .timeout = 120);
+
+static fixture make(void)
+{
+    fixture f = {.boundary = BOUNDARY,
+                 .logits = LOGITS,
+                 .each = 1,
+                 .recompute = RP_RECOMPUTE_WAIT,
+                 .grain = RP_GRAIN_LAYER,
+                 .partition = "1,1,1,1,1,1"};
+    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+        bool block = i != 0 && i != LAYERS + 1;
+        f.weights[i] = block ? LAYER_WEIGHTS : i == 0 ? EMBEDDING_WEIGHTS : HEAD_WEIGHTS;
+        f.gradients[i] = f.weights[i];
+        f.optimizer[i] = 3 * f.weights[i];
+        f.parameters[i] = f.weights[i] / 2;
+        f.tapes[i] = block ? TAPE : i == 0 ? 0 : HEAD_TAPE;
+        f.temporaries[i] = block ? TEMPORARY : 0;
+    }
+    return f;
+}
+
+static rp_program *lower(fixture *f, const char *name)
+{
+    const rp_schedule_type *type = rp_schedule_find(name);
+    rp_program *schedule = NULL;
+    rp_program *program = NULL;
+    rp_partition partition;
+    uint32_t sequences[64];
+    for (uint32_t m = 0; m < 64; m++) {
+        sequences[m] = EACH;
+    }
+    cr_assert(eq(int, rp_partition_parse("test", f->partition, arena, &partition), RP_OK));
+    rp_schedule_config config = {.gpus = GPUS,
+                                 .microbatches = GPUS * f->each,
+                                 .iterations = 2,
+                                 .round = GPUS * f->each,
+                                 .recompute = f->recompute,
+                                 .layers = LAYERS,
+                                 .partition = &partition};
+    rp_lower_config lower = {.placement = type->placement,
+                             .sharding = type->sharding,
+                             .sizes = {.layers = LAYERS,
+                                       .weight_bytes = f->weights,
+                                       .gradient_bytes = f->gradients,
+                                       .parameters = f->parameters,
+                                       .boundary_bytes = f->boundary,
+                                       .input_bytes = 8,
+                                       .tape_bytes = f->tapes,
+                                       .temporary_bytes = f->temporaries,
+                                       .optimizer_bytes = f->optimizer,
+                                       .logits_bytes = f->logits,
+                                       .logits_chunk_bytes = UINT64_MAX,
+                                       .unfused_loss = true,
+                                       .tied_head = f->tied},
+                             .call_microbatches = GPUS * f->each,
+                             .grain = f->grain,
+                             .piece_bytes = RP_PIECE_BYTES};
+    cr_assert(eq(int, rp_schedule_build(type, &config, &schedule), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_lower(schedule, &lower, sequences, &program), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", name);
+    rp_program_destroy(schedule);
+    return program;
+}
+
+static rp_timeline *simulate(const rp_program *program, double link_Bps)
+{
+    size_t entries = (size_t)program->stage_count * RP_OP_KIND_COUNT;
+    rpsim_compute_costs costs = {.stage_count = program->stage_count};
+    cr_assert(eq(int, rp_arena_alloc(arena, entries, sizeof(int64_t), &costs.ps), RP_OK));
+    cr_assert(
+        eq(int, rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of),
+           RP_OK));
+    for (size_t i = 0; i < entries; i++) {
+        costs.ps[i] = (int64_t)(1000000000 + 7700000 * (i % 13));
+    }
+    entries = (LAYERS + 1) * (size_t)RP_OP_KIND_COUNT;
+    cr_assert(eq(int, rp_arena_alloc(arena, entries, sizeof(int64_t), &costs.layer_ps), RP_OK));
+    costs.layer_count = LAYERS + 1;
+    for (size_t i = 0; i < entries; i++) {
+        costs.layer_ps[i] = (int64_t)(500000000 + 3300000 * (i % 11));
+    }
+    rp_machine machine = {.upload_Bps = link_Bps,
+                          .download_Bps = link_Bps,
+                          .host_Bps = 1e14,
+                          .collective_Bps = link_Bps,
+                          .collect_Bps = 1e14};
+    rp_timeline *timeline = NULL;
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    return timeline;
+}
+
+/* The peak of all GPUs, which are alike. */
+static uint64_t peak(fixture *f, const char *name)
+{
+    rpsim_memory memory;
+    rpsim_memory_limits limits = {0};
+    rp_program *program = lower(f, name);
+    rp_timeline *timeline = simulate(program, 1e14);
+    cr_assert(eq(int, rpsim_memory_measure(timeline, &limits, arena, &memory), RP_OK));
+    cr_assert(memory.known, "%s", name);
+    for (uint32_t gpu = 1; gpu < GPUS; gpu++) {
+        cr_expect(eq(u64, memory.peak_gpu_bytes[gpu], memory.peak_gpu_bytes[0]), "%s", name);
+    }
+    rp_timeline_destroy(timeline);
+    rp_program_destroy(program);
+    return memory.peak_gpu_bytes[0];
+}
+
+/* All layers' inputs wait; the loss's logits and the head's tape. */
+#define HEAD_PEAK (EACH * (LAYERS * BOUNDARY + LOGITS + HEAD_TAPE))
+/* The last layer recomputed: its tape contains its own input, which is one of those that wait. */
+#define BACKWARD_PEAK (EACH * (LAYERS * BOUNDARY + TAPE - BOUNDARY + TEMPORARY))
+
+Test(memory_sharded, zero2)
+{
+    fixture f = make();
+    uint64_t resident = ALL_WEIGHTS + (1 + 3) * ALL_WEIGHTS / GPUS + ZERO_BUCKETS;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + HEAD_PEAK));
+    f.logits = 0;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
+}
+
+/* Stage grain: of three stages of two layers only the stages' inputs wait, and a backward has both
+ * layers' tapes. Layer grain does not care how layers are cut into stages. */
+Test(memory_sharded, grain)
+{
+    fixture f = make();
+    uint64_t resident = ALL_WEIGHTS + (1 + 3) * ALL_WEIGHTS / GPUS + ZERO_BUCKETS;
+    f.partition = "2,2,2,0,0,0";
+    f.logits = 0;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
+    f.grain = RP_GRAIN_STAGE;
+    uint64_t waiting = 3 * BOUNDARY;
+    uint64_t tapes = 2 * TAPE - BOUNDARY;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + EACH * (waiting + tapes + TEMPORARY)));
+}
+
+/* Gradients and optimizer are the host's. */
+Test(memory_sharded, zero_offload)
+{
+    fixture f = make();
+    cr_expect(eq(u64, peak(&f, "zero-offload"), ALL_WEIGHTS + ZERO_BUCKETS + HEAD_PEAK));
+}
+
+/* A small model is gathered whole; of a large one 2 GB stay, and a layer that is larger than that
+ * comes on top. */
+Test(memory_sharded, zero_infinity)
+{
+    fixture f = make();
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), ALL_WEIGHTS + INFINITY_BUCKETS + HEAD_PEAK));
+    f.weights[0] = 7 * INFINITY_LIVE;
+    f.gradients[0] = 7 * INFINITY_LIVE;
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), INFINITY_LIVE + INFINITY_BUCKETS + HEAD_PEAK));
+    f.weights[LAYERS] = f.gradients[LAYERS] = 3 * INFINITY_LIVE;
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), 4 * INFINITY_LIVE + INFINITY_BUCKETS + HEAD_PEAK));
+}
+
+/* Frozen weights: adapters are resident beside what is gathered. */
+Test(memory_sharded, zero_infinity_with_adapters)
+{
+    fixture f = make();
+    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+        f.gradients[i] = i == 0 || i == LAYERS + 1 ? 0 : 44;
+    }
+    f.weights[0] = 7 * INFINITY_LIVE;
+    cr_expect(eq(u64, peak(&f, "zero-infinity"),
+                 INFINITY_LIVE + 44 * LAYERS + INFINITY_BUCKETS + HEAD_PEAK));
+}
+
+/* Optimizer shard, root unit, two gathered layers. */
+Test(memory_sharded, fsdp)
+{
+    fixture f = make();
+    uint64_t optimizer = 3 * ALL_WEIGHTS / GPUS;
+    uint64_t root = EMBEDDING_WEIGHTS + HEAD_WEIGHTS;
+    cr_expect(eq(u64, peak(&f, "fsdp"), optimizer + root + 2 * LAYER_WEIGHTS + HEAD_PEAK));
+    f.tied = true;
+    cr_expect(eq(u64, peak(&f, "fsdp"),
+                 optimizer - 3 * EMBEDDING_WEIGHTS / GPUS + HEAD_WEIGHTS + 2 * LAYER_WEIGHTS +
+                     HEAD_PEAK));
+}
+
+/* With shards on the host: while the head runs, the next layer's shard has come up and been
+ * gathered. */
+Test(memory_sharded, fsdp_offload)
+{
+    fixture f = make();
+    uint64_t root = EMBEDDING_WEIGHTS + HEAD_WEIGHTS;
+    uint64_t weights = root + 2 * LAYER_WEIGHTS + LAYER_WEIGHTS / GPUS;
+    cr_expect(eq(u64, peak(&f, "fsdp-offload"), weights + HEAD_PEAK));
+}
+
+/* No activations: the most is there in the last unit's backward. The root unit's weights and
+ * gradients whole, those of the layer too, shards of all other layers' gradients; with two
+ * microbatches all layers' gradients have waited for the second. */
+Test(memory_sharded, fsdp_gradients)
+{
+    fixture f = make();
+    uint64_t root = EMBEDDING_WEIGHTS + HEAD_WEIGHTS;
+    uint64_t optimizer = 3 * ALL_WEIGHTS / GPUS;
+    uint64_t others = (LAYERS - 1) * LAYER_WEIGHTS / GPUS;
+    f.logits = 0;
+    f.boundary = 0;
+    memset(f.tapes, 0, sizeof f.tapes);
+    memset(f.temporaries, 0, sizeof f.temporaries);
+    cr_expect(eq(u64, peak(&f, "fsdp"), optimizer + 2 * root + 2 * LAYER_WEIGHTS + others));
+    f.each =
+        2; /* the first backward ends with all gradients, the second begins with one gathered */
+    uint64_t waiting = optimizer + 2 * root + LAYERS * LAYER_WEIGHTS;
+    cr_expect(ge(u64, peak(&f, "fsdp"), waiting + LAYER_WEIGHTS));
+    cr_expect(le(u64, peak(&f, "fsdp"), waiting + 2 * LAYER_WEIGHTS));
+}
+
+/* Everything is split over the ranks but layer inputs and norms: 20 h per token and the head's. */
+Test(memory_sharded, megatron_tp)
+{
+    fixture f = make();
+    uint64_t state = 5 * ALL_WEIGHTS / GPUS;
+    uint64_t inputs = GPUS * LAYERS * BOUNDARY;
+    uint64_t head = EACH * (inputs + LOGITS + GPUS * HEAD_TAPE);
+    cr_expect(eq(u64, peak(&f, "megatron-tp"), state + head));
+    f.logits = 0;
+    uint64_t norms = (GPUS - 1) * 10 * BOUNDARY;
+    uint64_t backward = EACH * (inputs + TAPE + norms - GPUS * BOUNDARY + TEMPORARY);
+    cr_expect(eq(u64, peak(&f, "megatron-tp"), state + backward));
+}
+
+/* Without recompute all layers' tapes wait; several layers in one stage change nothing. */
+Test(memory_sharded, without_recompute_and_with_large_stages)
+{
+    fixture f = make();
+    uint64_t resident = ALL_WEIGHTS + ALL_WEIGHTS + ZERO_BUCKETS;
+    f.partition = "4,2";
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + HEAD_PEAK));
+    f.logits = 0;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
+    f.recompute = RP_RECOMPUTE_NONE;
+    cr_expect(eq(u64, peak(&f, "zero2"), resident + EACH * (LAYERS * TAPE + TEMPORARY)));
+}
+
+/* Megatron's pipeline: 1F1B's last stage runs each backward right after its forward, so logits and
+ * recomputed layers are not there together. */
+Test(memory_sharded, megatron_pp_logits)
+{
+    fixture f = make();
+    f.partition = "2,2,1,1";
+    f.each = 2;
+    f.grain = RP_GRAIN_STAGE;
+    rp_program *program = lower(&f, "megatron-pp");
+    uint32_t logits = 0;
+    for (uint32_t b = 0; b < program->buffer_count; b++) {
+        const rp_buffer *buffer = &program->buffers[b];
+        if (buffer->kind == RP_BUFFER_LOGITS) {
+            cr_expect(eq(u64, buffer->bytes, EACH * LOGITS));
+            cr_expect(eq(u32, buffer->place, GPUS - 1));
+            cr_expect(eq(u32, buffer->alloc_op, buffer->free_op));
+            cr_expect(eq(u8, program->ops[buffer->free_op].kind, RP_OP_FORWARD));
+            logits++;
+        }
+    }
+    cr_expect(eq(u32, logits, 2 * GPUS * f.each)); /* two steps */
+    rp_program_destroy(program);
+    program = lower(&f, "gpipe"); /* all forwards first: logits wait for their backward */
+    for (uint32_t b = 0; b < program->buffer_count; b++) {
+        const rp_buffer *buffer = &program->buffers[b];
+        bool waits = program->ops[buffer->free_op].kind == RP_OP_RECOMPUTE;
+        bool last = program->ops[buffer->alloc_op].microbatch == GPUS * f.each - 1;
+        cr_expect(buffer->kind != RP_BUFFER_LOGITS || waits || last);
+    }
+    rp_program_destroy(program);
+}
+
+static const char *const systems[] = {
+    "fsdp-offload", "zero2", "zero-offload", "zero-infinity", "fsdp", "megatron-tp", "megatron-pp"};
+
+/* Never less than everything that lives at some time, whenever one looks; and links only move
+ * when things come, not what is resident. */
+Test(memory_sharded, peaks_bound_every_instant)
+{
+    static const double links[] = {1e8, 1e11};
+    for (size_t k = 0; k < 2 * sizeof systems / sizeof systems[0]; k++) {
+        fixture f = make();
+        const char *name = systems[k / 2];
+        f.partition = strcmp(name, "megatron-pp") == 0 ? "2,2,1,1" : "1,2,0,1,2";
+        f.each = 2;
+        rp_program *program = lower(&f, name);
+        rp_timeline *timeline = simulate(program, links[k % 2]);
+        rpsim_memory memory;
+        rpsim_memory_limits limits = {.gpu_fixed_bytes = 77};
+        cr_assert(eq(int, rpsim_memory_measure(timeline, &limits, arena, &memory), RP_OK));
+        for (uint32_t op = 0; op < program->op_count; op++) {
+            uint64_t lives[GPUS] = {77, 77, 77, 77};
+            int64_t now_ps = timeline->start_ps[op];
+            for (uint32_t b = 0; b < program->buffer_count; b++) {
+                const rp_buffer *buffer = &program->buffers[b];
+                bool there = buffer->place < GPUS &&
+                             timeline->start_ps[buffer->alloc_op] <= now_ps &&
+                             timeline->end_ps[buffer->free_op] > now_ps;
+                lives[there ? buffer->place : 0] += there ? buffer->bytes : 0;
+            }
+            for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
+                cr_expect(le(u64, lives[gpu], memory.peak_gpu_bytes[gpu]), "%s", name);
+            }
+        }
+        rp_timeline_destroy(timeline);
+        rp_program_destroy(program);
+    }
+}
+
+/* ---- real models ------------------------------------------------------------------------------
+ */
+
+typedef struct machine {
+    rp_model model;
+    rp_costs costs;
+    rp_platform platform;
+    rp_partition partition;
+    rpsim_workload workload;
+    rp_schedule_config config;
+} machine;
+
+static void load(const char *name, machine *m)
+{
+    cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &m->model), RP_OK));
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &m->costs), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &m->platform), RP_OK));
+    bool pipeline = strcmp(name, "megatron-pp") == 0;
+    const char *list =
+        pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
+    cr_assert(eq(int, rp_partition_parse("test", list, arena, &m->partition), RP_OK));
+    m->workload = (rpsim_workload){.global_batch = 4, .calls = 1, .microbatches = 4};
+    m->config = (rp_schedule_config){.gpus = 4,
+                                     .microbatches = 4,
+                                     .iterations = 2,
+                                     .round = 4,
+                                     .recompute = RP_RECOMPUTE_WAIT,
+                                     .layers = 28,
+                                     .partition = &m->partition,
+                                     .costs = &m->costs};
+}
+
+static rpsim_memory memory_at(machine *m, const char *name, uint32_t seq_len)
+{
+    rpsim_result result;
+    rpsim_memory memory;
+    m->workload.seq_len = seq_len;
+    cr_assert(eq(int,
+                 rpsim_hardware_case_run(rp_schedule_find(name), &m->config, &m->workload,
+                                         &m->model, &m->platform, &result),
+                 RP_OK));
+    cr_assert(eq(int, rpsim_memory_copy(&result.memory, arena, &memory), RP_OK));
+    rpsim_result_fini(&result);
+    return memory;
+}
+
+/* More tokens need more memory, and never less than what is there without any: NCCL, context. */
+Test(memory_sharded, grows_with_the_sequence)
+{
+    for (size_t k = 0; k < sizeof systems / sizeof systems[0]; k++) {
+        machine m;
+        load(systems[k], &m);
+        uint64_t before = 1350000000;
+        for (uint32_t seq_len = 1024; seq_len <= 16384; seq_len *= 2) {
+            rpsim_memory memory = memory_at(&m, systems[k], seq_len);
+            cr_expect(gt(u64, memory.peak_gpu_bytes[3], before), "%s", systems[k]);
+            before = memory.peak_gpu_bytes[3];
+        }
+    }
+}
+
+Test(memory_sharded, longest_sequence_is_the_longest)
+{
+    for (size_t k = 0; k < sizeof systems / sizeof systems[0]; k++) {
+        machine m;
+        rpsim_result result;
+        uint32_t longest = 0;
+        load(systems[k], &m);
+        cr_assert(
+            eq(int,
+               rpsim_seqlen_search(rp_schedule_find(systems[k]), false, &m.config, &m.workload,
+                                   &m.model, &m.platform, arena, &longest, &result),
+               RP_OK));
+        rpsim_result_fini(&result);
+        cr_expect(gt(u32, longest, 0), "%s", systems[k]);
+        cr_expect(memory_at(&m, systems[k], longest).fits, "%s", systems[k]);
+        rpsim_memory over = memory_at(&m, systems[k], longest + 1024);
+        cr_expect(not(over.fits), "%s", systems[k]);
+        cr_expect(ne(ptr, strstr(over.oom_reason, "more than the usable"), NULL));
+    }
+}
+
+/* A sequence cut into slices: each GPU has as many tokens as with shorter sequences that are whole,
+ * so as much memory; time grows only by the attention. */
+Test(memory_sharded, slices_of_a_sequence)
+{
+    machine m;
+    load("megatron-tp", &m);
+    rpsim_memory whole = memory_at(&m, "megatron-tp", 4096);
+    m.workload.sequence_slices = 4;
+    rpsim_memory sliced = memory_at(&m, "megatron-tp", 4 * 4096);
+    cr_expect(eq(u64, sliced.peak_gpu_bytes[0], whole.peak_gpu_bytes[0]));
+}
+
+/* Sum of squares of stages' parameters, by trying every split of a small model. */
+static double least_squares(const rp_model *model, uint32_t stage, uint32_t stages, uint32_t left)
+{
+    double least = INFINITY;
+    for (uint32_t own = stage + 1 == stages ? left : 0; own <= left; own++) {
+        double load = (double)model->layer_parameters * own;
+        load += stage == 0 ? (double)model->embedding_parameters : 0;
+        load += stage + 1 == stages ? (double)model->embedding_parameters + model->hidden : 0;
+        double rest = stage + 1 == stages ? 0 : least_squares(model, stage + 1, stages, left - own);
+        least = fmin(least, load * load + rest);
+    }
+    return least;
+}
+
+Test(memory_sharded, balanced_partition)
+{
+    rp_model model;
+    rp_partition partition;
+    cr_assert(eq(int, rp_model_load("llama3.1-8b", arena, &model), RP_OK));
+    model.layers = 9;
+    for (uint32_t stages = 1; stages <= 5; stages++) {
+        cr_assert(eq(int, rp_partition_balanced(&model, stages, arena, &partition), RP_OK));
+        double sum = 0;
+        uint32_t layers = 0;
+        for (uint32_t s = 0; s < stages; s++) {
+            double load = (double)model.layer_parameters * partition.forward_layers[s];
+            load += s == 0 ? (double)model.embedding_parameters : 0;
+            load += s + 1 == stages ? (double)model.embedding_parameters + model.hidden : 0;
+            sum += load * load;
+            layers += partition.forward_layers[s];
+        }
+        cr_expect(eq(u32, layers, 9));
+        cr_expect(epsilon_eq(dbl, sum / least_squares(&model, 0, stages, 9), 1, 1e-12));
+    }
+}
