@@ -4,7 +4,6 @@
 #include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
-#include "common/inputs/model.h"
 #include "experiments/options.h"
 #include "experiments/reference.h"
 #include "experiments/sweep.h"

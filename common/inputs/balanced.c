@@ -1,5 +1,6 @@
 /* A pipeline's partition by parameters: all blocks are alike, embedding and head are not. */
 #include "common/inputs/model.h"
+#include "common/inputs/partition.h"
 
 #include <math.h>
 

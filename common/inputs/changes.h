@@ -8,7 +8,8 @@
 #pragma once
 
 #include "common/formats/config.h"
-#include "common/inputs/model.h"
+#include "common/inputs/costs.h"
+#include "common/inputs/platform.h"
 
 /** One change. */
 typedef struct rp_change {

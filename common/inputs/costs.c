@@ -1,9 +1,10 @@
+#include "common/inputs/costs.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/formats/config.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
-#include "common/inputs/model.h"
+#include "common/program/limits.h"
 
 #include <inttypes.h>
 #include <string.h>

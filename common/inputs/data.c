@@ -2,7 +2,6 @@
 
 #include "common/base/log.h"
 #include "common/formats/config.h"
-#include "common/inputs/model.h"
 
 #include <dirent.h>
 #include <errno.h>

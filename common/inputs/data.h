@@ -39,3 +39,16 @@ rp_status rp_data_read(const rp_data_kind *kind, const char *name_or_path, rp_ar
  * @retval RP_OK, RP_INPUT (logged)
  */
 rp_status rp_data_check_name(const char *name_or_path, const char *path, const char *own_name);
+
+/**
+ * What --list prints: sorted names of traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
+ * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,
+                       uint32_t *count_out);
+
+/**
+ * The folder that holds models/, platforms/, costs/ and partitions/: environment RP_TRACES, else
+ * ../share/roundpipe/traces beside the executable, else the source tree it was built from.
+ */
+const char *rp_data_root(void);

@@ -1,8 +1,8 @@
 /* The notation of partitions, and those that the paper lists. */
+#include "common/inputs/partition.h"
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
-#include "common/inputs/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

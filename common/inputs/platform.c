@@ -1,8 +1,8 @@
+#include "common/inputs/platform.h"
 #include "common/base/log.h"
 #include "common/formats/config.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
-#include "common/inputs/model.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Bytes of a model's tensors: what moves and what lies in memory. */
-#include "common/lower/lower.h"
+#include "common/inputs/sizes.h"
 
 /* Kept per token of a layer for its backward: shared/design/prediction.md section 4, "saved". */
 static uint64_t tape_per_token(const rp_model *m)

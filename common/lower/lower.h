@@ -25,28 +25,9 @@
  */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/sizes.h"
 #include "common/program/program.h"
 #include "common/schedule/placement.h"
-
-/** Bytes of everything that moves. Layer 0 is the embedding, 1 .. layers the blocks, last the head.
- */
-typedef struct rp_sizes {
-    uint32_t layers;          /**< transformer blocks */
-    uint64_t *weight_bytes;   /**< [layers + 2] working weights of a layer */
-    uint64_t *gradient_bytes; /**< [layers + 2] gradients of its trainable parameters */
-    uint64_t *parameters;     /**< [layers + 2] trainable parameters, for the host's work */
-    uint64_t boundary_bytes;  /**< activation between two layers, per sequence */
-    uint64_t input_bytes;     /**< token ids or labels, per sequence */
-    /* Memory only; NULL or 0: not modelled. */
-    uint64_t *tape_bytes;      /**< [layers + 2] kept for the backward; per sequence */
-    uint64_t *temporary_bytes; /**< [layers + 2] most that a backward needs besides; per sequence */
-    uint64_t *optimizer_bytes; /**< [layers + 2] on the GPU where weights are resident */
-    uint64_t logits_bytes;     /**< of one sequence */
-    uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */
-    bool unfused_loss;           /**< the loss holds the logits of a whole microbatch */
-    bool tied_head;              /**< a GPU with embedding and head holds their table once */
-} rp_sizes;
 
 /** How much a backward recomputes at a time. */
 typedef enum rp_grain {
@@ -81,9 +62,6 @@ typedef struct rp_lower_config {
     bool gather_updates;
 } rp_lower_config;
 
-/** Gradients are 16 bit wide. */
-#define RP_GRADIENT_BYTES 2u
-
 /** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */
 #define RP_PIECE_BYTES (UINT64_C(256) << 20)
 
@@ -105,32 +83,6 @@ static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool bac
     return (backward ? sharding->backward_reduces : sharding->forward_reduces) +
            (again ? sharding->forward_reduces : 0);
 }
-
-/** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */
-#define RP_HOST_PAGEABLE_BYTES 16u /**< fp32 master, master gradient, Adam's m and v */
-/** Bytes per resident parameter beside fp16 weight and gradient: fp32 master, m and v. */
-#define RP_RESIDENT_OPTIMIZER_BYTES 12u
-/** Tokens of which the loss holds logits at a time, and bytes of each: fp16 and fp32
- * (prediction.md section 4). */
-#define RP_LOSS_CHUNK_TOKENS 4096u
-#define RP_LOGIT_BYTES 6u
-
-/**
- * Sizes of a model whose weights and gradients are 16 bit wide. A tied head has no parameters of
- * its own but its table is moved where the head runs. With LoRA all weights and the adapters move
- * up, but only the adapters have gradients and an optimizer.
- * @retval RP_OK, RP_NO_MEMORY
- */
-rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
-                            rp_sizes *sizes_out);
-
-/**
- * @return bytes of a model in host memory under offload placement, activations apart (executor.md
- *         1.6): pinned working weights and gradient slots, pageable master weights, master
- *         gradients and Adam states; 20 B per parameter, and a slot more where the head is tied
- * @param slots gradient slots per layer, at least 1: the calls of a step where they overlap
- */
-uint64_t rp_sizes_host_bytes(const rp_sizes *sizes, uint32_t slots);
 
 /**
  * Lowers a compute schedule.

@@ -1,7 +1,7 @@
 /** @file platform_machine.h  The machine of hardware fidelity that a platform file describes. */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/platform.h"
 #include "common/machine/machine.h"
 
 /**

@@ -6,7 +6,10 @@
  */
 #pragma once
 
+#include "common/inputs/costs.h"
 #include "common/inputs/model.h"
+#include "common/inputs/partition.h"
+#include "common/inputs/platform.h"
 
 /** Longest list of layers: all transformer blocks, embedding and head. */
 #define RP_PLAN_MAX_LAYERS (RP_MAX_LAYERS + 2u)

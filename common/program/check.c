@@ -2,7 +2,6 @@
 #include "common/program/check_internal.h"
 
 #include "common/base/log.h"
-#include "common/schedule/schedule.h"
 
 static const char *const rule_messages[] = {
 #define RP_RULE_TEXT(name, message) [RP_RULE_##name] = message,

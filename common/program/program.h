@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/program/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -116,7 +117,6 @@ typedef struct rp_op {
  */
 typedef uint32_t rp_wait;
 #define RP_WAIT_CONTROL UINT32_C(0x80000000)
-#define RP_MAX_OPS UINT32_C(0x7fffffff)
 
 static inline uint32_t rp_wait_op(rp_wait wait)
 {

@@ -1,7 +1,6 @@
 /* Reads the text form of a program, described in text.c. */
 #include "common/base/log.h"
 #include "common/program/program.h"
-#include "common/schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  * Two passes over the ops in queue order. The first lets the schedule emit and notes where each
  * (iteration, stage, microbatch) has gone; the second looks the producers up and writes the waits.
  * All sizes are known before anything is allocated. */
+#include "common/schedule/build.h"
 #include "common/base/log.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* The `even` partition: contiguous stages with the least maximum, ties to the front. */
+#include "common/schedule/even.h"
 #include "common/base/log.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /* One split: weights in order, `head` on top of the first (head_first) or last stage. */
 typedef struct split {

@@ -1,6 +1,6 @@
 /* GPipe: all forwards, then all backwards, microbatches ascending in both.
  * One stage per GPU. M >= P as published; fewer microbatches are legal and only idle more. */
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,
                   uint32_t iteration, rp_emitter *emitter)

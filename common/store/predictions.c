@@ -1,6 +1,6 @@
 #include "common/store/predictions.h"
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "common/store/store_internal.h"
 
 #include <string.h>

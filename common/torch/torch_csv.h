@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 #include <stdio.h>
 

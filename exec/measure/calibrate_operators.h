@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/costs.h"
 #include "exec/measure/trial.h"
 #include "exec/operators/calls.h"
 

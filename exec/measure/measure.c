@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/median.h"
-#include "exec/plan/plan_internal.h"
+#include "exec/plan/plan.h"
 #include "exec/run/work.h"
 
 #include <stdlib.h>

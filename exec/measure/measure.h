@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/inputs/costs.h"
 #include "common/timeline/timeline.h"
 #include "exec/plan/plan.h"
 

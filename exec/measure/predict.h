@@ -2,7 +2,7 @@
  * with the costs that an earlier run has recorded. */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/costs.h"
 #include "common/timeline/timeline.h"
 #include "exec/operators/dtype.h"
 #include "exec/run/driver.h"

@@ -1,7 +1,7 @@
 #include "exec/plan/plan.h"
 
 #include "common/base/log.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "exec/plan/plan_internal.h"
 #include "exec/state/shard.h"
 

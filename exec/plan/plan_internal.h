@@ -77,9 +77,6 @@ uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *
 /** @return bytes of the gradients of what is trained of a job's layers. */
 uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *planner, const rpexec_job *job);
 
-/** @return whether the op kind is a backward or a part of one. */
-bool rpexec_plan_is_backward(uint8_t kind);
-
 /**
  * Finds the jobs of all GPUs and, with offloaded weights, which bytes each upload moves.
  * @retval RP_OK, RP_USAGE (lowered for another model; logged), RP_NO_MEMORY

@@ -4,7 +4,7 @@
  * they sum inside of their compute ops; the program's ALL_REDUCE ops come after those and stand for
  * the volume. */
 #include "common/lower/lower.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "exec/operators/collective.h"
 #include "exec/plan/plan_internal.h"
 

@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/median.h"
 #include "common/base/version.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/even.h"
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"

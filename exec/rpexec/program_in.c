@@ -1,7 +1,8 @@
 #include "exec/rpexec/program_in.h"
 
 #include "common/base/log.h"
-#include "exec/plan/plan_internal.h"
+#include "common/schedule/even.h"
+#include "exec/plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /** @file runs.h  Which schedules the executor runs, and why it does not run the others. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /**
  * Builds, lowers and plans a small program of the schedule: nothing is run.

@@ -2,6 +2,8 @@
 
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
+#include "common/schedule/build.h"
+#include "common/schedule/even.h"
 
 /* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
 static int64_t values_per_token(const rpexec_model *model, bool adapters)

@@ -1,7 +1,7 @@
 /** @file work.h  From a schedule and sizes to the program that the executor runs. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "exec/model/model.h"
 
 typedef struct rpexec_work {

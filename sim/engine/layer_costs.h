@@ -15,8 +15,8 @@
 #pragma once
 
 #include "common/base/units.h"
+#include "common/inputs/costs.h"
 #include "common/program/program.h"
-#include "common/schedule/schedule.h"
 #include "sim/engine/dispatch.h"
 
 /** Effective rates of a GPU that the table does not say; from the platform file. */

@@ -10,7 +10,7 @@
 
 #include "common/base/units.h"
 #include "common/program/producers.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/even.h"
 #include "common/timeline/metrics.h"
 #include "common/timeline/timeline.h"
 

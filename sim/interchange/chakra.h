@@ -13,7 +13,7 @@
 #pragma once
 
 #include "common/formats/protobuf.h"
-#include "common/inputs/model.h"
+#include "common/inputs/platform.h"
 #include "common/timeline/timeline.h"
 
 /** Node types and collectives as et_def.proto numbers them. */

@@ -9,7 +9,8 @@
  */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/costs.h"
+#include "common/inputs/partition.h"
 #include "common/torch/torch_csv.h"
 
 /** A range: an action, or a pair that overlaps. */

@@ -1,6 +1,7 @@
 /* Cost tables made of the roofline, and measured ones moved by it. */
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "common/inputs/data.h"
 #include "common/machine/platform_machine.h"
 #include "sim/roofline/roofline.h"
 

@@ -16,7 +16,9 @@
  */
 #pragma once
 
+#include "common/inputs/costs.h"
 #include "common/inputs/model.h"
+#include "common/inputs/platform.h"
 
 /** A microbatch of the published tables, where neither a table nor an option says its size. */
 #define RPSIM_DEFAULT_SEQUENCES 4u

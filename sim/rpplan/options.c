@@ -3,7 +3,6 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
-#include "common/schedule/schedule.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "common/schedule/schedule.h"
 #include "sim/run/hardware_case.h"
 
 /** One run that is asked for. */

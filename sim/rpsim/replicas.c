@@ -1,6 +1,7 @@
 #include "sim/rpsim/replicas.h"
 
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 #include "sim/rpsim/study.h"
 
 #include <math.h>

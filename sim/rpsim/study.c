@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/planner/planner.h"
+#include "common/schedule/build.h"
 #include "sim/roofline/roofline.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"

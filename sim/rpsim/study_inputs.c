@@ -1,4 +1,5 @@
 /* What the runs of one model share: platform, model, cost table, partitions. */
+#include "common/inputs/data.h"
 #include "sim/rpsim/study_internal.h"
 
 #include "common/base/log.h"

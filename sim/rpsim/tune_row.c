@@ -1,6 +1,7 @@
 #include "sim/rpsim/tune_row.h"
 
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 
 #include <math.h>
 

@@ -1,6 +1,7 @@
 #include "sim/run/case.h"
 
 #include "common/base/host_limits.h"
+#include "common/schedule/build.h"
 #include "sim/engine/clock.h"
 #include "sim/run/bounds/run.h"
 

@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "common/inputs/data.h"
 #include "sim/run/hardware_case.h"
 
 #include <string.h>

@@ -21,7 +21,7 @@
  */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /** Chains that refine, and shares of an enumeration. */
 #define RPSIM_TUNE_CHAINS 8u

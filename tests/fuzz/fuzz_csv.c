@@ -1,7 +1,7 @@
 /* The readers of separated values. The first byte picks the table of partitions, a timeline of the
  * small program below, or any table, with one of three separators; the rest is the file. */
 #include "common/formats/csv.h"
-#include "common/inputs/model.h"
+#include "common/inputs/partition.h"
 #include "common/timeline/timeline_csv.h"
 #include "tests/fuzz/fuzz.h"
 

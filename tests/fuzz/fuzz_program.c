@@ -1,7 +1,7 @@
 /* The reader of program texts. What it accepts survives a round trip, and runs without a deadlock.
  */
 #include "common/base/hash.h"
-#include "common/inputs/model.h"
+#include "common/inputs/costs.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
 #include "tests/fuzz/fuzz.h"

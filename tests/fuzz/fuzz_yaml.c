@@ -1,5 +1,7 @@
 /* The YAML readers. The first byte picks model, platform or costs; the rest is the file. */
+#include "common/inputs/costs.h"
 #include "common/inputs/model.h"
+#include "common/inputs/platform.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>

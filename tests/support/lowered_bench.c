@@ -1,5 +1,6 @@
 #include "tests/support/lowered_bench.h"
 
+#include "common/schedule/build.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>

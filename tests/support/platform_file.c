@@ -1,6 +1,7 @@
 #include "tests/support/platform_file.h"
 
 #include "common/base/text.h"
+#include "common/inputs/data.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * form. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/reference/slow_reference.h"
 
 #define RP_TEST_MAX_LAYERS 256

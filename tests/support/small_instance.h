@@ -2,7 +2,7 @@
  * (tests/reference/slow_optimum.h), made from cost table and partition alone. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/reference/slow_optimum.h"
 
 /** What may be chosen besides the order. */

@@ -2,7 +2,7 @@
  * the builder's form and in that of tests/reference/slow_split.h. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/reference/slow_split.h"
 #include "tests/support/random_case.h"
 

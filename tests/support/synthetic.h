@@ -1,7 +1,7 @@
 /** @file synthetic.h  Models of equal layers for closed forms and generic properties. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "sim/run/case.h"
 
 /** Equal layers, no head, no hop unless set afterwards. Lives in `arena`. */

@@ -1,7 +1,7 @@
 /** @file data_parallel.h  The order that all data-parallel systems share. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /**
  * Rank r runs microbatches r, r + N, r + 2N, …: each through all stages forward, then all stages

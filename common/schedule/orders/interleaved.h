@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /** What is emitted as a backward. */
 typedef enum rp_interleaved_part {

@@ -1,7 +1,7 @@
 /** @file pipeline.h  Orders that several systems share. */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /** 1F1B with one stage per GPU (common/schedules/1f1b.c). For rp_schedule_type.order. */
 void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -8,7 +8,8 @@
  */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/even.h"
+#include "common/schedule/schedule_type.h"
 
 typedef struct rp_replay {
     const rp_program *program; /**< stages and chains are set */

@@ -3,7 +3,7 @@
  * to 5.4). */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 
 /** The local stages of a rank, called a and c in schedules.md. */
 typedef enum rp_v_chunk {

@@ -1,6 +1,7 @@
 #include "common/schedule/planned/cells.h"
 
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 
 #include <string.h>
 

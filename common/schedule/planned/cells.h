@@ -6,7 +6,8 @@
  */
 #pragma once
 
-#include "common/schedule/schedule.h"
+#include "common/schedule/even.h"
+#include "common/schedule/schedule_type.h"
 
 typedef enum rp_cell_kind {
     RP_CELL_FORWARD,

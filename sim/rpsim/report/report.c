@@ -3,6 +3,7 @@
 #include "common/base/units.h"
 #include "common/formats/csv.h"
 #include "common/formats/json.h"
+#include "common/inputs/data.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"
 

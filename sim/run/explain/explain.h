@@ -26,6 +26,7 @@
  */
 #pragma once
 
+#include "common/schedule/even.h"
 #include "sim/engine/hardware_engine.h"
 
 /** X(enumerator, JSON key, words). Nothing else enumerates what GPU time goes to. */

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "common/inputs/data.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "common/inputs/model.h"
+#include "common/inputs/platform.h"
 #include "common/timeline/timeline.h"
 
 /** What there is, and what is taken before any buffer. */

@@ -3,6 +3,7 @@
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/schedule/build.h"
 #include "sim/rpsim/study.h"
 #include "tests/support/test_arena.h"
 

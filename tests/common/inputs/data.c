@@ -5,7 +5,10 @@
 #include "common/base/text.h"
 #include "common/base/units.h"
 #include "common/formats/csv.h"
+#include "common/inputs/costs.h"
 #include "common/inputs/model.h"
+#include "common/inputs/partition.h"
+#include "common/inputs/platform.h"
 #include "common/inputs/published.h"
 #include "tests/support/test_arena.h"
 

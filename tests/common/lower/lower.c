@@ -3,7 +3,8 @@
 #include "common/lower/lower.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/build.h"
+#include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
 #include "tests/support/test_arena.h"
 

@@ -2,6 +2,7 @@
  * parameter in one pass: it reads an fp16 gradient (2) and fp32 master, m and v (12), and writes
  * the last three (12) and the fp16 weight (2). */
 #include "common/lower/lower.h"
+#include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"

@@ -2,7 +2,8 @@
  * freely at hardware fidelity: each case of a walk, one per kind of GPU, runs or is refused with a
  * reason, and what runs is within the roofline. */
 #include "common/inputs/data.h"
-#include "common/schedule/schedule.h"
+#include "common/inputs/platform.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/support/make_program.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/random_case.h"

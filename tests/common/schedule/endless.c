@@ -1,5 +1,6 @@
 /* Pipelines without a flush: PipeDream and PipeDream-2BW against a slow reference that knows
  * neither iterations nor programs, against their steady state and against 1F1B. */
+#include "common/schedule/build.h"
 #include "sim/run/case.h"
 #include "tests/support/stage_case.h"
 #include "tests/support/test_arena.h"

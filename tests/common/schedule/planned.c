@@ -1,6 +1,7 @@
 /* Schedules planned with times: against the fixed ones they start from, an exhaustive search, a
  * slow reference, closed forms and their limits of activations. */
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 #include "common/schedule/planned/greedy.h"
 #include "sim/run/case.h"
 #include "tests/reference/slow_exact.h"

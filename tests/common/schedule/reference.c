@@ -1,6 +1,7 @@
 /* The engine against the independent slow reference (tests/reference/), on random configurations:
  * every metric must be equal to the picosecond. The reference shares no code with the engine. */
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 #include "sim/run/case.h"
 #include "tests/support/random_case.h"
 

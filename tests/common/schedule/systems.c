@@ -2,6 +2,7 @@
  * and sums of shared/design/prediction.md section 3. */
 #include "common/base/log.h"
 #include "common/lower/lower.h"
+#include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"

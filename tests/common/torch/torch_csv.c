@@ -2,6 +2,7 @@
  * cells are read back by a reader of the published grammar; neither comes from the exporter. */
 #include "common/torch/torch_csv.h"
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"

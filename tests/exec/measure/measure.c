@@ -2,6 +2,7 @@
  * simulated with; what rpexec predicts is what rpsim says of the same files. */
 #include "exec/measure/measure.h"
 #include "common/base/log.h"
+#include "common/inputs/platform.h"
 #include "common/timeline/timeline_csv.h"
 #include "exec/run/work.h"
 #include "sim/engine/hardware_engine.h"

@@ -1,5 +1,5 @@
 /* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "exec/run/backend.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"

@@ -1,5 +1,5 @@
 /* Dispatch by one host: counts against prediction.md, closed forms, and what must not change. */
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/random_case.h"

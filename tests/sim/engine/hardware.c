@@ -2,6 +2,7 @@
  */
 #include "common/base/log.h"
 #include "common/lower/lower.h"
+#include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/random_case.h"

@@ -2,6 +2,7 @@
  * wrong is refused. */
 #include "sim/interchange/torch_sidecar.h"
 #include "common/base/log.h"
+#include "common/schedule/build.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"

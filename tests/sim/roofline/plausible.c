@@ -12,7 +12,7 @@
  */
 #include "common/inputs/data.h"
 #include "common/machine/platform_machine.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 

@@ -1,6 +1,7 @@
 /* The roofline: FLOP and bytes against the design's tables, bounds, order, moved tables, LoRA. */
 #include "sim/roofline/roofline.h"
 #include "common/base/log.h"
+#include "common/inputs/data.h"
 #include "common/lower/lower.h"
 #include "sim/engine/layer_costs.h"
 #include "tests/support/run_tool.h"

@@ -1,6 +1,6 @@
 /* rpsim as a user meets it: bad command lines (tests/bad/commands.tsv), artefacts, --list, --help.
  */
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 

@@ -1,6 +1,6 @@
 /* rpsim --fidelity hardware as a user runs it. */
 #include "common/base/log.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
 #include "tests/support/ask_store.h"
 #include "tests/support/run_tool.h"
 

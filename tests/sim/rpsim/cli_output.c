@@ -1,5 +1,4 @@
 /* What rpsim prints: JSON, CSV and key=value, each key and value. */
-#include "common/schedule/schedule.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 

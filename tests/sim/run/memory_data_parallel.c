@@ -1,7 +1,8 @@
 /* Memory of data-parallel and tensor-parallel systems against closed forms: the table of
  * shared/design/prediction.md section 4, summed by hand for a small model. */
 #include "common/lower/lower.h"
-#include "common/schedule/schedule.h"
+#include "common/schedule/build.h"
+#include "common/schedule/schedule_type.h"
 #include "sim/run/memory/memory.h"
 #include "sim/run/seqlen.h"
 #include "tests/support/test_arena.h"

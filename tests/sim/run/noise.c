@@ -1,6 +1,7 @@
 /* Monte Carlo over compute times: the factors' distribution, closed forms, and that neither seeds
  * nor threads do what they should not. Every statistical bound is five standard errors wide. */
 #include "sim/run/noise.h"
+#include "common/schedule/build.h"
 #include "sim/rpsim/replicas.h"
 #include "tests/support/random_case.h"
 #include "tests/support/run_tool.h"

@@ -1,4 +1,6 @@
-#include "common/schedule/schedule.h"
+#include "common/schedule/schedule_type.h"
+#include "common/schedule/build.h"
+#include "common/schedule/even.h"
 
 #include "common/base/log.h"
 #include "common/base/text.h"

@@ -1,0 +1,101 @@
+/** @file platform.h  GPU platforms: data in traces/platforms.
+ *
+ * The loader reads a YAML file by a schema (common/formats/config.h): unknown keys, wrong types,
+ * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
+ * valid values are …" and RP_INPUT. `name_or_path` is a registered name
+ * (traces/platforms/NAME.yaml) or, when it contains '/' or ends in ".yaml", a path. An unknown name
+ * lists the known ones. Objects live in `arena`.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** How GPUs reach each other. */
+typedef enum rp_peer_access {
+    RP_PEER_NONE,   /**< through the host */
+    RP_PEER_PCIE,   /**< over their PCIe links */
+    RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or pairs (rp_platform.nvlink_gpus) */
+} rp_peer_access;
+
+/** One kind of GPU in one kind of server. Rates are per GPU; decimal units (1 GB = 1e9 bytes). */
+typedef struct rp_platform {
+    const char *name;
+    const char *source;
+    const char *gpu;                /**< cost tables are called MODEL@GPU */
+    uint32_t gpus;                  /**< how many all nodes have together */
+    double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
+    double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
+    double memory_gb;               /**< nominal device memory */
+    double memory_gib;              /**< the same as the file may say it; memory_gb counts */
+    double memory_gb_per_s;         /**< HBM or GDDR bandwidth */
+    uint32_t pcie_gen;              /**< 3 to 5, 0 where the file says link_gb_per_s */
+    uint32_t pcie_lanes;            /**< of the host link, with pcie_gen; 16 */
+    double link_gb_per_s;           /**< host link, nominal, per direction */
+    double link_effective_gb_per_s; /**< as measured; 0 where nobody has measured it */
+    double peer_gb_per_s;           /**< per direction; 0: peers are reached through the host */
+    /* Hardware fidelity; 0 where nobody has measured them. */
+    double attention_fwd_tflops; /**< of the causal attention kernel, effective */
+    double attention_bwd_tflops;
+    double memory_effective_gb_per_s; /**< device memory */
+    double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
+    double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
+    double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
+    /* Topology (common/machine/machine.h): successive GPUs belong together. A count and its rate:
+     * both or none. Rates are per direction. */
+    uint32_t gpus_per_switch;    /**< that share a PCIe switch's uplink, divides a node's; 0: every
+                                      GPU has a root port of its own */
+    double switch_gb_per_s;      /**< uplink of a switch, nominal: as effective as link_gb_per_s */
+    uint32_t gpus_per_root;      /**< that share a root complex; 0: it limits nothing */
+    double root_gb_per_s;        /**< of a root complex, nominal: as effective as link_gb_per_s */
+    uint32_t sockets;            /**< of a node, each with its part of GPUs and memory; 1 */
+    double intersocket_gb_per_s; /**< between any two of them, effective */
+    uint32_t nodes;              /**< divides gpus; 1 */
+    double network_gb_per_s;     /**< of a node to all others, effective */
+    double host_dram_gb_per_s;   /**< of a node, effective; shared by transfers and the optimizer;
+                                      0: no bottleneck */
+    uint32_t optimizer_threads;  /**< of a node's optimizer; 0: host_optimizer_gb_per_s says all */
+    double optimizer_thread_gb_per_s; /**< memory traffic of one of them */
+    /* GPUs emulated by threads of the host (rpexec's host backend). */
+    double host_cores;  /**< that all compute of GPUs and host shares; 0: GPUs compute themselves */
+    const char *copies; /**< with host_cores: links, or cores: copies are work of threads, too;
+                             NULL: links */
+    uint32_t bound_cores;       /**< with host_cores: GPU g has core g mod this alone; 0: any */
+    bool copies_on_cores;       /**< what `copies` says */
+    const char *peer;           /**< none, pcie or nvlink; NULL: nvlink if peer_gb_per_s > 0 */
+    rp_peer_access peer_access; /**< what `peer` says */
+    uint32_t nvlink_gpus;       /**< that NVLink joins, 2 for bridged pairs; 0: all of a node */
+    /* Memory (sim/run/memory/memory.h). */
+    double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
+    double context_gb;             /**< CUDA context per process; 0.75 where the file has none */
+    double workspace_gb;           /**< of the libraries; 32 MiB where the file has none */
+    double communicator_gb;        /**< of a collective library; 0.6 where the file has none */
+    double allocator_overhead_pct; /**< of what is allocated */
+    double host_memory_gb;         /**< of a node; 0: unknown, nobody knows what fits there */
+    double host_memory_gib;        /**< the same as the file may say it; host_memory_gb counts */
+    /* Roofline (sim/roofline/roofline.h); 0 where the file does not say. */
+    double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
+    double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
+    double launch_overhead_us; /**< per kernel */
+    /* Dispatch (sim/engine/dispatch.h); 0: not modelled. */
+    uint32_t launch_queue_depth;   /**< launches that a GPU takes ahead of what it has done */
+    double dispatch_us_per_module; /**< host time to clone one module for a job */
+    /* Links as measured by direction, effective; 0: both as link_effective_gb_per_s. */
+    double upload_gb_per_s;
+    double download_gb_per_s;
+    double duplex_efficiency; /**< of PCIe links, both directions at once over each alone; 1 */
+    /* What starting takes (common/machine/machine.h); 0: nothing. */
+    double copy_latency_us; /**< of every transfer between host and GPU */
+    double op_gap_us;       /**< between two ops of a queue */
+    double op_wake_us;      /**< from the end of another queue's op to what waits for it */
+} rp_platform;
+
+/** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
+rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out);
+
+/** As rp_platform_load, from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
+rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            rp_platform *platform_out);

@@ -1,0 +1,43 @@
+/** @file even.h  Partitions by time: the `even` one, that of a program, and what its stages take.
+ */
+#pragma once
+
+#include "common/schedule/schedule_type.h"
+
+/**
+ * The `even` partition of cli.md: contiguous, the least maximum of forward + recompute + backward
+ * including the head, ties to the front. For schedules with separate backward stages: as many
+ * backward stages as GPUs, then the fewest forward stages that take no longer than the slowest of
+ * those. `stages` 0: one per GPU, or, where the schedule takes more, the multiple of the GPUs that
+ * is nearest to the layers.
+ * @retval RP_OK, RP_USAGE, RP_NO_MEMORY
+ */
+rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
+                            uint32_t stages, rp_arena *arena, rp_partition *partition_out);
+
+/** Duration of every op kind of every stage: ps[stage * RP_OP_KIND_COUNT + kind]. */
+typedef struct rp_stage_times {
+    int64_t *ps;
+    int64_t hop_ps;
+    double overlap_saving; /**< rp_costs */
+} rp_stage_times;
+
+/** @return what an overlapped forward and backward save together (rp_costs.overlap_saving). */
+static inline int64_t rp_overlap_saved_ps(double saving, int64_t forward_ps, int64_t backward_ps)
+{
+    int64_t shorter = forward_ps < backward_ps ? forward_ps : backward_ps;
+    return (int64_t)(saving * (double)shorter);
+}
+
+/**
+ * FORWARD = layers (where it holds their forward) + head; RECOMPUTE = forward of its layers;
+ * BACKWARD = layers + head; BACKWARD_INPUT its input part (the head's whole backward: its weight
+ * part is not measured apart), BACKWARD_WEIGHT the rest; HOST ops take no time at stage fidelity.
+ * @retval RP_OK, RP_INPUT (layer counts differ; logged), RP_NO_MEMORY
+ */
+rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *costs, rp_arena *arena,
+                                 rp_stage_times *times_out);
+
+/** The partition that a program's stages have. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_partition_of_program(const rp_program *program, rp_arena *arena,
+                                  rp_partition *partition_out);
