@@ -92,6 +92,17 @@ inject includes exec/zz_f.c "GSL in exec" <<<'#include <gsl/gsl_rng.h>'
 inject includes sim/zz_g.c "CUDA in sim" <<<'#include <cuda_runtime.h>'
 inject includes common/zz_h.c "cuBLAS in common" <<<'#include <cublas_v2.h>'
 
+mkdir -p "$tree"/common/{yy,zz} "$tree"/exec/{run,host}
+echo '#include "common/zz/zz_a.h"' >"$tree/common/yy/yy.c"
+inject rooms common/zz/zz_a.c "rooms that include each other" <<<'#include "common/yy/yy.h"'
+rm "$tree/common/yy/yy.c"
+inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
+inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
+for file in {01..25}; do : >"$tree/common/yy/yy_$file.c"; done
+: >"$tree/common/yy/yy_26.c"
+expect rooms "common/yy:1:" "26 files in a folder"
+rm -r "$tree"/common/yy
+
 for call in 'void *p = malloc(8)' 'p = realloc (p, 8)' 'free(p)' 'q = strdup(p)' 'mmap(0, 1, 2, 3, 4, 0)' \
     'getline(&p, &n, f)' 'asprintf(&p, "")' '(void)calloc(1, 1)'; do
     inject allocation sim/zz_alloc.c "$call" <<<"    $call;"

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Rooms are folders of common, sim and exec; their sub-folders belong to them. Rooms do not include each other in a
+# circle, a private header (*_internal.h) is included from its own folder and by tests only, the executor does not know
+# the host backend, and a folder holds at most 25 files of C.
+source "$(dirname "$0")/lib/lint.sh"
+
+cd "$lint_root"
+mapfile -t files < <(lint_files "c h cu cuh" common sim exec experiments)
+# FILE:LINE FILE INCLUDED, of our own headers.
+awk 'FNR <= 200 && /^[ \t]*#[ \t]*include[ \t]*"[a-z]+\// { split($0, part, "\""); print FILENAME ":" FNR, FILENAME, part[2] }' \
+    "${files[@]}" >"$lint_work/includes"
+
+# tsort names the rooms of a loop on stderr.
+awk '
+    function room(path,  part, n) { n = split(path, part, "/"); return n > 2 ? part[1] "/" part[2] : part[1] }
+    room($2) != room($3) { print room($2), room($3) }' "$lint_work/includes" | sort -u >"$lint_work/edges"
+tsort "$lint_work/edges" 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z].*\)/\1/p' | grep -v 'input contains' >"$lint_work/loop" || true
+while read -r room; do
+    awk -v room="$room" 'index($2, room "/") == 1 { print }' "$lint_work/includes" |
+        while read -r place _ included; do
+            into=$(cut -d/ -f1-2 <<<"$included")
+            [ "$into" = "$room" ] || ! grep -qxF "$into" "$lint_work/loop" || echo "$place: includes $included"
+        done
+done <"$lint_work/loop" | lint_report "rooms include each other in a circle"
+
+awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/, "", b) }
+    $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
+    lint_report "private headers are for their own folder"
+
+# Training and records ask for the host's cores and its operators as a reference.
+awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|cuda\/tests)\// { print $1 ": includes " $3 }' \
+    "$lint_work/includes" | lint_report "the executor knows no backend"
+
+printf '%s\n' "${files[@]}" | sed 's|/[^/]*$||' | grep -vx 'common/schedules' | sort | uniq -c |
+    awk '$1 > 25 { print $2 ":1: " $1 " files" }' | lint_report "a folder has at most 25 files"
+lint_end
