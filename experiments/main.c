@@ -184,7 +184,7 @@ static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
     case RPSWEEP_ACTION_COUNT:
         return sweep(o, is_mpi, arena);
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 static rp_status run(int argc, char **argv, bool is_mpi)

@@ -41,18 +41,18 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
     size_t at = sizeof outcome_out->number;
     *outcome_out = (rpsweep_outcome){0};
     if (length < at) {
-        return RP_BROKEN;
+        return rp_broken();
     }
     memcpy(&outcome_out->number, bytes, at);
     RP_TRY(rp_store_text_unpack(bytes, length, &at, arena, &outcome_out->failure));
     uint32_t count = 0;
     if (length - at < sizeof count) {
-        return RP_BROKEN;
+        return rp_broken();
     }
     memcpy(&count, bytes + at, sizeof count);
     at += sizeof count;
     if (count > length - at) { /* a run has more bytes than one */
-        return RP_BROKEN;
+        return rp_broken();
     }
     RP_TRY(rp_arena_alloc(arena, count, sizeof *outcome_out->runs, &outcome_out->runs));
     for (uint32_t i = 0; i < count; i++) {

@@ -184,6 +184,17 @@ void rp_log_error(const char *format, ...)
     va_end(arguments);
 }
 
+rp_status rp_broken_at(const char *file, int line)
+{
+    /* The compiler is given all paths in one form: from a build folder on, or absolute. */
+    size_t root = sizeof __FILE__ - sizeof "common/base/log.c";
+    file += strncmp(file, __FILE__, root) == 0 ? root : 0;
+    rp_log_error(
+        "internal error at %s:%d; this is a defect of RoundPipe's testbed, please report it", file,
+        line);
+    return RP_BROKEN;
+}
+
 void rp_log_warning(const char *format, ...)
 {
     va_list arguments;

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include "common/base/status.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -18,6 +20,11 @@
 
 /** Prints "PROGRAM: message\n" to stderr, or appends "message\n" to this thread's capture. */
 void rp_log_error(const char *format, ...) RP_PRINTF(1, 2);
+
+/** @return RP_BROKEN, after a message with the place in the source: of what only a defect of this
+ * project can cause. */
+#define rp_broken() rp_broken_at(__FILE__, __LINE__)
+rp_status rp_broken_at(const char *file, int line);
 
 /** As rp_log_error, "PROGRAM: warning: message". */
 void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);

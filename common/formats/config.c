@@ -389,7 +389,7 @@ static rp_status read_value(reader *in, const rp_config_field *field)
     case RP_CONFIG_NUMBERS:
         return read_numbers(in, field, member);
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 /* Keys. */

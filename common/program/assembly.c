@@ -182,7 +182,7 @@ static rp_status write_waits(const rp_assembly *a, rp_program *p, rp_handle hand
             char name[RP_OP_NAME_SIZE];
             rp_op_name(&pending->op, name);
             rp_log_error("lowering: %s would wait for a later op of its own queue", name);
-            return RP_BROKEN;
+            return rp_broken();
         }
     }
     sort_waits(&p->waits[first], p->wait_count - first);

@@ -4,6 +4,7 @@
  * (iteration, stage, microbatch) has gone; the second looks the producers up and writes the waits.
  * All sizes are known before anything is allocated. */
 #include "common/schedule/build.h"
+
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 
@@ -287,7 +288,7 @@ static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule
     if (e->overflow || e->count != expected || e->inputs != e->weights) {
         rp_log_error("schedule %s emitted %s ops than its stages and microbatches have",
                      schedule->name, e->overflow || e->count > expected ? "more" : "fewer");
-        return RP_BROKEN;
+        return rp_broken();
     }
     program->op_count = e->count;
     return RP_OK;

@@ -1,5 +1,7 @@
 #include "common/store/record.h"
 
+#include "common/base/log.h"
+
 #include <string.h>
 
 #define TEXT_COUNT 15
@@ -45,7 +47,7 @@ rp_status rp_store_run_pack(const rp_store_run *run, rp_text *bytes)
 static rp_status take(const char *bytes, size_t length, size_t *at, void *to, size_t size)
 {
     if (length - *at < size) {
-        return RP_BROKEN;
+        return rp_broken();
     }
     memcpy(to, bytes + *at, size);
     *at += size;
@@ -62,7 +64,7 @@ rp_status rp_store_text_unpack(const char *bytes, size_t length, size_t *at, rp_
         return RP_OK;
     }
     if (length - *at < size) {
-        return RP_BROKEN;
+        return rp_broken();
     }
     RP_TRY(rp_arena_copy_text(arena, bytes + *at, size, text_out));
     *at += size;
@@ -84,7 +86,7 @@ rp_status rp_store_run_unpack(const char *bytes, size_t length, size_t *at, rp_a
         *texts[i] = kept[i];
     }
     if (run_out->metric_count > (length - *at) / sizeof(rp_store_metric)) {
-        return RP_BROKEN;
+        return rp_broken();
     }
     RP_TRY(rp_arena_alloc(arena, run_out->metric_count, sizeof *metrics, &metrics));
     for (size_t i = 0; i < run_out->metric_count; i++) {

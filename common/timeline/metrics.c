@@ -107,7 +107,7 @@ static rp_status measure_queue(const rp_timeline *timeline, const rp_queue *queu
         }
         if (u.begin_ps < idle_from) {
             rp_log_error("GPU %u does two things at %" PRId64 " ps", queue->gpu, u.begin_ps);
-            return RP_BROKEN;
+            return rp_broken();
         }
         if (u.begin_ps > idle_from) {
             add_gap(&marks, idle_from, u.begin_ps, metrics);
@@ -149,7 +149,7 @@ static rp_status check_sum(const rp_metrics *m)
     bool negative = m->fill_ps < 0 || m->switch_ps < 0 || m->drain_ps < 0 || m->intra_ps < 0;
     if (negative || m->fill_ps + m->switch_ps + m->drain_ps + m->intra_ps != m->bubble_ps) {
         rp_log_error("the parts of the bubble do not sum to it");
-        return RP_BROKEN;
+        return rp_broken();
     }
     return RP_OK;
 }

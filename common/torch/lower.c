@@ -3,6 +3,7 @@
  * The passes and their order are those of PyTorch's runtime (formats.md 4.1), so that its files can
  * be compared byte by byte; the goldens in tests/golden/torch are its output. Each pass reads one
  * table of rows and appends to another. */
+#include "common/base/log.h"
 #include "common/torch/torch_csv_internal.h"
 
 #include <string.h>
@@ -308,7 +309,7 @@ static rp_status add_transfers(const rp_torch_csv *in, rp_arena *arena, rp_torch
     for (uint32_t rank = 0; rank < in->rank_count; rank++) {
         if (s.next[rank] != in->row_begin[rank + 1]) {
             rp_log_error("a schedule that runs to its end has no order of transfers");
-            return RP_BROKEN;
+            return rp_broken();
         }
     }
     return RP_OK;

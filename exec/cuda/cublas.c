@@ -340,7 +340,7 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
         rp_log_error("a product of [%llu, %u] and [%u, %u] has tensors that are not aligned to %u "
                      "bytes",
                      (unsigned long long)s->rows, s->in, s->out, s->in, alignment(lane, s));
-        return RP_BROKEN;
+        return rp_broken();
     }
     /* 1 and 0 in the type that is computed in. */
     const uint16_t half[] = {0, 0x3c00};

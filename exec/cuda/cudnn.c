@@ -294,7 +294,7 @@ rp_status rpexec_cudnn_attention(rpexec_cudnn *c, const rpexec_attention_sizes *
         rp_log_error("attention by cuDNN: %s", plan == NULL
                                                    ? "no plan for these sizes"
                                                    : "tensors that are not aligned to 16 bytes");
-        return RP_BROKEN;
+        return rp_broken();
     }
     rpexec_cudnn_object addresses = pack_of(c, plan, memory);
     if (addresses == NULL) {

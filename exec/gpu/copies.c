@@ -76,7 +76,7 @@ rp_status rpexec_gpu_transfer(rpexec_driver *d, void *to, const void *from, uint
     }
     if (gpu == d->devices->count) {
         rp_log_error("a transfer of no GPU's memory");
-        return RP_BROKEN;
+        return rp_broken();
     }
     void *stream = d->devices->gpus[gpu].aside;
     const rpexec_cuda_part whole = {.device = d->devices->gpus[gpu].part.device};

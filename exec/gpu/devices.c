@@ -450,7 +450,7 @@ rp_status rpexec_gpu_prepare(rpexec_driver *d)
         rp_log_error("the program has %" PRIu32 " GPUs, taken hold of were %" PRIu32
                      "; valid are as many",
                      gpus, devices->count);
-        return RP_BROKEN;
+        return rp_broken();
     }
     for (uint32_t i = 0; i < gpus; i++) {
         rpexec_gpu_visit(devices, &devices->gpus[i]);

@@ -185,7 +185,7 @@ static rp_status run_on_host(rpexec_gpu_queue *q, uint32_t op)
         void *event = d->end_events[rp_wait_op(p->waits[w])];
         if (event != NULL &&
             !rpexec_gpu_tried(d, d->calls->event_synchronize(event), "cudaEventSynchronize")) {
-            return RP_BROKEN;
+            return RP_BROKEN; /* logged by the call */
         }
     }
     d->start_ns[op] = rpexec_driver_now_ns();

@@ -84,7 +84,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
         rpexec_report(&options, &outcome, stdout);
         return RP_OK;
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 int main(int argc, char **argv)

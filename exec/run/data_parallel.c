@@ -1,5 +1,6 @@
 /* Data-parallel systems: what is gathered, reduced and moved of the ranks' shares, and their steps.
  */
+#include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 #include "exec/state/shard.h"
 
@@ -500,5 +501,5 @@ rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     case RP_OP_KIND_COUNT:
         break;
     }
-    return RP_BROKEN; /* the plan has refused them */
+    return rp_broken(); /* the plan has refused them */
 }

@@ -1,4 +1,5 @@
 /* What each op of a run does. */
+#include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 
 /* ---- where things are -------------------------------------------------------------------------
@@ -317,7 +318,7 @@ rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *updat
     const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
                                                     update->count * rpexec_dtype_bytes(dtype));
     if (gradients == NULL) {
-        return RP_BROKEN;
+        return RP_BROKEN; /* logged by the driver */
     }
     (void)rpexec_unscale(dtype, update->count, gradients, update->scale, false, to);
     return RP_OK;
@@ -529,5 +530,5 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
     case RP_OP_KIND_COUNT:
         break;
     }
-    return RP_BROKEN; /* the plan has refused them */
+    return rp_broken(); /* the plan has refused them */
 }

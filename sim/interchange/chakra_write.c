@@ -325,7 +325,7 @@ static rp_status put_rank(writer *w, rp_arena *arena)
     }
     if (w->file.status == RP_OK && !done) {
         rp_log_error("--chakra-out: the ops of GPU %" PRIu32 " wait for each other", w->rank);
-        return RP_BROKEN;
+        return rp_broken();
     }
     return w->file.status;
 }

@@ -99,7 +99,7 @@ static rp_status act(const rpimport_options *options, rp_arena *arena)
     case RPIMPORT_ACTION_NONE:
         break;
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)

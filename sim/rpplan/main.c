@@ -304,7 +304,7 @@ static rp_status act(const rpplan_options *options, rp_arena *arena)
         return options->instance != NULL ? plan_instances(options->instance, arena)
                                          : plan_costs(options, arena);
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)

@@ -57,7 +57,7 @@ static rp_status act(const rpsim_options *options, const char *command, rp_arena
     case RPSIM_ACTION_RUN:
         return run_study(options, command, arena);
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)

@@ -124,7 +124,7 @@ static rp_status take_inputs(int option, rp_arena *arena, rpsim_options *o)
         o->torch_csv_in = optarg;
         return RP_OK;
     default:
-        return RP_BROKEN;
+        return rp_broken();
     }
 }
 
@@ -168,7 +168,7 @@ static rp_status take_number(int option, rpsim_options *o)
         }
         return RP_OK;
     default:
-        return RP_BROKEN;
+        return rp_broken();
     }
 }
 
@@ -222,7 +222,7 @@ static rp_status take_mode(int option, rpsim_options *o)
         o->list = optarg;
         return RP_OK;
     default:
-        return RP_BROKEN;
+        return rp_broken();
     }
 }
 

@@ -27,7 +27,7 @@ static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
                                    result_out));
     if (!result_out->memory.known) {
         rpsim_result_fini(result_out);
-        return RP_BROKEN; /* every lowered program has buffers */
+        return rp_broken(); /* every lowered program has buffers */
     }
     rp_status status = rpsim_library_measure(s->schedule, s->replan, s->config, s->workload,
                                              s->model, s->platform, &result_out->memory);

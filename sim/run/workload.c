@@ -100,7 +100,7 @@ static rp_status find_cell(const rp_csv *csv, const query *q, const char *column
             return RP_OK;
         }
     }
-    return RP_BROKEN; /* it has been found before */
+    return rp_broken(); /* it has been found before */
 }
 
 static rp_status find_text(const rp_csv *csv, const query *q, const char *column,

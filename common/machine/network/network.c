@@ -179,7 +179,7 @@ static rp_status check_start(const rp_network *network, uint32_t route, double b
                      "0 to %g bytes, times from %lld",
                      bytes, route, (long long)now_ticks, network->group_count, RP_MAX_FLOW_BYTES,
                      (long long)network->clock_ticks);
-        return RP_BROKEN;
+        return rp_broken();
     }
     return RP_OK;
 }

@@ -1,5 +1,7 @@
 #include "sim/rpsim/report/report.h"
 
+#include "common/base/log.h"
+
 #include "common/base/units.h"
 #include "common/formats/csv.h"
 #include "common/formats/json.h"
@@ -469,7 +471,7 @@ rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
     case RPSIM_FORMAT_KV:
         return write_kv(study, stream);
     }
-    return RP_BROKEN;
+    return rp_broken();
 }
 
 /* ---- --list and --check -----------------------------------------------------------------------

@@ -108,7 +108,7 @@ static rp_status attribute(const rp_timeline *t, const rpsim_walk *w, rp_arena *
         if (sum != e->makespan_ps) {
             rp_log_error("the time of GPU %u is explained for %" PRId64 " of %" PRId64 " ps", gpu,
                          sum, e->makespan_ps);
-            return RP_BROKEN;
+            return rp_broken();
         }
     }
     return RP_OK;
