@@ -6,7 +6,7 @@
 
 /**
  * Layers per stage. backward_count == 0: the backward stages are the forward stages (pipelines).
- * Otherwise backward_layers is in execution order, the head's stage first (schedules.md 5.6).
+ * Otherwise backward_layers is in execution order, the head's stage first (schedules.md 7).
  */
 typedef struct rp_partition {
     uint32_t forward_count;

@@ -30,7 +30,7 @@ typedef struct rp_sizes {
 /** Bytes per resident parameter beside fp16 weight and gradient: fp32 master, m and v. */
 #define RP_RESIDENT_OPTIMIZER_BYTES 12u
 /** Tokens of which the loss holds logits at a time, and bytes of each: fp16 and fp32
- * (prediction.md section 4). */
+ * (sim/model.md section 4). */
 #define RP_LOSS_CHUNK_TOKENS 4096u
 #define RP_LOGIT_BYTES 6u
 

@@ -1,5 +1,5 @@
 /* What lies in the memory of data-parallel and tensor-parallel systems, from which op to which
- * (shared/design/prediction.md section 4).
+ * (sim/model.md section 4).
  *
  * All the time: the rank's share of weights, gradients and optimizer, or what of it is not sharded,
  * and the communication buckets. Per unit: gathered weights, from their gather to the unit's end.

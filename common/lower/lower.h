@@ -56,7 +56,7 @@ typedef struct rp_lower_config {
      * UINT32_MAX: all; 0: none do */
     uint32_t peer_gpus;
     /** Sharded placement: where whole weights stay on every GPU and each steps its share (ZeRO-2),
-     * the new weights are gathered after the step. Off, as in prediction.md section 3, whose
+     * the new weights are gathered after the step. Off, as in sim/model.md section 3, whose
      * volumes leave that gather out: the weights of a program without it are not those of one
      * training */
     bool gather_updates;
@@ -65,7 +65,7 @@ typedef struct rp_lower_config {
 /** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */
 #define RP_PIECE_BYTES (UINT64_C(256) << 20)
 
-/** Host work per trainable parameter in bytes of memory traffic (prediction.md section 2, term 4).
+/** Host work per trainable parameter in bytes of memory traffic (sim/model.md section 2, term 4).
  */
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u

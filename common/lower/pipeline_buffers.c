@@ -8,7 +8,7 @@
  * needs inputs and outputs' gradients of its matrix products, about what the tape holds (Qi et al.
  * 2024, section 2: 32 instead of 34 bytes per token and hidden unit). The tape contains the stage's
  * input, so an uploaded one is taken off. The logits of a chunk of tokens stay with the allocator
- * of each GPU that runs the head (prediction.md 4). Units that go layer by layer:
+ * of each GPU that runs the head (sim/model.md 4). Units that go layer by layer:
  * layer_buffers.c. All of this is for pipelines and RoundPipe;
  * for data-parallel systems see data_parallel_buffers.c. */
 #include "common/lower/lower_internal.h"

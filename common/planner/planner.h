@@ -1,6 +1,6 @@
 /** @file planner.h  RoundPipe's automatic partitioner: layers to forward and backward stages.
  *
- * Rules: executor.md 2.2 (shared/design). All quantities are integers, so that a plan is the same
+ * Rules: planner.md 2. All quantities are integers, so that a plan is the same
  * everywhere. `cap` is the time that no stage may exceed; a plan's cost is the length of a full
  * rotation if every stage took `cap`.
  */

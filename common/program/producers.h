@@ -1,7 +1,7 @@
 /** @file producers.h  Where each (iteration, stage, microbatch) of a program runs, and what it
  * needs.
  *
- * The data dependencies of schedules.md 5.0 and 5.6, read off the program's chains: F needs the
+ * The data dependencies of schedules.md 1 and 7, read off the program's chains: F needs the
  * previous forward stage; a backward needs its own forward (pipelines) or the last forward stage
  * (separate backward stages), and the previous backward stage; W needs its I.
  */

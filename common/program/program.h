@@ -87,11 +87,11 @@ typedef struct rp_stage {
 enum {
     /**
      * The next op of the queue follows without a gap: the group of joined ops starts as late as its
-     * last op's waits demand. RoundPipe's pre-work is joined to its backward (schedules.md 5.6).
+     * last op's waits demand. RoundPipe's pre-work is joined to its backward (schedules.md 7).
      */
     RP_OP_JOIN = 1,
     /**
-     * A forward that runs together with the backward behind it (DualPipeV, schedules.md 5.3): the
+     * A forward that runs together with the backward behind it (DualPipeV, schedules.md 4): the
      * pair starts when both may and their results exist when both are done. Never in lowered
      * programs, which know what overlaps with what.
      */

@@ -12,7 +12,7 @@ typedef enum rp_placement {
     RP_PLACEMENT_SHARDED,  /**< spread over all GPUs of a data-parallel group (rp_sharding) */
 } rp_placement;
 
-/** Versions of a stage's weights that an asynchronous pipeline keeps (schedules.md 5.0). */
+/** Versions of a stage's weights that an asynchronous pipeline keeps (schedules.md 1). */
 typedef enum rp_versions {
     RP_VERSIONS_ONE,
     RP_VERSIONS_TWO,     /**< updates are delayed by one */
@@ -21,7 +21,7 @@ typedef enum rp_versions {
 } rp_versions;
 
 /**
- * What a data-parallel system of n GPUs moves (shared/design/prediction.md section 3). A collective
+ * What a data-parallel system of n GPUs moves (sim/model.md section 3). A collective
  * of a stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.
  */
 typedef struct rp_sharding {
@@ -40,7 +40,7 @@ typedef struct rp_sharding {
     uint32_t forward_reduces;
     uint32_t backward_reduces;
     bool gather_after_step; /**< resident weights: new shards go up and are gathered */
-    /* Memory (shared/design/prediction.md section 4); 0: none. */
+    /* Memory (sim/model.md section 4); 0: none. */
     uint64_t bucket_bytes; /**< of collectives and prefetch, on every GPU all the time */
     uint64_t live_bytes;   /**< gathered weights stay until there are so many; a larger layer comes
                                 on top while it runs. 0: they go when their unit is done */

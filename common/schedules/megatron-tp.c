@@ -2,7 +2,7 @@
  * microbatch. A microbatch is written as one slice per rank: rank r runs "microbatch" k N + r, its
  * share of the work, and after each unit all ranks all-reduce the boundary tensors of the whole
  * microbatch: two per layer forward, two more in the recompute and two in the backward, one at the
- * embedding and one at the head (shared/design/prediction.md section 3). --microbatches and batch
+ * embedding and one at the head (sim/model.md section 3). --microbatches and batch
  * therefore count slices. */
 #include "common/schedule/orders/data_parallel.h"
 
@@ -14,7 +14,7 @@ static const rp_sharding sharding = {
 const rp_schedule_type rp_schedule_megatron_tp = {
     .name = "megatron-tp",
     .summary = "Megatron tensor parallelism over all GPUs; microbatches count slices",
-    .source = "Shoeybi et al., Megatron-LM, 2019, section 3; volumes of prediction.md section 3",
+    .source = "Shoeybi et al., Megatron-LM, 2019, section 3; volumes of sim/model.md section 3",
     .data_parallel = true,
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,

@@ -1,6 +1,6 @@
 /* Mobius: more stages than GPUs, weights in host memory. A GPU runs all microbatches of its stage,
  * then its next stage, whose weights have come up meanwhile: apart from transfers this is looped
- * BFS (shared/design/schedules.md 5.5, second-hand: its code is closed).
+ * BFS (schedules.md 6, second-hand: its code is closed).
  *
  * Assumptions: stages go round the GPUs in order (the cross mapping over root complexes needs a
  * topology, which nobody has published for the measurements); boundary activations are kept in host
@@ -12,7 +12,7 @@
 const rp_schedule_type rp_schedule_mobius = {
     .name = "mobius",
     .summary = "looped BFS with weights and optimizer in host memory",
-    .source = "Feng et al., Mobius, ASPLOS 2023, as schedules.md 5.5 has it",
+    .source = "Feng et al., Mobius, ASPLOS 2023; schedules.md 6",
     .published_as = "looped-bfs",
     .many_stages = true,
     .placement = RP_PLACEMENT_OFFLOAD,

@@ -5,7 +5,7 @@
  * The next round begins on the GPU that is free first (lowest index on ties), as in the paper's own
  * simulation, or simply continues the rotation, as in the library; with --round all the whole call
  * is one round and the rotation never resets. Free first needs times: the schedule replays its own
- * stage times (schedules.md 5.6), and what comes out has fixed placements. */
+ * stage times (schedules.md 7), and what comes out has fixed placements. */
 #include "common/base/log.h"
 #include "common/schedule/orders/round_replay.h"
 

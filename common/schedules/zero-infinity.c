@@ -1,7 +1,7 @@
 /* ZeRO-Infinity: everything sharded, weights and optimizer in host memory.
  * Per microbatch the weights are gathered for the forward and for the backward and the gradients
  * reduced, three volumes in all; the owned shard comes up before and its gradients go down after,
- * and the host takes them in. Nothing overlaps (shared/design/prediction.md section 3). */
+ * and the host takes them in. Nothing overlaps (sim/model.md section 3). */
 #include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
@@ -20,7 +20,7 @@ const rp_schedule_type rp_schedule_zero_infinity = {
     .name = "zero-infinity",
     .summary = "ZeRO-Infinity: everything sharded, weights and optimizer in host memory",
     .source =
-        "Rajbhandari et al., ZeRO-Infinity, SC 2021, section 5; volumes of prediction.md section 3",
+        "Rajbhandari et al., ZeRO-Infinity, SC 2021, section 5; volumes of sim/model.md section 3",
     .data_parallel = true,
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,

@@ -1,7 +1,7 @@
 /* ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory.
  * Gradients are reduce-scattered after each microbatch and the owned shard goes down; after the
  * last one the host runs Adam on all shards, each GPU uploads its shard of the weights and the
- * shards are all-gathered (shared/design/schedules.md 5.8). */
+ * shards are all-gathered (schedules.md 9). */
 #include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {

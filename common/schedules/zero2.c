@@ -1,6 +1,6 @@
 /* DeepSpeed ZeRO-2: weights on every GPU, gradients and optimizer sharded.
  * After each microbatch the gradients are reduced with as much traffic as two all-gathers of the
- * weights, and nothing overlaps with it (shared/design/prediction.md section 3). */
+ * weights, and nothing overlaps with it (sim/model.md section 3). */
 #include "common/schedule/orders/data_parallel.h"
 
 static const rp_sharding sharding = {
@@ -11,7 +11,7 @@ static const rp_sharding sharding = {
 const rp_schedule_type rp_schedule_zero2 = {
     .name = "zero2",
     .summary = "DeepSpeed ZeRO-2: data parallel, gradients and optimizer sharded",
-    .source = "Rajbhandari et al., ZeRO, SC 2020, section 5; volumes of prediction.md section 3",
+    .source = "Rajbhandari et al., ZeRO, SC 2020, section 5; volumes of sim/model.md section 3",
     .data_parallel = true,
     .placement = RP_PLACEMENT_SHARDED,
     .sharding = &sharding,

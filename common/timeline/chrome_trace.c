@@ -55,7 +55,7 @@ typedef struct writer {
     size_t event_count;
 } writer;
 
-/* Thread numbers of formats.md 4.2; it has one number for uploads, but our two upload queues
+/* Thread numbers of formats.md 2; it has one number for uploads, but our two upload queues
  * overlap. */
 static const struct {
     uint32_t tid;

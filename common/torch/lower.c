@@ -1,6 +1,6 @@
 /* Lowers a compute-only schedule CSV: FSDP's actions, reductions, transfers, waits.
  *
- * The passes and their order are those of PyTorch's runtime (formats.md 4.1), so that its files can
+ * The passes and their order are those of PyTorch's runtime (formats.md 1), so that its files can
  * be compared byte by byte; the goldens in tests/golden/torch are its output. Each pass reads one
  * table of rows and appends to another. */
 #include "common/base/log.h"

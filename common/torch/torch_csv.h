@@ -105,7 +105,7 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
                              rp_torch_csv *csv_out);
 
 /**
- * Checks PyTorch's rules and that the ranks can run their rows to the end (formats.md 4.1).
+ * Checks PyTorch's rules and that the ranks can run their rows to the end (formats.md 1).
  *
  * In file order: each stage on one rank; each computation once, a backward after its forward, a W
  * after its I, all on the stage's rank. Then: M forwards and M backwards per stage. Lowered files

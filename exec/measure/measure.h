@@ -2,7 +2,7 @@
  *
  * An op's time is what it would take alone: where emulated GPUs share cores, the time in which it
  * had one (rp_timeline.work_ps). Times of stages are medians over microbatches and iterations, the
- * first iteration dropped, split over their layers in proportion to FLOP (executor.md 2.1). The
+ * first iteration dropped, split over their layers in proportion to FLOP (planner.md 1). The
  * loss and its gradient are one pass (exec/model/layers.h), so the head's whole time is counted
  * where that pass runs: in forwards, or in backwards whose forward was another job.
  */

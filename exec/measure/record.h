@@ -11,7 +11,7 @@
  *  - operators.csv: each operator of each kind of layer, and how much of the layers' measured time
  *    they explain (calibrate_operators.h).
  *
- * What rpsim predicts with (prediction.md 1, 2) comes from these: upload_gb_per_s,
+ * What rpsim predicts with (sim/model.md 1, 2) comes from these: upload_gb_per_s,
  * download_gb_per_s (link_effective_gb_per_s is their mean) and copy_latency_us are the lines
  * through the medians of pieces that one GPU copies alone; op_gap_us and op_wake_us the medians of
  * ops that compute and move nothing; Adam's rate on the host is what the run's own REFRESH, COLLECT

@@ -5,7 +5,7 @@
  * they add to a tensor, that is one rounding of the sum. All matrices are row-major, all pointers
  * lie in the memory of the GPU whose `rpexec_lane` is given. Operators of one lane run in the order
  * they are called; on the host backend a call returns when the operator is done. Formulas:
- * shared/design/executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences
+ * executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences
  * lie one after the other.
  *
  * Gradients of weights are added to tensors of the table's type or, where `wide` is said, to fp32

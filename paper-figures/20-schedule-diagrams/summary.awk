@@ -1,5 +1,5 @@
 # Rows of the summary from the boxes: makespan, idle share, and beside the makespan its closed form
-# (shared/design/schedules.md) from durations and numbers found in the boxes. Variable: forms (a CSV file
+# (schedules.md) from durations and numbers found in the boxes. Variable: forms (a CSV file
 # of picture, schedule and form).
 #
 # N GPUs, M microbatches, I iterations; F, B, R, W: longest forward, backward (inputs' part where it is

@@ -41,11 +41,11 @@ typedef struct rpsim_dispatch_counts {
  * them; with LoRA PEFT wraps a linear layer in 12 (the wrapper, the base layer, dropout, A, B and
  * their containers, embeddings' and magnitudes' containers). 128 experts of three wrapped layers,
  * an activation and a container are 4864; with attention a qwen3-235b layer has 4919 ("4900",
- * prediction.md section 2). Experts kept in one tensor (gpt-oss: those with biases) are one module.
+ * sim/model.md section 2). Experts kept in one tensor (gpt-oss: those with biases) are one module.
  *
  * Launches: 40 for a layer's attention, norms and residuals, 10 per expert and one per linear layer
  * of an expert or of a dense MLP, 4 more with LoRA; twice that in a backward. An assumption: it
- * gives the 800 (gpt-oss-20b) to 6400 (qwen3-235b with LoRA) of prediction.md section 2.
+ * gives the 800 (gpt-oss-20b) to 6400 (qwen3-235b with LoRA) of sim/model.md section 2.
  *
  * @param arena owns the arrays
  * @retval RP_OK, RP_NO_MEMORY

@@ -1,7 +1,7 @@
 /** @file layer_costs.h  How long compute ops take on hardware: measured layer times moved to other
  * numbers of tokens and other sequence lengths.
  *
- * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (shared/design/prediction.md
+ * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (sim/model.md
  * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
  * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
  * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: 0

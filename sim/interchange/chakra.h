@@ -1,4 +1,4 @@
-/** @file chakra.h  Chakra execution traces (MLCommons, et_def.proto; formats.md 4.3), what
+/** @file chakra.h  Chakra execution traces (MLCommons, et_def.proto; formats.md 3), what
  * ASTRA-sim runs: one file PREFIX.RANK.et per rank, a GlobalMetadata and then Nodes, each behind
  * its length.
  *

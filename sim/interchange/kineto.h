@@ -1,4 +1,4 @@
-/** @file kineto.h  Costs from traces of PyTorch's profiler (formats.md 4.2).
+/** @file kineto.h  Costs from traces of PyTorch's profiler (formats.md 2).
  *
  * PyTorch's pipeline runtime wraps each action of a rank in a profiler range named "PP:" and the
  * action, "PP:2F0". A Kineto trace (Chrome JSON) has these ranges as complete events: on the GPU

@@ -97,7 +97,7 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
 }
 
 /* The new gradient is added to what earlier microbatches have left: 6 bytes per parameter
- * (shared/design/prediction.md section 2, term 1). */
+ * (sim/model.md section 2, term 1). */
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
     rpsim_operator *op = add(b, "gradient accumulation", RPSIM_UNIT_VECTOR);

@@ -2,7 +2,7 @@
  * over the rates of the platform.
  *
  * An operator pass takes max(FLOP / rate, traffic / memory rate) + launches * launch overhead. FLOP
- * and least bytes are those of shared/design/executor.md section 5. Traffic is what the kernels of
+ * and least bytes are those of executor.md section 5. Traffic is what the kernels of
  * an unfused (eager PyTorch) implementation move, counted kernel by kernel in roofline.c; matrix
  * products, attention and the loss are fused: there, traffic is the least. Rates:
  *

@@ -24,7 +24,7 @@ typedef struct predictor {
     rpsim_prediction *out;
 } predictor;
 
-/* "-set": cells that set a constant are no predictions (prediction.md section 5); a column of
+/* "-set": cells that set a constant are no predictions (sim/model.md section 5); a column of
  * traces/configs/paper.csv says which. */
 static const char *const groups[] = {"async",
                                      "scaling-dense",

@@ -10,7 +10,7 @@
 
 /** One measured cell and what the simulator says of it. */
 typedef struct rpsim_cell {
-    const char *group;     /**< of prediction.md section 5; "baselines-set" set a constant */
+    const char *group;     /**< of sim/model.md section 5; "baselines-set" set a constant */
     const char *framework; /**< as published */
     const char *model;
     uint32_t gpus;

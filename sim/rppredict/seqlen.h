@@ -18,7 +18,7 @@ typedef struct rpsim_seqlen_cell {
     uint32_t measured_tokens; /**< 0: out of memory at any length */
     uint32_t predicted_tokens;
     /** predicted / measured - 1; 0 where both are out of memory, 100 or -100 where one is
-     * (shared/design/prediction.md section 5). */
+     * (sim/model.md section 5). */
     double error_pct;
 } rpsim_seqlen_cell;
 

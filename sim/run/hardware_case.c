@@ -13,9 +13,9 @@
 
 #include <math.h>
 
-/* An unfused fp32 cross-entropy moves this much per logit (prediction.md section 3). */
+/* An unfused fp32 cross-entropy moves this much per logit (sim/model.md section 3). */
 #define UNFUSED_LOSS_BYTES 52.0
-/* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (prediction.md section 4). */
+/* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (sim/model.md section 4). */
 #define UNFUSED_LOGIT_BYTES 14u
 #define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the fp16 logits */
 #define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */

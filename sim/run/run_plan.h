@@ -1,6 +1,6 @@
 /** @file run_plan.h  RoundPipe's plan for a run: by the layer times of its own microbatches.
  *
- * The library plans with the times that it has measured in the run itself (executor.md 2.1), so a
+ * The library plans with the times that it has measured in the run itself (planner.md 1), so a
  * plan for long sequences is another one than a plan for short ones: attention grows with the
  * length, the head does not.
  */
@@ -20,7 +20,7 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
                           rp_costs *costs_out);
 
 /**
- * Plans by a table's own times (executor.md 2), at least one stage per GPU.
+ * Plans by a table's own times (planner.md), at least one stage per GPU.
  * @param model NULL: sizes are unknown, all 0
  * @param memory_limit as rp_plan_input's
  * @param raised_out NULL, or the limit where it had to be raised for the largest layer, otherwise 0
@@ -31,7 +31,7 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
                            uint64_t *raised_out);
 
 /**
- * Plans a run at hardware fidelity: executor.md 2 with the times of its largest microbatch and
+ * Plans a run at hardware fidelity: planner.md with the times of its largest microbatch and
  * rp_plan_default_limit of the platform.
  * @param workload seq_len is the run's
  * @param partition_out its arrays live in `arena`
@@ -44,7 +44,7 @@ rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_
 
 /**
  * Plans a run's first iterations, before the library has measured anything: the bytes of a layer
- * are its time, three times as long backward (executor.md 2.1).
+ * are its time, three times as long backward (planner.md 1).
  * @param partition_out its arrays live in `arena`
  * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
  */

@@ -3,7 +3,7 @@
 
 #include "sim/run/run_plan.h"
 
-/** Lengths are searched in steps of this many tokens (shared/design/prediction.md section 5). */
+/** Lengths are searched in steps of this many tokens (sim/model.md section 5). */
 #define RPSIM_SEQLEN_STEP 1024u
 /** Longest that is tried, in steps: 4 Mi tokens. */
 #define RPSIM_SEQLEN_MAX_STEPS 4096u

@@ -1,4 +1,4 @@
-/* Golden files of whole decoders: made by the reference, read by tests. executor.md section 6.
+/* Golden files of whole decoders: made by the reference, read by tests. executor.md 6.8.
  *
  * A file is little-endian: 8 bytes of magic "RPGRAD\r\n"; u32 version (1); the configuration: u32
  * layers, hidden, heads, kv_heads, head_dim, intermediate, vocab, f64 rope theta, norm eps, u32

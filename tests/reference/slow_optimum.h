@@ -5,7 +5,7 @@
  * GPU, which may be given, be that of another job, or be free. Microbatch m of a job begins after
  * microbatch m of each job in `after` has ended, one hop later where the GPUs differ. Ops of one
  * GPU never overlap; nothing else orders them. `pre` comes before `work` without a gap and waits
- * for nothing but the GPU (RoundPipe's early pre-work, schedules.md 5.6).
+ * for nothing but the GPU (RoundPipe's early pre-work, schedules.md 7).
  *
  * Microbatches of a job take the same time, so it may run them in ascending order: if an optimal
  * schedule does not, the op that a job runs as its k-th can be called microbatch k, in every job;

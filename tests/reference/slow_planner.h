@@ -1,4 +1,4 @@
-/* A deliberately slow and obvious partitioner: the pseudo-code of shared/design/executor.md 2.2,
+/* A deliberately slow and obvious partitioner: the pseudo-code of planner.md 2,
  * line by line, every sum added up anew. It shares no code with common/. Times and bytes must be so
  * small that no product here overflows: sums below 2^31, limits below 2^62. */
 #pragma once

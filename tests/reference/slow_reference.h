@@ -1,5 +1,5 @@
 /* A deliberately slow and obvious simulation of the five pipeline schedules of the paper's study.
- * It is the oracle of the tests: it transcribes shared/design/schedules.md 5.0 and 5.6 and the
+ * It is the oracle of the tests: it transcribes schedules.md 1 and 7 and the
  * metrics of issue 2, and shares no code with common/ or sim/. All times are picoseconds. */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* Slow and obvious orders and simulation of the schedules whose backwards come in two parts, and of
- * eager 1F1B (shared/design/schedules.md 5.0 to 5.4). An order is rows of cells as in PyTorch's
+ * eager 1F1B (schedules.md 1 to 5). An order is rows of cells as in PyTorch's
  * schedule CSV. Shares no code with common/ or sim/. */
 #pragma once
 

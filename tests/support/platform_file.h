@@ -14,7 +14,7 @@
 const char *rp_test_platform_file(const char *base, const char *name, const char *lines);
 
 /**
- * FLOP that training on `tokens` tokens needs at least (shared/design/executor.md section 5):
+ * FLOP that training on `tokens` tokens needs at least (executor.md section 5):
  * matrix products and attention forward, twice that backward, without recomputation; frozen weights
  * have no gradients.
  * @param seq_len tokens per sequence

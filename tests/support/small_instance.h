@@ -7,7 +7,7 @@
 
 /** What may be chosen besides the order. */
 typedef enum rp_test_freedom {
-    RP_TEST_FIXED,     /**< stage s is on GPU s mod N, as in schedules.md 5.0 */
+    RP_TEST_FIXED,     /**< stage s is on GPU s mod N, as in schedules.md 1 */
     RP_TEST_ANY_GPU,   /**< a stage is on any GPU, both directions on the same */
     RP_TEST_ANY_BATCH, /**< every microbatch of a stage is on any GPU, in each direction */
 } rp_test_freedom;

@@ -1,4 +1,4 @@
-/** @file interleaved.h  The order that interleaved 1F1B and ZB1P share (schedules.md 5.0, 5.1).
+/** @file interleaved.h  The order that interleaved 1F1B and ZB1P share (schedules.md 1, 2).
  *
  * V stages per GPU, stage = chunk * P + rank. With q = M / max(1, M div P) and w = min((V - 1) q +
  * ahead, V M): forward number k runs local chunk (k div q) mod V, backward number k - w runs chunk

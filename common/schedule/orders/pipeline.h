@@ -8,21 +8,21 @@ void rp_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t 
                    uint32_t iteration, rp_emitter *emitter);
 
 /**
- * 1F1B with another warm-up (schedules.md 5.0): min(warmup, M) forwards, then a forward and a
+ * 1F1B with another warm-up (schedules.md 1): min(warmup, M) forwards, then a forward and a
  * backward in turn, then the rest of the backwards. One stage per GPU.
  */
 void rp_1f1b_warmup_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
                           rp_emitter *emitter);
 
 /**
- * ZB-H1 and ZB-H2 (schedules.md 5.1): as 1F1B with `warmup` forwards first, each backward in two
+ * ZB-H1 and ZB-H2 (schedules.md 2): as 1F1B with `warmup` forwards first, each backward in two
  * parts, the weight part of a microbatch `lag` input parts later. One stage per GPU.
  */
 void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint32_t warmup,
                           uint32_t lag, rp_emitter *emitter);
 
 /**
- * 1F1B over all iterations as one stream, without a flush (schedules.md 5.0, PipeDream); flushed
+ * 1F1B over all iterations as one stream, without a flush (schedules.md 1, PipeDream); flushed
  * after each iteration where the optimizer is synchronous. For rp_schedule_type.order.
  */
 void rp_endless_1f1b_order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -1,5 +1,5 @@
 /** @file round_replay.h  Replaying rounds of jobs on stateless GPUs by stage times, for schedules
- * that place by time (schedules.md 5.6).
+ * that place by time (schedules.md 7).
  *
  * A job is one stage with all microbatches of its round, in order. Job j of a round is its forward
  * stage j or, behind the forward stages, its backward stage j - #forward. A GPU runs its jobs one

@@ -1,6 +1,6 @@
 /** @file v_placement.h  Two stages per GPU in the shape of a V: rank r has stage r on the way down
- * and stage 2 P - 1 - r on the way up, so that rank 0 has the first and the last (schedules.md 5.2
- * to 5.4). */
+ * and stage 2 P - 1 - r on the way up, so that rank 0 has the first and the last (schedules.md 3
+ * to 5). */
 #pragma once
 
 #include "common/schedule/schedule_type.h"

@@ -1,5 +1,5 @@
 /** @file v_slots.h  The V schedules with a controllable share of 1F1B's activations (schedules.md
- * 5.4): in unit slots, each rank repeats a pattern of six every microbatch. */
+ * 5): in unit slots, each rank repeats a pattern of six every microbatch. */
 #pragma once
 
 #include "common/schedule/orders/v_placement.h"

@@ -1,4 +1,4 @@
-/** @file zero_bubble.h  The cost-aware zero-bubble schedules (schedules.md 5.2): built for the
+/** @file zero_bubble.h  The cost-aware zero-bubble schedules (schedules.md 3): built for the
  * run's own times within a limit of activations.
  *
  * Candidates are the orders of the fixed schedules that keep within the limit and those of greedy

@@ -1,4 +1,4 @@
-/** @file cells.h  Orders that are planned with times (schedules.md 5.2, 5.4): what there is to run,
+/** @file cells.h  Orders that are planned with times (schedules.md 3, 5): what there is to run,
  * an order of it on each GPU, when each of it would run, and making an order better.
  *
  * A cell is a forward, an input part or a weight part of a stage and a microbatch. A plan's times

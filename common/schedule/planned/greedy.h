@@ -1,4 +1,4 @@
-/** @file greedy.h  Building an order with times cell by cell (schedules.md 5.2, cost-aware ZB-1P,
+/** @file greedy.h  Building an order with times cell by cell (schedules.md 3, cost-aware ZB-1P,
  * ZB-2P and ZBV): the GPUs' states and the moves that the builders share.
  *
  * A cell is appended to its GPU's order only when all it waits for has been, so that the order

@@ -4,7 +4,7 @@
 BEGIN {
     EQUAL = 0.95 # of the resident rate: as near as predictions are to measurements
     # Bytes of host memory traffic per parameter and step: weights 8, gradients 10, Adam 32
-    # (design notes, prediction.md section 2, term 4).
+    # (sim/model.md section 2, term 4).
     HOST_BYTES = 50
     # Bytes per parameter that a step takes up the links: fp16 weights for forward and for backward.
     LINK_BYTES = 4

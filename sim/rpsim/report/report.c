@@ -143,7 +143,7 @@ static void write_csv(const rpsim_study *study, FILE *stream)
     }
 }
 
-/* ---- key=value: the artifact's log (formats.md 4.4) -------------------------------------------
+/* ---- key=value: the artifact's log (formats.md 4) -------------------------------------------
  */
 
 static void write_kv_part(const char *name, int64_t ps, double gpu_time_ps, FILE *stream)

@@ -52,5 +52,5 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row);
 /** Tokens per second of a row: of its period; NaN where that is unknown. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
-/** "1.7b_roundpipe.svg": the picture's name in the artifact's log format (formats.md 4.4). */
+/** "1.7b_roundpipe.svg": the picture's name in the artifact's log format (formats.md 4). */
 rp_status rpsim_row_picture(const rpsim_row *row, rp_arena *arena, const char **name_out);

@@ -13,7 +13,7 @@
  * shortest of them.
  *  - CHAIN: the ops of one microbatch that wait for each other; without hops, since all of them may
  *    be on one GPU. Early recompute is not part of it, nor then the forward of RoundPipe's head
- * stage (schedules.md 5.6: it has no edge from the last layer's forward): the longer of that and of
+ * stage (schedules.md 7: it has no edge from the last layer's forward): the longer of that and of
  * all forwards before it, for the number of layers in the head stage that makes this least.
  *
  * **SAME**: any schedule with the semantics of the run: a synchronous step; the same recompute

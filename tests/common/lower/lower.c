@@ -233,7 +233,7 @@ Test(lower, an_embedding_that_goes_back_alone)
     cr_expect(eq(u32, refused, 5 * (3 + 4 + 2 + 6)));
 }
 
-/* Host work of a step, prediction.md section 2, term 4: refresh 8, collect 10, Adam 32 B per
+/* Host work of a step, sim/model.md section 2, term 4: refresh 8, collect 10, Adam 32 B per
  * parameter. */
 Test(lower, host_bytes)
 {

@@ -359,7 +359,7 @@ static rp_plan plan_model(const char *model_name, bool limited, rp_partition *pa
     return plan;
 }
 
-/* executor.md 2.3: where the number of stages agrees with the published partitions. */
+/* planner.md 3: where the number of stages agrees with the published partitions. */
 Test(planner, published_stage_counts)
 {
     static const struct {
@@ -390,7 +390,7 @@ Test(planner, published_stage_counts)
     }
 }
 
-/* executor.md 2.3: the counts that are not the published ones. */
+/* planner.md 3: the counts that are not the published ones. */
 Test(planner, counts_that_differ_from_the_published)
 {
     rp_partition partition;

@@ -25,8 +25,8 @@ static json_t *run_rpplan(const char *model, const char *platform)
     return root;
 }
 
-/* executor.md 2.1 and 1.9, written down again: fp16 weights and gradients, the backward with its
- * recompute, 0.6 of the GPU memory, tolerance 1.1. */
+/* planner.md 1 and executor.md 1.9, written down again: fp16 weights and gradients, the backward
+ * with its recompute, 0.6 of the GPU memory, tolerance 1.1. */
 static void describe(const rp_model *model, const rp_costs *costs, const rp_platform *platform,
                      slow_plan_input *in)
 {

@@ -1,12 +1,10 @@
 /* The validator, the text form and the hash of programs. */
 #include "common/program/program.h"
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/program/check_internal.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
-#include "common/schedule/schedule_type.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"

@@ -111,7 +111,7 @@ Test(closed_forms, one_microbatch_is_the_chain)
     }
 }
 
-/* Peak activations of schedules.md 5.7, in stages: 1F1B keeps P microbatches on its first rank,
+/* Peak activations of schedules.md 8, in stages: 1F1B keeps P microbatches on its first rank,
  * GPipe all M; interleaved (V = 2) 5.5 and 11.5 for P 4 and 8, that is 11 and 23 chunks of half a
  * stage. */
 static uint32_t peak_buffers(const rpsim_result *result)

@@ -73,7 +73,7 @@ Test(endless, is_one_stream)
     }
 }
 
-/* schedules.md 5.0: without hops a microbatch takes as long as the slowest rank's forward,
+/* schedules.md 1: without hops a microbatch takes as long as the slowest rank's forward,
  * recompute and backward do, whatever the other ranks need. */
 Test(endless, period_of_the_slowest_rank)
 {

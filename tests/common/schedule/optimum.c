@@ -50,7 +50,7 @@ static rp_partition ones(uint32_t stages)
  */
 
 /* Equal stages, one per GPU: (M + N - 1)(F + B), and where backwards are split 3 M + N - 1 (the
- * last GPU cannot begin before N - 1, schedules.md 5.1 reaches it). */
+ * last GPU cannot begin before N - 1, schedules.md 2 reaches it). */
 Test(optimum, closed_forms)
 {
     for (uint32_t n = 1; n <= 3; n++) {

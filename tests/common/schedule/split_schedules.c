@@ -1,4 +1,4 @@
-/* Schedules with backwards in two parts: against schedules.md 5.7, against PyTorch's orders,
+/* Schedules with backwards in two parts: against schedules.md 8, against PyTorch's orders,
  * against a slow reference on random sizes and times, and against closed forms. */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
@@ -107,7 +107,7 @@ static void run(const char *name, const rp_costs *costs, uint32_t gpus, uint32_t
         "%s P%u M%u", name, gpus, microbatches);
 }
 
-/* ---- schedules.md 5.7 ---- */
+/* ---- schedules.md 8 ---- */
 
 /* One unit of a whole stage, so that chunks of half a stage are whole numbers. */
 #define UNIT 20
@@ -334,7 +334,7 @@ Test(split_schedules, slow_reference_agrees)
 
 /* ---- closed forms ---- */
 
-/* Qi et al. 2024, table 1, and schedules.md 5.1, 5.2: with equal times of the three parts the
+/* Qi et al. 2024, table 1, and schedules.md 2, 3: with equal times of the three parts the
  * makespan of ZB-H1 is 3 M + P - 1 and of ZB-V 3 M + (P - 1) / 2; a rank of ZB-H2 and ZB-V never
  * idles inside; all but ZB-H2 keep what 1F1B keeps. */
 Test(split_schedules, zero_bubble_forms)

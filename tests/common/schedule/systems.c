@@ -1,5 +1,5 @@
 /* Data-parallel and tensor-parallel systems and Mobius at hardware fidelity, against the volumes
- * and sums of shared/design/prediction.md section 3. */
+ * and sums of sim/model.md section 3. */
 #include "common/base/log.h"
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"

@@ -174,7 +174,7 @@ static rp_torch_csv read_text(const char *text)
     return csv;
 }
 
-/* The table of formats.md 4.1: B is I and BW is B; today's files are left alone. */
+/* The table of formats.md 1: B is I and BW is B; today's files are left alone. */
 Test(torch_csv_read, legacy_dialect)
 {
     static const struct {

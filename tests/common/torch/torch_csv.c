@@ -294,7 +294,7 @@ Test(torch_csv_cli, writes_the_file)
     cr_expect(eq(str, (char *)rp_test_tool_read(path), "0F0,0B0\n1F0,1B0\n"));
 }
 
-/* Worked out by hand from the passes of formats.md 4.1. */
+/* Worked out by hand from the passes of formats.md 1. */
 Test(torch_csv_cli, writes_lowered_files)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Dispatch by one host: counts against prediction.md, closed forms, and what must not change. */
+/* Dispatch by one host: counts against sim/model.md, closed forms, and what must not change. */
 #include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
@@ -105,7 +105,7 @@ static int64_t last_end(const bench *b)
 
 #define QWEN_1_7B "7,7,7|7,7,7,7"
 
-/* prediction.md section 2, term 5: "4900 modules per layer" and "800-6400 launches" of a MoE layer
+/* sim/model.md section 2, term 5: "4900 modules per layer" and "800-6400 launches" of a MoE layer
  * and microbatch, forward and backward. */
 Test(dispatch, counts_of_the_moe_models)
 {

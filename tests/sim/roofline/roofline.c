@@ -355,7 +355,7 @@ static int64_t time_on(const char *model_name, const char *platform_name)
     return total_ps(&costs);
 }
 
-/* Every rate of the second GPU is at least that of the first (prediction.md section 6). */
+/* Every rate of the second GPU is at least that of the first (sim/model.md section 6). */
 Test(roofline, better_gpus_are_not_slower)
 {
     static const char *const pairs[][2] = {{"rtx3090x8", "rtx4090x8"}, {"rtx4090x8", "rtx5090x8"},
@@ -373,7 +373,7 @@ Test(roofline, better_gpus_are_not_slower)
 }
 
 /* A moved time changes by a ratio between those of the units: here fp16-accumulation peak, memory
- * and, for the hop, link (prediction.md section 6). Launches do not move, hence the slack. */
+ * and, for the hop, link (sim/model.md section 6). Launches do not move, hence the slack. */
 Test(roofline, moved_times_lie_between_the_ratios)
 {
     rp_model model = load_model("llama3.1-8b");

@@ -162,7 +162,7 @@ Test(cli_output, csv_equals_json)
 
 /* ---- key=value ---- */
 
-/* formats.md 4.4, in order; the column of the published table, "" where it has none. */
+/* formats.md 4, in order; the column of the published table, "" where it has none. */
 static const struct {
     const char *key;
     const char *column;

@@ -241,7 +241,7 @@ Test(bounds, same_semantics_bounds_every_pipeline)
  */
 
 /* One layer per GPU: (M + N - 1)(F + R + B) with hops on the way there and back. GPipe and 1F1B
- * reach it without hops (schedules.md 5.0), so no partition and no order can do better. */
+ * reach it without hops (schedules.md 1), so no partition and no order can do better. */
 Test(bounds, a_pipeline_of_equal_layers_is_optimal)
 {
     for (uint32_t n = 1; n <= 9; n++) {
@@ -267,7 +267,7 @@ Test(bounds, a_pipeline_of_equal_layers_is_optimal)
 }
 
 /* The same with backwards in two parts, F = I = W = 1: the last GPU cannot begin before N - 1 and
- * has 3 M to do; ZB-H1 needs 3 M + N - 1 (schedules.md 5.1). A weight part may end a GPU's work, so
+ * has 3 M to do; ZB-H1 needs 3 M + N - 1 (schedules.md 2). A weight part may end a GPU's work, so
  * there is no drain. */
 Test(bounds, zero_bubble_of_equal_layers_is_optimal)
 {
@@ -360,7 +360,7 @@ Test(bounds, pigeons)
     cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_RAMP], 0)); /* nothing is known of rounds */
 }
 
-/* The published case of schedules.md 5.6: at one microbatch the makespan of 717.387 ms lies below
+/* The published case of schedules.md 7: at one microbatch the makespan of 717.387 ms lies below
  * the physical critical path, so the bounds must use the published edges. */
 Test(bounds, published_edges)
 {

@@ -519,7 +519,7 @@ static rpsim_result run_at(machine *m, uint32_t seq_len)
     return result;
 }
 
-/* 24 GiB - 0.45 GB of which the context takes 0.75 GB: prediction.md section 4. */
+/* 24 GiB - 0.45 GB of which the context takes 0.75 GB: sim/model.md section 4. */
 Test(memory, limits_of_the_4090)
 {
     machine m;

@@ -1,5 +1,5 @@
 /* Memory of data-parallel and tensor-parallel systems against closed forms: the table of
- * shared/design/prediction.md section 4, summed by hand for a small model. */
+ * sim/model.md section 4, summed by hand for a small model. */
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "common/schedule/schedule_type.h"
@@ -27,7 +27,7 @@
 #define TEMPORARY UINT64_C(5000)
 #define LOGITS UINT64_C(900000)
 
-/* prediction.md section 4: ZeRO-2's buckets; ZeRO-Infinity's with what is prefetched; what it
+/* sim/model.md section 4: ZeRO-2's buckets; ZeRO-Infinity's with what is prefetched; what it
  * gathers. */
 #define ZERO_BUCKETS UINT64_C(2000000000)
 #define INFINITY_BUCKETS UINT64_C(3000000000)

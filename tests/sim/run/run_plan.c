@@ -51,7 +51,7 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
 }
 
 /* With as many tokens, a layer's forward grows by its attention, 2 H h s FLOP per token at the
- * platform's rate, and the head's not at all (prediction.md section 2, term 1). */
+ * platform's rate, and the head's not at all (sim/model.md section 2, term 1). */
 Test(run_plan, attention_grows_with_the_length)
 {
     rp_costs run;
