@@ -181,6 +181,16 @@ done
 sed -i.orig '/Unreleased/d' "$tree/CHANGELOG.md"
 expect docs "no Unreleased section" "a changelog without Unreleased"
 mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
+sed -i.orig '$a zz goes on' "$tree/CHANGELOG.md"
+expect docs "zz goes on" "an entry of two lines"
+mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
+for page in README ARCHITECTURE; do
+    cp "$tree/$page.md" "$tree/$page.md.orig"
+    yes '- zz' | head -n 2500 >>"$tree/$page.md"
+    expect docs "$page.md:1: " "a long $page.md"
+    mv "$tree/$page.md.orig" "$tree/$page.md"
+done
+inject docs docs/zz-wide.md "a wide line" <<<"$(printf 'z%.0s' {1..121})"
 
 for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'char *d = __DATE__'; do
     inject random common/zz_random.c "$call" <<<"    $call;"

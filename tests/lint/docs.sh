@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Public prototypes carry a doc comment; what a user can name is listed; the README names both
-# commands; the changelog has an Unreleased section.
+# commands; the changelog has an Unreleased section, and one line per entry; README and ARCHITECTURE stay short.
 source "$(dirname "$0")/lib/lint.sh"
 rpsim=${3:-}
 cd "$lint_root"
@@ -53,6 +53,17 @@ for command in './bootstrap.sh run' './bootstrap.sh test'; do
 done
 grep -qE '^## \[?Unreleased\]?' CHANGELOG.md 2>/dev/null ||
     echo "CHANGELOG.md:1: no Unreleased section" | lint_report "Keep a Changelog"
+# Below "## ", every line of the changelog is a heading, an entry or blank.
+awk '/^## / { inside = 1 } inside && !/^(#|- |$)/ { print FILENAME ":" FNR ": " $0 }' CHANGELOG.md 2>/dev/null |
+    lint_report "one line per change"
+{ grep -HnE '^.{121,}' README.md CHANGELOG.md ARCHITECTURE.md docs/*.md 2>/dev/null || true; } |
+    lint_report "at most 120 columns"
+for limit in README.md=6000 ARCHITECTURE.md=10000; do
+    file=${limit%=*}
+    [ -f "$file" ] || continue
+    size=$(wc -c <"$file")
+    [ "$size" -le "${limit#*=}" ] || echo "$file:1: $size bytes, at most ${limit#*=}"
+done | lint_report "the first pages are short"
 for name in ARCHITECTURE.md CONTRIBUTING.md LICENSE; do
     [ -s "$name" ] || echo "$name:1: missing" | lint_report "the project has one"
 done

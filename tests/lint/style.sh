@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib/lint.sh"
 
 mapfile -t code < <(lint_files "c h cu cuh inc" common sim exec experiments tests)
 mapfile -t text < <(lint_files "c h cu cuh inc sh gp awk yaml cmake md" common sim exec tests traces plots cmake \
-    experiments paper-figures README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md bootstrap.sh)
+    experiments paper-figures docs README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md bootstrap.sh)
 mapfile -t headers < <(lint_files "h cuh" common sim exec experiments tests)
 cd "$lint_root"
 
