@@ -1,7 +1,7 @@
 /** @file version.h  The version of this build. */
 #pragma once
 
-/** @return "0.1.0", the project's version; static. */
+/** @return "0.2.0", the project's version; static. */
 const char *rp_version(void);
 
 /**
