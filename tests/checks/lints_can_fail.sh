@@ -186,7 +186,7 @@ expect docs "zz goes on" "an entry of two lines"
 mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
 for page in README ARCHITECTURE; do
     cp "$tree/$page.md" "$tree/$page.md.orig"
-    yes '- zz' | head -n 2500 >>"$tree/$page.md"
+    printf -- '- zz %s\n' {1..2500} >>"$tree/$page.md"
     expect docs "$page.md:1: " "a long $page.md"
     mv "$tree/$page.md.orig" "$tree/$page.md"
 done
