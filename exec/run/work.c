@@ -18,7 +18,7 @@ static int64_t values_per_token(const rpexec_model *model, bool adapters)
     return values;
 }
 
-/* Executor.md section 5, one microbatch: a linear costs 2 per token, input and output; causal
+/* By executor.md section 5, one microbatch: a linear costs 2 per token, input and output; causal
  * attention half of the whole square. */
 rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_arena *arena,
                             rp_costs *costs_out)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Public prototypes carry a doc comment; what a user can name is listed; the README names both
-# commands; the changelog has an Unreleased section, and one line per entry; README and ARCHITECTURE stay short.
+# commands; the changelog has an Unreleased section, and one line per entry; README and ARCHITECTURE stay short; documents that are named exist.
 source "$(dirname "$0")/lib/lint.sh"
 rpsim=${3:-}
 cd "$lint_root"
@@ -47,6 +47,22 @@ need_listed schedules common/schedules c
 need_listed models traces/models yaml
 need_listed platforms traces/platforms yaml
 need_listed costs traces/costs yaml
+
+# A document that a source or a document names exists: from the root, beside the one that names it, or under its bare
+# name anywhere. NAME and 91-my-figure stand for what is to be made; runs write report.md and a study's NN-NAME.md.
+mapfile -t texts < <(lint_files "c h cu cuh md yaml awk" common sim exec experiments tests traces plots paper-figures docs
+    ls ./*.md | sed 's|^./||' | grep -vx CHANGELOG.md)
+find . -name '.git' -prune -o -name 'build*' -prune -o -name '*.md' -print | sed 's|^./||' >"$lint_work/documents"
+sed 's|.*/||' "$lint_work/documents" | sort -u >"$lint_work/bare_documents"
+grep -noE '[A-Za-z0-9_./-]*[A-Za-z0-9_-]\.md' "${texts[@]}" /dev/null | grep -vE ':(.*/)?((NAME|report|[0-9]+-[a-z-]+)\.md|[0-9]+-my-figure/README\.md)$' |
+    while IFS=: read -r file line name; do
+        if [[ $name != */* ]]; then
+            grep -qxF "$name" "$lint_work/bare_documents" && continue
+        elif [ -e "$name" ] || [ -e "$(dirname "$file")/$name" ] || [ -e "${name#/}" ]; then
+            continue
+        fi
+        echo "$file:$line: $name"
+    done | lint_report "no such document"
 
 for command in './bootstrap.sh run' './bootstrap.sh test'; do
     grep -qF "$command" README.md || echo "README.md:1: does not name $command" | lint_report "both commands are named"
