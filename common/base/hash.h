@@ -7,14 +7,24 @@
 
 #include <stdint.h>
 
-#define RP_HASH_SEED UINT64_C(0x9e3779b97f4a7c15)
+/** Step that splitmix64 adds to its state before each number. */
+#define RP_SPLITMIX64_STEP UINT64_C(0x9e3779b97f4a7c15)
 
-static inline uint64_t rp_hash_add(uint64_t hash, uint64_t value)
+#define RP_HASH_SEED RP_SPLITMIX64_STEP
+
+/** @return the number that splitmix64 gives in state `x`; the next state is x + RP_SPLITMIX64_STEP.
+ */
+static inline uint64_t rp_splitmix64(uint64_t x)
 {
-    uint64_t z = (hash ^ value) + UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = x + RP_SPLITMIX64_STEP;
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
+}
+
+static inline uint64_t rp_hash_add(uint64_t hash, uint64_t value)
+{
+    return rp_splitmix64(hash ^ value);
 }
 
 static inline uint64_t rp_hash_add_text(uint64_t hash, const char *text)

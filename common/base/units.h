@@ -24,6 +24,11 @@ static inline int64_t rp_ms_to_ps(double ms)
     return (int64_t)llround(ms * (double)RP_PS_PER_MS);
 }
 
+static inline int64_t rp_max_ps(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /** @return a time of picoseconds that is not negative, to the nearest one; INT64_MAX beyond that.
  */
 static inline int64_t rp_round_ps(double ps)

@@ -1,18 +1,12 @@
 #include "exec/operators/random.h"
 
-#include <math.h>
+#include "common/base/hash.h"
 
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
+#include <math.h>
 
 uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    return mix(mix(mix(seed) ^ stream) ^ index);
+    return rp_splitmix64(rp_splitmix64(rp_splitmix64(seed) ^ stream) ^ index);
 }
 
 static double uniform(uint64_t bits) /* (0, 1] */

@@ -1,6 +1,7 @@
 #include "sim/run/noise.h"
 
 #include "common/base/crew.h"
+#include "common/base/hash.h"
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 
@@ -30,14 +31,6 @@ typedef struct crew {
 /* ---- factors ----------------------------------------------------------------------------------
  */
 
-static uint64_t splitmix64(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static uint32_t fmix32(uint32_t x)
 {
     x = (x ^ x >> 16) * UINT32_C(0x85ebca6b);
@@ -47,7 +40,7 @@ static uint32_t fmix32(uint32_t x)
 
 static uint32_t seed_of(const rpsim_noise *noise, uint32_t replica)
 {
-    uint64_t hash = splitmix64(noise->seed);
+    uint64_t hash = rp_splitmix64(noise->seed);
     return fmix32((replica + (uint32_t)hash) ^ (uint32_t)(hash >> 32));
 }
 

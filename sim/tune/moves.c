@@ -1,15 +1,14 @@
 /* The neighbourhood of a point. */
+#include "common/base/hash.h"
 #include "sim/tune/tune_internal.h"
 
 #include <string.h>
 
-static uint64_t next(rpsim_tune_random *random) /* splitmix64, Steele et al. 2014 */
+static uint64_t next(rpsim_tune_random *random)
 {
-    random->state += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t x = random->state;
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
+    uint64_t number = rp_splitmix64(random->state);
+    random->state += RP_SPLITMIX64_STEP;
+    return number;
 }
 
 /* Mixed, so that chains are not shifted copies of each other. */

@@ -5,7 +5,9 @@
 #include "exec/operators/random.h"
 #include "tests/support/worse.h"
 
+#include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SEED 1u
@@ -256,6 +258,26 @@ double rp_test_distance(const rp_test_run *a, const rp_test_run *b)
         }
     }
     return worst;
+}
+
+uint64_t rp_test_offset_of(const rp_test_run *run, const char *name)
+{
+    const rpexec_model *model = &run->model;
+    for (uint32_t layer = 0; layer < model->layer_count; layer++) {
+        const rpexec_layer *l = rpexec_model_layer(model, layer);
+        char prefix[32] = "";
+        if (l == &model->block) {
+            snprintf(prefix, sizeof prefix, "model.layers.%u.", layer - 1);
+        }
+        size_t length = strlen(prefix);
+        for (uint32_t i = 0; strncmp(name, prefix, length) == 0 && i < l->tensor_count; i++) {
+            if (strcmp(name + length, l->tensors[i].name) == 0) {
+                return run->state.offsets[layer] + l->tensors[i].offset;
+            }
+        }
+    }
+    cr_assert(false, "%s", name);
+    return 0;
 }
 
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations)

@@ -27,6 +27,10 @@ typedef struct rp_test_run {
     rpexec_plan plan;
 } rp_test_run;
 
+/** @return where the tensor of a Hugging Face name is in the state's arrays; none of that name ends
+ * the test. */
+uint64_t rp_test_offset_of(const rp_test_run *run, const char *name);
+
 /** Random tokens of `sequences` sequences per iteration; some labels are ignored. */
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
                      uint32_t sequences, uint64_t seed, rpexec_batch **batches_out);

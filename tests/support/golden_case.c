@@ -25,27 +25,6 @@ void rp_test_golden_load(const char *name, rp_test_golden *golden_out)
     m->rope_scaling = d->llama ? "llama3" : "none";
 }
 
-/* Where a tensor of a Hugging Face name is in the executor's arrays. */
-static uint64_t offset_of(const rp_test_run *run, const char *name)
-{
-    const rpexec_model *model = &run->model;
-    for (uint32_t layer = 0; layer < model->layer_count; layer++) {
-        const rpexec_layer *l = rpexec_model_layer(model, layer);
-        char prefix[32] = "";
-        if (l == &model->block) {
-            snprintf(prefix, sizeof prefix, "model.layers.%u.", layer - 1);
-        }
-        size_t length = strlen(prefix);
-        for (uint32_t i = 0; strncmp(name, prefix, length) == 0 && i < l->tensor_count; i++) {
-            if (strcmp(name + length, l->tensors[i].name) == 0) {
-                return run->state.offsets[layer] + l->tensors[i].offset;
-            }
-        }
-    }
-    cr_assert(false, "%s", name);
-    return 0;
-}
-
 static void make_batch(const slow_golden *file, rp_arena *arena, const rp_test_run *run,
                        uint64_t sequences, rpexec_batch *batch)
 {
@@ -70,7 +49,7 @@ void rp_test_golden_prepare(void *context, rp_arena *arena, rp_test_run *run)
     for (int i = 0; i < file->count; i++) {
         const slow_golden_tensor *t = &file->tensors[i];
         size_t bytes = (size_t)(t->shape.rows * t->shape.columns) * sizeof(float);
-        memcpy(run->state.master + offset_of(run, t->shape.name), t->weights, bytes);
+        memcpy(run->state.master + rp_test_offset_of(run, t->shape.name), t->weights, bytes);
     }
     for (uint32_t layer = 0; layer < run->model.layer_count; layer++) {
         rpexec_state_refresh(&run->state, layer);
@@ -89,7 +68,7 @@ double rp_test_golden_error(const rp_test_golden *golden, const rp_test_run *run
     snprintf(report, size, "loss %.9g, %.9g is right", loss, file->loss);
     for (int i = 0; i < file->count; i++) {
         const slow_golden_tensor *t = &file->tensors[i];
-        const float *got = run->state.gradients + offset_of(run, t->shape.name);
+        const float *got = run->state.gradients + rp_test_offset_of(run, t->shape.name);
         int count = t->shape.rows * t->shape.columns;
         double squares = 0;
         for (int k = 0; k < count; k++) {
@@ -114,7 +93,7 @@ double rp_test_golden_cosine(const rp_test_golden *golden, const rp_test_run *ru
     double least = 1;
     for (int i = 0; i < golden->file.count; i++) {
         const slow_golden_tensor *t = &golden->file.tensors[i];
-        const float *got = run->state.gradients + offset_of(run, t->shape.name);
+        const float *got = run->state.gradients + rp_test_offset_of(run, t->shape.name);
         double product = 0;
         double squares[2] = {0, 0};
         for (int k = 0; k < t->shape.rows * t->shape.columns; k++) {

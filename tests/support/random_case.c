@@ -1,14 +1,15 @@
 #include "tests/support/random_case.h"
 
+#include "common/base/hash.h"
+
 #include <stdio.h>
 #include <string.h>
 
 uint64_t rp_random_next(rp_random *random)
 {
-    uint64_t z = (random->state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    uint64_t number = rp_splitmix64(random->state);
+    random->state += RP_SPLITMIX64_STEP;
+    return number;
 }
 
 uint32_t rp_random_between(rp_random *random, uint32_t low, uint32_t high)

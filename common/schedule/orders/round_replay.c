@@ -1,5 +1,6 @@
 #include "common/schedule/orders/round_replay.h"
 
+#include "common/base/units.h"
 /* What of the next job does not depend on the microbatch. */
 typedef struct job_times {
     bool backward;
@@ -9,11 +10,6 @@ typedef struct job_times {
     int64_t forward_hop_ps;
     int64_t backward_hop_ps;
 } job_times;
-
-static int64_t max_ps(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static job_times times_of(const rp_replay *r, const rp_replay_round *round, uint32_t gpu)
 {
@@ -45,7 +41,7 @@ static int64_t ready_ps(const rp_replay *r, const rp_replay_round *round, const 
     bool no_forward = t->backward ? r->program->forward_count == 0 : t->first;
     int64_t ready = no_forward ? 0 : round->forward_ps[m] + t->forward_hop_ps;
     if (t->backward && !t->first) {
-        ready = max_ps(ready, round->backward_ps[m] + t->backward_hop_ps);
+        ready = rp_max_ps(ready, round->backward_ps[m] + t->backward_hop_ps);
     }
     return ready - t->ahead_ps;
 }
@@ -74,7 +70,7 @@ void rp_replay_round_begin(uint32_t count, rp_replay_round *round)
 int64_t rp_replay_start(const rp_replay *r, const rp_replay_round *round, uint32_t gpu)
 {
     job_times t = times_of(r, round, gpu);
-    return max_ps(r->free_ps[gpu], ready_ps(r, round, &t, 0));
+    return rp_max_ps(r->free_ps[gpu], ready_ps(r, round, &t, 0));
 }
 
 void rp_replay_run(rp_replay *r, rp_replay_round *round, uint32_t gpu)
@@ -83,7 +79,7 @@ void rp_replay_run(rp_replay *r, rp_replay_round *round, uint32_t gpu)
     int64_t now = r->free_ps[gpu];
     int64_t *ends = t.backward ? round->backward_ps : round->forward_ps;
     for (uint32_t m = 0; m < round->count; m++) {
-        now = max_ps(now, ready_ps(r, round, &t, m)) + t.length_ps;
+        now = rp_max_ps(now, ready_ps(r, round, &t, m)) + t.length_ps;
         ends[m] = now;
     }
     r->free_ps[gpu] = now;

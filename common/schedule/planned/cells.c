@@ -1,14 +1,10 @@
 #include "common/schedule/planned/cells.h"
 
 #include "common/base/log.h"
+#include "common/base/units.h"
 #include "common/schedule/build.h"
 
 #include <string.h>
-
-static int64_t max_ps(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- what there is to run ---------------------------------------------------------------------
  */
@@ -185,7 +181,7 @@ static bool find_start(runner *r, uint32_t gpu, rp_cell cell, int64_t *start_out
             return false;
         }
         int64_t end = r->order->start_ps[on] + rp_cell_duration_ps(r->c, on);
-        *start_out = max_ps(*start_out, end + edges[i].lag_ps);
+        *start_out = rp_max_ps(*start_out, end + edges[i].lag_ps);
     }
     return true;
 }
@@ -215,7 +211,7 @@ static void run_gpu(runner *r, uint32_t gpu)
         order->sequence[cell] = r->done++;
         r->free_ps[gpu] = start + duration;
         if (duration > 0) {
-            order->makespan_ps = max_ps(order->makespan_ps, start + duration);
+            order->makespan_ps = rp_max_ps(order->makespan_ps, start + duration);
         }
         wake_dependents(r, cell);
     }
@@ -276,7 +272,7 @@ int64_t rp_cell_order_span_ps(const rp_cells *c, const rp_cell_order *order)
     for (uint32_t gpu = 0; gpu < c->gpus; gpu++) {
         rp_cell last = order->cells[c->begin[gpu + 1] - 1];
         int64_t end = order->start_ps[last] + rp_cell_duration_ps(c, last);
-        longest = max_ps(longest, end - order->start_ps[order->cells[c->begin[gpu]]]);
+        longest = rp_max_ps(longest, end - order->start_ps[order->cells[c->begin[gpu]]]);
     }
     return longest;
 }

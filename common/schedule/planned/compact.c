@@ -3,6 +3,7 @@
  * memory and a forward is what gives it back. */
 #include "common/schedule/planned/cells.h"
 
+#include "common/base/units.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,11 +30,6 @@ typedef struct pass {
     uint32_t *live;    /* [cell] kept while it runs, itself included */
     uint64_t steps;
 } pass;
-
-static int64_t max_ps(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static int compare_entries(const void *left, const void *right)
 {
@@ -99,10 +95,10 @@ static void place(pass *p, rp_cell cell)
                                       : rp_cell_dependencies(p->c, cell, edges);
     int64_t ready = 0;
     for (uint32_t i = 0; i < edge_count; i++) {
-        ready = max_ps(ready, end_of(p, edges[i].on) + edges[i].lag_ps);
+        ready = rp_max_ps(ready, end_of(p, edges[i].on) + edges[i].lag_ps);
     }
     uint32_t best = count;
-    int64_t start = count == 0 ? ready : max_ps(ready, end_of(p, row[count - 1]));
+    int64_t start = count == 0 ? ready : rp_max_ps(ready, end_of(p, row[count - 1]));
     uint32_t stop = count > LOOK_BACK ? count - LOOK_BACK : 0;
     for (uint32_t at = count; at > stop; at--) { /* past row[at - 1] */
         rp_cell next = row[at - 1];
@@ -112,7 +108,7 @@ static void place(pass *p, rp_cell cell)
             live_at(p, row, at - 1, cell) > p->capacity[gpu]) {
             break;
         }
-        int64_t from = at == 1 ? ready : max_ps(ready, end_of(p, row[at - 2]));
+        int64_t from = at == 1 ? ready : rp_max_ps(ready, end_of(p, row[at - 2]));
         /* One without duration stays behind those that came to the same time before it. */
         if (from + duration <= p->start_ps[next] && from < p->start_ps[next]) {
             best = at - 1;
@@ -141,7 +137,7 @@ static void justify(pass *p, bool reversed, rp_cell_order *order)
     }
     int64_t end = 0;
     for (rp_cell cell = 0; cell < c->count; cell++) {
-        end = max_ps(end, end_of(p, cell));
+        end = rp_max_ps(end, end_of(p, cell));
     }
     for (rp_cell cell = 0; cell < c->count; cell++) {
         order->start_ps[cell] = reversed ? end - end_of(p, cell) : p->start_ps[cell];

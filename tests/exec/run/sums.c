@@ -37,26 +37,6 @@ typedef struct expected {
     double *gradients;
 } expected;
 
-static uint64_t offset_of(const rp_test_run *run, const char *name)
-{
-    const rpexec_model *model = &run->model;
-    for (uint32_t layer = 0; layer < model->layer_count; layer++) {
-        const rpexec_layer *l = rpexec_model_layer(model, layer);
-        char prefix[32] = "";
-        if (l == &model->block) {
-            snprintf(prefix, sizeof prefix, "model.layers.%u.", layer - 1);
-        }
-        size_t length = strlen(prefix);
-        for (uint32_t i = 0; strncmp(name, prefix, length) == 0 && i < l->tensor_count; i++) {
-            if (strcmp(name + length, l->tensors[i].name) == 0) {
-                return run->state.offsets[layer] + l->tensors[i].offset;
-            }
-        }
-    }
-    cr_assert(false, "%s", name);
-    return 0;
-}
-
 static void prepare(void *context, rp_arena *in, rp_test_run *run)
 {
     expected *e = context;
@@ -69,7 +49,7 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
     }
     for (int i = 0; i < e->count; i++) {
         const slow_parameter *p = &e->parameters[i];
-        const float *from = run->state.master + offset_of(run, p->name);
+        const float *from = run->state.master + rp_test_offset_of(run, p->name);
         for (int k = 0; k < p->rows * p->columns; k++) {
             e->weights[p->offset + (size_t)k] = (double)from[k];
         }
@@ -102,7 +82,7 @@ static expected expected_of(const rp_model *m)
 /* The root mean square of the error of a tensor, relative to that of the tensor. */
 static double error_of(const rp_test_run *run, const expected *e, const slow_parameter *p)
 {
-    const float *got = run->state.gradients + offset_of(run, p->name);
+    const float *got = run->state.gradients + rp_test_offset_of(run, p->name);
     double errors = 0;
     double squares = 0;
     for (int k = 0; k < p->rows * p->columns; k++) {
