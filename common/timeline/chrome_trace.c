@@ -69,8 +69,10 @@ static const struct {
 static const char *category(rp_op_kind kind)
 {
     static const char *const of_transfer[RP_OP_KIND_COUNT] = {
-        [RP_OP_UPLOAD_PARAMS] = "H2D", [RP_OP_UPLOAD_ACT] = "H2D",    [RP_OP_UPLOAD_GRAD] = "H2D",
-        [RP_OP_DOWNLOAD_ACT] = "D2H",  [RP_OP_DOWNLOAD_GRAD] = "D2H",
+        [RP_OP_UPLOAD_PARAMS] = "H2D",       [RP_OP_UPLOAD_ACT] = "H2D",
+        [RP_OP_UPLOAD_GRAD] = "H2D",         [RP_OP_UPLOAD_PARAM_GRAD] = "H2D",
+        [RP_OP_DOWNLOAD_ACT] = "D2H",        [RP_OP_DOWNLOAD_GRAD] = "D2H",
+        [RP_OP_DOWNLOAD_PARAM_GRAD] = "D2H",
     };
     switch (rp_op_kind_class(kind)) {
     case RP_CLASS_TRANSFER:

@@ -8,7 +8,9 @@
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/timeline_csv.h"
 #include "sim/engine/stage_engine.h"
+#include "tests/support/lowered_bench.h"
 #include "tests/support/make_program.h"
+#include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
@@ -381,6 +383,39 @@ Test(output, trace_of_schedules)
         rp_program_destroy(built);
     }
     rp_arena_destroy(arena);
+}
+
+/* RoundPipe's transfers are all between host and GPU. */
+Test(output, trace_of_transfers)
+{
+    rp_test_bench b;
+    rp_test_tool_begin();
+    rp_test_bench_make(&b, "roundpipe", 8, 2, false);
+    rp_test_bench_sizes(&b, 1000, 2000);
+    rp_test_bench_lower(&b);
+    (void)rp_test_bench_run(&b);
+    json_t *trace = read_trace(b.timeline);
+    bool found[RP_OP_KIND_COUNT] = {false};
+    size_t i;
+    json_t *event;
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
+    {
+        if (!is_phase(event, "X")) {
+            continue;
+        }
+        uint8_t kind = b.program->ops[number_of(json_object_get(event, "args"), "op")].kind;
+        const char *name = rp_op_kind_text((rp_op_kind)kind);
+        if (rp_op_kind_class((rp_op_kind)kind) == RP_CLASS_TRANSFER) {
+            char *expected = strncmp(name, "UPLOAD", 6) == 0 ? "H2D" : "D2H";
+            cr_expect(eq(str, (char *)text_of(event, "cat"), expected), "%s", name);
+            found[kind] = true;
+        }
+    }
+    cr_expect(found[RP_OP_UPLOAD_PARAMS] && found[RP_OP_DOWNLOAD_PARAM_GRAD]);
+    json_decref(trace);
+    rp_test_bench_fini(&b);
+    rp_test_remove(rp_test_tool_folder());
+    rp_arena_destroy(rp_test_tool_arena());
 }
 
 Test(output, trace_names_and_facts)
