@@ -51,7 +51,7 @@ static void find_group(const char *root, const char *hierarchy, char group[PATH_
     }
 }
 
-/* What a group's limit leaves; its inactive pages of files are given back first. */
+/* Bytes that a group's limit leaves; its inactive pages of files are given back first. */
 static uint64_t left_in_group(const char *root, const char *group)
 {
     char path[3 * PATH_SIZE];
@@ -126,7 +126,7 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
 /* ---- processors -------------------------------------------------------------------------------
  */
 
-/* Whether `file` has a number, in the group's folder under `mount` or in one above it. */
+/* True where `file` has a number, in the group's folder under `mount` or in one above it. */
 static bool has_number(const char *root, const char *mount, char *group, const char *file)
 {
     for (;;) {

@@ -1,7 +1,7 @@
-/** @file host_limits.h  What this machine, or this process's control group, has left.
+/** @file host_limits.h  Resources that this machine, or this process's control group, has left.
  *
- * Linux grants memory that it does not have and kills whoever touches it. Work that needs a lot
- * asks here first.
+ * Linux grants memory that it does not have and kills the process that touches it. Work that needs
+ * a lot asks here first.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
 
 /**
  * @param root as above
- * @return whether the process's control group (version 2 or 1), or one above it, may use so much
- * processor time only: what a thread uses is then taken from all others
+ * @return true where the process's control group (version 2 or 1), or one above it, has a limit
+ * of processor time: what a thread uses is then taken from all others
  */
 bool rp_host_processors_limited(const char *root);

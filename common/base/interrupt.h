@@ -1,4 +1,4 @@
-/** @file interrupt.h  What SIGINT and SIGTERM do to a program.
+/** @file interrupt.h  Effects of SIGINT and SIGTERM on a program.
  *
  * At first they end it at once, as by default, after removing the temporary files of its outputs.
  * A program that can stop in good order asks for that (rp_interrupt_heed) where its long work

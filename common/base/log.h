@@ -1,7 +1,7 @@
 /**
  * @file log.h  Diagnostics. Data goes to stdout, everything here to stderr (or a capture).
  *
- * A message is one line, whatever it quotes: control characters, bytes that are not UTF-8 and marks
+ * A message is one line: control characters in it, bytes that are not UTF-8 and marks
  * that turn the direction of writing are shown as \\xNN, and of a text of more than 2,000 bytes the
  * middle is left out, with its length. Callers escape and cut nothing.
  */
@@ -50,7 +50,7 @@ void rp_log_set_program(const char *name);
 /**
  * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
  * rp_log_capture_end. Captures nest; one into the same buffer begins anew. Used by tests, by
- * in-process sweeps, which report failures per point, and by whoever tries what may fail.
+ * in-process sweeps, which report failures per point, and by callers that try what may fail.
  */
 void rp_log_capture_begin(char *buffer, size_t size);
 void rp_log_capture_end(void);

@@ -273,7 +273,7 @@ static rp_status allocate(rp_arena *arena, size_t count, size_t size, bool zeroe
     if (!pointer) {
         return refuse(count, size);
     }
-    memcpy(pointer_out, &pointer, sizeof pointer); /* pointer_out is a T **, whatever T is */
+    memcpy(pointer_out, &pointer, sizeof pointer); /* pointer_out is a T ** of any T */
     return RP_OK;
 }
 

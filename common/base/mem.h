@@ -38,7 +38,7 @@ void rp_arena_destroy(rp_arena *arena);
 
 /**
  * Has rp_arena_destroy call `close` with `context` while the arena's memory is still there: for
- * what an arena's user holds besides memory, such as threads. The last one comes first.
+ * what an arena's user holds in addition to memory, such as threads. The last one comes first.
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rp_arena_at_end(rp_arena *arena, void (*close)(void *context), void *context);

@@ -13,7 +13,7 @@
 
 #define TEMPORARY_TRIES 1000
 
-/* ---- what a signal that ends the program must not leave ---------------------------------------
+/* ---- files that a signal must not leave -------------------------------------------------------
  */
 
 /* More than any program has open; what comes beyond stays when a signal ends it. */
@@ -122,7 +122,7 @@ static rp_status open_directly(rp_output *output, bool fifo)
     return RP_OK;
 }
 
-/* Own names instead of mkstemp's, which makes files of mode 0600 whatever the umask says. */
+/* Own names instead of mkstemp's, which makes files of mode 0600 under any umask. */
 static rp_status create_temporary(rp_output *output, int *descriptor_out)
 {
     static atomic_uint next;

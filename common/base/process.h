@@ -9,7 +9,7 @@
 /** A child process to run to its end. */
 typedef struct rp_process {
     const char *const *argv; /**< NULL-terminated; argv[0] is looked up in PATH */
-    const char *package;     /**< what to install when it is missing, for the message */
+    const char *package;     /**< to install when it is missing, for the message */
     FILE *input;             /**< its stdin, read from the beginning; flushed before; NULL: empty */
     FILE *output;            /**< its stdout, at the current position; NULL: dropped */
 } rp_process;

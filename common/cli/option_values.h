@@ -1,4 +1,4 @@
-/** @file option_values.h  What the command lines of all programs have in common. */
+/** @file option_values.h  Options that the command lines of all programs have in common. */
 #pragma once
 
 #include "common/base/mem.h"

@@ -1,4 +1,4 @@
-/** @file tool.h  What every program's main does. */
+/** @file tool.h  Steps of every program's main. */
 #pragma once
 
 #include "common/base/mem.h"

@@ -54,7 +54,7 @@ rp_status rp_csv_u64(const rp_csv *table, uint32_t row, uint32_t column, uint64_
 rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, double low, double high,
                         double *value_out);
 
-/** Writes a cell as RFC 4180 has it: in quotes where it needs them, quotes doubled. */
+/** Writes a cell as RFC 4180 demands: in quotes where it needs them, quotes doubled. */
 void rp_csv_write_cell(const char *text, FILE *stream);
 
 #define RP_CSV_SHOW_SIZE 44

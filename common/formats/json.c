@@ -30,7 +30,7 @@ static void new_line(rp_json *json)
     }
 }
 
-/* Whatever must stand between the previous item and the next one. */
+/* Separators that must stand between the previous item and the next one. */
 static void begin_item(rp_json *json)
 {
     if (json->after_key) {

@@ -76,10 +76,10 @@ void rp_json_us(rp_json *json, int64_t time_ps);
 #define RP_JSON_NUMBER_SIZE 32
 
 /**
- * What rp_json_double prints, for other writers (CSV).
+ * Text that rp_json_double prints, for other writers (CSV).
  * @param text_out receives the NUL-terminated number, or "null"
  */
 void rp_json_print_double(double value, char text_out[static RP_JSON_NUMBER_SIZE]);
 
-/** What rp_json_ms prints, NUL-terminated. */
+/** Text that rp_json_ms prints, NUL-terminated. */
 void rp_json_print_ms(int64_t time_ps, char text_out[static RP_JSON_NUMBER_SIZE]);

@@ -29,11 +29,11 @@ typedef struct rp_protobuf_field {
     rp_protobuf bytes; /**< of length-delimited fields */
 } rp_protobuf_field;
 
-/** @return whether a varint was read; otherwise nothing is taken: it is cut, or has more than 64
+/** @return true where a varint was read; otherwise nothing is taken: it is cut, or has more than 64
  * bits. */
 bool rp_protobuf_varint(rp_protobuf *bytes, uint64_t *value_out);
 
-/** Takes a length and so many bytes. @return whether they are all there; otherwise nothing is
+/** Takes a length and so many bytes. @return true where they are all there; otherwise nothing is
  * taken */
 bool rp_protobuf_delimited(rp_protobuf *bytes, rp_protobuf *content_out);
 

@@ -1,4 +1,4 @@
-/* A pipeline's partition by parameters: all blocks are alike, embedding and head are not. */
+/* A pipeline's partition by parameters: all blocks are equal, embedding and head are not. */
 #include "common/inputs/model.h"
 #include "common/inputs/partition.h"
 

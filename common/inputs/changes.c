@@ -43,7 +43,7 @@ static const char *find_nearest(const char *key, const char *const *keys, uint32
     return NULL;
 }
 
-/* The keys that can change, of both kinds. @return how many */
+/* The keys that can change, of both kinds. @return their number */
 static uint32_t list_keys(rp_arena *arena, const char *keys[2 * RP_CONFIG_MAX_FIELDS],
                           rp_status *status)
 {

@@ -1,4 +1,4 @@
-/** @file changes.h  What-if: numbers of a cost table or a platform other than its file says.
+/** @file changes.h  Numbers of a cost table or a platform other than its file says: what-if.
  *
  * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with platform., KEY being a
  * key of the file. It is made before anything is derived from the file or checked against another
@@ -40,7 +40,7 @@ extern const rp_config_schema rp_platform_schema;
 rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena,
                          rp_changes *changes);
 
-/** @return whether there is a change of platforms, or of cost tables. NULL is allowed. */
+/** @return true where there is a change of platforms, or of cost tables. NULL is allowed. */
 bool rp_changes_any(const rp_changes *changes, bool platform);
 
 /**
@@ -54,11 +54,11 @@ bool rp_changes_any(const rp_changes *changes, bool platform);
 rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char *name,
                            rp_arena *arena, void *object, size_t *lines);
 
-/** @return whether a field of the platform's schema is set. NULL is allowed. */
+/** @return true where a field of the platform's schema is set. NULL is allowed. */
 bool rp_changes_set(const rp_changes *changes, bool platform, size_t field);
 
 /**
- * What a changed file is called in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
+ * Name of a changed file in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
  * changes. @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,

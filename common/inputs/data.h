@@ -41,7 +41,7 @@ rp_status rp_data_read(const rp_data_kind *kind, const char *name_or_path, rp_ar
 rp_status rp_data_check_name(const char *name_or_path, const char *path, const char *own_name);
 
 /**
- * What --list prints: sorted names of traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
+ * Sorted names that --list prints: traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
  * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,

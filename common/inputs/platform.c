@@ -150,7 +150,7 @@ typedef struct count_and_rate {
     uint32_t none;
     uint32_t count;
     double rate;
-    uint32_t whole; /* what the count divides; 0: any count */
+    uint32_t whole; /* a multiple of the count; 0: any count */
     const char *of; /* whose GPUs that are */
 } count_and_rate;
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** How GPUs reach each other. */
+/** Path on which GPUs reach each other. */
 typedef enum rp_peer_access {
     RP_PEER_NONE,   /**< through the host */
     RP_PEER_PCIE,   /**< over their PCIe links */
@@ -26,7 +26,7 @@ typedef struct rp_platform {
     const char *name;
     const char *source;
     const char *gpu;                /**< cost tables are called MODEL@GPU */
-    uint32_t gpus;                  /**< how many all nodes have together */
+    uint32_t gpus;                  /**< of all nodes together */
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
     double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
     double memory_gb;               /**< nominal device memory */
@@ -64,9 +64,9 @@ typedef struct rp_platform {
     const char *copies; /**< with host_cores: links, or cores: copies are work of threads, too;
                              NULL: links */
     uint32_t bound_cores;       /**< with host_cores: GPU g has core g mod this alone; 0: any */
-    bool copies_on_cores;       /**< what `copies` says */
+    bool copies_on_cores;       /**< as `copies` says */
     const char *peer;           /**< none, pcie or nvlink; NULL: nvlink if peer_gb_per_s > 0 */
-    rp_peer_access peer_access; /**< what `peer` says */
+    rp_peer_access peer_access; /**< as `peer` says */
     uint32_t nvlink_gpus;       /**< that NVLink joins, 2 for bridged pairs; 0: all of a node */
     /* Memory (sim/run/memory/memory.h). */
     double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
@@ -87,7 +87,7 @@ typedef struct rp_platform {
     double upload_gb_per_s;
     double download_gb_per_s;
     double duplex_efficiency; /**< of PCIe links, both directions at once over each alone; 1 */
-    /* What starting takes (common/machine/machine.h); 0: nothing. */
+    /* Times that starting takes (common/machine/machine.h); 0: none. */
     double copy_latency_us; /**< of every transfer between host and GPU */
     double op_gap_us;       /**< between two ops of a queue */
     double op_wake_us;      /**< from the end of another queue's op to what waits for it */

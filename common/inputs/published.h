@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /**
- * Whether `text` is `count` rounded (half up) to the digits that it prints.
+ * True where `text` is `count` rounded (half up) to the digits that it prints.
  * @param expected_out [size] receives what it would have to be at the same precision
  * @param valid_out false when `text` is no such number; then expected_out is empty
  */

@@ -14,7 +14,7 @@ static uint64_t tape_per_token(const rp_model *m)
     return bytes + (m->experts > 1 ? 4 * h * m->active_experts : 0);
 }
 
-/* Most that a layer's backward holds besides its tape. 12 h is sim/model.md's. The MLP: when the
+/* Most that a layer's backward holds beyond its tape. 12 h is sim/model.md's. The MLP: when the
  * product of silu(g) and p is differentiated, its saved value (2 I) is gone and the gradients of s,
  * silu(g) and p, then g, of which three live at a time (6 I), have come: 4 I more than the tape.
  * Experts run one after the other, each with its share of the tokens. */

@@ -14,7 +14,7 @@ typedef struct rp_sizes {
     uint64_t input_bytes;     /**< token ids or labels, per sequence */
     /* Memory only; NULL or 0: not modelled. */
     uint64_t *tape_bytes;      /**< [layers + 2] kept for the backward; per sequence */
-    uint64_t *temporary_bytes; /**< [layers + 2] most that a backward needs besides; per sequence */
+    uint64_t *temporary_bytes; /**< [layers + 2] most of a backward beyond its tape; per sequence */
     uint64_t *optimizer_bytes; /**< [layers + 2] on the GPU where weights are resident */
     uint64_t logits_bytes;     /**< of one sequence */
     uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */

@@ -1,9 +1,9 @@
-/* What lies in the memory of data-parallel and tensor-parallel systems, from which op to which
+/* Contents of the memory of data-parallel and tensor-parallel systems, from which op to which
  * (sim/model.md section 4).
  *
  * All the time: the rank's share of weights, gradients and optimizer, or what of it is not sharded,
  * and the communication buckets. Per unit: gathered weights, from their gather to the unit's end.
- * Layer grain, as these systems have it: every layer is checkpointed, its input waits for the
+ * Layer grain in these systems: every layer is checkpointed, its input waits for the
  * backward, which recomputes one layer at a time. Stage grain: one input and one tape per stage.
  * The loss and its backward are over before the first layer is recomputed, but the backward of the
  * head is no op of its own: so the logits are counted with the head's forward, and the backward

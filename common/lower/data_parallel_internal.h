@@ -8,7 +8,7 @@
 
 #include "common/lower/lower_internal.h"
 
-/** What one unit has besides its compute ops; RP_NO_HANDLE where it has none. */
+/** Ops of one unit other than its compute ops; RP_NO_HANDLE where it has none. */
 typedef struct rp_sharded_unit {
     rp_handle shard_up;
     rp_handle gather;

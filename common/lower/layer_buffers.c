@@ -1,4 +1,4 @@
-/* What lies in memory of units that go layer by layer, from which op to which.
+/* Contents of the memory of units that go layer by layer, from which op to which.
  *
  * Resident: a layer's input waits on the GPU from the op that computes it to the layer's backward
  * (to the weight part of a backward in two). Offload: it is on the GPU from there until the next

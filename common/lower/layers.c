@@ -234,7 +234,7 @@ rp_status rp_lower_connect_layers(rp_lowering *l, const rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* ---- what is in flight ------------------------------------------------------------------------
+/* ---- ops in flight ----------------------------------------------------------------------------
  */
 
 static void issue_upload(rp_lower_flight *flight)

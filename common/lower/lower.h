@@ -29,7 +29,7 @@
 #include "common/program/program.h"
 #include "common/schedule/placement.h"
 
-/** How much a backward recomputes at a time. */
+/** Part of a stage that a backward recomputes at a time. */
 typedef enum rp_grain {
     RP_GRAIN_STAGE, /**< the whole stage, from its saved input: the tape of all its layers */
     RP_GRAIN_LAYER, /**< each layer right before its backward, from its own saved input: the tape of

@@ -13,14 +13,14 @@ enum {
     RP_LOWER_DOWNLOAD,
     RP_LOWER_PEER,
     RP_LOWER_QUEUES_PER_GPU,
-    /** What a GPU receives, where weights are resident and GPUs reach each other: then there are no
-     * parameter uploads. */
+    /** Queue of tensors that a GPU receives, where weights are resident and GPUs reach each other:
+     * then there are no parameter uploads. */
     RP_LOWER_RECEIVE = RP_LOWER_PARAMS,
 };
 
 /** One layer of a unit that goes layer by layer. */
 typedef struct rp_lower_part {
-    uint16_t layer;  /**< as rp_op has it */
+    uint16_t layer;  /**< as in rp_op */
     rp_handle first; /**< its recompute; a separate stage's head: its forward */
     rp_handle last;  /**< its forward, or backward */
     rp_handle up;    /**< backward: upload of its input */
@@ -88,8 +88,8 @@ typedef struct rp_lowering {
     struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;
 
-/** @return whether a unit is a backward's weight part, which follows its input part on its queue.
- */
+/** @return true where a unit is a backward's weight part, which follows its input part on its
+ * queue. */
 static inline bool rp_lower_is_weight(const rp_lowering *l, const rp_lower_unit *unit)
 {
     return l->schedule->ops[unit->last].kind == RP_OP_BACKWARD_WEIGHT;
@@ -114,10 +114,10 @@ static inline size_t rp_lower_job_index(const rp_lowering *l, uint32_t iteration
 void rp_lower_layers(const rp_lowering *lowering, uint32_t stage, bool backward,
                      uint32_t *begin_out, uint32_t *end_out);
 
-/** @return whether the backward of a stage begins with the embedding: its input is token ids. */
+/** @return true where the backward of a stage begins with the embedding: its input is token ids. */
 bool rp_lower_from_ids(const rp_lowering *lowering, uint32_t stage);
 
-/** @return whether the input of a separate backward stage is computed inside of a forward stage:
+/** @return true where the input of a separate backward stage is computed inside of a forward stage:
  * neither its input nor its output. The embedding's output may be, too. */
 bool rp_lower_begins_inside(const rp_lowering *lowering, uint32_t backward, uint32_t forward);
 
@@ -153,7 +153,7 @@ rp_status rp_lower_add_layer_downloads(rp_lowering *lowering, rp_lower_unit *uni
 rp_handle rp_lower_layer_input(const rp_lowering *lowering, const rp_lower_unit *unit,
                                uint16_t layer);
 
-/** @return how many buffers the two functions below add for all units, at most. */
+/** @return the number of buffers that the two functions below add for all units, at most. */
 size_t rp_lower_layer_buffers(const rp_lowering *lowering);
 
 /** Adds the buffers of the layer inputs that a forward computes, and of its head's tape. */
@@ -170,7 +170,7 @@ void rp_lower_put_layered_backward(const rp_lowering *lowering, rp_program *prog
 /** Adds the waits between a unit's layers and their transfers. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_lower_connect_layers(rp_lowering *lowering, const rp_lower_unit *unit);
 
-/** What a GPU's worker has issued (executor.md 1.3); RP_NO_HANDLE: nothing. */
+/** Ops that a GPU's worker has issued (executor.md 1.3); RP_NO_HANDLE: none. */
 typedef struct rp_lower_flight {
     rp_handle compute;       /**< the last compute op */
     rp_handle before_upload; /**< the last compute op before the latest upload */
@@ -212,7 +212,7 @@ static inline uint64_t rp_lower_less(uint64_t bytes, uint64_t part)
     return bytes > part ? bytes - part : 0;
 }
 
-/** @return whether something stays on a GPU from a unit's forward to its backward; otherwise the
+/** @return true where something stays on a GPU from a unit's forward to its backward; otherwise the
  * stage's input comes up again. */
 static inline bool rp_lower_keeps_tape(const rp_lowering *l)
 {

@@ -93,7 +93,7 @@ static uint64_t version_count(const rp_lowering *l, uint32_t gpu)
     return l->config->versions == RP_VERSIONS_TWO ? 2 : in_flight;
 }
 
-/* What is on a GPU from its first to its last compute op. */
+/* Weights, gradients and optimizer states, on a GPU from its first to its last compute op. */
 static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, rp_handle last)
 {
     const rp_lowering *l = w->l;
@@ -364,7 +364,7 @@ static void find_kept(const buffer_writer *w)
     const rp_lowering *l = w->l;
     const rp_program *p = l->schedule;
     for (uint32_t j = 0; l->offload && j < p->backward_count; j++) {
-        const rp_op first = {.stage = p->backward_chain[j]}; /* all microbatches are alike */
+        const rp_op first = {.stage = p->backward_chain[j]}; /* the same in all microbatches */
         uint32_t op = l->producers.backward_at[rp_producers_backward_index(&l->producers, 0, j, 0)];
         const rp_lower_unit *unit = &l->units[l->unit_of[op]];
         for (uint32_t i = 0; i < unit->part_count; i++) {

@@ -216,13 +216,13 @@ static uint32_t gpu_of(const rp_lowering *l, uint32_t op)
     return rp_program_queue_of(l->schedule, op);
 }
 
-/* Whether the boundary between two chain neighbours of a microbatch crosses the host. */
+/* True where the boundary between two chain neighbours of a microbatch crosses the host. */
 static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     return l->offload || gpu_of(l, from) != gpu_of(l, to);
 }
 
-/* Whether the boundary goes straight from one GPU to another. */
+/* True where the boundary goes straight from one GPU to another. */
 static bool is_direct(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     uint32_t group = l->config->peer_gpus;

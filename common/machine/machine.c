@@ -38,7 +38,7 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
     return RP_NO_ENGINE;
 }
 
-/* ---- who belongs to what ----------------------------------------------------------------------
+/* ---- membership in groups ---------------------------------------------------------------------
  */
 
 static uint32_t groups(uint32_t gpus, uint32_t per_group)
@@ -441,7 +441,7 @@ static bool comes_down(rp_op_kind kind)
            kind == RP_OP_DOWNLOAD_PARAM_GRAD;
 }
 
-/* What is work of threads: compute and host ops, and copies unless links carry them. */
+/* Routes of the work of threads: compute and host ops, and copies unless links carry them. */
 static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
                              rp_network *network, rp_routes *routes)
 {
@@ -524,7 +524,7 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
     return RP_OK;
 }
 
-/* ---- what the machine cannot do ---------------------------------------------------------------
+/* ---- limits of the machine --------------------------------------------------------------------
  */
 
 /* The other GPU of a RECV; UINT32_MAX where it waits for no SEND. */

@@ -17,7 +17,7 @@
  *
  * **Where memory is.** Each socket of each node has its part of the host's memory. Weights,
  * gradients and optimizer states are interleaved over all of them, as a runtime that does not know
- * the topology would have it: successive transfers of a queue take turns, so that of S sockets
+ * the topology would place them: successive transfers of a queue take turns, so that of S sockets
  * (S - 1) / S of the traffic comes from another one. Data-parallel ranks hold their shards near
  * their GPU (`local_memory`). Activations and boundary gradients lie near the GPU that wrote them.
  * Host work is spread evenly: each socket does its part with its own share of the rates. What comes
@@ -98,15 +98,15 @@ typedef struct rp_machine {
     const double *shared_scale[RP_SHARED_COUNT];
 } rp_machine;
 
-/** @return how many links of a kind a program on GPUs 0 to gpus - 1 uses: switches, root complexes,
- * nodes (for the links between their sockets and for their network ports), sockets (for DRAM); 0
- * where the kind limits nothing. */
+/** @return the number of links of a kind that a program on GPUs 0 to gpus - 1 uses: switches, root
+ * complexes, nodes (for the links between their sockets and for their network ports), sockets (for
+ * DRAM); 0 where the kind limits nothing. */
 uint32_t rp_machine_shared_count(const rp_machine *machine, uint32_t gpus, rp_shared kind);
 
 /** Copy engines, numbered from this times the GPU on. */
 #define RP_ENGINES_PER_GPU 2u
 
-/** What a queue has whose ops need no copy engine. */
+/** Result of rp_copy_engine for queues whose ops need none. */
 #define RP_NO_ENGINE UINT32_MAX
 
 /** @return the number of the copy engine that the ops of a queue take turns on: upload or download
@@ -137,7 +137,7 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
                              rp_routes *routes_out, rp_network **network_out);
 
 /**
- * The route from one GPU's memory to another's (from != to): as its SENDs have it where the machine
+ * The route from one GPU's memory to another's (from != to): that of its SENDs where the machine
  * has peers that reach each other, otherwise over both PCIe links and what lies between them.
  * @param network of the same program and machine
  * @retval RP_OK, RP_NO_MEMORY

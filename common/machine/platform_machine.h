@@ -11,7 +11,7 @@
  */
 double rp_link_bytes_per_s(const rp_platform *platform);
 
-/** @return what a GPU sends to or receives from others at most, bytes per second: peer_gb_per_s
+/** @return most that a GPU sends to or receives from others, bytes per second: peer_gb_per_s
  * times link_efficiency, where the file says one; 0: GPUs reach each other through the host only.
  */
 double rp_peer_bytes_per_s(const rp_platform *platform);
@@ -24,6 +24,6 @@ double rp_peer_bytes_per_s(const rp_platform *platform);
  */
 rp_machine rp_machine_of(const rp_platform *platform);
 
-/** @return how many successive GPUs send boundary tensors to each other directly
+/** @return the number of successive GPUs that send boundary tensors to each other directly
  * (rp_lower_config.peer_gpus): 0: none, UINT32_MAX: all, over NVLink, PCIe or the network. */
 uint32_t rp_peer_gpus(const rp_platform *platform);

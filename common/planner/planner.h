@@ -35,11 +35,11 @@ typedef enum rp_plan_mode {
 /** @return "infer", "train" or "fused". */
 const char *rp_plan_mode_text(rp_plan_mode mode);
 
-/** @return whether `text` names a mode, which is then in `mode_out`. */
+/** @return true where `text` names a mode, which is then in `mode_out`. */
 bool rp_plan_mode_parse(const char *text, rp_plan_mode *mode_out);
 
 /**
- * What to plan; everything is borrowed. The times of all layers must fit into an int64 together, as
+ * Plan input; everything is borrowed. The times of all layers must fit into an int64 together, as
  * must the bytes of all layers, and the cost of the worst plan that the tolerance allows.
  */
 typedef struct rp_plan_input {

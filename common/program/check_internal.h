@@ -78,7 +78,7 @@ rp_status rp_check_violated_op(const rp_checker *checker, rp_rule rule, uint32_t
 /** The work: each part once, in whole units, after what it needs; SEND and RECV matched. */
 rp_status rp_check_work(rp_checker *checker);
 
-/** @return whether an op may name the layer that it names. */
+/** @return true where an op may name the layer that it names. */
 bool rp_check_names_layer(const rp_program *program, const rp_op *op);
 
 /**

@@ -42,9 +42,9 @@ static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
     return fits ? last - back : RP_NO_OP;
 }
 
-/* Whether an op's input is the token ids, then RP_NO_OP is in *op_out; otherwise the op that gives
- * it is, RP_NO_OP where that is missing. A separate backward stage takes its input from where the
- * forward computed it, not from the end of the chain. */
+/* True where an op's input is the token ids; then *op_out is RP_NO_OP. Otherwise it is the op that
+ * gives the input, RP_NO_OP where that is missing. A separate backward stage takes its input from
+ * where the forward computed it, not from the end of the chain. */
 static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forward, uint32_t *op_out)
 {
     const rp_program *p = c->program;

@@ -33,7 +33,7 @@ static bool comes_after(const rp_program *p, uint32_t alloc, uint32_t release)
     return false;
 }
 
-/* Whether `release` comes after `alloc`, for buffer found[number]. */
+/* Asks if `release` comes after `alloc`, for buffer found[number]. */
 typedef struct query {
     uint32_t alloc;
     uint32_t release;

@@ -57,8 +57,8 @@ static inline size_t rp_producers_backward_index(const rp_producers *p, uint32_t
     return row * p->program->microbatch_count + microbatch;
 }
 
-/** @return whether a backward stage begins with the output of the last forward stage: the head's,
- * unless it recomputes layers that forward stages have run. */
+/** @return true where a backward stage begins with the output of the last forward stage: the
+ * head's, unless it recomputes layers that forward stages have run. */
 static inline bool rp_producers_continues_forward(const rp_stage *stage)
 {
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
@@ -70,7 +70,7 @@ static inline bool rp_producers_continues_forward(const rp_stage *stage)
 
 /**
  * The ops whose results `op` needs, at most RP_MAX_PRODUCERS; pre-work of a backward unit counts as
- * the unit. @return how many were written to `ops_out`.
+ * the unit. @return the number written to `ops_out`.
  */
 static inline uint32_t rp_producers_of(const rp_producers *p, const rp_op *op,
                                        uint32_t ops_out[static RP_MAX_PRODUCERS])

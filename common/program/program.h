@@ -71,7 +71,7 @@ typedef enum rp_queue_kind {
         RP_QUEUE_KIND_COUNT
 } rp_queue_kind;
 
-/** What a stage holds. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
+/** Roles of a stage. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
 enum {
     RP_STAGE_FORWARD_LAYERS = 1,  /**< its FORWARD computes its layers */
     RP_STAGE_BACKWARD_LAYERS = 2, /**< its BACKWARD (and RECOMPUTE) computes its layers */
@@ -205,7 +205,7 @@ typedef struct rp_program {
      * transfers.
      */
     uint64_t *op_bytes;
-    /** [microbatch_count] sequences of each microbatch; NULL: all as the cost table has it. */
+    /** [microbatch_count] sequences of each microbatch; NULL: all as in the cost table. */
     uint32_t *sequences;
     uint32_t wait_count;
     rp_wait *waits;
@@ -219,19 +219,19 @@ const char *rp_op_kind_text(rp_op_kind kind);
 /** @return a few words on what the kind does; static. `kind` must be in range. */
 const char *rp_op_kind_meaning(rp_op_kind kind);
 
-/** @return what the kind belongs to. `kind` must be in range. */
+/** @return the class of the kind. `kind` must be in range. */
 rp_op_class rp_op_kind_class(rp_op_kind kind);
 
 /** @return the queue kind's name in program text; static. `kind` must be in range. */
 const char *rp_queue_kind_text(rp_queue_kind kind);
 
-/** @return whether each GPU has such a queue; otherwise the host has one. */
+/** @return true where each GPU has such a queue; otherwise the host has one. */
 bool rp_queue_kind_on_gpu(rp_queue_kind kind);
 
 /** @return "none", "wait" or "early"; static. */
 const char *rp_recompute_text(rp_recompute recompute);
 
-/** @return whether `text` is one of these; then the mode is in *recompute_out. */
+/** @return true where `text` is one of these; then the mode is in *recompute_out. */
 bool rp_recompute_parse(const char *text, rp_recompute *recompute_out);
 
 /** @return the buffer kind's name in program text; static. `kind` must be in range. */
@@ -245,10 +245,10 @@ void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE]);
 /** @return the queue that holds op `op`, by binary search. `op` < op_count. */
 uint32_t rp_program_queue_of(const rp_program *program, uint32_t op);
 
-/** @return whether backward stages are stages of their own (RoundPipe), not a pipeline's stages. */
+/** @return true where backward stages are separate stages (RoundPipe), not a pipeline's stages. */
 bool rp_program_has_separate_backward(const rp_program *program);
 
-/** @return whether ops of the program name layers: it goes layer by layer, at least in places. */
+/** @return true where ops of the program name layers: it goes layer by layer, or does in places. */
 bool rp_program_names_layers(const rp_program *program);
 
 /** Creates an empty program with its own arena. @retval RP_OK, RP_NO_MEMORY */

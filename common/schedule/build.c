@@ -13,7 +13,7 @@
 
 #define NOWHERE UINT32_MAX
 
-/* What a stage's backward unit begins with. */
+/* Ops that a stage's backward unit begins with. */
 enum {
     UNIT_RECOMPUTE = 1,
     UNIT_FORWARD = 2,

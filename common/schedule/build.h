@@ -15,7 +15,7 @@ double rp_schedule_footprint(const rp_schedule_config *config, bool lowered, boo
 /** As rp_schedule_footprint, of a program of `ops` that is there already: what comes on top. */
 double rp_program_footprint(uint32_t ops, bool lowered);
 
-/** What a user lowers where that is too much. */
+/** Settings that a user lowers where a footprint is too large, for the message. */
 #define RP_FOOTPRINT_VALID "fewer --microbatches, --iterations or stages"
 
 /**

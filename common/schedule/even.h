@@ -22,7 +22,7 @@ typedef struct rp_stage_times {
     double overlap_saving; /**< rp_costs */
 } rp_stage_times;
 
-/** @return what an overlapped forward and backward save together (rp_costs.overlap_saving). */
+/** @return time that an overlapped forward and backward save together (rp_costs.overlap_saving). */
 static inline int64_t rp_overlap_saved_ps(double saving, int64_t forward_ps, int64_t backward_ps)
 {
     int64_t shorter = forward_ps < backward_ps ? forward_ps : backward_ps;

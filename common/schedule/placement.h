@@ -21,7 +21,7 @@ typedef enum rp_versions {
 } rp_versions;
 
 /**
- * What a data-parallel system of n GPUs moves (sim/model.md section 3). A collective
+ * Data that a data-parallel system of n GPUs moves (sim/model.md section 3). A collective
  * of a stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.
  */
 typedef struct rp_sharding {

@@ -20,7 +20,7 @@ typedef enum rp_round_start {
     RP_ROUND_START_ROTATE,     /**< the rotation simply continues (the library) */
 } rp_round_start;
 
-/** What to schedule. Everything is borrowed and must outlive the build only. */
+/** Settings of a schedule. Everything is borrowed and must outlive the build only. */
 typedef struct rp_schedule_config {
     uint32_t gpus;         /**< 1 .. RP_MAX_GPUS */
     uint32_t microbatches; /**< per iteration, 1 .. RP_MAX_MICROBATCHES */
@@ -45,7 +45,7 @@ typedef struct rp_emitter rp_emitter;
 /**
  * Appends to the current rank's order. `stage` is an index into the program's stages.
  * rp_emit_backward appends the whole backward unit: pre-work (recompute, the head's forward where
- * it belongs to the backward stage) and the backward, as the recompute mode has it.
+ * it belongs to the backward stage) and the backward, as the recompute mode demands.
  */
 void rp_emit_forward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
@@ -80,7 +80,7 @@ typedef struct rp_schedule_type {
     bool separate_backward;
     /** Stages per GPU may exceed one (their number is a multiple of the GPUs). */
     bool many_stages;
-    /** Exactly so many stages per GPU, whatever many_stages says; 0: one, or as many_stages. */
+    /** Exactly so many stages per GPU, also without many_stages; 0: one, or as many_stages. */
     uint32_t stages_per_gpu;
     /** Emits backwards in two parts, all or some. */
     bool splits_backward;
@@ -100,7 +100,7 @@ typedef struct rp_schedule_type {
     rp_versions versions;
     /** At hardware fidelity; the zero value is resident weights. */
     rp_placement placement;
-    /** What RP_PLACEMENT_SHARDED moves; NULL otherwise. */
+    /** Data that RP_PLACEMENT_SHARDED moves; NULL otherwise. */
     const rp_sharding *sharding;
     /** The loss is an unfused fp32 cross-entropy: 52 B of memory traffic per logit. */
     bool unfused_loss;
@@ -139,7 +139,7 @@ typedef struct rp_schedule_type {
 extern const rp_schedule_type *const rp_schedules[];
 extern const uint32_t rp_schedule_count;
 
-/** @return how many stages the schedule has on `gpus` GPUs; 0: any multiple of them. */
+/** @return the number of stages of the schedule on `gpus` GPUs; 0: any multiple of them. */
 static inline uint32_t rp_schedule_stages(const rp_schedule_type *schedule, uint32_t gpus)
 {
     if (schedule->stages_per_gpu != 0) {
@@ -148,7 +148,7 @@ static inline uint32_t rp_schedule_stages(const rp_schedule_type *schedule, uint
     return schedule->many_stages ? 0 : gpus;
 }
 
-/** @return whether every layer is cut between all GPUs: tensor parallelism. */
+/** @return true where every layer is cut between all GPUs: tensor parallelism. */
 static inline bool rp_schedule_cuts_layers(const rp_schedule_type *schedule)
 {
     return schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;

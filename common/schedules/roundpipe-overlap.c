@@ -25,7 +25,7 @@
  * dispatched after those of the iteration before, so that iterations overlap as they do in
  * RoundPipe and weights are as stale as there.
  *
- * What it costs. The same number of jobs as RoundPipe with the same R: every stage's weights go up
+ * Costs. The same number of jobs as RoundPipe with the same R: every stage's weights go up
  * and its gradients come down as often, and a GPU holds two stages as before. The boundary
  * activations of W rounds are in host memory instead of those of one. Gradients: RoundPipe
  * accumulates rounds (calls of a step) on the GPU, so that a stage's next backward cannot begin

@@ -250,8 +250,8 @@ static rp_status add_ops(rp_store *store, int64_t run_id, const rp_timeline *tim
     return status;
 }
 
-/* What a transaction that is shared commits later is whole: a part of a run or point that has
- * failed goes, and where even that fails, everything since the transaction's begin. (A savepoint
+/* A shared transaction later commits only whole runs and points: the part of one that has failed
+ * goes, and where even that fails, everything since the transaction's begin. (A savepoint
  * for each point would copy every page that it changes.) */
 static rp_status undo(rp_store *store, rp_status status, cached which, int64_t id)
 {

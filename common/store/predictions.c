@@ -17,10 +17,10 @@
     " 'device=host threads', 'grain=stage', 'partition=even', 'round=all')"                        \
     " ORDER BY key)), '')"
 
-/* Settings of one schedule, besides its own name and how it recomputes. */
+/* Settings of one schedule, without its name and its recompute mode. */
 #define OF_SCHEDULE "'grain', 'partition', 'round', 'program_in'"
 
-/* What has a column of its own, or nothing to do with times; predictions may be of many records. */
+/* Settings with a column of their own or no effect on times; predictions may be of many records. */
 #define OF_NONE                                                                                    \
     "'schedule', 'backend', 'gpus', 'microbatches', 'model', 'steps', 'microbatch_size',"          \
     " 'seq_len', 'optimizer', 'recompute', 'seed', 'data', 'lr', 'weight_decay', 'lora_alpha',"    \

@@ -85,7 +85,7 @@ static rp_status read_metrics(rp_store *store, int64_t id, rp_arena *arena, rp_s
     " microbatches, microbatch_size, seq_len, iterations, ops, seed, program_hash, duration_s,"    \
     " (SELECT count(*) FROM metrics WHERE run_id = runs.id) FROM runs "
 
-/* How many rows a statement gives. */
+/* Number of rows that a statement gives. */
 static rp_status count_rows(rp_store *store, sqlite3_stmt *statement, uint32_t *count_out)
 {
     int code = SQLITE_ROW;

@@ -7,7 +7,7 @@
 #define TEXT_COUNT 15
 #define ABSENT UINT64_MAX
 
-/* What of a run is a text. */
+/* Members of a run that are texts. */
 static void texts_of(rp_store_run *run, const char **texts[TEXT_COUNT])
 {
     const char **const all[TEXT_COUNT] = {

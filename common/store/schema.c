@@ -114,7 +114,7 @@ const char *const rp_store_migrations[RP_STORE_VERSION][RP_STORE_PARTS] = {
          "UPDATE runs SET duration_s = (SELECT CAST(value AS REAL) FROM metrics"
          "  WHERE run_id = runs.id AND name = 'sim_wall_s');"
 
-         /* What the views read: short rows with a run's usual metrics, instead of a dozen rows each
+         /* Rows of the views: short ones with a run's usual metrics, instead of a dozen rows each
           * and a configuration of a kilobyte between them. */
          "DROP VIEW best; DROP VIEW latest; DROP VIEW summary; DROP VIEW failures;"
          "CREATE TABLE results ("

@@ -22,7 +22,7 @@
 
 /* ---- calls ---- */
 
-/* What a result code means for the user: whether his input is at fault or the machine. */
+/* Meaning of a result code for the user: his input is at fault, or the machine. */
 static rp_status status_of(int code)
 {
     switch (code & 0xff) {
@@ -52,7 +52,7 @@ static bool folder_is_writable(const char *path)
     return access(folder, W_OK) == 0;
 }
 
-/* What SQLite's text leaves out. */
+/* Causes and advice that SQLite's text leaves out. */
 static const char *explain(const rp_store *store, int code)
 {
     switch (code & 0xff) {

@@ -14,7 +14,7 @@
 
 #define RP_STORE_VERSION 3
 
-/** How long a writer waits for another one, unless the environment says otherwise. */
+/** Time that a writer waits for another one, unless the environment says otherwise. */
 #define RP_STORE_WAIT_MS 60000
 
 typedef struct rp_store rp_store;
@@ -27,7 +27,7 @@ typedef struct rp_store_metric {
     double real;
 } rp_store_metric;
 
-/** What a run was. Texts are borrowed and may be NULL (stored as NULL) except where stated. */
+/** Record of a run. Texts are borrowed and may be NULL (stored as NULL) except where stated. */
 typedef struct rp_store_run {
     const char *created_utc; /**< NULL: now */
     const char *host;        /**< NULL: this machine */
@@ -77,7 +77,7 @@ rp_status rp_store_open(const char *path, rp_store **store_out);
  */
 rp_status rp_store_open_before(const char *path, rp_store **store_out);
 
-/** As rp_store_open with another time to wait for other writers, whatever the environment says. */
+/** As rp_store_open, but waits `wait_ms` for other writers; the environment does not count. */
 rp_status rp_store_open_wait(const char *path, int wait_ms, rp_store **store_out);
 
 /**
@@ -119,7 +119,7 @@ rp_status rp_store_end(rp_store *store, rp_status status);
 rp_status rp_store_experiment(rp_store *store, const char *name, const char *question_or_null,
                               const char *file, int64_t *id_out, uint64_t *points_out);
 
-/** What a store knows of a point. */
+/** State of a point in a store. */
 typedef enum rp_store_point_state {
     RP_STORE_POINT_UNKNOWN,
     RP_STORE_POINT_DONE,
@@ -176,7 +176,7 @@ typedef struct rp_store_reference {
     double value;         /**< NaN: it did not fit into memory */
 } rp_store_reference;
 
-/** What a reference may be of; ended by NULL. */
+/** Quantities that a reference may be of; ended by NULL. */
 extern const char *const rp_store_quantities[];
 
 /**

@@ -14,7 +14,7 @@ struct rp_store {
     sqlite3_stmt *statements[RP_STORE_CACHED_COUNT]; /**< NULL until they are needed */
 };
 
-/** Logs SQLite's text for a result code. @return what it means for the user (status.h) */
+/** Logs SQLite's text for a result code. @return its meaning for the user (status.h) */
 rp_status rp_store_fail(const rp_store *store, const char *doing, int code);
 
 /** @param statement_out to be finalized by the caller @retval RP_OK, or as rp_store_fail */

@@ -49,8 +49,7 @@ static const struct {
 #undef RP_GANTT_COLOUR
 };
 
-/* Boxes of one panel that are drawn alike are one data set of gnuplot, its number is the layer's.
- */
+/* Boxes of one panel in one style are one data set of gnuplot; its number is the layer's. */
 typedef enum layer_style {
     STYLE_NARROW,
     STYLE_WIDE,

@@ -1,4 +1,4 @@
-/** @file gantt_boxes.h  What gantt.c draws: the ops of a timeline as boxes, small ones merged. */
+/** @file gantt_boxes.h  Boxes that gantt.c draws: the ops of a timeline, small ones merged. */
 #pragma once
 
 #include "common/timeline/timeline.h"

@@ -15,7 +15,7 @@ typedef struct unit {
     uint32_t next;     /* first op after the unit */
 } unit;
 
-/* What a GPU's idle time is split by; -1 where there is no such op. */
+/* Times that a GPU's idle time is split by; -1 where there is no such op. */
 typedef struct gpu_marks {
     int64_t first_begin_ps;
     int64_t last_end_ps;

@@ -1,4 +1,4 @@
-/** @file timeline.h  What happened: start and end of every op of a program. */
+/** @file timeline.h  Record of a run: start and end of every op of a program. */
 #pragma once
 
 #include "common/program/program.h"

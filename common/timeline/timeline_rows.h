@@ -6,7 +6,7 @@
 
 #include "common/timeline/timeline.h"
 
-/** An op as a table has it. */
+/** An op as a row of a table. */
 typedef struct rp_timeline_row {
     rp_op op;         /**< without waits */
     uint16_t queue;   /**< rp_queue_kind */

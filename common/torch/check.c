@@ -73,7 +73,7 @@ uint32_t rp_torch_at(const rp_torch_csv *csv, const rp_torch_tables *tables, uin
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
-/* What every stage has M of. */
+/* Type of the action that a stage has M of. */
 static uint8_t work_of(const rp_torch_csv *csv, uint32_t stage)
 {
     return csv->separate && stage >= csv->forward_count ? RP_TORCH_BACKWARD : RP_TORCH_FORWARD;
@@ -305,10 +305,10 @@ static rp_status check_action(checker *c, uint32_t index)
     return RP_OK;
 }
 
-/* ---- what must be there in the end ------------------------------------------------------------
+/* ---- actions that must be there in the end ----------------------------------------------------
  */
 
-/* Whether stages s and s + 1 exchange tensors: they lie on different ranks. */
+/* True where stages s and s + 1 exchange tensors: they lie on different ranks. */
 static bool crosses(const rp_torch_csv *csv, uint32_t stage)
 {
     return csv->stage_ranks[stage] != csv->stage_ranks[stage + 1];

@@ -243,7 +243,7 @@ static void place(sender *s, uint32_t rank, const rp_torch_action *a)
     }
 }
 
-/* @return whether the rank's next unit could be placed */
+/* @return true where the rank's next unit could be placed */
 static bool step(sender *s, uint32_t rank)
 {
     const rp_torch_csv *in = s->in;

@@ -102,13 +102,13 @@ static const char *take_type(const char *at, uint8_t *type_out)
     return length == 2 && memcmp(at, "BW", 2) == 0 ? at + 2 : NULL;
 }
 
-/* What is wrong with an action. */
+/* Cause of a mistake in an action, and the valid values. */
 typedef struct mistake {
     const char *cause;
     const char *valid;
 } mistake;
 
-/* @return what follows the action, or NULL; *full_out: it was a BW */
+/* @return text that follows the action, or NULL; *full_out: it was a BW */
 static const char *scan_action(const char *text, rp_torch_action *action, bool *full_out,
                                mistake *mistake_out)
 {

@@ -29,7 +29,7 @@ static uint32_t separate_input(const runner *r, const rp_torch_action *a)
     return rp_torch_at(r->csv, r->tables, type, a->stage - 1, a->microbatch);
 }
 
-/* What the action needs from another place, or RP_TORCH_NONE. */
+/* Input of the action: an action at another place, or RP_TORCH_NONE. */
 static uint32_t input_of(const runner *r, const rp_torch_action *a)
 {
     const rp_torch_csv *csv = r->csv;

@@ -53,7 +53,7 @@ typedef struct rp_torch_action {
 /**
  * Reads a single cell of today's dialect, such as "2F0" or "(0F7;7B3)OVERLAP_F_B"; logs nothing.
  * @param parts_out column 0; the second one is set for pairs only
- * @return how many actions it has: 1, 2 for a pair, 0: it is no cell
+ * @return the number of its actions: 1, 2 for a pair, 0: it is no cell
  */
 uint32_t rp_torch_action_parse(const char *text, rp_torch_action parts_out[static 2]);
 
@@ -82,10 +82,10 @@ typedef struct rp_torch_csv {
 /** @return the type's text in a cell; static. `type` must be in range. */
 const char *rp_torch_type_text(rp_torch_type type);
 
-/** @return whether the type is followed by a microbatch. `type` must be in range. */
+/** @return true where the type is followed by a microbatch. `type` must be in range. */
 bool rp_torch_type_has_microbatch(rp_torch_type type);
 
-/** @return whether the type is a computation. `type` must be in range. */
+/** @return true where the type is a computation. `type` must be in range. */
 bool rp_torch_type_computes(rp_torch_type type);
 
 /** "2F0" or "1UNSHARD" into `text`; one part of a pair. */
@@ -109,7 +109,7 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
  *
  * In file order: each stage on one rank; each computation once, a backward after its forward, a W
  * after its I, all on the stage's rank. Then: M forwards and M backwards per stage. Lowered files
- * besides: transfers between neighbouring stages on different ranks, each sent after it is computed
+ * also: transfers between neighbouring stages on different ranks, each sent after it is computed
  * and received before it is used; UNSHARD and RESHARD alternate and a stage that has them computes
  * between the two; REDUCE_GRAD after the last weight gradient; waits after what they wait for.
  * At last the dry run, each rank in its row's order: a computation starts after its input, a

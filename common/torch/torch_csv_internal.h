@@ -1,4 +1,4 @@
-/** @file torch_csv_internal.h  What the files of torch_csv.h share. Not for other modules. */
+/** @file torch_csv_internal.h  Inside of the files of torch_csv.h. Not for other modules. */
 #pragma once
 
 #include "common/base/log.h"

@@ -79,7 +79,7 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
     return RP_OK;
 }
 
-/* ---- what the workers issue -------------------------------------------------------------------
+/* ---- items that the workers issue -------------------------------------------------------------
  */
 
 typedef enum item_kind {
@@ -270,7 +270,7 @@ static void stand_in_line(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* Whether the job has begun; then, if it takes time, its worker has the lock. */
+/* True where the job has begun; then, if it takes time, its worker has the lock. */
 static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 {
     const job *j = &d->jobs[index];
@@ -290,7 +290,7 @@ static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
     return true;
 }
 
-/* Whether a chunk of the compute op has been issued. */
+/* True where a chunk of the compute op has been issued. */
 static bool issue_chunk(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 {
     worker *w = &d->workers[gpu];
@@ -343,7 +343,7 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* Whoever is next in line, and whoever's job is next to be handed out. */
+/* The workers in line for the lock, and the worker whose job is next to be handed out. */
 static void advance_others(rpsim_dispatcher *d)
 {
     for (;;) {

@@ -1,4 +1,4 @@
-/** @file dispatch.h  What the host does before a GPU can work: jobs are prepared and kernels
+/** @file dispatch.h  Work of the host before a GPU can work: jobs are prepared and kernels
  * launched by one process under one lock.
  *
  * RoundPipe's library drives all GPUs from one Python process, one worker thread per GPU
@@ -57,7 +57,7 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
 /** The state of a run. */
 typedef struct rpsim_dispatcher rpsim_dispatcher;
 
-/** What the engine has to do after it has told the dispatcher something. */
+/** Tasks of the engine after it has told the dispatcher something. */
 typedef struct rpsim_dispatch_news {
     uint32_t *ops; /**< that have been issued, or whose next chunk has: in this order */
     uint32_t op_count;
@@ -77,7 +77,7 @@ rp_status rpsim_dispatcher_create(const rp_program *program, const rpsim_dispatc
 /** All workers begin. The news are valid until the next call. */
 const rpsim_dispatch_news *rpsim_dispatcher_begin(rpsim_dispatcher *dispatcher);
 
-/** @return whether a transfer, or the first chunk of a compute op, has been issued. Ops that no
+/** @return true where a transfer, or the first chunk of a compute op, has been issued. Ops that no
  * worker issues (downloads, the host's) always are. */
 bool rpsim_dispatcher_issued(const rpsim_dispatcher *dispatcher, uint32_t op);
 
@@ -87,7 +87,7 @@ bool rpsim_dispatcher_issued(const rpsim_dispatcher *dispatcher, uint32_t op);
  */
 int64_t rpsim_dispatcher_chunk_ps(const rpsim_dispatcher *dispatcher, uint32_t op, int64_t op_ps);
 
-/** What comes after a chunk. */
+/** State after a chunk. */
 typedef enum rpsim_chunk_state {
     RPSIM_CHUNK_LAST, /**< the op has ended */
     RPSIM_CHUNK_NEXT, /**< the next chunk begins */

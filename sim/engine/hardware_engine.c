@@ -37,7 +37,7 @@ typedef struct queue_state {
     int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
 
-/* What the run needs of an op, side by side: ops are met in no order, each costs a cache line. */
+/* State of an op, side by side: ops are met in no order, each costs a cache line. */
 typedef struct op_state {
     uint32_t pending;         /* waits that are still open */
     uint32_t dependent_begin; /* into dependents, up to the next op's */
@@ -274,7 +274,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     }
 }
 
-/* What the host has issued may begin. */
+/* Ops that the host has issued may begin. */
 static void take_news(engine *e, const rpsim_dispatch_news *news, int64_t now_ps)
 {
     if (news->holds) {

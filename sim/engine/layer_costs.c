@@ -75,7 +75,7 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
 {
     for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
         uint32_t odd = i % 2;
-        /* What the backward takes beyond twice the forward does not grow with the tokens then. */
+        /* The backward's time beyond twice the forward's does not grow with the tokens then. */
         double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
         double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
         *fwd_out +=

@@ -1,4 +1,4 @@
-/** @file layer_costs.h  How long compute ops take on hardware: measured layer times moved to other
+/** @file layer_costs.h  Times of compute ops on hardware: measured layer times moved to other
  * numbers of tokens and other sequence lengths.
  *
  * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (sim/model.md
@@ -8,9 +8,9 @@
  * forward, and backward 6 bytes per trained parameter (accumulating dW) at memory bandwidth.
  *
  * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
- * of short sequences stay positive, and they grow with s and with tok whatever the rates are.
+ * of short sequences stay positive, and they grow with s and with tok at any rates.
  * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
- * backward writes a full dW whatever its tokens (the same source, for gpt-oss).
+ * backward writes a full dW for any number of tokens (the same source, for gpt-oss).
  */
 #pragma once
 

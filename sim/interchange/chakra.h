@@ -78,7 +78,7 @@ typedef struct rpsim_chakra_export rpsim_chakra_export;
 rp_status rpsim_chakra_prepare(const rp_timeline *timeline, int64_t hop_ps, uint64_t boundary_bytes,
                                rp_arena *arena, rpsim_chakra_export **export_out);
 
-/** @return whether some duration is no whole number of microseconds. */
+/** @return true where some duration is no whole number of microseconds. */
 bool rpsim_chakra_loses_precision(const rpsim_chakra_export *export);
 
 /**
@@ -118,7 +118,7 @@ void rpsim_chakra_discard(rpsim_chakra_files *files);
 /** A node as it was read. */
 typedef struct rpsim_chakra_node {
     uint64_t id;
-    int64_t ps;       /**< how long it takes; RPSIM_CHAKRA_BY_SIZE */
+    int64_t ps;       /**< time that it takes; RPSIM_CHAKRA_BY_SIZE */
     uint64_t bytes;   /**< of transfers and collectives */
     uint64_t group;   /**< hash of a collective's pg_name, 0 without */
     const char *name; /**< not ended by NUL; borrowed from the file's bytes */
@@ -188,7 +188,7 @@ typedef struct rpsim_chakra_rates {
  * peers. */
 rpsim_chakra_rates rpsim_chakra_platform_rates(const rp_platform *platform);
 
-/** What ran on a rank. */
+/** Work that ran on a rank. */
 typedef struct rpsim_chakra_rank {
     uint32_t nodes;
     int64_t compute_ps; /**< sums of times */

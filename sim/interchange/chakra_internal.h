@@ -1,5 +1,4 @@
-/** @file chakra_internal.h  What the files of the export in chakra.h share. Not for other modules.
- */
+/** @file chakra_internal.h  Declarations for the export in chakra.h. Not for other modules. */
 #pragma once
 
 #include "sim/interchange/chakra.h"
@@ -28,6 +27,6 @@ uint32_t rpsim_chakra_rank_of(const rpsim_chakra_export *x, uint32_t op);
 /** @return the last op of the group that an overlapped forward begins; of all others the op. */
 uint32_t rpsim_chakra_result_op(const rp_program *program, uint32_t op);
 
-/** @return whether the wait of `op` for `target` becomes a SEND and a RECV of its own. Who waits
- * for a peer's SEND waits for the RECV, too. */
+/** @return true where the wait of `op` for `target` becomes a SEND and a RECV of its own. An op
+ * that waits for a peer's SEND waits for the RECV, too. */
 bool rpsim_chakra_is_message(const rpsim_chakra_export *x, uint32_t op, uint32_t target);

@@ -1,4 +1,4 @@
-/* What of a timeline goes into Chakra execution traces, and why ops start when they do. */
+/* Parts of a timeline that go into Chakra execution traces, and why ops start when they do. */
 #include "common/machine/machine.h"
 #include "sim/interchange/chakra_internal.h"
 
@@ -20,7 +20,7 @@ uint32_t rpsim_chakra_result_op(const rp_program *p, uint32_t op)
     return op;
 }
 
-/* Whether a RECV op takes what a SEND op sends: the rule of the validator. */
+/* True where a RECV op takes what a SEND op sends: the rule of the validator. */
 static bool is_peer_wait(const rp_program *p, uint32_t op, uint32_t target)
 {
     return p->ops[op].kind == RP_OP_RECV && p->ops[target].kind == RP_OP_SEND &&

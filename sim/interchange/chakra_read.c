@@ -38,7 +38,7 @@ static const struct {
 #undef INTEGER_ENTRY
 };
 
-/* What a node says, before it is known what of it counts. */
+/* Content of a node, before it is known which part of it counts. */
 typedef struct draft {
     rpsim_chakra_node node;
     uint64_t type;

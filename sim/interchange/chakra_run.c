@@ -10,7 +10,7 @@
 
 #define NO_NODE UINT32_MAX
 
-/* What nodes without exact times take turns on. */
+/* Resources that nodes without exact times take turns on. */
 typedef enum resource {
     RESOURCE_GPU,
     RESOURCE_CPU,
@@ -105,7 +105,7 @@ static turns *turns_of(const engine *e, const rpsim_chakra_node *node)
     return &e->turns[(size_t)node->rank * RESOURCE_COUNT + r];
 }
 
-/* Whatever a node waited for is done. */
+/* Begins a node once all that it waited for is done. */
 static void start(engine *e, uint32_t index)
 {
     const rpsim_chakra_node *node = &e->trace->nodes[index];

@@ -181,7 +181,7 @@ static uint32_t waits_end(const rp_program *p, uint32_t op)
     return p->ops[op + ((p->ops[op].flags & RP_OP_OVERLAP) != 0 ? 2 : 1)].wait_begin;
 }
 
-/* Whether all parents within the rank are written. */
+/* True where all parents within the rank are written. */
 static bool can_write(const writer *w, uint32_t op)
 {
     const rp_program *p = w->x->program;
@@ -280,7 +280,7 @@ static void put_op(writer *w, uint32_t op)
     w->written[op] = 1;
 }
 
-/* What others wait for of an op, or where it ends one, of its overlapped group. */
+/* SENDs that others wait for, of an op or, where it ends one, of its overlapped group. */
 static void put_sends(writer *w, uint32_t op)
 {
     const rpsim_chakra_export *x = w->x;

@@ -15,8 +15,8 @@
 #define MAX_US (RP_MAX_COST_MS * 1e3)
 #define PS_PER_US 1e6
 
-/* What the Trace Event Format gives a complete event. A trace's other objects may have any key: the
- * format leaves them to whoever writes the trace, and nothing is read from them. */
+/* Keys that the Trace Event Format gives a complete event. A trace's other objects may have any
+ * key: the format leaves them to the writer of the trace, and nothing is read from them. */
 #define EVENT_KEYS                                                                                 \
     "name, cat, ph, ts, dur, tts, tdur, pid, tid, id, args, cname, sf, stack, esf, estack"
 

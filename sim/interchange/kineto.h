@@ -19,7 +19,7 @@ typedef struct rpsim_range {
     uint32_t pair_stage; /**< of the pair's backward; 0 where there is no pair */
     uint8_t type;        /**< rp_torch_type; of a pair: RP_TORCH_FORWARD */
     bool pair;
-    int64_t ps; /**< how long it took */
+    int64_t ps; /**< time that it took */
 } rpsim_range;
 
 /** All ranges of one job. */
@@ -50,7 +50,7 @@ rp_status rpsim_kineto_read(const char *name, const char *text, size_t length,
 /** Gives the memory back; zeroes are allowed. */
 void rpsim_ranges_fini(rpsim_ranges *ranges);
 
-/** What stands for the ranges of one action in a cost table. */
+/** Statistic that stands for the ranges of one action in a cost table. */
 typedef enum rpsim_statistic {
     RPSIM_STATISTIC_MEDIAN,
     RPSIM_STATISTIC_MIN, /**< for ranges of the CPU: the one that waited least */

@@ -137,7 +137,7 @@ static rp_status collect_stages(const rpsim_ranges *ranges, const rpsim_range_su
     return RP_OK;
 }
 
-/* What `last` takes longer than `layers` layers of the stages before it. */
+/* Time of the last stage beyond that of `layers` layers of the stages before it. */
 static int64_t excess(int64_t last_ps, uint32_t layers, double sum_ps, uint64_t sum_layers)
 {
     int64_t expected = (int64_t)llround(sum_ps / (double)sum_layers * layers);

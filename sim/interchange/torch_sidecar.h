@@ -42,7 +42,7 @@ rp_status rpsim_sidecar_read(const char *name, const char *text, size_t length, 
 void rpsim_sidecar_apply(const rpsim_sidecar *sidecar, rp_torch_csv *csv);
 
 /**
- * Whether the CSV has the side-car's stages, microbatches and ranks.
+ * Checks that the CSV has the side-car's stages, microbatches and ranks.
  * @param csv has passed rp_torch_csv_check
  * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY
  */

@@ -24,7 +24,7 @@
 #define RPSIM_DEFAULT_SEQUENCES 4u
 #define RPSIM_DEFAULT_SEQ_LEN 2048u
 
-/** What limits an operator. */
+/** Unit that limits an operator. */
 typedef enum rpsim_unit {
     RPSIM_UNIT_GEMM,
     RPSIM_UNIT_ATTENTION,
@@ -61,7 +61,7 @@ typedef struct rpsim_operator {
  * @param layer its number: even layers have the sliding window where the model has one
  * @param sequences of the microbatch, of seq_len tokens each; at least 1
  * @param operators_out [RPSIM_MAX_OPERATORS]
- * @return how many there are
+ * @return their number
  */
 uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
                                uint32_t seq_len, rpsim_operator *operators_out);
@@ -87,7 +87,7 @@ double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t 
 double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform);
 
 /**
- * Whether a platform says all that the roofline needs.
+ * Checks that a platform says all that the roofline needs.
  * @retval RP_OK, RP_INPUT (logged with the key that is missing)
  */
 rp_status rpsim_roofline_check(const rp_platform *platform);
@@ -107,7 +107,7 @@ rp_status rpsim_roofline_costs(const rp_model *model, const rp_platform *platfor
  * Moves a measured table to another GPU: each time x roofline there / roofline here, for the
  * table's own microbatch.
  * @param costs_out named MODEL@GPU (moved from GPU); equals `measured` where both platforms are
- * alike; lives in `arena`
+ * the same; lives in `arena`
  * @retval as rpsim_roofline_costs; RP_INPUT also where the layers differ
  */
 rp_status rpsim_moved_costs(const rp_costs *measured, const rp_model *model,

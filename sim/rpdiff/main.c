@@ -83,7 +83,7 @@ static rp_status write_trace(const rpdiff_options *o, const rpsim_diff *d)
     return status;
 }
 
-/* What a chart's panel shows of a timeline. */
+/* Metrics of a timeline that a chart's panel shows. */
 static rp_metrics metrics_of(const rp_timeline *t)
 {
     const rp_program *p = t->program;

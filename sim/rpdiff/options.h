@@ -21,7 +21,7 @@ typedef enum rpdiff_format {
 /** Text is borrowed from argv; NULL means "not given". */
 typedef struct rpdiff_options {
     rpdiff_action action;
-    const char *predicted; /**< a timeline as diff_read.h has it; not NULL with COMPARE */
+    const char *predicted; /**< a timeline's file, or a store; not NULL with COMPARE */
     const char *measured;  /**< NULL: `predicted` is a store, whose runs are compared */
     rpdiff_format format;
     uint32_t worst; /**< ops to name */

@@ -22,7 +22,7 @@ typedef struct rpimport_options {
     bool statistic_given;
     rpsim_statistic statistic;
     const char *out;    /**< of a cost table; NULL for stdout */
-    const char *chakra; /**< what the names of the files begin with */
+    const char *chakra; /**< prefix of the files' names */
     const char *platform;
     bool format_given;
     bool json;

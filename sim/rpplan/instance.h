@@ -3,7 +3,7 @@
 
 #include "common/planner/planner.h"
 
-/** What one file holds. */
+/** Content of one file. */
 typedef struct rpplan_instances {
     rp_plan_input *inputs;
     uint32_t count;

@@ -22,7 +22,7 @@ typedef struct planned {
     uint32_t candidate_count;
 } planned;
 
-/* What a plan from a cost table is about. */
+/* Subject of a plan from a cost table. */
 typedef struct subject {
     rp_costs costs;
     rp_model model;

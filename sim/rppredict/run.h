@@ -1,4 +1,4 @@
-/** @file run.h  What the simulator says of one run of a published system, on any
+/** @file run.h  Prediction of one run of a published system by the simulator, on any
  * platform, by the same rules for every report (experiments/prediction.md).
  */
 #pragma once
@@ -12,7 +12,7 @@ typedef struct rpsim_question {
     const char *model;
     uint32_t gpus;           /**< 1 to the platform's */
     bool longest;            /**< the longest sequence that fits is asked for, no throughput */
-    bool memory;             /**< whether the run fits is asked for, too */
+    bool memory;             /**< true where the run's memory is asked for, too */
     bool asynchronous;       /**< steps follow each other without a barrier */
     rpsim_workload workload; /**< seq_len is not read where `longest` */
     const char *file;        /**< that asks, for messages; NULL: none */

@@ -26,8 +26,8 @@ typedef enum rpsim_action {
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpsim_options {
     rpsim_action action;
-    const char *list;       /**< what --list lists */
-    const char *flows;      /**< what --flows solves */
+    const char *list;       /**< kind that --list lists */
+    const char *flows;      /**< file that --flows solves */
     const char **schedules; /**< names; all registered ones for `all` */
     uint32_t schedule_count;
     bool all_schedules;
@@ -72,7 +72,7 @@ typedef struct rpsim_options {
     const char *gantt_out;
     const char *program_out;
     const char *torch_csv_out;
-    const char *chakra_out;    /**< what the names of the files begin with */
+    const char *chakra_out;    /**< prefix of the files' names */
     const char *torch_sidecar; /**< read with torch_csv_in, else written with torch_csv_out */
     bool multi_rank_stages;    /**< --allow-multi-rank-stages */
     bool torch_dialect_given;
@@ -95,7 +95,7 @@ typedef struct rpsim_options {
  */
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
 
-/** @return whether the partition is searched for. */
+/** @return true where the partition is searched for. */
 bool rpsim_options_tuned(const rpsim_options *options);
 
 /** Prints --help to stdout. */

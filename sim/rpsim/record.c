@@ -1,4 +1,4 @@
-/* What a run leaves in a store. */
+/* Record of a run in a store. */
 #include "sim/rpsim/record.h"
 
 #include "common/base/log.h"

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* What every replica of one program reads. */
+/* Data that every replica of one program reads. */
 typedef struct scene {
     const rp_program *program;
     rp_stage_times times;

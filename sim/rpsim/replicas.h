@@ -7,7 +7,7 @@
 #include "sim/run/noise.h"
 
 /**
- * Iteration times of a schedule at stage fidelity: the period, as rpsim_case_run has it, exactly so
+ * Iteration times of a schedule at stage fidelity: the period as of rpsim_case_run, exactly so
  * with a CV of 0; of one asynchronous iteration, which has none, the makespan.
  * @param ps_out [noise->replicas] picoseconds
  * @retval as rpsim_case_run

@@ -8,7 +8,7 @@
 #include "sim/run/hardware_case.h"
 #include "sim/run/noise.h"
 
-/** What --explain says about a run. */
+/** Explanation of a run, for --explain. */
 typedef struct rpsim_explained {
     rpsim_explanation explanation;
     rpsim_sensitivity sensitivity;

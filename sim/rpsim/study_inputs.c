@@ -1,4 +1,4 @@
-/* What the runs of one model share: platform, model, cost table, partitions. */
+/* Inputs that the runs of one model share: platform, model, cost table, partitions. */
 #include "common/inputs/data.h"
 #include "sim/rpsim/study_internal.h"
 

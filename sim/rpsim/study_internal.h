@@ -4,7 +4,7 @@
 
 #include "sim/rpsim/study.h"
 
-/** What all schedules of one model share. */
+/** Inputs that all schedules of one model share. */
 typedef struct rpsim_inputs {
     const char *model_name;
     const char *platform_name;
@@ -37,6 +37,6 @@ rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule
                                  const rpsim_workload *workload, rp_arena *arena,
                                  rp_partition *partition_out, bool *planned_out);
 
-/** @return whether the schedule's rule takes this partition with these sizes; says nothing. */
+/** @return true where the schedule's rule takes this partition with these sizes; says nothing. */
 bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
                         const rp_partition *partition);

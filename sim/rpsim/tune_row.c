@@ -29,7 +29,7 @@ static rp_status run_stage(const rp_program *program, const rp_schedule_config *
     return RP_OK;
 }
 
-/* Synchronous iterations are all alike. The program is not validated once more: the search only
+/* Synchronous iterations are all equal. The program is not validated once more: the search only
  * leaves partitions that the schedule's rule allows, and the report's run checks the winner. */
 static rp_status stage_objective(const void *context, const rp_schedule_config *config,
                                  double *ps_out)
@@ -106,7 +106,7 @@ static void widen(const rp_partition *p, uint32_t layers, rpsim_tune_input *in)
         max_u32(in->max_backward, largest(p->backward_layers + skip, p->backward_count - skip));
 }
 
-/* What --partition `text` gives; left out where the schedule's rule does not allow it. */
+/* Reference point of --partition `text`; left out where the schedule's rule does not allow it. */
 static rp_status add_reference(space *s, const char *text, bool bounds)
 {
     const rpsim_row *row = s->row;

@@ -91,7 +91,7 @@ static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs 
     return RP_OK;
 }
 
-/* What depends on the software, not on the server. */
+/* Inputs that depend on the software, not on the server. */
 static void set_schedule(const rp_schedule_type *schedule, const rp_platform *platform, inputs *in)
 {
     in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;

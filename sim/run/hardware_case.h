@@ -5,7 +5,7 @@
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
 
-/** What one optimizer step trains on. */
+/** Data that one optimizer step trains on. */
 typedef struct rpsim_workload {
     uint32_t global_batch; /**< sequences per step, at least one per microbatch */
     uint32_t calls;        /**< forward-backward calls that the step is split into */
@@ -29,8 +29,8 @@ typedef struct rpsim_workload {
 rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
                                uint32_t **sequences_out);
 
-/** @return whether a schedule recomputes layer by layer where nobody says so: data-parallel systems
- * and tensor parallelism, which checkpoint every layer. `schedule` may be NULL. */
+/** @return true where a schedule recomputes layer by layer where nobody says so: data-parallel
+ * systems and tensor parallelism, which checkpoint every layer. `schedule` may be NULL. */
 bool rpsim_usual_layer_grain(const rp_schedule_type *schedule);
 
 /**
@@ -58,7 +58,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
                                const rp_platform *platform, rp_program **program_out);
 
 /**
- * What rpsim_hardware_run needs besides a lowered program: compute times (in `arena`) and machine.
+ * Inputs of rpsim_hardware_run beyond the program: compute times (in `arena`) and machine.
  * @param schedule that the program names, or NULL where it is not registered
  * @retval RP_OK, RP_INPUT (as rpsim_hardware_case_run; logged), RP_NO_MEMORY
  */

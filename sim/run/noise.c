@@ -17,7 +17,7 @@
 /* Of a thread: the factor, start and end of each op, and the engine's notes. */
 #define REPLICA_OP_BYTES 64.0
 
-/* What the threads share. */
+/* State that the threads share. */
 typedef struct crew {
     const rpsim_noise *noise;
     const rp_program *program;

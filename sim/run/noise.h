@@ -4,14 +4,14 @@
  * are independent and log-normal with mean 1 and coefficient of variation CV. Log-normal, because
  * the time of a kernel is positive and skewed to the right (interruptions, throttling and
  * contention multiply, and never make it much faster), and because its mean and its spread can be
- * set apart: a mean of 1 leaves the expected work of every GPU as it is, whatever the CV. exp(s Z -
+ * set apart: a mean of 1 leaves the expected work of every GPU as it is at any CV. exp(s Z -
  * s^2 / 2) with Z standard normal and s^2 = ln(1 + CV^2).
  *
  * Each replica has a generator of its own (gsl_rng_mt19937), seeded from K and its number alone:
  * with h = splitmix64(K), the 32-bit seed is fmix32((r + low(h)) xor high(h)), fmix32 being the
  * finaliser of MurmurHash3. For one K that is a bijection of r, so no two replicas of a run share a
  * seed (mt19937 has only 2^32 of them). Factors are drawn in the order of the program's compute
- * ops. Replica r is therefore the same whatever else runs, on any number of threads; and in two
+ * ops. So replica r does not depend on other replicas or on the number of threads; and in two
  * programs the compute ops of equal rank get equal factors in replica r, so that comparing them by
  * replica compares them under the same noise (common random numbers).
  *
@@ -19,7 +19,7 @@
  * processor: replicas are reproducible on one kind of machine, not to the bit across all. Nothing
  * else in the simulator uses them.
  *
- * One GPU may be slow besides: its compute ops take a factor longer, in every replica alike. The
+ * One GPU may also be slow: its compute ops take the same factor longer in every replica. The
  * draws are the same with and without it.
  *
  * Programs have fixed placements: a schedule that places by time (RoundPipe's free-first rounds)

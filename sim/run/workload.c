@@ -20,7 +20,7 @@ enum {
 static const char *const columns[COLUMNS] = {"schedule",     "model", "global_batch",
                                              "microbatches", "calls", "optimizer"};
 
-/* What is asked for. */
+/* Run that is asked for. */
 typedef struct query {
     const char *schedule;
     const char *model;

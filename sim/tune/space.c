@@ -100,7 +100,7 @@ bool rpsim_tune_holds(const rpsim_tune_input *in, const rp_partition *p)
            within(p->backward_layers + 1, p->backward_count - 1, in->max_backward);
 }
 
-/* ---- how many ---------------------------------------------------------------------------------
+/* ---- number of points -------------------------------------------------------------------------
  */
 
 static uint64_t add(uint64_t a, uint64_t b)

@@ -169,7 +169,7 @@ static void keep_best(const rpsim_tune_candidate *c, double ps, chain_result *re
     }
 }
 
-/* What a chain is given. */
+/* Input of a chain. */
 typedef struct chain {
     const rpsim_tune_candidate *start;
     double threshold; /* as a share of the first objective */

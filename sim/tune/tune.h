@@ -26,7 +26,7 @@
 /** Chains that refine, and shares of an enumeration. */
 #define RPSIM_TUNE_CHAINS 8u
 
-/** What to try, complete. */
+/** Point to try, complete. */
 typedef struct rpsim_tune_point {
     rp_partition partition;
     uint32_t round; /**< as rp_schedule_config.round */
@@ -34,7 +34,7 @@ typedef struct rpsim_tune_point {
 } rpsim_tune_point;
 
 /**
- * What the search minimises; called by several threads at once.
+ * Objective that the search minimises; called by several threads at once.
  * @param config with the point's partition, round and start
  * @param ps_out any finite or infinite number; ties go to what was found first
  * @retval RP_OK, RP_NO_MEMORY, …: ends the search
@@ -58,7 +58,7 @@ typedef struct rpsim_tune_input {
     uint32_t start_count;
     rpsim_tune_objective objective;
     const void *context;
-    uint32_t budget; /**< evaluations besides those of the references */
+    uint32_t budget; /**< evaluations without those of the references */
     uint64_t seed;
     uint32_t threads; /**< 0: all cores */
 } rpsim_tune_input;

@@ -24,10 +24,10 @@ rp_status rpsim_tune_candidate_init(const rpsim_tune_input *input, rp_arena *are
 /** Copies counts, layers, round and start; both of the same capacity. */
 void rpsim_tune_candidate_copy(const rpsim_tune_candidate *from, rpsim_tune_candidate *to);
 
-/** @return whether the head's backward stage runs the forward of its layers, too. */
+/** @return true where the head's backward stage runs the forward of its layers, too. */
 bool rpsim_tune_fused(const rpsim_tune_input *input, const rp_partition *partition);
 
-/** @return whether the space holds this partition. */
+/** @return true where the space holds this partition. */
 bool rpsim_tune_holds(const rpsim_tune_input *input, const rp_partition *partition);
 
 /** Visits a point; `index` counts from 0 in the order of the walk. Not RP_OK ends the walk. */
@@ -49,7 +49,7 @@ void rpsim_tune_spread(uint32_t layers, uint32_t stages, uint32_t *layers_out);
 
 /**
  * Changes `candidate` a little, at random.
- * @return whether it is another point of the space; false: its content is undefined
+ * @return true where it is another point of the space; false: its content is undefined
  */
 bool rpsim_tune_move(const rpsim_tune_input *input, rpsim_tune_random *random,
                      rpsim_tune_candidate *candidate);

@@ -58,11 +58,11 @@ typedef struct rp_network rp_network;
 /** A flow that has ended. */
 typedef struct rp_completion {
     int64_t time_ticks;
-    uint64_t sequence; /**< how many flows were started before this one */
+    uint64_t sequence; /**< number of flows started before this one */
     uint64_t tag;      /**< as given to rp_network_start */
 } rp_completion;
 
-/** What a link has done so far. */
+/** Work that a link has done so far. */
 typedef struct rp_link_usage {
     double bytes;       /**< carried, of flows that have not ended too */
     int64_t busy_ticks; /**< time in which at least one flow was on the link */
@@ -140,20 +140,20 @@ double rp_network_rate(rp_network *network, uint32_t route);
  * is no flow. Of several such links the one with the lowest index. */
 uint32_t rp_network_bottleneck(rp_network *network, uint32_t route);
 
-/** @return what `link` has carried up to the clock. Costs a look at every route: for reports. */
+/** @return the usage of `link` up to the clock. Costs a look at every route: for reports. */
 rp_link_usage rp_network_usage(rp_network *network, uint32_t link);
 
 /** Recomputes the rates of all flows, not only of those that a change reaches: for tests, which
  * find that nothing ever changes by it. */
 void rp_network_recompute(rp_network *network);
 
-/** @return how many links a route has. `route` must be one of rp_network_route. */
+/** @return the number of links of a route. `route` must be one of rp_network_route. */
 uint32_t rp_network_route_length(const rp_network *network, uint32_t route);
 
 /** @return the link at a place of a route, 0 to its length - 1. */
 uint32_t rp_network_route_link(const rp_network *network, uint32_t route, uint32_t place);
 
-/** @return how many links the network has. */
+/** @return the number of links of the network. */
 uint32_t rp_network_link_count(const rp_network *network);
 
 /** @return a link's capacity in bytes per second. */

@@ -29,7 +29,7 @@ typedef struct rp_member {
     uint32_t hop;
 } rp_member;
 
-/* What a route could take of a link at most, in parts of its capacity: RP_WHOLE, where the route
+/* Most that a route could take of a link, in parts of its capacity: RP_WHOLE, where the route
  * has no narrower link. Integers, so that sums do not depend on their order. */
 #define RP_WHOLE (UINT32_C(1) << 30)
 /* From this sum on a link can be a bottleneck: the distance is far above the rounding of rates. */
@@ -193,14 +193,14 @@ static inline void rp_network_settle(rp_network *network)
 /* Brings the links of a group up to date with its count of flows: what a change begins with. */
 void rp_network_relink(rp_network *network, uint32_t group);
 
-/* Whether the link connects the groups on it: it may be a bottleneck of more than one, now or at
- * the rates computed last. A link that all its groups together cannot fill never is one. */
+/* True where the link connects the groups on it: it may be a bottleneck of more than one, now or
+ * at the rates computed last. A link that all its groups together cannot fill never is one. */
 static inline bool rp_link_connects(const rp_link *link)
 {
     return link->tight || link->demand >= RP_TIGHT;
 }
 
-/* Whether the group, whose links are up to date, shares none that connects. */
+/* True where the group, whose links are up to date, shares no link that connects. */
 bool rp_group_is_alone(const rp_network *network, const rp_group *group);
 
 /* Where a group that is alone has links among the reached ones, it joins them. */

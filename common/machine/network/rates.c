@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* What each flow that is not fixed would get of a link now. It never falls from level to level;
+/* Rate of a link that each unfixed flow would get now. It never falls from level to level;
  * the comparison keeps rounding from making it so. */
 static double share_of(const rp_link *link)
 {
@@ -142,7 +142,7 @@ static void change_rate(rp_network *network, uint32_t index, double rate)
     }
 }
 
-/* What is still dirty was not reached: it has ended, or its rate is as before. */
+/* Groups that are still dirty were not reached: they have ended, or their rate is as before. */
 static void change_rest(rp_network *network)
 {
     for (uint32_t i = 0; i < network->dirty_count; i++) {

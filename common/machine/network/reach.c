@@ -145,7 +145,7 @@ static void begin_search(rp_network *network)
     network->reached_group_count = 0;
 }
 
-/* Whether one of the group's links is reached and connected before, with all groups on it. */
+/* True where one of the group's links is reached and connected before, with all groups on it. */
 static bool is_connected(const rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
@@ -199,7 +199,7 @@ void rp_network_reach(rp_network *network)
     }
 }
 
-/* Whether the group or one of its links that connect is among the reached ones. */
+/* True where the group or one of its links that connect is among the reached ones. */
 static bool is_reached(const rp_network *network, const rp_group *group)
 {
     if (group->mark == network->mark) {

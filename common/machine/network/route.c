@@ -116,8 +116,8 @@ static rp_status grow_groups(rp_network *network)
     return RP_OK;
 }
 
-/* What a route whose narrowest link has `least` could take of a link: rounded up, so that a sum
- * below RP_TIGHT is that of rates below the capacity. */
+/* Part of a link that a route could take whose narrowest link has `least`: rounded up, so that a
+ * sum below RP_TIGHT is that of rates below the capacity. */
 static uint32_t demand_of(double least, double capacity)
 {
     return least < capacity ? (uint32_t)(least / capacity * RP_WHOLE) + 1 : RP_WHOLE;

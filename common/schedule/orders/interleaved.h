@@ -10,7 +10,7 @@
 
 #include "common/schedule/schedule_type.h"
 
-/** What is emitted as a backward. */
+/** Part that is emitted as a backward. */
 typedef enum rp_interleaved_part {
     RP_INTERLEAVED_WHOLE,  /**< the whole backward */
     RP_INTERLEAVED_INPUT,  /**< its input part; the weight parts follow, oldest first */

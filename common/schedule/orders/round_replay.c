@@ -1,7 +1,7 @@
 #include "common/schedule/orders/round_replay.h"
 
 #include "common/base/units.h"
-/* What of the next job does not depend on the microbatch. */
+/* Properties of the next job that do not depend on the microbatch. */
 typedef struct job_times {
     bool backward;
     bool first;        /* of its direction: nothing of that direction precedes it */

@@ -47,5 +47,5 @@ int64_t rp_replay_start(const rp_replay *replay, const rp_replay_round *round, u
 /** Runs the round's next job on `gpu`. */
 void rp_replay_run(rp_replay *replay, rp_replay_round *round, uint32_t gpu);
 
-/** @return whether all jobs of the round have run. */
+/** @return true where all jobs of the round have run. */
 bool rp_replay_done(const rp_replay *replay, const rp_replay_round *round);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- what there is to run ---------------------------------------------------------------------
+/* ---- cells to run -----------------------------------------------------------------------------
  */
 
 static int64_t hop_ps(const rp_cells *c, uint32_t from, uint32_t to)

@@ -21,7 +21,7 @@ typedef uint32_t rp_cell;
 
 #define RP_NO_CELL UINT32_MAX
 
-/** What there is to run. Lives in the arena of rp_cells_make. */
+/** Cells to run. Lives in the arena of rp_cells_make. */
 typedef struct rp_cells {
     uint32_t gpus;
     uint32_t stages;
@@ -44,7 +44,7 @@ typedef struct rp_cell_order {
 
 #define RP_CELL_DEADLOCK INT64_MAX
 
-/** What a planned schedule's prepare makes. */
+/** Result of a planned schedule's prepare. */
 typedef struct rp_cell_plan {
     rp_cells cells;
     rp_cell_order order;
@@ -89,7 +89,7 @@ typedef struct rp_cell_edge {
 
 /**
  * @param edges_out what the cell waits for, on whichever GPU
- * @return how many
+ * @return their number
  */
 uint32_t rp_cell_dependencies(const rp_cells *c, rp_cell cell, rp_cell_edge edges_out[2]);
 

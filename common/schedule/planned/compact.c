@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How far back a cell looks for a gap; its old place is always found. */
+/* Entries that a cell looks back for a gap; its old place is always found. */
 #define LOOK_BACK 4096u
 
 /* Cells looked at before no round of two passes is begun any more. */

@@ -38,7 +38,7 @@ void rp_greedy_begin(rp_greedy *g);
 /** The next cell of that kind and chunk. Only where there is one. */
 rp_cell rp_greedy_next(const rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell_kind kind);
 
-/** @return whether there is one, and all it waits for is in the order. */
+/** @return true where there is one, and all it waits for is in the order. */
 bool rp_greedy_can(const rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell_kind kind);
 
 /** @return when what the next cell waits for is done; only where rp_greedy_can. */
@@ -47,7 +47,7 @@ int64_t rp_greedy_ready_ps(const rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_
 /** Appends the next cell, with the gap before it. Only where rp_greedy_can. */
 void rp_greedy_put(rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell_kind kind);
 
-/** Appends pending weight parts until another forward fits. @return whether one does */
+/** Appends pending weight parts until another forward fits. @return true where one does */
 bool rp_greedy_make_room(rp_greedy *g, uint32_t gpu);
 
 /**
@@ -60,8 +60,8 @@ void rp_greedy_put_filled(rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell_ki
 
 /**
  * Appends all weight parts that are left and runs the order.
- * @return whether it has all cells; otherwise the builder was stuck, and its makespan is
- *         RP_CELL_DEADLOCK
+ * Where cells are missing, the builder was stuck, and the order's makespan is RP_CELL_DEADLOCK.
+ * @retval as rp_cell_order_run
  */
 rp_status rp_greedy_end(rp_greedy *g);
 

@@ -53,7 +53,7 @@ static void warm_up(rp_greedy *g, bool more)
     }
 }
 
-/* Whether it is better to run the input part first: it is there, and the next GPU has more than one
+/* True where the input part is better run first: it is there, and the next GPU has more than one
  * forward to go on with. */
 static bool should_skip(const rp_greedy *g, uint32_t gpu)
 {

@@ -5,7 +5,7 @@
 
 /**
  * For rp_schedule_type.prepare: the order of `schedule`, compacted (rp_cell_order_compact) with
- * each GPU's own peak as what it may keep, in forwards of its stages, whatever their bytes.
+ * each GPU's own peak as what it may keep, in forwards of its stages, not in bytes.
  * @param plan_out an rp_cell_plan
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_BROKEN (logged)
  */

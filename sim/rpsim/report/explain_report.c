@@ -85,7 +85,7 @@ static void name_blamed(uint32_t resource, uint32_t gpus, char name[static NAME_
     }
 }
 
-/* What a first cause is called: one of its kind, or all of them. */
+/* Name of a first cause: one of its kind, or all of them. */
 static void name_cause(const rpsim_first_cause *cause, bool alike, char name[static NAME_SIZE])
 {
     if (rpsim_resource_is_shared(cause->kind)) {
@@ -265,7 +265,7 @@ static void write_path(const rpsim_explanation *e, FILE *stream)
     }
 }
 
-/* ---- what would help --------------------------------------------------------------------------
+/* ---- remedies ---------------------------------------------------------------------------------
  */
 
 typedef struct remedy {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what cannot run --------------------------------------------------------------------------
+/* ---- refusals ---------------------------------------------------------------------------------
  */
 
 rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const char *model,
@@ -51,7 +51,7 @@ static bool same_model(const rpsim_row *a, const rpsim_row *b)
     return a->costs == b->costs && strcmp(a->model_name, b->model_name) == 0;
 }
 
-/* Whether `a` belongs before `b`, both of the same model. */
+/* True where `a` belongs before `b`, both of the same model. */
 static bool before(const rpsim_options *o, const rpsim_row *a, const rpsim_row *b)
 {
     uint32_t place_a = place_of_mode(o, a->config.recompute);
@@ -142,7 +142,7 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
     return RP_OK;
 }
 
-/* How one study differs from the one that was asked for. */
+/* Difference of one study from the one that was asked for. */
 typedef struct change {
     const char *what;
     const char *partition;  /* NULL: the same */
@@ -273,7 +273,7 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
     return RP_OK;
 }
 
-/* ---- what changes -----------------------------------------------------------------------------
+/* ---- reversals --------------------------------------------------------------------------------
  */
 
 static double lesser(const rpsim_reversal *r)

@@ -45,12 +45,12 @@ typedef struct rpsim_flip {
 
 #define RPSIM_MAX_FLIPS 8u
 
-/** What is compared: the rows of one model in one recompute mode. */
+/** Comparison of the rows of one model in one recompute mode. */
 typedef struct rpsim_comparison {
     const char *model_name;
     rp_recompute recompute;
     uint32_t count;
-    rpsim_standing *standings; /**< as the study's rows have it, best first */
+    rpsim_standing *standings; /**< in the order of the study's rows, best first */
     rpsim_flip flips[RPSIM_MAX_FLIPS];
     uint32_t flip_count;
 } rpsim_comparison;
@@ -78,7 +78,7 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
  * of which one does not run or fit on either side are left out.
  * @param reversals_out [count * (count - 1) / 2]
  * @param pairs_out how many pairs could be compared
- * @return how many
+ * @return their number
  */
 uint32_t rpsim_flip_reversals(const rpsim_comparison *comparison, const rpsim_flip *flip,
                               rpsim_reversal *reversals_out, uint32_t *pairs_out);

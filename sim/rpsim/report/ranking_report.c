@@ -1,4 +1,4 @@
-/* What --schedule all says besides the table. */
+/* Output of --schedule all other than the table. */
 #include "sim/rpsim/report/ranking.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static void write_reversals(const rpsim_comparison *c, const rpsim_reversal *rev
     }
 }
 
-/* What runs and fits on one side only. */
+/* Schedules that run and fit on one side only. */
 static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, FILE *stream)
 {
     for (uint32_t i = 0; i < c->count; i++) {

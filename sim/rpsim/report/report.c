@@ -277,7 +277,7 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
 }
 
-/* A period of less than a steady state; at stage fidelity synchronous iterations are all alike. */
+/* A period of less than a steady state; at stage fidelity synchronous iterations are all equal. */
 static void write_period_note(const rpsim_row *row, FILE *stream)
 {
     uint32_t iterations = row->config.iterations;
@@ -298,7 +298,7 @@ static void write_period_note(const rpsim_row *row, FILE *stream)
     }
 }
 
-/* What a row of the table has no place for. */
+/* Notes on memory that a row of the table has no place for. */
 static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, FILE *stream)
 {
     if (study->options->max_seqlen) {
@@ -333,7 +333,7 @@ static void write_host_note(const rpsim_row *row, FILE *stream)
     fputc('\n', stream);
 }
 
-/* What is known not to fit is worse than all that may; `end` where nothing may, or no rate is
+/* The row of the highest rate among those that may fit; `end` where none may, or no rate is
  * known. */
 static uint32_t find_best(const rpsim_study *study, uint32_t begin, uint32_t end)
 {

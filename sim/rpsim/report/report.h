@@ -1,4 +1,4 @@
-/** @file report.h  What a study says on stdout: table, JSON, CSV, key=value. */
+/** @file report.h  Output of a study on stdout: table, JSON, CSV, key=value. */
 #pragma once
 
 #include "common/store/store.h"
@@ -10,10 +10,10 @@
  * RP_NO_MEMORY */
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream);
 
-/** What --list prints. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
+/** Output of --list. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rpsim_report_list(const char *kind, rp_arena *arena, FILE *stream);
 
-/** What --check prints: one line per valid program. */
+/** Output of --check: one line per valid program. */
 void rpsim_report_check(const rpsim_study *study, FILE *stream);
 
 typedef enum rpsim_value_type {
@@ -38,14 +38,14 @@ typedef struct rpsim_field {
 
 #define RPSIM_MAX_FIELDS 64
 
-/** The keys of cli.md with their values, in its order. @return how many */
+/** The keys of cli.md with their values, in its order. @return their number */
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS]);
 
 /** Sequences per microbatch, on average: batches need not divide evenly. */
 double rpsim_row_microbatch_size(const rpsim_row *row);
 
-/** Whether makespan, bubbles and what else is measured of a timeline are of one iteration; of a
+/** True where makespan, bubbles and other measures of a timeline are of one iteration; of a
  * program that was given (--program-in) they are of all its iterations. */
 bool rpsim_row_of_one_iteration(const rpsim_row *row);
 

@@ -316,7 +316,7 @@ static int64_t layer_work(const state *s, uint32_t layer)
     return s->total.fwd[layer] + recompute + s->total.bwd[layer];
 }
 
-/* Whether all layers, each of which takes `unit_ps` at least, can be done by `end_ps`. */
+/* True where all layers, each of which takes `unit_ps` at least, can be done by `end_ps`. */
 static bool layers_fit(const state *s, const ramps *r, int64_t unit_ps, uint32_t gpus,
                        int64_t end_ps)
 {

@@ -121,7 +121,7 @@ typedef struct rpsim_bound_size {
     uint32_t microbatches;
 } rpsim_bound_size;
 
-/** What is to be done, without saying how. */
+/** Work to be done, in any way. */
 typedef struct rpsim_bound_work {
     uint32_t gpus;
     const rpsim_bound_size *sizes;

@@ -214,7 +214,7 @@ static int64_t op_ps(const rp_stage_times *times, const rp_op *op)
     return times->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
 }
 
-/* What overlapped pairs save is no work. */
+/* The time that overlapped pairs save is no work. */
 static void subtract_savings(bound *b, const rp_stage_times *times)
 {
     const rp_op *ops = b->program->ops;

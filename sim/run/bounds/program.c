@@ -10,10 +10,10 @@
 
 #include <math.h>
 
-/* What ops share, one at a time or as a flow of bytes. */
+/* Resource that ops share, one at a time or as a flow of bytes. */
 typedef struct shared {
     int64_t busy_ps; /* of ops one after the other */
-    int64_t last_ps; /* of ops that come after all others whatever the order: updates */
+    int64_t last_ps; /* of ops that come after all others in any order: updates */
     double bytes;
     uint64_t count;
     int64_t head_ps; /* least of its ops */

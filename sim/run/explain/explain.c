@@ -170,7 +170,7 @@ static rp_status find_path(const rpsim_walk *w, uint32_t last, rp_arena *arena,
     return RP_OK;
 }
 
-/* The op whose end is the makespan, as rp_metrics_measure has it: ops that take no time do not
+/* The op whose end is the makespan, as in rp_metrics_measure: ops that take no time do not
  * count. The lowest one on ties. */
 static uint32_t find_last(const rp_timeline *t)
 {

@@ -1,7 +1,7 @@
 /** @file explain.h  Why a run takes as long as it does: where every GPU-second goes, what the
  * critical path runs through, and how much a faster resource would help.
  *
- * **What an op waited for.** An op starts when the op before it in its queue and all ops it waits
+ * **Cause of a start.** An op starts when the op before it in its queue and all ops it waits
  * for have ended (a data wait at stage fidelity: one hop later), and, a transfer, when its copy
  * engine is free. The *cause* of its start is the last of these to finish. Of several that finish
  * at the same instant it is the op before it in the queue, then the wait that is listed first
@@ -72,7 +72,7 @@ typedef enum rpsim_resource_kind {
         RPSIM_RESOURCE_KIND_COUNT
 } rpsim_resource_kind;
 
-/** @return whether GPUs share resources of the kind (RP_SHARED_LIST). */
+/** @return true where GPUs share resources of the kind (RP_SHARED_LIST). */
 static inline bool rpsim_resource_is_shared(rpsim_resource_kind kind)
 {
     return kind >= RPSIM_RESOURCE_TIMED_COUNT && kind < RPSIM_RESOURCE_KIND_COUNT;
@@ -93,7 +93,7 @@ static inline uint32_t rpsim_resource(rpsim_resource_kind kind, uint32_t gpu, ui
     return row < own ? row * gpus + gpu : own * gpus + row - own;
 }
 
-/** @return how many resources a machine with `gpus` GPUs has, shared links apart. */
+/** @return the number of resources of a machine with `gpus` GPUs, shared links apart. */
 static inline uint32_t rpsim_resource_count(uint32_t gpus)
 {
     return rpsim_resource(RPSIM_RESOURCE_TIMED_COUNT, 0, gpus);
@@ -201,17 +201,17 @@ typedef struct rpsim_sensitivity {
 rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena,
                                     rpsim_sensitivity *sensitivity_out);
 
-/** How far above the average of all GPUs one must be to be named alone. */
+/** Factor over the average of all GPUs above which one of them is named alone. */
 #define RPSIM_STANDS_OUT 1.1
 
-/** What limits the step first. */
+/** Resource that limits the step first. */
 typedef struct rpsim_first_cause {
     rpsim_resource_kind kind; /**< RPSIM_RESOURCE_KIND_COUNT: nothing that is modelled does */
     uint32_t gpu;             /**< whose it is, for compute and links; which one, if shared */
     bool stands_out;          /**< above RPSIM_STANDS_OUT times the average of all GPUs */
     double elasticity;        /**< of it alone */
     double group_elasticity;  /**< of all resources of the kind; links: both directions */
-    uint32_t group_count;     /**< how many there are of the kind */
+    uint32_t group_count;     /**< number of resources of the kind */
 } rpsim_first_cause;
 
 /**

@@ -7,7 +7,7 @@
 
 #define SPEED_STEP 0.01
 
-/* How fast each resource is, relative to the case's. */
+/* Speed of each resource, relative to the case's. */
 typedef struct speeds {
     double *links;   /* [gpu] */
     double *compute; /* [gpu] */

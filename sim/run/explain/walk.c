@@ -15,7 +15,7 @@ typedef struct cause {
     bool memory_limit;
 } cause;
 
-/* What an op waited for: in all, and if there were no memory limits. */
+/* Causes of an op's start: in all, and if there were no memory limits. */
 typedef struct causes {
     cause last;
     cause unlimited;
@@ -116,7 +116,7 @@ static void flush(walker *w)
     w->piece = (rpsim_walk_piece){0};
 }
 
-/* What is still to be explained from `begin_ps` on is `op` in `step`. */
+/* The time still to be explained, from `begin_ps` on, is charged to `op` in `step`. */
 static void take(walker *w, uint32_t op, rpsim_step step, int64_t begin_ps)
 {
     begin_ps = begin_ps > w->from_ps ? begin_ps : w->from_ps;
@@ -157,7 +157,7 @@ static void take_run(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mo
     take(w, op, RPSIM_STEP_MEMORY, w->from_ps);
 }
 
-/* What the op waited for; its own waiting is taken, the rest is left to the cause. */
+/* Cause of the op's start; the op's own waiting is taken, the rest is left to the cause. */
 static cause next_cause(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mode)
 {
     cause next = c->last;

@@ -15,7 +15,7 @@ typedef struct rpsim_walk {
                                   another queue of its copy engine; UINT32_MAX: none */
 } rpsim_walk;
 
-/** What goes on in a piece of time. */
+/** State of an op in a piece of time. */
 typedef enum rpsim_step {
     RPSIM_STEP_RUN,    /**< the op runs */
     RPSIM_STEP_HOP,    /**< the tensor of the op is on its way */
@@ -51,7 +51,7 @@ rp_status rpsim_walk_prepare(const rp_timeline *timeline, int64_t hop_ps, rp_are
 void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64_t to_ps,
                      rpsim_walk_mode mode, rpsim_walk_sink sink, void *context);
 
-/** @return what kind of resource is in use while `op` is in `step`. */
+/** @return the kind of resource that is in use while `op` is in `step`. */
 rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op, rpsim_step step);
 
 /** @return its number (rpsim_resource). */

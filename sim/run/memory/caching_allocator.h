@@ -24,7 +24,7 @@ typedef struct rpsim_allocator {
     uint64_t live_bytes;          /**< of live blocks, rounded sizes */
     uint64_t peak_reserved_bytes; /**< the most that there has been */
     uint64_t peak_live_bytes;     /**< likewise */
-    uint64_t flushes;             /**< how often unused segments were given back */
+    uint64_t flushes;             /**< times that unused segments were given back */
     struct rpsim_allocator_state *state;
 } rpsim_allocator;
 

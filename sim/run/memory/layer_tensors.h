@@ -1,5 +1,5 @@
-/** @file layer_tensors.h  What one decoder layer allocates and frees, forward with its tape and
- * backward, in PyTorch's order: recorded (traces/layers), with sizes in the model's dimensions.
+/** @file layer_tensors.h  Tensors of one decoder layer, from allocation to free, forward with tape
+ * and backward, in PyTorch's order: recorded (traces/layers), with sizes in the model's dimensions.
  */
 #pragma once
 

@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
-/* From the third on, a job's microbatches are alike, and so are jobs of as many layers one after
+/* From the third on, a job's microbatches are equal, and so are jobs of as many layers one after
  * the other: what is held is of one before. */
 #define MOST_MICROBATCHES 3u
 #define MOST_ALIKE 3u
 
 enum { PARAMS, UPLOAD, COMPUTE };
 
-/* What waits for one stream to wait for another before its memory is free again. */
+/* Blocks whose memory is free again only after one stream has waited for another. */
 typedef enum queue {
     HELD_UPLOADS,   /* used by this microbatch */
     HELD_DOWNLOADS, /* likewise */

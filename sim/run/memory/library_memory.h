@@ -1,4 +1,4 @@
-/** @file library_memory.h  What RoundPipe's library takes of a GPU's memory: its jobs' tensors, in
+/** @file library_memory.h  Memory of a GPU that RoundPipe's library takes: its jobs' tensors, in
  * the order in which the host issues them, through PyTorch's caching allocator.
  *
  * The allocator serves requests when they are issued, not when the GPU comes to them; what one

@@ -22,7 +22,7 @@ static void say(rpsim_memory *memory, uint32_t gpu, uint64_t limit, const rpsim_
         gpu, (unsigned long long)limit, (unsigned long long)m->peak_live_bytes);
 }
 
-/* What does not fit is the first GPU's that has no room. */
+/* Peaks of all GPUs; where the host's part fits, the first GPU without room is blamed. */
 static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_limits *limits,
                               rpsim_memory *memory)
 {

@@ -1,4 +1,4 @@
-/** @file memory.h  What a run holds in memory: bytes over time per GPU and on the host.
+/** @file memory.h  Memory that a run holds: bytes over time per GPU and on the host.
  *
  * A buffer of the program lives from the start of its first op to the end of its last op; at the
  * same instant memory is freed before it is allocated. To a GPU's buffers come the CUDA context,
@@ -10,7 +10,7 @@
 #include "common/inputs/platform.h"
 #include "common/timeline/timeline.h"
 
-/** What there is, and what is taken before any buffer. */
+/** Memory that there is, and its part that is taken before any buffer. */
 typedef struct rpsim_memory_limits {
     uint64_t gpu_bytes;       /**< usable per GPU */
     uint64_t gpu_fixed_bytes; /**< context and workspace */
@@ -29,7 +29,7 @@ typedef struct rpsim_memory {
     uint32_t gpu_count;
     uint64_t *peak_gpu_bytes; /**< [gpu_count] fixed bytes and overhead included */
     uint64_t peak_host_bytes;
-    /* What there is on the host, and what is there all the time, as the limits have it. */
+    /* Memory of the host, and its part that is taken all the time, as in the limits. */
     uint64_t host_bytes;
     uint64_t host_fixed_bytes;
     uint32_t host_servers;
@@ -45,7 +45,7 @@ typedef struct rpsim_memory {
 rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint32_t gpus,
                                            uint64_t host_fixed_bytes);
 
-/** @return whether the host's part is within its limit, or that is unknown. */
+/** @return true where the host's part is within its limit, or that is unknown. */
 bool rpsim_memory_host_fits(const rpsim_memory *memory);
 
 /** Makes need and limit of the host the reason why the run does not fit. */
