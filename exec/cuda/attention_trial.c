@@ -9,8 +9,8 @@
 /* PERIOD is prime, so that no two rows, heads or sequences of a tensor are the same values. */
 enum { WARM_UP = 2, REPETITIONS = 9, PERIOD = 1000003, PIECE = 1 << 18 };
 
-/* What executor.md 3, 1 allows of an element: so much of it, and of the tensor's rms, which keeps
- * the cosine, too. */
+/* Allowed error of an element (executor.md 3, 1): this share of it, and of the tensor's rms. The
+ * bound of the cosine is kept with it, too. */
 static const double allowed[RPEXEC_DTYPE_COUNT] = {
     [RPEXEC_DTYPE_F32] = 1e-5, [RPEXEC_DTYPE_BF16] = 2e-2, [RPEXEC_DTYPE_F16] = 5e-3};
 enum { OWN, CUDNN, BOTH, AGAIN = BOTH /* cuDNN once more */, OUTPUTS };

@@ -3,9 +3,9 @@
  * The backward stays our own kernel: cuDNN's either adds up with atomics, so that two runs differ
  * in bits, or stores the seq_len x seq_len matrix. Both give logarithms of sums for each other.
  * The first lane that asks opens libcudnn.so.9 with dlopen, as cublas.h does; it stays. A lane has
- * a handle of its own, bound to its stream. Plans are made when the run starts, one per shape; what
- * a call needs besides, the list of its tensors' addresses, is kept, since addresses come again in
- * every step.
+ * a handle of its own, bound to its stream. Plans are made when the run starts, one per shape. The
+ * list of its tensors' addresses, which a call needs as well, is kept, since addresses come again
+ * in every step.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ void rpexec_cudnn_close(rpexec_cudnn *cudnn);
 rp_status rpexec_cudnn_plan_for(rpexec_cudnn *cudnn, const rpexec_attention_sizes *sizes,
                                 const char **why_out);
 
-/** @return whether there is a plan. */
+/** @return true where there is a plan. */
 bool rpexec_cudnn_has(const rpexec_cudnn *cudnn, const rpexec_attention_sizes *sizes);
 
 /** The operator (exec/operators/operators.h), for which there must be a plan. Tensors must be

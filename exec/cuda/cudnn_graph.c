@@ -297,7 +297,7 @@ static void make_graph(const rpexec_cudnn_target *target, unsigned dtype, rpexec
 /* ---- plans ------------------------------------------------------------------------------------
  */
 
-/* The engines for the graph, the best first. @return how many */
+/* The engines for the graph, the best first. @return their number */
 static int64_t ask(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
                    rpexec_cudnn_object configs[ENGINES])
 {
@@ -322,7 +322,7 @@ static int64_t ask(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
     return p->failed ? 0 : count < ENGINES ? count : ENGINES;
 }
 
-/* Whether it gives the same bits every time, and adds up in fp32. */
+/* True where the engine gives the same bits every time, and adds up in fp32. */
 static bool is_exact(rpexec_cudnn_plan *p, rpexec_cudnn_object config)
 {
     unsigned notes[NOTES];

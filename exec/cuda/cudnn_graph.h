@@ -28,7 +28,7 @@ typedef enum rpexec_cudnn_tensor {
     RPEXEC_CUDNN_TENSORS,
 } rpexec_cudnn_tensor;
 
-/** What plans are made for: the device of a handle, or one that is only described. */
+/** Device that plans are made for: that of a handle, or one that is only described. */
 typedef struct rpexec_cudnn_target {
     const rpexec_cudnn_functions *f;
     rpexec_cudnn_handle handle; /**< NULL: `device` says it */

@@ -40,7 +40,7 @@ struct rpexec_lane {
     rp_status status; /**< RP_OK, or the first failure (logged) */
 };
 
-/** What a lane is made of. */
+/** Settings that a lane is made with. */
 typedef struct rpexec_cuda_lane_config {
     rpexec_dtype dtype;
     cudaStream_t stream;    /**< stays the caller's; non-blocking */

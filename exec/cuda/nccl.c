@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is used of the library; types are those of its own header. */
+/* Functions of the library that are used; types are those of its own header. */
 #define FUNCTION_LIST(X)                                                                           \
     X(ncclGetVersion)                                                                              \
     X(ncclGetErrorString)                                                                          \

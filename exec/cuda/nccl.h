@@ -10,5 +10,5 @@
 /** @return the table, or NULL: built without nccl.h. */
 const rpexec_nccl_calls *rpexec_cuda_nccl(void);
 
-/** @return what an error from RPEXEC_NCCL_ERRORS on means. */
+/** @return the meaning of an error from RPEXEC_NCCL_ERRORS on. */
 const char *rpexec_cuda_nccl_text(int error);

@@ -124,8 +124,8 @@ static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_
     product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, wide, dweight);
 }
 
-/* How many rows an expert has is known to the GPU only, and cuBLAS wants to know it here: always
- * our own kernels, which read `begins`. */
+/* Always by our own kernels, which read `begins`: cuBLAS wants to know here how many rows an expert
+ * has, and only the GPU knows it. */
 static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const rpexec_routing *r,
                             const rpexec_matrices *m, const void *a, const void *b, bool add,
                             bool wide, void *c)

@@ -1,4 +1,4 @@
-/* Who does the forward of attention: our own kernels, or cuDNN.
+/* Choice between our own kernels and cuDNN for the forward of attention.
  *
  * One choice for all GPUs of a run: their results must not depend on which of them has a layer. So
  * all plans are made and all lanes are tried before the first op, and where one of them fails none
@@ -34,7 +34,7 @@ rp_status rpexec_gpu_open_attention(rpexec_devices *d)
     return RP_OK;
 }
 
-/* The different numbers of sequences, the largest first. @return how many; MOST_SHAPES + 1: more */
+/* The different numbers of sequences, largest first. @return count; MOST_SHAPES + 1: more */
 static uint32_t shapes_of(const rp_program *p, uint32_t shapes[MOST_SHAPES])
 {
     uint32_t count = 0;
@@ -57,7 +57,7 @@ static uint32_t shapes_of(const rp_program *p, uint32_t shapes[MOST_SHAPES])
     return count;
 }
 
-/* What happens where cuDNN does not do it. */
+/* Attention without cuDNN: by our own kernels, or refused where cuDNN is forced. */
 static rp_status go_without(rpexec_driver *d, const char *why)
 {
     rpexec_devices *devices = d->devices;
@@ -105,7 +105,7 @@ static rp_status prepare_lane(rpexec_driver *d, rpexec_gpu *gpu, const uint32_t 
                                        : d->calls->attention_try(lane, &sizes, trial_out, why_out);
 }
 
-/* Whether cuDNN does it, by what the trials have found. `why` otherwise. */
+/* True where cuDNN does it, by what the trials have found; otherwise `why` gets the reason. */
 static bool is_taken(rpexec_devices *d, const rpexec_attention_trial *first, double worst,
                      bool same_bits, char why[static 160])
 {

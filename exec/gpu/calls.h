@@ -24,7 +24,7 @@ typedef struct rpexec_cuda_part {
     void *green;       /**< the same part's handle */
 } rpexec_cuda_part;
 
-/** What a stream's operators are made for. */
+/** Work that a stream's operators are made for. */
 typedef struct rpexec_cuda_lane_shape {
     const rpexec_model *model;
     uint64_t tokens;        /**< of the largest microbatch; 0: operators that add and copy only */
@@ -43,9 +43,9 @@ typedef struct rpexec_attention_trial {
 typedef struct rpexec_cuda_calls {
     const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] */
     const rpexec_nccl_calls *nccl;            /**< NULL: built without NCCL */
-    int not_ready;                            /**< what event_query gives for work under way */
-    int no_memory;                            /**< what calls give where a GPU's memory is full */
-    const char *(*text)(int error);           /**< what an error code means; NCCL's, too */
+    int not_ready;                            /**< event_query's answer for work under way */
+    int no_memory;                            /**< calls' answer where a GPU's memory is full */
+    const char *(*text)(int error);           /**< meaning of an error code; NCCL's, too */
 
     /** @return which driver there is and which runtime this is, for people; until the next call */
     const char *(*versions)(void);
@@ -55,12 +55,12 @@ typedef struct rpexec_cuda_calls {
      * Cuts a device into `cuts` parts of equally many multiprocessors, and makes green contexts of
      * the first `count` of them, `cuts` at most.
      * @param why_out where it cannot be done: the reason, borrowed
-     * @return whether it was done; otherwise parts_out is unchanged
+     * @return true where it was done; otherwise parts_out is unchanged
      */
     bool (*split)(int device, uint32_t cuts, uint32_t count, rpexec_cuda_part *parts_out,
                   const char **why_out);
     void (*unsplit)(uint32_t count, rpexec_cuda_part *parts);
-    /** @return whether `device` reaches the memory of `peer`, which it may from now on. */
+    /** @return true where `device` reaches the memory of `peer`, which it may from now on. */
     bool (*reach)(int device, int peer);
 
     /** Calls of this thread are about `part` until `leave`. A part with a context may have entered
@@ -89,7 +89,7 @@ typedef struct rpexec_cuda_calls {
     int (*copy)(void *to, const void *from, uint64_t bytes, void *stream);
     int (*fill)(void *to, int byte, uint64_t bytes, void *stream);
 
-    /** What this thread enqueues in `stream` from now on is noted, not done; other threads go on
+    /** Work that this thread enqueues in `stream` from now on is noted, not done; others go on
      * with other streams. Only operators of the stream's lane may be called until `capture_end`. */
     int (*capture_begin)(void *stream);
     /** @param captured_out what has been noted, for `captured_destroy`; NULL after an error */
@@ -116,7 +116,7 @@ typedef struct rpexec_cuda_calls {
     /** Its status is RP_OK again: what failed was to be captured only. */
     void (*lane_forgive)(rpexec_lane *lane);
 
-    /** What the calling thread enqueues from `range_begin` to `range_end` is shown by a profiler
+    /** Work that this thread enqueues from `range_begin` to `range_end` is shown by a profiler
      * under that name (NVTX). NULL, both: nobody wants to see it. */
     void (*range_begin)(const char *name);
     void (*range_end)(void);

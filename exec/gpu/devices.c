@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arenas get what is free but for this: contexts, modules and cuBLAS; what each green context has
- * of them besides, with the lane's workspace and scratch memory; graphs' nodes. Estimates. */
+/* Estimates of the free memory that arenas do not get: for contexts, modules and cuBLAS; for each
+ * green context's own, with the lane's workspace and scratch memory; for graphs' nodes. */
 #define KEPT_MIB 1024u
 #define KEPT_PER_PART_MIB 192u
 #define KEPT_FOR_GRAPHS_MIB 512u
@@ -286,7 +286,7 @@ void rpexec_gpu_count_graphs(const rpexec_devices *d, rpexec_graph_counts *count
     }
 }
 
-/* ---- what a program needs ---------------------------------------------------------------------
+/* ---- a program's needs ------------------------------------------------------------------------
  */
 
 /* Grows only: the programs of a run need about as much as each other. */
@@ -331,7 +331,7 @@ static rp_status need_events(rpexec_devices *d, rpexec_gpu *gpu, uint32_t count)
     return RP_OK;
 }
 
-/* What the queue's operators need. Graphs have the addresses of the lane's scratch memory. */
+/* The lane of the queue's operators. Graphs have the addresses of the lane's scratch memory. */
 static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
 {
     const rpexec_model *model = d->config.plan->model;

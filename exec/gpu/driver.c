@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What threads get to come back in, when the watchdog has given up. */
+/* Seconds for threads to come back in, when the watchdog has given up. */
 #define GRACE_S 5
 
 static const rp_program *program_of(const rpexec_driver *d)
@@ -53,7 +53,7 @@ bool rpexec_gpu_tried(rpexec_driver *d, int error, const char *call)
         return true;
     }
     pthread_mutex_lock(&d->lock);
-    if (d->status == RP_OK) { /* what comes after a failure mostly follows from it */
+    if (d->status == RP_OK) { /* later failures mostly follow from the first */
         d->failed_call = call;
         d->failed_error = error;
         d->failed_thread = pthread_self();
@@ -345,7 +345,7 @@ static rp_status poison(rpexec_driver *d)
     return RP_OK;
 }
 
-/* @return whether all threads have come back. */
+/* @return true where all threads have come back. */
 static bool join_queues(rpexec_driver *d)
 {
     bool all = true;
@@ -516,7 +516,7 @@ static rp_status read_times(rpexec_driver *d, rp_timeline *timeline)
     return RP_OK;
 }
 
-#define ASK_NS INT64_C(1000000) /* how often an event is asked that somebody waits for */
+#define ASK_NS INT64_C(1000000) /* between looks at an event that a thread waits for */
 
 /* Not by cudaEventSynchronize: the watchdog must see what never ends. */
 static rp_status gpu_wait(rpexec_driver *d, uint32_t op)

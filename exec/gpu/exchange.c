@@ -1,4 +1,4 @@
-/* How GPUs exchange, and NCCL's part of it.
+/* Exchanges between GPUs, and NCCL's part in them.
  *
  * When NCCL. In a collective its rings and trees add while they move, and each byte crosses each
  * link once; copies and sums of the ranks take turns and meet in between. So AUTO has it do the
@@ -8,15 +8,15 @@
  * table, which is not worth a communicator) to copies, over the host where peers do not reach each
  * other; NCCL does them where it is forced.
  *
- * Why nothing hangs. All that is enqueued has a place in one order, the order of enqueueing, and
- * whatever waits only waits for what has an earlier place:
+ * Why nothing hangs. All that is enqueued has a place in one order, the order of enqueueing,
+ * and work only waits for work with an earlier place:
  * - A stream waits for its own earlier work, and for events recorded before (driver.h).
  * - All GPUs' parts of a group are enqueued by one thread under one lock, after what each part's
  *   stream waits for has been. So they take one place, the same on all GPUs. A communicator's
  *   kernels run one after the other in that order: they wait for earlier groups only.
  * - There is one communicator per GPU, not one per pair or direction: never two kernels on a GPU
  *   that hold multiprocessors and wait for other GPUs. Kernels that compute wait for nobody.
- * So whatever has the earliest place can run and ends. The price: of two SENDs of a GPU the one
+ * So the work with the earliest place can run and ends. The price: of two SENDs of a GPU the one
  * that was enqueued later waits for the other one, even if its tensor is there first.
  *
  * Sums. NCCL adds in the storage type, which is rounded once per addition, n - 1 times on n ranks
@@ -34,7 +34,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What aborting gets; and before it, whoever enqueues, to come to an end. */
+/* Seconds for aborting; and before it for the thread that enqueues, to come to an end. */
 #define ABORT_S 5
 #define ENQUEUE_S 1
 
@@ -206,7 +206,7 @@ static void note(group *g, int error, const char *call)
     g->well = g->well && rpexec_gpu_tried(g->driver, error, call);
 }
 
-/* @return whether calls may follow, and then close_group */
+/* @return true where calls may follow, and then close_group */
 static bool open_group(rpexec_driver *d, group *g)
 {
     pthread_mutex_lock(&d->devices->enqueuing);
@@ -264,7 +264,7 @@ static bool is_even(const cut *c)
     return even;
 }
 
-/* What NCCL has one call for. */
+/* Collectives that NCCL has one call for. */
 static void collect_evenly(group *g, const cut *c, rpexec_collective_kind kind)
 {
     const rpexec_gpu_meeting *m = c->meeting;

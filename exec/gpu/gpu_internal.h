@@ -13,7 +13,7 @@
 /** A GPU of the program, and what stays with it between programs. */
 typedef struct rpexec_gpu {
     rpexec_cuda_part part;
-    rpexec_gpu_turn turn;               /**< whoever has entered a part with a context */
+    rpexec_gpu_turn turn;               /**< held by the thread inside a part with a context */
     void *streams[RP_QUEUE_KIND_COUNT]; /**< of the kinds of queue that programs had so far */
     rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
     rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
@@ -33,7 +33,7 @@ typedef struct rpexec_gpu {
 
 typedef struct rpexec_gpu_peers rpexec_gpu_peers;
 
-/** What GPUs exchange by NCCL or otherwise. */
+/** Kinds of exchange between GPUs, each done by NCCL or otherwise. */
 typedef enum rpexec_gpu_exchange {
     RPEXEC_GPU_COLLECTIVES,
     RPEXEC_GPU_COPIES, /**< of a SEND, and of a sum of two GPUs */
@@ -50,11 +50,11 @@ struct rpexec_devices {
     void **communicators;    /**< [gpu] of NCCL; NULL: it is not used, or they were aborted */
     pthread_mutex_t enqueuing; /**< of what they do: the same order on all GPUs */
     bool by_nccl[2];           /**< [rpexec_gpu_exchange] */
-    const char *transport;     /**< what is used, for people */
+    const char *transport;     /**< the one in use, for people */
     rpexec_attention_report attention;
-    rpexec_attention_by attention_by; /**< what is left of config.attention: not AUTO, once tried */
+    rpexec_attention_by attention_by; /**< decided from config.attention: not AUTO, once tried */
     bool attention_tried;
-    const char *remedy; /**< what to lower where memory is full */
+    const char *remedy; /**< advice where memory is full: settings to lower */
     bool is_split;
     atomic_bool graphs_failed; /**< one could not be made: there are no more */
     bool abandoned; /**< a thread of a driver has never come back: nothing may be freed */
@@ -92,7 +92,7 @@ typedef struct rpexec_gpu_queue {
     rpexec_lane *lane;
     rpexec_gpu_graphs *graphs; /**< of the GPU; NULL: operators are launched one by one */
     rpexec_gpu_stage stage;
-    void *bounce; /**< what `read` returns */
+    void *bounce; /**< memory that `read` returns */
     uint64_t bounce_bytes;
 } rpexec_gpu_queue;
 
@@ -140,7 +140,7 @@ struct rpexec_driver {
 };
 
 /** Notes that a call has given `error`; `finish` logs the first one.
- * @return whether it went well */
+ * @return true where it went well */
 bool rpexec_gpu_tried(rpexec_driver *driver, int error, const char *call);
 
 /** Makes the run fail; the first status stays. */
@@ -152,7 +152,7 @@ void rpexec_gpu_fail_locked(rpexec_driver *driver, rp_status status);
 /** Ops of a compute queue that are enqueued and have not ended, at most. */
 #define RPEXEC_GPU_AHEAD 2u
 
-/** How often the watchdog looks. */
+/** Time between two looks of the watchdog. */
 #define RPEXEC_GPU_LOOK_NS INT64_C(1000000000)
 
 /** With the driver's lock held: waits for a sign of life, `ns` at most. Once in RPEXEC_GPU_LOOK_NS
@@ -163,7 +163,7 @@ void rpexec_gpu_watch(rpexec_driver *driver, int64_t ns);
 void rpexec_gpu_hold(rpexec_gpu_queue *queue);
 void rpexec_gpu_release(rpexec_gpu_queue *queue);
 
-/** What is needed of a queue to copy over the host or by NCCL.
+/** Opens and closes what a queue needs to copy over the host or by NCCL.
  * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY */
 rp_status rpexec_gpu_open_stage(rpexec_gpu_queue *queue);
 void rpexec_gpu_close_stage(rpexec_gpu_queue *queue);
@@ -195,7 +195,7 @@ rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank,
 void rpexec_gpu_pin(rpexec_devices *devices, const rpexec_pinned *arrays);
 void rpexec_gpu_unpin(rpexec_devices *devices);
 
-/** @return how many of `bytes` from `address` on one copy may take: CUDA refuses a copy of bytes
+/** @return bytes, of `bytes` from `address` on, that one copy may take: CUDA refuses one of bytes
  * that several calls have pinned, and of pinned and pageable ones together */
 uint64_t rpexec_gpu_pinned_together(const rpexec_devices *devices, const void *address,
                                     uint64_t bytes);
@@ -224,9 +224,9 @@ rp_status rpexec_gpu_open_exchange(rpexec_devices *devices);
 void rpexec_gpu_name_exchange(rpexec_devices *devices);
 void rpexec_gpu_close_exchange(rpexec_devices *devices);
 
-/** After a failure: whoever waits in NCCL for a GPU that never comes is let go. What NCCL has under
- * way is lost, and nothing can be done with it any more.
- * @return whether NCCL has come back; otherwise GPUs may hang */
+/** After a failure: lets go what waits in NCCL for a GPU that never comes. Work that NCCL has under
+ * way is lost, and NCCL cannot be used any more.
+ * @return true where NCCL has come back; otherwise GPUs may hang */
 bool rpexec_gpu_abort_exchange(rpexec_devices *devices);
 
 /** @return an error that NCCL has met since; 0: none. */
@@ -273,7 +273,7 @@ void rpexec_gpu_report_attention(const rpexec_devices *devices,
 /** Finds out when each GPU's `base` happens on the host's clock. @retval RP_OK, RP_TOOL (logged) */
 rp_status rpexec_gpu_align(rpexec_devices *devices);
 
-/** @return what to say behind the text of `error`: what to lower where memory is full, or "". */
+/** @return words to add to the text of `error`: what to lower where memory is full, or "". */
 const char *rpexec_gpu_remedy(const rpexec_devices *devices, int error);
 
 /** rpexec_gpu_tried where there is no run yet: logs. @return RP_OK, RP_TOOL */

@@ -4,13 +4,13 @@
  * them is launched when the op ends, or meets what has to come after them and is not an operator
  * that repeats: a read, a copy, a collective, the finite check, a step of Adam, an operator that
  * reads or writes host memory (ids, labels, losses: other addresses in every step). So everything
- * is enqueued in the order it was asked for, nothing but operators is ever captured, and whatever
- * else an op does on the host it does each time.
+ * is enqueued in the order it was asked for, nothing but operators is ever captured, and all
+ * else that an op does on the host is done each time.
  *
  * A run is looked up by all of its words: operators, sizes, scalars, addresses in the GPU's arena.
  * The first time it is launched one by one, which also loads modules and chooses cuBLAS's
- * algorithms; the second time it is captured; from then on it is one launch. Plans place tensors
- * alike in every program of a training run, and mostly in every iteration, so that runs come again.
+ * algorithms; the second time it is captured; from then on it is one launch. Plans give
+ * tensors the same places in all programs of a training run, mostly in all iterations: runs repeat.
  * Any difference is another run: no graph is ever updated.
  *
  * Bounded: so many runs, words and captured operators per queue; what is beyond is launched one by
@@ -44,7 +44,7 @@ void rpexec_gpu_graphs_clear(rpexec_gpu_graphs *graphs);
 void rpexec_gpu_graphs_begin(rpexec_gpu_graphs *graphs, rpexec_driver *driver,
                              const struct rpexec_gpu *gpu, rpexec_lane *lane, void *stream);
 
-/** @return what `perform` gets as its lane, for the operators of rpexec_noting_operators. */
+/** @return the lane that `perform` gets, for the operators of rpexec_noting_operators. */
 rpexec_lane *rpexec_gpu_graphs_lane(rpexec_gpu_graphs *graphs);
 
 /** Launches what has been noted. NULL is allowed. */

@@ -11,7 +11,7 @@ static rpexec_gpu_queue *queue_of(void *context, uint32_t rank)
     return m->queues[rank];
 }
 
-/* What a rank takes from another one's memory, in its own stream. */
+/* Copies from another rank's memory, in the stream of the rank that takes them. */
 static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank, const void *from,
                   uint64_t bytes)
 {
@@ -124,7 +124,7 @@ static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t r
     return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
 }
 
-/* The GPUs of the first and of the last layer. @return whether they are two that have weights */
+/* The GPUs of the first and of the last layer. @return true where they are two with weights */
 static bool find_pair(const rpexec_plan *plan, uint32_t *gpus)
 {
     uint32_t head = plan->model->layer_count - 1;

@@ -5,7 +5,7 @@
  * one GPU's membership; calls on one of them are made by one thread at a time. Between group_begin
  * and group_end of a thread calls are only noted; group_end enqueues all of them, of a communicator
  * as one kernel in the stream that its calls name. Communicators perform their kernels in the order
- * in which these were enqueued, whatever stream they are in.
+ * in which these were enqueued, across all streams.
  */
 #pragma once
 
@@ -22,14 +22,14 @@ typedef struct rpexec_nccl_calls {
      * Loads the library.
      * @param version_out "2.28.9"; borrowed
      * @param why_out where it cannot be had, or is too old: the reason, borrowed
-     * @return whether it is there
+     * @return true where it is there
      */
     bool (*load)(const char **version_out, const char **why_out);
     /** One communicator per device, each device once; rank i has devices[i]. All or none. */
     int (*open)(uint32_t count, const int *devices, void **communicators_out);
     /** Waits for what has been enqueued. */
     void (*close)(void *communicator);
-    /** Has its kernels end, whatever they wait for; the communicator is gone. From any thread. */
+    /** Has its kernels end, also those that wait; the communicator is gone. From any thread. */
     void (*abort)(void *communicator);
     /** @return the error that a kernel or a thread of the library has met; 0: none. From any
      * thread. */

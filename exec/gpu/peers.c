@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-/* What is copied: more than a page, as large as a piece of other copies. */
+/* Bytes of a trial's copy: more than a page, as large as a piece of other copies. */
 #define PATTERN_BYTES (UINT64_C(2) << 20)
 
-/* What such a copy takes at most, on whatever link. */
+/* Longest time of such a copy, on any link. */
 #define WAIT_MS 10000u
 
 #define ASK_NS 100000
@@ -34,7 +34,7 @@ struct rpexec_gpu_peers {
 
 typedef enum verdict { RIGHT, WRONG, HANGS, FAILS } verdict;
 
-/* ---- what it takes ----------------------------------------------------------------------------
+/* ---- resources --------------------------------------------------------------------------------
  */
 
 static bool went(rpexec_gpu_peers *p, int error, const char *call)
@@ -132,7 +132,7 @@ static bool copy(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t gpu, voi
                 "cudaMemcpyAsync");
 }
 
-/* What `second` does from now on comes after what `first` has been asked for. */
+/* Work of `second` from now on comes after all that `first` has been asked for. */
 static bool order(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t first, uint32_t second)
 {
     const rpexec_cuda_calls *c = d->calls;

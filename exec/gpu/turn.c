@@ -27,7 +27,7 @@ void rpexec_gpu_turn_give(rpexec_gpu_turn *turn)
 {
     pthread_mutex_lock(&turn->lock);
     turn->given++;
-    pthread_cond_broadcast(&turn->moved); /* who is next has to find out for himself */
+    pthread_cond_broadcast(&turn->moved); /* all wake up; the next in order goes on */
     pthread_mutex_unlock(&turn->lock);
 }
 

@@ -29,5 +29,5 @@ void rpexec_gpu_turn_take(rpexec_gpu_turn *turn);
 /** Gives back what this thread has taken. */
 void rpexec_gpu_turn_give(rpexec_gpu_turn *turn);
 
-/** @return how many threads have the turn or wait for it */
+/** @return threads that have the turn or wait for it */
 uint64_t rpexec_gpu_turn_count(rpexec_gpu_turn *turn);

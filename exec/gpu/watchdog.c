@@ -6,8 +6,8 @@
 #include <time.h>
 
 /* Notes which ops of the queues have ended. The lock is given back while CUDA and NCCL are asked,
- * whose calls may take long, or for ever on a device that hangs: whoever enqueues must be able to
- * go on, and to end the run. Only this thread, which finishes the run, moves `ended`.
+ * whose calls may take long, or for ever on a device that hangs: threads that enqueue must be able
+ * to go on, and to end the run. Only this thread, which finishes the run, moves `ended`.
  * @param error_out of NCCL; 0: none */
 static bool look(rpexec_driver *d, int *error_out)
 {

@@ -7,8 +7,8 @@
  * does; threads that never wait 0.3 to 0.6 %; with this, none of either. The kernel does not count
  * such time as stolen.
  *
- * One thread per processor of rpexec_host_cores does nothing at the kernel's idle priority: whoever
- * else is ready takes the processor at once.
+ * One thread per processor of rpexec_host_cores does nothing at the kernel's idle priority: any
+ * other thread that is ready takes the processor at once.
  */
 #pragma once
 

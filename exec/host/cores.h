@@ -13,10 +13,10 @@
 /** Most processors that are told apart. */
 #define RPEXEC_MAX_CORES 1024u
 
-/** @return how many processors there are to be bound to: those that this process may use, of
+/** @return processors that threads can be bound to: those that this process may use, of
  * hyperthreads the first of each core; 1 where the kernel does not say. */
 uint32_t rpexec_host_cores(void);
 
 /** Binds the calling thread to processor `number` modulo rpexec_host_cores().
- * @return whether the kernel has done it */
+ * @return true where the kernel has done it */
 bool rpexec_host_bind(uint32_t number);

@@ -146,7 +146,7 @@ static void run_one(queue *q)
     }
 }
 
-/* @return whether the thread runs where it should. */
+/* @return true where the thread runs on the processor that it should. */
 static bool keep_to_core(const queue *q)
 {
     const rp_queue *of = &program_of(q->driver)->queues[q->number];
@@ -276,7 +276,7 @@ static void host_fail(rpexec_driver *d, rp_status status)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* What a collective takes from another GPU's memory. */
+/* Copies of a collective from another GPU's memory. */
 static void fetch(void *context, uint32_t to_gpu, void *to, uint32_t from_gpu, const void *from,
                   uint64_t bytes)
 {

@@ -25,7 +25,7 @@ static uint64_t padded(uint64_t floats)
     return (floats + 15) / 16 * 16;
 }
 
-/* What remains of the lane's scratch memory while an operator takes from it. */
+/* The lane's scratch memory, and how much of it an operator has taken so far. */
 typedef struct scratch {
     rpexec_lane *lane;
     uint64_t used;

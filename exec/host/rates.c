@@ -44,7 +44,7 @@ static double thread_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- what threads do: amounts, per second of processor time ----------------------------------
+/* ---- threads' work: amounts, per second of processor time ------------------------------------
  */
 
 static double multiply(rpexec_dtype dtype, float *a)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct rpexec_host_rates {
-    double cores;          /**< what all threads do together over what one does alone, in matrix
+    double cores;          /**< work of all threads together over that of one alone, in matrix
                                 products: below the number of processors where they are
                                 hyperthreads, or share caches, memory and power */
     uint32_t threads;      /**< processors that this process may use */
@@ -35,8 +35,8 @@ rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out);
 #define RPEXEC_SETTLE_MOST 7u
 
 /**
- * What all do together, which a stretch of bad luck can spoil: two measurements where they agree
- * and are near to what there can be, otherwise RPEXEC_SETTLE_MOST of them, apart in time.
+ * Speed of all threads together, which a stretch of bad luck can spoil: two measurements where
+ * they agree and are near to `all`, otherwise RPEXEC_SETTLE_MOST of them, apart in time.
  * @param measure called with `context`, some 0.1 s or more
  * @param between called with `context` after the first: what else there is to measure
  * @param all the most that there can be

@@ -38,7 +38,7 @@ typedef struct block_tape {
     float *r1;     /* its factors */
     void *q0, *k0; /* before QK-norm */
     float *rq, *rk;
-    void *q, *k, *v, *o; /* as attention has them */
+    void *q, *k, *v, *o; /* as attention takes them */
     float *l;            /* its logsumexp */
     void *u, *n2;
     float *r2;

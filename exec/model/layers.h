@@ -23,7 +23,7 @@
  * The ranks of a tensor-parallel group as one of them sees them (tensor_parallel.h): all compute
  * the same layers of the same tokens at the same time, each with its slice. The calls belong to the
  * lane's work: what was computed before is done, what comes afterwards sees the result, and all
- * ranks make the same calls. After a failure they do nothing, and whoever has made the ranks knows.
+ * ranks make the same calls. After a failure they do nothing, and the maker of the ranks knows.
  */
 typedef struct rpexec_ranks {
     uint32_t count;
@@ -36,7 +36,7 @@ typedef struct rpexec_ranks {
     void (*all_gather)(struct rpexec_ranks *ranks, uint64_t count, float *array);
 } rpexec_ranks;
 
-/** What all functions need. */
+/** Common input of all functions. */
 typedef struct rpexec_compute {
     const rpexec_model *model;         /**< with ranks the rank's slice */
     const rpexec_operators *operators; /**< of the model's storage type */
@@ -44,7 +44,7 @@ typedef struct rpexec_compute {
     const float *rotary; /**< the model's cosines, then its sines, in the GPU's memory; NULL: the
                               model's own */
     rpexec_ranks *ranks; /**< NULL: the model is whole */
-    bool wide; /**< gradients of weights are added up in fp32, whatever the storage type */
+    bool wide;           /**< gradients of weights are added up in fp32, in every storage type */
 } rpexec_compute;
 
 /** @return where gradient `index` of an array of weights' gradients is. */
@@ -68,11 +68,11 @@ typedef struct rpexec_stage_data {
     const void *weights; /**< arrays of the layers, one after the other */
     const void *root;    /**< embedding and head, one after the other, where `weights` is without
                               them; otherwise NULL */
-    void *gradients;     /**< alike, or fp32 (rpexec_compute.wide); added to. May be NULL in a
-                              forward without head */
-    const void *input;   /**< [T, hidden], or NULL where the stage begins with the embedding */
-    const int32_t *ids;  /**< [T], where it begins with the embedding; with ranks those of its part
-                              of the vocabulary from 0 on, all others -1 */
+    void *gradients;    /**< like weights, or fp32 (rpexec_compute.wide); added to. May be NULL in a
+                             forward without head */
+    const void *input;  /**< [T, hidden], or NULL where the stage begins with the embedding */
+    const int32_t *ids; /**< [T], where it begins with the embedding; with ranks those of its part
+                             of the vocabulary from 0 on, all others -1 */
     void *embedded;   /**< [T, hidden] the embedding's output is kept there by a forward, and taken
                            by a recompute; NULL: it is computed again */
     bool is_embedded; /**< a recompute: it is there */
@@ -133,7 +133,7 @@ void rpexec_stage_forward(const rpexec_compute *compute, const rpexec_stage_data
 /** The head on what the layers below gave: adds loss and gradients, fills head_gradient. */
 void rpexec_stage_head(const rpexec_compute *compute, const rpexec_stage_data *data);
 
-/** What of the backward to do. */
+/** Parts of the backward that a call does. */
 typedef enum rpexec_backward_part {
     RPEXEC_BACKWARD_BOTH,
     RPEXEC_BACKWARD_INPUT,  /**< gradients of inputs and norms; fills weight_tape */

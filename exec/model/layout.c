@@ -84,7 +84,7 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
     return RP_OK;
 }
 
-/* What is trained with LoRA: adapters of the blocks' linear layers, but for the router. */
+/* Tensors that LoRA trains: adapters of the blocks' linear layers, but for the router. */
 static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     static const rpexec_block_tensor linears[] = {RPEXEC_Q,    RPEXEC_K,  RPEXEC_V,   RPEXEC_O,

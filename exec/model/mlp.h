@@ -13,7 +13,7 @@
 #include "exec/model/cutter.h"
 #include "exec/model/layers.h"
 
-/** What the forward keeps. */
+/** Results that the forward keeps. */
 typedef struct rpexec_mlp_tape {
     void *gate; /**< [rows, f]; rows: T, or T k with experts */
     void *up;
@@ -21,7 +21,7 @@ typedef struct rpexec_mlp_tape {
     rpexec_routing routing; /**< with experts */
 } rpexec_mlp_tape;
 
-/** What the input part of the backward leaves for the weight part. */
+/** Results of the backward's input part for its weight part. */
 typedef struct rpexec_mlp_weight_tape {
     void *dgate;
     void *dup;

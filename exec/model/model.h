@@ -113,7 +113,7 @@ static inline uint64_t rpexec_model_rotary_values(const rpexec_model *model)
     return (uint64_t)model->seq_len * (model->config->head_dim / 2);
 }
 
-/** @return whether a tensor of the layer is trained. */
+/** @return true where a tensor of the layer is trained. */
 static inline bool rpexec_tensor_trained(const rpexec_layer *layer, const rpexec_tensor *tensor)
 {
     return tensor->offset >= layer->frozen;
@@ -127,8 +127,8 @@ uint64_t rpexec_model_values(const rpexec_model *model, uint32_t begin, uint32_t
 uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_t end);
 
 /**
- * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, whatever
- * else the model has and whoever works; a tied head's table is that of layer 0.
+ * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, with any
+ * other layers and any threads; a tied head's table is that of layer 0.
  * @param pool whose threads work; NULL: the calling one
  * @param array [layer floats]
  */
@@ -137,7 +137,7 @@ void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t
 
 /**
  * Bytes of everything that a training step moves or keeps, for the lowering: weights,
- * gradients and boundaries of the model's storage type, tape as exec/model/layers.h has it, masters
+ * gradients and boundaries of the model's storage type, tape as in exec/model/layers.h, masters
  * and moments in fp32.
  * @retval RP_OK, RP_NO_MEMORY
  */

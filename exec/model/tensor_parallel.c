@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- whether it can be cut --------------------------------------------------------------------
+/* ---- models that can be cut -------------------------------------------------------------------
  */
 
 static bool divides(uint32_t ranks, const rp_model *m)
@@ -95,7 +95,7 @@ static bool is_table(const rpexec_slice *s, uint32_t layer)
     return layer == 0 || layer + 1 == s->whole->layer_count;
 }
 
-/* Whether a rank before this one has the same part. */
+/* True where a rank before this one has the same part. */
 static bool is_copy(const rpexec_slice *s, uint32_t layer, const rpexec_tensor *whole,
                     const rpexec_tensor *part)
 {

@@ -16,7 +16,7 @@
 
 typedef struct rpexec_slice {
     const rpexec_model *whole; /**< borrowed */
-    rpexec_model model;        /**< what the rank has */
+    rpexec_model model;        /**< the rank's part */
     rp_model config;           /**< of `model` */
     uint32_t ranks;
     uint32_t rank;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what a call asks for ---------------------------------------------------------------------
+/* ---- work that a call asks for ----------------------------------------------------------------
  */
 
 static double area(double rows, double columns)

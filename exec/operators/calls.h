@@ -14,7 +14,7 @@
 /** Room for the longest shape. */
 #define RPEXEC_SHAPE_SIZE 64
 
-/** What a call asks for. Bytes are what it has to read and write at least, FLOP what its formula
+/** Work that a call asks for. Bytes are those it reads and writes at least, FLOP what its formula
  * asks for (executor.md section 5), causal attention half of the square; 0 of what is not a product
  * of matrices. */
 typedef struct rpexec_call_description {
@@ -24,7 +24,7 @@ typedef struct rpexec_call_description {
     double bytes;
 } rpexec_call_description;
 
-/** What stands for a lane where calls are noted, its first member: `rpexec_noting_operators` hand
+/** First member of what stands for a lane where calls are noted: `rpexec_noting_operators` hand
  * every call to it. */
 typedef struct rpexec_call_taker {
     void (*take)(struct rpexec_call_taker *taker, const uint64_t *call);
@@ -38,13 +38,13 @@ extern const rpexec_operators rpexec_noting_operators;
 /** @return words of a call, the first one with them. */
 uint32_t rpexec_call_length(const uint64_t *call);
 
-/** @return whether word `i`, from 1 on, is an address; it may be NULL. */
+/** @return true where word `i`, from 1 on, is an address; it may be NULL. */
 bool rpexec_call_has_address(const uint64_t *call, uint32_t i);
 
 /** @return the operator's name. */
 const char *rpexec_call_name(const uint64_t *call);
 
-/** @return whether it may come again with the same arguments: a step of Adam does not. */
+/** @return true where it may come again with the same arguments: a step of Adam does not. */
 bool rpexec_call_repeats(const uint64_t *call);
 
 /** Says what the call asks for. @param dtype of the tensors */

@@ -62,14 +62,14 @@ typedef struct rpexec_matrices {
     uint64_t stride;
 } rpexec_matrices;
 
-/** What Adam works on in a GPU's memory: `count` values. */
+/** Arrays in a GPU's memory that Adam works on: `count` values. */
 typedef struct rpexec_update {
     float *master;
     void *weights; /**< become the rounded masters; NULL in fp32: the masters are what computes */
     const void *gradients;
     float *m;
     float *v;
-    float scale; /**< what the gradients are divided by: that of their loss; 1 in fp32 */
+    float scale; /**< divisor of the gradients: the scale of their loss; 1 in fp32 */
     uint64_t count;
 } rpexec_update;
 
@@ -98,7 +98,7 @@ typedef struct rpexec_operators {
     /**
      * Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it
      * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).
-     * @param cosines [seq_len, head_dim / 2], @param sines alike
+     * @param cosines [seq_len, head_dim / 2], @param sines of the same shape
      */
     void (*rotate)(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                    uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
@@ -122,7 +122,7 @@ typedef struct rpexec_operators {
     /** y = a + b; y may be a or b. */
     void (*add)(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y);
     /** x[t, :] = table[ids[t], :], zeroes where the id is negative. ids are below the vocabulary:
-     * whoever reads data checks it. */
+     * the reader of the data checks it. */
     void (*embed)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                   const void *table, void *x);
     /** dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */
@@ -135,8 +135,8 @@ typedef struct rpexec_operators {
      */
     void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
                           float scale, void *z, double *loss);
-    /** What a rank tells the others of its logits z[rows, vocab], a part of the vocabulary: of each
-     * row the largest and the sum of e^(z - largest). */
+    /** Statistics for the other ranks of a rank's logits z[rows, vocab], a part of the vocabulary:
+     * of each row the largest and the sum of e^(z - largest). */
     void (*row_statistics)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
                            float *statistics);
     /**
@@ -178,13 +178,13 @@ typedef struct rpexec_operators {
     void (*experts_swiglu_backward)(rpexec_lane *lane, const rpexec_routing *routing,
                                     uint32_t width, const void *gate, const void *up,
                                     const void *ds, void *dgate, void *dup, float *dweights);
-    /** gradients += sums, which are fp32 whatever the storage type. */
+    /** gradients += sums, which are fp32 in every storage type. */
     void (*add_sums)(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients);
     /** Sets `count` values to zero. */
     void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
     /** Copies `count` values within the GPU. */
     void (*copy)(rpexec_lane *lane, uint64_t count, const void *from, void *to);
-    /** @return whether all of `count` values are finite; waits for the operators before it. */
+    /** @return true where all of `count` values are finite; waits for the operators before it. */
     bool (*finite)(rpexec_lane *lane, uint64_t count, const void *x);
     /** One Adam step of arrays in the GPU's memory (adam.h). */
     void (*adam)(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,

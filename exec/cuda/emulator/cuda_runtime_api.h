@@ -30,8 +30,8 @@ typedef enum cudaError {
 struct emulated_stream {
     /** Where the stream's context counts its streams, by which it is known. */
     unsigned int *home;
-    /** While the stream is captured: notes `run` with a copy of `arguments`. NULL: whatever is
-     * launched is done at once. */
+    /** While the stream is captured: notes `run` with a copy of `arguments`. NULL: launches
+     * are done at once. */
     cudaError_t (*defer)(cudaStream_t stream, void (*run)(void *arguments), const void *arguments,
                          size_t bytes);
     cudaGraph_t captured;
@@ -71,7 +71,7 @@ struct cudaDeviceProp {
     size_t totalGlobalMem;
 };
 
-/** What a device says that its memory is. */
+/** Bytes of memory that a device says it has. */
 #define EMULATED_BYTES ((size_t)16 << 30)
 
 #ifdef __cplusplus
@@ -95,7 +95,7 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaGetLastError(void);
 /* driver.c: what the driver for GPUs needs beyond that. A wait has been fulfilled when it is asked
- * for, since whoever asks for it does so after what it waits for. */
+ * for, since it is asked for only after what it waits for. */
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);

@@ -147,7 +147,7 @@ const emulated_cudnn *emulated_cudnn_part(const emulated_cudnn *object, unsigned
     return (const emulated_cudnn *)(uintptr_t)emulated_cudnn_word(object, name, index);
 }
 
-/* What is given as an object must be one, finished, and of the right type. */
+/* An attribute's objects must be real ones, finished, and of the right type. */
 static unsigned check_parts(const rule *r, const emulated_attribute *a)
 {
     for (int64_t i = 0; r->type == VALUE(TYPE_BACKEND_DESCRIPTOR) && i < a->count; i++) {

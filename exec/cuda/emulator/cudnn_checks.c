@@ -1,4 +1,4 @@
-/* What the emulator's cuDNN asks of objects that are finalized: shapes, types, order. */
+/* Checks of the emulator's cuDNN on objects that are finalized: shapes, types, order. */
 #include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <stddef.h>
@@ -135,7 +135,7 @@ static uint32_t number_of(emulated_tensors *all, const emulated_cudnn *t)
     return all->count < EMULATED_MOST_TENSORS - 1 ? all->count++ : EMULATED_MOST_TENSORS;
 }
 
-/* What is read has been written before, unless it is in memory; nothing is written twice. */
+/* A tensor that is read has been written before, unless it is in memory; none is written twice. */
 static bool add_operation(emulated_tensors *all, const emulated_cudnn *op)
 {
     emulated_ports p = emulated_cudnn_ports(op);

@@ -40,7 +40,7 @@ typedef struct emulated_ports {
     const emulated_cudnn *to;
 } emulated_ports;
 
-/** @return what an operation reads and writes. */
+/** @return the tensors that an operation reads and writes. */
 emulated_ports emulated_cudnn_ports(const emulated_cudnn *operation);
 
 #define EMULATED_MOST_TENSORS 64u
@@ -53,17 +53,18 @@ typedef struct emulated_tensors {
     uint32_t count;
 } emulated_tensors;
 
-/** Whether a tensor has no memory. */
+/** @return true where a tensor has no memory. */
 bool emulated_cudnn_is_virtual(const emulated_cudnn *tensor);
 
-/** Collects what a graph's operations read and write. @return whether they come in an order in
- * which they can be done, each result is wanted, and no two tensors share an id */
+/** Collects the tensors that a graph's operations read and write. @return true where operations
+ * come in an order in which they can be done, each result is wanted, and no two tensors share an
+ * id */
 bool emulated_cudnn_collect(const emulated_cudnn *graph, emulated_tensors *all);
 
-/** @return what is wrong with an object whose attributes are all there; NULL: nothing. */
+/** @return the fault of an object whose attributes are all there; NULL: none. */
 const char *emulated_cudnn_check(const emulated_cudnn *object);
 
-/** A plan's graph with addresses, as a kernel has them. */
+/** A plan's graph with addresses, as a kernel gets them. */
 typedef struct emulated_job {
     const emulated_cudnn *graph;
     float factor; /**< all of the result is multiplied by it: 1, or a library that is wrong */

@@ -1,4 +1,4 @@
-/* What a graph of cuDNN's operations computes, operation by operation. */
+/* Results of a graph of cuDNN's operations, operation by operation. */
 #include "common/base/mem.h"
 #include "exec/cuda/emulator/cudnn_internal.h"
 #include "exec/operators/dtype.h"

@@ -1,5 +1,5 @@
-/* CUDA's runtime on a CPU, as far as the driver for GPUs needs it. Whoever has entered a green
- * context (green.c beside this) has it to himself. */
+/* CUDA's runtime on a CPU, as far as the driver for GPUs needs it. A thread that has
+ * entered a green context (green.c beside this) is alone in it. */
 #include "exec/cuda/emulator/green.h"
 
 #include "common/base/mem.h"

@@ -9,7 +9,7 @@ extern "C" {
 /** From now on blocks and threads take their turns from the last to the first, or as usual. */
 void emulator_reverse(bool reverse);
 
-/** @return whether ThreadSanitizer follows the threads: it goes by barriers, not by turns. */
+/** @return true where ThreadSanitizer follows the threads: it goes by barriers, not by turns. */
 bool emulator_finds_races(void);
 #ifdef __cplusplus
 }

@@ -7,23 +7,23 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** The device, and the CUDA version of its driver, as cudaDriverGetVersion has it. */
+/** The device, and the CUDA version of its driver, as in cudaDriverGetVersion. */
 typedef struct emulated_device {
     unsigned int sm_count;
     unsigned int together; /**< multiprocessors of a group that is scheduled together */
     unsigned int alone;    /**< of a group where that is given up */
     unsigned int driver_version;
-    unsigned int most; /**< groups of more than `together`, as the topology has it; 0: all */
+    unsigned int most; /**< groups of more than `together`, by the topology; 0: all */
 } emulated_device;
 
-/** What is emulated; a test may set it while there are no green contexts. */
+/** The emulated device; a test may set it while there are no green contexts. */
 extern emulated_device emulator_device;
 
 /** @return devices that there are, 1 to 8: EMULATED_DEVICES of the environment, 1 without. All are
- * alike, and none reaches another's memory. */
+ * equal, and none reaches another's memory. */
 int emulator_devices(void);
 
-/** Makes a device's own context the thread's current one. @return whether there is such a device */
+/** Makes a device's own context the thread's current one. @return true where it exists */
 bool emulator_use_device(int device);
 
 /** @return the home of the thread's current context */

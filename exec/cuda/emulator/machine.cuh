@@ -49,7 +49,6 @@ uint16_t emulator_narrow_bfloat(float x);
 void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
                   void *context);
 unsigned char *emulator_shared(void);
-/* Of the thread's current context, as cudaFuncSetAttribute and a launch have it. */
 /* Bytes of dynamic shared memory that a kernel may have without being asked about. */
 enum { EMULATOR_MOST_SHARED = 48 << 10 };
 /* All threads of the warp have left their word when it returns; afterwards words of lanes. */
@@ -268,7 +267,7 @@ template <typename T> static void multiply(T, float d[4], const uint32_t a[4], c
     emulator_halves<T>(b[0], mine.b);
     emulator_halves<T>(b[1], mine.b + 2);
     emulator_exchange(&mine, sizeof mine);
-    /* Who has which k of a's rows (g, and eight below) and of b's columns 2t and 2t + 1. */
+    /* Fragments with each k of a's rows (g, and eight below) and of b's columns 2t and 2t + 1. */
     const emulator_fragment *rows[4], *columns[2][4];
     for (unsigned int i = 0; i < 4; i++) {
         rows[i] = emulator_fragment_of(lane / 4 * 4 + i);

@@ -98,7 +98,7 @@ static size_t bytes_of(const call *c)
 static const call *partner(const call *c, int rank)
 {
     kind wanted = c->kind == RECEIVE ? SEND : c->kind;
-    int number = 0; /* calls of c's own that are alike, before it */
+    int number = 0; /* equal calls of c's own, before it */
     for (const call *other = calls; other < c; other++) {
         number += other->with == c->with && other->kind == c->kind && other->root == c->root &&
                   other->count == c->count && other->type == c->type;

@@ -7,7 +7,7 @@
 
 enum { QUERIES = 64, KEYS = 64, BLOCK = 128 };
 
-/* What a lane keeps of its two rows: lane / 4 and eight below. */
+/* State that a lane keeps of its two rows: lane / 4 and eight below. */
 struct softmax_rows {
     float most[2]; /* of the scores, not scaled */
     float sum[2];  /* of this lane's columns only */

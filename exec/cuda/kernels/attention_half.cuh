@@ -34,14 +34,14 @@ __device__ inline head_view<T> view_of(const rpexec_attention_sizes &s, uint32_t
     return h;
 }
 
-/** Whether a query of the sequence sees a key. */
+/** True where a query of the sequence sees a key. */
 template <typename T>
 __device__ inline bool sees(const head_view<T> &h, uint32_t query, uint32_t key)
 {
     return query < h.seq_len && key <= query && (h.window == 0 || query - key < h.window);
 }
 
-/** Whether all queries of [query, query + queries) see all keys of [key, key + keys). */
+/** True where all queries of [query, query + queries) see all keys of [key, key + keys). */
 template <typename T>
 __device__ inline bool sees_all(const head_view<T> &h, uint32_t query, uint32_t queries,
                                 uint32_t key, uint32_t keys)

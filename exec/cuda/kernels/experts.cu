@@ -49,7 +49,7 @@ template <typename T> __device__ inline void softmax(uint32_t experts, const T *
     __syncwarp();
 }
 
-/* Whether expert e of probability p comes before expert f of probability q. */
+/* True where expert e of probability p comes before expert f of probability q. */
 __device__ inline bool before(float p, uint32_t e, float q, uint32_t f)
 {
     return p > q || (p == q && e < f);

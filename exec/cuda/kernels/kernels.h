@@ -34,8 +34,8 @@ typedef struct rpexec_cuda_products {
     uint32_t experts;
     uint64_t stride;        /**< values between the experts' matrices */
     const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: one expert has all rows */
-    const void *base;       /**< what is added to: another tensor, the result itself, or NULL */
-    bool wide;              /**< WEIGHT: the result and `base` are fp32 whatever the storage type */
+    const void *base;       /**< the tensor added to: another, the result itself, or NULL */
+    bool wide;              /**< WEIGHT: the result and `base` are fp32 in every storage type */
 } rpexec_cuda_products;
 
 #ifdef __cplusplus
@@ -142,7 +142,7 @@ cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *target,
                                            const void *k, const void *v, const void *o,
                                            const float *logsumexp, const void *d_o, float *sums,
                                            void *dq, void *dk, void *dv);
-/** What rpexec_cuda_attention_half_backward takes besides: floats [2][heads][tokens], first the
+/** Further input of rpexec_cuda_attention_half_backward: floats [2][heads][tokens], first the
  * logsumexp times log2(e), then the sums over the head of d_o o. */
 cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
                                           const rpexec_attention_sizes *sizes, const void *o,

@@ -74,7 +74,7 @@ __device__ inline void load_b_across(uint32_t b[4], const T *tile, uint32_t n, u
                                     n + lane / 16 * 8);
 }
 
-/** What two neighbouring results (16 x 8 each) are as an operand a of the next product. */
+/** Two neighbouring results (16 x 8 each) as an operand a of the next product. */
 template <typename T>
 __device__ inline void as_a(T type, const float left[4], const float right[4], uint32_t a[4])
 {

@@ -138,7 +138,7 @@ __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale,
     }
 }
 
-/* Whoever finds one writes the same 1: the order does not matter. */
+/* All threads that find one write the same 1: the order does not matter. */
 template <typename T>
 __global__ void find_not_finite(uint64_t count, const T *x, int32_t *flag, bool whole)
 {

@@ -1,4 +1,4 @@
-/* How fast the CUDA operators are, as CSV on stdout: sizes of Qwen3-8B with 8192 tokens. Each
+/* Speed of the CUDA operators, as CSV on stdout: sizes of Qwen3-8B with 8192 tokens. Each
  * operator runs a few times unmeasured, then REPETITIONS times between two events, the L2 cache
  * overwritten before each; given are the median and the fastest. Bytes are what an operator has to
  * read and write at least, FLOP what its formula asks for (executor.md section 5): rates from them
@@ -231,7 +231,7 @@ static rp_status measure_values(const bench *b, double size)
     return measure(b, "adam", adam, count * (24 + (size == 4 ? 4 : 2 * size)), 0);
 }
 
-/* Products of one matrix: cuBLAS or our own kernel, as the lane has it. */
+/* Products of one matrix: cuBLAS or our own kernel, by the lane's choice. */
 static rp_status measure_products(const bench *b, const char *by, double size)
 {
     char name[64];
@@ -259,7 +259,7 @@ static rp_status measure_attention(const bench *b, double size)
                    more * 2.5 * flop);
 }
 
-/* Who does it, per sequence length, with TOKENS tokens. */
+/* Our own kernel and cuDNN, per sequence length, with TOKENS tokens. */
 static rpexec_attention_sizes some_sizes;
 
 static void some_attention(const bench *b)

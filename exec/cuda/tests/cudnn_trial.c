@@ -270,7 +270,7 @@ static unsigned graph_of(rpexec_cudnn_handle handle, rpexec_cudnn_object *operat
     return f->BackendFinalize(graph);
 }
 
-/* What a library that is as strict refuses. */
+/* Refusals of the emulator's library, which is as strict as cuDNN. */
 static void test_emulator(void)
 {
     rpexec_cudnn_handle handle = NULL;

@@ -15,15 +15,15 @@ int test_products(rpexec_dtype dtype);
 /** Routing and everything with gathered rows. */
 int test_experts(rpexec_dtype dtype);
 
-/** What is refused. */
+/** Refusals of operators. */
 int test_refusals(rpexec_dtype dtype);
 
 /** Attention, forward and backward. */
 int test_attention(rpexec_dtype dtype);
 
 /** The same for one shape. @param rounded weights are rounded to 16 bits before they are summed,
- * and tensors have to be aligned to 16 bytes @param logarithms by how much those of sums may be off
- * besides */
+ * and tensors have to be aligned to 16 bytes @param logarithms additional error that those of sums
+ * may have */
 int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes sizes, bool rounded,
                       double logarithms);
 

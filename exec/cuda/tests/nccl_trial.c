@@ -1,4 +1,4 @@
-/* Every call of exec/cuda/nccl.c, in place where the driver has it so, against sums of small whole
+/* Every call of exec/cuda/nccl.c, in place where the driver does so, against sums of small whole
  * numbers, which are exact in every type and order. On GPUs all devices take part, also if that is
  * one alone; "emulated": three ranks, and libraries that are refused.
  * usage: nccl_trial [emulated]    exit status 77: no device, or no NCCL */
@@ -31,7 +31,7 @@ static bool fine(int error, const char *call)
     return error == 0;
 }
 
-/* What element i of a rank's array is before a call. */
+/* Value of element i of a rank's array before a call. */
 static float value_of(uint32_t rank, uint64_t i)
 {
     return (float)((int)(i % 13) - 6 + (int)rank);
@@ -201,7 +201,7 @@ static void try_messages(rpexec_dtype dtype)
     }
 }
 
-/* What cannot be loaded is refused with the reason; afterwards the right one can be. */
+/* A library that cannot be loaded is refused with the reason; afterwards the right one can be. */
 static void try_refusals(bool emulated)
 {
     const char *given = getenv("RPEXEC_NCCL");

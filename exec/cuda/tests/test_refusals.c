@@ -1,4 +1,4 @@
-/* What operators refuse: the lane keeps the first failure, and nothing runs that could do harm. */
+/* Refusals of operators: the lane keeps the first failure, and nothing runs that could do harm. */
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/lane.h"
 #include "exec/cuda/tests/families.h"

@@ -283,7 +283,7 @@ static bool is_small(const trial *t)
     return bytes <= SMALL;
 }
 
-/* Kernels ask the same of every type's addresses, and races are found whatever they are. */
+/* Kernels ask the same of every type's addresses, and races are found at any address. */
 static uint32_t runs_of(const trial *t)
 {
     bool alone = is_small(t) && t->dtype == RPEXEC_DTYPE_BF16 && !trial_goes_by_barriers();

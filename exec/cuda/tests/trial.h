@@ -20,10 +20,10 @@ typedef struct trial_tensor {
     uint64_t count;
     size_t bytes;
     void *start;
-    void *host;      /**< what the host's operator works on */
-    void *device[3]; /**< what the runs on the GPU left: the first, the second, a later one */
+    void *host;      /**< the array of the host's operator */
+    void *device[3]; /**< results of runs on the GPU: the first, the second, a later one */
     double length;   /**< of the sums in it: allowed is 8 u sqrt(length) of the rms, u = 2^-24 */
-    double loose;    /**< absolutely, besides */
+    double loose;    /**< allowed in addition, absolutely */
     double relative; /**< of doubles (raw, 8 bytes): instead of equality */
 } trial_tensor;
 
@@ -40,19 +40,19 @@ typedef struct trial {
 typedef void (*trial_operator)(const void *context, rpexec_lane *lane, const rpexec_operators *op,
                                void **p);
 
-/** What is compared: a GPU, or the emulator. Implemented once for each lane type. */
+/** The device that is compared: a GPU, or the emulator. Implemented once for each lane type. */
 extern const char *trial_device;
 
 /** Opens device and lanes. @retval 0, 77 (no device, said on stdout), 1 (logged) */
 int trial_open(void);
 
-/** Gives back the tensors of all trials so far. @return whether there is memory to go on */
+/** Gives back the tensors of all trials so far. @return true where there is memory to go on */
 bool trial_forget(void);
 
 /** Gives back everything. */
 void trial_close(void);
 
-/** What matrix products are done by. */
+/** Implementations of matrix products. */
 typedef enum trial_products {
     TRIAL_OWN,
     TRIAL_CUBLAS,
@@ -60,17 +60,17 @@ typedef enum trial_products {
     TRIAL_PRODUCTS
 } trial_products;
 
-/** From now on lanes use these. @return whether they do: false (logged) where cuBLAS is missing */
+/** From now on lanes use these. @return false (logged) where cuBLAS is missing */
 bool trial_use(trial_products by);
 
 /** Reverses the emulator's turns; does nothing on a GPU. */
 void trial_reverse(bool reverse);
 
-/** @return whether races are found whatever the order of turns: the run in the reverse order, which
+/** @return true where races are found in any order of turns: the run in the reverse order, which
  * other builds have, is left out. */
 bool trial_goes_by_barriers(void);
 
-/** @return whether sizes may be large. */
+/** @return true where sizes may be large. */
 bool trial_is_fast(void);
 
 /** A new trial with no tensors. */
@@ -91,7 +91,7 @@ void trial_allow(trial *t, uint32_t tensor, double length, double loose);
 /** The largest error over what is allowed, since trial_forget. */
 extern double trial_worst;
 
-/** Runs the operator on the host and on the GPU and compares. @return whether all is well */
+/** Runs the operator on the host and on the GPU and compares. @return true where all is well */
 bool trial_run(trial *t, trial_operator operator, const void * context);
 
 /* Of the two kinds of lanes; used by trial.c. */
@@ -107,6 +107,6 @@ void trial_device_memory_back(void *memory);
 rp_status trial_host_open(void);
 int trial_device_open(void);
 void trial_device_close(void);
-/* What lanes need lives as long as they, tensors until trial_forget. */
+/* The lanes' arena lives as long as they, that of tensors until trial_forget. */
 extern rp_arena *trial_lane_arena;
 extern rp_arena *trial_arena;
