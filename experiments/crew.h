@@ -1,4 +1,4 @@
-/** @file crew.h  Who runs points: processes of this machine, or the other ranks of an MPI job.
+/** @file crew.h  Crews that run points: processes of this machine, or other ranks of an MPI job.
  *
  * A worker gets a few points at a time and sends back what has become of each. The sweep stays
  * with one thread of one process, which alone knows the store.
@@ -18,7 +18,7 @@ typedef struct rpsweep_crew_config {
     uint32_t jobs;      /**< worker processes, at least 1; not with MPI */
 } rpsweep_crew_config;
 
-/** How points get to workers and outcomes back. */
+/** Functions that bring points to workers and outcomes back. */
 typedef struct rpsweep_crew_type {
     /** Starts the workers. @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY */
     rp_status (*open)(const rpsweep_crew_config *config, rpsweep_crew **crew_out);
@@ -29,14 +29,14 @@ typedef struct rpsweep_crew_type {
     /**
      * Waits for a message of a worker: one outcome.
      * @param wait_ms at most so long
-     * @param worker_out who sent it; UINT32_MAX: nobody has within that time
+     * @param worker_out its sender; UINT32_MAX: there was none within that time
      * @param message_out emptied, then filled. Empty though a worker is named: it has ended while
      * it ran a point, a new one has taken its place, and `cause_out` says how it ended
      * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
      */
     rp_status (*next)(rpsweep_crew *crew, int wait_ms, uint32_t *worker_out, rp_text *message_out,
                       const char **cause_out);
-    /** Ends the workers, whatever they are doing. NULL is allowed. */
+    /** Ends the workers, also in the middle of a point. NULL is allowed. */
     void (*close)(rpsweep_crew *crew);
 } rpsweep_crew_type;
 

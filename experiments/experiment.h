@@ -1,4 +1,4 @@
-/** @file experiment.h  An experiment file: which runs of rpsim or rpexec belong together.
+/** @file experiment.h  An experiment file: runs of rpsim or rpexec that belong together.
  *
  * A YAML mapping:
  *
@@ -24,7 +24,7 @@
  * A number that rpsim --set changes is an option, too: `costs.hop_ms: [1, 2]` gives
  * --set costs.hop_ms=1 and =2, `"costs.fwd_ms*": [0.9, 1]` factors.
  *
- * A value is text or a number as the option has it; `true` gives an option that takes no value,
+ * A value is text or a number as the option takes it; `true` gives an option that takes no value,
  * `false` and null take an option back.
  */
 #pragma once
@@ -65,7 +65,7 @@ typedef enum rpsweep_relation {
     RPSWEEP_AT_LEAST,
 } rpsweep_relation;
 
-/** What an option has to be: one of `values`, or related to the first one. */
+/** Condition on an option: its value is one of `values`, or related to the first one. */
 typedef struct rpsweep_condition {
     const char *option;
     rpsweep_relation relation;
@@ -126,7 +126,7 @@ rp_status rpsweep_experiment_point(const rpsweep_experiment *experiment, uint64_
 
 /**
  * The point's command line, "rpsim --gpus 8 --schedule 1f1b", values quoted for a shell where they
- * need it: what identifies the point in a store, whatever else the file says.
+ * need it. It alone identifies the point in a store.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsweep_point_command(const rpsweep_experiment *experiment, const rpsweep_point *point,

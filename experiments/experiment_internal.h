@@ -21,7 +21,7 @@ typedef struct rpsweep_reader {
 /** @return the line of the file where a node begins. */
 uint32_t rpsweep_line_of(const yaml_node_t *node);
 
-/** @return whether a name is a number that rpsim --set changes: costs.fwd_ms, costs.fwd_ms*. */
+/** @return true where a name is a number that rpsim --set changes: costs.fwd_ms, costs.fwd_ms*. */
 bool rpsweep_is_change(const char *name);
 
 /** Logs a cause with a node's line. @return RP_INPUT */
@@ -45,7 +45,7 @@ uint32_t rpsweep_pair_count(const yaml_node_t *node);
 rp_status rpsweep_pair_at(rpsweep_reader *in, yaml_node_t *mapping, uint32_t index,
                           yaml_node_t **key_out, yaml_node_t **value_out);
 
-/** @return whether a key is `name`. */
+/** @return true where a key is `name`. */
 bool rpsweep_key_is(const yaml_node_t *key, const char *name);
 
 /** One value, a list, or a range. @retval as above */

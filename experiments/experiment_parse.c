@@ -16,7 +16,7 @@ static yaml_node_t *node_at(rpsweep_reader *in, int index)
 /* ---- names of options -------------------------------------------------------------------------
  */
 
-/* What rpsweep itself decides, or what gives no run. */
+/* Options that rpsweep itself decides, or that give no run. */
 static const char *const REFUSED[] = {
     "help",          "version",    "list",        "flows",
     "format",        "explain",    "db",          "db-ops",

@@ -101,7 +101,7 @@ static rp_status need_db(const rpsweep_options *o, const char *what)
     return RP_USAGE;
 }
 
-/* What the words that are no options mean. */
+/* Meaning of the words that are no options. */
 static rp_status take_words(char **words, int count, rpsweep_options *o)
 {
     if (count > 0 && strcmp(words[0], "export") == 0) {
@@ -142,7 +142,7 @@ static rp_status take_words(char **words, int count, rpsweep_options *o)
     return RP_OK;
 }
 
-/* Whether what was given belongs to runs, although nothing is to run. */
+/* Options that belong to runs are refused where nothing is to run. */
 static rp_status refuse_run_options(const rpsweep_options *o, bool dry_run)
 {
     if (o->experiment == NULL &&

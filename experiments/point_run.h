@@ -4,7 +4,7 @@
 #include "common/store/record.h"
 #include "experiments/experiment.h"
 
-/** What has become of a point. */
+/** Outcome of a point. */
 typedef struct rpsweep_outcome {
     uint64_t number;
     const char *failure; /**< why it has no runs; NULL: it has run */

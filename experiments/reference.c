@@ -93,7 +93,7 @@ static bool fill(rp_store_reference *r, const char *name, const char *value)
     return value[0] != '\0';
 }
 
-/* What is the same in every row. */
+/* Values that are the same in every row. */
 static rp_status read_cell(const char *cell, rp_arena *arena, rp_store_reference *r)
 {
     const char **items = NULL;

@@ -13,8 +13,8 @@
 #define COMMIT_FIRST_S 0.01
 #define COMMIT_S 0.5
 #define COMMIT_POINTS 5000u
-/* What a worker is given at a time should last so long: neither idle between messages nor much
- * to run again after a crash. */
+/* Points that a worker is given at a time should last so long: it is not idle between messages, and
+ * little has to run again after a crash. */
 #define CHUNK_S 0.05
 /* Chunks that a worker has: one at work, one that waits. */
 #define CHUNKS 2u
@@ -403,7 +403,7 @@ static rp_status run(sweep *s)
     s->commit_after_s = COMMIT_FIRST_S;
     rp_status status = go(s);
     if (s->in_transaction) {
-        /* What has come is kept, whatever happened to the rest. */
+        /* Outcomes that have come are kept, also after a failure. */
         rp_status stored = commit(s);
         status = status == RP_OK ? stored : status;
     }

@@ -29,7 +29,7 @@ typedef struct rpsweep_summary {
  * Runs all points that the store does not have. Outcomes are committed as they come, several at a
  * time; a sweep that is killed loses at most those of the last second, which --resume runs again.
  * Failed points are listed on stderr, the first ones with their cause.
- * @param summary_out filled as far as the sweep came, whatever is returned
+ * @param summary_out filled as far as the sweep came, also after a failure
  * @retval RP_OK also with failed points, and when a signal has stopped it
  * @retval RP_USAGE the store has points of the experiment and `resume` is false; bad options in a
  *         point (logged with the file's line)

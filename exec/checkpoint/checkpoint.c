@@ -104,7 +104,7 @@ static void insert(listing *l, uint64_t step)
     }
 }
 
-/* What is there, when everything but the newest has been removed. */
+/* Checkpoints that are there, once all but the newest have been removed. */
 static rp_status list(const char *folder, rp_arena *arena, listing *l)
 {
     *l = (listing){0};
@@ -412,7 +412,7 @@ static rp_status array_of(const rpexec_safetensors *file, const char *name, uint
     return rpexec_safetensors_read(file, stored, to);
 }
 
-/* A tensor that is stored as the run has it: through fp32 and back every bit is kept. */
+/* A tensor stored in the run's own type: through fp32 and back every bit is kept. */
 static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpexec_state *s,
                             rp_arena *arena)
 {

@@ -6,7 +6,7 @@
  * in the data, seed, storage type and scale of the loss). A step's folder gets its name when all of
  * it is on disk, so a killed run leaves whole checkpoints and what is ignored and removed by the
  * next one. The newest two are kept. With LoRA the weights are those of the adapters alone, in
- * adapter_model.safetensors as PEFT names them: whoever resumes brings the frozen ones.
+ * adapter_model.safetensors as PEFT names them: a resuming run brings the frozen ones.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
@@ -22,7 +22,7 @@ typedef struct rpexec_progress {
     uint32_t seq_len;
 } rpexec_progress;
 
-/** A run's folder. One process at a time has it: whoever saves removes what others leave. */
+/** A run's folder. One process at a time has it, since saving removes what others leave. */
 typedef struct rpexec_checkpoints {
     const char *folder; /**< borrowed */
     int lock;           /**< descriptor of the locked FOLDER/.lock; -1: not open */

@@ -155,7 +155,7 @@ static bool is_mixture(const rpexec_config *r, const json_t *value)
     return r->family->mixture;
 }
 
-/* Keys that training does not depend on, whatever they say, and why. */
+/* Keys that training does not depend on, at any value, and why. */
 static const struct {
     const char *why;
     const char *keys[40];

@@ -66,7 +66,7 @@ void rpexec_safetensors_close(rpexec_safetensors *file);
 /** @return the tensor of that name, by binary search, or NULL (nothing is logged). */
 const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name);
 
-/** @return what a type is called in files: "F32", "F16", "BF16". */
+/** @return the name of a type in files: "F32", "F16", "BF16". */
 const char *rpexec_safetensors_dtype(rpexec_dtype dtype);
 
 /** @return the metadata of that key, or NULL. */

@@ -98,7 +98,7 @@ rp_status rpexec_safetensors_write(const char *path, const rpexec_writable *tens
     for (uint64_t i = length; i < padded; i++) {
         (void)fputc(' ', output.stream);
     }
-    if (padded == length) { /* what the newline was is data's now, or nothing's */
+    if (padded == length) { /* the newline's byte belongs to the data now, or to nothing */
         (void)fflush(output.stream);
         (void)!ftruncate(fileno(output.stream), (off_t)end);
     }

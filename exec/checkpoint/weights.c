@@ -11,7 +11,7 @@
 
 #define INDEX_LIMIT_BYTES ((size_t)64 << 20)
 
-/* What PEFT puts before the names of a model's modules. */
+/* Text that PEFT puts before the names of a model's modules. */
 #define ADAPTER_PREFIX "base_model.model."
 
 /* ---- names ------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ rp_status rpexec_tokens_open(const char *path, uint32_t seq_len, uint32_t vocab,
 
 /**
  * Copies `count` sequences from `place` of the stream on.
- * @param ids [count][seq_len], @param labels alike
+ * @param ids [count][seq_len], @param labels likewise
  */
 void rpexec_tokens_read(const rpexec_tokens *tokens, uint64_t place, uint32_t count, int32_t *ids,
                         int32_t *labels);

@@ -128,7 +128,7 @@ static rp_status add_series(measuring *m, rpexec_way way, rpexec_beside beside, 
     return RP_OK;
 }
 
-/* What comes next waits for all series from `first` on. */
+/* Series that are added next wait for all those from `first` on. */
 static void end_group(measuring *m, uint32_t first)
 {
     m->last_count = 0;

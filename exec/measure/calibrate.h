@@ -1,4 +1,4 @@
-/** @file calibrate.h  What links do and what starting an op takes, measured on a run's own backend
+/** @file calibrate.h  Rates of links and times of starting an op, measured on a run's own backend
  * and devices (trial.h), beside the run.
  *
  * **Links.** Every piece size is copied a few times in a row, the first time not counting: up and
@@ -9,7 +9,7 @@
  *
  * **Starting.** Ops that move and compute nothing follow each other in one queue, or wait for each
  * other from queue to queue there and back; on GPUs all of them are enqueued before the first one
- * begins, on the host each lasts until whoever waits for it is asleep.
+ * begins, on the host each lasts until the thread that waits for it is asleep.
  */
 #pragma once
 

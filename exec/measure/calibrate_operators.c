@@ -33,7 +33,7 @@ static const char *const phase_texts[] = {
 #undef PHASE_TEXT
 };
 
-/* What one layer of each kind works on; they take turns. */
+/* Arrays that one layer of each kind works on; the layers take turns. */
 typedef struct memory {
     void *weights, *gradients;
     void *input, *output, *d_input, *d_output, *head_gradient;
@@ -49,7 +49,7 @@ typedef struct noted_call {
     bool of_weights;
 } noted_call;
 
-/* What all phases call, one after the other. */
+/* Calls of all phases, one after the other. */
 typedef struct notes {
     rpexec_call_taker taker; /* the first: it is what operators get as their lane */
     rpexec_phase phase;      /* under way */

@@ -1,4 +1,4 @@
-/** @file calibrate_operators.h  What each operator of a layer takes, with a run's own shapes.
+/** @file calibrate_operators.h  Times of each of a layer's operators, with a run's own shapes.
  *
  * One layer of each kind is run on the first GPU's compute queue, operator by operator, several
  * times over, the first time not counting: in a layer's order, so that caches hold what they hold
@@ -54,8 +54,8 @@ typedef struct rpexec_operator_costs {
 rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_arena *arena,
                                      rpexec_operator_costs *costs_out);
 
-/** @return how much of a block's backward its input part takes, between 0 and 1; 0: not measured.
- */
+/** @return the share of a block's backward that its input part takes, between 0 and 1; 0: not
+ * measured. */
 double rpexec_operators_input_share(const rpexec_operator_costs *costs);
 
 /**

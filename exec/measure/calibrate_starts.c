@@ -1,4 +1,4 @@
-/* What starting an op takes. */
+/* Times that starting an op takes. */
 #include "common/base/median.h"
 #include "exec/measure/calibrate.h"
 
@@ -8,8 +8,8 @@
 #define OPS 120u
 #define WARM_UP 20u
 
-/* On the host each op takes a while: who waits for its end must have gone to sleep, as in a run,
- * and be waked up. */
+/* On the host each op takes a while: the thread that waits for its end must have gone to sleep, as
+ * in a run, and be waked up. */
 #define SPIN_NS 600000
 
 /* On GPUs nothing begins before all is enqueued: until then the first op takes its time. */

@@ -199,7 +199,7 @@ static bool moves(const measuring *m, uint32_t op)
            o->iteration >= m->skip && duration(m->timeline, op) > 0;
 }
 
-/* Whether no other transfer runs at the same time. */
+/* True where no other transfer runs at the same time. */
 static bool alone(const measuring *m, uint32_t op)
 {
     const rp_timeline *t = m->timeline;

@@ -12,7 +12,7 @@
 #include "common/timeline/timeline.h"
 #include "exec/plan/plan.h"
 
-/** What else a timeline says; 0: it does not. */
+/** Rates that a timeline shows; 0: it shows none. */
 typedef struct rpexec_rates {
     double upload_Bps; /**< median over the longest transfers, alone on all links where there are
                             such */

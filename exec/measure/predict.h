@@ -15,10 +15,10 @@ typedef struct rpexec_prediction {
     bool bound; /**< GPUs' threads stayed on a core each (--bind) */
 } rpexec_prediction;
 
-/** What a cost table's source begins with, before the conditions and a semicolon. */
+/** Text that a cost table's source begins with, before the conditions and a semicolon. */
 #define RPEXEC_MEASURED_IN "measured by rpexec in "
 
-/** What the costs of a run must have been measured with. */
+/** Settings that the costs of a run must have been measured with. */
 typedef struct rpexec_measured {
     const char *model;
     const char *backend;
@@ -28,8 +28,8 @@ typedef struct rpexec_measured {
     uint32_t seq_len;
 } rpexec_measured;
 
-/** What a layer's time depends on besides sizes: storage, adapters, where fp16 adds up, whose
- * attention was asked for. */
+/** Conditions that a layer's time depends on, apart from sizes: storage, adapters, where fp16 adds
+ * up, whose attention was asked for. */
 rp_status rpexec_predict_conditions(rpexec_dtype dtype, uint32_t lora_rank, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
                                     const char **text_out);
@@ -46,7 +46,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
 
 /**
  * Simulates a program at hardware fidelity.
- * @param model name or file, as rpsim has it
+ * @param model name or file, as rpsim takes it
  * @param timeline_path where the simulated timeline stays (common/timeline/timeline_csv.h), or NULL
  * @param timeline_out of `program`, which must outlive it; owned by the caller
  * @retval RP_OK, RP_TOOL (rpsim is missing, or has failed; logged with its message), RP_IO,

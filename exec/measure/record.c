@@ -127,7 +127,7 @@ static double physical_memory_gb(void)
     return 1e-9 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* What was measured beside the run. */
+/* Measurements of links, starts and operators, beside the run but for `run`. */
 typedef struct calibration {
     rpexec_link_rates links;
     rpexec_starts idle, run; /* in nothing else, and among the run's own ops */
@@ -145,7 +145,7 @@ static bool has_links(const rpexec_recorded *r)
     return r->machine->limited || on_gpus(r);
 }
 
-/* Pieces that are copied for it show a link better than whatever the run has moved. */
+/* Pieces copied for the measurement show a link's rate better than the run's own transfers. */
 static void prefer_links(const rpexec_link_rates *links, rpexec_rates *m)
 {
     double *const rates[RPEXEC_WAY_COUNT] = {[RPEXEC_WAY_UP] = &m->upload_Bps,
@@ -187,7 +187,7 @@ static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_besi
     return giga(links->fits[way][beside].Bps, 0);
 }
 
-/* How both directions get on, and for the reader all GPUs. */
+/* Rates of both directions at once; those of all GPUs at once are for the reader alone. */
 static void print_together(const rpexec_link_rates *l, FILE *stream)
 {
     const rpexec_way up = RPEXEC_WAY_UP, down = RPEXEC_WAY_DOWN;
@@ -220,8 +220,8 @@ static void print_alone(const rpexec_link_rates *l, double up, double down, FILE
     print_together(l, stream);
 }
 
-/* What all GPUs get together, if they copy at once; as large as their links where nobody has
- * measured it. */
+/* Rate of all GPUs together, if they copy at once; the sum of their links where that was not
+ * measured. */
 static double together_Bps(const rpexec_recorded *r, const rpexec_link_rates *l, double alone_Bps)
 {
     double up_Bps = l->fits[RPEXEC_WAY_UP][RPEXEC_BESIDE_ALL].Bps;

@@ -11,7 +11,7 @@
  *  - operators.csv: each operator of each kind of layer, and how much of the layers' measured time
  *    they explain (calibrate_operators.h).
  *
- * What rpsim predicts with (sim/model.md 1, 2) comes from these: upload_gb_per_s,
+ * Values that rpsim predicts with (sim/model.md 1, 2) come from these: upload_gb_per_s,
  * download_gb_per_s (link_effective_gb_per_s is their mean) and copy_latency_us are the lines
  * through the medians of pieces that one GPU copies alone; op_gap_us and op_wake_us the medians of
  * ops that compute and move nothing; Adam's rate on the host is what the run's own REFRESH, COLLECT
@@ -38,11 +38,11 @@ typedef struct rpexec_record {
     const char *made;    /**< the folder, where rpexec_record_open has made it; or NULL */
 } rpexec_record;
 
-/** What a record says besides. */
+/** Names, conditions and machine of a recorded run. */
 typedef struct rpexec_recorded {
     const char *model;
     const char *backend;
-    const char *conditions;        /**< of the times, besides sizes (rpexec_predict_conditions) */
+    const char *conditions;        /**< of the times, without sizes (rpexec_predict_conditions) */
     const rpexec_machine *machine; /**< whose topology the platform file keeps */
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */

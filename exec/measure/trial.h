@@ -1,6 +1,6 @@
 /** @file trial.h  Small programs that a backend runs to be measured.
  *
- * A trial is a list of ops on queues of the GPUs, with waits, that do whatever a function says:
+ * A trial is a list of ops on queues of the GPUs, with waits, that do what a function says:
  * copy, call an operator, nothing. It goes through the backend's driver as any program does, on the
  * devices and links of the run, and its times come from where a run's timeline comes from: events,
  * or the clock. Ops are numbered in the order in which they were added.
@@ -41,7 +41,7 @@ typedef struct rpexec_trial {
     uint32_t wait_count;
     uint32_t wait_most;
     uint64_t gpu_bytes;  /**< of each GPU's arena; set by the caller before the run */
-    uint64_t host_bytes; /**< of pinned host memory, alike */
+    uint64_t host_bytes; /**< of pinned host memory, likewise */
     int64_t *start_ps;   /**< [op] after a run */
     int64_t *end_ps;
     int64_t *work_ps;    /**< end - start, or of that what counts (rp_timeline.work_ps) */
@@ -49,8 +49,8 @@ typedef struct rpexec_trial {
     double wall_s;       /**< of the run, with opening and closing */
 } rpexec_trial;
 
-/** What a trial's ops do: as rpexec_perform, with the number of the op in the trial. `op` is its
- * number in the program, which the driver's functions take. */
+/** Function that performs a trial's ops: as rpexec_perform, with the number of the op in the trial.
+ * `op` is its number in the program, which the driver's functions take. */
 typedef rp_status (*rpexec_trial_perform)(void *context, uint32_t number, uint32_t op,
                                           rpexec_driver *driver, rpexec_lane *lane);
 

@@ -4,7 +4,7 @@
 
 #define NO RPEXEC_NO_TENSOR
 
-/* What came up for a compute op; otherwise it goes on where a stage on the same GPU ended. */
+/* Inputs that came up for an op; otherwise it goes on where a stage on the same GPU ended. */
 static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
 {
     const rp_program *program = p->program;
@@ -152,7 +152,7 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     rpexec_plan_use(p, task->body, op);
 }
 
-/* What the input part has kept layer by layer. */
+/* Tapes that the input part has kept layer by layer. */
 static void plan_parts(rpexec_planner *p, uint32_t op, rpexec_task *task)
 {
     const rp_op *o = &p->program->ops[op];

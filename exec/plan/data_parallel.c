@@ -8,7 +8,7 @@
 #define NO RPEXEC_NO_TENSOR
 #define NO_JOB UINT32_MAX
 
-/* What is known of a run besides the plan, on the way through its ops. */
+/* State of the planner, apart from the plan, on its way through a run's ops. */
 struct rpexec_sharding_plan {
     const rp_sharding *sharding;
     uint32_t *whole; /* [iteration][stage][microbatch, or GPU] gradients before their reduction */
@@ -198,7 +198,7 @@ static rp_status find_gradient_jobs(rpexec_planner *p)
     return RP_OK;
 }
 
-/* What every rank has all the time. */
+/* Tensors that every rank has all the time. */
 static void make_homes(rpexec_planner *p)
 {
     const rp_sharding *sharding = p->sharding->sharding;

@@ -31,7 +31,7 @@ uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *p, const rpexec_job *j
            rpexec_dtype_bytes(p->plan->model->dtype);
 }
 
-/* Adam's m and v; of 16-bit weights the fp32 masters besides. */
+/* Adam's m and v; of 16-bit weights the fp32 masters, too. */
 static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
     const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);

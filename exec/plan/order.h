@@ -1,4 +1,4 @@
-/** @file order.h  What comes before what in a program: a topological order, and vector clocks. */
+/** @file order.h  The order of ops in a program: a topological order, and vector clocks. */
 #pragma once
 
 #include "common/program/program.h"
@@ -19,7 +19,7 @@ typedef struct rpexec_order {
  */
 rp_status rpexec_order_create(const rp_program *program, rp_arena *arena, rpexec_order *order_out);
 
-/** @return whether `first` has ended whenever `then` starts. */
+/** @return true where `first` has ended whenever `then` starts. */
 static inline bool rpexec_order_before(const rpexec_order *order, uint32_t first, uint32_t then)
 {
     const rp_program *p = order->program;

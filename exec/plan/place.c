@@ -31,8 +31,8 @@ static bool is_dead(const rpexec_plan *plan, uint32_t value, uint32_t op)
     return v->first_op != NO_OP && rpexec_order_before(&plan->order, v->first_op, op);
 }
 
-/* Whether nothing that begins from now on can meet it: it is dead for the last op of every queue in
- * which tensors begin. */
+/* True where nothing that begins from now on can meet it: it is dead for the last op of every queue
+ * in which tensors begin. */
 static bool is_buried(const rpexec_plan *plan, const memory *m, uint32_t value)
 {
     for (uint32_t q = 0; q < plan->program->queue_count; q++) {
@@ -54,7 +54,7 @@ static void bury(const rpexec_plan *plan, memory *m)
     m->live_count = kept;
 }
 
-/* Whether two tensors may share bytes. One without a first op is there all the time. */
+/* True where two tensors may share bytes. One without a first op is there all the time. */
 static bool are_apart(const rpexec_plan *plan, uint32_t earlier, uint32_t later)
 {
     uint32_t op = plan->values[later].first_op;
@@ -153,7 +153,7 @@ static void fill(rpexec_plan *plan, uint32_t place, const uint32_t *sorted, uint
     plan->arena_bytes[place] = m->top;
 }
 
-/* Both ways, whichever takes less: neither is always better. */
+/* The smaller one of both fillings: neither order is always better. */
 static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *sorted,
                              uint32_t count, uint64_t cap_bytes, memory *m)
 {

@@ -1,4 +1,4 @@
-/** @file plan.h  What each op of a lowered program reads and writes, and where in memory it lies.
+/** @file plan.h  Tensors that the ops of a lowered program read and write, and their places.
  *
  * Made once per program, before anything runs: every tensor of the run gets a place in its GPU's
  * arena (or in pinned host memory), so that a run allocates nothing and a program that does not fit
@@ -50,7 +50,7 @@ typedef struct rpexec_part {
     uint32_t weight_tape;
 } rpexec_part;
 
-/** What a rank of a data-parallel system has of a stage all the time; tensors. */
+/** Tensors that a rank of a data-parallel system has of a stage all the time. */
 typedef struct rpexec_home {
     uint32_t begin; /**< layers [begin, end) of the model */
     uint32_t end;
@@ -61,7 +61,7 @@ typedef struct rpexec_home {
                            fp32; none where the host has them */
 } rpexec_home;
 
-/** Data-parallel systems: who has what of which stage. */
+/** Data-parallel systems: the ranks' tensors of each stage. */
 typedef struct rpexec_sharded {
     const rp_sharding *sharding;
     rpexec_home *homes; /**< [gpu][stage] */
@@ -75,7 +75,7 @@ typedef struct rpexec_slot {
     uint32_t value; /**< in pinned host memory */
 } rpexec_slot;
 
-/** What one op works on; tensors are RPEXEC_NO_TENSOR where it has none of the kind. */
+/** Tensors and ranges that one op works on; RPEXEC_NO_TENSOR where it has none of the kind. */
 typedef struct rpexec_task {
     uint32_t job;   /**< of compute and parameters */
     uint32_t begin; /**< compute: layers [begin, end) of the model, all of the job's or one;
@@ -85,7 +85,7 @@ typedef struct rpexec_task {
     uint32_t output;      /**< of a transfer (of a SEND in the receiver's memory); of a backward the
                                gradient of the stage's input; of parameter gradients that go down
                                RPEXEC_NO_TENSOR for the state's slot */
-    uint32_t body;        /**< what the stage's layers below the head give */
+    uint32_t body;        /**< output of the stage's layers below the head */
     uint32_t d_output;    /**< gradient that a backward begins with, or that a RECV has got */
     uint32_t ids;         /**< token ids on the GPU; none: read from host memory */
     uint32_t labels;      /**< labels on the GPU; none: read from host memory */
@@ -151,7 +151,7 @@ typedef struct rpexec_plan {
     rpexec_slice *slices;    /**< [gpu_count] tensor parallelism; otherwise NULL */
 } rpexec_plan;
 
-/** @return what `gpu` computes with: the model, or its slice of it. */
+/** @return the model that `gpu` computes with: the whole one, or its slice. */
 static inline const rpexec_model *rpexec_plan_model(const rpexec_plan *plan, uint32_t gpu)
 {
     return plan->slices != NULL ? &plan->slices[gpu].model : plan->model;
@@ -167,7 +167,7 @@ void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint
 /** @return sequences of those. */
 uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch);
 
-/** @return whether the op kind is a backward or a part of one. */
+/** @return true where the op kind is a backward or a part of one. */
 bool rpexec_plan_is_backward(uint8_t kind);
 
 /** @return the most of any op. */
@@ -176,7 +176,7 @@ uint32_t rpexec_plan_most_sequences(const rpexec_plan *plan);
 /** @return most arrays of a collective. */
 uint32_t rpexec_plan_most_arrays(const rpexec_plan *plan);
 
-/** @return what `gpu` has of `stage` all the time; data-parallel systems. */
+/** @return the tensors that `gpu` has of `stage` all the time; data-parallel systems. */
 rpexec_home *rpexec_plan_home(const rpexec_plan *plan, uint32_t gpu, uint32_t stage);
 
 /** @return where the tensor of a rank's shares of a stage's gradients is noted, in the iteration of
@@ -189,9 +189,9 @@ uint32_t *rpexec_plan_shard_gradients(const rpexec_plan *plan, const rp_op *op, 
 void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *begin_out,
                       uint32_t *end_out);
 
-/** What a plan is made for. */
+/** Limits that a plan is made for. */
 typedef struct rpexec_plan_limits {
-    uint64_t cap_bytes; /**< of each GPU's arena; 0: whatever is needed */
+    uint64_t cap_bytes; /**< of each GPU's arena; 0: all that is needed */
     uint64_t chunk;     /**< rpexec_driver_type.chunk of the driver that runs it; 0: whole shares */
 } rpexec_plan_limits;
 

@@ -5,7 +5,7 @@
 #include "exec/plan/plan.h"
 #include "exec/state/scaler.h"
 
-/** What is known of a (stage, microbatch) of an iteration on the way through its ops. */
+/** State of a (stage, microbatch) of an iteration on the way through its ops. */
 typedef struct rpexec_plan_record {
     uint32_t input, ids, labels, output, d_output, d_input, tape, weight_tape, head_gradient;
     uint32_t embedded;
@@ -115,7 +115,7 @@ rp_status rpexec_plan_slices(rpexec_planner *planner);
  * @retval RP_OK, RP_USAGE (lowered for another model; logged) */
 rp_status rpexec_plan_activation_reduces(rpexec_planner *planner, uint32_t op);
 
-/** Tensor parallelism: what a compute op needs besides; nothing otherwise.
+/** Tensor parallelism: further tensors that a compute op needs; none otherwise.
  * @param record the op's; NULL of an UPDATE */
 void rpexec_plan_exchange(rpexec_planner *planner, uint32_t op, rpexec_plan_record *record);
 

@@ -26,7 +26,7 @@ static bool adds(const rpexec_planner *p, uint32_t op)
            p->plan->jobs[task->job].gradients != NO;
 }
 
-/* Whether an op alone adds to a tensor twice, or to what has come from the host. */
+/* True where an op alone adds to a tensor twice, or to what has come from the host. */
 static bool adds_again(const rpexec_planner *p, uint32_t op)
 {
     const rpexec_task *task = &p->plan->tasks[op];

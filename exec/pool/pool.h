@@ -1,10 +1,10 @@
 /** @file pool.h  Threads that stay, for passes over what training keeps in host memory.
  *
- * A pass over an array is cut into pieces of RPEXEC_POOL_PIECE values, which nobody's number of
- * threads changes. On a machine with several NUMA nodes threads are bound to nodes, each node has a
- * contiguous share of every array's pieces, and the node's threads take them one after the other:
- * whoever touches a page first decides where it lies, so that the first pass over an array must be
- * the pool's, too. On one node threads run where the kernel likes.
+ * A pass over an array is cut into pieces of RPEXEC_POOL_PIECE values, the same for any
+ * number of threads. On a machine with several NUMA nodes threads are bound to nodes, each node has
+ * a contiguous share of every array's pieces, and its threads take them one after the other: the
+ * thread that touches a page first decides where it lies, so that the first pass over an array
+ * must be the pool's, too. On one node threads run where the kernel likes.
  *
  * Threads are started by the first pass that has several pieces. The caller sleeps meanwhile.
  */

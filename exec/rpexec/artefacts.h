@@ -1,4 +1,4 @@
-/** @file artefacts.h  What a run leaves behind: files, and a row in the store. */
+/** @file artefacts.h  Artefacts of a run: files, and a row in the store. */
 #pragma once
 
 #include "common/base/text.h"

@@ -22,7 +22,7 @@ static rp_status refuse(const char *path, size_t line)
     return RP_INPUT;
 }
 
-/* @return whether a whole line, ended by its '\n', begins with a step of an earlier run. */
+/* @return true where a whole line, ended by its '\n', begins with a step of an earlier run. */
 static bool step_of(const char *line, const char *end, uint64_t *step_out)
 {
     char number[24];
@@ -35,7 +35,7 @@ static bool step_of(const char *line, const char *end, uint64_t *step_out)
     return rp_parse_u64(number, 1, UINT64_MAX, step_out);
 }
 
-/* What a killed run has not finished to write ends without '\n' and is dropped. */
+/* A line that a killed run has not finished ends without '\n' and is dropped. */
 static rp_status keep(const char *path, const rp_text *before, uint64_t first_step, FILE *to)
 {
     const char *end = before->bytes + before->length;

@@ -331,7 +331,7 @@ static rp_status take(int option, rpexec_options *o)
     }
 }
 
-/* What a program says itself. */
+/* True for options that a given program decides. */
 static bool shapes(int option)
 {
     return option == OPTION_SCHEDULE || option == OPTION_GPUS || option == OPTION_MICROBATCHES ||
@@ -358,7 +358,7 @@ static rp_status default_backend(rpexec_options *o)
     return RP_OK;
 }
 
-/* What only some backends know; how many GPUs there are. */
+/* Options that only some backends know, and the number of GPUs. */
 static rp_status complete_devices(rpexec_options *o)
 {
     bool has_devices = rpexec_backend_find(o->backend)->driver()->attach != NULL;

@@ -12,7 +12,7 @@ static bool is_lowered(const rp_program *program)
     return program->op_bytes != NULL && program->sequences != NULL;
 }
 
-/* ---- what the program says --------------------------------------------------------------------
+/* ---- settings of the program ------------------------------------------------------------------
  */
 
 /* Of a name that is not registered: pipelines keep their weights, stages that run anywhere do not.
@@ -112,7 +112,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
     return RP_OK;
 }
 
-/* ---- whether it is the model's ----------------------------------------------------------------
+/* ---- fit to the model -------------------------------------------------------------------------
  */
 
 /* Of parameters the plan knows more (exec/plan/plan.h): which layers they are. */
@@ -164,7 +164,7 @@ static bool has_collectives(const rp_program *p)
     return false;
 }
 
-/* Whether the schedule, built and lowered here, is the same program. */
+/* True in `same_out` where the schedule, built and lowered here, is the same program. */
 static rp_status is_rebuilt(const rpexec_work *work, const rpexec_model *model, const rp_program *p,
                             rp_arena *arena, bool *same_out)
 {
@@ -248,7 +248,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
     return RP_OK;
 }
 
-/* ---- whether every op has what it needs -------------------------------------------------------
+/* ---- needs of every op ------------------------------------------------------------------------
  */
 
 static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
@@ -256,7 +256,7 @@ static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
     return value != RPEXEC_NO_TENSOR && plan->values[value].place == place;
 }
 
-/* Whether a value is needed and is not on the op's GPU. */
+/* True where a value is needed and is not on the op's GPU. */
 static bool lacks(const rpexec_plan *plan, bool needed, uint32_t value, uint32_t gpu)
 {
     return needed && !lies_in(plan, value, gpu);

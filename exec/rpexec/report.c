@@ -82,7 +82,7 @@ static const char *model_of(const rpexec_options *o)
     return o->weights != NULL ? o->weights : o->model;
 }
 
-/* What cli.md does not list. */
+/* Settings that cli.md does not list. */
 static void write_settings(rp_json *json, const rpexec_options *o)
 {
     write_count(json, "microbatch_size", o->microbatch_size);
@@ -146,7 +146,7 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
     rp_json_end_document(&json);
 }
 
-/* What of --check cli.md does not list; null without it. */
+/* Results of --check that cli.md does not list; null without it. */
 static void write_check(rp_json *json, const rpexec_outcome *out)
 {
     bool checked = out->checked && out->steps > 0;

@@ -1,4 +1,4 @@
-/** @file report.h  What rpexec prints. */
+/** @file report.h  Output of rpexec. */
 #pragma once
 
 #include "exec/rpexec/train.h"

@@ -291,8 +291,8 @@ static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps,
     return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress) : RP_OK;
 }
 
-/* What --check and --record do besides is not time of the run, and a checkpoint is made before
- * anything more can fail.
+/* Work of --check and --record does not count as time of the run, and a checkpoint is made before
+ * it can fail.
  * @param steps_inout that are wanted, and that have been made: a signal ends the run between two */
 static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_inout, bool last,
                              rp_arena *arena)
@@ -328,7 +328,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
  */
 
 /* By the timeline, the first step left out where there are more: memory is touched in it, kernels
- * are loaded. What segments take besides is in wall_tokens_per_s alone. */
+ * are loaded. The other time of segments is in wall_tokens_per_s alone. */
 static void set_rates(const rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;

@@ -4,7 +4,7 @@
 #include "exec/rpexec/options.h"
 #include "exec/run/execute.h"
 
-/** What a run gives; arrays live in the arena of rpexec_train. */
+/** Results of a run; arrays live in the arena of rpexec_train. */
 typedef struct rpexec_outcome {
     uint32_t gpus;
     uint32_t steps;             /**< that this run has made */
@@ -23,7 +23,7 @@ typedef struct rpexec_outcome {
     rpexec_graph_counts graphs;        /**< all 0 without --graphs */
     rpexec_attention_report attention; /**< `by` is NULL where the backend has no devices */
     rpexec_pinning pinning;            /**< of what copies start from; all 0 on the host */
-    const char *transport;             /**< how they did: rpexec_driver_type; NULL: no devices */
+    const char *transport;             /**< way of exchange: rpexec_driver_type; NULL: no devices */
     double loss_scale;                 /**< after the last step; 1 without loss scaling */
     uint64_t skipped_steps;            /**< of all steps so far, because of an overflow */
     double predicted_iteration_ms; /**< median of the last program's iterations, without its first

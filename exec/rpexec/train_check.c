@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What --check allows (executor.md section 3, 1): in fp32 of each element of a gradient, in 16 bits
+/* Limits of --check (executor.md section 3, 1): in fp32 of each element of a gradient, in 16 bits
  * of each tensor's rms. There sums are rounded once per microbatch, which is little against the
  * tensor but much against an element whose parts nearly cancel; 2e-2 of the rms also keeps the
  * cosine above 0.999. Over several steps Adam enlarges differences.

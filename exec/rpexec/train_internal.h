@@ -102,7 +102,7 @@ void rpexec_check_tensor(const float *got, const float *expected, uint64_t eleme
 /**
  * @return how far gradients of one step may be from plain loops: in fp32 what max_grad_rel_err may
  * be, in 16 bits max_grad_rms_err
- * @param others whether the backend's operators are others than the host's
+ * @param others true where the backend's operators are others than the host's
  */
 double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbatches,
                               uint32_t layers);

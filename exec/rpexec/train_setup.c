@@ -1,4 +1,4 @@
-/* What a training run needs before its first step. */
+/* Preparations of a training run, before its first step. */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/program_in.h"
@@ -102,7 +102,7 @@ static rp_status set_work(rpexec_trainer *t)
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }
 
-/* What a run that has no step left cannot give. */
+/* The option whose result a run with no step left cannot give; NULL: none. */
 static const char *wants(const rpexec_options *o)
 {
     const struct {
@@ -136,7 +136,7 @@ static rp_status check_record(const rpexec_options *o)
     return RP_USAGE;
 }
 
-/* What is left must be whole runs of a given program, and long enough to be measured. */
+/* The steps left must be whole runs of a given program, and enough of them to be measured. */
 static rp_status check_steps(const rpexec_trainer *t)
 {
     if (t->o->record != NULL && t->outcome->steps < 2) {

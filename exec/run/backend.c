@@ -31,7 +31,7 @@ static void count_device(void *context, const rpexec_device *device)
     *count = device->index + 1;
 }
 
-/* Whoever takes hold of devices says why there are none. */
+/* The reason is dropped here: taking hold of the devices says it. */
 static void no_device(void *context, const char *reason)
 {
     (void)context;

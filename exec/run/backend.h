@@ -15,9 +15,9 @@
 typedef struct rpexec_device {
     uint32_t index;        /**< as the backend numbers its devices, from 0 */
     const char *name;      /**< as the vendor calls it */
-    const char *detail;    /**< what else identifies it ("compute capability 9.0"); may be "" */
+    const char *detail;    /**< further identification ("compute capability 9.0"); may be "" */
     uint32_t units;        /**< processors: cores of a host, multiprocessors of a GPU */
-    const char *unit_name; /**< what `units` counts, plural */
+    const char *unit_name; /**< name of the units, plural */
     uint64_t memory_bytes; /**< physical memory; 0 where the system does not tell */
 } rpexec_device;
 

@@ -44,13 +44,13 @@ static uint64_t bytes_of(const rpexec_run *r, uint64_t values)
     return values * rpexec_dtype_bytes(r->plan->model->dtype);
 }
 
-/* What the loss of the op's iteration was multiplied by. */
+/* Factor that the loss of the op's iteration was multiplied by. */
 static float scale_of(const rpexec_run *r, uint32_t op)
 {
     return r->scales[r->program->ops[op].iteration];
 }
 
-/* Whether embedding and head are trained as one table. */
+/* True where embedding and head are trained as one table. */
 static bool trains_tied(const rpexec_run *r)
 {
     return r->plan->model->config->tied_head && r->plan->model->rank == 0;
@@ -299,8 +299,7 @@ static void add_tables(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     }
 }
 
-/* What Adam works on of a rank's share of a piece that is trained: in its whole weights, or packed.
- */
+/* Adam's arrays for a rank's share of a trained piece: in its whole weights, or packed. */
 static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage,
                                const rpexec_pieces *p)
 {
@@ -318,8 +317,7 @@ static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage
                            .count = p->share};
 }
 
-/* Whether a gradient of this rank's shares is not finite; where losses are not scaled, nobody
- * asks. */
+/* True where a gradient of this rank's shares is not finite; false where losses are not scaled. */
 static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t gpu = gpu_of(r, op);
@@ -404,7 +402,7 @@ static void move_stage(rpexec_run *r, uint32_t gpu, uint32_t stage, bool load)
     while (rpexec_pieces_next(&p)) {
         const rpexec_update update = update_of(r, gpu, stage, &p);
         uint64_t whole = state->trained[home->begin] + p.trained_at + p.begin;
-        bool tied = p.table && trains_tied(r); /* as the embedding has it */
+        bool tied = p.table && trains_tied(r); /* in the embedding's place */
         if (p.trained) {
             move_piece(r, &update, load && tied ? p.begin : whole, tied ? p.begin : whole, load);
         }

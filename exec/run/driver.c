@@ -1,4 +1,4 @@
-/* What drivers have in common: the clock, random delays, what they say of failures. */
+/* Common parts of drivers: the clock, random delays, messages of failures. */
 #include "exec/run/driver.h"
 
 #include "common/base/log.h"

@@ -15,10 +15,10 @@
 
 typedef struct rpexec_driver rpexec_driver;
 
-/** What a backend keeps between programs: contexts, streams, memory that stays pinned. */
+/** Resources that a backend keeps between programs: contexts, streams, memory that stays pinned. */
 typedef struct rpexec_devices rpexec_devices;
 
-/** How GPUs exchange. */
+/** Ways in which GPUs exchange. */
 typedef enum rpexec_transport {
     RPEXEC_TRANSPORT_AUTO,   /**< collectives by NCCL where it can be had, otherwise copies */
     RPEXEC_TRANSPORT_COPY,   /**< copies, over host memory where peers do not reach each other */
@@ -32,7 +32,7 @@ typedef enum rpexec_transport {
 /** @return its name; static. */
 const char *rpexec_transport_text(rpexec_transport transport);
 
-/** Who does the forward of attention on GPUs. */
+/** Implementations of attention's forward on GPUs. */
 typedef enum rpexec_attention_by {
     RPEXEC_ATTENTION_OWN,  /**< our own kernels */
     RPEXEC_ATTENTION_AUTO, /**< cuDNN where it agrees with them and is faster when the run begins */
@@ -45,7 +45,7 @@ typedef enum rpexec_attention_by {
 /** @return its name; static. */
 const char *rpexec_attention_text(rpexec_attention_by by);
 
-/** What has been found out about attention. Texts live as long as the devices. */
+/** Findings about attention. Texts live as long as the devices. */
 typedef struct rpexec_attention_report {
     const char *by;  /**< for people: "own", or "cudnn" and its version */
     const char *why; /**< of AUTO: why it is our own; NULL: it is not, or was not asked */
@@ -54,7 +54,7 @@ typedef struct rpexec_attention_report {
     double cudnn_s;
 } rpexec_attention_report;
 
-/** Which devices a training run works on. */
+/** Devices that a training run works on. */
 typedef struct rpexec_devices_config {
     uint32_t gpus;
     bool half_accumulation; /**< fp16: products add up in fp16 */
@@ -68,7 +68,7 @@ typedef struct rpexec_devices_config {
     bool collectives; /**< the programs have some: with AUTO, whether NCCL is worth its memory */
 } rpexec_devices_config;
 
-/** What devices have launched. */
+/** Counts of launches on devices. */
 typedef struct rpexec_graph_counts {
     uint64_t captures; /**< graphs made */
     uint64_t launches; /**< of graphs */
@@ -84,13 +84,13 @@ typedef struct rpexec_pinned {
 
 #define RPEXEC_PINNED_ARRAYS 2u
 
-/** How much of it is pinned; copies of the rest are slower. */
+/** Bytes of it that are pinned, and the rest, of which copies are slower. */
 typedef struct rpexec_pinning {
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
 } rpexec_pinning;
 
-/** How a backend's machine is set up for a run. */
+/** Settings of a backend's machine for a run. */
 typedef struct rpexec_driver_config {
     const rpexec_plan *plan;
     rpexec_devices *devices;                    /**< of `attach`; NULL where the backend has none */
@@ -125,14 +125,14 @@ typedef struct rpexec_driver_type {
     rp_status (*attach)(const rpexec_devices_config *config, rpexec_devices **devices_out,
                         uint64_t *gpu_bytes_out);
     void (*detach)(rpexec_devices *devices);
-    /** What has been launched since `attach`, all 0 without graphs; NULL: the backend has none. */
+    /** Counts of launches since `attach`, all 0 without graphs; NULL: the backend has none. */
     void (*graphs)(const rpexec_devices *devices, rpexec_graph_counts *counts_out);
-    /** Who does attention; what it says is known from the first `open` on. NULL as `graphs`. */
+    /** Findings about attention, known from the first `open` on. NULL as `graphs`. */
     void (*attention)(const rpexec_devices *devices, rpexec_attention_report *report_out);
     /** @return how GPUs exchange, for people: "copy", "staged", "nccl" and its version; with
      * `attach` */
     const char *(*transport)(const rpexec_devices *devices);
-    /** @return what the last program's arrays are; NULL as `graphs` */
+    /** @return pinned and other bytes of the last program's arrays; NULL as `graphs` */
     rpexec_pinning (*pinning)(const rpexec_devices *devices);
     /**
      * Sets up memories of plan->arena_bytes and one queue per queue of the program.
@@ -193,7 +193,7 @@ typedef struct rpexec_driver_type {
     void (*close)(rpexec_driver *driver);
 } rpexec_driver_type;
 
-/** What drivers have in common (driver.c). */
+/** Common parts of drivers (driver.c). */
 
 /** @return the host's clock. */
 int64_t rpexec_driver_now_ns(void);
@@ -206,7 +206,7 @@ const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
  * [op] */
 uint32_t rpexec_driver_missing(const rp_program *program, const bool *happened, uint32_t op);
 
-/** @return whether `op` waits for `other`. */
+/** @return true where `op` waits for `other`. */
 bool rpexec_driver_waits_for(const rp_program *program, uint32_t op, uint32_t other);
 
 /** Sleeps as config->delay_us and its classes say before `op`. */

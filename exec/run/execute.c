@@ -1,4 +1,4 @@
-/* A run: who submits which op when. What an op does: ops.c. */
+/* A run: threads that submit its ops. The work of each op: ops.c. */
 #include "exec/run/execute.h"
 
 #include "common/base/log.h"
@@ -9,7 +9,7 @@
 /* ---- workers ----------------------------------------------------------------------------------
  */
 
-/* Whoever submits: one per GPU, and one for the host's queues. */
+/* A thread that submits: one per GPU, and one for the host's queues. */
 typedef struct worker {
     rpexec_run *run;
     uint32_t gpu; /* gpu_count: the host */
@@ -71,7 +71,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Microbatches are added in their order, whoever computed them when. */
+/* Losses of microbatches are added in ascending order, not in that of computing. */
 static double loss_of(const rpexec_run *r, uint32_t iteration)
 {
     const double *of = r->loss_of + (size_t)iteration * r->program->microbatch_count;

@@ -8,11 +8,11 @@
 /** The tokens of one iteration, all microbatches one after the other. */
 typedef struct rpexec_batch {
     const int32_t *ids;    /**< [sequences][seq_len], below the vocabulary */
-    const int32_t *labels; /**< alike; RPEXEC_IGNORED where there is none */
+    const int32_t *labels; /**< likewise; RPEXEC_IGNORED where there is none */
     uint64_t valid_tokens; /**< labels that are not ignored, of all microbatches */
 } rpexec_batch;
 
-/** Who follows a run's iterations, and may end it between two of them. */
+/** Follower of a run's iterations, which may end the run between two of them. */
 typedef struct rpexec_follower {
     void *context;
     /** An iteration's first op is about to run; called in ascending order. @return false: neither

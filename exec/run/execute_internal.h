@@ -14,7 +14,7 @@ struct rpexec_run {
     const rp_program *program;
     rpexec_driver *driver;
     const rpexec_operators *operators; /**< for the lanes of the driver */
-    rp_status transferred;             /**< whether the state has come to the GPUs, and back */
+    rp_status transferred;             /**< status of the state's way to the GPUs, and back */
     uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
     double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
     int32_t **ids;            /**< [iteration] the batches, where the GPUs can read them */
@@ -27,7 +27,7 @@ struct rpexec_run {
                                       */
     int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, from the rank's first one on */
     void **staging;      /**< tensor parallel: [gpu] room on the host for a layer of its slice */
-    /* Who has submitted what: an op is submitted once all that it waits for has been. */
+    /* Ops submitted so far: an op is submitted once all that it waits for has been. */
     pthread_mutex_t lock;
     pthread_cond_t submitted_one;
     bool *submitted; /**< [op] */
@@ -39,7 +39,7 @@ struct rpexec_run {
     struct rpexec_agreement *agreements; /**< [iteration] */
 };
 
-/** Whether all GPUs with resident weights take an iteration's step, which one overflow prevents. */
+/** Decision of all GPUs with resident weights to take a step, which one overflow prevents. */
 typedef struct rpexec_agreement {
     uint32_t expected; /**< UPDATE ops of the iteration */
     uint32_t arrived;
@@ -64,7 +64,7 @@ bool rpexec_run_agree(rpexec_run *run, uint32_t op, bool overflow, uint64_t *ste
 /** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);
 
-/** An op of an iteration is about to run. @return whether the iteration runs at all. */
+/** An op of an iteration is about to run. @return true where the iteration runs at all. */
 bool rpexec_run_begins(rpexec_run *run, uint32_t iteration);
 
 /** Does what `op` says, or nothing where its iteration does not run; a driver's callback. @param
@@ -85,7 +85,7 @@ void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, u
 /** rpexec_run_perform for all but the compute ops of data-parallel systems (data_parallel.c). */
 rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 
-/** @return whether it is a data-parallel system whose GPUs take the optimizer's step. */
+/** @return true for a data-parallel system whose GPUs take the optimizer's step. */
 bool rpexec_run_shards_are_trained(const rpexec_run *run);
 
 /** Data-parallel systems: rpexec_run_load and rpexec_run_store. */

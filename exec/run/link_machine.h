@@ -3,7 +3,7 @@
 
 #include "common/machine/platform_machine.h"
 
-/** What --platform and --link-gb-per-s say. Both may be given. */
+/** Machine of --platform and --link-gb-per-s. Both may be given. */
 typedef struct rpexec_machine {
     rp_platform platform; /**< name NULL: none was given */
     rp_machine machine;
@@ -12,7 +12,7 @@ typedef struct rpexec_machine {
 
 /**
  * Loads the platform and makes its machine.
- * @param platform name or file as rpsim has it; NULL: GPUs whose links share nothing
+ * @param platform name or file as rpsim takes it; NULL: GPUs whose links share nothing
  * @param link_gb_per_s of each GPU's link and direction, 0: the platform's; without one: no limit
  * @param gpus must not be more than the platform has
  * @retval RP_OK, RP_USAGE (more GPUs; logged), RP_INPUT (no rate of links; logged), RP_IO,

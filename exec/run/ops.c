@@ -1,4 +1,4 @@
-/* What each op of a run does. */
+/* Work of each op of a run. */
 #include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 
@@ -263,8 +263,8 @@ static bool has_layer(const rpexec_job *job, uint32_t layer)
     return job->begin <= layer && layer < job->end;
 }
 
-/* The two gradients of a tied table become their sum, as Megatron-LM's all-reduce between the first
- * and the last stage has it; which of the two GPUs comes second does not matter. */
+/* The two gradients of a tied table become their sum, as in Megatron-LM's all-reduce between the
+ * first and the last stage; which of the two GPUs comes second does not matter. */
 static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     const rpexec_job *first = NULL;
@@ -324,8 +324,7 @@ rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *updat
     return RP_OK;
 }
 
-/* What Adam works on of a layer of a job: what is trained lies at the end of the layer's weights.
- */
+/* Adam's arrays for a layer of a job: what is trained lies at the end of the layer's weights. */
 static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
                                float scale)
 {
@@ -348,7 +347,7 @@ static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint3
                            .count = s->trained[layer + 1] - s->trained[layer]};
 }
 
-/* Whether a gradient of what a GPU has is not finite; where losses are not scaled, nobody asks. */
+/* True where a gradient on the GPU is not finite; false where losses are not scaled. */
 static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
 {
     bool finite = true;
@@ -439,7 +438,7 @@ void rpexec_run_load(rpexec_run *r)
     }
 }
 
-/* What the GPUs have trained is the state again. */
+/* Weights and moments that the GPUs have trained become the state again. */
 void rpexec_run_store(rpexec_run *r)
 {
     rpexec_state *state = r->e->state;

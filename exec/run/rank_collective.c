@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* What a rank has come with: a copy, because after an abort its caller may be gone while another
- * rank still looks. */
+/* Collective that a rank has come with: a copy, because after an abort its caller may be gone while
+ * another rank still looks. */
 typedef struct post {
     rpexec_collective what;
     rpexec_collective_array *arrays;
@@ -165,8 +165,8 @@ static void do_together(rpexec_host_group *g, uint32_t rank)
     }
 }
 
-/* All ranks come together, or the group is aborted. Whoever comes last to the beginning of a
- * collective looks whether all mean the same. */
+/* All ranks come together, or the group is aborted. The rank that comes last to the beginning
+ * of a collective looks whether all mean the same. */
 static rp_status meet(rpexec_host_group *g, uint32_t rank, bool begins)
 {
     uint64_t meeting = g->meetings;
@@ -301,8 +301,8 @@ const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *g, uint
     return &g->posts[rank].what;
 }
 
-/* What has come from other ranks, as fetching counts it: of a gather their shares, of a sum their
- * parts of this rank's share. */
+/* Bytes that have come from other ranks, as fetching counts them: of a gather their shares, of a
+ * sum their parts of this rank's share. */
 static uint64_t moved_together(const part *p)
 {
     const rpexec_collective *c = &post_of(p, p->rank)->what;

@@ -1,4 +1,4 @@
-/** @file collective.h  Collectives between the memories of the host backend's GPUs.
+/** @file rank_collective.h  Collectives between the memories of the host backend's GPUs.
  *
  * Every rank's thread fetches what it needs from the other ranks' memories, so that each byte
  * crosses the links of its sender and its receiver once: (n - 1) / n of the bytes into each rank
@@ -23,7 +23,7 @@ typedef struct rpexec_host_group rpexec_host_group;
 typedef void (*rpexec_host_fetch)(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
                                   const void *from, uint64_t bytes);
 
-/** How ranks work on their memory where that is not the host's. All are called by the rank's own
+/** Work of ranks on their memory where that is not the host's. All are called by the rank's own
  * thread; work that they only enqueue is in the order of the calls. */
 typedef struct rpexec_host_group_moves {
     /** Copies within the rank's memory. */
@@ -67,7 +67,7 @@ void rpexec_host_group_set_moves(rpexec_host_group *group, const rpexec_host_gro
 rp_status rpexec_host_group_run(rpexec_host_group *group, uint32_t rank,
                                 const rpexec_collective *collective, uint64_t *moved_out);
 
-/** @return what a rank has come with to the collective under way; for `together`. */
+/** @return the collective under way as a rank has come with it; for `together`. */
 const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *group, uint32_t rank);
 
 /** Wakes everybody who waits in the group, now and later: all of them get RP_BROKEN. */

@@ -84,7 +84,7 @@ static void *gradients_of(const rpexec_run *r, const rpexec_job *job, uint32_t l
                           before(r, job, layer, true));
 }
 
-/* What Adam works on of a layer: what is trained lies at the end of its weights. */
+/* Adam's arrays for a layer: what is trained lies at the end of its weights. */
 static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
                                float scale)
 {
@@ -168,7 +168,7 @@ static void add_tables(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
     r->operators->copy(lane, m->embedding.floats, first, last);
 }
 
-/* What the whole model's gradients get from a rank. */
+/* A rank's part of the whole model's gradients. */
 static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
                       const rpexec_job *job, uint32_t layer)
 {
@@ -184,7 +184,7 @@ static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
     return RP_OK;
 }
 
-/* Before the step: all gradients are there. @return whether they are finite, where that counts */
+/* Before the step: all gradients are there. @param overflow_out one is not finite (fp16) */
 static rp_status complete(rpexec_run *r, uint32_t op, rpexec_lane *lane, bool *overflow_out)
 {
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;

@@ -38,7 +38,7 @@ static inline uint32_t rpexec_work_sequences(const rpexec_work *work, uint32_t m
     return work->sequences != NULL ? work->sequences[microbatch] : work->microbatch_size;
 }
 
-/** What rpexec_work_costs says of a floating-point operation: a nanosecond is ten of them. */
+/** Time that rpexec_work_costs gives a floating-point operation: a nanosecond for ten of them. */
 #define RPEXEC_PS_PER_FLOP 100
 
 /**

@@ -1,8 +1,8 @@
-/** @file pass.h  What the host does to a layer's values in a step, by the threads of a pool.
+/** @file pass.h  Work of the host on a layer's values in a step, by the threads of a pool.
  *
  * Passes go over more than caches hold, so that memory decides how long they take. What is written
  * and not read goes past the caches, where that can be asked for. The results are those of the
- * functions named below, bit for bit, whatever the pool.
+ * functions named below, bit for bit, with any pool.
  */
 #pragma once
 

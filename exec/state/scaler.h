@@ -19,7 +19,7 @@ typedef struct rpexec_scaler {
     uint32_t clean; /**< steps without overflow since the scale has changed */
 } rpexec_scaler;
 
-/** @return whether losses are scaled: fp16 only. */
+/** @return true where losses are scaled: fp16 only. */
 bool rpexec_scaler_needed(rpexec_dtype dtype);
 
 /** @return 2^16, or 1 where it is not needed. */
@@ -31,10 +31,10 @@ void rpexec_scaler_step(rpexec_scaler *scaler, bool overflow);
 /**
  * to[i] (+)= from[i] / scale in fp32, in one pass.
  * @param scale a power of two
- * @return whether all of `to` is finite; true where the type needs no scale (nothing is checked)
+ * @return true where all of `to` is finite, and where the type needs no scale (nothing is checked)
  */
 bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float scale, bool add,
                     float *to);
 
-/** @return whether all values are finite. */
+/** @return true where all values are finite. */
 bool rpexec_all_finite(rpexec_dtype dtype, uint64_t count, const void *values);

@@ -1,4 +1,4 @@
-/** @file shard.h  Which parameters each rank of a data-parallel group owns.
+/** @file shard.h  Parameters that each rank of a data-parallel group owns.
  *
  * Layers are cut in pieces and each piece in shares (exec/operators/collective.h), one per rank. A
  * piece is a layer's array; the head's is two, the norm and the table, so that the shares of a tied
@@ -36,7 +36,7 @@ typedef struct rpexec_pieces {
 rpexec_pieces rpexec_pieces_of(const rpexec_model *model, uint32_t begin, uint32_t end,
                                uint32_t ranks, uint32_t rank);
 
-/** @return whether there was another piece; then the walk stands on it. */
+/** @return true where there was another piece; then the walk stands on it. */
 bool rpexec_pieces_next(rpexec_pieces *pieces);
 
 /** @return elements of a rank's packed shares of layers [begin, end). */

@@ -15,8 +15,8 @@ static rp_status make_pool(const rpexec_model *model, rp_arena *arena, rpexec_po
     return pieces < RPEXEC_POOL_LEAST_PIECES ? RP_OK : rpexec_pool_create(0, arena, pool_out);
 }
 
-/* Layer by layer, as later passes go, so that each page is where its threads are. What has been
- * granted is taken now: whoever asks later must not count on it, too. */
+/* Layer by layer, as later passes go, so that each page is where its threads are. Memory
+ * that was granted is taken now: a later caller must not count on it, too. */
 static rp_status take_array(const rpexec_state *s, uint32_t number, const uint64_t *offsets,
                             size_t width, rp_arena *arena, void *array_out)
 {
@@ -203,7 +203,7 @@ static void look(rpexec_state *s, uint32_t layer, float scale)
     }
 }
 
-/* What the head has delivered of a tied table is taken at once: the next step may already write its
+/* The head's gradient of a tied table is taken at once: the next step may already write the head's
  * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {

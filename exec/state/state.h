@@ -1,4 +1,4 @@
-/** @file state.h  What training keeps between steps, in host memory.
+/** @file state.h  State that training keeps between steps, in host memory.
  *
  * Six arrays over all layers, one after the other as exec/model/model.h lays them out (executor.md
  * 1.6): working weights (read by uploads), gradient slots (written by downloads), master weights,

@@ -31,7 +31,7 @@ static rp_status receive_bytes(int tag, rp_arena *arena, char **bytes_out, int *
     return RP_OK;
 }
 
-/* What a worker needs: the experiment's file, and where rpexec is. */
+/* Data that a worker needs: the experiment's file, and where rpexec is. */
 static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
                                 rpsweep_experiment *experiment, const char **rpexec_out)
 {
@@ -44,7 +44,7 @@ static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
     return rpsweep_experiment_parse(file, text, strlen(text), arena, experiment);
 }
 
-/* What has become of one of the points that the process was given, in their order. */
+/* Outcome of one of the points that the process was given, in their order. */
 static rp_status take_outcome(rpsweep_crew *process, uint64_t number, rp_text *message,
                               bool *has_ended_out)
 {
