@@ -10,8 +10,8 @@
  * of fp32. Lines that a cache fetches before they are overwritten do not count. Two copy loops: one
  * that a compiler makes of `to[i] = from[i]` and one that calls memcpy. All are passes of the same
  * threads over arrays that these have touched first; each pass has a copy loop of its own right
- * before it and one after it, whose mean is what it is held against, so that other load hits them
- * alike.
+ * before it and one after it, and is held against the mean of the two, so that other load hits pass
+ * and loops equally.
  *
  * The share of the forward counts the time inside cblas_sgemm, linear layers and attention, on one
  * thread; calls are timed by the linker's --wrap. Block: the sizes of qwen3-0.6b (hidden 1024). */

@@ -27,7 +27,7 @@ typedef struct simgrid_case {
     int timers;      /**< GPU ops are timers; otherwise executions on a host of their own */
 } simgrid_case;
 
-/** What came out. */
+/** Outcome of a case that SimGrid has run. */
 typedef struct simgrid_result {
     double makespan_s;
     double cpu_s; /**< CPU seconds of this process, platform included */

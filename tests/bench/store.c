@@ -149,7 +149,7 @@ static void vary(const rp_store_run *template, uint64_t variation, texts *t,
     run->config_json = t->json;
 }
 
-/* @return how many runs it has added */
+/* @return the number of runs that it has added */
 static uint64_t fill(rp_store *store, const rp_store_run templates[TEMPLATES], uint64_t rows)
 {
     int64_t experiment = 0;
@@ -214,7 +214,7 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Steps through all of the result. @return how many rows it has */
+/* Steps through all of the result. @return the number of its rows */
 static uint64_t answer(const char *path, const char *sql)
 {
     static volatile int seen;

@@ -203,7 +203,7 @@ Test(experiment, aliases)
     EXPECT_POINTS("name: &n a\noptions: {model: *n}\n", "rpsim --model a");
 }
 
-/* What a worker sends is what the store's process reads. */
+/* The store's process reads the same outcome that a worker has sent. */
 Test(experiment, outcomes_survive_the_way)
 {
     rp_text message = {0};

@@ -1,4 +1,4 @@
-/** @file fuzz.h  What the harnesses share: one input in, a crash where a promise is broken. */
+/** @file fuzz.h  Functions of all harnesses: one input in, a crash where a promise is broken. */
 #pragma once
 
 #include "common/base/mem.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /** Begins to capture messages; fuzz_end reads them. */
 void fuzz_begin(void);
 
-/** @return what has been logged since fuzz_begin. */
+/** @return the messages logged since fuzz_begin. */
 const char *fuzz_log(void);
 
 /** Says why and aborts where `holds` is false. */

@@ -13,7 +13,7 @@
 #define SLACK_S 1e-12
 #define SLACK 1e-9 /* relative: rates and service are doubles */
 
-/* What --flows prints; NULL where it refuses. The caller decrefs it. */
+/* Output of --flows; NULL where it refuses. The caller decrefs it. */
 static json_t *solve(const char *bytes, size_t length, rp_status *status_out)
 {
     rp_arena *arena = NULL;

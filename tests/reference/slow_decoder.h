@@ -28,7 +28,7 @@ slow_parameter *slow_decoder_parameters(const slow_decoder *decoder, int *count_
 typedef struct slow_batch {
     int sequences, seq_len;
     const int32_t *ids;    /* [sequences][seq_len] */
-    const int32_t *labels; /* alike, or SLOW_IGNORED */
+    const int32_t *labels; /* [sequences][seq_len], or SLOW_IGNORED */
 } slow_batch;
 
 /* The loss, averaged over the labels that are not ignored (there must be one), of weights as

@@ -5,6 +5,6 @@
 #include "tests/reference/slow_split.h"
 
 /* At most `capacity` forwards of a rank are without their weight part at any time. Microbatches are
- * alike, so that each kind of cell comes in their order. */
+ * equal, so that each kind of cell comes in their order. */
 int64_t slow_exact_makespan(int ranks, int microbatches, int capacity, const slow_split *stages,
                             int64_t hop);

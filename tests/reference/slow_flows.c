@@ -12,8 +12,8 @@ static int uses(const slow_flow *flow, int link)
     return 0;
 }
 
-/* What every flow on `link` without a rate would get if they shared what is left; infinite where
- * there is none. */
+/* Rate of each flow on `link` that has none yet, if they shared the rest of its capacity; infinite
+ * where there is no such flow. */
 static long double share(const double *capacities, const slow_flow *flows, int flow_count, int link)
 {
     long double left = capacities[link];

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* What one GPU's idle time is split by; times are -1 where there is no such op. */
+/* Times that one GPU's idle time is split by; times are -1 where there is no such op. */
 typedef struct slow_marks {
     int64_t first_begin;
     int64_t last_end;

@@ -18,7 +18,7 @@ typedef struct partial {
     int64_t makespan;
 } partial;
 
-/* What a state has done, and when: its key says which entries `times` has. */
+/* Ops that a state has done, and their times: its key says which entries `times` has. */
 typedef struct seen {
     struct seen *next;
     signed char key[MOST_KEY];
@@ -36,10 +36,10 @@ typedef struct search {
     seen **buckets;
 } search;
 
-/* ---- what is known of a state -----------------------------------------------------------------
+/* ---- properties of a state --------------------------------------------------------------------
  */
 
-/* GPUs that have run nothing are alike: only the first of them is tried. */
+/* GPUs that have run nothing are interchangeable: only the first of them is tried. */
 static bool is_used(const partial *p, const slow_instance *in, int gpu)
 {
     for (int j = 0; j < in->job_count; j++) {

@@ -38,6 +38,6 @@ int slow_plan_caps(const slow_plan_input *input, int most, int64_t *caps, int *s
  * every way to cut the layers; layers <= 10. */
 int slow_plan_fewest_stages(const slow_plan_input *input, int64_t cap);
 
-/* Whether the plan covers what its mode asks for, in order, without gaps and empty stages, and
+/* True where the plan covers what its mode asks for, in order, without gaps and empty stages, and
  * every stage fits the cap and the limit. */
 bool slow_plan_is_valid(const slow_plan_input *input, const slow_plan *plan);

@@ -105,7 +105,7 @@ static bool slow_allowed(const slow_config *config)
                                               : slow_baseline_allowed(config);
 }
 
-/* ---- what the stages cost ---- */
+/* ---- costs of the stages ---- */
 
 static int64_t slow_layer_sum(const int64_t *times, int first, int count)
 {

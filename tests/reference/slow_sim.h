@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* What one (stage, direction) costs per microbatch. `pre` comes before the backward proper. */
+/* Costs of one (stage, direction) per microbatch. `pre` comes before the backward proper. */
 typedef struct slow_work {
     int64_t pre, body;
     int64_t head_fwd; /* the part of `pre` that is RoundPipe's LM head forward */

@@ -35,7 +35,7 @@ uint64_t rp_test_offset_of(const rp_test_run *run, const char *name);
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
                      uint32_t sequences, uint64_t seed, rpexec_batch **batches_out);
 
-/** How a run departs from the plain one. Zeroes: not at all. */
+/** Departures of a run from the plain one. Zeroes: none. */
 typedef struct rp_test_twist {
     uint64_t delay_seed;
     uint32_t delay_us;
@@ -82,5 +82,5 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
  */
 double rp_test_distance(const rp_test_run *a, const rp_test_run *b);
 
-/** @return whether losses, weights, moments and the last gradients are equal bit for bit. */
+/** @return true where losses, weights, moments and the last gradients are equal bit for bit. */
 bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iterations);

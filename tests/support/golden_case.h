@@ -5,7 +5,7 @@
 #include "tests/reference/slow_golden.h"
 #include "tests/support/exec_case.h"
 
-/** One golden file as the executor has it. Owned by the arena. */
+/** One golden file, with its model as the executor's. Owned by the arena. */
 typedef struct rp_test_golden {
     const char *name;
     slow_golden file;
@@ -18,7 +18,7 @@ void rp_test_golden_load(const char *name, rp_test_golden *golden_out);
 
 /**
  * A twist's `prepare` with an rp_test_golden as context: the file's weights, and its sequences in
- * every iteration; those that the run has besides are of ignored labels.
+ * every iteration; further sequences of the run have ignored labels.
  */
 void rp_test_golden_prepare(void *context, rp_arena *arena, rp_test_run *run);
 

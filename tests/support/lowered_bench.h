@@ -33,8 +33,8 @@ void rp_test_bench_sizes(rp_test_bench *b, uint64_t boundary, uint64_t weight);
 /** Makes `program` and `costs`. */
 void rp_test_bench_lower(rp_test_bench *b);
 
-/** Runs the program on the machine as it is now. @return what there is to explain; lives until the
- * next run */
+/** Runs the program on the machine as it is now. @return the run to explain; lives until the next
+ * run */
 rpsim_explain_case rp_test_bench_run(rp_test_bench *b);
 
 /** Explains a run and finds its first cause. @param e_out, s_out may be NULL */

@@ -24,7 +24,7 @@ rp_status rp_test_make_timeline(const rp_program *program, rp_timeline **timelin
  */
 const char *rp_test_make_folder(void);
 
-/** Removes a folder of rp_test_make_folder with the files in it. @return how many files it held */
+/** Removes a folder of rp_test_make_folder with the files in it. @return number of its files */
 size_t rp_test_remove(const char *folder);
 
 /** Formats "folder/name" into one of four static buffers. */

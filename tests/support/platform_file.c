@@ -14,7 +14,7 @@ static size_t key_length(const char *line)
     return strcspn(line, ":\n");
 }
 
-/* Whether `lines` have a line of the key that `line` begins with. */
+/* True where `lines` have a line of the key that `line` begins with. */
 static bool has_key(const char *lines, const char *line)
 {
     size_t length = key_length(line);

@@ -29,7 +29,7 @@ typedef struct rp_random_flows {
  */
 void rp_random_flows_draw(rp_random *random, rp_random_flows *out);
 
-/** How rp_random_flows_run departs from the plain run. */
+/** Departures of rp_random_flows_run from the plain run. */
 typedef enum rp_flows_variant {
     RP_FLOWS_PLAIN,
     RP_FLOWS_RECOMPUTE, /**< all rates from scratch after every start and end */

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/** What one run has said. The texts live in the arena of rp_test_tool_begin. */
+/** Exit status and texts of one run. The texts live in the arena of rp_test_tool_begin. */
 typedef struct rp_test_outcome {
     int status; /**< exit status; -1 after a signal */
     const char *output;

@@ -5,7 +5,7 @@
 #include "common/schedule/schedule_type.h"
 #include "tests/reference/slow_optimum.h"
 
-/** What may be chosen besides the order. */
+/** Choices that the search has in addition to the order. */
 typedef enum rp_test_freedom {
     RP_TEST_FIXED,     /**< stage s is on GPU s mod N, as in schedules.md 1 */
     RP_TEST_ANY_GPU,   /**< a stage is on any GPU, both directions on the same */

@@ -11,7 +11,7 @@ void rp_test_equal_costs(rp_arena *arena, uint32_t layers, int64_t fwd_ps, int64
 /**
  * Any schedule on `costs` with the even partition and its published recompute mode.
  * @param stages_per_gpu for schedules that take several; 1 for the others
- * @return what rpsim_case_run returns (RP_USAGE where the rule does not allow the sizes)
+ * @return the status of rpsim_case_run (RP_USAGE where the rule does not allow the sizes)
  */
 rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
                            uint32_t microbatches, uint32_t stages_per_gpu, rp_recompute recompute,

@@ -1,8 +1,8 @@
 /** @file test_arena.h  An arena per test, and the check that nothing outlives a test.
  *
  * Criterion prints an assertion that fails in a suite's .fini, but lets the test pass; a process
- * that aborts there makes the whole program fail. What a test leaves is therefore checked with
- * rp_test_none_left, never with cr_expect or cr_assert (tests/lint/teardown.sh).
+ * that aborts there makes the whole program fail. Memory that a test leaves is therefore checked
+ * with rp_test_none_left, never with cr_expect or cr_assert (tests/lint/teardown.sh).
  */
 #pragma once
 

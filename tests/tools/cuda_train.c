@@ -109,8 +109,8 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     return RP_OK;
 }
 
-/* What --check looks at, where rounding has many layers to grow in and 16 bits go through the
- * tensor cores' attention. */
+/* The gradients that --check looks at, where rounding has many layers to grow in and 16 bits go
+ * through the tensor cores' attention. */
 static int check_deep(rpexec_dtype dtype)
 {
     enum { LAYERS = 12, MICROBATCHES = 4 };

@@ -1,5 +1,5 @@
 /* Hostile input for the real programs: files that have been damaged, and command lines that nobody
- * would write. Whatever they hold, a program ends by itself within 20 s with status 0, 1 or 2, says
+ * would write. With any of them a program ends by itself within 20 s with status 0, 1 or 2, says
  * why in lines without control characters, and leaves nothing of a run that it has refused.
  *
  *     hostile files|commands WORK SEED FIRST COUNT
@@ -113,7 +113,7 @@ static int run(char **words, const char *messages)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-/* ---- what must hold ---- */
+/* ---- requirements ---- */
 
 static char *read_file(const char *path, size_t *length_out)
 {
@@ -376,7 +376,7 @@ static int link_entry(const char *path, const struct stat *status, int type, str
     return strcmp(path, left_out) == 0 ? 0 : symlink(path, to);
 }
 
-/* @return what @ stands for */
+/* @return the path that @ stands for */
 static char *put_damaged(const reader *r, const text *t)
 {
     char *damaged = print_path("%s/damaged", "", "");

@@ -266,7 +266,7 @@ static int check_gpu_driver(void)
     return 0;
 }
 
-/* What two callers of one pool share: its threads. */
+/* Caller of a pool whose threads two callers share. */
 typedef struct pool_user {
     pthread_t thread;
     rpexec_pool *pool;

@@ -1,5 +1,5 @@
-/* What a run takes is known before it is built, within a factor of 2; what this machine does not
- * have is refused. */
+/* The memory of a run is known before the run is built, within a factor of 2; a run that needs more
+ * than this machine has is refused. */
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"

@@ -1,4 +1,4 @@
-/* What is left of memory and processors, from files as Linux writes them. */
+/* Memory and processors that are left, from files as Linux writes them. */
 #include "common/base/host_limits.h"
 
 #include <criterion/criterion.h>

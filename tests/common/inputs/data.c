@@ -230,7 +230,7 @@ Test(data, platforms)
     }
 }
 
-/* Whatever lies in traces/ loads: a file that somebody adds is tested from then on. */
+/* Every file in traces/ loads: a file that somebody adds is tested from then on. */
 Test(data, everything_listed_loads)
 {
     const char **names;

@@ -71,7 +71,7 @@ Test(platform, memory_in_either_unit)
     }
 }
 
-/* What was measured by direction comes before what was measured of both. */
+/* Rates measured by direction come before the rate measured of both. */
 Test(platform, links_by_direction)
 {
     rp_platform p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 50\n"

@@ -73,7 +73,7 @@ Test(machine, an_uplink_is_shared_by_its_switch_only)
     expect_rates(&m, 0x05, (double[2 * GPUS]){20e9, 0, 20e9});
 }
 
-/* What a slow link leaves of the uplink goes to the others; DRAM is shared by all of them. */
+/* The rest of the uplink behind a slow link goes to the others; DRAM is shared by all of them. */
 Test(machine, max_min_over_uplink_and_dram)
 {
     const double scale[GPUS] = {0.25, 1, 1, 1};

@@ -88,7 +88,7 @@ Test(network, random_networks_equal_the_reference_b)
     compare_with_reference(20261121);
 }
 
-/* ---- What may not matter ---- */
+/* ---- variants that may not matter ---- */
 
 /* Runs `variant` and the plain form of random networks; ends may differ by `slack_ticks`. */
 static void compare_with_plain(rp_flows_variant variant, int64_t slack_ticks)

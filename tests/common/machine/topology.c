@@ -158,7 +158,7 @@ Test(machine_topology, weights_are_interleaved_over_sockets)
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 1), UPLOAD(1, 0), UPLOAD(4, 0)}), ((double[]){20, 20, 20}));
 }
 
-/* 30 GB/s of DRAM in each of two sockets, whoever reads or writes it; links between are wide. */
+/* 30 GB/s of DRAM in each of two sockets, for GPUs of both; the links between sockets are wide. */
 Test(machine_topology, dram_belongs_to_a_socket)
 {
     rp_machine m = base;

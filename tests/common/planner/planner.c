@@ -112,7 +112,7 @@ Test(planner, golden_examples)
 #define INSTANCES 4000u
 #endif
 
-/* How often the awkward cases came up; a test that never meets them proves little. */
+/* Counts of the awkward cases that came up; a test that never meets them proves little. */
 typedef struct coverage {
     uint32_t modes[3];
     uint32_t raised;

@@ -357,7 +357,7 @@ Test(program, text_of_every_kind_of_op_survives)
     }
 }
 
-/* @return whether the schedule allows the sizes */
+/* @return true where the schedule allows the sizes */
 static bool round_trip_case(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
     char what[256];

@@ -21,7 +21,7 @@
 
 TestSuite(all_sizes, .timeout = 500);
 
-/* What one microbatch takes without recompute, and that of its layers' forwards. */
+/* @return time of one microbatch without recompute; `forward_out`: time of its layers' forwards */
 static int64_t draw_costs(rp_arena *arena, rp_costs *costs, int64_t *forward_out)
 {
     rp_test_equal_costs(arena, LAYERS, 1000, 2100, costs);

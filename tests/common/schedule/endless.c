@@ -131,8 +131,8 @@ Test(endless, period_of_few_iterations)
     }
 }
 
-/* How many microbatches, and of how many steps, are between their forward and their backward: what
- * the versions of the weights are counted by. */
+/* Most microbatches, and most steps of them, between forward and backward at a time: the versions
+ * of the weights are counted by these. */
 static void count_in_flight(const rp_program *program, uint32_t gpu, uint32_t *microbatches,
                             uint32_t *steps)
 {

@@ -342,12 +342,12 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
     expect_tally(&t, "roundpipe", 3 * CASES, CASES / 2);
 }
 
-/* ---- how far the schedules are ----------------------------------------------------------------
+/* ---- distances of the schedules ---------------------------------------------------------------
  */
 
 typedef struct distance {
     const char *schedule;
-    const char *from; /* which optimum */
+    const char *from; /* name of the optimum */
     bool split;
     uint32_t count;
     double sum, most;

@@ -107,7 +107,7 @@ Test(peers, bridged_pairs)
     rp_test_bench_fini(&b);
 }
 
-/* What a machine cannot do is refused, not run. */
+/* Sends that a machine cannot do are refused, not run. */
 Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;

@@ -32,7 +32,7 @@ static void end(void)
 
 TestSuite(planned, .init = begin, .fini = end, .timeout = 300);
 
-/* What a planned schedule is compared with. */
+/* Planned schedules, each with the one that it is compared with. */
 static const struct {
     const char *name;
     const char *fixed;

@@ -18,7 +18,7 @@
 #define CONFIGURATIONS 12000u
 #endif
 
-/* How often the awkward cases came up; a test that never meets them proves little. */
+/* Counts of the awkward cases that came up; a test that never meets them proves little. */
 typedef struct coverage {
     uint32_t no_ops;
     uint32_t no_forwards;

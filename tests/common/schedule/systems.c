@@ -266,8 +266,8 @@ static unit_times unit_of(const rp_program *p, uint32_t s, bool backward, const 
                         .down = seconds(reduced / n, on->download_Bps)};
 }
 
-/* What is the same in a step whatever it is bound by: sums over all units of a microbatch, and over
- * the backward units alone. */
+/* Times of a step that do not depend on what bounds it: sums over all units of a microbatch, and
+ * over the backward units alone. */
 typedef struct step_times {
     unit_times all;
     unit_times backward;

@@ -1,4 +1,4 @@
-/* What the store makes of runs for its views, held against their metrics by other SQL; versions. */
+/* The store's views of runs, held against the runs' metrics by other SQL; versions. */
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/store/store.h"

@@ -1,4 +1,4 @@
-/* What is written: JSON, Chrome traces (read back with jansson) and timelines as CSV. */
+/* Written output: JSON, Chrome traces (read back with jansson) and timelines as CSV. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/json.h"

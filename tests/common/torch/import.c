@@ -100,7 +100,7 @@ static bool has_pairs(const rp_torch_csv *csv)
     return false;
 }
 
-/* One schedule of one size, in all dialects and recompute modes. @return whether it is allowed */
+/* One schedule of one size, in all dialects and recompute modes. @return true: it is allowed */
 static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t microbatches,
                        uint32_t iterations, rp_recompute recompute)
 {

@@ -62,7 +62,7 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* Whether a message has "row R, column C: "; column 0: a whole row, or the file, is wrong. */
+/* True where a message has "row R, column C: "; column 0: a whole row, or the file, is wrong. */
 static bool names_place(const char *message, const char *row, const char *column)
 {
     const char *place = NULL;
@@ -146,7 +146,7 @@ static const char *printed(const rp_torch_csv *csv)
     return copy;
 }
 
-/* What PyTorch 2.15.0 wrote is accepted, and written again with the same cells. */
+/* Files that PyTorch 2.15.0 wrote are accepted, and written again with the same cells. */
 Test(torch_csv_read, files_of_pytorch)
 {
     glob_t files = {0};
@@ -217,7 +217,7 @@ typedef struct slow_cell {
     uint32_t microbatch;
 } slow_cell;
 
-/* Whether all ranks come to the end of their first `columns` cells: passes over all ranks until
+/* True where all ranks come to the end of their first `columns` cells: passes over all ranks until
  * nothing moves; inputs outside the prefix count as there. Stage = rank. */
 static bool slow_run(slow_cell rows[RANKS][CELLS], uint32_t columns)
 {

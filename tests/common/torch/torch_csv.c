@@ -64,7 +64,7 @@ static rp_program *build(const char *name, sizes s)
     return program;
 }
 
-/* What is written for the program is in `written`. */
+/* The CSV of the program is left in `written`. */
 static rp_status export(const rp_program *program)
 {
     size_t length = 0;

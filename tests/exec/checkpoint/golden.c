@@ -128,7 +128,7 @@ static void check(const char *folder, const char *adapters)
         const float *values = values_of(&expected, gradients[i].name, &count);
         compare(gradients[i].name, gradients[i].values, values, count);
     }
-    /* ids, labels and loss besides: every tensor of the other framework has been compared. */
+    /* With ids, labels and loss, every tensor of the other framework has been compared. */
     cr_expect(eq(u32, expected.count, tensors + 3));
     rpexec_safetensors_close(&expected);
 }

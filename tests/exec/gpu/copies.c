@@ -38,7 +38,7 @@ Test(exec_gpu_copies, copies_over_the_host_wait_for_their_halves)
 }
 
 /* A SEND ends when its last piece has gone up, whichever half that is in: 4 pieces, 5, 2, 3; only
- * the streams in which they go up are late, so that whatever does not wait for them is early. */
+ * the streams in which they go up are late, so that an op that does not wait for them is early. */
 Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
 {
     static const uint64_t stage_bytes[] = {60, 52, 120, 80};

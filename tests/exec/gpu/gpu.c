@@ -48,8 +48,8 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
     }
 }
 
-/* Streams that stop for a while, and threads that submit late: whatever is missing of the waits
- * between streams, and between them and the host, shows sooner or later as other bits. */
+/* Streams that stop for a while, and threads that submit late: a missing wait between streams, or
+ * between them and the host, shows sooner or later as other bits. */
 Test(exec_gpu, late_streams_change_nothing)
 {
     static const char *const names[] = {"roundpipe", "1f1b",          "zbv",  "roundpipe-overlap",
@@ -286,7 +286,7 @@ static uint64_t free_bytes(uint32_t gpus, bool is_virtual, bool graphs)
     return bytes;
 }
 
-/* Of the fake's 8 GiB: what contexts, modules and cuBLAS are thought to take besides. */
+/* Estimates for contexts, modules and cuBLAS are taken off the fake's 8 GiB. */
 Test(exec_gpu, memory_is_kept_outside_the_arenas)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -369,7 +369,7 @@ static uint32_t copies_of_attach(const rp_fake_cuda *machine)
     return rp_fake_cuda_copies();
 }
 
-/* Whatever copy fails: the run ends with the call's text, and everything is given back. */
+/* Any copy may fail: the run ends with the call's text, and everything is given back. */
 Test(exec_gpu, a_failing_call_ends_the_run)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};

@@ -1,5 +1,5 @@
 /* --graphs of the GPU driver (exec/gpu/graphs.h) on the machine of threads: the same bits as the
- * host backend, most operators in graphs, and whatever goes wrong with graphs is no failure. */
+ * host backend, most operators in graphs, and no error of graphs is a failure of the run. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "exec/run/runs.h"
@@ -276,7 +276,7 @@ static void plan_next(series *s, const rpexec_work *work)
            RP_OK));
 }
 
-/* @return what it has launched */
+/* @return the launches of this run */
 static rp_fake_cuda_launches run_next(series *s)
 {
     rpexec_execution e = {.plan = &s->plan,
@@ -346,10 +346,10 @@ Test(exec_gpu_graphs, graphs_go_with_their_memory)
     close_series(&s);
 }
 
-/* ---- what goes wrong --------------------------------------------------------------------------
+/* ---- errors -----------------------------------------------------------------------------------
  */
 
-/* Whatever does not work with graphs: the same bits without. */
+/* Runs in which graphs do not work have the same bits without them. */
 Test(exec_gpu_graphs, failing_captures_fall_back)
 {
     static const rp_fake_graph_call calls[] = {RP_FAKE_BEGIN_FAILS, RP_FAKE_OPERATOR_FAILS,

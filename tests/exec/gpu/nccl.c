@@ -119,7 +119,7 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
     }
 }
 
-/* ---- who exchanges how ---- */
+/* ---- transports of the exchanges ---- */
 
 static rp_status attach(const rp_fake_cuda *machine, const rpexec_devices_config *config,
                         char transport[static 64], char messages[static 2048])

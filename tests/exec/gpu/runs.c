@@ -178,7 +178,7 @@ Test(exec_gpu_runs, any_difference_is_another_run)
     close_bench(&b);
 }
 
-/* What reads or writes the host's memory, and steps of Adam: by themselves, in their order. */
+/* Operators on the host's memory, and steps of Adam, are launched by themselves, in their order. */
 Test(exec_gpu_runs, what_does_not_repeat_stays_outside)
 {
     bench b;
@@ -226,7 +226,7 @@ Test(exec_gpu_runs, runs_may_be_long)
     close_bench(&b);
 }
 
-/* Whatever the driver does in the queue for an op comes after the op's operators so far. */
+/* Each call of the driver in the queue for an op comes after the op's operators so far. */
 Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
 {
     bench b;

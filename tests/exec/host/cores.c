@@ -68,7 +68,7 @@ Test(exec_cores, threads_stay_on_one_processor_each)
     }
 }
 
-/* What one thread is bound to is no matter of others. */
+/* Binding one thread leaves the others as they are. */
 Test(exec_cores, other_threads_stay_free)
 {
     cpu_set_t before;

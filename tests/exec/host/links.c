@@ -1,6 +1,6 @@
-/* Throttled copies in real time. What a copy takes at least is exact: shares are the closed form of
- * max-min fairness. What it takes at most depends on who else uses this machine: the best of a few
- * tries counts, with room. */
+/* Throttled copies in real time. The least time of a copy is exact: shares are the closed form of
+ * max-min fairness. The most that it takes depends on the other load of this machine: the best of a
+ * few tries counts, with room. */
 #include "exec/host/links.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"

@@ -1,6 +1,6 @@
-/* What --record measures beside a run, against what is known by construction: throttled links of
- * the host backend, a machine of threads with slow copies. Nothing is faster than it was made; what
- * is slower depends on who else uses this machine, so that the best of a few tries counts. */
+/* Rates that --record measures beside a run, against those known by construction: throttled links
+ * of the host backend, a machine of threads with slow copies. Nothing is faster than it was made;
+ * how much is slower depends on the other load of this machine: the best of a few tries counts. */
 #include "exec/measure/calibrate.h"
 #include "common/base/log.h"
 #include "exec/host/driver.h"
@@ -207,7 +207,7 @@ Test(exec_calibrate, a_machine_of_threads)
     }
 }
 
-/* With whatever else the run has asked for: parts of a device, which take turns, graphs, NCCL. */
+/* With all that the run has asked for: parts of a device, which take turns, graphs, NCCL. */
 Test(exec_calibrate, devices_as_the_run_has_them)
 {
     const rp_fake_cuda machine = {.devices = 2, .green = true, .nccl = true};
@@ -277,7 +277,7 @@ Test(exec_calibrate, starts_are_small_and_there)
     sites[2].driver_type->detach(sites[2].devices);
 }
 
-/* What was put into a simulated run comes out of its timeline. */
+/* Gap and wake that were put into a simulated run come out of its timeline. */
 Test(exec_calibrate, starts_of_a_simulated_run)
 {
     const rp_machine machine = {.upload_Bps = 1e12,

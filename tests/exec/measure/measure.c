@@ -1,5 +1,5 @@
-/* --record and --predict. What is measured of a simulated timeline is the cost table that it was
- * simulated with; what rpexec predicts is what rpsim says of the same files. */
+/* --record and --predict. The cost table measured from a simulated timeline is the one that it was
+ * simulated with; rpexec predicts the same as rpsim does from the same files. */
 #include "exec/measure/measure.h"
 #include "common/base/log.h"
 #include "common/inputs/platform.h"
@@ -276,7 +276,7 @@ static double simulated_ms(const char *program_path, const char *timeline_path, 
     return fmax(fmin(a, b), fmin(fmax(a, b), c)) / 1e9;
 }
 
-/* @return what rpexec says of a run with --predict; to be released */
+/* @return the report of rpexec on a run with --predict; to be released */
 static json_t *predicted_run(const char *optimizer, const char *more)
 {
     char line[256];
@@ -385,7 +385,7 @@ Test(exec_measure, predictions_are_those_of_rpsim)
     rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
 }
 
-/* What is recorded belongs together, and keeps the topology of the platform. */
+/* Files of a record belong together, and keep the topology of the platform. */
 Test(exec_measure, records_are_read_again)
 {
     rp_test_outcome recorded = rpexec(SIZES "--steps 3 --platform rtx3090x8 --record @DIR@/record");
@@ -419,8 +419,8 @@ static double number_after(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
-/* A link whose directions slow each other is measured as the platform has it, which rpexec plays.
- */
+/* A link whose directions slow each other: the measured efficiency is that of the platform, which
+ * rpexec plays. */
 Test(exec_measure, directions_are_in_the_record)
 {
     static const char text[] =
@@ -473,7 +473,7 @@ Test(exec_measure, slow_links_are_in_the_record)
         rp_test_tool_read(rp_test_tool_expand("@DIR@/record/operators.csv", 26));
     const char *measured = strstr(operators, "block,backward,measured,");
     cr_assert(measured != NULL, "%s", operators);
-    /* What operators take alone is about what a layer takes in the run; not in other units. */
+    /* Operators take about as long alone as their layer does in the run: the units are the same. */
     double coverage = number_after(measured, ",,,,,");
     cr_expect(coverage > 0.02 && coverage < 50, "%g", coverage);
     const char *starts = rp_test_tool_read(rp_test_tool_expand("@DIR@/record/starts.csv", 23));

@@ -283,7 +283,8 @@ static void note_between(void *context)
     s->between_at = s->taken;
 }
 
-/* What two measurements agree on counts at once, unless it is little; a spoilt stretch does not. */
+/* A value that two measurements agree on counts at once if it is near the most that there can be (2
+ * here); a spoilt stretch does not count. */
 Test(exec_operator_costs, a_spoilt_measurement_does_not_count)
 {
     static const struct {

@@ -101,7 +101,7 @@ Test(exec_adapters, sixteen_bits_train_alike_everywhere)
     }
 }
 
-/* What a run has of layer `layer`'s frozen weights. */
+/* Frozen weights of layer `layer` in a run. */
 static const float *frozen_of(const rp_test_run *run, uint32_t layer)
 {
     return (const float *)rpexec_state_working(&run->state, layer);

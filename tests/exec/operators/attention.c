@@ -25,7 +25,7 @@ static void end(void)
 
 TestSuite(exec_attention, .init = begin, .fini = end, .timeout = 120);
 
-/* What a run has left when its devices are given back. */
+/* Report and counts of a run, taken before its devices are given back. */
 static struct {
     char by[32];
     char why[160];
@@ -165,8 +165,8 @@ static void keep_held(rpexec_devices *devices)
     (void)devices;
 }
 
-/* Lanes that are opened again for more tokens get their plans, without another trial: whoever was
- * chosen stays. */
+/* Lanes that are opened again for more tokens get their plans, without another trial: the chosen
+ * library stays. */
 Test(exec_attention, later_programs_keep_the_choice)
 {
     rp_model config = rp_test_small_decoder(4, true, true);

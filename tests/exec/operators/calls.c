@@ -22,7 +22,7 @@ static keeper all = {.taker = {.take = keep}};
 #define LANE ((rpexec_lane *)(void *)&all.taker)
 #define NOTED rpexec_noting_operators
 
-/* What the call that was kept last has come back as. */
+/* Arguments with which the call that was kept last has come back. */
 static rpexec_attention_sizes got_sizes;
 static rpexec_routing got_routing;
 static rpexec_matrices got_matrices;
@@ -195,8 +195,7 @@ Test(exec_operator_calls, calls_come_back_as_they_were)
     cr_expect(memcmp(&got_factor, &(float){-0.0f}, sizeof got_factor) == 0);
 }
 
-/* Whoever looks whether addresses are the GPU's must be told of all of them, and of nothing else.
- */
+/* A check that addresses are the GPU's must be told of all of them, and of nothing else. */
 Test(exec_operator_calls, addresses_are_known)
 {
     NOTED.experts_linear(LANE, &routing, &matrices, AT(0), AT(1), true, NULL);

@@ -153,7 +153,7 @@ Test(exec_dtype, every_nan_stays_one)
     }
 }
 
-/* What a vector register holds besides must not matter: every count up to two of the widest. */
+/* The other elements of a vector register must not matter: every count up to two of the widest. */
 Test(exec_dtype, any_count_and_no_value_more)
 {
     for (int f = 0; f < 2; f++) {

@@ -1,6 +1,6 @@
-/* Operators for 16-bit storage against the fp32 operators on the same values, widened: what they
- * leave is the fp32 result, rounded once. Matrices with more rows than are wide at a time, rows and
- * values that end within a piece. */
+/* Operators for 16-bit storage against the fp32 operators on the same values, widened: their
+ * results are the fp32 results, rounded once. Matrices with more rows than are wide at a time, rows
+ * and values that end within a piece. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
 #include "tests/support/exec_case.h"
@@ -59,8 +59,8 @@ static pair random_pair(uint64_t seed, uint64_t count)
     return p;
 }
 
-/* What was rounded is the fp32 result to the last bit, or, where matrix products of other sizes may
- * sum in another order (`other_sums`), within fp32's errors of it. */
+/* The 16-bit result is the fp32 one, rounded, to the last bit or, where matrix products of other
+ * sizes may sum in another order (`other_sums`), within fp32's errors of it. */
 static void check(const char *name, const pair *p, bool other_sums)
 {
     float unit =

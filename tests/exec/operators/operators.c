@@ -1,5 +1,5 @@
 /* Every operator of the host backend against the double-precision reference (tests/reference,
- * executor.md section 3, 3). What is allowed follows from an error model: a sum of n terms in fp32
+ * executor.md section 3, 3). Allowed errors follow from a model: a sum of n terms in fp32
  * is off by k u sqrt(n) of its tensor's root mean square, u = 2^-24; NaN is off. Inputs are numbers
  * of fp32, so that both compute the same thing. */
 #include "common/base/mem.h"

@@ -209,7 +209,8 @@ static void close_one(void *context)
     closed[closed_count++] = *(const uint32_t *)context;
 }
 
-/* How a pool's threads end: the arena's memory is still there, and what came last goes first. */
+/* Functions that end a pool's threads: the arena's memory is still there, and the last one that was
+ * added runs first. */
 Test(exec_pool, an_arena_ends_what_it_holds)
 {
     rp_arena *arena = NULL;
@@ -388,8 +389,8 @@ static void scale_up(void *context, rp_arena *in, rp_test_run *run)
     }
 }
 
-/* @return whether the run of `work` that keeps no gradients has none: its steps were one pass each
- */
+/* @return true where the run of `work` that keeps no gradients has none: its steps were one pass
+ * each */
 static bool fuses(const rpexec_work *work, rpexec_dtype dtype, bool tied)
 {
     rp_model config = rp_test_decoder(2, tied, true);

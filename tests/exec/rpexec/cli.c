@@ -28,7 +28,7 @@ Test(exec_cli, bad_commands_are_refused)
 
 /* ---- --list ---- */
 
-/* What the list says of a schedule is what happens. */
+/* A schedule runs unless the list calls it simulated only. */
 Test(exec_cli, the_list_says_what_runs)
 {
     rp_test_outcome list = run("--list schedules");

@@ -28,7 +28,7 @@ static void end(void)
 
 TestSuite(exec_collectives, .init = begin, .fini = end, .timeout = 120);
 
-/* What one rank has, and what it does. */
+/* State of one rank, and the collective that it performs. */
 typedef struct rank_run {
     pthread_t thread;
     rpexec_host_group *group;
@@ -281,7 +281,7 @@ Test(exec_collectives, shares_are_a_partition)
     }
 }
 
-/* Whoever waits is woken, and nobody waits again. */
+/* Every rank that waits is woken, and none waits again. */
 Test(exec_collectives, an_abort_wakes_everybody)
 {
     for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks++) {
@@ -323,7 +323,7 @@ Test(exec_collectives, ranks_that_disagree_are_told_so)
             told +=
                 strstr(runs[i].messages, "rank 0 has come to an all-gather of 2 arrays") != NULL;
         }
-        cr_expect(eq(u32, told, 1)); /* by whoever came last */
+        cr_expect(eq(u32, told, 1)); /* by the rank that came last */
         rpexec_host_group_close(runs[0].group);
         end();
         begin();

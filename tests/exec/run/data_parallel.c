@@ -1,5 +1,5 @@
-/* Data-parallel systems on the host backend: they train as one device does, whatever is sharded and
- * where it lies, and move what the closed forms say. */
+/* Data-parallel systems on the host backend: they train as one device does, with any sharding and
+ * placement of state, and move the bytes of the closed forms. */
 #include "common/base/log.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
@@ -99,7 +99,8 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     }
 }
 
-/* With a microbatch per rank all systems add up alike; with more, those that reduce after each. */
+/* All systems add up in the same order with one microbatch per rank; with more of them, those do
+ * that reduce after each. */
 Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
 {
     for (uint32_t number = 0; number < 8; number++) {
@@ -159,7 +160,7 @@ Test(exec_sharded, random_delays_change_nothing)
     }
 }
 
-/* What all ranks together take from each other, come up with and send down in a step of `rounds`
+/* Bytes that all ranks together take from each other, upload and download in a step of `rounds`
  * microbatches per rank: in terms of all weights, of the blocks and of embedding and head. */
 typedef struct closed_form {
     double all, blocks, root;
@@ -248,7 +249,7 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
     }
 }
 
-/* What is planned is enough, one byte less is refused. ZeRO-Infinity never has all weights. */
+/* The planned memory is enough, one byte less is refused. ZeRO-Infinity never has all weights. */
 Test(exec_sharded, memory_stays_below_its_cap)
 {
     rp_model config = rp_test_decoder(16, true, true);

@@ -49,7 +49,7 @@ static void ended(void *context, uint32_t iteration, double loss)
     e->losses[e->told++] = loss;
 }
 
-/* What a checkpoint holds. */
+/* True where two runs have equal state, as far as a checkpoint holds it: steps, scaler, weights. */
 static bool same_state(const rp_test_run *a, const rp_test_run *b)
 {
     uint64_t working = a->state.offsets[a->model.layer_count] * rpexec_dtype_bytes(a->model.dtype);

@@ -144,7 +144,7 @@ Test(exec_grain, random_delays_change_nothing)
     }
 }
 
-/* A backward stage of six layers needs the tape of one. Besides it has as many activations in
+/* A backward stage of six layers needs the tape of one. It also has as many activations in
  * flight as a stage: both directions have two at most (executor.md 1.3). */
 Test(exec_grain, memory_falls_to_one_layers_tape)
 {

@@ -1,4 +1,4 @@
-/* What must hold whatever happens between the threads (executor.md section 3): delays change
+/* Invariants of every order between the threads (executor.md section 3): delays change
  * nothing, nothing deadlocks, failures end cleanly, memory stays below its cap, and the bytes that
  * are moved are those of the formula. */
 #include "common/base/log.h"
@@ -69,7 +69,7 @@ Test(exec_invariants, random_delays_change_nothing)
     }
 }
 
-/* 10 and 11: a slow host, or slow transfers, whatever overlaps then. With two GPUs and a tied table
+/* 10 and 11: a slow host, or slow transfers, with any overlap. With two GPUs and a tied table
  * the next step's head may deliver before this step's embedding is collected. */
 Test(exec_invariants, slow_hosts_and_links_change_nothing)
 {

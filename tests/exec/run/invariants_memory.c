@@ -211,7 +211,7 @@ static void make_room(void *context, rp_arena *in, rpexec_plan *plan)
     }
 }
 
-/* A tensor begins: NaN, whatever was there before, and its guards. */
+/* A tensor begins: NaN in place of its earlier contents, and its guards. */
 static void begin_tensor(const rp_test_watch *watch, uint32_t value)
 {
     unsigned char *at = rp_test_watch_at(watch, value);

@@ -57,7 +57,7 @@ static span span_of(const rp_test_run *run, uint32_t kinds, uint32_t stage, uint
     return s;
 }
 
-/* What goes from a stage to the next one of a chain: computed, down, up, computed. Between stages
+/* Values that a stage gives to the next of a chain: computed, down, up, computed. Between stages
  * of one GPU resident weights need no transfer. Returns the number of transfers. */
 static uint32_t check_handover(const rp_test_run *run, uint32_t kinds, rp_op_kind down,
                                rp_op_kind up, const uint16_t *stages, uint32_t microbatch,
@@ -207,8 +207,8 @@ static void count_op(rp_test_watch *watch, uint32_t op)
     atomic_fetch_add(&performed[op], 1);
 }
 
-/* How often work of some kinds was done for a unit, as a whole: a layer of grain layer is a part.
- */
+/* Number of times that a unit's work of some kinds was done as a whole: with grain layer, a layer
+ * is a part. */
 static uint32_t times(const rp_test_run *run, uint32_t kinds, uint32_t stage, uint32_t microbatch,
                       uint32_t iteration)
 {

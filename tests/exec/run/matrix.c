@@ -25,7 +25,7 @@ static const uint32_t gpu_counts[] = {1, 2, 3, 5, 8};
 
 static uint32_t failures; /* that have been reported */
 
-/* What may be combined with a schedule and a number of GPUs. */
+/* Options that may be combined with a schedule and a number of GPUs. */
 typedef struct combination {
     uint32_t rounds; /* microbatches per GPU */
     rp_recompute recompute;
@@ -64,7 +64,7 @@ static uint32_t iterations_of(const rp_schedule_type *schedule, const combinatio
     return c->asynchronous && schedule->placement == RP_PLACEMENT_OFFLOAD ? 2 : 1;
 }
 
-/* Whether heads and MLPs are equal parts for so many GPUs, where a schedule cuts them. */
+/* True where heads and MLPs have equal parts on so many GPUs, or the schedule does not cut them. */
 static bool can_cut(const rp_test_golden *golden, const rp_schedule_type *schedule, uint32_t gpus)
 {
     const rp_model *m = &golden->config;
@@ -168,7 +168,7 @@ Test(exec_matrix, untied_decoder_with_scaled_rotation)
     run_all("untied", 2, 2);
 }
 
-/* What runs on one device with nothing of a schedule is right to begin with, in each part. */
+/* Plain loops on one device, without a schedule, are right to begin with: loss and gradients. */
 Test(exec_matrix, plain_loops)
 {
     for (int i = 0; i < slow_golden_count; i++) {

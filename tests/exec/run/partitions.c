@@ -1,5 +1,5 @@
 /* Partitions with stages that have no transformer layer, as `even` makes them for more GPUs than
- * layers: whoever needs the embedding's output gets it. The same bits as plain loops. */
+ * layers: every stage that needs the embedding's output gets it. The same bits as plain loops. */
 #include "common/base/log.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"

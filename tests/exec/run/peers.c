@@ -72,7 +72,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
         run_it(&config, &work, &twist, &sent);
         cr_expect(rp_test_same(&host, &sent, STEPS), "%s on %u GPUs", work.schedule->name,
                   work.gpus);
-        /* What is not sent goes down and up. Only token ids come up besides. */
+        /* Boundaries that are not sent go down and up. Token ids come up too, and nothing else. */
         uint64_t ids = (uint64_t)STEPS * work.microbatches * SEQ_LEN * sizeof(int32_t);
         cr_expect(eq(u64, host.exchanged_bytes, 0));
         cr_expect(eq(u64, sent.exchanged_bytes + sent.downloaded_bytes, host.downloaded_bytes));

@@ -211,7 +211,7 @@ Test(exec_rounds, overlapping_calls_train_as_loops_in_their_order)
     }
 }
 
-/* ---- what is refused --------------------------------------------------------------------------
+/* ---- refusals ---------------------------------------------------------------------------------
  */
 
 Test(exec_rounds, rounds_that_do_not_fit_are_refused)

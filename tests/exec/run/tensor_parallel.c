@@ -34,8 +34,8 @@ static void again(void)
     begin();
 }
 
-/* What a decoder may have besides: each in turn. Four heads on two kv heads are what 4 ranks share;
- * the vocabulary of 97 has unequal parts. */
+/* Kinds of decoders, by the parts that they have, each in turn. 4 ranks share four heads on two kv
+ * heads; the vocabulary of 97 has unequal parts. */
 enum { DENSE, NORMS, ADAPTERS, EXPERTS, ADAPTED_EXPERTS, ONE_KV_HEAD, KINDS };
 
 static rp_model decoder_of(uint32_t kind, bool tied)
@@ -80,8 +80,9 @@ static void run_plain(const rp_model *config, const rpexec_work *work, const rp_
     cr_assert(eq(int, rp_test_single_from(arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
-/* How far weights have come apart, of how far they have come: rms. Adam's first steps are as long
- * for small gradients as for large ones, and a gradient of rounding has any sign. */
+/* Distance between two runs' weights, relative to the way that they have come: rms. Adam's first
+ * steps are as long for small gradients as for large ones, and a gradient of rounding has any sign.
+ */
 static double weight_distance(const rp_test_run *run, const rp_test_run *plain, uint64_t seed)
 {
     double apart = 0;
@@ -233,7 +234,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
     }
 }
 
-/* What ranks take from each other inside of their ops comes over their links. */
+/* Bytes that ranks take from each other inside of their ops come over their links. */
 Test(exec_slices, sums_are_as_slow_as_the_links)
 {
     rp_model config = decoder_of(NORMS, true);
@@ -255,8 +256,8 @@ Test(exec_slices, sums_are_as_slow_as_the_links)
     rp_test_forget(&run);
 }
 
-/* Weights, gradients and moments are cut: two ranks need little more than half of one. What is
- * planned is enough, one byte less is refused. */
+/* Weights, gradients and moments are cut: two ranks need little more than half of one. The
+ * planned memory is enough, one byte less is refused. */
 Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
 {
     rp_model config = rp_test_decoder(16, false, true);
@@ -341,7 +342,7 @@ static void continue_from(void *context, rp_arena *unused, rp_test_run *run)
     memcpy(run->state.master, from->state.master, floats * sizeof(float));
     memcpy(run->state.m, from->state.m, floats * sizeof(float));
     memcpy(run->state.v, from->state.v, floats * sizeof(float));
-    /* What a tied head shares with the embedding is nobody's: checkpoints do not have it. */
+    /* Checkpoints have no masters or moments of a tied head's table, which is the embedding's. */
     uint64_t own = rpexec_state_own(&run->state, 0, run->model.layer_count);
     memset(run->state.master + own, 0xff, (floats - own) * sizeof(float));
     memset(run->state.m + own, 0xff, (floats - own) * sizeof(float));
@@ -352,8 +353,8 @@ static void continue_from(void *context, rp_arena *unused, rp_test_run *run)
     }
 }
 
-/* What ranks leave is the whole model with its moments: anybody goes on from there, on one device
- * and on several, and so do ranks from what others have left. */
+/* Ranks leave the whole model with its moments: other schedules go on from there, on one device and
+ * on several, and ranks go on from the state that others have left. */
 Test(exec_slices, training_goes_on_with_another_schedule)
 {
     for (uint32_t kind = 0; kind < KINDS; kind++) {

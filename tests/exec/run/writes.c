@@ -1,5 +1,5 @@
-/* Nobody writes a tensor while somebody else may use it: whatever a plan's op writes, all other
- * users of that tensor come before it or after it in the program's own order, whatever the timing.
+/* No op writes a tensor while another may use it: all other users of a tensor that a plan's op
+ * writes come before it or after it in the program's own order, whatever the timing.
  * (A recompute once wrote its forward's output again while it was on its way to the next stage.) */
 #include "common/base/log.h"
 #include "tests/support/exec_case.h"

@@ -251,7 +251,7 @@ Test(dispatch, cloning_stops_every_gpu)
     fini(&b);
 }
 
-/* Whatever happens: an op takes its time and what it was held; cloning is done one after the
+/* In every case an op takes its time and what it was held; cloning is done one after the
  * other; and a slower host never makes a step of these shorter. */
 Test(dispatch, holds_account_for_all_that_ops_take_longer)
 {

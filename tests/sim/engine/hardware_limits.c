@@ -1,4 +1,4 @@
-/* A run that takes longer than the clock's 106 days says so, whatever it is that takes so long. */
+/* A run that takes longer than the clock's 106 days says so, whichever op takes so long. */
 #include "common/base/log.h"
 #include "common/timeline/metrics.h"
 #include "tests/support/lowered_bench.h"

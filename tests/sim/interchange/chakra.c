@@ -126,7 +126,7 @@ Test(chakra, traces_of_other_programs)
     cr_expect(eq(i64, ranks[0].memory_ps, 400000000000));
 }
 
-/* ---- what is exported ---- */
+/* ---- export ---- */
 
 static void export_all(const rp_timeline *timeline, int64_t hop_ps)
 {

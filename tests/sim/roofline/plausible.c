@@ -97,7 +97,7 @@ static uint32_t turn_of(const char *name)
 /* ---- rates -------------------------------------------------------------------------------------
  */
 
-/* What a platform file says of one resource, `factor` times as fast. */
+/* Lines of a platform file for one resource, `factor` times as fast. */
 typedef void lines_fn(const rp_platform *p, double factor, char lines[512]);
 
 static void link_lines(const rp_platform *p, double factor, char lines[512])
@@ -272,8 +272,8 @@ Test(plausible, more_work_takes_longer)
 /* ---- platforms ---------------------------------------------------------------------------------
  */
 
-/* Whether `b` is at least as good as `a` in everything a file says. Rates of peers count only where
- * both have the same kind. */
+/* True where `b` is at least as good as `a` in everything a file says. Rates of peers count only
+ * where both have the same kind. */
 static bool dominates(const rp_platform *b, const rp_platform *a)
 {
     rp_machine ma = rp_machine_of(a);

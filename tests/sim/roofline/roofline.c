@@ -294,8 +294,8 @@ static void errors_of(const char *name, double errors_out[4])
 }
 
 /* gemm_efficiency was set on forward + backward of a layer of llama3.1-8b; the other four tables
- * are predictions. What has been reached, rounded up, is the gate. gpt-oss-20b's backward is known
- * to be wrong: each expert writes the gradient of all of them, which the roofline does not model.
+ * are predictions. The gate is the error reached, rounded up. gpt-oss-20b's backward is known to
+ * be wrong: each expert writes the gradient of all of them, which the roofline does not model.
  */
 Test(roofline, errors_against_the_measured_tables)
 {

@@ -219,7 +219,7 @@ static rp_store_prediction prediction(const char *schedule, uint32_t gpus, doubl
                                  .measured_ms = measured_ms};
 }
 
-/* What is added to a run of gpipe that was predicted at 10 ms and measured at `measured_ms`. */
+/* Adds a run of gpipe that was predicted at 10 ms and measured at `measured_ms`. */
 static void store_run(rp_store *store, const char *settings, const char *recompute,
                       double measured_ms)
 {

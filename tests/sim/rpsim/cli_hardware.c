@@ -108,7 +108,7 @@ Test(cli_hardware, communication_of_two_gpus)
     }
 }
 
-/* What is exposed is what --explain attributes to transfers. */
+/* Exposed communication is the time that --explain attributes to transfers. */
 Test(cli_hardware, exposed_communication_is_the_attribution)
 {
     json_t *rows = run("--schedule roundpipe,zero2,fsdp --gpus 4 --iterations 1 --explain");

@@ -152,7 +152,7 @@ Test(cli_memory, host_memory_is_a_limit)
     cr_expect(eq(dbl, stored(line, "fits"), 1));
 }
 
-/* What the host cannot hold is behind what it can, and a sequence may be too long for it alone. */
+/* Runs that the host cannot hold have no rank, and a sequence may be too long for it alone. */
 Test(cli_memory, host_memory_counts_everywhere)
 {
     json_t *rows = run("--schedule all --recompute wait --gpus 4 --iterations 1 --set "
@@ -192,7 +192,7 @@ Test(cli_memory, host_memory_counts_everywhere)
     }
 }
 
-/* What lies on the host is spread over the servers that the GPUs are in. */
+/* Memory of the host is that of all servers that the GPUs are in. */
 Test(cli_memory, host_memory_of_several_servers)
 {
     static const uint32_t gpus[][2] = {{1, 1}, {8, 1}, {9, 2}, {64, 8}};

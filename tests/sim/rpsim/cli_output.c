@@ -1,4 +1,4 @@
-/* What rpsim prints: JSON, CSV and key=value, each key and value. */
+/* Output of rpsim: JSON, CSV and key=value, each key and value. */
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 

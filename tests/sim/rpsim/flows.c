@@ -26,7 +26,7 @@ static void begin(void)
 
 TestSuite(flows, .init = begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* What --flows prints for a file; NULL where it is refused (with `messages`). */
+/* Output of --flows for a file; NULL where it is refused (with `messages`). */
 static json_t *solve_file(const char *name)
 {
     char *text = NULL;
@@ -100,7 +100,7 @@ Test(flows, golden_scenarios)
     json_decref(golden);
 }
 
-/* Each scenario by itself, as cli.md has it. */
+/* Each scenario by itself, in the form of cli.md. */
 Test(flows, one_scenario_is_a_file_too)
 {
     json_t *golden = json_load_file(GOLDEN, 0, NULL);

@@ -30,7 +30,7 @@ static bool same_text(const json_t *a, const json_t *b, const char *key)
     return strcmp(rp_test_json_text(a, key), rp_test_json_text(b, key)) == 0;
 }
 
-/* Whether `below` may stand right behind `above`: ranks count those that are strictly faster. */
+/* Fails unless `below` may stand right behind `above`: ranks count faster rows only. */
 static void check_neighbours(const json_t *above, const json_t *below, uint32_t place)
 {
     double faster = rp_test_json_number(above, "tokens_per_s");
@@ -160,8 +160,8 @@ Test(ranking, nothing_allowed_is_bad_usage)
     cr_expect(strstr(none.messages, "no schedule allows these sizes") != NULL, "%s", none.messages);
 }
 
-/* What a flip says is best stands first where that is asked for; JSON and CSV know nothing of
- * flips. */
+/* The schedule that a flip calls best stands first in a run with the flip's options; JSON and CSV
+ * know nothing of flips. */
 Test(ranking, flips_agree_with_runs)
 {
     static const struct {

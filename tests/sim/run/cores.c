@@ -194,8 +194,8 @@ static uint32_t bound_to(const slow *s, uint32_t q)
     return bound ? queue->gpu % s->b->machine.bound_cores : UINT32_MAX;
 }
 
-/* What each thread of the queues that work gets: all rise together, until one has a core of its
- * own, its core is full, or all cores are. `rate` < 0: it does not rise yet. */
+/* Share of a core for each thread of a working queue: all shares rise together, until a thread has
+ * a core of its own, its core is full, or all cores are. `rate` < 0: it is still rising. */
 static uint32_t share_out(const slow *s, double *rate)
 {
     uint32_t queues = s->b->program->queue_count;
@@ -220,7 +220,7 @@ static uint32_t share_out(const slow *s, double *rate)
             }
             level = threads > 0 ? fmin(level, left / threads) : level;
         }
-        for (uint32_t q = 0; q < queues; q++) { /* whoever stands at the level has no more room */
+        for (uint32_t q = 0; q < queues; q++) { /* full: no room above the level */
             double left[2] = {s->b->machine.cores, 1};
             for (uint32_t k = 0; k < queues; k++) {
                 double used = s->left[k] < 0

@@ -21,7 +21,7 @@ static void begin(void)
 
 TestSuite(explain, .init = begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- what must hold for any explanation -------------------------------------------------------
+/* ---- properties of every explanation ----------------------------------------------------------
  */
 
 static void check_sums(const rpsim_explanation *e, const char *text)
@@ -201,7 +201,7 @@ Test(explain, random_programs_at_hardware_fidelity)
     }
 }
 
-/* What takes no time is never waited for. */
+/* Transfers that take no time are never waited for. */
 Test(explain, free_transfers_are_never_blamed)
 {
     rp_random random = {235};

@@ -52,7 +52,7 @@ Test(explain_shared, slow_uplink_of_all)
     rp_test_bench_fini(&b);
 }
 
-/* What carries much: each of the kinds with two numbers, one of them 20 % slower. Weights of 2 GB
+/* Shared resources that carry much: two of each kind, one of them 20 % slower. Weights of 2 GB
  * per layer take 100 ms over a link of 20 GB/s, but uplinks of 25 GB/s have two GPUs behind each.
  */
 static void slow_down_each(rp_shared kind, const rp_machine *machine)

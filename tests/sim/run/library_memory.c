@@ -70,7 +70,7 @@ Test(library_memory, segments)
     }
 }
 
-/* What is freed is split, and whole again when all its parts are free. */
+/* A freed block is split, and whole again when all its parts are free. */
 Test(library_memory, splits_and_joins)
 {
     rpsim_allocator a = make(UNLIMITED);

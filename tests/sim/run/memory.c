@@ -419,7 +419,7 @@ Test(memory, lifetimes_without_order_are_refused)
     rp_program_destroy(program);
 }
 
-/* Whether `to` cannot begin before `from` has: through queue order and waits, by a plain search. */
+/* True where `to` cannot begin before `from` has: by queue order and waits, in a plain search. */
 static bool is_reachable(const rp_program *p, uint32_t from, uint32_t to, bool *seen,
                          uint32_t *stack)
 {
@@ -442,7 +442,7 @@ static bool is_reachable(const rp_program *p, uint32_t from, uint32_t to, bool *
     return seen[from];
 }
 
-/* The lifetime rule is sufficient: whatever pair of ops it accepts is in that order. */
+/* The lifetime rule is sufficient: every pair of ops that it accepts is in that order. */
 Test(memory, accepted_lifetimes_have_an_order)
 {
     fixture f;

@@ -153,7 +153,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     return timeline;
 }
 
-/* The peak of all GPUs, which are alike. */
+/* Peak of each GPU: all GPUs have the same. */
 static uint64_t peak(fixture *f, const char *name)
 {
     rpsim_memory memory;

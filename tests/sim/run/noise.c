@@ -343,7 +343,7 @@ Test(noise, command_line_with_a_slow_gpu)
     json_decref(rows);
 }
 
-/* Who beats whom: probabilities of a pair sum to 1, nobody is compared with itself, and 100
+/* Matrix of `beats`: probabilities of a pair sum to 1, no schedule is compared with itself, and 100
  * replicas are the default. */
 Test(noise, command_line_matrix)
 {

@@ -76,7 +76,7 @@ static const char *plan_at(uint32_t seq_len)
 }
 
 /* At 2048 tokens the head is worth nearly three layers and a backward stage holds three; where
- * attention dominates, no stage can hold two layers (2 > 1.1) and all are alike. */
+ * attention dominates, no stage can hold two layers (2 > 1.1) and all are equal. */
 Test(run_plan, long_sequences_have_another_plan)
 {
     cr_expect(eq(int, strcmp(strchr(plan_at(2048), '|'), "|0,1,3,3,3,3,3,3,3,3,3"), 0));

@@ -136,7 +136,7 @@ int rp_fake_owner(const void *address)
     return device;
 }
 
-/* What one call has taken or pinned, or nobody has. */
+/* True where all bytes were taken or pinned by one call, or by none. */
 static bool is_one(const void *address, uint64_t bytes)
 {
     int device;
@@ -172,7 +172,7 @@ static int take(uint64_t bytes, int device, void **memory_out)
         rp_arena_destroy(arena);
         return ERROR_MEMORY;
     }
-    /* What a program gets is not what it has written. */
+    /* New memory has none of the program's earlier values. */
     memset(*memory_out, 0xa5, bytes);
     atomic_fetch_add(&left, 1);
     return add_region(*memory_out, bytes, device, arena);

@@ -1,4 +1,4 @@
-/** @file cuda.h  What the GPU driver asks of CUDA, done with threads and host memory.
+/** @file cuda.h  The calls that the GPU driver makes of CUDA, done with threads and host memory.
  *
  * Streams are threads with bounded in-order queues, events count their records, device memory is
  * the host's, operators are the host backend's, performed when the stream comes to them. Misuse
@@ -21,7 +21,7 @@ typedef enum rp_fake_graph_call {
     RP_FAKE_MAKE_FAILS,
 } rp_fake_graph_call;
 
-/** How cuDNN is on a machine: what AUTO can meet. */
+/** States of cuDNN on a machine that AUTO can meet. */
 typedef enum rp_fake_cudnn {
     RP_FAKE_CUDNN_ABSENT,
     RP_FAKE_CUDNN_FASTER,
@@ -40,7 +40,7 @@ typedef enum rp_fake_peer_copies {
     RP_FAKE_PEERS_HANG,  /**< so do they on that way, until rp_fake_cuda_unstick */
 } rp_fake_peer_copies;
 
-/** How the machine is. One at a time in a process. */
+/** Properties of the machine. One at a time in a process. */
 typedef struct rp_fake_cuda {
     int devices; /**< 0: none */
     bool green;  /**< devices can be split */
@@ -54,9 +54,9 @@ typedef struct rp_fake_cuda {
     bool often;           /**< one time in 2 */
     bool late_beside;     /**< only in streams beside the queues', which have no lane */
     uint32_t fail_at;     /**< this copy fails, from 1 on; 0: none */
-    rp_fake_graph_call graphs; /**< what of them fails */
+    rp_fake_graph_call graphs; /**< the call of them that fails */
     double copy_Bps;           /**< of copies; down to the host half of it; 0: as fast as it goes */
-    uint32_t copy_us;          /**< with copy_Bps: what a copy takes besides */
+    uint32_t copy_us;          /**< with copy_Bps: added to the time of each copy */
     uint32_t stick_at;         /**< a stream never gets beyond this copy; 0: none */
     bool nccl;                 /**< there is NCCL */
     bool nccl_refuses;         /**< which makes no communicators */
@@ -83,7 +83,7 @@ uint32_t rp_fake_cuda_copies(void);
  * since rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_most_records(void);
 
-/** What has been launched since rp_fake_cuda_driver. */
+/** Launches since rp_fake_cuda_driver. */
 typedef struct rp_fake_cuda_launches {
     uint32_t captures; /**< that became graphs */
     uint32_t graphs;
@@ -108,7 +108,7 @@ uint32_t rp_fake_cuda_greens(void);
  * rp_fake_cuda_driver. */
 uint32_t rp_fake_cuda_sums(void);
 
-/** What has been asked about attention since rp_fake_cuda_driver. */
+/** Questions about attention since rp_fake_cuda_driver. */
 typedef struct rp_fake_attention {
     uint32_t plans; /**< asked for */
     uint32_t trials;

@@ -21,10 +21,10 @@ enum {
 
 typedef struct rp_fake_stream rp_fake_stream;
 
-/** What a stream is of. */
+/** @return the part of a device that a stream belongs to. */
 const rpexec_cuda_part *rp_fake_part_of(const rp_fake_stream *stream);
 
-/** What the calling thread's calls are about; may be set. */
+/** @return the part that the calling thread's calls are about; may be set. */
 rpexec_cuda_part *rp_fake_here(void);
 
 /** The machine of this moment. */
@@ -111,15 +111,15 @@ int rp_fake_enqueue(rp_fake_stream *stream, void (*run)(const void *arguments),
 int rp_fake_enqueue_operator(rp_fake_stream *stream, void (*run)(const void *arguments),
                              const rp_fake_operator *o);
 
-/** What an operator of a captured stream becomes; of this thread's capture. @retval 0,
- * ERROR_CAPTURE: it captures another stream */
+/** Adds an operator of a captured stream to this thread's capture. @retval 0, ERROR_CAPTURE: the
+ * thread captures another stream */
 int rp_fake_capture_operator(rp_fake_stream *stream, void (*run)(const void *arguments),
                              const rp_fake_operator *o);
 
 /** Counts an operator that is launched by itself. */
 void rp_fake_count_operator(void);
 
-/** @return whether this thread captures: a call that is not permitted then makes that invalid. */
+/** @return true where this thread captures: a call not permitted then invalidates the capture. */
 bool rp_fake_is_capturing(void);
 void rp_fake_invalidate(void);
 
@@ -129,10 +129,10 @@ void rp_fake_delay(rp_fake_stream *stream);
 /** Waits until the stream has done everything. @retval 0, ERROR_CAPTURE */
 int rp_fake_synchronize(rp_fake_stream *stream);
 
-/** @return whether operators of the lane reach an address, or it is NULL. */
+/** @return true where operators of the lane reach an address, or it is NULL. */
 bool rp_fake_is_reached(const rp_fake_lane *lane, const void *address);
 
-/** @return whether the lane is open and reaches all of the operator's addresses. */
+/** @return true where the lane is open and reaches all of the operator's addresses. */
 bool rp_fake_can_perform(const rp_fake_operator *o);
 
 /** Has operators performed in the lane's stream. */

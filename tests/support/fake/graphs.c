@@ -12,7 +12,7 @@ typedef struct node {
     rp_fake_operator operator;
 } node;
 
-/* What has been captured, and a graph. */
+/* Operators that have been captured; also a graph of them. */
 typedef struct nodes {
     rp_fake_stream *stream;
     node *list;
@@ -166,7 +166,7 @@ int rp_fake_graph_launch(void *graph, void *stream)
     return rp_fake_enqueue(stream, run_nodes, &n, sizeof n);
 }
 
-/* What is under way is not given back, which the tests find. */
+/* A graph that is under way is refused and stays, which the tests find. */
 int rp_fake_graph_destroy(void *graph)
 {
     nodes *n = graph;

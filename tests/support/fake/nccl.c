@@ -2,8 +2,8 @@
  *
  * Kernels of a communicator run one after the other in the order of enqueueing; calls of running
  * kernels find each other as the library's do: collectives by their number, messages by theirs from
- * one rank to another. What comes of them lands in each rank's memory in its own stream's time.
- * What would be wrong data or a hang with NCCL is an error here where it can be seen, and hangs
+ * one rank to another. Their results land in each rank's memory in its own stream's time.
+ * Misuse that gives wrong data or a hang with NCCL is an error here where it can be seen, and hangs
  * otherwise: other collectives than the other ranks', other sizes, one communicator in two threads
  * at a time, memory of another device, ranges that overlap but not as in-place calls may. */
 #include "tests/support/fake/nccl_internal.h"

@@ -1,4 +1,4 @@
-/* What calls of the fake's NCCL do, once kernels that run have them. */
+/* Work of the calls of the fake's NCCL, once kernels that run have them. */
 #include "tests/support/fake/nccl_internal.h"
 
 #include "exec/state/scaler.h"

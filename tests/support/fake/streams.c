@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Small, so that whoever enqueues has to wait at times, as with CUDA. */
+/* Small, so that a thread that enqueues has to wait at times, as with CUDA. */
 #define RING 16u
 #define ARGUMENT_BYTES 320u
 
