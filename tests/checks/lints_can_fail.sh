@@ -169,6 +169,7 @@ else
     expect published "nothing to compare" "no published numbers"
 fi
 
+inject style exec/zz_prose.c "a comment that opens with What" <<<"/* What is done. */"
 inject docs exec/zz_cites.c "a document that is not there" <<<"/* Rules: nowhere.md 2. */"
 inject docs common/zz_docs.h "a prototype without a comment" <<<$'#pragma once\n\nint zz_x(int y);'
 inject docs common/zz_docs.h "a long prototype without one" <<<$'#pragma once\n\nstruct zz *zz_x(int y,\n    int z);'
