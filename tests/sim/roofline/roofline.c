@@ -512,7 +512,7 @@ Test(roofline, every_schedule_runs_everywhere)
     cr_assert(eq(int, rp_data_list("platforms", arena, &names, &count), RP_OK));
     for (uint32_t p = 0; p < count; p++) {
         char line[512];
-        rp_platform platform; /* more GPUs are tests/checks/combine.sh's part */
+        rp_platform platform; /* more GPUs are tests/common/schedule/combine.c's part */
         cr_assert(eq(int, rp_platform_load(names[p], arena, &platform), RP_OK));
         snprintf(line, sizeof line,
                  "--fidelity hardware --schedule all --platform %s --seq-len 512 --iterations 1 "
