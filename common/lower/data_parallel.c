@@ -318,7 +318,7 @@ static rp_status add_step(const rp_sharded *s, uint32_t iteration)
     if (!s->sharding->host_optimizer) {
         RP_TRY(add_updates(s, iteration));
         bool whole = s->sharding->forward_gathers == 0 && s->sharding->forward_reduces == 0;
-        return whole && s->l->config->gather_updates ? add_update_gathers(s, iteration) : RP_OK;
+        return whole ? add_update_gathers(s, iteration) : RP_OK;
     }
     return s->sharding->gather_after_step ? add_refresh(s, iteration) : RP_OK;
 }
@@ -372,7 +372,7 @@ rp_status rp_lower_sharded(rp_lowering *l)
     rp_sharded *s = NULL;
     RP_TRY(rp_arena_alloc(l->arena, 1, sizeof *s, &s));
     *s = (rp_sharded){.l = l,
-                      .sharding = l->config->sharding,
+                      .sharding = &l->schedule->traits.sharding,
                       .gpus = l->schedule->gpu_count,
                       .per_gpu = l->unit_count / l->schedule->gpu_count};
     size_t iterations = l->schedule->iteration_count;

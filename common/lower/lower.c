@@ -136,7 +136,8 @@ static rp_status create_assembly(rp_lowering *l)
         [RP_LOWER_PEER] = RP_QUEUE_PEER,
     };
     uint32_t gpus = l->schedule->gpu_count;
-    bool peers = l->config->placement == RP_PLACEMENT_RESIDENT && l->config->peer_gpus != 0;
+    bool peers =
+        l->schedule->traits.placement == RP_PLACEMENT_RESIDENT && l->config->peer_gpus != 0;
     rp_queue *queues = NULL;
     l->host_queue = gpus * RP_LOWER_QUEUES_PER_GPU;
     RP_TRY(rp_arena_alloc(l->arena, l->host_queue + 1, sizeof *queues, &queues));
@@ -182,7 +183,7 @@ static rp_status copy_header(const rp_lowering *l, rp_program *p)
 static rp_status check_form(const rp_program *schedule, const rp_lower_config *config)
 {
     bool separate = rp_program_has_separate_backward(schedule);
-    if (config->placement == RP_PLACEMENT_RESIDENT && separate) {
+    if (schedule->traits.placement == RP_PLACEMENT_RESIDENT && separate) {
         rp_log_error("lowering %s: its stages have no GPU of their own; valid is offload placement",
                      schedule->schedule);
         return RP_USAGE;
@@ -223,7 +224,7 @@ static rp_status lower(rp_lowering *l, rp_program *program)
     RP_TRY(create_assembly(l));
     find_units(l);
     RP_TRY(check_jobs(l));
-    if (l->config->placement == RP_PLACEMENT_SHARDED) {
+    if (l->schedule->traits.placement == RP_PLACEMENT_SHARDED) {
         RP_TRY(rp_lower_sharded(l));
     } else {
         RP_TRY(rp_lower_add_ops(l));
@@ -241,7 +242,7 @@ rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
     RP_TRY(check_form(schedule, config));
     rp_lowering l = {.schedule = schedule, .config = config, .sequences = sequences};
     l.separate = rp_program_has_separate_backward(schedule);
-    l.offload = config->placement == RP_PLACEMENT_OFFLOAD;
+    l.offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     l.layers = config->grain == RP_GRAIN_LAYER && schedule->recompute != RP_RECOMPUTE_NONE;
     l.calls = (schedule->microbatch_count - 1) / config->call_microbatches + 1;
     RP_TRY(rp_arena_create(&l.arena));

@@ -1,4 +1,5 @@
-/** @file lower.h  From a compute schedule and a placement to a full program with all its transfers.
+/** @file lower.h  From a compute schedule with its placement to a full program with all its
+ * transfers.
  *
  * Each GPU gets queues for compute, parameter upload, activation upload and download; the host one
  * for its optimizer. Boundary tensors go through pinned host memory: GPU to host, host to GPU; with
@@ -27,7 +28,7 @@
 
 #include "common/inputs/sizes.h"
 #include "common/program/program.h"
-#include "common/schedule/placement.h"
+#include "common/program/traits.h"
 
 /** Part of a stage that a backward recomputes at a time. */
 typedef enum rp_grain {
@@ -38,9 +39,6 @@ typedef enum rp_grain {
 } rp_grain;
 
 typedef struct rp_lower_config {
-    rp_placement placement;
-    rp_versions versions;        /**< of resident weights */
-    const rp_sharding *sharding; /**< RP_PLACEMENT_SHARDED only */
     rp_sizes sizes;
     uint32_t
         call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
@@ -48,18 +46,11 @@ typedef struct rp_lower_config {
      * is one stage over these, and so many rounds make one call: only its first one waits for the
      * loss of the call before. 0: a call is one round */
     uint32_t call_rounds;
-    uint64_t piece_bytes;   /**< largest piece of a parameter upload */
-    rp_grain grain;         /**< nothing is recomputed: no matter */
-    bool overlapping_calls; /**< the calls of a step do not wait for each other's loss or gradients
-                             */
+    uint64_t piece_bytes; /**< largest piece of a parameter upload */
+    rp_grain grain;       /**< nothing is recomputed: no matter */
     /** Resident placement: successive GPUs that send boundary tensors to each other directly,
      * UINT32_MAX: all; 0: none do */
     uint32_t peer_gpus;
-    /** Sharded placement: where whole weights stay on every GPU and each steps its share (ZeRO-2),
-     * the new weights are gathered after the step. Off, as in sim/model.md section 3, whose
-     * volumes leave that gather out: the weights of a program without it are not those of one
-     * training */
-    bool gather_updates;
 } rp_lower_config;
 
 /** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */

@@ -84,13 +84,13 @@ static void put_job(const buffer_writer *w, const rp_lower_job *job)
 static uint64_t version_count(const rp_lowering *l, uint32_t gpu)
 {
     const rp_program *p = l->schedule;
-    if (!p->asynchronous || l->config->versions == RP_VERSIONS_ONE) {
+    if (!p->asynchronous || p->traits.versions == RP_VERSIONS_ONE) {
         return 1;
     }
     uint64_t all = (uint64_t)p->microbatch_count * p->iteration_count;
     uint64_t in_flight = p->gpu_count - gpu;
     in_flight = in_flight < all ? in_flight : all;
-    return l->config->versions == RP_VERSIONS_TWO ? 2 : in_flight;
+    return p->traits.versions == RP_VERSIONS_TWO ? 2 : in_flight;
 }
 
 /* Weights, gradients and optimizer states, on a GPU from its first to its last compute op. */

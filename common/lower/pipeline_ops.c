@@ -185,7 +185,7 @@ static rp_status begin_job(rp_lowering *l, rp_lower_job *job, const rp_lower_job
         return RP_OK;
     }
     RP_TRY(add_pieces(l, job, before));
-    if (job->backward && job->call > 0 && !l->config->overlapping_calls) {
+    if (job->backward && job->call > 0 && !l->schedule->traits.overlapping_rounds) {
         /* what earlier calls of the step have accumulated */
         const rp_op *like = unit_op(l, &l->units[job->first_unit]);
         RP_TRY(add(l, queue_of(job, RP_LOWER_PARAMS), RP_OP_UPLOAD_PARAM_GRAD, like,
@@ -226,7 +226,7 @@ static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
 static bool is_direct(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     uint32_t group = l->config->peer_gpus;
-    return l->config->placement == RP_PLACEMENT_RESIDENT && group != 0 &&
+    return l->schedule->traits.placement == RP_PLACEMENT_RESIDENT && group != 0 &&
            gpu_of(l, from) / group == gpu_of(l, to) / group;
 }
 
@@ -439,7 +439,7 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
     }
     for (uint32_t layer = count; layer-- > 0;) {
         parameters += l->config->sizes.parameters[layer];
-        uint32_t more_slots = l->config->overlapping_calls ? l->calls - 1 : 0;
+        uint32_t more_slots = l->schedule->traits.overlapping_rounds ? l->calls - 1 : 0;
         uint64_t bytes = (RP_COLLECT_BYTES + RP_GRADIENT_BYTES * more_slots) *
                          l->config->sizes.parameters[layer];
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,

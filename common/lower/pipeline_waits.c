@@ -217,7 +217,8 @@ static rp_status begin_call(rp_lowering *l, const rp_lower_job *job)
                          ? l->producers.backward_position[job->stage] == 0
                          : !job->backward && l->producers.forward_position[job->stage] == 0;
     uint32_t rounds = l->config->call_rounds;
-    bool overlaps = l->config->overlapping_calls || (rounds != 0 && job->call % rounds != 0);
+    bool overlaps =
+        l->schedule->traits.overlapping_rounds || (rounds != 0 && job->call % rounds != 0);
     if (!first_job || (job->iteration == 0 && job->call == 0) || (job->call > 0 && overlaps)) {
         return RP_OK;
     }
@@ -269,7 +270,7 @@ static rp_status connect_host(rp_lowering *l)
     const rp_program *p = l->schedule;
     uint32_t count = l->config->sizes.layers + 2;
     /* The last call has accumulated what the others have; overlapping ones have a slot each. */
-    uint32_t first_call = l->config->overlapping_calls ? 0 : l->calls - 1;
+    uint32_t first_call = l->schedule->traits.overlapping_rounds ? 0 : l->calls - 1;
     for (uint32_t i = 0; i < p->iteration_count; i++) {
         size_t row = (size_t)i * count;
         if (p->asynchronous) {

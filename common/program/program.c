@@ -187,7 +187,7 @@ static uint64_t hash_structure(const rp_program *program, uint64_t hash)
 
 uint64_t rp_program_hash(const rp_program *program)
 {
-    uint64_t hash = rp_hash_add_text(RP_HASH_SEED, program->schedule);
+    uint64_t hash = rp_traits_hash(&program->traits, RP_HASH_SEED);
     const uint64_t header[] = {
         program->gpu_count,   program->microbatch_count, program->iteration_count,
         program->layer_count, program->recompute,        program->asynchronous,

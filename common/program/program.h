@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 #include "common/program/limits.h"
+#include "common/program/traits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -181,8 +182,8 @@ typedef enum rp_recompute {
 /** Everything is owned by `arena` and read-only once rp_program_check has accepted it. */
 typedef struct rp_program {
     rp_arena *arena;
-    const char *schedule;   /**< name of the schedule that made it */
-    uint32_t schedule_line; /**< of the file that it was read from; 0: of none */
+    const char *schedule; /**< name of the schedule that made it: a label, nothing depends on it */
+    rp_traits traits;
     uint32_t gpu_count;
     uint32_t microbatch_count; /**< per iteration */
     uint32_t iteration_count;
@@ -269,8 +270,12 @@ void rp_program_destroy(rp_program *program);
  */
 rp_status rp_program_check(const rp_program *program);
 
-/** @return 64-bit hash of all content; equal programs have equal hashes on every machine. */
+/** @return 64-bit hash of all content but the schedule's name; equal programs have equal hashes on
+ * every machine. */
 uint64_t rp_program_hash(const rp_program *program);
+
+/** Version of the text form. Version 1 lacked the traits: a program's name stood for them. */
+#define RP_PROGRAM_VERSION 2u
 
 /**
  * Writes the text form (described in docs at the head of text.c); reading it back gives an

@@ -1,202 +1,40 @@
 /* Reads the text form of a program, described in text.c. */
-#include "common/base/log.h"
-#include "common/program/program.h"
+#include "common/program/read_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WORD 64
-
-typedef struct reader {
-    const char *name;   /* of the file, for messages */
-    const char *cursor; /* rest of the text */
-    const char *end;
-    size_t line;
-    const char *word_begin; /* rest of the current line, without its comment */
-    const char *line_end;
-    char word[MAX_WORD]; /* the current word; a longer one ends in "...", which is never valid */
-    rp_program *program;
-    uint32_t op_capacity; /* lines of the file: an upper bound for every list but the waits */
-    uint64_t wait_capacity;
-    uint64_t last_wait; /* the highest op that is waited for, and the line that says so */
-    size_t last_wait_line;
-    bool saw_end;
-} reader;
-
-#define FAIL(r, ...)                                                                               \
-    do {                                                                                           \
-        rp_log_error_at((r)->name, (r)->line, __VA_ARGS__);                                        \
-        return RP_INPUT;                                                                           \
-    } while (0)
-
-/* ---- lines and words --------------------------------------------------------------------------
+/* ---- stages and chains ------------------------------------------------------------------------
  */
-
-/* Moves to the next line that holds a word; false at the end of the text. */
-static bool next_line(reader *r)
-{
-    while (r->cursor < r->end) {
-        const char *begin = r->cursor;
-        const char *newline = memchr(begin, '\n', (size_t)(r->end - begin));
-        const char *stop = newline != NULL ? newline : r->end;
-        r->cursor = newline != NULL ? newline + 1 : r->end;
-        r->line++;
-        const char *comment = memchr(begin, '#', (size_t)(stop - begin));
-        r->word_begin = begin;
-        r->line_end = comment != NULL ? comment : stop;
-        while (r->word_begin < r->line_end && *r->word_begin == ' ') {
-            r->word_begin++;
-        }
-        if (r->word_begin < r->line_end) {
-            return true;
-        }
-    }
-    r->line = r->line > 0 ? r->line : 1; /* an empty file has a first line, too */
-    return false;
-}
-
-/* Takes the next word of the line into r->word; false at the end of the line. Valid words are plain
- * ASCII; what is not shows up as '?' in messages. */
-static bool next_word(reader *r)
-{
-    while (r->word_begin < r->line_end && *r->word_begin == ' ') {
-        r->word_begin++;
-    }
-    size_t length = 0;
-    for (; r->word_begin < r->line_end && *r->word_begin != ' '; r->word_begin++) {
-        if (length + 1 == MAX_WORD) {
-            memcpy(&r->word[MAX_WORD - 4], "...", 4);
-            continue;
-        }
-        bool plain = *r->word_begin > ' ' && *r->word_begin <= '~';
-        r->word[length++] = plain ? *r->word_begin : '?';
-    }
-    r->word[length] = '\0';
-    return length != 0;
-}
-
-static rp_status take_number(reader *r, const char *what, uint64_t low, uint64_t high,
-                             uint64_t *value_out)
-{
-    if (!next_word(r)) {
-        FAIL(r, "%s is missing; valid values are %llu to %llu", what, (unsigned long long)low,
-             (unsigned long long)high);
-    }
-    if (!rp_parse_u64(r->word, low, high, value_out)) {
-        FAIL(r, "%s: '%s' is not valid; valid values are %llu to %llu", what, r->word,
-             (unsigned long long)low, (unsigned long long)high);
-    }
-    return RP_OK;
-}
-
-static rp_status expect_line_end(reader *r)
-{
-    if (next_word(r)) {
-        FAIL(r, "'%s' is one word too many", r->word);
-    }
-    return RP_OK;
-}
-
-/* Moves to the next line, whose first word must be `key`, and takes that word. */
-static rp_status expect_key(reader *r, const char *key)
-{
-    if (!next_line(r)) {
-        FAIL(r, "the file ends where '%s' is expected", key);
-    }
-    next_word(r);
-    if (strcmp(r->word, key) != 0) {
-        FAIL(r, "'%s' where '%s' is expected", r->word, key);
-    }
-    return RP_OK;
-}
-
-static rp_status read_number_line(reader *r, const char *key, uint64_t high, uint32_t *value_out)
-{
-    uint64_t value = 0;
-    RP_TRY(expect_key(r, key));
-    RP_TRY(take_number(r, key, 1, high, &value));
-    *value_out = (uint32_t)value;
-    return expect_line_end(r);
-}
-
-/* ---- header -----------------------------------------------------------------------------------
- */
-
-static rp_status read_schedule(reader *r)
-{
-    RP_TRY(expect_key(r, "schedule"));
-    const char *valid = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-";
-    if (!next_word(r) || strspn(r->word, valid) != strlen(r->word)) {
-        FAIL(r, "schedule: '%s' is no name; valid are up to %d letters, digits, '_', '+' and '-'",
-             r->word, MAX_WORD - 1);
-    }
-    RP_TRY(rp_arena_copy_text(r->program->arena, r->word, strlen(r->word), &r->program->schedule));
-    r->program->schedule_line = (uint32_t)r->line;
-    return expect_line_end(r);
-}
-
-static rp_status read_modes(reader *r)
-{
-    RP_TRY(expect_key(r, "recompute"));
-    if (!next_word(r) || !rp_recompute_parse(r->word, &r->program->recompute)) {
-        FAIL(r, "recompute: '%s' is not valid; valid values are none, wait, early", r->word);
-    }
-    RP_TRY(expect_line_end(r));
-    RP_TRY(expect_key(r, "asynchronous"));
-    bool yes = next_word(r) && strcmp(r->word, "yes") == 0;
-    if (!yes && strcmp(r->word, "no") != 0) {
-        FAIL(r, "asynchronous: '%s' is not valid; valid values are yes, no", r->word);
-    }
-    r->program->asynchronous = yes;
-    return expect_line_end(r);
-}
-
-static rp_status read_header(reader *r)
-{
-    rp_program *p = r->program;
-    RP_TRY(expect_key(r, "rp-program"));
-    uint64_t version = 0;
-    RP_TRY(take_number(r, "version of the format", 1, 1, &version));
-    RP_TRY(expect_line_end(r));
-    RP_TRY(read_schedule(r));
-    RP_TRY(read_number_line(r, "gpus", RP_MAX_GPUS, &p->gpu_count));
-    RP_TRY(read_number_line(r, "microbatches", RP_MAX_MICROBATCHES, &p->microbatch_count));
-    RP_TRY(read_number_line(r, "iterations", RP_MAX_ITERATIONS, &p->iteration_count));
-    RP_TRY(read_number_line(r, "layers", RP_MAX_LAYERS, &p->layer_count));
-    return read_modes(r);
-}
 
 /* The key has been read: one number of sequences for each microbatch. */
-static rp_status read_lowered(reader *r)
+static rp_status read_lowered(rp_reader *r)
 {
     rp_program *p = r->program;
     if (p->op_bytes != NULL) {
-        FAIL(r, "lowered: repeated");
+        RP_READ_FAIL(r, "lowered: repeated");
     }
     RP_TRY(rp_arena_alloc(p->arena, r->op_capacity, sizeof(uint64_t), &p->op_bytes));
     /* Words of the line, so that a large microbatch count allocates nothing by itself. */
     size_t most = (size_t)(r->line_end - r->word_begin) / 2 + 1;
     if (p->microbatch_count > most) {
-        FAIL(r, "lowered: valid are %u numbers of sequences, one per microbatch",
-             p->microbatch_count);
+        RP_READ_FAIL(r, "lowered: valid are %u numbers of sequences, one per microbatch",
+                     p->microbatch_count);
     }
     RP_TRY(rp_arena_alloc(p->arena, p->microbatch_count, sizeof(uint32_t), &p->sequences));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         uint64_t sequences = 0;
-        RP_TRY(take_number(r, "sequences of a microbatch", 0, UINT32_MAX, &sequences));
+        RP_TRY(rp_read_number(r, "sequences of a microbatch", 0, UINT32_MAX, &sequences));
         p->sequences[m] = (uint32_t)sequences;
     }
-    return expect_line_end(r);
+    return rp_read_line_end(r);
 }
 
-/* ---- stages and chains ------------------------------------------------------------------------
- */
-
-static rp_status parse_layers(reader *r, rp_stage *stage)
+static rp_status parse_layers(rp_reader *r, rp_stage *stage)
 {
     uint64_t begin = 0;
     uint64_t end = 0;
-    char *dots = next_word(r) ? strstr(r->word, "..") : NULL;
+    char *dots = rp_read_word(r) ? strstr(r->word, "..") : NULL;
     bool valid = false;
     if (dots != NULL) {
         *dots = '\0';
@@ -204,32 +42,34 @@ static rp_status parse_layers(reader *r, rp_stage *stage)
                 rp_parse_u64(dots + 2, begin, RP_MAX_LAYERS, &end);
     }
     if (!valid) {
-        FAIL(r, "stage: layers are missing or no range; valid are ranges such as 0..7 within the "
-                "model's layers");
+        RP_READ_FAIL(
+            r, "stage: layers are missing or no range; valid are ranges such as 0..7 within the "
+               "model's layers");
     }
     stage->layer_begin = (uint32_t)begin;
     stage->layer_end = (uint32_t)end;
     return RP_OK;
 }
 
-static rp_status read_stage(reader *r)
+static rp_status read_stage(rp_reader *r)
 {
     rp_program *p = r->program;
     if (p->stage_count == 2 * RP_MAX_STAGES) {
-        FAIL(r, "more than %u stages", 2 * RP_MAX_STAGES);
+        RP_READ_FAIL(r, "more than %u stages", 2 * RP_MAX_STAGES);
     }
     rp_stage *stage = &p->stages[p->stage_count];
     RP_TRY(parse_layers(r, stage));
-    while (next_word(r)) {
+    while (rp_read_word(r)) {
         uint32_t role = strcmp(r->word, "forward") == 0    ? RP_STAGE_FORWARD_LAYERS
                         : strcmp(r->word, "backward") == 0 ? RP_STAGE_BACKWARD_LAYERS
                         : strcmp(r->word, "head") == 0     ? RP_STAGE_HEAD
                                                            : 0;
         if (role == 0 || (stage->roles & role) != 0) {
-            FAIL(r,
-                 "stage: role '%s' is unknown or repeated; valid values are forward, backward, "
-                 "head",
-                 r->word);
+            RP_READ_FAIL(
+                r,
+                "stage: role '%s' is unknown or repeated; valid values are forward, backward, "
+                "head",
+                r->word);
         }
         stage->roles |= role;
     }
@@ -237,15 +77,15 @@ static rp_status read_stage(reader *r)
     return RP_OK;
 }
 
-static rp_status read_stages(reader *r)
+static rp_status read_stages(rp_reader *r)
 {
     RP_TRY(
         rp_arena_alloc(r->program->arena, r->op_capacity, sizeof(rp_stage), &r->program->stages));
     for (;;) {
-        if (!next_line(r)) {
-            FAIL(r, "the file ends where 'stage' or 'forward-chain' is expected");
+        if (!rp_read_line(r)) {
+            RP_READ_FAIL(r, "the file ends where 'stage' or 'forward-chain' is expected");
         }
-        next_word(r);
+        rp_read_word(r);
         if (strcmp(r->word, "lowered") == 0 && r->program->stage_count == 0) {
             RP_TRY(read_lowered(r));
             continue;
@@ -258,22 +98,24 @@ static rp_status read_stages(reader *r)
 }
 
 /* The key has been read into r->word. */
-static rp_status read_chain(reader *r, const char *key, uint16_t **chain_out, uint32_t *count_out)
+static rp_status read_chain(rp_reader *r, const char *key, uint16_t **chain_out,
+                            uint32_t *count_out)
 {
     const rp_program *p = r->program;
     if (strcmp(r->word, key) != 0) {
-        FAIL(r, "'%s' where '%s' is expected", r->word, key);
+        RP_READ_FAIL(r, "'%s' where '%s' is expected", r->word, key);
     }
     RP_TRY(rp_arena_alloc(p->arena, p->stage_count, sizeof(uint16_t), chain_out));
     uint32_t count = 0;
     while (r->word_begin < r->line_end) {
         uint64_t stage = 0;
-        if (!next_word(r)) {
+        if (!rp_read_word(r)) {
             break;
         }
         if (count == p->stage_count || !rp_parse_u64(r->word, 0, p->stage_count - 1, &stage)) {
-            FAIL(r, "%s: '%s' is no stage or one too many; valid are stages 0 to %u, each once",
-                 key, r->word, p->stage_count == 0 ? 0 : p->stage_count - 1);
+            RP_READ_FAIL(
+                r, "%s: '%s' is no stage or one too many; valid are stages 0 to %u, each once", key,
+                r->word, p->stage_count == 0 ? 0 : p->stage_count - 1);
         }
         (*chain_out)[count++] = (uint16_t)stage;
     }
@@ -284,12 +126,12 @@ static rp_status read_chain(reader *r, const char *key, uint16_t **chain_out, ui
 /* ---- queues, ops, buffers ---------------------------------------------------------------------
  */
 
-static rp_status read_queue(reader *r)
+static rp_status read_queue(rp_reader *r)
 {
     rp_program *p = r->program;
     rp_queue *queue = &p->queues[p->queue_count];
-    if (!next_word(r)) {
-        FAIL(r, "queue: the kind is missing");
+    if (!rp_read_word(r)) {
+        RP_READ_FAIL(r, "queue: the kind is missing");
     }
     queue->kind = RP_QUEUE_KIND_COUNT;
     for (int k = 0; k < RP_QUEUE_KIND_COUNT; k++) {
@@ -298,19 +140,20 @@ static rp_status read_queue(reader *r)
         }
     }
     if (queue->kind == RP_QUEUE_KIND_COUNT) {
-        FAIL(r,
-             "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
-             "download, peer, dispatch, optimizer, peer-receive",
-             r->word);
+        RP_READ_FAIL(
+            r,
+            "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
+            "download, peer, dispatch, optimizer, peer-receive",
+            r->word);
     }
     if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
         uint64_t gpu = 0;
-        RP_TRY(take_number(r, "queue's GPU", 0, p->gpu_count - 1, &gpu));
+        RP_TRY(rp_read_number(r, "queue's GPU", 0, p->gpu_count - 1, &gpu));
         queue->gpu = (uint16_t)gpu;
     }
     queue->op_begin = queue->op_end = p->op_count;
     p->queue_count++;
-    return expect_line_end(r);
+    return rp_read_line_end(r);
 }
 
 static int compare_waits(const void *a, const void *b)
@@ -320,13 +163,13 @@ static int compare_waits(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static rp_status read_bytes(reader *r, const rp_op *op)
+static rp_status read_bytes(rp_reader *r, const rp_op *op)
 {
     rp_program *p = r->program;
     if (p->op_bytes == NULL) {
-        FAIL(r, "bytes: valid only in lowered programs");
+        RP_READ_FAIL(r, "bytes: valid only in lowered programs");
     }
-    return take_number(r, "bytes of the op", 1, UINT64_MAX, &p->op_bytes[op - p->ops]);
+    return rp_read_number(r, "bytes of the op", 1, UINT64_MAX, &p->op_bytes[op - p->ops]);
 }
 
 static uint8_t flag_of(const char *word)
@@ -336,12 +179,12 @@ static uint8_t flag_of(const char *word)
                                           : 0;
 }
 
-static rp_status read_waits(reader *r, rp_op *op)
+static rp_status read_waits(rp_reader *r, rp_op *op)
 {
     rp_program *p = r->program;
     op->wait_begin = p->wait_count;
     int mode = 0; /* 1: data waits follow, 2: control waits */
-    while (next_word(r)) {
+    while (rp_read_word(r)) {
         uint8_t flag = flag_of(r->word);
         if (flag != 0 && mode == 0 && op->flags == 0) {
             op->flags = flag;
@@ -358,10 +201,11 @@ static rp_status read_waits(reader *r, rp_op *op)
         }
         uint64_t target = 0;
         if (mode == 0 || !rp_parse_u64(r->word, 0, RP_MAX_OPS - 1, &target)) {
-            FAIL(r,
-                 "'%s' is not valid here; an op's line goes on with join or overlap, after OP…, "
-                 "order OP…",
-                 r->word);
+            RP_READ_FAIL(
+                r,
+                "'%s' is not valid here; an op's line goes on with join or overlap, after OP…, "
+                "order OP…",
+                r->word);
         }
         if (target > r->last_wait) {
             r->last_wait = target;
@@ -376,7 +220,7 @@ static rp_status read_waits(reader *r, rp_op *op)
 
 /* Cuts a number from 1 to `most` and the mark before it off r->word; 0 where the mark is not there.
  */
-static bool cut_number(reader *r, char mark, uint64_t most, uint16_t *number_out)
+static bool cut_number(rp_reader *r, char mark, uint64_t most, uint16_t *number_out)
 {
     uint64_t number = 0;
     char *at = strchr(r->word, mark);
@@ -391,7 +235,7 @@ static bool cut_number(reader *r, char mark, uint64_t most, uint16_t *number_out
 }
 
 /* Cuts "/5@7", layer and iteration, off r->word. */
-static bool parse_place(reader *r, rp_op *op)
+static bool parse_place(rp_reader *r, rp_op *op)
 {
     uint64_t layers = r->program->layer_count + UINT64_C(1);
     return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
@@ -399,14 +243,14 @@ static bool parse_place(reader *r, rp_op *op)
 }
 
 /* "2F0": the kind is what stands between the digits. */
-static bool parse_op_name(reader *r, rp_op *op)
+static bool parse_op_name(rp_reader *r, rp_op *op)
 {
     if (!parse_place(r, op)) {
         return false;
     }
     char *kind = r->word + strspn(r->word, "0123456789");
     char *number = kind + strcspn(kind, "0123456789");
-    char kind_text[MAX_WORD];
+    char kind_text[RP_READ_MAX_WORD];
     memcpy(kind_text, kind, (size_t)(number - kind));
     kind_text[number - kind] = '\0';
     op->kind = RP_OP_KIND_COUNT;
@@ -434,21 +278,21 @@ static bool parse_op_name(reader *r, rp_op *op)
     return valid;
 }
 
-static rp_status read_op(reader *r)
+static rp_status read_op(rp_reader *r)
 {
     rp_program *p = r->program;
     if (p->queue_count == 0) {
-        FAIL(r, "'%s' before the first queue", r->word);
+        RP_READ_FAIL(r, "'%s' before the first queue", r->word);
     }
     if (p->buffer_count != 0) {
-        FAIL(r, "'%s' after the first buffer; valid are ops before buffers", r->word);
+        RP_READ_FAIL(r, "'%s' after the first buffer; valid are ops before buffers", r->word);
     }
-    char name[MAX_WORD];
+    char name[RP_READ_MAX_WORD];
     memcpy(name, r->word, sizeof name);
     rp_op *op = &p->ops[p->op_count];
     *op = (rp_op){0};
     if (!parse_op_name(r, op)) {
-        FAIL(
+        RP_READ_FAIL(
             r,
             "'%s' is no op of this program; valid are STAGE KIND MICROBATCH [/LAYER] [@ITERATION] "
             "such "
@@ -461,47 +305,48 @@ static rp_status read_op(reader *r)
     return read_waits(r, op);
 }
 
-static rp_status read_buffer(reader *r)
+static rp_status read_buffer(rp_reader *r)
 {
     rp_program *p = r->program;
     rp_buffer *buffer = &p->buffers[p->buffer_count];
     buffer->kind = RP_BUFFER_KIND_COUNT;
-    bool word = next_word(r);
+    bool word = rp_read_word(r);
     for (int k = 0; word && k < RP_BUFFER_KIND_COUNT; k++) {
         if (strcmp(r->word, rp_buffer_kind_text((rp_buffer_kind)k)) == 0) {
             buffer->kind = (uint16_t)k;
         }
     }
     if (buffer->kind == RP_BUFFER_KIND_COUNT) {
-        FAIL(r,
-             "buffer: unknown kind '%s'; valid values are activation, gradient, weight, tape, "
-             "temporary, logits, optimizer",
-             r->word);
+        RP_READ_FAIL(
+            r,
+            "buffer: unknown kind '%s'; valid values are activation, gradient, weight, tape, "
+            "temporary, logits, optimizer",
+            r->word);
     }
     uint64_t value = 0;
-    RP_TRY(take_number(r, "buffer's bytes", 0, UINT64_MAX, &buffer->bytes));
+    RP_TRY(rp_read_number(r, "buffer's bytes", 0, UINT64_MAX, &buffer->bytes));
     buffer->place = RP_PLACE_HOST;
-    if (next_word(r) && strcmp(r->word, "gpu") == 0) {
-        RP_TRY(take_number(r, "buffer's GPU", 0, p->gpu_count - 1, &value));
+    if (rp_read_word(r) && strcmp(r->word, "gpu") == 0) {
+        RP_TRY(rp_read_number(r, "buffer's GPU", 0, p->gpu_count - 1, &value));
         buffer->place = (uint16_t)value;
     } else if (strcmp(r->word, "host") != 0) {
-        FAIL(r, "buffer: unknown place '%s'; valid values are host and gpu N", r->word);
+        RP_READ_FAIL(r, "buffer: unknown place '%s'; valid values are host and gpu N", r->word);
     }
     uint64_t last = p->op_count > 0 ? p->op_count - 1 : 0; /* ops come before buffers */
-    RP_TRY(take_number(r, "buffer's first op", 0, last, &value));
+    RP_TRY(rp_read_number(r, "buffer's first op", 0, last, &value));
     buffer->alloc_op = (uint32_t)value;
-    RP_TRY(take_number(r, "buffer's last op", 0, last, &value));
+    RP_TRY(rp_read_number(r, "buffer's last op", 0, last, &value));
     buffer->free_op = (uint32_t)value;
     p->buffer_count++;
-    return expect_line_end(r);
+    return rp_read_line_end(r);
 }
 
-static rp_status read_body_line(reader *r)
+static rp_status read_body_line(rp_reader *r)
 {
-    next_word(r);
+    rp_read_word(r);
     if (strcmp(r->word, "queue") == 0) {
         if (r->program->buffer_count != 0) {
-            FAIL(r, "queue after the first buffer; valid are queues before buffers");
+            RP_READ_FAIL(r, "queue after the first buffer; valid are queues before buffers");
         }
         return read_queue(r);
     }
@@ -510,12 +355,12 @@ static rp_status read_body_line(reader *r)
     }
     if (strcmp(r->word, "end") == 0) {
         r->saw_end = true;
-        return expect_line_end(r);
+        return rp_read_line_end(r);
     }
     return read_op(r);
 }
 
-static rp_status read_body(reader *r)
+static rp_status read_body(rp_reader *r)
 {
     rp_program *p = r->program;
     rp_arena *arena = p->arena;
@@ -523,14 +368,14 @@ static rp_status read_body(reader *r)
     RP_TRY(rp_arena_alloc(arena, (size_t)r->op_capacity + 1, sizeof(rp_op), &p->ops));
     RP_TRY(rp_arena_alloc(arena, r->wait_capacity, sizeof(rp_wait), &p->waits));
     RP_TRY(rp_arena_alloc(arena, r->op_capacity, sizeof(rp_buffer), &p->buffers));
-    while (next_line(r)) {
+    while (rp_read_line(r)) {
         if (r->saw_end) {
-            FAIL(r, "the program has ended; nothing may follow 'end'");
+            RP_READ_FAIL(r, "the program has ended; nothing may follow 'end'");
         }
         RP_TRY(read_body_line(r));
     }
     if (!r->saw_end) {
-        FAIL(r, "the file ends where 'end' is expected: it is cut off");
+        RP_READ_FAIL(r, "the file ends where 'end' is expected: it is cut off");
     }
     if (r->last_wait >= p->op_count && r->last_wait_line != 0) {
         rp_log_error_at(r->name, r->last_wait_line,
@@ -545,7 +390,7 @@ static rp_status read_body(reader *r)
 /* ---- the whole --------------------------------------------------------------------------------
  */
 
-static rp_status set_capacities(reader *r)
+static rp_status set_capacities(rp_reader *r)
 {
     uint64_t lines = 1;
     uint64_t blanks = 0;
@@ -554,21 +399,21 @@ static rp_status set_capacities(reader *r)
         blanks += *c == ' ' ? 1 : 0;
     }
     if (lines > RP_MAX_OPS || blanks > UINT32_MAX) {
-        FAIL(r, "the file is too long; valid are up to %u ops", RP_MAX_OPS);
+        RP_READ_FAIL(r, "the file is too long; valid are up to %u ops", RP_MAX_OPS);
     }
     r->op_capacity = (uint32_t)lines;
     r->wait_capacity = blanks;
     return RP_OK;
 }
 
-static rp_status read_all(reader *r)
+static rp_status read_all(rp_reader *r)
 {
     rp_program *p = r->program;
     RP_TRY(set_capacities(r));
-    RP_TRY(read_header(r));
+    RP_TRY(rp_read_header(r));
     RP_TRY(read_stages(r));
     RP_TRY(read_chain(r, "forward-chain", &p->forward_chain, &p->forward_count));
-    RP_TRY(expect_key(r, "backward-chain"));
+    RP_TRY(rp_read_key(r, "backward-chain"));
     RP_TRY(read_chain(r, "backward-chain", &p->backward_chain, &p->backward_count));
     RP_TRY(read_body(r));
     return rp_program_check(p);
@@ -578,7 +423,7 @@ rp_status rp_program_read(const char *name, const char *text, size_t length,
                           rp_program **program_out)
 {
     *program_out = NULL;
-    reader r = {.name = name, .cursor = text, .end = text + length};
+    rp_reader r = {.name = name, .cursor = text, .end = text + length};
     RP_TRY(rp_program_create(&r.program));
     rp_status status = read_all(&r);
     if (status != RP_OK) {

@@ -1,13 +1,16 @@
 /* Writes the text form of a program.
  *
- *   rp-program 1                      # format and version, first line; '#' begins a comment
- *   schedule roundpipe
+ *   rp-program 2                      # format and version, first line; '#' begins a comment
+ *   schedule roundpipe                # a label; nothing depends on it
  *   gpus 8
  *   microbatches 16                   # per iteration
  *   iterations 1
  *   layers 28
  *   recompute early                   # none, wait or early
  *   asynchronous no                   # yes: no optimizer barrier between iterations
+ *   placement offload                 # of weights: resident, offload or sharded
+ *   versions one                      # of weights: one, two or stashed
+ *   traits one-dispatcher             # traits.h: names of flags, names and values of numbers
  *   lowered 13 13 12                  # lowered programs only: sequences of each microbatch
  *   stage 0..7 forward                # layers [0, 7), roles of forward, backward, head; from 0 on
  *   forward-chain 0 1 2 3             # stage numbers in the order a microbatch passes them
@@ -25,11 +28,12 @@
 
 static void write_header(const rp_program *p, FILE *stream)
 {
-    fprintf(stream, "rp-program 1\nschedule %s\n", p->schedule);
+    fprintf(stream, "rp-program %u\nschedule %s\n", RP_PROGRAM_VERSION, p->schedule);
     fprintf(stream, "gpus %u\nmicrobatches %u\niterations %u\nlayers %u\n", p->gpu_count,
             p->microbatch_count, p->iteration_count, p->layer_count);
     fprintf(stream, "recompute %s\nasynchronous %s\n", rp_recompute_text(p->recompute),
             p->asynchronous ? "yes" : "no");
+    rp_traits_write(&p->traits, stream);
     if (p->op_bytes != NULL) {
         fputs("lowered", stream);
         for (uint32_t m = 0; m < p->microbatch_count; m++) {

@@ -480,6 +480,7 @@ static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config
 {
     RP_TRY(rp_arena_copy_text(program->arena, schedule->name, strlen(schedule->name),
                               &program->schedule));
+    program->traits = schedule->traits;
     program->gpu_count = config->gpus;
     program->microbatch_count = config->microbatches;
     program->iteration_count = config->iterations;

@@ -77,7 +77,7 @@ static rp_status even_pipeline(const rp_schedule_type *schedule, const rp_costs 
         weights[i] = 2 * costs->fwd_ps[i] + costs->bwd_ps[i];
     }
     split even = {weights, costs->layers, costs->head_fwd_ps + costs->head_bwd_ps, false};
-    if (stages == 0 && schedule->data_parallel) {
+    if (stages == 0 && rp_is_data_parallel(&schedule->traits)) {
         stages = costs->layers; /* weights are gathered layer by layer */
     }
     if (stages == 0) {

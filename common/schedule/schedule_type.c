@@ -139,7 +139,7 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
                      schedule->name);
         return RP_USAGE;
     }
-    if (schedule->data_parallel) {
+    if (rp_is_data_parallel(&schedule->traits)) {
         RP_TRY(check_data_parallel(schedule, config));
         return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
     }
@@ -161,17 +161,9 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
     return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
 }
 
-const char *rp_schedule_only_synchronous(const rp_schedule_type *schedule)
-{
-    return schedule->placement == RP_PLACEMENT_SHARDED
-               ? "its ranks step together, after the last gradient and before the next forward, so "
-                 "async would change nothing"
-               : NULL;
-}
-
 static rp_status check_optimizer(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
-    const char *reason = rp_schedule_only_synchronous(schedule);
+    const char *reason = rp_traits_only_synchronous(&schedule->traits);
     if (!config->asynchronous || reason == NULL) {
         return RP_OK;
     }

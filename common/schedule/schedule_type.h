@@ -9,7 +9,7 @@
 #include "common/inputs/costs.h"
 #include "common/inputs/partition.h"
 #include "common/program/program.h"
-#include "common/schedule/placement.h"
+#include "common/program/traits.h"
 
 /** All microbatches of the call in one round; the rotation never resets. */
 #define RP_ROUND_ALL 0u
@@ -86,28 +86,12 @@ typedef struct rp_schedule_type {
     bool splits_backward;
     /** Takes --round. */
     bool rounds;
-    /**
-     * Rounds overlap and are placed by time: --round-start does not apply, and at hardware fidelity
-     * a call does not wait for the loss of the one before it.
-     */
-    bool overlapping_rounds;
-    /** Every GPU runs all stages of microbatches of its own; any number of stages. */
-    bool data_parallel;
-    /**
-     * More than one: it never flushes. Its order is that of one endless stream of microbatches, of
-     * which an iteration is `microbatches`. With a synchronous optimizer it must flush.
-     */
-    rp_versions versions;
-    /** At hardware fidelity; the zero value is resident weights. */
-    rp_placement placement;
-    /** Data that RP_PLACEMENT_SHARDED moves; NULL otherwise. */
-    const rp_sharding *sharding;
-    /** The loss is an unfused fp32 cross-entropy: 52 B of memory traffic per logit. */
-    bool unfused_loss;
-    /** One interpreter drives all GPUs and launches under one lock (sim/engine/dispatch.h). */
-    bool one_dispatcher;
-    /** Its processes hold the buffers of a collective library (rp_platform.communicator_gb). */
-    bool communicator;
+    /** Copied into the program. With versions other than one it never flushes: its order is that of
+     * one endless stream of microbatches, of which an iteration is `microbatches`; with a
+     * synchronous optimizer it must flush. A sharded one is data parallel: every GPU runs all
+     * stages, any number of them, for microbatches of its own. With overlapping_rounds
+     * --round-start does not apply. */
+    rp_traits traits;
     /** --max-seqlen counts what RoundPipe's library takes through PyTorch's allocator
      * (sim/run/memory/library_memory.h), not the lowered program's buffers. */
     bool library_memory;
@@ -147,18 +131,6 @@ static inline uint32_t rp_schedule_stages(const rp_schedule_type *schedule, uint
     }
     return schedule->many_stages ? 0 : gpus;
 }
-
-/** @return true where every layer is cut between all GPUs: tensor parallelism. */
-static inline bool rp_schedule_cuts_layers(const rp_schedule_type *schedule)
-{
-    return schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
-}
-
-/**
- * @return why the asynchronous optimizer would change nothing for a schedule; NULL: it would. A
- * rank of a sharded system needs what all ranks have stepped before it goes on.
- */
-const char *rp_schedule_only_synchronous(const rp_schedule_type *schedule);
 
 /** @return the schedule called `name`, or NULL (nothing is logged). */
 const rp_schedule_type *rp_schedule_find(const char *name);

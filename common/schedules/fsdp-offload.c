@@ -6,26 +6,27 @@
  * its own, and moves 32 B per parameter as in the other systems; uploads read pinned memory. */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .forward_gathers = 1,
-    .backward_gathers = 1,
-    .overlap = true,
-    .keeps_root = true,
-    .host_weights = true,
-    .host_gradients = true,
-    .host_optimizer = true,
-};
-
 const rp_schedule_type rp_schedule_fsdp_offload = {
     .name = "fsdp-offload",
     .summary = "FSDP (ZeRO-3) with weights, gradients and optimizer shards in host memory",
     .source = "Zhao et al., PyTorch FSDP, VLDB 2023, section 3; CPUOffload(offload_params=True) of "
               "torch.distributed.fsdp",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .forward_gathers = 1,
+                    .backward_gathers = 1,
+                    .overlap = true,
+                    .keeps_root = true,
+                    .host_weights = true,
+                    .host_gradients = true,
+                    .host_optimizer = true,
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

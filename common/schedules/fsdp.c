@@ -6,23 +6,24 @@
  * Assumption: no backward prefetch, so a stage's reduction comes before the next stage's gather. */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .forward_gathers = 1,
-    .backward_gathers = 1,
-    .overlap = true,
-    .keeps_root = true,
-};
-
 const rp_schedule_type rp_schedule_fsdp = {
     .name = "fsdp",
     .summary = "FSDP (ZeRO-3): weights, gradients and optimizer sharded",
     .source = "Zhao et al., PyTorch FSDP, VLDB 2023, section 3; no reduction on intermediate "
               "microbatches",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .forward_gathers = 1,
+                    .backward_gathers = 1,
+                    .overlap = true,
+                    .keeps_root = true,
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

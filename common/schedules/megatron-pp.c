@@ -7,8 +7,11 @@ const rp_schedule_type rp_schedule_megatron_pp = {
     .summary = "Megatron pipeline parallelism: 1F1B with an unfused loss",
     .source = "Narayanan et al., Megatron-LM, SC 2021, section 2.2; sim/model.md section 3",
     .published_as = "1f1b",
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_1f1b_order,
 };

@@ -6,20 +6,21 @@
  * therefore count slices. */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .forward_reduces = 2,
-    .backward_reduces = 2,
-};
-
 const rp_schedule_type rp_schedule_megatron_tp = {
     .name = "megatron-tp",
     .summary = "Megatron tensor parallelism over all GPUs; microbatches count slices",
     .source = "Shoeybi et al., Megatron-LM, 2019, section 3; volumes of sim/model.md section 3",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .forward_reduces = 2,
+                    .backward_reduces = 2,
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

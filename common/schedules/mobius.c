@@ -15,8 +15,11 @@ const rp_schedule_type rp_schedule_mobius = {
     .source = "Feng et al., Mobius, ASPLOS 2023; schedules.md 6",
     .published_as = "looped-bfs",
     .many_stages = true,
-    .placement = RP_PLACEMENT_OFFLOAD,
-    .unfused_loss = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_OFFLOAD,
+            .unfused_loss = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_looped_bfs_calls_order,
 };

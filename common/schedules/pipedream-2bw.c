@@ -23,7 +23,10 @@ const rp_schedule_type rp_schedule_pipedream_2bw = {
     .source =
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021, section "
         "3.1; with --optimizer async",
-    .versions = RP_VERSIONS_TWO,
+    .traits =
+        {
+            .versions = RP_VERSIONS_TWO,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .check = check,
     .order = rp_endless_1f1b_order,

@@ -8,7 +8,10 @@ const rp_schedule_type rp_schedule_pipedream = {
     .summary = "1F1B without a flush, a version of the weights per microbatch in flight",
     .source =
         "Narayanan et al., PipeDream, SOSP 2019, sections 3.2 and 3.3; with --optimizer async",
-    .versions = RP_VERSIONS_STASHED,
+    .traits =
+        {
+            .versions = RP_VERSIONS_STASHED,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_endless_1f1b_order,
 };

@@ -286,8 +286,11 @@ const rp_schedule_type rp_schedule_roundpipe_overlap = {
     .partitions_of = "roundpipe",
     .separate_backward = true,
     .rounds = true,
-    .overlapping_rounds = true,
-    .placement = RP_PLACEMENT_OFFLOAD,
+    .traits =
+        {
+            .overlapping_rounds = true,
+            .placement = RP_PLACEMENT_OFFLOAD,
+        },
     .default_recompute = RP_RECOMPUTE_EARLY,
     .check = check,
     .prepare = prepare,

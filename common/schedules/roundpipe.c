@@ -130,9 +130,12 @@ const rp_schedule_type rp_schedule_roundpipe = {
     .source = "RoundPipe, arXiv 2604.27085, section 4; dispatch as its artifact simulates it",
     .separate_backward = true,
     .rounds = true,
-    .placement = RP_PLACEMENT_OFFLOAD,
-    .one_dispatcher = true,
     .library_memory = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_OFFLOAD,
+            .one_dispatcher = true,
+        },
     .default_recompute = RP_RECOMPUTE_EARLY,
     .check = check,
     .prepare = prepare,

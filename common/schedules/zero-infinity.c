@@ -4,28 +4,30 @@
  * and the host takes them in. Nothing overlaps (sim/model.md section 3). */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .forward_gathers = 1,
-    .backward_gathers = 1,
-    .reductions = 1,
-    .host_weights = true,
-    .host_gradients = true,
-    .host_collects = true,
-    .host_optimizer = true,
-    .bucket_bytes = UINT64_C(3000000000), /* ZeRO-2's and 5e8 elements that are prefetched */
-    .live_bytes = UINT64_C(2000000000),   /* stage3_max_live_parameters, 1e9 */
-};
-
 const rp_schedule_type rp_schedule_zero_infinity = {
     .name = "zero-infinity",
     .summary = "ZeRO-Infinity: everything sharded, weights and optimizer in host memory",
     .source =
         "Rajbhandari et al., ZeRO-Infinity, SC 2021, section 5; volumes of sim/model.md section 3",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .forward_gathers = 1,
+                    .backward_gathers = 1,
+                    .reductions = 1,
+                    .host_weights = true,
+                    .host_gradients = true,
+                    .host_collects = true,
+                    .host_optimizer = true,
+                    .bucket_bytes =
+                        UINT64_C(3000000000), /* ZeRO-2's and 5e8 elements that are prefetched */
+                    .live_bytes = UINT64_C(2000000000), /* stage3_max_live_parameters, 1e9 */
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

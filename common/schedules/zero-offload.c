@@ -4,24 +4,25 @@
  * shards are all-gathered (schedules.md 9). */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .reductions = 1,
-    .host_gradients = true,
-    .host_collects = true,
-    .host_optimizer = true,
-    .gather_after_step = true,
-    .bucket_bytes = UINT64_C(2000000000), /* as ZeRO-2 */
-};
-
 const rp_schedule_type rp_schedule_zero_offload = {
     .name = "zero-offload",
     .summary = "ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory",
     .source = "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .reductions = 1,
+                    .host_gradients = true,
+                    .host_collects = true,
+                    .host_optimizer = true,
+                    .gather_after_step = true,
+                    .bucket_bytes = UINT64_C(2000000000), /* as ZeRO-2 */
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

@@ -3,20 +3,22 @@
  * weights, and nothing overlaps with it (sim/model.md section 3). */
 #include "common/schedule/orders/data_parallel.h"
 
-static const rp_sharding sharding = {
-    .reductions = 2,
-    .bucket_bytes = UINT64_C(2000000000), /* reduce and all-gather buckets, 5e8 elements each */
-};
-
 const rp_schedule_type rp_schedule_zero2 = {
     .name = "zero2",
     .summary = "DeepSpeed ZeRO-2: data parallel, gradients and optimizer sharded",
     .source = "Rajbhandari et al., ZeRO, SC 2020, section 5; volumes of sim/model.md section 3",
-    .data_parallel = true,
-    .placement = RP_PLACEMENT_SHARDED,
-    .sharding = &sharding,
-    .unfused_loss = true,
-    .communicator = true,
+    .traits =
+        {
+            .placement = RP_PLACEMENT_SHARDED,
+            .sharding =
+                {
+                    .reductions = 2,
+                    .bucket_bytes =
+                        UINT64_C(2000000000), /* reduce and all-gather buckets, 5e8 elements each */
+                },
+            .unfused_loss = true,
+            .communicator = true,
+        },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_data_parallel_order,
 };

@@ -223,8 +223,7 @@ static void make_homes(rpexec_planner *p)
     }
 }
 
-rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, const rp_sharding *sharding,
-                                   rp_arena *scratch)
+rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
     size_t rows = (size_t)program->iteration_count * program->stage_count;
@@ -244,7 +243,7 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, const rp_sharding *shardin
     memset(p->sharding->whole, 0xff, whole * sizeof(uint32_t)); /* RPEXEC_NO_TENSOR */
     memset(p->sharding->roots, 0xff, roots * sizeof(uint32_t));
     memset(sharded->gradients, 0xff, shards * sizeof(uint32_t));
-    p->sharding->sharding = sharded->sharding = sharding;
+    p->sharding->sharding = sharded->sharding = &program->traits.sharding;
     p->plan->sharded = sharded;
     make_homes(p);
     for (uint32_t q = 0; q < program->queue_count; q++) {

@@ -410,16 +410,14 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
             rpexec_plan_record_of(p, op, op->stage)->recomputes = true;
         }
     }
-    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
-    bool sharded = schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
-    if (sharded && rp_schedule_cuts_layers(schedule)) { /* what is cut stays where it is */
+    bool sharded = rp_is_data_parallel(&program->traits);
+    if (rp_cuts_layers(&program->traits)) { /* what is cut stays where it is */
         RP_TRY(rpexec_plan_slices(p));
         sharded = false;
     }
     p->plan->resident = !p->offload && !sharded;
     find_receivers(p);
-    RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, schedule->sharding, scratch)
-                   : rpexec_plan_find_jobs(p, scratch));
+    RP_TRY(sharded ? rpexec_plan_sharded_jobs(p, scratch) : rpexec_plan_find_jobs(p, scratch));
     for (uint32_t i = 0; i < program->op_count; i++) {
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }

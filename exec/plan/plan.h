@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "common/schedule/placement.h"
+#include "common/program/traits.h"
 #include "exec/model/layers.h"
 #include "exec/model/tensor_parallel.h"
 #include "exec/plan/order.h"

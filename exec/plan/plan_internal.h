@@ -92,8 +92,7 @@ uint32_t rpexec_plan_new_job(rpexec_planner *planner, uint32_t stage, uint32_t g
  * @retval RP_OK, RP_USAGE (what the executor does not do, or lowered for another model; logged),
  *         RP_NO_MEMORY
  */
-rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, const rp_sharding *sharding,
-                                   rp_arena *scratch);
+rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, rp_arena *scratch);
 
 /** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
 rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);

@@ -40,7 +40,7 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
     const rp_program *program = p->program;
     const rp_op *o = &program->ops[op];
     const rp_stage *stage = &program->stages[o->stage];
-    const rp_sharding *sharding = rp_schedule_find(program->schedule)->sharding;
+    const rp_sharding *sharding = &program->traits.sharding;
     uint32_t unit = unit_of(p, op);
     if (unit == RP_NO_OP) {
         return rpexec_plan_refuse_stray(p, op);

@@ -54,8 +54,9 @@ static rp_status list_schedules(rp_arena *arena)
         printf("%s: %s", schedule->name, schedule->summary);
         if (never != NULL) {
             printf(" (simulated only: %s)", never);
-        } else if (rp_schedule_only_synchronous(schedule) != NULL) {
-            printf(" (runs with --optimizer sync: %s)", rp_schedule_only_synchronous(schedule));
+        } else if (rp_traits_only_synchronous(&schedule->traits) != NULL) {
+            printf(" (runs with --optimizer sync: %s)",
+                   rp_traits_only_synchronous(&schedule->traits));
         } else if (asynchronous != NULL) {
             printf(" (runs with --optimizer sync; with async simulated only: %s)", asynchronous);
         }

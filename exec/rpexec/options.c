@@ -430,7 +430,7 @@ static rp_status complete(rpexec_options *o)
                      o->shaped_by);
         return RP_USAGE;
     }
-    if (o->peers && o->schedule->placement != RP_PLACEMENT_RESIDENT) {
+    if (o->peers && o->schedule->traits.placement != RP_PLACEMENT_RESIDENT) {
         rp_log_error("--peers: %s does not hand boundary tensors from GPU to GPU; valid with "
                      "pipelines whose weights stay on their GPUs, such as 1f1b",
                      o->schedule->name);

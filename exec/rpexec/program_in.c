@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/schedule/even.h"
+#include "common/schedule/orders/data_parallel.h"
 #include "exec/plan/plan.h"
 
 #include <inttypes.h>
@@ -15,29 +16,23 @@ static bool is_lowered(const rp_program *program)
 /* ---- settings of the program ------------------------------------------------------------------
  */
 
-/* Of a name that is not registered: pipelines keep their weights, stages that run anywhere do not.
- */
-static rp_status find_schedule(const rp_program *program, rp_arena *arena,
+/* All that a run needs to know of a schedule beyond its program; a data-parallel system's order is
+ * known, too. */
+static rp_status make_schedule(const rp_program *program, rp_arena *arena,
                                const rp_schedule_type **schedule_out)
 {
-    rp_schedule_type *unknown = NULL;
+    rp_schedule_type *type = NULL;
     const char *name = NULL;
-    *schedule_out = rp_schedule_find(program->schedule);
-    if (*schedule_out != NULL) {
-        return RP_OK;
-    }
-    RP_TRY(rp_arena_alloc(arena, 1, sizeof *unknown, &unknown));
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *type, &type));
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule), &name));
-    bool offload = rp_program_has_separate_backward(program);
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        offload |= program->ops[i].kind == RP_OP_UPLOAD_PARAMS;
-    }
-    *unknown =
-        (rp_schedule_type){.name = name,
-                           .summary = "",
-                           .source = "",
-                           .placement = offload ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
-    *schedule_out = unknown;
+    *type = (rp_schedule_type){
+        .name = name,
+        .summary = "",
+        .source = "",
+        .separate_backward = rp_program_has_separate_backward(program),
+        .traits = program->traits,
+        .order = rp_is_data_parallel(&program->traits) ? rp_data_parallel_order : NULL};
+    *schedule_out = type;
     return RP_OK;
 }
 
@@ -95,7 +90,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
     rp_program *program = NULL;
     RP_TRY(rp_program_read_file(options->program_in, &program));
     rp_status status = check_options(options, program);
-    status = status == RP_OK ? find_schedule(program, arena, &options->schedule) : status;
+    status = status == RP_OK ? make_schedule(program, arena, &options->schedule) : status;
     if (status != RP_OK) {
         rp_program_destroy(program);
         return status;
@@ -154,16 +149,6 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
     return RP_OK;
 }
 
-static bool has_collectives(const rp_program *p)
-{
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        if (rp_op_kind_class((rp_op_kind)p->ops[i].kind) == RP_CLASS_COLLECTIVE) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* True in `same_out` where the schedule, built and lowered here, is the same program. */
 static rp_status is_rebuilt(const rpexec_work *work, const rpexec_model *model, const rp_program *p,
                             rp_arena *arena, bool *same_out)
@@ -183,13 +168,6 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
                                const rp_program *p, rp_arena *arena)
 {
     rp_partition partition;
-    if (o->schedule->order == NULL) { /* of find_schedule */
-        rp_log_error_at(o->program_in, p->schedule_line,
-                        "unknown schedule '%s', and a program with collectives does not say who "
-                        "owns what; valid are the names that rpexec --list schedules prints",
-                        p->schedule);
-        return RP_INPUT;
-    }
     RP_TRY(rp_partition_of_program(p, arena, &partition));
     for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
         uint32_t calls = k / 2 + 1;
@@ -232,8 +210,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
     }
     if (is_lowered(p)) {
         RP_TRY(check_bytes(o, model, p, arena));
-        bool sharded = o->schedule->placement == RP_PLACEMENT_SHARDED || has_collectives(p);
-        return sharded ? check_sharded(o, model, p, arena) : RP_OK;
+        return rp_is_data_parallel(&p->traits) ? check_sharded(o, model, p, arena) : RP_OK;
     }
     const rpexec_work work = {.schedule = o->schedule,
                               .calls = o->accumulate,

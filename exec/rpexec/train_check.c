@@ -28,7 +28,7 @@ static const struct {
 
 static bool cuts(const rpexec_trainer *t)
 {
-    return rp_schedule_cuts_layers(t->o->schedule) && t->o->gpus > 1;
+    return rp_cuts_layers(&t->o->schedule->traits) && t->o->gpus > 1;
 }
 
 /* Ranks round parts of sums, so that in 16 bits tokens with nearly equal logits of two experts go
@@ -90,7 +90,7 @@ static rp_status run_reference(rpexec_trainer *t, const rpexec_batch *batches, u
                        .iterations = steps,
                        .batches = batches,
                        .asynchronous = t->work.asynchronous &&
-                                       t->work.schedule->placement == RP_PLACEMENT_OFFLOAD,
+                                       t->work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD,
                        .operators = rpexec_host_operators[t->model.dtype],
                        .lane = &t->lane,
                        .losses = t->reference_losses + done};

@@ -126,7 +126,7 @@ static const char *wants(const rpexec_options *o)
 /* Ranks of tensor parallelism sum inside of their compute ops, so that no op is compute alone. */
 static rp_status check_record(const rpexec_options *o)
 {
-    if (o->record == NULL || !rp_schedule_cuts_layers(o->schedule)) {
+    if (o->record == NULL || !rp_cuts_layers(&o->schedule->traits)) {
         return RP_OK;
     }
     rp_log_error("--record: GPUs of %s exchange inside of their compute ops, whose times are no "
@@ -172,7 +172,8 @@ static rp_status attach(rpexec_trainer *t)
                                           .graphs = t->o->graphs,
                                           .attention = t->o->attention,
                                           .transport = t->o->transport,
-                                          .collectives = t->o->schedule->data_parallel,
+                                          .collectives =
+                                              rp_is_data_parallel(&t->o->schedule->traits),
                                           .half_accumulation = t->o->half_accumulation};
     t->driver = rpexec_backend_find(t->o->backend)->driver();
     if (t->driver->attach == NULL) {
@@ -200,7 +201,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     }
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
                                &t->machine));
-    t->machine.machine.local_memory = t->o->schedule->data_parallel;
+    t->machine.machine.local_memory = rp_is_data_parallel(&t->o->schedule->traits);
     if (t->o->peers) { /* as fast as the links to the host, beside them */
         t->machine.machine.peer_Bps = t->machine.machine.upload_Bps;
         t->machine.machine.peer_pcie = true;

@@ -73,7 +73,7 @@ static rp_status check_rounds(const rpexec_work *work)
                      work->microbatches, round);
         return RP_USAGE;
     }
-    if (work->schedule->overlapping_rounds && all % round != 0) {
+    if (work->schedule->traits.overlapping_rounds && all % round != 0) {
         rp_log_error("--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
                      "all rounds equal; valid are divisors of that number, and all",
                      all, round, name);
@@ -88,15 +88,11 @@ rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
     uint32_t *sequences = NULL;
     uint32_t microbatches = rpexec_work_microbatches(work);
     uint32_t round = round_of(work);
-    rp_lower_config config = {.placement = work->schedule->placement,
-                              .sharding = work->schedule->sharding,
-                              .call_microbatches = round,
+    rp_lower_config config = {.call_microbatches = round,
                               .call_rounds = (work->microbatches - 1) / round + 1,
                               .piece_bytes = work->piece_bytes,
                               .grain = work->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                              .overlapping_calls = work->schedule->overlapping_rounds,
-                              .peer_gpus = work->peer_gpus,
-                              .gather_updates = true};
+                              .peer_gpus = work->peer_gpus};
     RP_TRY(rpexec_model_sizes(model, arena, &config.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
@@ -137,11 +133,11 @@ static rp_status build(const rpexec_work *work, const rpexec_model *model, const
 
 const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchronous)
 {
-    if (asynchronous && schedule->versions != RP_VERSIONS_ONE) {
+    if (asynchronous && schedule->traits.versions != RP_VERSIONS_ONE) {
         return "microbatches of one step use several versions of the weights, and the executor "
                "keeps one";
     }
-    return asynchronous ? rp_schedule_only_synchronous(schedule) : NULL;
+    return asynchronous ? rp_traits_only_synchronous(&schedule->traits) : NULL;
 }
 
 rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model,

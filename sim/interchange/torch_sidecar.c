@@ -9,9 +9,10 @@
 #include <string.h>
 
 #define VERSION_KEY "x-rpsim-schedule"
+#define VERSION 2u /* 1 lacked the traits: a schedule's name stood for them */
 #define KEYS                                                                                       \
-    VERSION_KEY ", schedule, recompute, microbatches, layers, forward_layers, backward_layers, "   \
-                "ranks"
+    VERSION_KEY ", schedule, placement, versions, traits, recompute, microbatches, layers, "       \
+                "forward_layers, backward_layers, ranks"
 
 #define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-"
 
@@ -62,6 +63,22 @@ static void write_ranks(rp_json *json, const rp_torch_csv *csv, uint8_t *seen, u
     rp_json_end_array(json);
 }
 
+static void write_traits(rp_json *json, const rp_traits *traits)
+{
+    rp_json_key(json, "placement");
+    rp_json_string(json, rp_placement_text(traits->placement));
+    rp_json_key(json, "versions");
+    rp_json_string(json, rp_versions_text(traits->versions));
+    rp_json_key(json, "traits");
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < rp_trait_count; i++) { /* numbers are those of a sharding */
+        if (rp_trait_get(traits, &rp_trait_rows[i]) != 0) {
+            rp_json_string(json, rp_trait_rows[i].text);
+        }
+    }
+    rp_json_end_array(json);
+}
+
 rp_status rpsim_sidecar_write(const rp_program *p, const rp_torch_csv *csv, rp_arena *arena,
                               FILE *stream)
 {
@@ -73,9 +90,10 @@ rp_status rpsim_sidecar_write(const rp_program *p, const rp_torch_csv *csv, rp_a
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_object(&json);
     rp_json_key(&json, VERSION_KEY);
-    rp_json_uint(&json, 1);
+    rp_json_uint(&json, VERSION);
     rp_json_key(&json, "schedule");
     rp_json_string(&json, p->schedule);
+    write_traits(&json, &p->traits);
     rp_json_key(&json, "recompute");
     rp_json_string(&json, rp_recompute_text(p->recompute));
     rp_json_key(&json, "microbatches");
@@ -208,6 +226,44 @@ static rp_status take_name(rpsim_sidecar *s, const json_t *root, rp_arena *arena
     return rp_arena_copy_text(arena, name, strlen(name), &s->schedule);
 }
 
+static rp_status take_traits(rpsim_sidecar *s, const json_t *root)
+{
+    const char *placement = json_string_value(json_object_get(root, "placement"));
+    const char *versions = json_string_value(json_object_get(root, "versions"));
+    const json_t *names = json_object_get(root, "traits");
+    if (placement == NULL || !rp_placement_parse(placement, &s->traits.placement) ||
+        rp_is_data_parallel(&s->traits)) {
+        return bad(s, "placement", "values are \"resident\" and \"offload\"");
+    }
+    if (versions == NULL || !rp_versions_parse(versions, &s->traits.versions)) {
+        return bad(s, "versions", "values are \"one\", \"two\", \"stashed\"");
+    }
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *text = json_string_value(json_array_get(names, i));
+        const rp_trait *row = text != NULL ? rp_trait_find(text) : NULL;
+        if (row == NULL || row->of_sharding) {
+            return bad(s, "traits",
+                       "are names of traits that a program of rpsim --program-out has");
+        }
+        rp_trait_set(&s->traits, row, 1);
+    }
+    return json_is_array(names) ? RP_OK : bad(s, "traits", "is a list of names");
+}
+
+static rp_status take_version(const rpsim_sidecar *s, const json_t *root)
+{
+    uint32_t version = 0;
+    RP_TRY(take_number(s, root, VERSION_KEY, VERSION, &version));
+    if (version == VERSION) {
+        return RP_OK;
+    }
+    rp_log_error_at(s->name, 0,
+                    "version %u does not say where weights are and how the software runs; valid is "
+                    "version %u: write the side-car anew with rpsim --torch-sidecar",
+                    version, VERSION);
+    return RP_INPUT;
+}
+
 static rp_status check_keys(const rpsim_sidecar *s, json_t *root)
 {
     if (!json_is_object(root)) {
@@ -224,10 +280,10 @@ static rp_status check_keys(const rpsim_sidecar *s, json_t *root)
 
 static rp_status take_all(json_t *root, rp_arena *arena, rpsim_sidecar *s)
 {
-    uint32_t version = 0;
     RP_TRY(check_keys(s, root));
-    RP_TRY(take_number(s, root, VERSION_KEY, 1, &version));
+    RP_TRY(take_version(s, root));
     RP_TRY(take_name(s, root, arena));
+    RP_TRY(take_traits(s, root));
     RP_TRY(take_number(s, root, "microbatches", RP_MAX_MICROBATCHES, &s->microbatches));
     RP_TRY(take_number(s, root, "layers", RP_MAX_LAYERS, &s->layers));
     RP_TRY(take_layers(s, json_object_get(root, "forward_layers"), "forward_layers", true, arena,
@@ -310,26 +366,11 @@ rp_status rpsim_sidecar_schedule(const rpsim_sidecar *sidecar, rp_arena *arena,
     if (sidecar == NULL) {
         return RP_OK;
     }
-    const rp_schedule_type *known = rp_schedule_find(sidecar->schedule);
-    if (known != NULL && known->data_parallel) {
-        rp_log_error_at(sidecar->name, 0,
-                        "'schedule' is %s, which has no order of stages; valid are pipelines and "
-                        "names of your own",
-                        sidecar->schedule);
-        return RP_INPUT;
-    }
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *type, &type));
     *type = rp_torch_csv_schedule;
     type->name = sidecar->schedule;
     type->separate_backward = sidecar->partition.backward_count != 0;
-    if (known != NULL) {
-        type->summary = known->summary;
-        type->source = known->source;
-        type->placement = known->placement;
-        type->sharding = known->sharding;
-        type->unfused_loss = known->unfused_loss;
-        type->one_dispatcher = known->one_dispatcher;
-    }
+    type->traits = sidecar->traits;
     *schedule_out = type;
     return RP_OK;
 }

@@ -1,11 +1,12 @@
 /** @file torch_sidecar.h  JSON beside a schedule CSV: what that format cannot say.
  *
- * An object with these keys: "x-rpsim-schedule" (1, the version), "schedule" (its name; where rpsim
- * has one of that name, placement at hardware fidelity is that schedule's), "recompute",
- * "microbatches", "layers" (of the model), "forward_layers" and "backward_layers" (a pair
- * [begin, end) for each stage, in the order of execution; backward null: each stage has both), and
- * "ranks" (for each rank the ascending numbers of the stages that it runs). Stages are numbered
- * through, the forward ones first. Costs stay with --costs, sizes with --microbatch-size and
+ * An object with these keys: "x-rpsim-schedule" (2, the version), "schedule" (its name, a label),
+ * "placement" and "versions" of weights and a list of "traits", as in the program text
+ * (common/program/traits.h), "recompute", "microbatches", "layers" (of the model), "forward_layers"
+ * and "backward_layers" (a pair [begin, end) for each stage, in the order of execution; backward
+ * null: each stage has both), and "ranks" (for each rank the ascending numbers of the stages that
+ * it runs). Stages are numbered through, the forward ones first. Costs stay with --costs, sizes
+ * with --microbatch-size and
  * --seq-len.
  */
 #pragma once
@@ -15,6 +16,7 @@
 typedef struct rpsim_sidecar {
     const char *name; /**< of the file, for messages */
     const char *schedule;
+    rp_traits traits;
     rp_recompute recompute;
     uint32_t microbatches;
     uint32_t layers;

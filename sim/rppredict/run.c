@@ -43,7 +43,7 @@ const char *rpsim_prediction_schedule(const char *framework)
 static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
 {
     const rp_schedule_type *schedule = in->schedule;
-    if (longest && schedule->placement == RP_PLACEMENT_RESIDENT) {
+    if (longest && schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
         return rp_partition_balanced(&in->model, gpus, in->arena, &in->partition);
     }
     if (schedule->separate_backward) {

@@ -68,8 +68,7 @@ rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedu
     return status;
 }
 
-rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
-                                           const rp_program *program, const rp_costs *costs,
+rp_status rpsim_hardware_program_replicate(const rp_program *program, const rp_costs *costs,
                                            const rp_model *model, const rp_platform *platform,
                                            uint32_t seq_len, const rpsim_noise *noise,
                                            double *ps_out)
@@ -77,8 +76,8 @@ rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
     scene s = {.program = program};
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rpsim_hardware_inputs(schedule, program, costs, model, platform, seq_len,
-                                             arena, &s.costs, &s.machine);
+    rp_status status = rpsim_hardware_inputs(program, costs, model, platform, seq_len, arena,
+                                             &s.costs, &s.machine);
     if (status == RP_OK) {
         status = rpsim_noise_run(noise, program, run_hardware, &s, ps_out);
     }
@@ -94,8 +93,8 @@ rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
 {
     rp_program *program = NULL;
     RP_TRY(rpsim_hardware_lower(schedule, config, workload, model, platform, &program));
-    rp_status status = rpsim_hardware_program_replicate(schedule, program, config->costs, model,
-                                                        platform, workload->seq_len, noise, ps_out);
+    rp_status status = rpsim_hardware_program_replicate(program, config->costs, model, platform,
+                                                        workload->seq_len, noise, ps_out);
     rp_program_destroy(program);
     return status;
 }
@@ -120,9 +119,8 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     double *ps = NULL;
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
     if (row->from_program && row->hardware) {
-        RP_TRY(rpsim_hardware_program_replicate(row->schedule, row->result.program, row->costs,
-                                                row->model, row->platform, row->workload.seq_len,
-                                                &noise, ps));
+        RP_TRY(rpsim_hardware_program_replicate(row->result.program, row->costs, row->model,
+                                                row->platform, row->workload.seq_len, &noise, ps));
     } else if (row->from_program) {
         RP_TRY(rpsim_program_replicate(row->result.program, row->costs, &noise, ps));
     } else if (row->hardware) {

@@ -34,8 +34,7 @@ rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
 
 /** The same for a lowered program that exists, of `schedule`, or NULL where that is not registered.
  */
-rp_status rpsim_hardware_program_replicate(const rp_schedule_type *schedule,
-                                           const rp_program *program, const rp_costs *costs,
+rp_status rpsim_hardware_program_replicate(const rp_program *program, const rp_costs *costs,
                                            const rp_model *model, const rp_platform *platform,
                                            uint32_t seq_len, const rpsim_noise *noise,
                                            double *ps_out);

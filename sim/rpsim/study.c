@@ -87,7 +87,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
 
 static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
 {
-    if (schedule->overlapping_rounds && o->round_start_given && o->schedule_count == 1) {
+    if (schedule->traits.overlapping_rounds && o->round_start_given && o->schedule_count == 1) {
         rp_log_error("--round-start: %s places rounds by time; valid with roundpipe",
                      schedule->name);
         return RP_USAGE;
@@ -103,7 +103,7 @@ static rp_status check_round(const rpsim_options *o, const rp_schedule_type *sch
 /* Tensor parallelism gives every GPU as many attention heads. */
 static rp_status check_heads(const rpsim_row *row)
 {
-    bool splits = row->hardware && rp_schedule_cuts_layers(row->schedule);
+    bool splits = row->hardware && rp_cuts_layers(&row->schedule->traits);
     if (!splits || row->model->heads % row->config.gpus == 0) {
         return RP_OK;
     }
@@ -192,13 +192,13 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
 {
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
-    if (schedule->versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
+    if (schedule->traits.versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
         return rpsim_study_refuse(study, name, in->model_name,
                                   "flushed after every step it is 1F1B; valid with --optimizer "
                                   "async",
                                   false);
     }
-    const char *only_sync = rp_schedule_only_synchronous(schedule);
+    const char *only_sync = rp_traits_only_synchronous(&schedule->traits);
     if (only_sync != NULL && o->all_schedules && o->asynchronous && o->hardware) {
         const char *reason = NULL;
         RP_TRY(rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
@@ -212,7 +212,7 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
                               schedule->published_as));
         return rpsim_study_refuse(study, name, in->model_name, reason, false);
     }
-    if (schedule->data_parallel && !o->hardware) {
+    if (rp_is_data_parallel(&schedule->traits) && !o->hardware) {
         if (o->all_schedules) {
             return rpsim_study_refuse(study, name, in->model_name,
                                       "stage fidelity knows no collectives, they would come out "
@@ -352,8 +352,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
     rp_program *program = NULL;
     RP_TRY(rp_program_read_file(study->options->program_in, &program));
     rpsim_row *row = &study->rows[study->row_count++];
-    *row = (rpsim_row){.schedule = rp_schedule_find(program->schedule),
-                       .model_name = in->model_name,
+    *row = (rpsim_row){.model_name = in->model_name,
                        .platform_name = in->platform_name,
                        .costs = in->costs,
                        .model = in->model,
@@ -361,11 +360,6 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
                        .hardware = study->options->hardware,
                        .from_program = true,
                        .given = program};
-    if (row->schedule == NULL && row->hardware) {
-        rp_log_warning("--program-in: %s:%u: unknown schedule '%s': simulated with a fused loss, "
-                       "without one interpreter's launches and a communicator's memory",
-                       study->options->program_in, program->schedule_line, program->schedule);
-    }
     RP_TRY(program_workload(study->options, program, row));
     /* A copy: the program may go as soon as it has run. */
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),

@@ -17,7 +17,7 @@ typedef struct rpsim_explained {
 /** One run: a schedule in one recompute mode on one model. */
 typedef struct rpsim_row {
     const char *schedule_name;
-    const rp_schedule_type *schedule; /**< NULL for a program of an unregistered schedule */
+    const rp_schedule_type *schedule; /**< NULL for a program that was given */
     const char *model_name;           /**< of the model, else of the cost table up to '@' */
     const char *platform_name;        /**< NULL where no platform was used */
     const rp_costs *costs;

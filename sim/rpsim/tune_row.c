@@ -176,7 +176,7 @@ static rp_status choose_rounds(space *s)
     uint32_t round = row->config.round;
     bool fixed = !row->schedule->rounds || row->hardware || s->options->round_given ||
                  round == RP_ROUND_ALL || round >= microbatches;
-    bool each = !row->schedule->overlapping_rounds && microbatches <= round + MAX_ROUNDS;
+    bool each = !row->schedule->traits.overlapping_rounds && microbatches <= round + MAX_ROUNDS;
     uint32_t last = fixed ? round : microbatches;
     uint32_t *rounds = NULL;
     RP_TRY(rp_arena_alloc(s->arena, MAX_ROUNDS + 1, sizeof *rounds, &rounds));
@@ -190,7 +190,7 @@ static rp_status choose_rounds(space *s)
     }
     rounds[s->in.round_count - 1] = s->in.round_count > 1 ? last : round; /* all in one, always */
     bool start_fixed = !row->schedule->rounds || row->hardware || s->options->round_start_given ||
-                       row->schedule->overlapping_rounds;
+                       row->schedule->traits.overlapping_rounds;
     s->in.starts = s->starts;
     s->starts[s->in.start_count++] = row->config.round_start;
     if (!start_fixed) {
@@ -252,7 +252,7 @@ rp_status rpsim_tune_row(const rpsim_options *options, const rpsim_inputs *input
     space s = {.options = options, .inputs = inputs, .arena = arena, .row = row};
     rpsim_tune_result result;
     RP_TRY(prepare(&s));
-    if (row->schedule->data_parallel) { /* its partition says nothing about time */
+    if (rp_is_data_parallel(&row->schedule->traits)) { /* its partition says nothing about time */
         s.in.budget = 0;
     }
     RP_TRY(rpsim_tune(&s.in, arena, &result));

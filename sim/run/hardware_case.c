@@ -92,14 +92,15 @@ static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs 
 }
 
 /* Inputs that depend on the software, not on the server. */
-static void set_schedule(const rp_schedule_type *schedule, const rp_platform *platform, inputs *in)
+static void set_software(const rp_traits *traits, const rp_platform *platform, inputs *in)
 {
-    in->rates.loss_bytes_per_logit = schedule->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
-    in->machine.local_memory = schedule->data_parallel;
-    in->machine.collect_Bps = schedule->data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
+    bool data_parallel = rp_is_data_parallel(traits);
+    in->rates.loss_bytes_per_logit = traits->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
+    in->machine.local_memory = data_parallel;
+    in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
     in->limits.gpu_fixed_bytes +=
-        schedule->communicator ? (uint64_t)(1e9 * platform->communicator_gb) : 0;
-    in->queue_depth = schedule->one_dispatcher ? platform->launch_queue_depth : 0;
+        traits->communicator ? (uint64_t)(1e9 * platform->communicator_gb) : 0;
+    in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 
 static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
@@ -112,13 +113,12 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
                                                        &costs_out->dispatch);
 }
 
-static uint64_t logit_bytes(const rp_schedule_type *schedule)
+static uint64_t logit_bytes(const rp_traits *traits)
 {
-    if (schedule->placement == RP_PLACEMENT_RESIDENT) {
+    if (traits->placement == RP_PLACEMENT_RESIDENT) {
         return UNFUSED_LOGIT_PIPELINE_BYTES;
     }
-    bool tensor = schedule->sharding != NULL && schedule->sharding->forward_reduces != 0;
-    return tensor ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
+    return rp_cuts_layers(traits) ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
 }
 
 static uint32_t slice_tokens(const rpsim_workload *workload)
@@ -136,18 +136,14 @@ static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_pr
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, in->workload->layer_grain),
                                 in->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(in->schedule, &wanted, &schedule));
-    rp_lower_config lower = {.placement = in->schedule->placement,
-                             .versions = in->schedule->versions,
-                             .sharding = in->schedule->sharding,
-                             .call_microbatches = in->workload->microbatches,
+    rp_lower_config lower = {.call_microbatches = in->workload->microbatches,
                              .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                              .piece_bytes = pieces != 0 ? pieces : RP_PIECE_BYTES,
-                             .peer_gpus = in->peer_gpus,
-                             .overlapping_calls = in->schedule->overlapping_rounds};
+                             .peer_gpus = in->peer_gpus};
     uint32_t tokens = slice_tokens(in->workload);
     rp_status status = rp_sizes_of_model(in->model, tokens, in->arena, &lower.sizes);
-    if (status == RP_OK && in->schedule->unfused_loss) { /* the whole microbatch at once */
-        lower.sizes.logits_bytes = logit_bytes(in->schedule) * tokens * in->model->vocab;
+    if (status == RP_OK && in->schedule->traits.unfused_loss) { /* the whole microbatch at once */
+        lower.sizes.logits_bytes = logit_bytes(&in->schedule->traits) * tokens * in->model->vocab;
         lower.sizes.logits_chunk_bytes = UINT64_MAX;
         lower.sizes.unfused_loss = true;
     }
@@ -176,16 +172,14 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
     return status;
 }
 
-rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
-                                const rp_costs *table, const rp_model *model,
-                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
-                                rpsim_compute_costs *costs_out, rp_machine *machine_out)
+rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
+                                const rp_model *model, const rp_platform *platform,
+                                uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
+                                rp_machine *machine_out)
 {
     inputs in = {.model = model};
     RP_TRY(set_machine(platform, program->gpu_count, &in));
-    if (schedule != NULL) {
-        set_schedule(schedule, platform, &in);
-    }
+    set_software(&program->traits, platform, &in);
     RP_TRY(create_costs(&in, program, table, seq_len, arena, costs_out));
     *machine_out = in.machine;
     return RP_OK;
@@ -236,7 +230,7 @@ static rp_status find_bounds(const inputs *in, const rp_costs *table,
                              rpsim_result *result)
 {
     const rp_schedule_type *schedule = in->schedule;
-    bool resident = schedule != NULL && schedule->placement == RP_PLACEMENT_RESIDENT;
+    bool resident = schedule != NULL && schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     rpsim_bound_run run = {
         .schedule = schedule,
         .config = in->config,
@@ -320,7 +314,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(set_machine(platform, config->gpus, &in));
-    set_schedule(schedule, platform, &in);
+    set_software(&schedule->traits, platform, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run(&in, &result);
@@ -351,10 +345,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
     RP_TRY(set_machine(platform, program->gpu_count, &in));
-    const rp_schedule_type *schedule = rp_schedule_find(program->schedule);
-    if (schedule != NULL) { /* what the program does not hold: its software's loss and rates */
-        set_schedule(schedule, platform, &in);
-    }
+    set_software(&program->traits, platform, &in);
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run_program(&in, costs, seq_len, &result);
     rp_arena_destroy(in.arena);

@@ -59,13 +59,12 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 
 /**
  * Inputs of rpsim_hardware_run beyond the program: compute times (in `arena`) and machine.
- * @param schedule that the program names, or NULL where it is not registered
  * @retval RP_OK, RP_INPUT (as rpsim_hardware_case_run; logged), RP_NO_MEMORY
  */
-rp_status rpsim_hardware_inputs(const rp_schedule_type *schedule, const rp_program *program,
-                                const rp_costs *table, const rp_model *model,
-                                const rp_platform *platform, uint32_t seq_len, rp_arena *arena,
-                                rpsim_compute_costs *costs_out, rp_machine *machine_out);
+rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
+                                const rp_model *model, const rp_platform *platform,
+                                uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
+                                rp_machine *machine_out);
 
 /**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
@@ -83,8 +82,6 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
 
 /**
  * As rpsim_hardware_case_run for a lowered program that exists; its metrics are those of all steps.
- * The loss and the host's rates are those of the schedule that the program names, if it is
- * registered.
  * @param program owned by the result on success, by the caller otherwise
  * @retval as above; RP_INPUT also where the program is a compute schedule
  */

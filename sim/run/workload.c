@@ -124,7 +124,7 @@ static rp_status find_number(const rp_csv *csv, const query *q, const char *colu
 
 bool rpsim_usual_layer_grain(const rp_schedule_type *schedule)
 {
-    return schedule != NULL && schedule->placement == RP_PLACEMENT_SHARDED;
+    return schedule != NULL && schedule->traits.placement == RP_PLACEMENT_SHARDED;
 }
 
 static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,

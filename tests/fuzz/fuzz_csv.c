@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char program_text[] = "rp-program 1\nschedule gpipe\ngpus 2\nmicrobatches 1\n"
-                                   "iterations 2\nlayers 2\nrecompute none\nasynchronous no\n"
+static const char program_text[] = "rp-program 2\nschedule gpipe\ngpus 2\nmicrobatches 1\n"
+                                   "iterations 2\nlayers 2\nrecompute none\nasynchronous "
+                                   "no\nplacement resident\nversions one\ntraits\n"
                                    "stage 0..1 forward backward\nstage 1..2 forward backward head\n"
                                    "forward-chain 0 1\nbackward-chain 1 0\nqueue compute 0\n0F0\n"
                                    "0B0 after 5\n0F0@1 order 8\n0B0@1 after 7\nqueue compute 1\n"

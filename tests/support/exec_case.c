@@ -207,8 +207,8 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     uint32_t microbatches = rpexec_work_microbatches(work);
     bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
     uint32_t round = all ? work->microbatches : work->round;
-    bool calls = work->schedule != NULL && work->schedule->placement == RP_PLACEMENT_OFFLOAD;
-    bool overlapping = work->schedule != NULL && work->schedule->overlapping_rounds;
+    bool calls = work->schedule != NULL && work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    bool overlapping = work->schedule != NULL && work->schedule->traits.overlapping_rounds;
     uint32_t *sequences = NULL;
     uint32_t most = 0;
     RP_TRY(begin(arena, config, seq_len, work, twist, run));

@@ -186,7 +186,7 @@ static int check_collectives(void)
     rp_model config = rp_test_decoder(4, true, true);
     for (uint32_t i = 0; i < 6; i++) {
         const rp_schedule_type *schedule = rp_schedule_find(names[i]);
-        bool cut = rp_schedule_cuts_layers(schedule);
+        bool cut = rp_cuts_layers(&schedule->traits);
         rp_arena *arena = NULL;
         rp_test_run runs[2];
         rpexec_work w = {.schedule = schedule,

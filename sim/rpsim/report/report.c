@@ -269,7 +269,7 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
     fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
     if (row->schedule->rounds && row->config.round < row->config.microbatches) {
         fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
-                row->schedule->overlapping_rounds                  ? ""
+                row->schedule->traits.overlapping_rounds                  ? ""
                 : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
                                                                    : ", free first");
     }

@@ -4,7 +4,8 @@
 
 uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
-    if (schedule == NULL || config == NULL || schedule->data_parallel || config->orders != NULL) {
+    if (schedule == NULL || config == NULL || rp_is_data_parallel(&schedule->traits) ||
+        config->orders != NULL) {
         return 0;
     }
     if (!schedule->separate_backward || config->round == RP_ROUND_ALL) {
@@ -120,7 +121,8 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
         work.hop_ps = least_hop_ps(run, &bytes);
         work.slack_ps = 1;
         work.rounds = rpsim_bound_rounds(run->schedule, run->config);
-        bool offload = run->schedule != NULL && run->schedule->placement == RP_PLACEMENT_OFFLOAD;
+        bool offload =
+            run->schedule != NULL && run->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
         uint32_t nodes = m->gpus_per_node > 0 ? (p->gpu_count - 1) / m->gpus_per_node + 1 : 1;
         work.bytes = offload ? &bytes : NULL;
         work.upload_Bps = m->upload_Bps * p->gpu_count;

@@ -62,7 +62,6 @@ static void make(rp_test_bench *b, const setting *s, rp_grain grain)
     b->c->config.round = s->microbatches;
     rp_test_bench_sizes(b, s->boundary, s->weight);
     set_memory(b, s->tape, s->temporary);
-    b->lower.placement = b->c->schedule->placement;
     b->lower.grain = grain;
     rp_test_bench_lower(b);
     cr_assert(eq(int, rp_program_check(b->program), RP_OK), "%s %s", s->schedule, s->partition);
@@ -209,7 +208,7 @@ Test(grain, resident_pipelines_take_as_long)
 {
     uint32_t pipelines = 0;
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
-        if (rp_schedules[i]->placement != RP_PLACEMENT_RESIDENT) {
+        if (rp_schedules[i]->traits.placement != RP_PLACEMENT_RESIDENT) {
             continue;
         }
         setting s = {rp_schedules[i]->name, NULL, 4, 8, RP_RECOMPUTE_WAIT, 30000000, 0, 0, 0};
@@ -381,7 +380,7 @@ Test(grain, needs_no_more_memory)
     uint32_t gains = 0;
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const rp_schedule_type *type = rp_schedules[i];
-        if (type->placement == RP_PLACEMENT_SHARDED || type->splits_backward) {
+        if (type->traits.placement == RP_PLACEMENT_SHARDED || type->splits_backward) {
             continue;
         }
         const setting s = {type->name, NULL, 4, 8, RP_RECOMPUTE_WAIT, 8000, 0, 160000, 96000};

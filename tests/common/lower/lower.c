@@ -71,8 +71,7 @@ static void make(fixture *f, uint32_t gpus, uint32_t microbatches, uint32_t call
         f->backward[0] = layers;
     }
     f->partition = (rp_partition){forward, f->forward, fused ? 1 : backward, f->backward};
-    f->lower = (rp_lower_config){.placement = RP_PLACEMENT_OFFLOAD,
-                                 .sizes = {.layers = layers,
+    f->lower = (rp_lower_config){.sizes = {.layers = layers,
                                            .weight_bytes = f->weights,
                                            .gradient_bytes = f->gradients,
                                            .parameters = f->parameters,
@@ -381,7 +380,7 @@ Test(lower, placements_that_do_not_fit)
     rp_program *program = NULL;
     cr_assert(
         eq(int, rp_schedule_build(rp_schedule_find("roundpipe"), &f.config, &schedule), RP_OK));
-    f.lower.placement = RP_PLACEMENT_RESIDENT;
+    schedule->traits.placement = RP_PLACEMENT_RESIDENT;
     rp_log_capture_begin(message, sizeof message);
     cr_expect(eq(int, rp_lower(schedule, &f.lower, f.sequences, &program), RP_USAGE));
     rp_log_capture_end();

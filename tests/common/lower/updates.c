@@ -67,9 +67,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
     for (uint32_t m = 0; m < microbatches; m++) {
         sequences[m] = 1;
     }
-    rp_lower_config lower = {.placement = schedule->placement,
-                             .sharding = schedule->sharding,
-                             .call_microbatches = microbatches,
+    rp_lower_config lower = {.call_microbatches = microbatches,
                              .piece_bytes = RP_PIECE_BYTES,
                              .sizes = {.layers = LAYERS,
                                        .weight_bytes = weights,

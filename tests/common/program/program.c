@@ -35,9 +35,10 @@ TestSuite(program, .init = begin, .fini = end, .timeout = 300);
 
 /* No schedule makes transfers yet: the text is written by hand. */
 static const char transfers[] =
-    "rp-program 1\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
-    "recompute none\nasynchronous no\nstage 0..1 forward backward\n"
-    "stage 1..2 forward backward head\nforward-chain 0 1\nbackward-chain 1 0\n"
+    "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
+    "recompute none\nasynchronous no\nplacement resident\nversions one\ntraits\n"
+    "stage 0..1 forward backward\nstage 1..2 forward backward head\nforward-chain 0 "
+    "1\nbackward-chain 1 0\n"
     "queue compute 0\n0F0\n0B0 after 3\nqueue compute 1\n1F0 after 0\n1B0\n"
     "queue peer 0\n0SEND0 order 0\n0RECV0 order 6\n"
     "queue peer 1\n1SEND0 order 3\n1RECV0 order 4\n"
@@ -49,9 +50,10 @@ static const char transfers[] =
 
 /* Recomputed layer by layer: two stages of two layers, the head with the second one. */
 static const char layered[] =
-    "rp-program 1\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 4\n"
-    "recompute wait\nasynchronous no\nlowered 1\nstage 0..2 forward backward\n"
-    "stage 2..4 forward backward head\nforward-chain 0 1\nbackward-chain 1 0\n"
+    "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 4\n"
+    "recompute wait\nasynchronous no\nplacement resident\nversions one\ntraits\nlowered 1\n"
+    "stage 0..2 forward backward\nstage 2..4 forward backward head\nforward-chain 0 "
+    "1\nbackward-chain 1 0\n"
     "queue compute 0\n0F0/1\n0F0/2\n0R0/2 join after 17\n0B0/2\n0R0/1 join\n0B0/1\n"
     "queue compute 1\n1F0/3 after 15\n1F0/4\n1F0/5\n1B0/5\n1R0/4 join\n1B0/4\n1R0/3 join\n"
     "1B0/3\nqueue download 0\n0DOWNLOAD_ACT0 bytes 7 after 1\n"
@@ -416,7 +418,7 @@ Test(program, text_of_every_schedule_survives)
             allowed += round_trip_sizes(rp_schedules[s], gpus, 7, gpus);
             allowed += round_trip_sizes(rp_schedules[s], gpus, 2, 3 * gpus); /* empty stages */
         }
-        uint32_t least = rp_schedule_only_synchronous(rp_schedules[s]) != NULL ? 75 : 150;
+        uint32_t least = rp_traits_only_synchronous(&rp_schedules[s]->traits) != NULL ? 75 : 150;
         cr_expect(gt(u32, allowed, least), "%s is hardly ever allowed", rp_schedules[s]->name);
     }
 }
@@ -535,17 +537,6 @@ Test(program, hash_sees_every_field)
             cr_expect(ne(u64, hashes[i], hashes[COUNT(hashed)]), "program %d, field %zu", which, i);
         }
     }
-}
-
-Test(program, hash_sees_the_schedule)
-{
-    rp_program *program = make_base(GPIPE);
-    uint64_t hash = rp_program_hash(program);
-    program->schedule = "gpipf";
-    cr_expect(ne(u64, rp_program_hash(program), hash));
-    program->schedule = "gpipe";
-    cr_expect(eq(u64, rp_program_hash(program), hash));
-    rp_program_destroy(program);
 }
 
 /* ---- bad texts: tests/bad/programs/expected.tsv ---- */

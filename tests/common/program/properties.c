@@ -241,7 +241,7 @@ Test(properties, steady_state_of_iterations)
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
         rp_partition partition;
         const rp_schedule_type *schedule = rp_schedules[s];
-        if (rp_schedule_only_synchronous(schedule) != NULL) {
+        if (rp_traits_only_synchronous(&schedule->traits) != NULL) {
             continue;
         }
         cr_assert(eq(int,

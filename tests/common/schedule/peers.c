@@ -246,7 +246,7 @@ Test(peers, only_resident_pipelines_send)
             programs[k] = rp_test_tool_read(rp_test_tool_expand(path, strlen(path)));
         }
         bool alike = strcmp(programs[0], programs[1]) == 0;
-        bool resident = rp_schedules[i]->placement == RP_PLACEMENT_RESIDENT;
+        bool resident = rp_schedules[i]->traits.placement == RP_PLACEMENT_RESIDENT;
         cr_expect(eq(int, alike, !resident), "%s", rp_schedules[i]->name);
         same += alike;
     }

@@ -365,16 +365,16 @@ Test(output, trace_of_schedules)
         rp_stage_times times;
         cr_assert(
             eq(int, rp_partition_even(rp_schedules[s], &costs, 4, 0, arena, &partition), RP_OK));
-        rp_schedule_config config = {.gpus = 4,
-                                     .microbatches = 8,
-                                     .iterations = 2,
-                                     .round = 4,
-                                     .asynchronous =
-                                         rp_schedule_only_synchronous(rp_schedules[s]) == NULL,
-                                     .recompute = rp_schedules[s]->default_recompute,
-                                     .layers = costs.layers,
-                                     .partition = &partition,
-                                     .costs = &costs};
+        rp_schedule_config config = {
+            .gpus = 4,
+            .microbatches = 8,
+            .iterations = 2,
+            .round = 4,
+            .asynchronous = rp_traits_only_synchronous(&rp_schedules[s]->traits) == NULL,
+            .recompute = rp_schedules[s]->default_recompute,
+            .layers = costs.layers,
+            .partition = &partition,
+            .costs = &costs};
         cr_assert(eq(int, rp_schedule_build(rp_schedules[s], &config, &built), RP_OK));
         cr_assert(eq(int, rp_stage_times_compute(built, &costs, arena, &times), RP_OK));
         cr_assert(eq(int, rpsim_stage_run(built, &times, &run, &metrics), RP_OK));

@@ -73,13 +73,13 @@ static void check_same(const rpsim_result *direct, const rp_schedule_config *con
     rp_torch_csv read = through_text(csv);
     rp_schedule_config given = *config;
     rp_schedule_type schedule = rp_torch_csv_schedule;
-    schedule.name = direct->program->schedule; /* the format has no name; it is hashed, too */
+    schedule.traits = direct->program->traits; /* the format has none */
     given.orders = &read;
     cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported), RP_OK), "%s", messages);
     cr_expect(eq(u64, rp_program_hash(imported.program), rp_program_hash(direct->program)), "%s",
-              schedule.name);
+              direct->program->schedule);
     cr_expect(eq(u64, rp_timeline_hash(imported.timeline), rp_timeline_hash(direct->timeline)),
-              "%s", schedule.name);
+              "%s", direct->program->schedule);
     rpsim_result_fini(&imported);
 }
 
@@ -159,7 +159,7 @@ Test(torch_csv_import, every_schedule_comes_back)
     uint32_t checked = 0;
     for (uint32_t t = 0; t < rp_schedule_count; t++) {
         const rp_schedule_type *schedule = rp_schedules[t];
-        if (schedule->separate_backward || schedule->data_parallel) {
+        if (schedule->separate_backward || rp_is_data_parallel(&schedule->traits)) {
             continue;
         }
         uint32_t before = checked;

@@ -111,8 +111,8 @@ Test(torch_csv, rows_of_the_definitions)
 Test(torch_csv, all_compute_types)
 {
     static const char text[] =
-        "rp-program 1\nschedule given\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
-        "recompute none\nasynchronous no\n"
+        "rp-program 2\nschedule given\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
+        "recompute none\nasynchronous no\nplacement resident\nversions one\ntraits\n"
         "stage 1..2 forward backward head\nstage 0..1 forward backward\n"
         "forward-chain 1 0\nbackward-chain 0 1\n"
         "queue compute 0\n1F0\n1B0 after 3\n"
@@ -223,7 +223,7 @@ Test(torch_csv, cells_are_the_ops)
     uint32_t checked = 0;
     for (uint32_t t = 0; t < rp_schedule_count; t++) {
         const rp_schedule_type *type = rp_schedules[t];
-        if (type->separate_backward || type->data_parallel) {
+        if (type->separate_backward || rp_is_data_parallel(&type->traits)) {
             continue;
         }
         for (size_t i = 0; i < COUNT(gpus) * 3 * RP_RECOMPUTE_COUNT; i++) {

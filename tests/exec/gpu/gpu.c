@@ -38,7 +38,7 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
     rp_model config = rp_test_small_decoder(8, true, true);
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const char *why = NULL;
-        config.heads = rp_schedule_cuts_layers(rp_schedules[i]) ? 4 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&rp_schedules[i]->traits) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(rp_schedules[i], false, arena, &why), RP_OK));
         for (uint32_t gpus = 1; why == NULL && gpus <= 4; gpus *= 2) {
             rpexec_work work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);

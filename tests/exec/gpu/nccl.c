@@ -227,7 +227,7 @@ static rp_status fail(const char *schedule, const rp_fake_cuda *machine, rp_test
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work(schedule, 3, 6, 2);
-    work.peer_gpus = work.schedule->data_parallel ? 0 : UINT32_MAX;
+    work.peer_gpus = rp_is_data_parallel(&work.schedule->traits) ? 0 : UINT32_MAX;
     twist.driver_type = rp_fake_cuda_driver(machine);
     twist.devices.transport = RPEXEC_TRANSPORT_NCCL;
     messages[0] = '\0';

@@ -46,7 +46,7 @@ static void compare(const rp_model *config, const rpexec_work *work, rpexec_dtyp
     rp_test_run plain;
     const rp_test_twist twist = {.dtype = dtype};
     rpexec_work same = *work;
-    same.asynchronous &= work->schedule->placement == RP_PLACEMENT_OFFLOAD;
+    same.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, &run), RP_OK));
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &same, &twist, &plain), RP_OK));

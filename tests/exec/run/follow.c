@@ -89,7 +89,7 @@ static void all_schedules(const rp_test_twist *twist, trial try)
     for (uint32_t i = 0; i < 2 * rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i / 2];
         const char *why = NULL;
-        config.heads = rp_schedule_cuts_layers(schedule) ? 4 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&schedule->traits) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
         if (why == NULL) {
             rpexec_work work = rp_test_work(schedule->name, 2, 4, STEPS);

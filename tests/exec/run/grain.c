@@ -47,7 +47,8 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
             rp_test_run layers;
             rp_test_run stages;
             rp_test_run plain;
-            work.asynchronous = work.schedule->placement == RP_PLACEMENT_OFFLOAD && gpus % 2 == 0;
+            work.asynchronous =
+                work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && gpus % 2 == 0;
             work.recompute = gpus == 3 ? RP_RECOMPUTE_EARLY : work.recompute;
             rpexec_work whole = work;
             whole.layer_grain = false;
@@ -130,7 +131,8 @@ Test(exec_grain, random_delays_change_nothing)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t seed = 0; seed < 24; seed++) {
         rpexec_work work = work_of(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6);
-        work.asynchronous = work.schedule->placement == RP_PLACEMENT_OFFLOAD && seed / 4 % 2 == 0;
+        work.asynchronous =
+            work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && seed / 4 % 2 == 0;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
         rp_test_run delayed;
         rp_test_run quick;

@@ -59,7 +59,7 @@ Test(exec_invariants, random_delays_change_nothing)
         rp_test_run delayed;
         rp_test_run plain;
         rpexec_work same = work;
-        same.asynchronous &= work.schedule->placement == RP_PLACEMENT_OFFLOAD;
+        same.asynchronous &= work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
         cr_assert(
             eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &delayed), RP_OK));
         cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &same, &plain), RP_OK));

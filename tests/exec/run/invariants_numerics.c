@@ -279,8 +279,8 @@ static void synthetic_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t 
 static void after_synthetic(rp_test_watch *watch, uint32_t op)
 {
     const rp_schedule_type *type = watch->context;
-    bool on_host = type->placement == RP_PLACEMENT_OFFLOAD ||
-                   (type->sharding != NULL && type->sharding->host_optimizer);
+    bool on_host = type->traits.placement == RP_PLACEMENT_OFFLOAD ||
+                   type->traits.sharding.host_optimizer;
     if (watch->plan->program->ops[op].kind == RP_OP_OPTIMIZER && on_host) {
         take(seen.state->gradients, seen.state->offsets[watch->plan->model->layer_count]);
     }
@@ -341,7 +341,7 @@ Test(exec_invariants_numerics, adam_sees_every_microbatch_once)
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i];
         /* Tensor-parallel ranks work on microbatches that are other ranks' ops. */
-        bool alone = !rp_schedule_cuts_layers(schedule);
+        bool alone = !rp_cuts_layers(&schedule->traits);
         if (alone && rpexec_work_obstacle(schedule, false) == NULL) {
             check_contributions(schedule->name, 3, 1, false, i % 2 == 0);
         }

@@ -234,7 +234,7 @@ Test(exec_invariants_order, every_unit_runs_once)
         rp_test_run run;
         rp_test_watch watch = {.after = count_op};
         rpexec_work work = rp_test_work(schedule->name, 3, 6, 2);
-        config.heads = rp_schedule_cuts_layers(schedule) ? 3 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&schedule->traits) ? 3 : 2; /* one for each rank */
         memset(performed, 0, sizeof performed);
         observe(&config, &work, (rp_test_twist){.driver_type = rp_test_watched(&watch)}, &run);
         const rp_program *p = run.program;

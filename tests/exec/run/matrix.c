@@ -61,14 +61,14 @@ static double tolerance_of(const rp_test_golden *golden)
 /* In asynchronous training the first two steps have the initial weights, others only the first. */
 static uint32_t iterations_of(const rp_schedule_type *schedule, const combination *c)
 {
-    return c->asynchronous && schedule->placement == RP_PLACEMENT_OFFLOAD ? 2 : 1;
+    return c->asynchronous && schedule->traits.placement == RP_PLACEMENT_OFFLOAD ? 2 : 1;
 }
 
 /* True where heads and MLPs have equal parts on so many GPUs, or the schedule does not cut them. */
 static bool can_cut(const rp_test_golden *golden, const rp_schedule_type *schedule, uint32_t gpus)
 {
     const rp_model *m = &golden->config;
-    return !rp_schedule_cuts_layers(schedule) ||
+    return !rp_cuts_layers(&schedule->traits) ||
            (m->heads % gpus == 0 && (m->kv_heads % gpus == 0 || gpus % m->kv_heads == 0) &&
             m->intermediate % gpus == 0);
 }
@@ -81,8 +81,8 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     char report[256];
     rp_test_run run;
     bool none = c->recompute == RP_RECOMPUTE_NONE;
-    bool resident = schedule->placement == RP_PLACEMENT_RESIDENT;
-    bool offload = schedule->placement == RP_PLACEMENT_OFFLOAD;
+    bool resident = schedule->traits.placement == RP_PLACEMENT_RESIDENT;
+    bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     rpexec_work work = {.schedule = schedule,
                         .gpus = gpus,
                         .calls = c->variant && offload ? 2 : 1,
@@ -136,8 +136,9 @@ static void run_all(const char *name, uint32_t gpu_limit, size_t combination_cou
             uint32_t ran = 0;
             for (size_t i = 0; gpu_counts[n] <= gpu_limit && i < combination_count; i++) {
                 const combination *c = &combinations[i];
-                bool other = (c->asynchronous && schedule->placement != RP_PLACEMENT_OFFLOAD) ||
-                             (gpu_counts[n] > 4 && i >= FOR_MANY_GPUS);
+                bool other =
+                    (c->asynchronous && schedule->traits.placement != RP_PLACEMENT_OFFLOAD) ||
+                    (gpu_counts[n] > 4 && i >= FOR_MANY_GPUS);
                 if (!other && number++ % SAMPLE == 0) {
                     ran += run_one(&golden, schedule, gpu_counts[n], c) ? 1 : 0;
                     rp_test_arena_end();

@@ -50,7 +50,7 @@ static void run_single(const rp_model *config, const rpexec_work *work, const rp
                        rp_test_run *run)
 {
     rpexec_work plain = *work;
-    plain.asynchronous &= work->schedule->placement == RP_PLACEMENT_OFFLOAD;
+    plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_single_from(arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
 }
 
@@ -347,7 +347,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rpexec_work work = work_of(schedule, gpus, asynchronous);
-    bool late = asynchronous && work.schedule->placement == RP_PLACEMENT_OFFLOAD;
+    bool late = asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     float half = overflow / 2;
     rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &overflow};
     rp_test_run untouched;

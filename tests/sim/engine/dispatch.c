@@ -62,7 +62,7 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
         int, rpsim_hardware_lower(schedule, &config, &workload, &b->model, &platform, &b->program),
         RP_OK));
     cr_assert(eq(int,
-                 rpsim_hardware_inputs(schedule, b->program, &table, &b->model, &platform, 2048,
+                 rpsim_hardware_inputs(b->program, &table, &b->model, &platform, 2048,
                                        arena, &b->costs, &b->machine),
                  RP_OK));
 }

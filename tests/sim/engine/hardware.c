@@ -42,7 +42,6 @@ static void stage_costs(const rp_program *program, const rp_costs *table,
 static rp_lower_config make_lower(const rp_random_case *c, uint64_t boundary, uint64_t weight)
 {
     rp_lower_config lower = {.piece_bytes = 1 << 20, .call_microbatches = c->config.microbatches};
-    lower.placement = c->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT;
     uint32_t count = c->costs.layers + 2;
     lower.sizes = (rp_sizes){
         .layers = c->costs.layers, .boundary_bytes = boundary, .input_bytes = boundary / 8};
@@ -63,6 +62,8 @@ static rp_program *lower_case(const rp_random_case *c, const rp_lower_config *lo
     rp_program *program = NULL;
     uint32_t *sequences = NULL;
     cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, &schedule), RP_OK));
+    schedule->traits = (rp_traits){
+        .placement = c->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
     cr_assert(eq(int, rp_arena_alloc(arena, c->config.microbatches, sizeof(uint32_t), &sequences),
                  RP_OK));
     for (uint32_t m = 0; m < c->config.microbatches; m++) {

@@ -38,7 +38,9 @@ static void end(void)
 TestSuite(torch_sidecar, .init = begin, .fini = end);
 
 /* Two forward stages and three backward ones on two ranks. */
-#define HEAD "{\"x-rpsim-schedule\": 1, \"schedule\": \"mine\", \"recompute\": \"wait\", "
+#define NAME "{\"x-rpsim-schedule\": 2, \"schedule\": \"mine\", \"recompute\": \"wait\", "
+#define PLACED "\"placement\": \"offload\", \"versions\": \"one\", "
+#define HEAD NAME PLACED "\"traits\": [\"one-dispatcher\"], "
 #define SIZES "\"microbatches\": 1, \"layers\": 4, "
 #define FORWARD "\"forward_layers\": [[0, 2], [2, 4]], "
 #define BACKWARD "\"backward_layers\": [[4, 4], [2, 4], [0, 2]], "
@@ -71,7 +73,9 @@ Test(torch_sidecar, is_read)
     cr_expect(eq(u32, s.partition.backward_layers[0], 0));
     cr_assert(eq(int, rpsim_sidecar_schedule(&s, arena, &schedule), RP_OK));
     cr_expect(schedule->separate_backward);
-    cr_expect(eq(int, schedule->placement, RP_PLACEMENT_RESIDENT));
+    cr_expect(eq(int, schedule->traits.placement, RP_PLACEMENT_OFFLOAD));
+    cr_expect(schedule->traits.one_dispatcher);
+    cr_expect(not(schedule->traits.communicator));
 }
 
 Test(torch_sidecar, bad_ones_are_refused)
@@ -86,10 +90,17 @@ Test(torch_sidecar, bad_ones_are_refused)
         {"{\"a\": 1}", ROWS, "unknown key 'a'; valid keys are x-rpsim-schedule"},
         {"{\"schedule\": \"a\", \"schedule\": \"b\"}", ROWS, "duplicate object key"},
         {"{\"schedule\": \"mine\"}", ROWS, "'x-rpsim-schedule' is missing or not valid; valid"},
-        {"{\"x-rpsim-schedule\": 2}", ROWS, "valid values are integers from 1 to 1"},
-        {"{\"x-rpsim-schedule\": 1}", ROWS, "'schedule' is missing or not valid; valid are names"},
-        {"{\"x-rpsim-schedule\": 1, \"schedule\": \"a b\"}", ROWS, "'schedule' is missing or not"},
-        {"{\"x-rpsim-schedule\": 1, \"schedule\": \"a\", \"recompute\": \"late\"}", ROWS,
+        {"{\"x-rpsim-schedule\": 3}", ROWS, "valid values are integers from 1 to 2"},
+        {"{\"x-rpsim-schedule\": 1}", ROWS,
+         "version 1 does not say where weights are and how the software runs; valid is version 2"},
+        {NAME "\"placement\": \"sharded\"}", ROWS,
+         "'placement' is missing or not valid; valid values are \"resident\" and \"offload\""},
+        {NAME "\"placement\": \"offload\"}", ROWS, "'versions' is missing or not valid"},
+        {NAME PLACED "\"traits\": 1}", ROWS, "'traits' is missing or not valid; valid is a list"},
+        {NAME PLACED "\"traits\": [\"overlap\"]}", ROWS, "'traits' is missing or not valid"},
+        {"{\"x-rpsim-schedule\": 2}", ROWS, "'schedule' is missing or not valid; valid are names"},
+        {"{\"x-rpsim-schedule\": 2, \"schedule\": \"a b\"}", ROWS, "'schedule' is missing or not"},
+        {"{\"x-rpsim-schedule\": 2, \"schedule\": \"a\", \"recompute\": \"late\"}", ROWS,
          "'recompute' is missing or not valid; valid values are \"none\", \"wait\", \"early\""},
         {HEAD "\"microbatches\": 0}", ROWS, "'microbatches' is missing or not valid"},
         {HEAD "\"microbatches\": 1}", ROWS, "'layers' is missing or not valid"},

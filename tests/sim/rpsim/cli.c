@@ -183,7 +183,8 @@ static void check_program_file(const char *schedule)
 Test(cli, program_files_run_again)
 {
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
-        if (!rp_schedules[s]->data_parallel) { /* these exist at hardware fidelity only */
+        if (!rp_is_data_parallel(
+                &rp_schedules[s]->traits)) { /* these exist at hardware fidelity only */
             check_program_file(rp_schedules[s]->name);
         }
     }

@@ -292,7 +292,7 @@ Test(cli_hardware, optimizer_modes_without_effect)
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
         char left_out[128];
         const char *name = rp_schedules[s]->name;
-        bool refused = rp_schedules[s]->data_parallel;
+        bool refused = rp_is_data_parallel(&rp_schedules[s]->traits);
         snprintf(left_out, sizeof left_out, "  %s cannot run: its ranks step together", name);
         cr_expect(eq(int, strstr(all, left_out) != NULL, refused), "%s", left_out);
         snprintf(line, sizeof line,

@@ -60,8 +60,7 @@ static void make(fixture *f, const char *partition, uint32_t microbatches, rp_re
         f->sequences[m] = 1;
     }
     cr_assert(eq(int, rp_partition_parse("test", partition, arena, &f->partition), RP_OK));
-    f->lower = (rp_lower_config){.placement = RP_PLACEMENT_RESIDENT,
-                                 .sizes = {.layers = LAYERS,
+    f->lower = (rp_lower_config){.sizes = {.layers = LAYERS,
                                            .weight_bytes = f->weights,
                                            .gradient_bytes = f->gradients,
                                            .parameters = f->parameters,
@@ -86,7 +85,6 @@ static void make(fixture *f, const char *partition, uint32_t microbatches, rp_re
 static void make_roundpipe(fixture *f, const char *partition, uint32_t microbatches)
 {
     make(f, partition, 2 * microbatches, RP_RECOMPUTE_EARLY);
-    f->lower.placement = RP_PLACEMENT_OFFLOAD;
     f->lower.call_microbatches = microbatches;
     f->lower.sizes.boundary_bytes = 3000017;
     f->lower.sizes.input_bytes = 4001;
@@ -165,7 +163,6 @@ static void check_resident(const rp_schedule_type *type, bool asynchronous,
     fixture f;
     make(&f, "3,4,5,4", 8, RP_RECOMPUTE_NONE);
     f.config.asynchronous = asynchronous;
-    f.lower.versions = type->versions;
     rp_program *program = lower_type(&f, type);
     rp_timeline *timeline = simulate(program, 1e12);
     rpsim_memory memory = measure(timeline, 0, 12345);

@@ -101,9 +101,7 @@ static rp_program *lower(fixture *f, const char *name)
                                  .recompute = f->recompute,
                                  .layers = LAYERS,
                                  .partition = &partition};
-    rp_lower_config lower = {.placement = type->placement,
-                             .sharding = type->sharding,
-                             .sizes = {.layers = LAYERS,
+    rp_lower_config lower = {.sizes = {.layers = LAYERS,
                                        .weight_bytes = f->weights,
                                        .gradient_bytes = f->gradients,
                                        .parameters = f->parameters,

@@ -427,7 +427,7 @@ Test(tune, every_schedule_is_at_least_as_good_as_without)
 {
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i];
-        if (schedule->data_parallel) {
+        if (rp_is_data_parallel(&schedule->traits)) {
             continue;
         }
         const char *recompute = schedule->splits_backward ? "--recompute none" : "";

@@ -1,0 +1,142 @@
+#include "common/program/traits.h"
+
+#include "common/base/hash.h"
+
+#include <string.h>
+
+static const char *const placements[] = {
+#define PLACEMENT_TEXT(name, text, meaning) text,
+    RP_PLACEMENT_LIST(PLACEMENT_TEXT)};
+
+static const char *const versions[] = {
+#define VERSIONS_TEXT(name, text, meaning) text,
+    RP_VERSIONS_LIST(VERSIONS_TEXT)};
+
+#define TYPE_OF(member)                                                                            \
+    _Generic(((rp_traits *)NULL)->member, bool                                                     \
+             : RP_TRAIT_BOOL, uint32_t                                                             \
+             : RP_TRAIT_UINT32, uint64_t                                                           \
+             : RP_TRAIT_UINT64)
+#define MOST_OF(member)                                                                            \
+    _Generic(((rp_traits *)NULL)->member, bool : 1, uint32_t : UINT32_MAX, uint64_t : UINT64_MAX)
+#define ROW(member, text, sharded)                                                                 \
+    {text, offsetof(rp_traits, member), MOST_OF(member), TYPE_OF(member), sharded},
+
+const rp_trait rp_trait_rows[] = {
+#define SHARDING_ROW(type, member, text) ROW(sharding.member, text, true)
+    RP_SHARDING_LIST(SHARDING_ROW)
+#define TRAIT_ROW(member, text) ROW(member, text, false)
+        RP_TRAIT_LIST(TRAIT_ROW)};
+
+const uint32_t rp_trait_count = sizeof rp_trait_rows / sizeof rp_trait_rows[0];
+
+const rp_trait *rp_trait_find(const char *text)
+{
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        if (strcmp(rp_trait_rows[i].text, text) == 0) {
+            return &rp_trait_rows[i];
+        }
+    }
+    return NULL;
+}
+
+uint64_t rp_trait_get(const rp_traits *traits, const rp_trait *row)
+{
+    const char *at = (const char *)traits + row->offset;
+    switch (row->type) {
+    case RP_TRAIT_BOOL:
+        return *(const bool *)at ? 1 : 0;
+    case RP_TRAIT_UINT32:
+        return *(const uint32_t *)(const void *)at;
+    case RP_TRAIT_UINT64:
+        break;
+    }
+    return *(const uint64_t *)(const void *)at;
+}
+
+void rp_trait_set(rp_traits *traits, const rp_trait *row, uint64_t value)
+{
+    char *at = (char *)traits + row->offset;
+    switch (row->type) {
+    case RP_TRAIT_BOOL:
+        *(bool *)at = value != 0;
+        break;
+    case RP_TRAIT_UINT32:
+        *(uint32_t *)(void *)at = (uint32_t)value;
+        break;
+    case RP_TRAIT_UINT64:
+        *(uint64_t *)(void *)at = value;
+        break;
+    }
+}
+
+const char *rp_placement_text(rp_placement placement)
+{
+    return placements[placement];
+}
+
+const char *rp_versions_text(rp_versions kept)
+{
+    return versions[kept];
+}
+
+static bool find_text(const char *const *texts, size_t count, const char *text, size_t *index_out)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(texts[i], text) == 0) {
+            *index_out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rp_placement_parse(const char *text, rp_placement *placement_out)
+{
+    size_t index = 0;
+    bool found = find_text(placements, sizeof placements / sizeof placements[0], text, &index);
+    *placement_out = found ? (rp_placement)index : *placement_out;
+    return found;
+}
+
+bool rp_versions_parse(const char *text, rp_versions *versions_out)
+{
+    size_t index = 0;
+    bool found = find_text(versions, sizeof versions / sizeof versions[0], text, &index);
+    *versions_out = found ? (rp_versions)index : *versions_out;
+    return found;
+}
+
+void rp_traits_write(const rp_traits *traits, FILE *stream)
+{
+    fprintf(stream, "placement %s\nversions %s\ntraits", rp_placement_text(traits->placement),
+            rp_versions_text(traits->versions));
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        const rp_trait *row = &rp_trait_rows[i];
+        uint64_t value = rp_trait_get(traits, row);
+        if (value != 0) {
+            fprintf(stream, " %s", row->text);
+        }
+        if (value != 0 && row->type != RP_TRAIT_BOOL) {
+            fprintf(stream, " %llu", (unsigned long long)value);
+        }
+    }
+    fputc('\n', stream);
+}
+
+uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
+{
+    hash = rp_hash_add(hash, (uint64_t)traits->placement << 8 | (uint64_t)traits->versions);
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        hash = rp_hash_add(hash, rp_trait_get(traits, &rp_trait_rows[i]));
+    }
+    return hash;
+}
+
+const char *rp_traits_only_synchronous(const rp_traits *traits)
+{
+    return rp_is_data_parallel(traits)
+               ? "its ranks step together, after the last gradient and before the next forward, so "
+                 "async would change nothing"
+               : NULL;
+}

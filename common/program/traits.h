@@ -1,0 +1,171 @@
+/** @file traits.h  Properties of a program beyond its ops: where its system keeps weights, what
+ * that system moves and how its software runs.
+ *
+ * A schedule declares them, the builder copies them into the program, and the text form holds them:
+ * simulator and executor take them from the program, never from the schedule's name.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** X(enumerator, name in program text, meaning): where weights and optimizer are. */
+#define RP_PLACEMENT_LIST(X)                                                                       \
+    X(RESIDENT, "resident", "weights, gradients and optimizer stay on the stage's GPU")            \
+    X(OFFLOAD, "offload", "weights and optimizer in host memory, uploaded per job")                \
+    X(SHARDED, "sharded", "spread over all GPUs of a data-parallel group (rp_sharding)")
+
+typedef enum rp_placement {
+#define RP_PLACEMENT_ENUM(name, text, meaning) RP_PLACEMENT_##name,
+    RP_PLACEMENT_LIST(RP_PLACEMENT_ENUM)
+#undef RP_PLACEMENT_ENUM
+} rp_placement;
+
+/** X(enumerator, name in program text, meaning): versions of a stage's weights that an asynchronous
+ * pipeline keeps (schedules.md 1). */
+#define RP_VERSIONS_LIST(X)                                                                        \
+    X(ONE, "one", "updates are not delayed")                                                       \
+    X(TWO, "two", "updates are delayed by one")                                                    \
+    X(STASHED, "stashed",                                                                          \
+      "rank r of P: P - r, one for each microbatch between its forward and its backward")
+
+typedef enum rp_versions {
+#define RP_VERSIONS_ENUM(name, text, meaning) RP_VERSIONS_##name,
+    RP_VERSIONS_LIST(RP_VERSIONS_ENUM)
+#undef RP_VERSIONS_ENUM
+} rp_versions;
+
+/**
+ * Data that a data-parallel system of n GPUs moves (sim/model.md section 3). A collective of a
+ * stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.
+ *
+ * X(type, member, name in program text).
+ *  - forward_gathers, backward_gathers: all-gathers of a stage's weights before its forward and
+ *    before its backward;
+ *  - overlap: gathers run one stage ahead; otherwise nothing overlaps;
+ *  - keeps_root: embedding and head are gathered once, before the first forward;
+ *  - reductions: volumes reduced after each microbatch; 0: one per step;
+ *  - host_weights: the owned shard comes up before each stage is gathered;
+ *  - host_gradients: the owned shard goes down after each reduction;
+ *  - host_collects: the host takes it in at a rate of its own (DeepSpeed);
+ *  - host_optimizer: Adam runs on the host;
+ *  - forward_reduces, backward_reduces: tensor parallel: all-reduces of a whole microbatch's
+ * boundary per layer. A recompute has those of the forward again (rp_sharding_reduces). One more is
+ * at the embedding and one at the head;
+ *  - gather_after_step: resident weights: new shards go up and are gathered;
+ *  - bucket_bytes: memory of collectives and prefetch, on every GPU all the time
+ *    (sim/model.md section 4);
+ *  - live_bytes: gathered weights stay until there are so many; a larger layer comes on top while
+ * it runs. 0: they go when their unit is done.
+ */
+#define RP_SHARDING_LIST(X)                                                                        \
+    X(uint32_t, forward_gathers, "forward-gathers")                                                \
+    X(uint32_t, backward_gathers, "backward-gathers")                                              \
+    X(bool, overlap, "overlap")                                                                    \
+    X(bool, keeps_root, "keeps-root")                                                              \
+    X(uint32_t, reductions, "reductions")                                                          \
+    X(bool, host_weights, "host-weights")                                                          \
+    X(bool, host_gradients, "host-gradients")                                                      \
+    X(bool, host_collects, "host-collects")                                                        \
+    X(bool, host_optimizer, "host-optimizer")                                                      \
+    X(uint32_t, forward_reduces, "forward-reduces")                                                \
+    X(uint32_t, backward_reduces, "backward-reduces")                                              \
+    X(bool, gather_after_step, "gather-after-step")                                                \
+    X(uint64_t, bucket_bytes, "bucket-bytes")                                                      \
+    X(uint64_t, live_bytes, "live-bytes")
+
+typedef struct rp_sharding {
+#define RP_SHARDING_MEMBER(type, member, text) type member;
+    RP_SHARDING_LIST(RP_SHARDING_MEMBER)
+#undef RP_SHARDING_MEMBER
+} rp_sharding;
+
+/**
+ * Properties that a program has or has not. X(member, name in program text).
+ *  - overlapping_rounds: rounds are placed by time; at hardware fidelity a call does not wait for
+ * the loss of the one before it;
+ *  - unfused_loss: the loss is an unfused fp32 cross-entropy, with 52 B of memory traffic per logit
+ *    (sim/model.md section 3);
+ *  - one_dispatcher: one interpreter drives all GPUs and launches under one lock
+ *    (sim/engine/dispatch.h);
+ *  - communicator: processes hold the buffers of a collective library
+ *    (rp_platform.communicator_gb).
+ */
+#define RP_TRAIT_LIST(X)                                                                           \
+    X(overlapping_rounds, "overlapping-rounds")                                                    \
+    X(unfused_loss, "unfused-loss")                                                                \
+    X(one_dispatcher, "one-dispatcher")                                                            \
+    X(communicator, "communicator")
+
+/** The zero value: resident weights of one version, a fused loss, one process per GPU. */
+typedef struct rp_traits {
+    rp_placement placement;
+    rp_versions versions;
+    rp_sharding sharding; /**< RP_PLACEMENT_SHARDED; otherwise zero */
+#define RP_TRAIT_MEMBER(member, text) bool member;
+    RP_TRAIT_LIST(RP_TRAIT_MEMBER)
+#undef RP_TRAIT_MEMBER
+} rp_traits;
+
+/** @return true for systems whose GPUs all run every stage, each for microbatches of its own. */
+static inline bool rp_is_data_parallel(const rp_traits *traits)
+{
+    return traits->placement == RP_PLACEMENT_SHARDED;
+}
+
+/** @return true where every layer is cut between all GPUs: tensor parallelism. */
+static inline bool rp_cuts_layers(const rp_traits *traits)
+{
+    return rp_is_data_parallel(traits) && traits->sharding.forward_reduces != 0;
+}
+
+/**
+ * @return why the asynchronous optimizer would change nothing; NULL: it would. A rank of a sharded
+ * system needs what all ranks have stepped before it goes on.
+ */
+const char *rp_traits_only_synchronous(const rp_traits *traits);
+
+/** Type of a trait's value. */
+typedef enum rp_trait_type {
+    RP_TRAIT_BOOL,
+    RP_TRAIT_UINT32,
+    RP_TRAIT_UINT64,
+} rp_trait_type;
+
+/** A row of RP_SHARDING_LIST or RP_TRAIT_LIST. */
+typedef struct rp_trait {
+    const char *text; /**< name in program text */
+    size_t offset;    /**< into rp_traits */
+    uint64_t most;    /**< highest value: 1 of a flag */
+    rp_trait_type type;
+    bool of_sharding; /**< valid with RP_PLACEMENT_SHARDED only */
+} rp_trait;
+
+/** All rows, sharding first. */
+extern const rp_trait rp_trait_rows[];
+extern const uint32_t rp_trait_count;
+
+/** @return the row called `text`, or NULL. */
+const rp_trait *rp_trait_find(const char *text);
+
+/** @return the value of a trait; a flag's is 0 or 1. */
+uint64_t rp_trait_get(const rp_traits *traits, const rp_trait *row);
+
+/** @param value at most row->most */
+void rp_trait_set(rp_traits *traits, const rp_trait *row, uint64_t value);
+
+/** @return the name in program text; static. */
+const char *rp_placement_text(rp_placement placement);
+const char *rp_versions_text(rp_versions versions);
+
+/** @return true where `text` is such a name; the value is then in the last argument. */
+bool rp_placement_parse(const char *text, rp_placement *placement_out);
+bool rp_versions_parse(const char *text, rp_versions *versions_out);
+
+/** Writes the program text's lines `placement`, `versions` and `traits`. */
+void rp_traits_write(const rp_traits *traits, FILE *stream);
+
+/** @return `hash` with all traits added. */
+uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash);

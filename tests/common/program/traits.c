@@ -1,0 +1,76 @@
+/* Traits: text form and hash hold every one of them; the name of a schedule is a label. */
+#include "common/program/program.h"
+#include "tests/support/make_program.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rp_program *make(void)
+{
+    rp_program *program = NULL;
+    cr_assert(eq(int, rp_test_make_program(&program), RP_OK));
+    return program;
+}
+
+static void check_round_trip(const rp_program *program)
+{
+    char *text = NULL;
+    size_t length = 0;
+    rp_program *again = NULL;
+    FILE *stream = open_memstream(&text, &length);
+    cr_assert(eq(int, rp_program_write(program, stream), RP_OK));
+    fclose(stream);
+    cr_assert(eq(int, rp_program_read("written", text, length, &again), RP_OK), "%s", text);
+    cr_expect(eq(u64, rp_program_hash(again), rp_program_hash(program)), "%s", text);
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        const rp_trait *row = &rp_trait_rows[i];
+        cr_expect(eq(u64, rp_trait_get(&again->traits, row), rp_trait_get(&program->traits, row)),
+                  "%s", row->text);
+    }
+    rp_program_destroy(again);
+    free(text);
+}
+
+/* A sharded program may have each trait, up to its highest value. */
+Test(traits, text_and_hash_hold_each)
+{
+    rp_program *program = make();
+    program->traits.placement = RP_PLACEMENT_SHARDED;
+    uint64_t hash = rp_program_hash(program);
+    cr_assert(ge(u32, rp_trait_count, 15));
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        rp_trait_set(&program->traits, &rp_trait_rows[i], rp_trait_rows[i].most);
+        cr_expect(ne(u64, rp_program_hash(program), hash), "%s", rp_trait_rows[i].text);
+        check_round_trip(program);
+        rp_trait_set(&program->traits, &rp_trait_rows[i], 0);
+        cr_expect(eq(u64, rp_program_hash(program), hash), "%s", rp_trait_rows[i].text);
+    }
+    rp_program_destroy(program);
+}
+
+Test(traits, text_and_hash_hold_placement_and_versions)
+{
+    uint64_t hashes[9];
+    for (int i = 0; i < 9; i++) {
+        rp_program *program = make();
+        program->traits.placement = (rp_placement)(i / 3);
+        program->traits.versions = (rp_versions)(i % 3);
+        check_round_trip(program);
+        hashes[i] = rp_program_hash(program);
+        for (int k = 0; k < i; k++) {
+            cr_expect(ne(u64, hashes[k], hashes[i]), "%d and %d", k, i);
+        }
+        rp_program_destroy(program);
+    }
+}
+
+Test(traits, the_name_is_not_hashed)
+{
+    rp_program *program = make();
+    uint64_t hash = rp_program_hash(program);
+    program->schedule = "another";
+    cr_expect(eq(u64, rp_program_hash(program), hash));
+    rp_program_destroy(program);
+}
