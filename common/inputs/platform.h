@@ -76,7 +76,7 @@ typedef struct rp_platform {
     double allocator_overhead_pct; /**< of what is allocated */
     double host_memory_gb;         /**< of a node; 0: unknown, nobody knows what fits there */
     double host_memory_gib;        /**< the same as the file may say it; host_memory_gb counts */
-    /* Roofline (sim/roofline/roofline.h); 0 where the file does not say. */
+    /* Roofline (common/roofline/roofline.h); 0 where the file does not say. */
     double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
     double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
     double launch_overhead_us; /**< per kernel */

@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 
 #include <math.h>
 
@@ -36,7 +36,7 @@ static double scale(double time_s, double fixed_s, double attention_s, double gr
 
 static double pairs_per_token(const rp_model *model, uint32_t layer, double seq_len)
 {
-    return rpsim_attention_pairs(seq_len, rpsim_layer_window(model, layer)) / seq_len;
+    return rp_attention_pairs(seq_len, rp_layer_window(model, layer)) / seq_len;
 }
 
 static scaling make_scaling(const rp_costs *table, const rp_model *model,

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 
 #include <inttypes.h>
 #include <math.h>

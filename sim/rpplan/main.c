@@ -4,7 +4,7 @@
 #include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "common/formats/json.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "sim/rpplan/instance.h"
 #include "sim/rpplan/options.h"
 
@@ -232,8 +232,8 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
         RP_TRY(rp_model_load(model, arena, &s->model));
     }
     if (o->costs == NULL) { /* a table that nobody has measured is computed, as rpsim does */
-        return rpsim_find_costs(&s->model, &s->platform, RPSIM_DEFAULT_SEQUENCES,
-                                RPSIM_DEFAULT_SEQ_LEN, arena, &s->costs);
+        return rp_find_costs(&s->model, &s->platform, RP_DEFAULT_SEQUENCES, RP_DEFAULT_SEQ_LEN,
+                             arena, &s->costs);
     }
     RP_TRY(rp_costs_load(o->costs, arena, &s->costs));
     if (s->model_known && s->model.layers != s->costs.layers) {

@@ -1,7 +1,7 @@
 #include "sim/rppredict/run.h"
 
 #include "common/base/crew.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "sim/run/memory/library_run.h"
 #include "sim/run/seqlen.h"
 
@@ -68,8 +68,8 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
     }
     uint32_t microbatches = in->workload.calls * in->workload.microbatches;
     uint32_t sequences = in->workload.global_batch / microbatches; /* for the roofline only */
-    RP_TRY(rpsim_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
-                            in->workload.seq_len, in->arena, &in->costs));
+    RP_TRY(rp_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
+                         in->workload.seq_len, in->arena, &in->costs));
     RP_TRY(choose_partition(in, q->gpus, q->longest));
     in->config = (rp_schedule_config){.gpus = q->gpus,
                                       .microbatches = microbatches,

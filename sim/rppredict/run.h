@@ -33,7 +33,7 @@ const char *rpsim_prediction_schedule(const char *framework);
 /**
  * Answers every question, on all cores. The answers do not depend on how many there are.
  *
- * Times are those of the model's table on the platform's GPU (rpsim_find_costs). RoundPipe has its
+ * Times are those of the model's table on the platform's GPU (rp_find_costs). RoundPipe has its
  * planner; the others the published partition of their throughput runs where there is one, else the
  * even one. For the longest sequences the partition of a pipeline with resident weights balances
  * bytes.

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/planner/planner.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/run/run_plan.h"
 #include "sim/run/seqlen.h"
@@ -80,10 +80,10 @@ static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_i
         }
         return load_costs(o, name, arena, in);
     }
-    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RPSIM_DEFAULT_SEQUENCES;
-    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RPSIM_DEFAULT_SEQ_LEN;
+    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
+    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rpsim_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
     in->costs = costs;
     return RP_OK;
 }

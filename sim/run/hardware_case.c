@@ -5,9 +5,9 @@
 #include "common/base/units.h"
 #include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
+#include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
 #include "sim/engine/clock.h"
-#include "sim/roofline/roofline.h"
 #include "sim/run/bounds/run.h"
 #include "sim/run/explain/explain.h"
 

@@ -1,7 +1,7 @@
 /* Platform keys of links and topology: what they stand for, and what machine they make. */
 #include "common/inputs/changes.h"
 #include "common/machine/platform_machine.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * the slow reference, and as rpsim --partition auto takes them. */
 #include "common/inputs/data.h"
 #include "common/planner/planner.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "tests/reference/slow_planner.h"
 #include "tests/support/run_tool.h"
 
@@ -79,7 +79,7 @@ static void expect_plan(const char *model_name, const char *platform_name)
     snprintf(name, sizeof name, "%s on %s", model_name, platform_name);
     cr_assert(eq(int, rp_model_load(model_name, arena, &model), RP_OK));
     cr_assert(eq(int, rp_platform_load(platform_name, arena, &platform), RP_OK));
-    cr_assert(eq(int, rpsim_find_costs(&model, &platform, 4, 2048, arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(&model, &platform, 4, 2048, arena, &costs), RP_OK));
     describe(&model, &costs, &platform, &input);
     slow_plan_make(&input, &plan);
     json_t *printed = run_rpplan(model_name, platform_name);

@@ -1,16 +1,16 @@
 /* Operators of a decoder: FLOP, bytes, traffic of unfused kernels, launches. The traffic counts
  * follow the kernels of an eager PyTorch implementation in 16 bit, read and written bytes per
  * element; each is spelled out where it is used. */
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
 
 #include <math.h>
 
-#define F RPSIM_PASS_FORWARD
-#define BI RPSIM_PASS_BACKWARD_INPUT
-#define BW RPSIM_PASS_BACKWARD_WEIGHT
+#define F RP_PASS_FORWARD
+#define BI RP_PASS_BACKWARD_INPUT
+#define BW RP_PASS_BACKWARD_WEIGHT
 
 /* Bytes per element and kernels of one pass of a memory-bound operator. */
 typedef struct vector_pass {
@@ -23,49 +23,47 @@ typedef struct vector_pass {
 /* RMSNorm: cast 2 + 4, square 4 + 4, mean 4, times r 4 + 4, cast 4 + 2, weight 2 + 2 = 36, less the
  * 2 of a weight that stays in cache: 34. Backward: weight 4, casts 12, r 8, gradient of r 16,
  * square 16, sum of both branches 12 = 68, and 8 for the weight's own gradient. */
-static const vector_pass norm_passes[RPSIM_PASS_COUNT] = {
-    {4, 4, 34, 6}, {9, 6, 68, 11}, {0, 0, 8, 1}};
+static const vector_pass norm_passes[RP_PASS_COUNT] = {{4, 4, 34, 6}, {9, 6, 68, 11}, {0, 0, 8, 1}};
 /* a cos 4, negate half 2, concatenate 4, times sin 4, add 6. Backward: two products 8, slices that
  * write zeros and copy 10, negate 2, two sums 10. */
-static const vector_pass rope_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass rope_passes[RP_PASS_COUNT] = {
     {3, 4, 20, 10}, {3, 4, 30, 20}, {0, 0, 0, 0}};
 /* silu 4, product 6. Backward: two products 12, silu 6. */
-static const vector_pass swiglu_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass swiglu_passes[RP_PASS_COUNT] = {
     {6, 6, 10, 2}, {12, 10, 18, 3}, {0, 0, 0, 0}};
 /* gpt-oss: biases 8, two clamps 8, scale 4, sigmoid 4, product 6, + 1 4, product 6. Backward: three
  * products 24, sigmoid 6, scale 4, sum 6, two clamps 12, interleaved slices 12. */
-static const vector_pass clamped_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass clamped_passes[RP_PASS_COUNT] = {
     {8, 6, 40, 8}, {16, 10, 64, 14}, {0, 0, 0, 0}};
-static const vector_pass residual_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
 /* Of the router's logits: cast 6, softmax 8, top-k 4. */
-static const vector_pass routing_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass routing_passes[RP_PASS_COUNT] = {
     {5, 4, 18, 6}, {5, 4, 30, 9}, {0, 0, 0, 0}};
 /* Rows gathered for an expert; kernels per expert: which rows, their tokens, the gather. */
-static const vector_pass gather_passes[RPSIM_PASS_COUNT] = {
-    {0, 4, 4, 3}, {1, 4, 6, 2}, {0, 0, 0, 0}};
+static const vector_pass gather_passes[RP_PASS_COUNT] = {{0, 4, 4, 3}, {1, 4, 6, 2}, {0, 0, 0, 0}};
 /* Times routing weight 4, added to the tokens' rows 6. Backward: gather 4, products 10. */
-static const vector_pass combine_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass combine_passes[RP_PASS_COUNT] = {
     {2, 4, 10, 2}, {2, 4, 14, 5}, {0, 0, 0, 0}};
 /* An adapter's output scaled 4 and added 6; backward: scaled 4; see add_adapter. */
-static const vector_pass adapter_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass adapter_passes[RP_PASS_COUNT] = {
     {2, 4, 10, 2}, {1, 4, 4, 1}, {0, 0, 0, 0}};
-static const vector_pass adapter_input_passes[RPSIM_PASS_COUNT] = {
+static const vector_pass adapter_input_passes[RP_PASS_COUNT] = {
     {0, 0, 0, 0}, {1, 4, 6, 1}, {0, 0, 0, 0}};
 /* Logits are read for the log-sum-exp and turned into their gradient in place, in chunks. */
-static const vector_pass loss_passes[RPSIM_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
+static const vector_pass loss_passes[RP_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
 
 typedef struct builder {
     const rp_model *model;
-    rpsim_operator *operators;
+    rp_operator *operators;
     uint32_t count;
     bool trained; /* the base weights are */
 } builder;
 
-static rpsim_operator *add(builder *b, const char *name, rpsim_unit unit)
+static rp_operator *add(builder *b, const char *name, rp_unit unit)
 {
-    rpsim_operator *op = &b->operators[b->count++];
-    *op = (rpsim_operator){.name = name, .unit = unit};
+    rp_operator *op = &b->operators[b->count++];
+    *op = (rp_operator){.name = name, .unit = unit};
     return op;
 }
 
@@ -73,13 +71,13 @@ static rpsim_operator *add(builder *b, const char *name, rpsim_unit unit)
 static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
                        double copies)
 {
-    rpsim_operator *op = add(b, name, RPSIM_UNIT_VECTOR);
-    for (int p = 0; p < RPSIM_PASS_COUNT; p++) {
+    rp_operator *op = add(b, name, RP_UNIT_VECTOR);
+    for (int p = 0; p < RP_PASS_COUNT; p++) {
         bool runs = p != BW || b->trained;
         const vector_pass *v = &passes[p];
-        op->work[p] = runs ? (rpsim_work){v->flops * elements, v->bytes * elements,
-                                          v->traffic * elements, v->launches * copies}
-                           : (rpsim_work){0};
+        op->work[p] = runs ? (rp_pass_work){v->flops * elements, v->bytes * elements,
+                                            v->traffic * elements, v->launches * copies}
+                           : (rp_pass_work){0};
     }
 }
 
@@ -87,9 +85,9 @@ static void add_vector(builder *b, const char *name, const vector_pass *passes, 
 static void add_gemm(builder *b, const char *name, double rows, double in, double out,
                      double copies, bool trained)
 {
-    rpsim_operator *op = add(b, name, RPSIM_UNIT_GEMM);
+    rp_operator *op = add(b, name, RP_UNIT_GEMM);
     double bytes = 2 * (rows * in + copies * in * out + rows * out);
-    rpsim_work work = {2 * rows * in * out, bytes, bytes, copies};
+    rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies};
     op->work[F] = op->work[BI] = work;
     if (trained) {
         op->work[BW] = work;
@@ -100,8 +98,8 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
  * (sim/model.md section 2, term 1). */
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
-    rpsim_operator *op = add(b, "gradient accumulation", RPSIM_UNIT_VECTOR);
-    op->work[BW] = (rpsim_work){parameters, 2 * parameters, 6 * parameters, kernels};
+    rp_operator *op = add(b, "gradient accumulation", RP_UNIT_VECTOR);
+    op->work[BW] = (rp_pass_work){parameters, 2 * parameters, 6 * parameters, kernels};
 }
 
 /* x A^T, times B^T, scaled and added to the frozen matrix's output. */
@@ -123,13 +121,13 @@ static void add_linear(builder *b, const char *name, double rows, double in, dou
     }
 }
 
-double rpsim_attention_pairs(double seq_len, double window)
+double rp_attention_pairs(double seq_len, double window)
 {
     bool limited = window > 0 && window < seq_len;
     return limited ? seq_len * window - window * window / 2 : seq_len * seq_len / 2;
 }
 
-uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer)
+uint32_t rp_layer_window(const rp_model *model, uint32_t layer)
 {
     return layer % 2 == 0 ? model->sliding_window : 0;
 }
@@ -137,12 +135,12 @@ uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer)
 static void add_attention(builder *b, uint32_t layer, double sequences, double seq_len)
 {
     const rp_model *m = b->model;
-    rpsim_operator *op = add(b, "attention", RPSIM_UNIT_ATTENTION);
-    double pairs = sequences * rpsim_attention_pairs(seq_len, rpsim_layer_window(m, layer));
+    rp_operator *op = add(b, "attention", RP_UNIT_ATTENTION);
+    double pairs = sequences * rp_attention_pairs(seq_len, rp_layer_window(m, layer));
     double flops = 4 * pairs * m->heads * m->head_dim;
     double bytes = 2 * sequences * seq_len * (2.0 * m->heads + 2.0 * m->kv_heads) * m->head_dim;
-    op->work[F] = (rpsim_work){flops, bytes, bytes, 1};
-    op->work[BI] = (rpsim_work){2.5 * flops, 2 * bytes, 2 * bytes, 3};
+    op->work[F] = (rp_pass_work){flops, bytes, bytes, 1};
+    op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3};
 }
 
 /* Experts share the rows evenly; with few rows not every expert has one. */
@@ -167,8 +165,8 @@ static void add_mlp(builder *b, double tokens)
     }
 }
 
-uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
-                               uint32_t seq_len, rpsim_operator *operators_out)
+uint32_t rp_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+                            uint32_t seq_len, rp_operator *operators_out)
 {
     builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
     double tokens = (double)sequences * seq_len;
@@ -193,8 +191,8 @@ uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t s
     return b.count;
 }
 
-uint32_t rpsim_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
-                              rpsim_operator *operators_out)
+uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
+                           rp_operator *operators_out)
 {
     builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
     double tokens = (double)sequences * seq_len;
@@ -207,12 +205,12 @@ uint32_t rpsim_head_operators(const rp_model *model, uint32_t sequences, uint32_
     return b.count;
 }
 
-double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len)
+double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len)
 {
     return 2.0 * sequences * seq_len * model->hidden;
 }
 
-rp_status rpsim_roofline_check(const rp_platform *platform)
+rp_status rpcommon_roofline_check(const rp_platform *platform)
 {
     const struct {
         const char *key;
@@ -235,22 +233,22 @@ rp_status rpsim_roofline_check(const rp_platform *platform)
     return RP_OK;
 }
 
-static double flops_per_s(const rp_platform *p, rpsim_unit unit, rpsim_pass pass)
+static double flops_per_s(const rp_platform *p, rp_unit unit, rp_pass pass)
 {
     switch (unit) {
-    case RPSIM_UNIT_GEMM:
+    case RP_UNIT_GEMM:
         return 1e12 * p->fp16_tflops_fp16_acc * p->gemm_efficiency;
-    case RPSIM_UNIT_ATTENTION:
+    case RP_UNIT_ATTENTION:
         return 1e12 * (pass == F ? p->attention_fwd_tflops : p->attention_bwd_tflops);
-    case RPSIM_UNIT_VECTOR: /* far from any arithmetic limit */
+    case RP_UNIT_VECTOR: /* far from any arithmetic limit */
         break;
     }
     return 1e12 * p->fp16_tflops_fp16_acc;
 }
 
-double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform)
+double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_platform *platform)
 {
-    const rpsim_work *work = &op->work[pass];
+    const rp_pass_work *work = &op->work[pass];
     double compute_s = work->flops / flops_per_s(platform, op->unit, pass);
     double memory_s = work->traffic / (1e9 * platform->memory_effective_gb_per_s);
     return fmax(compute_s, memory_s) + work->launches * 1e-6 * platform->launch_overhead_us;

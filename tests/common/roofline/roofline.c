@@ -1,5 +1,5 @@
 /* The roofline: FLOP and bytes against the design's tables, bounds, order, moved tables, LoRA. */
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"
 #include "common/lower/lower.h"
@@ -46,7 +46,7 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
                            uint32_t seq_len)
 {
     rp_costs costs;
-    cr_assert(eq(int, rpsim_find_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
     return costs;
 }
 
@@ -54,21 +54,20 @@ static rp_costs roofline_costs(const rp_model *model, const rp_platform *platfor
                                uint32_t sequences, uint32_t seq_len)
 {
     rp_costs costs;
-    cr_assert(
-        eq(int, rpsim_roofline_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
+    cr_assert(eq(int, rpcommon_roofline_costs(model, platform, sequences, seq_len, arena, &costs),
+                 RP_OK));
     return costs;
 }
 
 /* TFLOP of matrix products and attention, which is what the design's table counts. */
-static double tflop(const rpsim_operator *operators, uint32_t count, bool backward)
+static double tflop(const rp_operator *operators, uint32_t count, bool backward)
 {
     double flops = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const rpsim_work *w = operators[i].work;
-        bool counted = operators[i].unit != RPSIM_UNIT_VECTOR;
-        double of = backward
-                        ? w[RPSIM_PASS_BACKWARD_INPUT].flops + w[RPSIM_PASS_BACKWARD_WEIGHT].flops
-                        : w[RPSIM_PASS_FORWARD].flops;
+        const rp_pass_work *w = operators[i].work;
+        bool counted = operators[i].unit != RP_UNIT_VECTOR;
+        double of = backward ? w[RP_PASS_BACKWARD_INPUT].flops + w[RP_PASS_BACKWARD_WEIGHT].flops
+                             : w[RP_PASS_FORWARD].flops;
         flops += counted ? of : 0;
     }
     return flops * 1e-12;
@@ -89,16 +88,16 @@ Test(roofline, flop_and_bytes_of_the_design)
 {
     for (size_t i = 0; i < sizeof design / sizeof *design; i++) {
         rp_model model = load_model(design[i].model);
-        rpsim_operator ops[RPSIM_MAX_OPERATORS];
-        uint32_t count = rpsim_layer_operators(&model, 1, 4, 2048, ops);
+        rp_operator ops[RP_MAX_OPERATORS];
+        uint32_t count = rp_layer_operators(&model, 1, 4, 2048, ops);
         cr_expect(lt(dbl, fabs(tflop(ops, count, false) - design[i].fwd), 0.00051), "%s",
                   design[i].model);
         cr_expect(lt(dbl, fabs(tflop(ops, count, true) - design[i].bwd), 0.00051), "%s",
                   design[i].model);
-        count = rpsim_head_operators(&model, 4, 2048, ops);
+        count = rp_head_operators(&model, 4, 2048, ops);
         cr_expect(lt(dbl, fabs(tflop(ops, count, false) - design[i].head_fwd), 0.00051));
         cr_expect(epsilon_eq(dbl, tflop(ops, count, true), 2 * design[i].head_fwd, 0.0011));
-        cr_expect(eq(dbl, rpsim_boundary_bytes(&model, 4, 2048) / 1048576, design[i].boundary));
+        cr_expect(eq(dbl, rp_boundary_bytes(&model, 4, 2048) / 1048576, design[i].boundary));
         rp_sizes sizes;
         cr_assert(eq(int, rp_sizes_of_model(&model, 2048, arena, &sizes), RP_OK));
         cr_expect(lt(dbl, fabs((double)sizes.weight_bytes[1] / 1048576 - design[i].weights), 0.51));
@@ -124,13 +123,13 @@ Test(roofline, main_bytes_of_every_operator)
         {"residuals", 2 * 6.0 * 8192 * 2048},
     };
     rp_model model = load_model("qwen3-1.7b");
-    rpsim_operator ops[RPSIM_MAX_OPERATORS];
-    uint32_t count = rpsim_layer_operators(&model, 0, 4, 2048, ops);
+    rp_operator ops[RP_MAX_OPERATORS];
+    uint32_t count = rp_layer_operators(&model, 0, 4, 2048, ops);
     uint32_t found = 0;
     for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
         for (uint32_t i = 0; i < count; i++) {
             if (strcmp(ops[i].name, expected[e].name) == 0) {
-                cr_expect(eq(dbl, ops[i].work[RPSIM_PASS_FORWARD].bytes, expected[e].bytes), "%s",
+                cr_expect(eq(dbl, ops[i].work[RP_PASS_FORWARD].bytes, expected[e].bytes), "%s",
                           ops[i].name);
                 found++;
             }
@@ -148,13 +147,13 @@ Test(roofline, sliding_windows)
             for (uint32_t i = 0; i < s; i++) {
                 pairs += (w != 0 && i >= w ? w : i) + (w != 0 && i >= w ? 0 : 0.5);
             }
-            cr_expect(epsilon_eq(dbl, rpsim_attention_pairs(s, w), pairs, 1e-6 * pairs), "%u %u", s,
+            cr_expect(epsilon_eq(dbl, rp_attention_pairs(s, w), pairs, 1e-6 * pairs), "%u %u", s,
                       w);
         }
     }
     rp_model model = load_model("gpt-oss-20b");
-    cr_expect(eq(u32, rpsim_layer_window(&model, 0), 128)); /* executor.md 4.1: even layers */
-    cr_expect(eq(u32, rpsim_layer_window(&model, 1), 0));
+    cr_expect(eq(u32, rp_layer_window(&model, 0), 128)); /* executor.md 4.1: even layers */
+    cr_expect(eq(u32, rp_layer_window(&model, 1), 0));
 }
 
 /* GEMMs and vector operators of the mixtures: 22.19B and 3.61B active parameters, 2 FLOP each and
@@ -164,11 +163,11 @@ Test(roofline, active_experts_only)
     static const char *const names[] = {"qwen3-235b", "gpt-oss-20b"};
     for (size_t i = 0; i < 2; i++) {
         rp_model model = load_model(names[i]);
-        rpsim_operator ops[RPSIM_MAX_OPERATORS];
-        uint32_t count = rpsim_layer_operators(&model, 1, 4, 2048, ops);
+        rp_operator ops[RP_MAX_OPERATORS];
+        uint32_t count = rp_layer_operators(&model, 1, 4, 2048, ops);
         double gemm = 0;
         for (uint32_t k = 0; k < count; k++) {
-            gemm += ops[k].unit == RPSIM_UNIT_GEMM ? ops[k].work[RPSIM_PASS_FORWARD].flops : 0;
+            gemm += ops[k].unit == RP_UNIT_GEMM ? ops[k].work[RP_PASS_FORWARD].flops : 0;
         }
         double per_layer =
             (double)(model.active_parameters - 2 * model.embedding_parameters) / model.layers;
@@ -205,14 +204,14 @@ static void check_bounds(const rp_model *model, const rp_platform *platform)
     static const uint32_t lengths[] = {1, 128, 2048, 32768};
     for (size_t i = 0; i < 4; i++) {
         for (uint32_t head = 0; head < 2; head++) {
-            rpsim_operator ops[RPSIM_MAX_OPERATORS];
-            uint32_t count = head ? rpsim_head_operators(model, 2, lengths[i], ops)
-                                  : rpsim_layer_operators(model, 0, 2, lengths[i], ops);
-            cr_assert(le(u32, count, RPSIM_MAX_OPERATORS));
+            rp_operator ops[RP_MAX_OPERATORS];
+            uint32_t count = head ? rp_head_operators(model, 2, lengths[i], ops)
+                                  : rp_layer_operators(model, 0, 2, lengths[i], ops);
+            cr_assert(le(u32, count, RP_MAX_OPERATORS));
             for (uint32_t k = 0; k < count; k++) {
-                for (int p = 0; p < RPSIM_PASS_COUNT; p++) {
-                    const rpsim_work *w = &ops[k].work[p];
-                    double time_s = rpsim_pass_s(&ops[k], (rpsim_pass)p, platform);
+                for (int p = 0; p < RP_PASS_COUNT; p++) {
+                    const rp_pass_work *w = &ops[k].work[p];
+                    double time_s = rp_pass_s(&ops[k], (rp_pass)p, platform);
                     double compute_s = w->flops / (1e12 * platform->fp16_tflops_fp16_acc);
                     double memory_s = w->bytes / (1e9 * platform->memory_gb_per_s);
                     bool bounded = time_s >= compute_s && time_s >= memory_s;
@@ -341,8 +340,8 @@ Test(roofline, moving_to_the_same_gpu_changes_nothing)
         cr_assert(eq(int, rp_arena_print(arena, &table, "%s@rtx4090", names[i]), RP_OK));
         rp_costs measured = load_costs(table);
         rp_costs moved;
-        cr_assert(eq(int, rpsim_moved_costs(&measured, &model, &platform, &platform, arena, &moved),
-                     RP_OK));
+        cr_assert(
+            eq(int, rp_moved_costs(&measured, &model, &platform, &platform, arena, &moved), RP_OK));
         cr_expect(same_times(&measured, &moved), "%s", names[i]);
     }
 }
@@ -402,13 +401,14 @@ Test(roofline, missing_rates)
     rp_platform platform = load_platform("h200");
     platform.gemm_efficiency = 0;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rpsim_roofline_costs(&model, &platform, 4, 2048, arena, &costs), RP_INPUT));
+    cr_expect(
+        eq(int, rpcommon_roofline_costs(&model, &platform, 4, 2048, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "h200 has no gemm_efficiency"), NULL), "%s", message);
     platform = load_platform("h200");
     rp_log_capture_begin(message, sizeof message);
     cr_expect(
-        eq(int, rpsim_roofline_costs(&model, &platform, 1, 1u << 30, arena, &costs), RP_INPUT));
+        eq(int, rpcommon_roofline_costs(&model, &platform, 1, 1u << 30, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }
@@ -452,12 +452,12 @@ Test(roofline, lora_has_no_gradients_of_frozen_matrices)
 {
     rp_model base = load_model("llama3.1-8b");
     rp_model lora = load_model("llama3.1-8b-lora");
-    rpsim_operator ops[RPSIM_MAX_OPERATORS];
-    double forward = tflop(ops, rpsim_layer_operators(&base, 0, 4, 2048, ops), false);
+    rp_operator ops[RP_MAX_OPERATORS];
+    double forward = tflop(ops, rp_layer_operators(&base, 0, 4, 2048, ops), false);
     double attention = 2 * 4 * 2048.0 * 2048 * 4096 * 1e-12;
     double adapters = 2 * 8192.0 * (double)lora.adapter_parameters * 1e-12;
-    double fwd = tflop(ops, rpsim_layer_operators(&lora, 0, 4, 2048, ops), false);
-    double bwd = tflop(ops, rpsim_layer_operators(&lora, 0, 4, 2048, ops), true);
+    double fwd = tflop(ops, rp_layer_operators(&lora, 0, 4, 2048, ops), false);
+    double bwd = tflop(ops, rp_layer_operators(&lora, 0, 4, 2048, ops), true);
     cr_expect(epsilon_eq(dbl, fwd, forward + adapters, 1e-9));
     cr_expect(epsilon_eq(dbl, bwd, forward - attention + 2.5 * attention + 2 * adapters, 1e-9));
 }

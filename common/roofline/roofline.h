@@ -21,76 +21,76 @@
 #include "common/inputs/platform.h"
 
 /** A microbatch of the published tables, where neither a table nor an option says its size. */
-#define RPSIM_DEFAULT_SEQUENCES 4u
-#define RPSIM_DEFAULT_SEQ_LEN 2048u
+#define RP_DEFAULT_SEQUENCES 4u
+#define RP_DEFAULT_SEQ_LEN 2048u
 
 /** Unit that limits an operator. */
-typedef enum rpsim_unit {
-    RPSIM_UNIT_GEMM,
-    RPSIM_UNIT_ATTENTION,
-    RPSIM_UNIT_VECTOR, /**< memory-bound: norms, rotations, activations, routing, loss */
-} rpsim_unit;
+typedef enum rp_unit {
+    RP_UNIT_GEMM,
+    RP_UNIT_ATTENTION,
+    RP_UNIT_VECTOR, /**< memory-bound: norms, rotations, activations, routing, loss */
+} rp_unit;
 
 /** The passes of an operator. */
-typedef enum rpsim_pass {
-    RPSIM_PASS_FORWARD,
-    RPSIM_PASS_BACKWARD_INPUT,  /**< gradients of its inputs */
-    RPSIM_PASS_BACKWARD_WEIGHT, /**< gradients of its trainable weights, accumulated */
-    RPSIM_PASS_COUNT
-} rpsim_pass;
+typedef enum rp_pass {
+    RP_PASS_FORWARD,
+    RP_PASS_BACKWARD_INPUT,  /**< gradients of its inputs */
+    RP_PASS_BACKWARD_WEIGHT, /**< gradients of its trainable weights, accumulated */
+    RP_PASS_COUNT
+} rp_pass;
 
 /** One pass of an operator over a microbatch. */
-typedef struct rpsim_work {
+typedef struct rp_pass_work {
     double flops;
     double bytes;    /**< least traffic: every input read once, every output written once */
     double traffic;  /**< of the kernels as they are, at least `bytes` */
     double launches; /**< kernels */
-} rpsim_work;
+} rp_pass_work;
 
-typedef struct rpsim_operator {
+typedef struct rp_operator {
     const char *name;
-    rpsim_unit unit;
-    rpsim_work work[RPSIM_PASS_COUNT];
-} rpsim_operator;
+    rp_unit unit;
+    rp_pass_work work[RP_PASS_COUNT];
+} rp_operator;
 
 /** Most operators of a layer or of the head. */
-#define RPSIM_MAX_OPERATORS 64u
+#define RP_MAX_OPERATORS 64u
 
 /**
  * The operators of one transformer block.
  * @param layer its number: even layers have the sliding window where the model has one
  * @param sequences of the microbatch, of seq_len tokens each; at least 1
- * @param operators_out [RPSIM_MAX_OPERATORS]
+ * @param operators_out [RP_MAX_OPERATORS]
  * @return their number
  */
-uint32_t rpsim_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
-                               uint32_t seq_len, rpsim_operator *operators_out);
+uint32_t rp_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+                            uint32_t seq_len, rp_operator *operators_out);
 
-/** As rpsim_layer_operators, for final norm, LM head and chunked loss. */
-uint32_t rpsim_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
-                              rpsim_operator *operators_out);
+/** As rp_layer_operators, for final norm, LM head and chunked loss. */
+uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
+                           rp_operator *operators_out);
 
 /**
  * FLOP of causal attention over a query-key pair count: 4 H h per pair.
  * @param window 0: every earlier token; otherwise at most so many
  * @return pairs of one sequence: s^2 / 2, with a window w < s it is s w - w^2 / 2
  */
-double rpsim_attention_pairs(double seq_len, double window);
+double rp_attention_pairs(double seq_len, double window);
 
 /** @return the window of a layer, 0 where it attends to everything. */
-uint32_t rpsim_layer_window(const rp_model *model, uint32_t layer);
+uint32_t rp_layer_window(const rp_model *model, uint32_t layer);
 
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
-double rpsim_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
+double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
 
-/** @return seconds of one pass on a platform that rpsim_roofline_check accepts. */
-double rpsim_pass_s(const rpsim_operator *op, rpsim_pass pass, const rp_platform *platform);
+/** @return seconds of one pass on a platform that rpcommon_roofline_check accepts. */
+double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_platform *platform);
 
 /**
  * Checks that a platform says all that the roofline needs.
  * @retval RP_OK, RP_INPUT (logged with the key that is missing)
  */
-rp_status rpsim_roofline_check(const rp_platform *platform);
+rp_status rpcommon_roofline_check(const rp_platform *platform);
 
 /**
  * A cost table from nothing but the roofline.
@@ -99,20 +99,19 @@ rp_status rpsim_roofline_check(const rp_platform *platform);
  * @retval RP_OK, RP_INPUT (a rate is missing, or the microbatch takes too long; logged),
  * RP_NO_MEMORY
  */
-rp_status rpsim_roofline_costs(const rp_model *model, const rp_platform *platform,
-                               uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                               rp_costs *costs_out);
+rp_status rpcommon_roofline_costs(const rp_model *model, const rp_platform *platform,
+                                  uint32_t sequences, uint32_t seq_len, rp_arena *arena,
+                                  rp_costs *costs_out);
 
 /**
  * Moves a measured table to another GPU: each time x roofline there / roofline here, for the
  * table's own microbatch.
  * @param costs_out named MODEL@GPU (moved from GPU); equals `measured` where both platforms are
  * the same; lives in `arena`
- * @retval as rpsim_roofline_costs; RP_INPUT also where the layers differ
+ * @retval as rpcommon_roofline_costs; RP_INPUT also where the layers differ
  */
-rp_status rpsim_moved_costs(const rp_costs *measured, const rp_model *model,
-                            const rp_platform *from, const rp_platform *to, rp_arena *arena,
-                            rp_costs *costs_out);
+rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_platform *from,
+                         const rp_platform *to, rp_arena *arena, rp_costs *costs_out);
 
 /**
  * The table of a model on a platform, by the first rule that applies: MODEL@GPU as measured; a
@@ -120,5 +119,5 @@ rp_status rpsim_moved_costs(const rp_costs *measured, const rp_model *model,
  * @param sequences,seq_len of the run, for the roofline only: tables are scaled where they are used
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
-                           uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);
+rp_status rp_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);

@@ -3,13 +3,13 @@
 #include "common/base/units.h"
 #include "common/inputs/data.h"
 #include "common/machine/platform_machine.h"
-#include "sim/roofline/roofline.h"
+#include "common/roofline/roofline.h"
 
 #include <string.h>
 
 /* Seconds of the passes of a layer or of the head. */
 typedef struct times {
-    double pass[RPSIM_PASS_COUNT];
+    double pass[RP_PASS_COUNT];
 } times;
 
 typedef struct table {
@@ -18,12 +18,12 @@ typedef struct table {
     double hop_s;
 } table;
 
-static times sum(const rpsim_operator *operators, uint32_t count, const rp_platform *platform)
+static times sum(const rp_operator *operators, uint32_t count, const rp_platform *platform)
 {
     times total = {{0}};
     for (uint32_t i = 0; i < count; i++) {
-        for (int p = 0; p < RPSIM_PASS_COUNT; p++) {
-            total.pass[p] += rpsim_pass_s(&operators[i], (rpsim_pass)p, platform);
+        for (int p = 0; p < RP_PASS_COUNT; p++) {
+            total.pass[p] += rp_pass_s(&operators[i], (rp_pass)p, platform);
         }
     }
     return total;
@@ -31,7 +31,7 @@ static times sum(const rpsim_operator *operators, uint32_t count, const rp_platf
 
 static double backward(const times *t)
 {
-    return t->pass[RPSIM_PASS_BACKWARD_INPUT] + t->pass[RPSIM_PASS_BACKWARD_WEIGHT];
+    return t->pass[RP_PASS_BACKWARD_INPUT] + t->pass[RP_PASS_BACKWARD_WEIGHT];
 }
 
 /* Where only some GPUs are joined, most hops go through the host. */
@@ -44,15 +44,15 @@ static double hop_bytes_per_s(const rp_platform *platform)
 static rp_status compute(const rp_model *model, const rp_platform *platform, uint32_t sequences,
                          uint32_t seq_len, rp_arena *arena, table *t)
 {
-    rpsim_operator operators[RPSIM_MAX_OPERATORS];
-    RP_TRY(rpsim_roofline_check(platform));
+    rp_operator operators[RP_MAX_OPERATORS];
+    RP_TRY(rpcommon_roofline_check(platform));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
-        uint32_t count = rpsim_layer_operators(model, i, sequences, seq_len, operators);
+        uint32_t count = rp_layer_operators(model, i, sequences, seq_len, operators);
         t->layers[i] = sum(operators, count, platform);
     }
-    t->head = sum(operators, rpsim_head_operators(model, sequences, seq_len, operators), platform);
-    t->hop_s = rpsim_boundary_bytes(model, sequences, seq_len) / hop_bytes_per_s(platform);
+    t->head = sum(operators, rp_head_operators(model, sequences, seq_len, operators), platform);
+    t->hop_s = rp_boundary_bytes(model, sequences, seq_len) / hop_bytes_per_s(platform);
     return RP_OK;
 }
 
@@ -72,9 +72,9 @@ static rp_status allocate(uint32_t layers, rp_arena *arena, rp_costs *costs)
 static rp_status check_total(const rp_model *model, const table *t, uint32_t sequences,
                              uint32_t seq_len)
 {
-    double total_s = t->head.pass[RPSIM_PASS_FORWARD] + backward(&t->head) + t->hop_s;
+    double total_s = t->head.pass[RP_PASS_FORWARD] + backward(&t->head) + t->hop_s;
     for (uint32_t i = 0; i < model->layers; i++) {
-        total_s += 2 * t->layers[i].pass[RPSIM_PASS_FORWARD] + backward(&t->layers[i]);
+        total_s += 2 * t->layers[i].pass[RP_PASS_FORWARD] + backward(&t->layers[i]);
     }
     double most_s = 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS);
     if (total_s > most_s) {
@@ -86,15 +86,15 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     return RP_OK;
 }
 
-rp_status rpsim_roofline_costs(const rp_model *model, const rp_platform *platform,
-                               uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                               rp_costs *costs_out)
+rp_status rpcommon_roofline_costs(const rp_model *model, const rp_platform *platform,
+                                  uint32_t sequences, uint32_t seq_len, rp_arena *arena,
+                                  rp_costs *costs_out)
 {
     table t;
     RP_TRY(compute(model, platform, sequences, seq_len, arena, &t));
     RP_TRY(check_total(model, &t, sequences, seq_len));
     rp_costs costs = {.layers = model->layers,
-                      .head_fwd_ps = to_ps(t.head.pass[RPSIM_PASS_FORWARD]),
+                      .head_fwd_ps = to_ps(t.head.pass[RP_PASS_FORWARD]),
                       .head_bwd_ps = to_ps(backward(&t.head)),
                       .hop_ps = to_ps(t.hop_s),
                       .microbatch_size = sequences,
@@ -106,9 +106,9 @@ rp_status rpsim_roofline_costs(const rp_model *model, const rp_platform *platfor
                           platform->name, model->name));
     RP_TRY(allocate(model->layers, arena, &costs));
     for (uint32_t i = 0; i < model->layers; i++) {
-        costs.fwd_ps[i] = to_ps(t.layers[i].pass[RPSIM_PASS_FORWARD]);
+        costs.fwd_ps[i] = to_ps(t.layers[i].pass[RP_PASS_FORWARD]);
         costs.bwd_ps[i] = to_ps(backward(&t.layers[i]));
-        int64_t input_ps = to_ps(t.layers[i].pass[RPSIM_PASS_BACKWARD_INPUT]);
+        int64_t input_ps = to_ps(t.layers[i].pass[RP_PASS_BACKWARD_INPUT]);
         costs.bwd_input_ps[i] = input_ps < costs.bwd_ps[i] ? input_ps : costs.bwd_ps[i];
     }
     *costs_out = costs;
@@ -127,14 +127,14 @@ static void move_times(const rp_costs *measured, const table *from, const table 
         const times *f = &from->layers[i];
         const times *t = &to->layers[i];
         costs->fwd_ps[i] =
-            move(measured->fwd_ps[i], f->pass[RPSIM_PASS_FORWARD], t->pass[RPSIM_PASS_FORWARD]);
+            move(measured->fwd_ps[i], f->pass[RP_PASS_FORWARD], t->pass[RP_PASS_FORWARD]);
         costs->bwd_ps[i] = move(measured->bwd_ps[i], backward(f), backward(t));
-        int64_t input_ps = move(measured->bwd_input_ps[i], f->pass[RPSIM_PASS_BACKWARD_INPUT],
-                                t->pass[RPSIM_PASS_BACKWARD_INPUT]);
+        int64_t input_ps = move(measured->bwd_input_ps[i], f->pass[RP_PASS_BACKWARD_INPUT],
+                                t->pass[RP_PASS_BACKWARD_INPUT]);
         costs->bwd_input_ps[i] = input_ps < costs->bwd_ps[i] ? input_ps : costs->bwd_ps[i];
     }
-    costs->head_fwd_ps = move(measured->head_fwd_ps, from->head.pass[RPSIM_PASS_FORWARD],
-                              to->head.pass[RPSIM_PASS_FORWARD]);
+    costs->head_fwd_ps = move(measured->head_fwd_ps, from->head.pass[RP_PASS_FORWARD],
+                              to->head.pass[RP_PASS_FORWARD]);
     costs->head_bwd_ps = move(measured->head_bwd_ps, backward(&from->head), backward(&to->head));
     costs->hop_ps = move(measured->hop_ps, from->hop_s, to->hop_s);
 }
@@ -142,10 +142,9 @@ static void move_times(const rp_costs *measured, const table *from, const table 
 /* The measured times are in range; what they are multiplied by is bounded here. */
 static rp_status check_moved(const rp_costs *costs, const table *from, const table *to)
 {
-    double most = to->head.pass[RPSIM_PASS_FORWARD] / from->head.pass[RPSIM_PASS_FORWARD];
+    double most = to->head.pass[RP_PASS_FORWARD] / from->head.pass[RP_PASS_FORWARD];
     for (uint32_t i = 0; i < costs->layers; i++) {
-        double ratio =
-            to->layers[i].pass[RPSIM_PASS_FORWARD] / from->layers[i].pass[RPSIM_PASS_FORWARD];
+        double ratio = to->layers[i].pass[RP_PASS_FORWARD] / from->layers[i].pass[RP_PASS_FORWARD];
         most = ratio > most ? ratio : most;
     }
     most = to->hop_s / from->hop_s > most ? to->hop_s / from->hop_s : most;
@@ -164,9 +163,8 @@ static rp_status check_moved(const rp_costs *costs, const table *from, const tab
     return RP_OK;
 }
 
-rp_status rpsim_moved_costs(const rp_costs *measured, const rp_model *model,
-                            const rp_platform *from, const rp_platform *to, rp_arena *arena,
-                            rp_costs *costs_out)
+rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_platform *from,
+                         const rp_platform *to, rp_arena *arena, rp_costs *costs_out)
 {
     if (measured->layers != model->layers) {
         rp_log_error("cost table %s has %u layers, model %s %u; valid is a table of the same model",
@@ -226,14 +224,14 @@ static rp_status find_moved(const rp_model *model, const rp_platform *platform, 
         if (*found_out) {
             rp_costs measured;
             RP_TRY(rp_costs_load(names[i], arena, &measured));
-            RP_TRY(rpsim_moved_costs(&measured, model, &from, platform, arena, costs_out));
+            RP_TRY(rp_moved_costs(&measured, model, &from, platform, arena, costs_out));
         }
     }
     return RP_OK;
 }
 
-rp_status rpsim_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
-                           uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
+rp_status rp_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
 {
     const char *name = NULL;
     const char **names = NULL;
@@ -248,5 +246,5 @@ rp_status rpsim_find_costs(const rp_model *model, const rp_platform *platform, u
     bool moved = false;
     RP_TRY(find_moved(model, platform, arena, costs_out, &moved));
     return moved ? RP_OK
-                 : rpsim_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
+                 : rpcommon_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
 }
