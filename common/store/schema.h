@@ -1,4 +1,4 @@
-/** @file schema.h  The tables of the store, version by version; used by store.c only. */
+/** @file schema.h  The tables of the store; used by store.c and add.c only. */
 #pragma once
 
 #include "common/store/store.h"
@@ -38,9 +38,7 @@
     " json_extract(config_json, '$.slow_factor'),"                                                 \
     " iif(json_extract(config_json, '$.jitter_cv') IS NULL, NULL, seed))"
 
-/** ISO C's compilers need not take longer strings than 4095 bytes. */
-#define RP_STORE_PARTS 5
-
-/** SQL that leads from version i to i + 1, in parts, NULL behind them; run inside a transaction.
- * Never edit an old entry: add one. */
-extern const char *const rp_store_migrations[RP_STORE_VERSION][RP_STORE_PARTS];
+/** SQL that makes the tables of an empty database, in parts, NULL behind them; run inside a
+ * transaction. ISO C's compilers need not take longer strings than 4095 bytes. Version 3 is that
+ * of release 0.2.0: a later one leaves it as it is and comes with the SQL that leads there. */
+extern const char *const rp_store_schema[];

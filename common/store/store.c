@@ -137,7 +137,7 @@ static rp_status refuse(const rp_store *store, const char *cause)
     return RP_INPUT;
 }
 
-/* Ours and not too new; writes nothing. */
+/* Ours and of this version, or empty (version 0); writes nothing. */
 static rp_status check_identity(rp_store *store, int64_t *version_out)
 {
     int64_t tables = 0;
@@ -153,6 +153,12 @@ static rp_status check_identity(rp_store *store, int64_t *version_out)
     if (*version_out > RP_STORE_VERSION) {
         rp_log_error("%s: the database has version %" PRId64 "; this program knows versions up to "
                      "%d: use a newer one",
+                     store->path, *version_out, RP_STORE_VERSION);
+        return RP_INPUT;
+    }
+    if (!is_new && *version_out < RP_STORE_VERSION) {
+        rp_log_error("%s: the database has version %" PRId64 ", which no release has written; "
+                     "valid is version %d: store the runs again in a new file",
                      store->path, *version_out, RP_STORE_VERSION);
         return RP_INPUT;
     }
@@ -188,22 +194,20 @@ static rp_status look(rp_store *store, int64_t *version_out)
     return rp_store_end(store, check_identity(store, version_out));
 }
 
-static rp_status migrate_from(rp_store *store, int64_t version)
+static rp_status make_tables(rp_store *store)
 {
     char stamp[96];
-    for (int64_t v = version; v < RP_STORE_VERSION; v++) {
-        for (int i = 0; i < RP_STORE_PARTS && rp_store_migrations[v][i] != NULL; i++) {
-            RP_TRY(execute(store, "make its tables", rp_store_migrations[v][i]));
-        }
+    for (const char *const *part = rp_store_schema; *part != NULL; part++) {
+        RP_TRY(execute(store, "make its tables", *part));
     }
     snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
              RP_STORE_APPLICATION_ID, RP_STORE_VERSION);
     return execute(store, "write its version", stamp);
 }
 
-/* Another process may migrate between our look and our lock, so the version is read again inside.
- */
-static rp_status migrate(rp_store *store)
+/* Another process may make the tables between the caller's look and our lock, so the version is
+ * read again inside. */
+static rp_status fill_if_empty(rp_store *store)
 {
     int64_t version;
     RP_TRY(look(store, &version));
@@ -212,8 +216,8 @@ static rp_status migrate(rp_store *store)
     }
     RP_TRY(rp_store_begin(store));
     rp_status status = check_identity(store, &version);
-    if (status == RP_OK) {
-        status = migrate_from(store, version);
+    if (status == RP_OK && version < RP_STORE_VERSION) {
+        status = make_tables(store);
     }
     return rp_store_end(store, status);
 }
@@ -285,7 +289,7 @@ static rp_status open_database(rp_store *store)
     RP_TRY(execute(store, "set it up",
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
                    "PRAGMA cache_size = -" CACHE_KIB ""));
-    return migrate(store);
+    return fill_if_empty(store);
 }
 
 /* "file:PATH?immutable=1": SQLite reads a database whose folder cannot be written only so. */
@@ -326,11 +330,7 @@ static rp_status open_unwritable(rp_store *store)
     RP_TRY(status);
     RP_TRY(look(store, &version));
     if (version < RP_STORE_VERSION) {
-        rp_log_error("%s: the database has version %" PRId64 " and cannot be written, so that it "
-                     "cannot be brought to version %d; copy it to where it can be, and use the "
-                     "copy",
-                     store->path, version, RP_STORE_VERSION);
-        return RP_INPUT;
+        return refuse(store, "the database is empty and cannot be written");
     }
     return RP_OK;
 }

@@ -2,9 +2,9 @@
  * request; experiments and their points; values published or measured elsewhere.
  *
  * Tables, views and units: common/store/README.md. Version 3 (PRAGMA user_version; application_id
- * says that the database is ours); opening brings versions 1 and 2 up to date. The database is in
- * WAL mode; a writer waits for another one for up to a minute (environment: RP_STORE_WAIT_S,
- * seconds).
+ * says that the database is ours); versions 1 and 2, which no release has written, are refused. The
+ * database is in WAL mode; a writer waits for another one for up to a minute (environment:
+ * RP_STORE_WAIT_S, seconds).
  */
 #pragma once
 

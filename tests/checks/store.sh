@@ -149,21 +149,21 @@ unchanged()
 for ((i = 0; i < 300; i++)); do echo schedule,model,makespan_ms; done >"$work/text.db"
 cp "$work/good.db" "$work/newer.db"
 ask "$work/newer.db" 'PRAGMA user_version = 4; PRAGMA wal_checkpoint' >/dev/null
-for file in text newer; do cp "$work/$file.db" "$work/$file.db.before"; done
+cp "$work/good.db" "$work/older.db"
+ask "$work/older.db" 'PRAGMA user_version = 2; PRAGMA wal_checkpoint' >/dev/null
+for file in text newer older; do cp "$work/$file.db" "$work/$file.db.before"; done
 every 2 "text.db: cannot read its version: file is not a database" "$work/text.db"
 every_reader 2 "text.db: cannot read its version: file is not a database" "$work/text.db"
 every 2 "newer.db: the database has version 4; this program knows versions up to 3: use a newer one" "$work/newer.db"
 every_reader 2 "use a newer one" "$work/newer.db"
-for file in text newer; do unchanged "$work/$file.db"; done
+refusal="older.db: the database has version 2, which no release has written; valid is version 3: store the runs again"
+every 2 "$refusal" "$work/older.db"
+every_reader 2 "$refusal" "$work/older.db"
+for file in text newer older; do unchanged "$work/$file.db"; done
 every 2 "nowhere/x.db: cannot be made: No such file or directory" "$work/nowhere/x.db"
 every_reader 2 "nowhere/x.db: No such file or directory" "$work/nowhere/x.db"
 every 2 "cannot be opened: not a regular file" "$work"
 expect 2 "RP_STORE_WAIT_S: 'long' is not valid" env RP_STORE_WAIT_S=long "$rpsweep" export best --db "$work/good.db"
-
-# An old version is brought up to date by whatever opens it.
-cp "$source/tests/golden/store_v2.db" "$work/old.db"
-expect 0 "rpexec,roundpipe,tiny" "$rpsweep" export best --db "$work/old.db"
-same "version" "$(ask "$work/old.db" 'PRAGMA user_version')" 3
 
 # ---- read-only ----
 
@@ -180,7 +180,7 @@ else
 fi
 if "${prefix[@]}" test -x "$rpsweep" -a -r "$source/traces/models/qwen3-1.7b.yaml" && [ "$(id -u)${prefix[*]:0:1}" != 0 ]; then
     cp "$work/good.db" "$work/readonly.db"
-    cp "$source/tests/golden/store_v2.db" "$work/locked/old.db"
+    : >"$work/locked/empty.db"
     cp "$work/good.db" "$work/locked/a?b#c%41.db"
     chmod 444 "$work/readonly.db"
     chmod 555 "$work/locked"
@@ -196,8 +196,8 @@ if "${prefix[@]}" test -x "$rpsweep" -a -r "$source/traces/models/qwen3-1.7b.yam
         same "best of $file" "$(cut -d, -f4 "$work/best" | tr '\n' ' ')" "schedule 1f1b 1f1b 1f1b "
         rm -f "$work"/merged.db*
     done
-    expect 2 "locked/old.db: the database has version 2 and cannot be written" \
-        "$rpsweep" export best --db "$work/locked/old.db"
+    expect 2 "locked/empty.db: the database is empty and cannot be written" \
+        "$rpsweep" export best --db "$work/locked/empty.db"
     unchanged "$work/readonly.db"
     same "files in a folder that cannot be written" "$(ls "$work/locked" | wc -l)" 3
 else
@@ -224,7 +224,7 @@ cp "$work/good.db" "$work/busy.db"
 export RP_STORE_WAIT_S=0
 hold "$work/busy.db" "BEGIN EXCLUSIVE"
 for command in "$rpsim --schedule gpipe --fidelity stage" "$rpsweep $work/e.yaml --resume" \
-    "$rpsweep merge $work/old.db" "$rpsweep reference $work/p.csv"; do
+    "$rpsweep merge $work/good.db" "$rpsweep reference $work/p.csv"; do
     expect 1 "busy.db: cannot lock it: database is locked by another program for more than 0 s; wait until it has ended and run this again" \
         $command --db "$work/busy.db"
 done
@@ -251,7 +251,9 @@ unset RP_STORE_WAIT_S
 # ---- no space ----
 
 cp "$work/good.db" "$work/full.db"
-for command in "$rpsim --schedule gpipe,1f1b,roundpipe --fidelity stage --db-ops" "$rpsweep merge $work/old.db"; do
+cp "$work/good.db" "$work/other.db"
+ask "$work/other.db" "UPDATE experiments SET name = 'other'"
+for command in "$rpsim --schedule gpipe,1f1b,roundpipe --fidelity stage --db-ops" "$rpsweep merge $work/other.db"; do
     status=0
     (
         ulimit -f 40

@@ -12,7 +12,7 @@ WITH found AS (
         partition, row_number() OVER (
             PARTITION BY schedule, model, recompute, instr(points.command, '--round-start') > 0
             ORDER BY makespan_ps, partition) AS place
-    FROM runs JOIN measured ON run_id = runs.id
+    FROM runs JOIN (SELECT run_id, makespan_ps, iteration_ps, fits FROM results) ON run_id = runs.id
         JOIN points ON points.id = point_id JOIN experiments ON experiments.id = experiment_id
     WHERE experiments.name = 'recompute-search')
 SELECT schedule, model, CASE WHEN fixed THEN 'published' WHEN round IS NOT NULL THEN 'tuned' END AS rounds,

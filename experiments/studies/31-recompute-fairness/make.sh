@@ -2,13 +2,12 @@
 # make.sh BINDIR OUTDIR: the points, the lead in parts, what waiting costs, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
-source "$studies/lib/query.sh"
 awk -v found="$figure/partitions.csv" -v paper="$traces/partitions/paper.csv" -v stage="$work/found.yaml" \
     -v hardware="$work/hardware.yaml" -f "$figure/points.awk"
 sweep recompute-fairness
 sweep "$work/found.yaml"
 sweep "$work/hardware.yaml"
-query "$store" "$figure/points.sql" > "$work/runs.csv"
+sqlite3 -readonly "$store" < "$figure/points.sql" > "$work/runs.csv"
 awk -v points="$work/runs.csv" -v published="$paper/published/pipeline_bubbles.csv" -v parts="$work/parts.csv" \
     -v costs="$work/costs.csv" -f "$paper/lib/tables.awk" -f "$paper/lib/study.awk" -f "$figure/parts.awk" \
     > "$work/points.csv"

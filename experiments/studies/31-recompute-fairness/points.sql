@@ -26,6 +26,6 @@ SELECT fidelity, optimizer, model, schedule, recompute, source AS partition_of,
     round(CASE fidelity WHEN 'stage' THEN makespan_ps ELSE iteration_ps END / 1e9, 6) AS iteration_ms,
     CASE fits WHEN 1 THEN 'yes' WHEN 0 THEN 'no' END AS fits, partition
 FROM known
-    JOIN measured ON run_id = id
+    JOIN (SELECT run_id, makespan_ps, iteration_ps, fits FROM results) ON run_id = id
 GROUP BY fidelity, optimizer, model, schedule, recompute, partition, 7, source
 ORDER BY fidelity DESC, optimizer DESC, model, schedule, recompute, partition_of, iteration_ms;

@@ -6,10 +6,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 rpsweep=$1/rpsweep
 [ -x "$rpsweep" ] || rpsweep=$1/experiments/rpsweep
-source "$here/../lib/query.sh"
 work=$(mktemp -d "$here/.search.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 # One point at a time: the search itself takes all cores.
 "$rpsweep" "$here/../../recompute-search.yaml" --db "$work/search.db" --jobs 1
-query "$work/search.db" "$here/best.sql" > "$work/partitions.csv"
+sqlite3 -readonly "$work/search.db" < "$here/best.sql" > "$work/partitions.csv"
 mv "$work/partitions.csv" "$here/partitions.csv"

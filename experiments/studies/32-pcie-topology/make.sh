@@ -2,9 +2,8 @@
 # make.sh BINDIR OUTDIR: the points with their ranks, RoundPipe's lead per topology, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
-source "$studies/lib/query.sh"
 sweep pcie-topology
-query "$store" "$figure/points.sql" > "$work/runs.csv"
+sqlite3 -readonly "$store" < "$figure/points.sql" > "$work/runs.csv"
 awk -v leads="$work/leads.csv" -f "$figure/rank.awk" "$work/runs.csv" "$work/runs.csv" > "$work/points.csv"
 mv "$work/leads.csv" "$out/$name-leads.csv"
 mv "$work/points.csv" "$out/$name.csv"

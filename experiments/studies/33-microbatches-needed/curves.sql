@@ -7,7 +7,7 @@ SELECT gpus, CASE WHEN instr(points.command, '--partition paper') > 0 THEN 'pape
     microbatches / gpus AS per_gpu,
     round(CASE optimizer WHEN 'sync' THEN makespan_ps ELSE iteration_ps END / 1e9, 6) AS iteration_ms
 FROM runs JOIN points ON points.id = point_id JOIN experiments ON experiments.id = experiment_id
-    JOIN measured ON run_id = runs.id
+    JOIN (SELECT run_id, makespan_ps, iteration_ps, fits FROM results) ON run_id = runs.id
 WHERE experiments.name IN ('microbatches-needed', 'microbatches-needed-exactly')
 GROUP BY 1, 2, 3, 4, 5, 6, 7
 ORDER BY 1, 2, 3 DESC, CASE model WHEN 'qwen3-1.7b' THEN 1 WHEN 'llama3.1-8b' THEN 2 WHEN 'gpt-oss-20b' THEN 3

@@ -2,11 +2,10 @@
 # make.sh BINDIR OUTDIR: what each schedule needs, the curves, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
-source "$studies/lib/query.sh"
 sweep microbatches-needed
 # Closes in on the thresholds; awk fails when there is nothing left to run.
 while
-    query "$store" "$figure/curves.sql" > "$work/runs.csv"
+    sqlite3 -readonly "$store" < "$figure/curves.sql" > "$work/runs.csv"
     awk -v exactly="$work/exactly.yaml" -f "$figure/needed.awk" "$work/runs.csv"
 do
     sweep "$work/exactly.yaml"

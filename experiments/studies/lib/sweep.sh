@@ -27,19 +27,10 @@ sweep()
 # commas. A point that failed has no row.
 runs()
 {
-    local wide="SELECT run_id, makespan_ps, busy_ps, iteration_ps, tokens_per_s, fits, peak_gpu_bytes, peak_host_bytes, max_seqlen,
-            (SELECT value FROM metrics AS m WHERE m.run_id = r.run_id AND name = 'iteration_median_ps')
-                AS iteration_median_ps FROM results AS r"
-    if [ "$(sqlite3 -readonly "$store" "SELECT count(*) FROM sqlite_master WHERE name = 'results'")" -eq 0 ]; then
-        wide="SELECT run_id"
-        for metric in makespan_ps busy_ps iteration_ps tokens_per_s fits peak_gpu_bytes peak_host_bytes max_seqlen \
-            iteration_median_ps; do
-            wide+=", max(value) FILTER (WHERE name = '$metric') AS $metric"
-        done
-        wide+=" FROM metrics GROUP BY run_id"
-    fi
     sqlite3 -readonly -header -csv "$store" "
-        WITH wide AS ($wide)
+        WITH wide AS (SELECT run_id, makespan_ps, busy_ps, iteration_ps, tokens_per_s, fits, peak_gpu_bytes,
+            peak_host_bytes, max_seqlen, (SELECT value FROM metrics AS m WHERE m.run_id = r.run_id
+                AND name = 'iteration_median_ps') AS iteration_median_ps FROM results AS r)
         SELECT schedule, model, platform, gpus, microbatches, microbatch_size, seq_len, recompute, optimizer, seed,
             json_extract(config_json, '\$.global_batch') AS global_batch,
             json_extract(config_json, '\$.accumulate') AS calls,

@@ -5,12 +5,8 @@ source "$paper/../experiments/studies/lib/sweep.sh"
 # are SQL; the tables are runs and m, whose columns are the metrics that plots need.
 ask()
 {
-    local fits="(SELECT value FROM metrics WHERE metrics.run_id = summary.run_id AND name = 'fits')"
-    if [ "$(sqlite3 -readonly "$store" "SELECT count(*) FROM pragma_table_info('summary') WHERE name = 'fits'")" -gt 0 ]; then
-        fits=fits
-    fi
     sqlite3 -batch -readonly -header -csv "$store" "
-        WITH m AS (SELECT run_id, makespan_ms, gpus * makespan_ms - bubble_ms AS busy_ms, tokens_per_s, $fits AS fits
+        WITH m AS (SELECT run_id, makespan_ms, gpus * makespan_ms - bubble_ms AS busy_ms, tokens_per_s, fits
             FROM summary)
         SELECT $2 FROM runs JOIN points ON points.id = runs.point_id
             JOIN experiments ON experiments.id = points.experiment_id JOIN m ON m.run_id = runs.id

@@ -1,7 +1,6 @@
 /* The SQLite store, read back with SQLite itself. */
 #include "common/store/store.h"
 #include "common/base/log.h"
-#include "common/store/schema.h"
 #include "tests/support/ask_store.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
@@ -269,25 +268,14 @@ Test(store, many_writers)
     }
 }
 
-/* A database of version 1 keeps its runs and gets the tables of version 2. */
-Test(store, migrates)
+/* No release has written version 2. */
+Test(store, version_before_the_first_release)
 {
-    sqlite3 *database = NULL;
-    cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
-    cr_assert(
-        eq(int, sqlite3_exec(database, rp_store_migrations[0][0], NULL, NULL, NULL), SQLITE_OK));
-    sqlite3_close(database);
-    ask("INSERT INTO runs (host, program, version, command, config_json, seed, schedule, gpus,"
-        " microbatches, microbatch_size, seq_len, iterations, ops, program_hash)"
-        " VALUES ('h', 'rpsim', '0', 'rpsim', '{}', '0', 'old', 1, 1, 1, 1, 1, 1, '0')");
-    char stamp[96];
-    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d", RP_STORE_APPLICATION_ID);
-    ask(stamp);
-    ask("PRAGMA user_version = 1");
-    cr_assert(eq(int, add("new", 0), RP_OK), "%s", messages);
-    cr_expect(eq(str, ask("PRAGMA user_version"), "3"));
-    cr_expect(eq(str, ask("SELECT group_concat(schedule) FROM runs"), "old,new"));
-    cr_expect(eq(str, ask("SELECT count(*) FROM failures"), "0"));
+    cr_assert(eq(int, add("first", 0), RP_OK));
+    ask("PRAGMA user_version = 2");
+    expect_failure(add("second", 0), RP_INPUT, "version 2, which no release has written");
+    cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
+    cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
 }
 
 /* Points: found again, replaced where they had failed, kept where they had run. */

@@ -1,4 +1,4 @@
-/* The store's views of runs, held against the runs' metrics by other SQL; versions. */
+/* The store's views of runs, held against the runs' metrics by other SQL. */
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/store/store.h"
@@ -32,7 +32,7 @@ static void end(void)
 
 TestSuite(store_views, .init = begin, .fini = end);
 
-/* The summary as version 2 defined it: a pivot of metrics. */
+/* The summary by another way: a pivot of metrics. */
 #define PIVOT                                                                                      \
     "WITH wide AS (SELECT run_id, max(value) FILTER (WHERE name = 'makespan_ps') AS m,"            \
     " max(value) FILTER (WHERE name = 'bubble_ps') AS b,"                                          \
@@ -65,62 +65,6 @@ TestSuite(store_views, .init = begin, .fini = end);
           " OR s.platform IS NOT r.platform OR s.partition IS NOT r.partition"                     \
           " OR s.changes IS NOT config_json ->> 'set' OR s.seed <> r.seed"                         \
           " OR s.global_batch IS NOT config_json ->> 'global_batch'"
-
-/* Copies a file. */
-static void copy(const char *from, const char *to)
-{
-    FILE *in = fopen(from, "rb");
-    FILE *out = fopen(to, "wb");
-    char bytes[4096];
-    size_t length;
-    cr_assert(in != NULL && out != NULL);
-    while ((length = fread(bytes, 1, sizeof bytes, in)) > 0) {
-        cr_assert(eq(sz, fwrite(bytes, 1, length, out), length));
-    }
-    fclose(in);
-    fclose(out);
-}
-
-static void open_and_close(void)
-{
-    rp_store *store = NULL;
-    cr_assert(eq(int, rp_store_open(path, &store), RP_OK), "%s", messages);
-    rp_store_close(store);
-}
-
-/* tests/golden/store_v2.db was made by the programs of version 2: a sweep with changed times and
- * two failures, rpsim at both fidelities, a run that was repeated, ops, rpexec. */
-Test(store_views, version_2_from_a_file)
-{
-    copy(RP_TEST_ROOT "/golden/store_v2.db", path);
-    cr_assert(eq(str, rp_test_ask(path, "PRAGMA user_version"), "2"));
-    char *metrics = rp_test_ask(path, "SELECT count(*) || ' ' || sum(value) FROM metrics");
-    char *latest = rp_test_ask(path, "SELECT group_concat(run_id) FROM latest");
-    open_and_close();
-    cr_expect(eq(str, rp_test_ask(path, "PRAGMA user_version"), "3"));
-    cr_expect(eq(str, rp_test_ask(path, "PRAGMA integrity_check"), "ok"));
-    cr_expect(eq(str, rp_test_ask(path, "PRAGMA foreign_key_check"), ""));
-    cr_expect(
-        eq(str, rp_test_ask(path, "SELECT count(*) || ' ' || sum(value) FROM metrics"), metrics));
-    cr_expect(eq(str, rp_test_ask(path, "SELECT group_concat(run_id) FROM latest"), latest));
-    cr_expect(eq(str, latest, "1,2,3,4,5,6,8,9,10,11,12,13,14"), "7 was run again as 11");
-    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM summary"), "14"));
-    cr_expect(eq(str, rp_test_ask(path, DIFFERENT), "0"));
-    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM failures"), "2"));
-    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM ops"), "12"));
-    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM points"), "8"));
-    cr_expect(
-        eq(str, rp_test_ask(path, "SELECT count(*) FROM runs WHERE git_commit IS NULL"), "14"),
-        "version 2 did not know");
-    cr_expect(eq(str,
-                 rp_test_ask(path, "SELECT count(*) FROM runs JOIN metrics ON run_id = id"
-                                   " WHERE name = 'sim_wall_s' AND duration_s = value"),
-                 "13"));
-    cr_expect(eq(str,
-                 rp_test_ask(path, "SELECT group_concat(schedule || wins) FROM wins WHERE gpus = 8"
-                                   " AND fidelity = 'stage'"),
-                 "interleaved-1f1b2,roundpipe2"));
-}
 
 static const rp_store_metric all_metrics[] = {
     {"makespan_ps", false, 4000000000, 0},
