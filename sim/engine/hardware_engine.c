@@ -1,5 +1,6 @@
 #include "sim/engine/hardware_engine.h"
 
+#include "common/base/heap.h"
 #include "common/base/log.h"
 #include "sim/engine/dispatch.h"
 #include "sim/engine/stage_engine.h"
@@ -18,13 +19,6 @@ typedef enum event_kind {
     EVENT_FLOW,    /* a transfer's latency is over */
     EVENT_RELEASE, /* the host's lock is free */
 } event_kind;
-
-typedef struct event {
-    int64_t time_ps;
-    uint64_t sequence;
-    uint32_t op;
-    event_kind kind;
-} event;
 
 typedef struct queue_state {
     uint32_t next; /* op at the head */
@@ -64,8 +58,7 @@ typedef struct engine {
     uint32_t *dependents;
     queue_state *queues;
     copy_engine *engines;
-    event *heap;
-    uint32_t heap_count;
+    rp_heap events; /* by time; tag: kind and op */
     uint64_t sequence;
     int64_t *start_ps;
     int64_t *end_ps;
@@ -75,13 +68,8 @@ typedef struct engine {
     rp_status status;
 } engine;
 
-/* ---- event heap: by time, then by sequence ----------------------------------------------------
+/* ---- events -----------------------------------------------------------------------------------
  */
-
-static bool earlier(const event *a, const event *b)
-{
-    return a->time_ps != b->time_ps ? a->time_ps < b->time_ps : a->sequence < b->sequence;
-}
 
 static void stop_too_long(engine *e)
 {
@@ -96,36 +84,9 @@ static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op,
         stop_too_long(e);
         return;
     }
-    event new = {now_ps + after_ps, e->sequence++, op, kind};
-    uint32_t at = e->heap_count++;
-    while (at > 0 && earlier(&new, &e->heap[(at - 1) / 2])) {
-        e->heap[at] = e->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    e->heap[at] = new;
-}
-
-static event pop_event(engine *e)
-{
-    event top = e->heap[0];
-    event last = e->heap[--e->heap_count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= e->heap_count) {
-            break;
-        }
-        if (child + 1 < e->heap_count && earlier(&e->heap[child + 1], &e->heap[child])) {
-            child++;
-        }
-        if (!earlier(&e->heap[child], &last)) {
-            break;
-        }
-        e->heap[at] = e->heap[child];
-        at = child;
-    }
-    e->heap[at] = last;
-    return top;
+    rp_heap_push(&e->events, (rp_heap_entry){.key = (uint64_t)(now_ps + after_ps),
+                                             .sequence = e->sequence++,
+                                             .tag = (uint64_t)kind << 32 | op});
 }
 
 /* ---- ops --------------------------------------------------------------------------------------
@@ -323,20 +284,22 @@ static void end_flow(engine *e, uint32_t op, int64_t now_ps)
     q->computes ? end_compute(e, op, now_ps) : finish(e, op, now_ps);
 }
 
-static void take_event(engine *e, const event *next)
+static void take_event(engine *e, rp_heap_entry event)
 {
-    switch (next->kind) {
+    uint32_t op = (uint32_t)event.tag;
+    int64_t time_ps = (int64_t)event.key;
+    switch ((event_kind)(event.tag >> 32)) {
     case EVENT_END:
-        end_compute(e, next->op, next->time_ps);
+        end_compute(e, op, time_ps);
         break;
     case EVENT_START:
-        begin_op(e, e->ops[next->op].queue, next->time_ps);
+        begin_op(e, e->ops[op].queue, time_ps);
         break;
     case EVENT_FLOW:
-        begin_flow(e, next->op, next->time_ps);
+        begin_flow(e, op, time_ps);
         break;
     case EVENT_RELEASE:
-        take_news(e, rpsim_dispatcher_release(e->dispatcher), next->time_ps);
+        take_news(e, rpsim_dispatcher_release(e->dispatcher), time_ps);
         break;
     }
 }
@@ -346,10 +309,9 @@ static void run_events(engine *e)
 {
     while (e->status == RP_OK) {
         int64_t network_ps = rp_network_next(e->network);
-        bool timed = e->heap_count > 0 && e->heap[0].time_ps <= network_ps;
+        bool timed = e->events.count > 0 && (int64_t)e->events.entries[0].key <= network_ps;
         if (timed) {
-            event next = pop_event(e);
-            take_event(e, &next);
+            take_event(e, rp_heap_pop(&e->events));
             continue;
         }
         rp_completion done;
@@ -394,7 +356,8 @@ static rp_status prepare(engine *e, rp_arena *arena)
     RP_TRY(index_dependents(e, arena));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
     /* One per queue, and one for the host's lock. */
-    RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(event), &e->heap));
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(rp_heap_entry),
+                          &e->events.entries));
     RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RP_ENGINES_PER_GPU, sizeof(copy_engine),
                           &e->engines));
     if (e->machine->op_wake_ps > 0) {

@@ -1,6 +1,7 @@
 /* Runs Chakra execution traces: an event for the end of each node. */
 #include "sim/interchange/chakra.h"
 
+#include "common/base/heap.h"
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
@@ -26,12 +27,6 @@ typedef struct turns {
     uint32_t first, last; /* waiting nodes, NO_NODE: none */
 } turns;
 
-typedef struct event {
-    int64_t time_ps;
-    uint64_t sequence;
-    uint32_t node;
-} event;
-
 typedef struct engine {
     const rpsim_chakra_trace *trace;
     int64_t *ps;               /* [node] how long it takes */
@@ -44,8 +39,7 @@ typedef struct engine {
     uint32_t *meeting_begin; /* [meeting + 1] */
     uint32_t *meeting_nodes;
     turns *turns; /* [rank * RESOURCE_COUNT + resource] */
-    event *heap;
-    uint32_t heap_count;
+    rp_heap ends; /* of nodes that run, by time; tag: the node */
     uint64_t sequence;
     uint32_t ended;
     int64_t now_ps;
@@ -54,36 +48,11 @@ typedef struct engine {
 /* ---- events -----------------------------------------------------------------------------------
  */
 
-static bool is_earlier(const event *a, const event *b)
+static void push_end(engine *e, uint32_t node)
 {
-    return a->time_ps != b->time_ps ? a->time_ps < b->time_ps : a->sequence < b->sequence;
-}
-
-static void push(engine *e, uint32_t node)
-{
-    event new = {e->now_ps + e->ps[node], e->sequence++, node};
-    uint32_t at = e->heap_count++;
-    for (; at > 0 && is_earlier(&new, &e->heap[(at - 1) / 2]); at = (at - 1) / 2) {
-        e->heap[at] = e->heap[(at - 1) / 2];
-    }
-    e->heap[at] = new;
-}
-
-static event pop(engine *e)
-{
-    event top = e->heap[0];
-    event last = e->heap[--e->heap_count];
-    uint32_t at = 0;
-    for (uint32_t child = 1; child < e->heap_count; child = 2 * at + 1) {
-        child += child + 1 < e->heap_count && is_earlier(&e->heap[child + 1], &e->heap[child]);
-        if (!is_earlier(&e->heap[child], &last)) {
-            break;
-        }
-        e->heap[at] = e->heap[child];
-        at = child;
-    }
-    e->heap[at] = last;
-    return top;
+    rp_heap_push(&e->ends, (rp_heap_entry){.key = (uint64_t)(e->now_ps + e->ps[node]),
+                                           .sequence = e->sequence++,
+                                           .tag = node});
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------
@@ -110,13 +79,13 @@ static void start(engine *e, uint32_t index)
 {
     const rpsim_chakra_node *node = &e->trace->nodes[index];
     if (!takes_turns(node)) {
-        push(e, index);
+        push_end(e, index);
         return;
     }
     turns *t = turns_of(e, node);
     if (!t->busy) {
         t->busy = true;
-        push(e, index);
+        push_end(e, index);
         return;
     }
     e->next_waiting[index] = NO_NODE;
@@ -135,7 +104,7 @@ static void release(engine *e, const rpsim_chakra_node *node)
     if (t->busy) {
         uint32_t next = t->first;
         t->first = e->next_waiting[next];
-        push(e, next);
+        push_end(e, next);
     }
 }
 
@@ -318,7 +287,7 @@ static rp_status prepare(engine *e, const rpsim_chakra_rates *rates, rp_arena *a
     RP_TRY(rp_arena_alloc(arena, t->node_count, sizeof(uint32_t), &e->pending));
     RP_TRY(rp_arena_alloc(arena, t->node_count, sizeof(uint32_t), &e->next_waiting));
     RP_TRY(rp_arena_alloc(arena, (size_t)t->node_count + 2, sizeof(uint32_t), &e->dependent_begin));
-    RP_TRY(rp_arena_alloc(arena, t->node_count, sizeof(event), &e->heap));
+    RP_TRY(rp_arena_alloc(arena, t->node_count, sizeof(rp_heap_entry), &e->ends.entries));
     RP_TRY(rp_arena_alloc(arena, resources, sizeof(turns), &e->turns));
     for (size_t i = 0; i < resources; i++) {
         e->turns[i] = (turns){false, NO_NODE, NO_NODE};
@@ -385,12 +354,13 @@ rp_status rpsim_chakra_run(const rpsim_chakra_trace *trace, const rpsim_chakra_r
     for (uint32_t i = 0; i < trace->node_count; i++) {
         settle(&e, i);
     }
-    while (e.heap_count > 0) {
-        event next = pop(&e);
-        const rpsim_chakra_node *node = &trace->nodes[next.node];
-        e.now_ps = next.time_ps;
-        account(&e, node, next.node, &(*ranks_out)[node->rank]);
-        finish(&e, next.node);
+    while (e.ends.count > 0) {
+        rp_heap_entry next = rp_heap_pop(&e.ends);
+        uint32_t index = (uint32_t)next.tag;
+        const rpsim_chakra_node *node = &trace->nodes[index];
+        e.now_ps = (int64_t)next.key;
+        account(&e, node, index, &(*ranks_out)[node->rank]);
+        finish(&e, index);
     }
     *makespan_ps_out = e.now_ps;
     return check_finished(&e);

@@ -85,8 +85,8 @@ void rp_network_destroy(rp_network *network)
 static void end_flow(rp_network *network, rp_group *group, int64_t time_ticks)
 {
     rp_heap_entry flow = rp_heap_pop(&group->flows);
-    group->ended_bytes += flow.bytes;
-    group->service_at_starts -= rp_key_service(flow.key) - flow.bytes;
+    group->ended_bytes += flow.amount;
+    group->service_at_starts -= rp_key_service(flow.key) - flow.amount;
     flow.key = (uint64_t)time_ticks;
     rp_heap_push(&network->ended, flow);
 }
@@ -213,7 +213,7 @@ static void add_flow(rp_network *network, uint32_t route, rp_heap_entry flow)
         rebase(group);
     }
     group->service_at_starts += group->service;
-    flow.key = rp_service_key(group->service + flow.bytes);
+    flow.key = rp_service_key(group->service + flow.amount);
     rp_heap_push(&group->flows, flow);
     rp_network_touch(network, route);
 }
@@ -226,7 +226,7 @@ rp_status rp_network_start(rp_network *network, uint32_t route, double bytes, in
     rp_group *group = &network->groups[route];
     RP_TRY(rp_heap_reserve(&group->flows, group->flows.count + 1));
     rp_network_advance(network, now_ticks);
-    rp_heap_entry flow = {.sequence = network->sequence++, .tag = tag, .bytes = bytes};
+    rp_heap_entry flow = {.sequence = network->sequence++, .tag = tag, .amount = bytes};
     network->flow_count++;
     if (bytes > 0 && group->hop_count > 0) {
         add_flow(network, route, flow);

@@ -1,27 +1,12 @@
 /* Inside of the network: what network.c (flows and time), route.c (routes),
- * reach.c (what a change reaches), rates.c (rates) and heap.c share. */
+ * reach.c (what a change reaches), rates.c (rates) and ends.c (ends of groups) share. */
 #pragma once
 
+#include "common/base/heap.h"
 #include "common/machine/network/network.h"
 
 #include <stddef.h>
 #include <string.h>
-
-/* A heap of flows by (key, sequence). The key of a flow that has not ended is the service of its
- * group at which it ends, as the bits of a double, which order like the number as it is not
- * negative; of one that has ended, its time. */
-typedef struct rp_heap_entry {
-    uint64_t key;
-    uint64_t sequence;
-    uint64_t tag;
-    double bytes;
-} rp_heap_entry;
-
-typedef struct rp_heap {
-    rp_heap_entry *entries;
-    uint64_t count;
-    uint64_t capacity;
-} rp_heap;
 
 /* That a group has flows on a link; `hop` is the place in the group's route. */
 typedef struct rp_member {
@@ -75,7 +60,7 @@ typedef struct rp_group {
     double service; /* bytes that a flow present from the beginning would have got */
     int64_t since_ticks;
     int64_t end_ticks; /* when the first flow ends */
-    rp_heap flows;
+    rp_heap flows;     /* by the service of the group at which each ends, see rp_service_key */
     uint32_t end_slot; /* in the heap of ends, or RP_NO_SLOT */
     bool listed;       /* among the members of its links */
     bool dirty;        /* its count or its first flow may have changed at the clock's instant */
@@ -120,7 +105,7 @@ struct rp_network {
     uint32_t *sorted_links; /* a route while it is looked up; link_count */
     uint32_t *table;        /* open addressing: route + 1, or 0 */
     uint32_t table_size;    /* power of two */
-    rp_heap ended;          /* not yet popped */
+    rp_heap ended;          /* not yet popped, by time */
     uint32_t *dirty;
     uint32_t dirty_count;
     /* One recomputation */
@@ -142,12 +127,6 @@ struct rp_network {
     rp_end *ends;
     uint32_t end_count;
 };
-
-/* Puts an entry into a heap that has room for it. */
-void rp_heap_push(rp_heap *heap, rp_heap_entry entry);
-
-/* Takes the first entry out of a heap that is not empty. */
-rp_heap_entry rp_heap_pop(rp_heap *heap);
 
 /* Grows an array to `count` or more items, at least twofold. RP_OK, RP_NO_MEMORY */
 rp_status rp_grow(void *array, uint64_t *capacity, uint64_t count, size_t size);

@@ -6,6 +6,18 @@
 #include <math.h>
 #include <stdlib.h>
 
+rp_status rp_grow(void *array, uint64_t *capacity, uint64_t count, size_t size)
+{
+    if (count <= *capacity) {
+        return RP_OK;
+    }
+    uint64_t wanted = count > 2 * *capacity ? count : 2 * *capacity;
+    wanted = wanted < 8 ? 8 : wanted;
+    RP_TRY(rp_mem_resize(array, wanted * size));
+    *capacity = wanted;
+    return RP_OK;
+}
+
 static int compare_links(const void *a, const void *b)
 {
     uint32_t left = *(const uint32_t *)a;

@@ -1,52 +1,5 @@
-/* The two heaps of the network: flows by (key, sequence), groups by their next end. */
-#include "common/base/mem.h"
+/* Groups by the end of their first flow: a heap that knows where each group is. */
 #include "common/machine/network/network_internal.h"
-
-rp_status rp_grow(void *array, uint64_t *capacity, uint64_t count, size_t size)
-{
-    if (count <= *capacity) {
-        return RP_OK;
-    }
-    uint64_t wanted = count > 2 * *capacity ? count : 2 * *capacity;
-    wanted = wanted < 8 ? 8 : wanted;
-    RP_TRY(rp_mem_resize(array, wanted * size));
-    *capacity = wanted;
-    return RP_OK;
-}
-
-static bool before(const rp_heap_entry *a, const rp_heap_entry *b)
-{
-    return a->key != b->key ? a->key < b->key : a->sequence < b->sequence;
-}
-
-void rp_heap_push(rp_heap *heap, rp_heap_entry entry)
-{
-    uint64_t at = heap->count++;
-    while (at > 0 && before(&entry, &heap->entries[(at - 1) / 2])) {
-        heap->entries[at] = heap->entries[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap->entries[at] = entry;
-}
-
-rp_heap_entry rp_heap_pop(rp_heap *heap)
-{
-    rp_heap_entry first = heap->entries[0];
-    rp_heap_entry last = heap->entries[--heap->count];
-    uint64_t at = 0;
-    for (uint64_t child = 1; child < heap->count; child = 2 * at + 1) {
-        if (child + 1 < heap->count && before(&heap->entries[child + 1], &heap->entries[child])) {
-            child++;
-        }
-        if (!before(&heap->entries[child], &last)) {
-            break;
-        }
-        heap->entries[at] = heap->entries[child];
-        at = child;
-    }
-    heap->entries[at] = last;
-    return first;
-}
 
 static void ends_put(rp_network *network, uint32_t slot, rp_end end)
 {
