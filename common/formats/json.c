@@ -298,3 +298,39 @@ void rp_json_us(rp_json *json, int64_t time_ps)
     print_decimal(time_ps, 6, text);
     write_scalar(json, text);
 }
+
+void rp_json_member_string(rp_json *json, const char *key, const char *value)
+{
+    rp_json_key(json, key);
+    rp_json_string(json, value);
+}
+
+void rp_json_member_int(rp_json *json, const char *key, int64_t value)
+{
+    rp_json_key(json, key);
+    rp_json_int(json, value);
+}
+
+void rp_json_member_uint(rp_json *json, const char *key, uint64_t value)
+{
+    rp_json_key(json, key);
+    rp_json_uint(json, value);
+}
+
+void rp_json_member_bool(rp_json *json, const char *key, bool value)
+{
+    rp_json_key(json, key);
+    rp_json_bool(json, value);
+}
+
+void rp_json_member_double(rp_json *json, const char *key, double value)
+{
+    rp_json_key(json, key);
+    rp_json_double(json, value);
+}
+
+void rp_json_member_ms(rp_json *json, const char *key, int64_t time_ps)
+{
+    rp_json_key(json, key);
+    rp_json_ms(json, time_ps);
+}

@@ -72,6 +72,15 @@ void rp_json_ms(rp_json *json, int64_t time_ps);
 /** Picoseconds as exact microseconds, at most 6 decimals without trailing zeros. */
 void rp_json_us(rp_json *json, int64_t time_ps);
 
+/** A member of the current object, its key and its value: rp_json_key, then the function of that
+ * type. */
+void rp_json_member_string(rp_json *json, const char *key, const char *value);
+void rp_json_member_int(rp_json *json, const char *key, int64_t value);
+void rp_json_member_uint(rp_json *json, const char *key, uint64_t value);
+void rp_json_member_bool(rp_json *json, const char *key, bool value);
+void rp_json_member_double(rp_json *json, const char *key, double value);
+void rp_json_member_ms(rp_json *json, const char *key, int64_t time_ps);
+
 /** Room for the decimal forms below with their NUL. */
 #define RP_JSON_NUMBER_SIZE 32
 

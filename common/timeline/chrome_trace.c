@@ -212,29 +212,17 @@ static rp_status collect_events(writer *w)
 
 /* ---- writing ---- */
 
-static void write_member_text(rp_json *json, const char *key, const char *value)
-{
-    rp_json_key(json, key);
-    rp_json_string(json, value);
-}
-
-static void write_member_uint(rp_json *json, const char *key, uint64_t value)
-{
-    rp_json_key(json, key);
-    rp_json_uint(json, value);
-}
-
 static void begin_event(rp_json *json, const char *phase, const char *name)
 {
     rp_json_begin_object(json);
-    write_member_text(json, "ph", phase);
-    write_member_text(json, "name", name);
+    rp_json_member_string(json, "ph", phase);
+    rp_json_member_string(json, "name", name);
 }
 
 static void write_place(rp_json *json, thread_id thread, int64_t time_ps)
 {
-    write_member_uint(json, "pid", thread.pid);
-    write_member_uint(json, "tid", thread.tid);
+    rp_json_member_uint(json, "pid", thread.pid);
+    rp_json_member_uint(json, "tid", thread.tid);
     rp_json_key(json, "ts");
     rp_json_us(json, time_ps);
 }
@@ -242,8 +230,8 @@ static void write_place(rp_json *json, thread_id thread, int64_t time_ps)
 static void begin_metadata(rp_json *json, const char *name, thread_id thread)
 {
     begin_event(json, "M", name);
-    write_member_uint(json, "pid", thread.pid);
-    write_member_uint(json, "tid", thread.tid);
+    rp_json_member_uint(json, "pid", thread.pid);
+    rp_json_member_uint(json, "tid", thread.tid);
     rp_json_key(json, "args");
     rp_json_begin_object(json);
 }
@@ -257,14 +245,14 @@ static void end_metadata(rp_json *json)
 static void write_name(rp_json *json, const char *what, thread_id thread, const char *name)
 {
     begin_metadata(json, what, thread);
-    write_member_text(json, "name", name);
+    rp_json_member_string(json, "name", name);
     end_metadata(json);
 }
 
 static void write_sort_index(rp_json *json, const char *what, thread_id thread, uint32_t index)
 {
     begin_metadata(json, what, thread);
-    write_member_uint(json, "sort_index", index);
+    rp_json_member_uint(json, "sort_index", index);
     end_metadata(json);
 }
 
@@ -313,10 +301,9 @@ static void write_layers(rp_json *json, const rp_stage *stage)
         snprintf(text, sizeof text, "%" PRIu32 "-%" PRIu32, stage->layer_begin,
                  stage->layer_end - 1);
     }
-    write_member_text(json, "layers", text);
+    rp_json_member_string(json, "layers", text);
     if ((stage->roles & RP_STAGE_HEAD) != 0) {
-        rp_json_key(json, "head");
-        rp_json_bool(json, true);
+        rp_json_member_bool(json, "head", true);
     }
 }
 
@@ -327,19 +314,19 @@ static void write_slice(writer *w, uint32_t index)
     char name[RP_OP_NAME_SIZE];
     rp_op_name(op, name);
     begin_event(json, "X", name);
-    write_member_text(json, "cat", category(op->kind));
+    rp_json_member_string(json, "cat", category(op->kind));
     write_place(json, w->threads[w->queue_of[index]], w->timeline->start_ps[index]);
     rp_json_key(json, "dur");
     rp_json_us(json, w->timeline->end_ps[index] - w->timeline->start_ps[index]);
     rp_json_key(json, "args");
     rp_json_begin_object(json);
     if (rp_op_kind_class(op->kind) != RP_CLASS_HOST) {
-        write_member_uint(json, "stage", op->stage);
-        write_member_uint(json, "mb", op->microbatch);
+        rp_json_member_uint(json, "stage", op->stage);
+        rp_json_member_uint(json, "mb", op->microbatch);
         write_layers(json, &w->program->stages[op->stage]);
     }
-    write_member_uint(json, "iter", op->iteration);
-    write_member_uint(json, "op", index);
+    rp_json_member_uint(json, "iter", op->iteration);
+    rp_json_member_uint(json, "op", index);
     rp_json_end_object(json);
     rp_json_end_object(json);
 }
@@ -350,11 +337,11 @@ static void write_flow(writer *w, const event *e)
     uint32_t op = is_end ? w->waiter_of[e->index] : rp_wait_op(w->program->waits[e->index]);
     rp_json *json = &w->json;
     begin_event(json, is_end ? "f" : "s", "data");
-    write_member_text(json, "cat", "flow");
-    write_member_uint(json, "id", w->flow_base + e->index);
+    rp_json_member_string(json, "cat", "flow");
+    rp_json_member_uint(json, "id", w->flow_base + e->index);
     write_place(json, w->threads[w->queue_of[op]], e->time_ps);
     if (is_end) {
-        write_member_text(json, "bp", "e");
+        rp_json_member_string(json, "bp", "e");
     }
     rp_json_end_object(json);
 }
@@ -365,7 +352,7 @@ static void write_iteration(writer *w, const event *e)
     snprintf(name, sizeof name, "iteration %" PRIu32, e->index);
     begin_event(&w->json, "i", name);
     write_place(&w->json, (thread_id){w->pid_base, 0}, e->time_ps);
-    write_member_text(&w->json, "s", w->name == NULL ? "g" : "p");
+    rp_json_member_string(&w->json, "s", w->name == NULL ? "g" : "p");
     rp_json_end_object(&w->json);
 }
 
@@ -392,7 +379,7 @@ static void write_counter(writer *w, size_t at)
     rp_json_begin_object(json);
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
         if (w->kind_used[kind]) {
-            write_member_uint(json, rp_buffer_kind_text((rp_buffer_kind)kind), live[kind]);
+            rp_json_member_uint(json, rp_buffer_kind_text((rp_buffer_kind)kind), live[kind]);
         }
     }
     rp_json_end_object(json);
@@ -425,11 +412,11 @@ static void write_event(writer *w, size_t at)
 static void write_head(rp_json *json, const rp_trace_fact *facts, size_t fact_count)
 {
     rp_json_begin_object(json);
-    write_member_text(json, "displayTimeUnit", "ms");
+    rp_json_member_string(json, "displayTimeUnit", "ms");
     rp_json_key(json, "otherData");
     rp_json_begin_object(json);
     for (size_t i = 0; i < fact_count; i++) {
-        write_member_text(json, facts[i].key, facts[i].value);
+        rp_json_member_string(json, facts[i].key, facts[i].value);
     }
     rp_json_end_object(json);
     rp_json_key(json, "traceEvents");

@@ -1,6 +1,7 @@
 /* config.json of Hugging Face, in both styles (executor.md 4.1). */
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/formats/json_read.h"
 #include "exec/checkpoint/config_internal.h"
 #include "exec/checkpoint/weights.h"
 
@@ -65,8 +66,7 @@ static rp_status count_or(const rpexec_config *r, const char *key, uint32_t abse
         *value_out = fallback;
         return RP_OK;
     }
-    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
-        json_integer_value(value) > INT32_MAX) {
+    if (!rp_json_is_integer(value, 1, INT32_MAX)) {
         return refuse(r, key, "integers from 1 to 2147483647");
     }
     *value_out = (uint32_t)json_integer_value(value);

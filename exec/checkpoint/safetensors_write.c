@@ -34,8 +34,7 @@ static void write_header(FILE *stream, const rpexec_writable *tensors, uint32_t 
         rp_json_key(&json, "__metadata__");
         rp_json_begin_object(&json);
         for (uint32_t i = 0; i < metadata_count; i++) {
-            rp_json_key(&json, metadata[i].key);
-            rp_json_string(&json, metadata[i].value);
+            rp_json_member_string(&json, metadata[i].key, metadata[i].value);
         }
         rp_json_end_object(&json);
     }
@@ -43,8 +42,7 @@ static void write_header(FILE *stream, const rpexec_writable *tensors, uint32_t 
         uint64_t bytes = bytes_of(&tensors[i]);
         rp_json_key(&json, tensors[i].name);
         rp_json_begin_object(&json);
-        rp_json_key(&json, "dtype");
-        rp_json_string(&json, rpexec_safetensors_dtype(tensors[i].dtype));
+        rp_json_member_string(&json, "dtype", rpexec_safetensors_dtype(tensors[i].dtype));
         rp_json_key(&json, "shape");
         rp_json_begin_array(&json);
         for (uint32_t k = 0; k < tensors[i].rank; k++) {

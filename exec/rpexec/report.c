@@ -52,29 +52,10 @@ static void write_array(rp_json *json, const char *key, const double *values, ui
     rp_json_end_array(json);
 }
 
-static void write_text(rp_json *json, const char *key, const char *value)
-{
-    rp_json_key(json, key);
-    rp_json_string(json, value);
-}
-
-static void write_count(rp_json *json, const char *key, uint64_t value)
-{
-    rp_json_key(json, key);
-    rp_json_uint(json, value);
-}
-
-static void write_number(rp_json *json, const char *key, double value)
-{
-    rp_json_key(json, key);
-    rp_json_double(json, value);
-}
-
 /* null: not measured. */
 static void write_us(rp_json *json, const char *key, double seconds)
 {
-    rp_json_key(json, key);
-    rp_json_double(json, 1e6 * seconds);
+    rp_json_member_double(json, key, 1e6 * seconds);
 }
 
 static const char *model_of(const rpexec_options *o)
@@ -85,47 +66,44 @@ static const char *model_of(const rpexec_options *o)
 /* Settings that cli.md does not list. */
 static void write_settings(rp_json *json, const rpexec_options *o)
 {
-    write_count(json, "microbatch_size", o->microbatch_size);
-    write_count(json, "accumulate", o->accumulate);
-    write_count(json, "seq_len", o->seq_len);
-    write_text(json, "dtype", rpexec_dtype_text(o->dtype));
-    write_text(json, "optimizer", o->asynchronous ? "async" : "sync");
-    write_text(json, "recompute", rp_recompute_text(o->recompute));
-    write_text(json, "grain", o->layer_grain ? "layer" : "stage");
-    write_text(json, "partition", o->partition != NULL ? o->partition : "even");
+    rp_json_member_uint(json, "microbatch_size", o->microbatch_size);
+    rp_json_member_uint(json, "accumulate", o->accumulate);
+    rp_json_member_uint(json, "seq_len", o->seq_len);
+    rp_json_member_string(json, "dtype", rpexec_dtype_text(o->dtype));
+    rp_json_member_string(json, "optimizer", o->asynchronous ? "async" : "sync");
+    rp_json_member_string(json, "recompute", rp_recompute_text(o->recompute));
+    rp_json_member_string(json, "grain", o->layer_grain ? "layer" : "stage");
+    rp_json_member_string(json, "partition", o->partition != NULL ? o->partition : "even");
     if (o->round == RP_ROUND_ALL) {
-        write_text(json, "round", "all");
+        rp_json_member_string(json, "round", "all");
     } else {
-        write_count(json, "round", o->round);
+        rp_json_member_uint(json, "round", o->round);
     }
-    write_count(json, "peers", o->peers ? 1 : 0);
-    write_text(json, "costs", o->costs);
-    write_text(json, "platform", o->platform);
-    write_text(json, "program_in", o->program_in);
-    write_text(json, "data", o->data);
-    rp_json_key(json, "lr");
-    rp_json_double(json, o->lr);
-    rp_json_key(json, "weight_decay");
-    rp_json_double(json, o->weight_decay);
-    write_count(json, "lora_rank", o->lora_rank);
-    rp_json_key(json, "lora_alpha");
-    rp_json_double(json, o->lora_alpha);
+    rp_json_member_uint(json, "peers", o->peers ? 1 : 0);
+    rp_json_member_string(json, "costs", o->costs);
+    rp_json_member_string(json, "platform", o->platform);
+    rp_json_member_string(json, "program_in", o->program_in);
+    rp_json_member_string(json, "data", o->data);
+    rp_json_member_double(json, "lr", o->lr);
+    rp_json_member_double(json, "weight_decay", o->weight_decay);
+    rp_json_member_uint(json, "lora_rank", o->lora_rank);
+    rp_json_member_double(json, "lora_alpha", o->lora_alpha);
     rp_json_key(json, "link_gb_per_s");
     if (o->link_gb_per_s > 0) {
         rp_json_double(json, o->link_gb_per_s);
     } else {
         rp_json_null(json);
     }
-    write_count(json, "gpu_memory_mb", o->gpu_memory_mb);
-    write_count(json, "piece_mb", o->piece_mb);
-    write_count(json, "virtual_gpus", o->virtual_gpus);
-    write_count(json, "bind", o->bind ? 1 : 0);
-    write_count(json, "graphs", o->graphs ? 1 : 0);
-    write_count(json, "staged", o->transport == RPEXEC_TRANSPORT_STAGED ? 1 : 0);
-    write_text(json, "transport", rpexec_transport_text(o->transport));
-    write_text(json, "attention", rpexec_attention_text(o->attention));
-    write_count(json, "half_accumulation", o->half_accumulation ? 1 : 0);
-    write_count(json, "seed", o->seed);
+    rp_json_member_uint(json, "gpu_memory_mb", o->gpu_memory_mb);
+    rp_json_member_uint(json, "piece_mb", o->piece_mb);
+    rp_json_member_uint(json, "virtual_gpus", o->virtual_gpus);
+    rp_json_member_uint(json, "bind", o->bind ? 1 : 0);
+    rp_json_member_uint(json, "graphs", o->graphs ? 1 : 0);
+    rp_json_member_uint(json, "staged", o->transport == RPEXEC_TRANSPORT_STAGED ? 1 : 0);
+    rp_json_member_string(json, "transport", rpexec_transport_text(o->transport));
+    rp_json_member_string(json, "attention", rpexec_attention_text(o->attention));
+    rp_json_member_uint(json, "half_accumulation", o->half_accumulation ? 1 : 0);
+    rp_json_member_uint(json, "seed", o->seed);
 }
 
 void rpexec_report_settings(const rpexec_options *o, FILE *stream)
@@ -134,13 +112,13 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
     rp_json json;
     rp_json_begin_document(&json, stream, 0);
     rp_json_begin_object(&json);
-    write_text(&json, "schedule", o->schedule->name);
-    write_text(&json, "backend", o->backend);
-    write_text(&json, "device", device.text);
-    write_count(&json, "gpus", o->gpus);
-    write_count(&json, "microbatches", o->microbatches);
-    write_text(&json, "model", model_of(o));
-    write_count(&json, "steps", o->steps);
+    rp_json_member_string(&json, "schedule", o->schedule->name);
+    rp_json_member_string(&json, "backend", o->backend);
+    rp_json_member_string(&json, "device", device.text);
+    rp_json_member_uint(&json, "gpus", o->gpus);
+    rp_json_member_uint(&json, "microbatches", o->microbatches);
+    rp_json_member_string(&json, "model", model_of(o));
+    rp_json_member_uint(&json, "steps", o->steps);
     write_settings(&json, o);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
@@ -150,10 +128,8 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
 static void write_check(rp_json *json, const rpexec_outcome *out)
 {
     bool checked = out->checked && out->steps > 0;
-    rp_json_key(json, "max_grad_rms_err");
-    rp_json_double(json, checked ? out->max_grad_rms_err : NAN);
-    rp_json_key(json, "max_loss_rel_err");
-    rp_json_double(json, checked ? out->max_loss_rel_err : NAN);
+    rp_json_member_double(json, "max_grad_rms_err", checked ? out->max_grad_rms_err : NAN);
+    rp_json_member_double(json, "max_loss_rel_err", checked ? out->max_loss_rel_err : NAN);
     rp_json_key(json, "same_bits");
     if (checked) {
         rp_json_bool(json, out->same_bits);
@@ -168,49 +144,46 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_object(&json);
-    write_text(&json, "schedule", o->schedule->name);
-    write_text(&json, "backend", o->backend);
-    write_text(&json, "device", device.text);
-    write_count(&json, "gpus", o->gpus);
-    write_count(&json, "microbatches", o->microbatches);
-    write_text(&json, "model", model_of(o));
-    write_count(&json, "steps", out->steps);
+    rp_json_member_string(&json, "schedule", o->schedule->name);
+    rp_json_member_string(&json, "backend", o->backend);
+    rp_json_member_string(&json, "device", device.text);
+    rp_json_member_uint(&json, "gpus", o->gpus);
+    rp_json_member_uint(&json, "microbatches", o->microbatches);
+    rp_json_member_string(&json, "model", model_of(o));
+    rp_json_member_uint(&json, "steps", out->steps);
     write_array(&json, "loss", out->losses, out->steps);
     write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
-    rp_json_key(&json, "tokens_per_s");
-    rp_json_double(&json, out->tokens_per_s);
-    rp_json_key(&json, "predicted_iteration_ms");
-    rp_json_double(&json, out->predicted_iteration_ms); /* null where it is none */
-    rp_json_key(&json, "prediction_error_pct");
-    rp_json_double(&json, out->prediction_error_pct);
-    rp_json_key(&json, "max_grad_rel_err");
-    rp_json_double(&json, out->checked && out->steps > 0 ? out->max_grad_rel_err : NAN);
+    rp_json_member_double(&json, "tokens_per_s", out->tokens_per_s);
+    rp_json_member_double(&json, "predicted_iteration_ms",
+                          out->predicted_iteration_ms); /* null where it is none */
+    rp_json_member_double(&json, "prediction_error_pct", out->prediction_error_pct);
+    rp_json_member_double(&json, "max_grad_rel_err",
+                          out->checked && out->steps > 0 ? out->max_grad_rel_err : NAN);
     rp_json_key(&json, "peak_gpu_bytes");
     rp_json_begin_array(&json);
     for (uint32_t i = 0; i < out->gpus; i++) {
         rp_json_uint(&json, out->peak_gpu_bytes[i]);
     }
     rp_json_end_array(&json);
-    write_count(&json, "uploaded_bytes", out->uploaded_bytes);
-    write_count(&json, "downloaded_bytes", out->downloaded_bytes);
-    write_count(&json, "exchanged_bytes", out->exchanged_bytes);
-    write_text(&json, "exchanged_by", out->transport);
-    write_number(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
-    write_number(&json, "executed_flop", out->executed_flop);
-    write_number(&json, "executed_flop_per_s", out->executed_flop_per_s);
-    write_count(&json, "pinned_bytes", out->pinning.pinned_bytes);
-    write_count(&json, "pageable_bytes", out->pinning.pageable_bytes);
+    rp_json_member_uint(&json, "uploaded_bytes", out->uploaded_bytes);
+    rp_json_member_uint(&json, "downloaded_bytes", out->downloaded_bytes);
+    rp_json_member_uint(&json, "exchanged_bytes", out->exchanged_bytes);
+    rp_json_member_string(&json, "exchanged_by", out->transport);
+    rp_json_member_double(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
+    rp_json_member_double(&json, "executed_flop", out->executed_flop);
+    rp_json_member_double(&json, "executed_flop_per_s", out->executed_flop_per_s);
+    rp_json_member_uint(&json, "pinned_bytes", out->pinning.pinned_bytes);
+    rp_json_member_uint(&json, "pageable_bytes", out->pinning.pageable_bytes);
     write_check(&json, out);
-    rp_json_key(&json, "loss_scale");
-    rp_json_double(&json, out->loss_scale);
-    write_count(&json, "skipped_steps", out->skipped_steps);
-    write_count(&json, "first_step", out->first_step);
-    write_count(&json, "graph_captures", out->graphs.captures);
-    write_count(&json, "graph_launches", out->graphs.launches);
-    write_count(&json, "graph_operators", out->graphs.replaced);
-    write_count(&json, "single_operators", out->graphs.single);
-    write_text(&json, "attention_by", out->attention.by);
-    write_text(&json, "attention_why", out->attention.why);
+    rp_json_member_double(&json, "loss_scale", out->loss_scale);
+    rp_json_member_uint(&json, "skipped_steps", out->skipped_steps);
+    rp_json_member_uint(&json, "first_step", out->first_step);
+    rp_json_member_uint(&json, "graph_captures", out->graphs.captures);
+    rp_json_member_uint(&json, "graph_launches", out->graphs.launches);
+    rp_json_member_uint(&json, "graph_operators", out->graphs.replaced);
+    rp_json_member_uint(&json, "single_operators", out->graphs.single);
+    rp_json_member_string(&json, "attention_by", out->attention.by);
+    rp_json_member_string(&json, "attention_why", out->attention.why);
     write_us(&json, "attention_own_us", out->attention.own_s);
     write_us(&json, "attention_cudnn_us", out->attention.cudnn_s);
     write_settings(&json, o);

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "sim/interchange/json_keys.h"
+#include "common/formats/json_read.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -52,7 +52,7 @@ static rp_status bad_event(const reader *r, size_t event, const char *name, cons
 
 static rp_status add_event(reader *r, size_t index, json_t *event, const char *name)
 {
-    const char *key = rpsim_json_unknown_key(event, EVENT_KEYS);
+    const char *key = rp_json_unknown_key(event, EVENT_KEYS);
     if (key != NULL) {
         rp_log_error_at(r->name, 0, "event %zu (%.64s): unknown key '%.64s'; valid values are %s",
                         index, name, key, EVENT_KEYS);

@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/formats/json.h"
-#include "sim/interchange/json_keys.h"
+#include "common/formats/json_read.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -89,17 +89,12 @@ rp_status rpsim_sidecar_write(const rp_program *p, const rp_torch_csv *csv, rp_a
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_object(&json);
-    rp_json_key(&json, VERSION_KEY);
-    rp_json_uint(&json, VERSION);
-    rp_json_key(&json, "schedule");
-    rp_json_string(&json, p->schedule);
+    rp_json_member_uint(&json, VERSION_KEY, VERSION);
+    rp_json_member_string(&json, "schedule", p->schedule);
     write_traits(&json, &p->traits);
-    rp_json_key(&json, "recompute");
-    rp_json_string(&json, rp_recompute_text(p->recompute));
-    rp_json_key(&json, "microbatches");
-    rp_json_uint(&json, p->microbatch_count);
-    rp_json_key(&json, "layers");
-    rp_json_uint(&json, p->layer_count);
+    rp_json_member_string(&json, "recompute", rp_recompute_text(p->recompute));
+    rp_json_member_uint(&json, "microbatches", p->microbatch_count);
+    rp_json_member_uint(&json, "layers", p->layer_count);
     rp_json_key(&json, "forward_layers");
     write_layers(&json, p, p->forward_chain, p->forward_count);
     rp_json_key(&json, "backward_layers");
@@ -131,8 +126,7 @@ static rp_status take_number(const rpsim_sidecar *s, const json_t *root, const c
                              uint32_t high, uint32_t *number_out)
 {
     const json_t *value = json_object_get(root, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
-        json_integer_value(value) > high) {
+    if (!rp_json_is_integer(value, 1, high)) {
         char valid[64];
         snprintf(valid, sizeof valid, "values are integers from 1 to %u", high);
         return bad(s, key, valid);
@@ -143,8 +137,7 @@ static rp_status take_number(const rpsim_sidecar *s, const json_t *root, const c
 
 static bool is_layer(const json_t *value, const rpsim_sidecar *s)
 {
-    return json_is_integer(value) && json_integer_value(value) >= 0 &&
-           json_integer_value(value) <= (json_int_t)s->layers;
+    return rp_json_is_integer(value, 0, s->layers);
 }
 
 /* Pairs [begin, end), each where the one before ends: upwards from 0, or downwards to 0. */
@@ -201,9 +194,8 @@ static rp_status take_ranks(rpsim_sidecar *s, const json_t *list, rp_arena *aren
         s->stage_counts[r] = (uint32_t)count;
         for (size_t i = 0; i < count; i++) {
             const json_t *value = json_array_get(row, i);
-            json_int_t least = i == 0 ? 0 : (json_int_t)s->rank_stages[r][i - 1] + 1;
-            if (!json_is_integer(value) || json_integer_value(value) < least ||
-                json_integer_value(value) >= (json_int_t)stages) {
+            int64_t least = i == 0 ? 0 : (int64_t)s->rank_stages[r][i - 1] + 1;
+            if (!rp_json_is_integer(value, least, (int64_t)stages - 1)) {
                 return bad(s, "ranks", valid);
             }
             s->rank_stages[r][i] = (uint32_t)json_integer_value(value);
@@ -270,7 +262,7 @@ static rp_status check_keys(const rpsim_sidecar *s, json_t *root)
         rp_log_error_at(s->name, 0, "not an object; valid is an object with the keys " KEYS);
         return RP_INPUT;
     }
-    const char *key = rpsim_json_unknown_key(root, KEYS);
+    const char *key = rp_json_unknown_key(root, KEYS);
     if (key != NULL) {
         rp_log_error_at(s->name, 0, "unknown key '%.100s'; valid keys are " KEYS, key);
         return RP_INPUT;
@@ -302,14 +294,10 @@ static rp_status take_all(json_t *root, rp_arena *arena, rpsim_sidecar *s)
 rp_status rpsim_sidecar_read(const char *name, const char *text, size_t length, rp_arena *arena,
                              rpsim_sidecar *sidecar_out)
 {
-    json_error_t error;
+    json_t *root = NULL;
     *sidecar_out = (rpsim_sidecar){.name = name};
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
-                        "%s; valid is one JSON object with the keys " KEYS, error.text);
-        return RP_INPUT;
-    }
+    RP_TRY(
+        rp_json_parse(name, text, length, "valid is one JSON object with the keys " KEYS, &root));
     rp_status status = take_all(root, arena, sidecar_out);
     json_decref(root);
     return status;

@@ -90,23 +90,11 @@ void rpsim_diff_print(const rpsim_diff *d, FILE *stream)
 /* ---- JSON -------------------------------------------------------------------------------------
  */
 
-static void write_number(rp_json *json, const char *key, double value)
-{
-    rp_json_key(json, key);
-    rp_json_double(json, value); /* NaN is null */
-}
-
 static void write_time(rp_json *json, const rpsim_diff_time *time)
 {
-    write_number(json, "predicted_ms", time->predicted_ps / PS_PER_MS);
-    write_number(json, "measured_ms", time->measured_ps / PS_PER_MS);
-    write_number(json, "error_pct", rpsim_diff_pct(time));
-}
-
-static void write_uint(rp_json *json, const char *key, uint64_t value)
-{
-    rp_json_key(json, key);
-    rp_json_uint(json, value);
+    rp_json_member_double(json, "predicted_ms", time->predicted_ps / PS_PER_MS);
+    rp_json_member_double(json, "measured_ms", time->measured_ps / PS_PER_MS);
+    rp_json_member_double(json, "error_pct", rpsim_diff_pct(time));
 }
 
 static void write_kinds(const rpsim_diff *d, rp_json *json)
@@ -116,12 +104,11 @@ static void write_kinds(const rpsim_diff *d, rp_json *json)
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
         if (d->kinds[kind].count > 0) {
             rp_json_begin_object(json);
-            rp_json_key(json, "kind");
-            rp_json_string(json, rp_op_kind_text((rp_op_kind)kind));
-            write_uint(json, "count", d->kinds[kind].count);
+            rp_json_member_string(json, "kind", rp_op_kind_text((rp_op_kind)kind));
+            rp_json_member_uint(json, "count", d->kinds[kind].count);
             write_time(json, &d->kinds[kind].sum);
-            write_number(json, "mean_difference_ms",
-                         d->kinds[kind].difference_ps / d->kinds[kind].count / PS_PER_MS);
+            rp_json_member_double(json, "mean_difference_ms",
+                                  d->kinds[kind].difference_ps / d->kinds[kind].count / PS_PER_MS);
             rp_json_end_object(json);
         }
     }
@@ -134,7 +121,7 @@ static void write_gpus(const rpsim_diff *d, rp_json *json)
     rp_json_begin_array(json);
     for (uint32_t gpu = 0; gpu < d->measured->program->gpu_count; gpu++) {
         rp_json_begin_object(json);
-        write_uint(json, "gpu", gpu);
+        rp_json_member_uint(json, "gpu", gpu);
         rp_json_key(json, "busy");
         rp_json_begin_object(json);
         write_time(json, &d->gpus[gpu].busy);
@@ -160,9 +147,8 @@ static void write_worst(const rpsim_diff *d, rp_json *json)
             (double)(d->predicted->end_ps[op] - d->predicted->start_ps[op]),
             (double)(d->measured->end_ps[op] - d->measured->start_ps[op])};
         rp_json_begin_object(json);
-        write_uint(json, "op", op);
-        rp_json_key(json, "name");
-        rp_json_string(json, name);
+        rp_json_member_uint(json, "op", op);
+        rp_json_member_string(json, "name", name);
         write_time(json, &time);
         rp_json_end_object(json);
     }

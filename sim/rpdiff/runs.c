@@ -184,34 +184,16 @@ void rpsim_diff_runs_write_csv(const rpsim_diff_runs *r, FILE *stream)
 /* ---- JSON -------------------------------------------------------------------------------------
  */
 
-static void write_number(rp_json *json, const char *key, double value)
-{
-    rp_json_key(json, key);
-    rp_json_double(json, value); /* NaN is null */
-}
-
-static void write_uint(rp_json *json, const char *key, uint64_t value)
-{
-    rp_json_key(json, key);
-    rp_json_uint(json, value);
-}
-
-static void write_text(rp_json *json, const char *key, const char *value)
-{
-    rp_json_key(json, key);
-    rp_json_string(json, value);
-}
-
 static void write_configuration(const rpsim_diff_configuration *c, rp_json *json)
 {
     rp_json_begin_object(json);
-    write_text(json, "schedule", c->first->schedule);
-    write_text(json, "variant", c->first->variant);
-    write_uint(json, "runs", c->runs);
-    write_number(json, "predicted_ms", c->predicted_ms);
-    write_number(json, "measured_ms", c->measured_ms);
-    write_number(json, "spread_pct", 100 * c->spread);
-    write_number(json, "error_pct", 100 * c->error);
+    rp_json_member_string(json, "schedule", c->first->schedule);
+    rp_json_member_string(json, "variant", c->first->variant);
+    rp_json_member_uint(json, "runs", c->runs);
+    rp_json_member_double(json, "predicted_ms", c->predicted_ms);
+    rp_json_member_double(json, "measured_ms", c->measured_ms);
+    rp_json_member_double(json, "spread_pct", 100 * c->spread);
+    rp_json_member_double(json, "error_pct", 100 * c->error);
     rp_json_end_object(json);
 }
 
@@ -219,16 +201,16 @@ static void write_order(const rpsim_diff_order *o, rp_json *json)
 {
     const rp_store_prediction *p = o->first->first;
     rp_json_begin_object(json);
-    write_text(json, "model", p->model);
-    write_text(json, "backend", p->backend);
-    write_text(json, "optimizer", p->optimizer);
-    write_uint(json, "microbatch_size", p->microbatch_size);
-    write_uint(json, "seq_len", p->seq_len);
-    write_uint(json, "gpus", p->gpus);
-    write_uint(json, "microbatches", p->microbatches);
-    write_text(json, "settings", p->settings);
-    write_number(json, "tau", o->tau);
-    write_uint(json, "pairs", o->pairs);
+    rp_json_member_string(json, "model", p->model);
+    rp_json_member_string(json, "backend", p->backend);
+    rp_json_member_string(json, "optimizer", p->optimizer);
+    rp_json_member_uint(json, "microbatch_size", p->microbatch_size);
+    rp_json_member_uint(json, "seq_len", p->seq_len);
+    rp_json_member_uint(json, "gpus", p->gpus);
+    rp_json_member_uint(json, "microbatches", p->microbatches);
+    rp_json_member_string(json, "settings", p->settings);
+    rp_json_member_double(json, "tau", o->tau);
+    rp_json_member_uint(json, "pairs", o->pairs);
     rp_json_key(json, "schedules");
     rp_json_begin_array(json);
     for (uint32_t i = 0; i < o->count; i++) {
@@ -243,10 +225,10 @@ void rpsim_diff_runs_write_json(const rpsim_diff_runs *r, FILE *stream)
     rp_json json;
     rp_json_begin_document(&json, stream, 2);
     rp_json_begin_object(&json);
-    write_uint(&json, "configurations", r->configuration_count);
-    write_number(&json, "mean_error_pct", 100 * r->mean_error);
-    write_number(&json, "mean_absolute_error_pct", 100 * r->mean_absolute_error);
-    write_number(&json, "worst_error_pct", 100 * r->worst_error);
+    rp_json_member_uint(&json, "configurations", r->configuration_count);
+    rp_json_member_double(&json, "mean_error_pct", 100 * r->mean_error);
+    rp_json_member_double(&json, "mean_absolute_error_pct", 100 * r->mean_absolute_error);
+    rp_json_member_double(&json, "worst_error_pct", 100 * r->worst_error);
     rp_json_key(&json, "orders");
     rp_json_begin_array(&json);
     for (uint32_t i = 0; i < r->order_count; i++) {

@@ -59,16 +59,13 @@ static void print_json(const rpsim_chakra_trace *trace, const rpsim_chakra_rank 
     rp_json json;
     rp_json_begin_document(&json, stream, 2);
     rp_json_begin_object(&json);
-    rp_json_key(&json, "nodes");
-    rp_json_uint(&json, trace->node_count);
-    rp_json_key(&json, "makespan_ms");
-    rp_json_ms(&json, makespan_ps);
+    rp_json_member_uint(&json, "nodes", trace->node_count);
+    rp_json_member_ms(&json, "makespan_ms", makespan_ps);
     rp_json_key(&json, "ranks");
     rp_json_begin_array(&json);
     for (uint32_t r = 0; r < trace->rank_count; r++) {
         rp_json_begin_object(&json);
-        rp_json_key(&json, "nodes");
-        rp_json_uint(&json, ranks[r].nodes);
+        rp_json_member_uint(&json, "nodes", ranks[r].nodes);
 #define JSON_TIME(member, key, heading)                                                            \
     rp_json_key(&json, key);                                                                       \
     rp_json_ms(&json, ranks[r].member);

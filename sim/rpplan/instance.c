@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "sim/interchange/json_keys.h"
+#include "common/formats/json_read.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -23,7 +23,7 @@ typedef struct reader {
 
 static rp_status refuse_unknown(const char *name, json_t *object, const char *keys)
 {
-    const char *key = rpsim_json_unknown_key(object, keys);
+    const char *key = rp_json_unknown_key(object, keys);
     if (key == NULL) {
         return RP_OK;
     }
@@ -50,18 +50,12 @@ static rp_status require(const reader *r, const char *key, json_t **value_out)
     return RP_OK;
 }
 
-static bool is_within(const json_t *value, int64_t low, int64_t high)
-{
-    return json_is_integer(value) && json_integer_value(value) >= low &&
-           json_integer_value(value) <= high;
-}
-
 static rp_status take_integer(const reader *r, const char *key, int64_t low, int64_t high,
                               int64_t *integer_out)
 {
     json_t *value = NULL;
     RP_TRY(require(r, key, &value));
-    if (!is_within(value, low, high)) {
+    if (!rp_json_is_integer(value, low, high)) {
         rp_log_error_at(r->name, 0,
                         "'%s' is not valid; valid values are integers from %" PRId64 " to %" PRId64,
                         key, low, high);
@@ -87,7 +81,7 @@ static rp_status take_limit(const reader *r, uint64_t *limit_out)
         *limit_out = RP_PLAN_UNLIMITED;
         return RP_OK;
     }
-    if (!is_within(value, 0, INT64_MAX)) {
+    if (!rp_json_is_integer(value, 0, INT64_MAX)) {
         rp_log_error_at(r->name, 0,
                         "'memory_limit' is not valid; valid values are null (none) and integers "
                         "from 0 to %" PRId64,
@@ -127,7 +121,7 @@ static rp_status take_list(const reader *r, const char *key, uint32_t *count, in
     RP_TRY(rp_arena_alloc(r->arena, items, sizeof **list_out, list_out));
     for (size_t i = 0; i < items; i++) {
         const json_t *item = json_array_get(list, i);
-        if (!is_within(item, 0, INT64_MAX)) {
+        if (!rp_json_is_integer(item, 0, INT64_MAX)) {
             rp_log_error_at(r->name, 0,
                             "'%s' of layer %zu is not valid; valid values are integers from 0 to "
                             "%" PRId64,
@@ -228,13 +222,9 @@ rp_status rpplan_instances_parse(const char *name, const char *bytes, size_t len
                                  rp_arena *arena, rpplan_instances *instances_out)
 {
     *instances_out = (rpplan_instances){0};
-    json_error_t error;
-    json_t *root = json_loadb(bytes != NULL ? bytes : "", length, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
-                        "%s; valid is JSON: an object with the keys " KEYS, error.text);
-        return RP_INPUT;
-    }
+    json_t *root = NULL;
+    RP_TRY(
+        rp_json_parse(name, bytes, length, "valid is JSON: an object with the keys " KEYS, &root));
     rp_status status = take_root(name, root, arena, instances_out);
     json_decref(root);
     return status;

@@ -107,35 +107,24 @@ static void write_plan(rp_json *json, const planned *p)
     const rp_plan *plan = &p->plan;
     write_stages(json, "fwd_plan", plan->forward, plan->forward_count);
     write_stages(json, "bwd_plan", plan->backward, plan->backward_count);
-    rp_json_key(json, "max_stage_workload");
-    rp_json_int(json, plan->max_stage_workload);
-    rp_json_key(json, "total_stages");
-    rp_json_uint(json, plan->total_stages);
-    rp_json_key(json, "cost");
-    rp_json_int(json, plan->cost);
+    rp_json_member_int(json, "max_stage_workload", plan->max_stage_workload);
+    rp_json_member_uint(json, "total_stages", plan->total_stages);
+    rp_json_member_int(json, "cost", plan->cost);
     write_limit(json, "effective_memory_limit", plan->effective_memory_limit);
-    rp_json_key(json, "limit_raised");
-    rp_json_bool(json, plan->limit_raised);
+    rp_json_member_bool(json, "limit_raised", plan->limit_raised);
     write_candidates(json, p);
 }
 
 static void write_subject(rp_json *json, const planned *p, const subject *s)
 {
-    rp_json_key(json, "model");
-    rp_json_string(json, s->model_known ? s->model.name : NULL);
-    rp_json_key(json, "costs");
-    rp_json_string(json, s->costs.name);
-    rp_json_key(json, "gpus");
-    rp_json_uint(json, s->gpus);
-    rp_json_key(json, "mode");
-    rp_json_string(json, rp_plan_mode_text(p->input->mode));
-    rp_json_key(json, "tolerance");
-    rp_json_double(json, tolerance_of(p->input));
+    rp_json_member_string(json, "model", s->model_known ? s->model.name : NULL);
+    rp_json_member_string(json, "costs", s->costs.name);
+    rp_json_member_uint(json, "gpus", s->gpus);
+    rp_json_member_string(json, "mode", rp_plan_mode_text(p->input->mode));
+    rp_json_member_double(json, "tolerance", tolerance_of(p->input));
     write_limit(json, "memory_limit", p->input->memory_limit);
-    rp_json_key(json, "time_unit");
-    rp_json_string(json, "ps");
-    rp_json_key(json, "partition");
-    rp_json_string(json, s->partition);
+    rp_json_member_string(json, "time_unit", "ps");
+    rp_json_member_string(json, "partition", s->partition);
 }
 
 static void write_json(const planned *p, const subject *s)

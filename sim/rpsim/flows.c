@@ -5,8 +5,8 @@
 #include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/formats/json.h"
+#include "common/formats/json_read.h"
 #include "common/machine/network/network.h"
-#include "sim/interchange/json_keys.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -65,7 +65,7 @@ static rp_status mistake(const place *at, const char *what, const char *valid)
 
 static rp_status check_keys(const place *at, json_t *object, const char *keys)
 {
-    const char *key = rpsim_json_unknown_key(object, keys);
+    const char *key = rp_json_unknown_key(object, keys);
     char shown[RP_CSV_SHOW_SIZE];
     char what[80];
     if (key == NULL) {
@@ -315,25 +315,21 @@ static void print_scenario(rp_json *json, const scenario *s)
     double difference_s = -1;
     rp_json_begin_object(json);
     if (s->name != NULL) {
-        rp_json_key(json, "name");
-        rp_json_string(json, s->name);
+        rp_json_member_string(json, "name", s->name);
     }
     rp_json_key(json, "flows");
     rp_json_begin_array(json);
     for (size_t i = 0; i < s->flow_count; i++) {
         const flow *f = &s->flows[i];
         rp_json_begin_object(json);
-        rp_json_key(json, "id");
-        rp_json_int(json, f->id);
-        rp_json_key(json, "end_s");
-        rp_json_double(json, f->end_s);
+        rp_json_member_int(json, "id", f->id);
+        rp_json_member_double(json, "end_s", f->end_s);
         rp_json_end_object(json);
         difference_s = fmax(difference_s, fabs(f->end_s - f->exact_s)); /* fmax drops NaN */
     }
     rp_json_end_array(json);
     if (difference_s >= 0) {
-        rp_json_key(json, "max_abs_diff_s");
-        rp_json_double(json, difference_s);
+        rp_json_member_double(json, "max_abs_diff_s", difference_s);
     }
     rp_json_end_object(json);
 }
@@ -343,7 +339,7 @@ static rp_status run_document(const char *path, json_t *document, rp_arena *aren
     const json_t *list = json_object_get(document, "scenarios");
     bool many = json_is_array(list);
     size_t count = many ? json_array_size(list) : 1;
-    const char *unknown = many ? rpsim_json_unknown_key(document, DOCUMENT_KEYS) : NULL;
+    const char *unknown = many ? rp_json_unknown_key(document, DOCUMENT_KEYS) : NULL;
     if (unknown != NULL) {
         rp_log_error_at(path, 0, "unknown key \"%s\"; valid values are " DOCUMENT_KEYS, unknown);
         return RP_INPUT;
@@ -375,15 +371,11 @@ static rp_status run_document(const char *path, json_t *document, rp_arena *aren
 rp_status rpsim_flows_solve(const char *name, const char *bytes, size_t length, rp_arena *arena,
                             FILE *stream)
 {
-    json_error_t error;
-    json_t *document = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
-    if (document == NULL) {
-        rp_log_error_at(name, error.line > 0 ? (size_t)error.line : 1,
-                        "%s; valid values are JSON objects with \"link_capacity_Bps\" and "
-                        "\"flows\", or with \"scenarios\"",
-                        error.text);
-        return RP_INPUT;
-    }
+    json_t *document = NULL;
+    RP_TRY(rp_json_parse(name, bytes, length,
+                         "valid values are JSON objects with \"link_capacity_Bps\" and "
+                         "\"flows\", or with \"scenarios\"",
+                         &document));
     rp_status status = run_document(name, document, arena, stream);
     json_decref(document);
     return status;
