@@ -36,6 +36,22 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm)
     return m;
 }
 
+rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+                         uint32_t iterations)
+{
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    cr_assert(type != NULL, "%s", schedule);
+    return (rpexec_work){.schedule = type,
+                         .gpus = gpus,
+                         .calls = 1,
+                         .microbatches = microbatches,
+                         .microbatch_size = 1,
+                         .iterations = iterations,
+                         .round = RP_ROUND_ALL,
+                         .recompute = type->default_recompute,
+                         .piece_bytes = 1500};
+}
+
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
                      uint32_t sequences, uint64_t seed, rpexec_batch **batches_out)
 {

@@ -8,6 +8,11 @@
 /** A model for tests: d = 32, GQA 4/2, head_dim 8, f = 48, V = 97 (executor.md section 3.3). */
 rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
 
+/** Work of one call with a sequence per microbatch and the schedule's own recompute mode, uploaded
+ * in small pieces; a name of no schedule ends the test. */
+rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+                         uint32_t iterations);
+
 typedef struct rp_test_run {
     rpexec_model model;
     rpexec_state state;

@@ -78,19 +78,3 @@ rp_model rp_test_small_decoder(uint32_t layers, bool tied, bool qk_norm)
     m.mlp_parameters = (uint64_t)3 * m.hidden * m.intermediate;
     return m;
 }
-
-rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                         uint32_t iterations)
-{
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL, "%s", schedule);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = iterations,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 1500};
-}

@@ -31,7 +31,3 @@ uint64_t rp_test_hash(const void *bytes, size_t count);
 
 /** A decoder so small that its runs are all scheduling: d = 8, heads 2/1 of 4, f = 12, V = 19. */
 rp_model rp_test_small_decoder(uint32_t layers, bool tied, bool qk_norm);
-
-/** `work` for a schedule by name, with its own recompute mode: one sequence per microbatch. */
-rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                         uint32_t iterations);

@@ -17,6 +17,12 @@ void rp_test_arena_end(void)
     rp_test_end(rp_test_arena);
 }
 
+void rp_test_arena_again(void)
+{
+    rp_test_arena_end();
+    rp_test_arena_begin();
+}
+
 void rp_test_end(rp_arena *arena)
 {
     rp_arena_destroy(arena);

@@ -15,6 +15,9 @@ extern rp_arena *rp_test_arena;
 void rp_test_arena_begin(void);
 void rp_test_arena_end(void);
 
+/** Between the cases of a long test: ends the arena and begins a new one. */
+void rp_test_arena_again(void);
+
 /** The end of any .fini: destroys the arena (NULL: none); all that common/base/mem.h has handed out
  * must have been given back, else the process ends with SIGABRT. */
 void rp_test_end(rp_arena *arena);

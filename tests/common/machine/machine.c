@@ -5,19 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(machine, .init = begin, .fini = end, .timeout = 60);
+TestSuite(machine, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
 #define GPUS 4u
 
@@ -32,7 +20,7 @@ static void rates(const rp_machine *m, uint32_t busy, double rates_out[2 * GPUS]
     rp_program program = {.gpu_count = GPUS, .queue_count = 2 * GPUS, .queues = queues};
     rp_routes routes;
     rp_network *network = NULL;
-    cr_assert(eq(int, rp_machine_network(&program, m, arena, &routes, &network), RP_OK));
+    cr_assert(eq(int, rp_machine_network(&program, m, rp_test_arena, &routes, &network), RP_OK));
     for (uint32_t q = 0; q < 2 * GPUS; q++) {
         if ((busy >> q & 1u) != 0) {
             cr_assert(eq(int, rp_network_start(network, routes.of_queue[q], 1e9, 0, q), RP_OK));

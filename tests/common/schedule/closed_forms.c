@@ -6,19 +6,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(closed_forms, .init = begin, .fini = end);
+TestSuite(closed_forms, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
 
 static rp_metrics run(const char *name, const rp_costs *costs, uint32_t gpus, uint32_t microbatches,
                       uint32_t chunks)
@@ -26,7 +14,7 @@ static rp_metrics run(const char *name, const rp_costs *costs, uint32_t gpus, ui
     rpsim_result result;
     cr_assert(eq(int,
                  rp_test_run_even(rp_schedule_find(name), costs, gpus, microbatches, chunks,
-                                  RP_RECOMPUTE_NONE, arena, &result),
+                                  RP_RECOMPUTE_NONE, rp_test_arena, &result),
                  RP_OK));
     rp_metrics metrics = result.metrics;
     rpsim_result_fini(&result);
@@ -42,7 +30,7 @@ Test(closed_forms, gpipe_and_1f1b_bubble)
     for (uint32_t p = 1; p <= 17; p += 2) {
         for (uint32_t m = p; m <= 5 * p; m += p + 1) {
             rp_costs costs;
-            rp_test_equal_costs(arena, p, 7, 19, &costs);
+            rp_test_equal_costs(rp_test_arena, p, 7, 19, &costs);
             for (size_t i = 0; i < 2; i++) {
                 rp_metrics metrics = run(names[i], &costs, p, m, 1);
                 int64_t gpu_time = p * metrics.makespan_ps;
@@ -62,7 +50,7 @@ Test(closed_forms, interleaved_bubble_shrinks_by_chunks)
         for (uint32_t v = 1; v <= 4; v++) {
             for (uint32_t groups = 1; groups <= 4; groups++) {
                 rp_costs costs;
-                rp_test_equal_costs(arena, p * v, 12, 24, &costs);
+                rp_test_equal_costs(rp_test_arena, p * v, 12, 24, &costs);
                 uint32_t m = groups * p;
                 rp_metrics metrics = run("interleaved-1f1b", &costs, p, m, v);
                 cr_expect(eq(i64, metrics.makespan_ps, (v * m + p - 1) * INT64_C(36)),
@@ -76,7 +64,7 @@ Test(closed_forms, interleaved_bubble_shrinks_by_chunks)
 Test(closed_forms, one_gpu_never_idles)
 {
     rp_costs costs;
-    rp_test_equal_costs(arena, 6, 5, 11, &costs);
+    rp_test_equal_costs(rp_test_arena, 6, 5, 11, &costs);
     costs.head_fwd_ps = 3;
     costs.head_bwd_ps = 4;
     costs.hop_ps = 1000;
@@ -98,7 +86,7 @@ Test(closed_forms, one_microbatch_is_the_chain)
     static const char *const names[] = {"gpipe", "1f1b", "looped-bfs"};
     for (uint32_t p = 2; p <= 9; p++) {
         rp_costs costs;
-        rp_test_equal_costs(arena, p, 10, 20, &costs);
+        rp_test_equal_costs(rp_test_arena, p, 10, 20, &costs);
         costs.hop_ps = 3;
         for (size_t i = 0; i < 3; i++) {
             rp_metrics metrics = run(names[i], &costs, p, 1, 1);
@@ -154,12 +142,12 @@ Test(closed_forms, peak_activations)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rp_costs costs;
-        rp_test_equal_costs(arena, rows[i].gpus * rows[i].chunks, 1, 2, &costs);
+        rp_test_equal_costs(rp_test_arena, rows[i].gpus * rows[i].chunks, 1, 2, &costs);
         rpsim_result result;
         cr_assert(eq(int,
                      rp_test_run_even(rp_schedule_find(rows[i].name), &costs, rows[i].gpus,
                                       rows[i].microbatches, rows[i].chunks, RP_RECOMPUTE_NONE,
-                                      arena, &result),
+                                      rp_test_arena, &result),
                      RP_OK));
         cr_expect(eq(u32, peak_buffers(&result), rows[i].peak), "%s P%u M%u", rows[i].name,
                   rows[i].gpus, rows[i].microbatches);

@@ -10,19 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(endless, .init = begin, .fini = end, .timeout = 120);
+TestSuite(endless, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 #define MOST_GPUS 8
 
@@ -33,7 +21,7 @@ static void draw(rp_random *random, bool hops, rp_test_stage_case *d)
 {
     uint32_t gpus = rp_random_between(random, 1, MOST_GPUS);
     uint32_t microbatches = gpus + rp_random_between(random, 0, 7);
-    rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){1, 1, 1}, arena, d);
+    rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){1, 1, 1}, rp_test_arena, d);
     rp_test_stage_case_draw(random, false, d);
     d->config.iterations = 24;
     d->config.asynchronous = true;
@@ -114,7 +102,7 @@ Test(endless, period_of_few_iterations)
 {
     for (uint32_t iterations = 1; iterations < 20; iterations++) {
         rp_test_stage_case d;
-        rp_test_stage_case_make(4, 1, 6, (slow_split){1000, 700, 1300}, arena, &d);
+        rp_test_stage_case_make(4, 1, 6, (slow_split){1000, 700, 1300}, rp_test_arena, &d);
         d.costs.hop_ps = 0;
         d.config.iterations = iterations;
         d.config.asynchronous = true;

@@ -21,25 +21,14 @@
 /* States after which an instance is left out; nearly none reaches it. */
 #define MOST_STATES UINT64_C(60000)
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(optimum, .init = begin, .fini = end, .timeout = 300);
+TestSuite(optimum, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rp_partition ones(uint32_t stages)
 {
     rp_partition partition = {.forward_count = stages};
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, stages, sizeof(uint32_t), &partition.forward_layers), RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, stages, sizeof(uint32_t), &partition.forward_layers),
+                 RP_OK));
     for (uint32_t s = 0; s < stages; s++) {
         partition.forward_layers[s] = 1;
     }
@@ -58,7 +47,7 @@ Test(optimum, closed_forms)
             rp_costs costs;
             slow_instance instance;
             rp_partition partition = ones(n);
-            rp_test_equal_costs(arena, n, 1, 2, &costs);
+            rp_test_equal_costs(rp_test_arena, n, 1, 2, &costs);
             rp_schedule_config config = {
                 .gpus = n, .microbatches = m, .partition = &partition, .costs = &costs};
             cr_assert(rp_test_pipeline_instance(&config, false, RP_TEST_FIXED, &instance));
@@ -105,7 +94,7 @@ Test(optimum, parallel_machines)
 
 static void draw_costs(rp_random *random, rp_costs *costs)
 {
-    rp_test_equal_costs(arena, rp_random_between(random, 1, MOST_LAYERS), 0, 0, costs);
+    rp_test_equal_costs(rp_test_arena, rp_random_between(random, 1, MOST_LAYERS), 0, 0, costs);
     for (uint32_t i = 0; i < costs->layers; i++) {
         costs->fwd_ps[i] = rp_random_between(random, 1, 6);
         costs->bwd_input_ps[i] = rp_random_between(random, 1, 6);
@@ -192,10 +181,10 @@ Test(optimum, pipelines_with_their_placement)
         config.gpus = costs.layers < 3 ? costs.layers : 3;
         config.microbatches += config.gpus > 1;
         rp_partition partition;
-        cr_assert(eq(
-            int,
-            rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0, arena, &partition),
-            RP_OK));
+        cr_assert(eq(int,
+                     rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
+                                       rp_test_arena, &partition),
+                     RP_OK));
         config.partition = &partition;
         for (int k = 0; k < 2; k++) {
             config.microbatches = k == 1 && config.microbatches > 4 ? 4 : config.microbatches;
@@ -228,9 +217,10 @@ Test(optimum, pipelines_with_any_placement)
         config.microbatches = config.microbatches < config.gpus ? config.gpus : config.microbatches;
         rp_partition even;
         rp_partition finest = ones(costs.layers);
-        cr_assert(eq(
-            int, rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0, arena, &even),
-            RP_OK));
+        cr_assert(eq(int,
+                     rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
+                                       rp_test_arena, &even),
+                     RP_OK));
         config.partition = &even;
         int64_t known = best_of(names, 3, &config, &bounds);
         config.partition = &finest;
@@ -259,9 +249,10 @@ Test(optimum, any_schedule_of_the_work)
         config.microbatches = config.microbatches < config.gpus ? config.gpus : config.microbatches;
         rp_partition even;
         rp_partition finest = ones(costs.layers);
-        cr_assert(eq(
-            int, rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0, arena, &even),
-            RP_OK));
+        cr_assert(eq(int,
+                     rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
+                                       rp_test_arena, &even),
+                     RP_OK));
         config.partition = &even;
         int64_t known = best_of(names, 2, &config, &bounds);
         config.partition = &finest;
@@ -399,7 +390,8 @@ Test(optimum, distances)
         for (size_t k = 0; k < sizeof distances / sizeof distances[0]; k++) {
             rp_partition partition;
             const rp_schedule_type *schedule = rp_schedule_find(distances[k].schedule);
-            cr_assert(eq(int, rp_partition_even(schedule, &costs, 3, 0, arena, &partition), RP_OK));
+            cr_assert(eq(int, rp_partition_even(schedule, &costs, 3, 0, rp_test_arena, &partition),
+                         RP_OK));
             rp_schedule_config config = {.gpus = 3,
                                          .microbatches = 4,
                                          .iterations = 1,

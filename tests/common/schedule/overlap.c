@@ -8,19 +8,7 @@
 #include <criterion/new/assert.h>
 #include <stdlib.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(overlap, .init = begin, .fini = end, .timeout = 120);
+TestSuite(overlap, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 /* ---- the rule once more, as its file's head tells it ------------------------------------------
  */
@@ -179,7 +167,7 @@ static void compare(rp_random *random)
     uint32_t backward[LAYERS + 1];
     slow_job jobs[2 * LAYERS + 1];
     rp_costs costs;
-    rp_test_equal_costs(arena, LAYERS, 7, 16, &costs);
+    rp_test_equal_costs(rp_test_arena, LAYERS, 7, 16, &costs);
     for (uint32_t i = 0; i < LAYERS; i++) {
         costs.fwd_ps[i] = rp_random_between(random, 1, 9);
         costs.bwd_ps[i] = rp_random_between(random, 1, 19);
@@ -229,7 +217,7 @@ Test(overlap, dispatch_is_that_of_a_slow_dispatcher)
 Test(overlap, a_round_per_gpu_never_idles)
 {
     rp_costs costs;
-    rp_test_equal_costs(arena, 6, 5, 11, &costs);
+    rp_test_equal_costs(rp_test_arena, 6, 5, 11, &costs);
     costs.head_fwd_ps = 3;
     costs.head_bwd_ps = 8;
     costs.hop_ps = 4;
@@ -329,11 +317,12 @@ Test(overlap, calls_overlap_on_hardware)
     rp_costs costs;
     rp_partition partition;
     bool found = false;
-    cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK));
-    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
-    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &costs), RP_OK));
-    cr_assert(eq(int, rp_partition_published("roundpipe", "qwen3-1.7b", arena, &partition, &found),
-                 RP_OK));
+    cr_assert(eq(int, rp_model_load("qwen3-1.7b", rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", rp_test_arena, &costs), RP_OK));
+    cr_assert(eq(
+        int, rp_partition_published("roundpipe", "qwen3-1.7b", rp_test_arena, &partition, &found),
+        RP_OK));
     rpsim_workload workload = {.global_batch = 64, .calls = 4, .microbatches = 4, .seq_len = 2048};
     for (size_t i = 0; i < 2; i++) {
         rp_schedule_config config = {.gpus = 8,

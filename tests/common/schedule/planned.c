@@ -18,19 +18,7 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define MOST_GPUS 16
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(planned, .init = begin, .fini = end, .timeout = 300);
+TestSuite(planned, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 /* Planned schedules, each with the one that it is compared with. */
 static const struct {
@@ -134,7 +122,7 @@ Test(planned, never_worse_than_fixed)
         uint32_t microbatches = rp_random_between(&random, 1, 3 * gpus + 4);
         rp_test_stage_case c;
         rp_test_stage_case_make(gpus, pairs[pair].chunks, microbatches, (slow_split){1, 1, 1},
-                                arena, &c);
+                                rp_test_arena, &c);
         c.config.recompute = (rp_recompute)rp_random_between(&random, 0, RP_RECOMPUTE_COUNT - 1);
         rp_test_stage_case_draw(&random, c.config.recompute != RP_RECOMPUTE_NONE, &c);
         char what[160];
@@ -166,7 +154,7 @@ Test(planned, near_the_optimum_of_small_cases)
         const uint32_t *size = sizes[i % COUNT(sizes)];
         bool twice = i % 2 == 0;
         rp_test_stage_case c;
-        rp_test_stage_case_make(size[0], 1, size[1], (slow_split){1, 1, 1}, arena, &c);
+        rp_test_stage_case_make(size[0], 1, size[1], (slow_split){1, 1, 1}, rp_test_arena, &c);
         rp_test_stage_case_draw(&random, false, &c);
         rpsim_result result;
         cr_assert(run(twice ? "zb-auto-2p" : "zb-auto-1p", &c, &result));
@@ -196,7 +184,7 @@ Test(planned, equal_times)
         for (uint32_t m = 2 * p; m <= 4 * p; m += p + 1) {
             rp_test_stage_case c;
             rpsim_result result;
-            rp_test_stage_case_make(p, 1, m, (slow_split){2, 2, 2}, arena, &c);
+            rp_test_stage_case_make(p, 1, m, (slow_split){2, 2, 2}, rp_test_arena, &c);
             cr_assert(run("zb-auto-1p", &c, &result));
             cr_expect(eq(i64, result.metrics.makespan_ps, 2 * (3 * (int64_t)m + p - 1)));
             rpsim_result_fini(&result);
@@ -209,7 +197,7 @@ Test(planned, equal_times)
                 cr_expect(eq(i64, ended - begun, 6 * (int64_t)m), "P%u M%u", p, m);
             }
             rpsim_result_fini(&result);
-            rp_test_stage_case_make(p, 2, m, (slow_split){1, 1, 1}, arena, &c);
+            rp_test_stage_case_make(p, 2, m, (slow_split){1, 1, 1}, rp_test_arena, &c);
             cr_assert(run("zbv-auto", &c, &result));
             cr_expect(eq(i64, result.metrics.makespan_ps, 6 * (int64_t)m + p - 1));
             rpsim_result_fini(&result);
@@ -225,7 +213,7 @@ Test(planned, v_half_has_half_the_bubble)
         uint32_t m = 3 * p;
         rp_test_stage_case c;
         rpsim_result result;
-        rp_test_stage_case_make(p, 2, m, (slow_split){1, 1, 1}, arena, &c);
+        rp_test_stage_case_make(p, 2, m, (slow_split){1, 1, 1}, rp_test_arena, &c);
         cr_assert(run("v-half-squeezed", &c, &result));
         int64_t bubble = result.metrics.makespan_ps - 6 * (int64_t)m; /* 1F1B: 2 * 3 (P - 1) */
         cr_expect(le(i64, bubble, 3 * (int64_t)(p - 1)), "P%u: %" PRId64, p, bubble);
@@ -249,18 +237,20 @@ static void open_workshop(uint32_t gpus, uint32_t chunks, uint32_t microbatches,
                           workshop *w)
 {
     rp_program *program = NULL;
-    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, arena, &w->c);
+    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, rp_test_arena,
+                            &w->c);
     if (random != NULL) {
         rp_test_stage_case_draw(random, true, &w->c);
     }
     const rp_schedule_type *any = rp_schedule_find(chunks == 1 ? "zb-h1" : "zbv");
     cr_assert(eq(int, rp_schedule_build(any, &w->c.config, &program), RP_OK));
-    cr_assert(eq(int, rp_cells_make(&w->c.config, program, arena, &w->cells), RP_OK));
+    cr_assert(eq(int, rp_cells_make(&w->c.config, program, rp_test_arena, &w->cells), RP_OK));
     rp_program_destroy(program);
-    cr_assert(eq(int, rp_cell_order_make(&w->cells, arena, &w->order), RP_OK));
+    cr_assert(eq(int, rp_cell_order_make(&w->cells, rp_test_arena, &w->order), RP_OK));
     w->greedy = (rp_greedy){
         .c = &w->cells, .order = &w->order, .chunks = chunks, .capacity = chunks * gpus};
-    cr_assert(eq(int, rp_arena_alloc(arena, gpus, sizeof(rp_greedy_gpu), &w->greedy.gpus), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, gpus, sizeof(rp_greedy_gpu), &w->greedy.gpus),
+                 RP_OK));
 }
 
 /* Without the fixed schedules and without compaction, the builders find the closed forms. */
@@ -353,7 +343,7 @@ Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
     const uint32_t gpus = 4;
     const uint32_t microbatches = 12;
     rp_test_stage_case c;
-    rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){2, 2, 2}, arena, &c);
+    rp_test_stage_case_make(gpus, 1, microbatches, (slow_split){2, 2, 2}, rp_test_arena, &c);
     rp_op *first = NULL;
     for (rp_test_lag = 0; rp_test_lag <= microbatches; rp_test_lag++) {
         rp_program *program = NULL;
@@ -390,7 +380,7 @@ Test(planned, times_are_needed)
     for (size_t pair = 0; pair < COUNT(pairs); pair++) {
         rp_test_stage_case c;
         char message[512];
-        rp_test_stage_case_make(4, pairs[pair].chunks, 8, (slow_split){1, 1, 1}, arena, &c);
+        rp_test_stage_case_make(4, pairs[pair].chunks, 8, (slow_split){1, 1, 1}, rp_test_arena, &c);
         c.config.costs = NULL;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_schedule_check(rp_schedule_find(pairs[pair].name), &c.config);

@@ -14,19 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(split_schedules, .init = begin, .fini = end, .timeout = 300);
+TestSuite(split_schedules, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 /* ---- tables ---- */
 
@@ -34,7 +22,8 @@ static void read_table(const char *path, char separator, rp_csv *table)
 {
     rp_text text = {0};
     cr_assert(eq(int, rp_text_read_file(path, RP_CSV_MAX_BYTES, &text), RP_OK), "%s", path);
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, separator, arena, table), RP_OK));
+    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, separator, rp_test_arena, table),
+                 RP_OK));
     rp_text_fini(&text);
 }
 
@@ -100,11 +89,11 @@ static void run(const char *name, const rp_costs *costs, uint32_t gpus, uint32_t
 {
     const rp_schedule_type *schedule = rp_schedule_find(name);
     cr_assert(schedule != NULL, "%s", name);
-    cr_assert(
-        eq(int,
-           rp_test_run_even(schedule, costs, gpus, microbatches, chunks, recompute, arena, result),
-           RP_OK),
-        "%s P%u M%u", name, gpus, microbatches);
+    cr_assert(eq(int,
+                 rp_test_run_even(schedule, costs, gpus, microbatches, chunks, recompute,
+                                  rp_test_arena, result),
+                 RP_OK),
+              "%s P%u M%u", name, gpus, microbatches);
 }
 
 /* ---- schedules.md 8 ---- */
@@ -120,7 +109,7 @@ static void check_row(const rp_csv *table, uint32_t row)
     uint32_t microbatches = (uint32_t)number(table, row, "microbatches");
     uint32_t chunks = (uint32_t)number(table, row, "stages_per_gpu");
     rp_costs costs;
-    rp_test_equal_costs(arena, gpus * chunks, UNIT / chunks, 2 * UNIT / chunks, &costs);
+    rp_test_equal_costs(rp_test_arena, gpus * chunks, UNIT / chunks, 2 * UNIT / chunks, &costs);
     costs.hop_ps = (int64_t)(UNIT * number(table, row, "hop") + 0.5);
     rpsim_result result;
     run(name, &costs, gpus, microbatches, chunks, RP_RECOMPUTE_NONE, &result);
@@ -227,7 +216,7 @@ Test(split_schedules, orders_of_pytorch)
         uint32_t chunks = (uint32_t)number(&table, row, "stages_per_gpu");
         uint32_t rank = (uint32_t)number(&table, row, "rank");
         rp_costs costs;
-        rp_test_equal_costs(arena, gpus * chunks, 10, 20, &costs);
+        rp_test_equal_costs(rp_test_arena, gpus * chunks, 10, 20, &costs);
         rpsim_result result;
         slow_rows rows;
         char what[160];
@@ -251,9 +240,10 @@ static void check_explanation(const rpsim_result *result, const rp_costs *costs,
 {
     rp_stage_times times;
     rpsim_explanation e;
-    cr_assert(eq(int, rp_stage_times_compute(result->program, costs, arena, &times), RP_OK));
+    cr_assert(
+        eq(int, rp_stage_times_compute(result->program, costs, rp_test_arena, &times), RP_OK));
     rpsim_explain_case given = {.timeline = result->timeline, .times = &times};
-    cr_assert(eq(int, rpsim_explain(&given, arena, &e), RP_OK), "%s", what);
+    cr_assert(eq(int, rpsim_explain(&given, rp_test_arena, &e), RP_OK), "%s", what);
     int64_t sum = 0;
     for (int share = 0; share < RPSIM_SHARE_COUNT; share++) {
         cr_assert(ge(i64, e.share_ps[share], 0), "%s, share %d", what, share);
@@ -278,7 +268,7 @@ static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
                       : schedule->stages_per_gpu == 0 ? 1
                                                       : 2;
     rp_test_stage_case c;
-    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, arena, &c);
+    rp_test_stage_case_make(gpus, chunks, microbatches, (slow_split){1, 1, 1}, rp_test_arena, &c);
     rp_test_stage_case_draw(random, true, &c);
     c.costs.overlap_saving = 0.25 * rp_random_between(random, 0, 4);
     char what[160];
@@ -344,7 +334,7 @@ Test(split_schedules, zero_bubble_forms)
             rp_costs costs;
             rpsim_result result;
             int64_t span = 0;
-            rp_test_equal_costs(arena, p, 2, 4, &costs);
+            rp_test_equal_costs(rp_test_arena, p, 2, 4, &costs);
             run("1f1b", &costs, p, m, 1, RP_RECOMPUTE_NONE, &result);
             uint32_t peak = peak_of(&result, &span);
             rpsim_result_fini(&result);
@@ -357,7 +347,7 @@ Test(split_schedules, zero_bubble_forms)
             cr_expect(eq(u32, peak_of(&result, &span), 2 * p - 1), "zb-h2 P%u M%u", p, m);
             cr_expect(eq(i64, span, 6 * (int64_t)m), "zb-h2 P%u M%u", p, m);
             rpsim_result_fini(&result);
-            rp_test_equal_costs(arena, 2 * p, 1, 2, &costs);
+            rp_test_equal_costs(rp_test_arena, 2 * p, 1, 2, &costs);
             run("zbv", &costs, p, m, 2, RP_RECOMPUTE_NONE, &result);
             cr_expect(eq(i64, result.metrics.makespan_ps, 6 * (int64_t)m + p - 1));
             cr_expect(eq(u32, peak_of(&result, &span), 2 * p), "zbv P%u M%u", p, m);
@@ -379,7 +369,7 @@ Test(split_schedules, bubble_of_zb_h1)
         for (uint32_t p = 1; p <= 8; p++) {
             rp_costs costs;
             rpsim_result result;
-            rp_test_equal_costs(arena, p, f, in + w, &costs);
+            rp_test_equal_costs(rp_test_arena, p, f, in + w, &costs);
             for (uint32_t s = 0; s < p; s++) {
                 costs.bwd_input_ps[s] = in;
             }
@@ -399,7 +389,7 @@ Test(split_schedules, memory_of_v_half_and_v_min)
         rp_costs costs;
         rpsim_result result;
         int64_t span = 0;
-        rp_test_equal_costs(arena, 2 * p, 1, 2, &costs);
+        rp_test_equal_costs(rp_test_arena, 2 * p, 1, 2, &costs);
         run("v-half", &costs, p, 3 * p, 2, RP_RECOMPUTE_NONE, &result);
         uint32_t peak = peak_of(&result, &span); /* chunks of half a stage */
         cr_expect(le(u32, peak, p + 2), "v-half P%u: %u chunks", p, peak);

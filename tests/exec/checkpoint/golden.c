@@ -14,26 +14,15 @@
  * (executor.md section 3, 1). */
 #define TOLERANCE 1e-5
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_golden, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_golden, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
 static float *values_of(const rpexec_safetensors *file, const char *name, uint64_t *count_out)
 {
     float *values = NULL;
     const rpexec_stored *stored = rpexec_safetensors_find(file, name);
     cr_assert(stored != NULL, "%s", name);
-    cr_assert(eq(int, rp_arena_alloc(arena, stored->elements, sizeof(float), &values), RP_OK));
+    cr_assert(
+        eq(int, rp_arena_alloc(rp_test_arena, stored->elements, sizeof(float), &values), RP_OK));
     cr_assert(eq(int, rpexec_safetensors_read(file, stored, values), RP_OK));
     *count_out = stored->elements;
     return values;
@@ -47,7 +36,7 @@ static rpexec_batch batch_of(const rpexec_safetensors *file)
     const float *labels = values_of(file, "labels", &count);
     int32_t *whole[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
-        cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof(int32_t), &whole[i]), RP_OK));
+        cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count, sizeof(int32_t), &whole[i]), RP_OK));
     }
     for (uint64_t i = 0; i < count; i++) {
         whole[0][i] = (int32_t)ids[i];
@@ -84,24 +73,25 @@ static void check(const char *folder, const char *adapters)
     rpexec_state state;
     rpexec_safetensors expected;
     rpexec_lane lane;
-    cr_assert(eq(int, rp_arena_print(arena, &path, "%s/config.json", folder), RP_OK));
-    cr_assert(eq(int, rpexec_config_load(path, arena, &config), RP_OK));
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, "%s/config.json", folder), RP_OK));
+    cr_assert(eq(int, rpexec_config_load(path, rp_test_arena, &config), RP_OK));
     if (adapters != NULL) { /* as make.py has them */
         rp_model_set_lora_rank(&config, 3);
         config.lora_alpha = 6;
     }
-    cr_assert(eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
-    cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
+    cr_assert(
+        eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, rp_test_arena, &state), RP_OK));
     cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
     if (adapters != NULL) {
         cr_assert(eq(int, rpexec_adapters_load(adapters, &state), RP_OK));
     }
     cr_assert(eq(int,
-                 rp_arena_print(arena, &path, "%s/expected.safetensors",
+                 rp_arena_print(rp_test_arena, &path, "%s/expected.safetensors",
                                 adapters != NULL ? adapters : folder),
                  RP_OK));
-    cr_assert(eq(int, rpexec_safetensors_open(path, arena, &expected), RP_OK));
-    cr_assert(eq(int, rpexec_host_lane_create(&model, 2 * 19, arena, &lane), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_open(path, rp_test_arena, &expected), RP_OK));
+    cr_assert(eq(int, rpexec_host_lane_create(&model, 2 * 19, rp_test_arena, &lane), RP_OK));
     const rpexec_batch batch = batch_of(&expected);
     const uint32_t sequences = 2;
     double loss = 0;
@@ -121,9 +111,10 @@ static void check(const char *folder, const char *adapters)
     cr_expect(fabs(loss - (double)right[0]) <= 1e-6 * (double)right[0], "loss %.9f", loss);
     rpexec_writable *gradients = NULL;
     uint32_t tensors = 0;
-    cr_assert(eq(int,
-                 rpexec_weights_list(&state, state.gradients, "grad.", arena, &gradients, &tensors),
-                 RP_OK));
+    cr_assert(eq(
+        int,
+        rpexec_weights_list(&state, state.gradients, "grad.", rp_test_arena, &gradients, &tensors),
+        RP_OK));
     for (uint32_t i = 0; i < tensors; i++) {
         const float *values = values_of(&expected, gradients[i].name, &count);
         compare(gradients[i].name, gradients[i].values, values, count);

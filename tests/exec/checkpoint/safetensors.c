@@ -12,19 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_safetensors, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_safetensors, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
 #define T(name, dtype, shape, offsets)                                                             \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
@@ -96,7 +84,7 @@ static rp_status parse(const char *header, uint64_t said, uint64_t data_bytes,
     memcpy(bytes + 8, header, length);
     rp_log_capture_begin(message, size);
     rp_status status = rpexec_safetensors_parse("bad.safetensors", bytes, 8 + length,
-                                                8 + length + data_bytes, arena, file);
+                                                8 + length + data_bytes, rp_test_arena, file);
     rp_log_capture_end();
     return status;
 }
@@ -131,7 +119,7 @@ Test(exec_safetensors, bad_lengths_are_refused)
     char message[512] = "";
     rpexec_safetensors file;
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpexec_safetensors_parse("few", few, 4, 4, arena, &file);
+    rp_status status = rpexec_safetensors_parse("few", few, 4, 4, rp_test_arena, &file);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_INPUT));
 }
@@ -158,9 +146,9 @@ Test(exec_safetensors, good_headers_are_read)
 static const char *path_of(const char *name)
 {
     const char *path = NULL;
-    cr_assert(eq(int,
-                 rp_arena_print(arena, &path, "/tmp/rp-safetensors-%d-%s", (int)getpid(), name),
-                 RP_OK));
+    cr_assert(eq(
+        int, rp_arena_print(rp_test_arena, &path, "/tmp/rp-safetensors-%d-%s", (int)getpid(), name),
+        RP_OK));
     return path;
 }
 
@@ -187,7 +175,7 @@ Test(exec_safetensors, all_half_precision_numbers)
         halves[i] = (uint16_t)i;
     }
     write_bytes(path, "{" T("h", "F16", "[65536]", "[0,131072]") "}", halves, sizeof halves);
-    cr_assert(eq(int, rpexec_safetensors_open(path, arena, &file), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_open(path, rp_test_arena, &file), RP_OK));
     cr_assert(eq(int, rpexec_safetensors_read(&file, &file.tensors[0], values), RP_OK));
     for (uint32_t i = 0; i < 65536; i++) {
         int exponent = (int)(i >> 10 & 31);
@@ -218,7 +206,7 @@ Test(exec_safetensors, what_is_written_reads_back)
     rpexec_safetensors file;
     float values[6];
     cr_assert(eq(int, rpexec_safetensors_write(path, tensors, 2, metadata, 1), RP_OK));
-    cr_assert(eq(int, rpexec_safetensors_open(path, arena, &file), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_open(path, rp_test_arena, &file), RP_OK));
     const rpexec_stored *stored = rpexec_safetensors_find(&file, "model.a");
     cr_assert(stored != NULL);
     cr_expect(eq(u64, stored->begin % 8, 0));
@@ -237,7 +225,7 @@ Test(exec_safetensors, files_that_are_none_are_refused)
         char message[512] = "";
         rpexec_safetensors file;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rpexec_safetensors_open(paths[i], arena, &file);
+        rp_status status = rpexec_safetensors_open(paths[i], rp_test_arena, &file);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_INPUT), "%s", paths[i]);
         cr_expect(strstr(message, paths[i]) == message, "%s", message);

@@ -25,20 +25,6 @@ static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
     return m;
 }
 
-static rpexec_work work_of(const char *schedule, uint32_t gpus)
-{
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = 2 * gpus,
-                         .microbatch_size = 1,
-                         .iterations = 3,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
-}
-
 /* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
 static void compare(const rp_model *config, const rpexec_work *work, rpexec_dtype dtype)
 {
@@ -54,8 +40,7 @@ static void compare(const rp_model *config, const rpexec_work *work, rpexec_dtyp
               work->schedule->name, work->gpus, config->experts, config->lora_rank,
               rpexec_dtype_text(dtype));
     cr_expect(isfinite(run.losses[2]), "%f", run.losses[2]);
-    rp_test_arena_end();
-    rp_test_arena_begin();
+    rp_test_arena_again();
 }
 
 static const char *const schedules[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
@@ -66,7 +51,7 @@ Test(exec_adapters, mixtures_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(3, 3, 0) : mixture(5, 2, 0);
-            rpexec_work work = work_of(schedules[i], gpus);
+            rpexec_work work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             compare(&config, &work, RPEXEC_DTYPE_F32);
@@ -79,7 +64,7 @@ Test(exec_adapters, adapters_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(1, 1, 4) : mixture(5, 2, 3);
-            rpexec_work work = work_of(schedules[i], gpus);
+            rpexec_work work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             work.layer_grain = gpus == 2 && i == 0;
@@ -94,7 +79,7 @@ Test(exec_adapters, sixteen_bits_train_alike_everywhere)
     static const rpexec_dtype dtypes[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
     for (uint32_t number = 0; number < 8; number++) {
         rp_model config = mixture(5, 2, number / 4 * 3);
-        rpexec_work work = work_of(number % 2 == 0 ? "roundpipe" : "zbv", 2);
+        rpexec_work work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
         work.asynchronous = number % 2 == 0;
         config.tied_head = false;
         compare(&config, &work, dtypes[number / 2 % 2]);
@@ -118,7 +103,7 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
         rpexec_state fresh;
         rp_model adapted = mixture(5, 2, 3);
         rp_model whole = mixture(5, 2, 0);
-        rpexec_work work = work_of(names[i], 2);
+        rpexec_work work = rp_test_work(names[i], 2, 4, 3);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
         cr_assert(
@@ -151,7 +136,7 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     const rp_partition partition = {2, forward, 3, backward};
     rp_model config = mixture(E, 2, RANK);
     config.tied_head = false;
-    rpexec_work work = work_of("roundpipe", 2);
+    rpexec_work work = rp_test_work("roundpipe", 2, 4, 3);
     rp_test_run run;
     work.partition = &partition;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-static rp_arena *arena;
 static rp_model config;
 static rpexec_model model;
 static rpexec_lane narrow_lane;
@@ -23,23 +22,14 @@ static void open_lanes(rpexec_dtype of)
     rpexec_model wide;
     dtype = of;
     config = rp_test_decoder(1, false, true);
-    cr_assert(eq(int, rpexec_model_create(&config, 70, of, arena, &model), RP_OK));
-    cr_assert(eq(int, rpexec_model_create(&config, 70, RPEXEC_DTYPE_F32, arena, &wide), RP_OK));
-    cr_assert(eq(int, rpexec_host_lane_create(&model, 140, arena, &narrow_lane), RP_OK));
-    cr_assert(eq(int, rpexec_host_lane_create(&wide, 140, arena, &wide_lane), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 70, of, rp_test_arena, &model), RP_OK));
+    cr_assert(
+        eq(int, rpexec_model_create(&config, 70, RPEXEC_DTYPE_F32, rp_test_arena, &wide), RP_OK));
+    cr_assert(eq(int, rpexec_host_lane_create(&model, 140, rp_test_arena, &narrow_lane), RP_OK));
+    cr_assert(eq(int, rpexec_host_lane_create(&wide, 140, rp_test_arena, &wide_lane), RP_OK));
 }
 
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_half, .init = begin, .fini = end, .timeout = 60);
+TestSuite(exec_half, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
 /* The same tensor twice: in 16 bits, and widened. */
 typedef struct pair {
@@ -51,8 +41,8 @@ typedef struct pair {
 static pair random_pair(uint64_t seed, uint64_t count)
 {
     pair p = {.count = count};
-    cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof *p.half, &p.half), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof *p.wide, &p.wide), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count, sizeof *p.half, &p.half), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count, sizeof *p.wide, &p.wide), RP_OK));
     rpexec_random_normal(seed, 0, 1.0, count, p.wide);
     rpexec_narrow(dtype, count, p.wide, p.half);
     rpexec_widen(dtype, count, p.half, p.wide);

@@ -12,25 +12,7 @@
 #define LAYERS 4u
 #define SEQ_LEN 6u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_sharded, .init = begin, .fini = end, .timeout = 300);
-
-static void again(void)
-{
-    end();
-    begin();
-}
+TestSuite(exec_sharded, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 /* Every layer frozen but for adapters, which have shares of their own. */
 static void adapt(rp_model *config)
@@ -43,26 +25,11 @@ static const char *const systems[] = {"zero2", "zero-offload", "zero-infinity", 
                                       "fsdp-offload"};
 enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 3 };
 
-static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
-{
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = 1,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
-}
-
 static void run_it(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
                    rp_test_run *run)
 {
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, run), RP_OK), "%s",
-              work->schedule->name);
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
+              "%s", work->schedule->name);
 }
 
 /* Gradients of a step, and losses of three. Ranks add up in another order than one device does. */
@@ -72,7 +39,7 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
         rp_model config = rp_test_decoder(LAYERS, number % 2 == 0, number % 3 == 0);
-        rpexec_work work = work_of(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0);
+        rpexec_work work = rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
         if (number % 4 == 1) {
             adapt(&config);
         }
@@ -84,7 +51,8 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
             rp_test_run plain;
             rp_test_run run;
-            cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+            cr_assert(
+                eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
             run_it(&config, &work, NULL, &run);
             for (uint32_t i = 0; i < work.iterations; i++) {
                 double error = fabs(run.losses[i] - plain.losses[i]) / fabs(plain.losses[i]);
@@ -95,7 +63,7 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
             cr_expect(distance <= 1e-5, "%s on %u GPUs: %g", work.schedule->name, work.gpus,
                       distance);
         }
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -112,7 +80,7 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
         }
         rp_test_run runs[SYSTEMS];
         for (uint32_t i = 0; i < SYSTEMS; i++) {
-            rpexec_work work = work_of(systems[i], gpus, rounds * gpus);
+            rpexec_work work = rp_test_work(systems[i], gpus, rounds * gpus, 1);
             work.iterations = 3;
             run_it(&config, &work, NULL, &runs[i]);
         }
@@ -122,7 +90,7 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
                       systems[i], gpus);
         }
         cr_expect(rp_test_same(&runs[FSDP], &runs[FSDP + 1], 3), "offloaded, on %u GPUs", gpus);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -133,10 +101,10 @@ Test(exec_sharded, fsdp_on_one_gpu_gives_the_bits_of_plain_loops)
     for (uint32_t i = FSDP; i < SYSTEMS; i++) {
         rp_test_run plain;
         rp_test_run run;
-        rpexec_work work = work_of(systems[i], 1, 3);
+        rpexec_work work = rp_test_work(systems[i], 1, 3, 1);
         work.iterations = 3;
         run_it(&config, &work, NULL, &run);
-        cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+        cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
         cr_expect(rp_test_same(&run, &plain, 3), "%s", systems[i]);
         cr_expect(eq(u64, run.exchanged_bytes, 0));
     }
@@ -148,7 +116,8 @@ Test(exec_sharded, random_delays_change_nothing)
     for (uint32_t seed = 0; seed < 20; seed++) {
         rp_test_run run;
         rp_test_run delayed;
-        rpexec_work work = work_of(systems[seed % SYSTEMS], 2 + seed % 3, 2 * (2 + seed % 3));
+        rpexec_work work =
+            rp_test_work(systems[seed % SYSTEMS], 2 + seed % 3, 2 * (2 + seed % 3), 1);
         work.iterations = 2;
         rp_test_twist twist = {.delay_seed = seed,
                                .delay_us = 300,
@@ -156,7 +125,7 @@ Test(exec_sharded, random_delays_change_nothing)
         run_it(&config, &work, NULL, &run);
         run_it(&config, &work, &twist, &delayed);
         cr_expect(rp_test_same(&run, &delayed, 2), "%s, seed %u", work.schedule->name, seed);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -196,7 +165,7 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
         uint32_t gpus = 1 + number / SYSTEMS % 4;
         uint32_t rounds = 1 + number % 2;
         rp_model config = rp_test_decoder(LAYERS, number % 3 == 0, true);
-        rpexec_work work = work_of(systems[number % SYSTEMS], gpus, rounds * gpus);
+        rpexec_work work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
         work.iterations = STEPS;
         rp_test_run run;
         run_it(&config, &work, NULL, &run);
@@ -216,7 +185,7 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
         /* The program rounds down, each rank's part of each volume by itself. */
         cr_expect(le(u64, run.collective_bytes, run.exchanged_bytes));
         cr_expect(le(u64, run.exchanged_bytes - run.collective_bytes, 2 * run.collectives));
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -227,7 +196,7 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t i = 0; i < SYSTEMS; i++) {
         rp_test_run run;
-        rpexec_work work = work_of(systems[i], 3, 3);
+        rpexec_work work = rp_test_work(systems[i], 3, 3, 1);
         const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
         rp_test_twist twist = {.machine = &machine, .observe = true};
         uint32_t seen = 0;
@@ -245,7 +214,7 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
         }
         cr_expect(eq(u32, seen, run.collectives));
         rp_test_forget(&run);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -257,7 +226,7 @@ Test(exec_sharded, memory_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rpexec_work work = work_of(systems[i], 4, 4);
+        rpexec_work work = rp_test_work(systems[i], 4, 4, 1);
         run_it(&config, &work, NULL, &run);
         uint64_t weights = run.state.offsets[run.model.layer_count] * sizeof(float);
         if (strcmp(systems[i], "zero-infinity") == 0) {
@@ -268,11 +237,11 @@ Test(exec_sharded, memory_stays_below_its_cap)
         cr_expect(rp_test_same(&run, &capped, 1));
         twist.cap_bytes--;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &capped);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &capped);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, "bytes beyond its end") != NULL, "%s", message);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -299,15 +268,15 @@ Test(exec_sharded, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = work_of(cases[i].schedule, 3, 6);
+        rpexec_work work = rp_test_work(cases[i].schedule, 3, 6, 1);
         rp_test_twist twist = {.fails = true, .fail_kind = cases[i].kind};
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_TOOL), "%s", rp_op_kind_text(cases[i].kind));
         cr_expect(strstr(message, cases[i].where) != NULL, "%s: %s", rp_op_kind_text(cases[i].kind),
                   message);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -317,13 +286,13 @@ Test(exec_sharded, the_watchdog_wakes_who_waits_in_a_collective)
     char message[8192] = "";
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    rpexec_work work = work_of("fsdp", 2, 2);
+    rpexec_work work = rp_test_work("fsdp", 2, 2, 1);
     rp_test_twist twist = {.delay_us = 4000000,
                            .delay_seed = 2,
                            .delay_classes = 1u << RP_CLASS_COLLECTIVE,
                            .watchdog_s = 1};
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+    rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_BROKEN));
     cr_expect(strstr(message, "who waits for whom") != NULL, "%s", message);
@@ -344,9 +313,9 @@ Test(exec_sharded, what_cannot_run_is_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = work_of(cases[i].schedule, cases[i].gpus, cases[i].microbatches);
+        rpexec_work work = rp_test_work(cases[i].schedule, cases[i].gpus, cases[i].microbatches, 1);
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE), "%s", cases[i].schedule);
         cr_expect(strstr(message, cases[i].reason) != NULL, "%s", message);

@@ -17,20 +17,10 @@ TestSuite(exec_grain, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .t
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL);
-    rp_recompute recompute = type->default_recompute;
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = STEPS,
-                         .round = RP_ROUND_ALL,
-                         .recompute =
-                             recompute == RP_RECOMPUTE_NONE ? RP_RECOMPUTE_WAIT : recompute,
-                         .layer_grain = true,
-                         .piece_bytes = 20000};
+    rpexec_work work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    work.recompute = work.recompute == RP_RECOMPUTE_NONE ? RP_RECOMPUTE_WAIT : work.recompute;
+    work.layer_grain = true;
+    return work;
 }
 
 /* Looped BFS and Mobius go back through the microbatches from the last one: their bits are those
@@ -64,8 +54,7 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
             cr_expect(rp_test_same(&layers, &stages, STEPS), "%s, %u GPUs", names[i], gpus);
             cr_expect(rp_test_same(&layers, &plain, STEPS) || descending, "%s, %u GPUs", names[i],
                       gpus);
-            rp_test_arena_end();
-            rp_test_arena_begin();
+            rp_test_arena_again();
         }
     }
 }
@@ -141,8 +130,7 @@ Test(exec_grain, random_delays_change_nothing)
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &quick), RP_OK));
         cr_expect(rp_test_same(&delayed, &quick, STEPS), "%s, seed %u", names[seed % 4], seed);
-        rp_test_arena_end();
-        rp_test_arena_begin();
+        rp_test_arena_again();
     }
 }
 
@@ -185,8 +173,7 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
                      RP_USAGE));
         rp_log_capture_end();
         cr_expect(rp_test_same(&layers, &capped, STEPS));
-        rp_test_arena_end();
-        rp_test_arena_begin();
+        rp_test_arena_again();
     }
 }
 
@@ -229,8 +216,7 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
         cr_expect(gt(u64, shared, 0));
         cr_expect(eq(u64, met, 0), "%s", names[i % 4]);
         rp_test_forget(&run);
-        rp_test_arena_end();
-        rp_test_arena_begin();
+        rp_test_arena_again();
     }
 }
 

@@ -12,39 +12,7 @@
 #define LAYERS 7u
 #define SEQ_LEN 5u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_invariants, .init = begin, .fini = end, .timeout = 300);
-
-static void again(void)
-{
-    end();
-    begin();
-}
-
-static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
-{
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = 2,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
-}
+TestSuite(exec_invariants, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 /* 20: 100 seeds. */
 Test(exec_invariants, random_delays_change_nothing)
@@ -52,7 +20,7 @@ Test(exec_invariants, random_delays_change_nothing)
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint64_t seed = 0; seed < 100; seed++) {
-        rpexec_work work = work_of(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6);
+        rpexec_work work = rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
         work.asynchronous = seed / 4 % 2 == 0;
         work.calls = seed % 4 == 0 ? 1 + seed / 8 % 2 : 1;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
@@ -60,12 +28,12 @@ Test(exec_invariants, random_delays_change_nothing)
         rp_test_run plain;
         rpexec_work same = work;
         same.asynchronous &= work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-        cr_assert(
-            eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &delayed), RP_OK));
-        cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &same, &plain), RP_OK));
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &delayed),
+                     RP_OK));
+        cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &same, &plain), RP_OK));
         cr_expect(rp_test_same(&delayed, &plain, 2), "%s, seed %u", work.schedule->name,
                   (unsigned)seed);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -75,7 +43,7 @@ Test(exec_invariants, slow_hosts_and_links_change_nothing)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t number = 0; number < 24; number++) {
-        rpexec_work work = work_of("roundpipe", 1 + number % 4, 2 + number % 3);
+        rpexec_work work = rp_test_work("roundpipe", 1 + number % 4, 2 + number % 3, 2);
         work.asynchronous = number % 6 != 5;
         work.iterations = 5;
         rp_test_twist twist = {.delay_seed = number,
@@ -84,10 +52,11 @@ Test(exec_invariants, slow_hosts_and_links_change_nothing)
                                    number % 2 == 0 ? 1 << RP_CLASS_HOST : 1 << RP_CLASS_TRANSFER};
         rp_test_run slow;
         rp_test_run plain;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &slow), RP_OK));
-        cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &plain), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &slow), RP_OK));
+        cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
         cr_expect(rp_test_same(&slow, &plain, 5), "%u", number);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -100,10 +69,12 @@ static bool make_partition(uint32_t a, uint32_t b, rp_partition *partition)
         return false;
     }
     *partition = (rp_partition){.forward_count = a, .backward_count = b};
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, a, sizeof(uint32_t), &partition->forward_layers), RP_OK));
-    cr_assert(
-        eq(int, rp_arena_alloc(arena, b, sizeof(uint32_t), &partition->backward_layers), RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, a, sizeof(uint32_t), &partition->forward_layers),
+                 RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, b, sizeof(uint32_t), &partition->backward_layers),
+                 RP_OK));
     for (uint32_t i = 0; i < a; i++) {
         partition->forward_layers[i] = below * (i + 1) / a - below * i / a;
     }
@@ -119,7 +90,7 @@ Test(exec_invariants, roundpipe_never_deadlocks)
     rp_model config = rp_test_decoder(LAYERS, false, false);
     uint32_t runs = 0;
     for (uint32_t number = 0; number < 4 * 6 * 6 * 6; number++) {
-        rpexec_work work = work_of("roundpipe", 1 + number % 4, 1 + number / 4 % 6);
+        rpexec_work work = rp_test_work("roundpipe", 1 + number % 4, 1 + number / 4 % 6, 2);
         rp_partition partition;
         if (!make_partition(number / 24 % 6, 1 + number / 144, &partition)) {
             continue;
@@ -128,12 +99,12 @@ Test(exec_invariants, roundpipe_never_deadlocks)
         rp_test_run plain;
         work.partition = &partition;
         work.asynchronous = number % 2 == 0;
-        cr_assert(eq(int, rp_test_execute(arena, &config, 2, &work, NULL, &run), RP_OK));
-        cr_assert(eq(int, rp_test_single(arena, &config, 2, &work, &plain), RP_OK));
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 2, &work, NULL, &run), RP_OK));
+        cr_assert(eq(int, rp_test_single(rp_test_arena, &config, 2, &work, &plain), RP_OK));
         cr_expect(rp_test_same(&run, &plain, 2), "N %u M %u, %u | %u stages", work.gpus,
                   work.microbatches, partition.forward_count, partition.backward_count);
         runs++;
-        again();
+        rp_test_arena_again();
     }
     /* 16 pairs of stages: none and 1, or 1 to 5 forward stages below 2 to 6 backward ones, no more
      * forward stages than layers. */
@@ -167,16 +138,16 @@ Test(exec_invariants, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = work_of(cases[i].schedule, 3, 6);
+        rpexec_work work = rp_test_work(cases[i].schedule, 3, 6, 2);
         rp_test_twist twist = {.fails = true, .fail_kind = cases[i].kind};
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_TOOL), "%s", rp_op_kind_text(cases[i].kind));
         cr_expect(strstr(message, rp_op_kind_text(cases[i].kind)) != NULL, "%s", message);
         cr_expect(strstr(message, "stage ") != NULL, "%s", message);
         cr_expect(strstr(message, "microbatch ") != NULL, "%s", message);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -185,10 +156,10 @@ Test(exec_invariants, the_watchdog_says_who_waits_for_whom)
     char message[8192] = "";
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    rpexec_work work = work_of("1f1b", 2, 4);
+    rpexec_work work = rp_test_work("1f1b", 2, 4, 2);
     rp_test_twist twist = {.delay_us = 60000000, .delay_seed = 3, .watchdog_s = 1};
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+    rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_BROKEN));
     cr_expect(strstr(message, "who waits for whom") != NULL, "%s", message);
@@ -204,18 +175,20 @@ Test(exec_invariants, memory_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rpexec_work work = work_of(names[i], 3, 6);
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+        rpexec_work work = rp_test_work(names[i], 3, 6, 2);
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
         rp_test_twist twist = {.cap_bytes = run.most_bytes};
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &capped), RP_OK));
+        cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &capped),
+                     RP_OK));
         cr_expect(rp_test_same(&run, &capped, 2));
         twist.cap_bytes--;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &capped);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &capped);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, "bytes beyond its end") != NULL, "%s", message);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -226,11 +199,11 @@ Test(exec_invariants, bytes_moved_equal_the_formula)
     enum { M = 6, STEPS = 2 };
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_partition partition;
-    rpexec_work work = work_of("roundpipe", 2, M);
+    rpexec_work work = rp_test_work("roundpipe", 2, M, 2);
     rp_test_run run;
     cr_assert(make_partition(2, 3, &partition)); /* 1, 1 | 5 and the head, 1, 1 and the embedding */
     work.partition = &partition;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
     uint64_t embedding = run.model.embedding.floats * sizeof(float);
     uint64_t block = run.model.block.floats * sizeof(float);
     uint64_t head = run.model.head.floats * sizeof(float);

@@ -13,36 +13,16 @@
 #define SEQ_LEN 17u
 #define LAYERS 6u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_mixed, .init = begin, .fini = end, .timeout = 240);
+TestSuite(exec_mixed, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 240);
 
 static const rpexec_dtype halves[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, bool asynchronous)
 {
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = 4,
-                         .microbatch_size = 2,
-                         .iterations = 3,
-                         .round = RP_ROUND_ALL,
-                         .asynchronous = asynchronous,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
+    rpexec_work work = rp_test_work(schedule, gpus, 4, 3);
+    work.microbatch_size = 2;
+    work.asynchronous = asynchronous;
+    return work;
 }
 
 /* In plain loops; what runs with resident weights is always synchronous. */
@@ -51,7 +31,8 @@ static void run_single(const rp_model *config, const rpexec_work *work, const rp
 {
     rpexec_work plain = *work;
     plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-    cr_assert(eq(int, rp_test_single_from(arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
 }
 
 static bool same_scaler(const rpexec_state *a, const rpexec_state *b)
@@ -69,7 +50,7 @@ static void compare(const rp_model *config, const rpexec_work *work, const rp_te
     rp_test_run run;
     /* First, since its driver lets OpenBLAS use one thread: with more, large products sum
      * otherwise. */
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, &run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, &run), RP_OK));
     run_single(config, work, twist, &plain);
     cr_expect(rp_test_same(&run, &plain, work->iterations) && same_scaler(&run.state, &plain.state),
               "%s on %u GPUs, %s, %s: other bits", work->schedule->name, work->gpus,
@@ -162,7 +143,8 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
         rp_test_twist twist = {.dtype = halves[i % 2]};
         rpexec_work work = work_of(names[i], 2, false);
         run_single(&config, &work, &twist, &plain);
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         for (uint32_t t = 0; t < work.iterations; t++) {
             cr_expect(fabs(run.losses[t] - plain.losses[t]) < 1e-3 * plain.losses[t], "%s: %g, %g",
                       names[i], run.losses[t], plain.losses[t]);
@@ -220,10 +202,12 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
     rp_test_run right;
     rp_test_run run;
     work.iterations = 1;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &right), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &right), RP_OK));
     for (size_t d = 0; d < 2; d++) {
         twist.dtype = halves[d];
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         cr_expect(eq(u64, run.state.skipped, 0));
         cr_expect(fabs(run.losses[0] - right.losses[0]) <= tolerances[d] * right.losses[0]);
         expect_close(&run, &right, tolerances[d]);
@@ -247,9 +231,11 @@ Test(exec_mixed, all_but_token_ids_halves)
         rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F32};
         rp_test_run wide;
         rp_test_run half;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &wide), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &wide), RP_OK));
         twist.dtype = RPEXEC_DTYPE_BF16;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &half), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &half), RP_OK));
         cr_expect(eq(u64, 2 * half.downloaded_bytes, wide.downloaded_bytes));
         uint64_t tokens = (uint64_t)work.iterations * work.microbatches * work.microbatch_size *
                           SEQ_LEN * sizeof(int32_t);
@@ -357,8 +343,9 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     uint64_t values;
     /* Nothing but overflows: all is as it was. */
     work.iterations = late ? 2 : 1;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &skipped), RP_OK));
-    cr_assert(eq(int, rpexec_state_create(&skipped.model, arena, &untouched.state), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &skipped), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&skipped.model, rp_test_arena, &untouched.state), RP_OK));
     rpexec_state_initialise(&untouched.state, 1);
     values = skipped.state.offsets[skipped.model.layer_count];
     cr_expect(eq(u64, skipped.state.step, 0), "%s", schedule);
@@ -371,7 +358,8 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     cr_expect(memcmp(skipped.state.v, untouched.state.v, 4 * values) == 0);
     /* One step more: the first one of a run with half the scale. */
     work.iterations++;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(eq(u64, run.state.step, 1), "%s", schedule);
     cr_expect(eq(u64, run.state.skipped, work.iterations - 1));
     rpexec_work one = work;
@@ -415,7 +403,8 @@ Test(exec_mixed, ranks_agree_on_skipping)
         rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &scale};
         rpexec_work work = work_of(names[i], 2, false);
         work.iterations = 10;
-        cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         cr_expect(run.state.skipped > 0 && run.state.step > 0, "%s", names[i]);
         cr_expect(eq(u64, rpexec_state_iterations(&run.state), 10));
         cr_expect(eq(flt, run.state.scaler.scale, ldexpf(scale, -(int)run.state.skipped)));
@@ -444,10 +433,12 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
     rp_test_run run;
     rpexec_plan plan;
     char message[512] = "";
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_assert(
-        eq(int, rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, arena, &plan),
-           RP_OK));
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_assert(eq(
+        int,
+        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, rp_test_arena, &plan),
+        RP_OK));
     for (uint32_t i = 0; i < run.program->op_count; i++) {
         if (run.program->ops[i].kind == RP_OP_BACKWARD && run.program->ops[i].iteration == 0) {
             run.program->ops[i].iteration = 1;
@@ -456,7 +447,7 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
     }
     rp_log_capture_begin(message, sizeof message);
     rp_status status =
-        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, arena, &plan);
+        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, rp_test_arena, &plan);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_USAGE));
     cr_expect(strstr(message, "--dtype fp16: all GPUs agree") != NULL, "%s", message);

@@ -12,46 +12,20 @@
 #define SEQ_LEN 6u
 #define STEPS 2u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_peers, .init = begin, .fini = end, .timeout = 300);
-
-static void again(void)
-{
-    end();
-    begin();
-}
+TestSuite(exec_peers, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t peer_gpus)
 {
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = 2 * gpus,
-                         .microbatch_size = 1,
-                         .iterations = STEPS,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000,
-                         .peer_gpus = peer_gpus};
+    rpexec_work work = rp_test_work(schedule, gpus, 2 * gpus, STEPS);
+    work.peer_gpus = peer_gpus;
+    return work;
 }
 
 static void run_it(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
                    rp_test_run *run)
 {
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, run), RP_OK), "%s",
-              work->schedule->name);
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
+              "%s", work->schedule->name);
 }
 
 /* All peers, and pairs: then boundaries between pairs go through the host. With random delays. */
@@ -78,7 +52,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
         cr_expect(eq(u64, sent.exchanged_bytes + sent.downloaded_bytes, host.downloaded_bytes));
         cr_expect(eq(u64, sent.uploaded_bytes, sent.downloaded_bytes + ids));
         cr_expect(gt(u64, sent.exchanged_bytes, 0));
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -94,7 +68,7 @@ Test(exec_peers, bytes_sent_equal_the_closed_form)
         cr_expect(
             eq(u64, run.exchanged_bytes, STEPS * work.microbatches * 2 * (gpus - 1) * boundary));
         cr_expect(eq(u64, run.downloaded_bytes, 0));
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -113,7 +87,7 @@ Test(exec_peers, memory_and_failures)
         char message[1024] = "";
         rp_test_twist broken = {.fails = true, .fail_kind = kinds[i]};
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &broken, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &broken, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_TOOL));
         cr_expect(strstr(message, rp_op_kind_text(kinds[i])) != NULL, "%s", message);

@@ -20,16 +20,9 @@ TestSuite(exec_rounds, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t calls,
                            uint32_t microbatches)
 {
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = calls,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = STEPS,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
+    rpexec_work work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    work.calls = calls;
+    return work;
 }
 
 static void compare(const rp_model *config, const rpexec_work *work, const char *what)

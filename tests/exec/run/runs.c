@@ -10,41 +10,21 @@
 #define SEQ_LEN 17u
 #define STEPS 3u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_runs, .init = begin, .fini = end, .timeout = 120);
+TestSuite(exec_runs, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 static rpexec_work work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
-    const rp_schedule_type *type = rp_schedule_find(schedule);
-    cr_assert(type != NULL);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 2,
-                         .iterations = STEPS,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
+    rpexec_work work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    work.microbatch_size = 2;
+    return work;
 }
 
 static void compare(const rp_model *config, const rpexec_work *work)
 {
     rp_test_run reference;
     rp_test_run run;
-    cr_assert(eq(int, rp_test_single(arena, config, SEQ_LEN, work, &reference), RP_OK));
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, NULL, &run), RP_OK));
+    cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &reference), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, NULL, &run), RP_OK));
     for (uint32_t i = 0; i < STEPS; i++) {
         cr_expect(eq(dbl, run.losses[i], reference.losses[i]), "%s, %u GPUs, iteration %u",
                   work->schedule->name, work->gpus, i);
@@ -78,8 +58,10 @@ Test(exec_runs, descending_backwards_give_equal_sums)
             rp_test_run run;
             rpexec_work work = work_of(names[i], gpus, 2 * gpus);
             work.iterations = 1;
-            cr_assert(eq(int, rp_test_single(arena, &config, SEQ_LEN, &work, &reference), RP_OK));
-            cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
+            cr_assert(
+                eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &reference), RP_OK));
+            cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run),
+                         RP_OK));
             cr_expect(eq(dbl, run.losses[0], reference.losses[0]), "%s", names[i]);
             double error = rp_test_distance(&run, &reference);
             cr_expect(error <= 1e-5, "%s on %u GPUs: %g", names[i], gpus, error);

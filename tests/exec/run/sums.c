@@ -14,19 +14,7 @@
 #define SEQ_LEN 17u
 #define MICROBATCHES 64u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_sums, .init = begin, .fini = end, .timeout = 120);
+TestSuite(exec_sums, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 /* Weights that the type can hold, and what is right for them. */
 typedef struct expected {
@@ -74,8 +62,9 @@ static expected expected_of(const rp_model *m)
                               .tied = m->tied_head,
                               .qk_norm = m->qk_norm}};
     e.parameters = slow_decoder_parameters(&e.decoder, &e.count, &elements);
-    cr_assert(eq(int, rp_arena_alloc(arena, elements, sizeof(double), &e.weights), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, elements, sizeof(double), &e.gradients), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, elements, sizeof(double), &e.weights), RP_OK));
+    cr_assert(
+        eq(int, rp_arena_alloc(rp_test_arena, elements, sizeof(double), &e.gradients), RP_OK));
     return e;
 }
 
@@ -131,7 +120,8 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rpexec_dtyp
     expected e = expected_of(&config);
     const rp_test_twist twist = {.dtype = dtype, .prepare = prepare, .context = &e};
     rp_test_run run;
-    cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
         int i = 0;
         while (i < e.count && strcmp(e.parameters[i].name, paths[k].name) != 0) {

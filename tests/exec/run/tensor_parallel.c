@@ -14,25 +14,7 @@
 #define LAYERS 4u
 #define SEQ_LEN 6u
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(exec_slices, .init = begin, .fini = end, .timeout = 120);
-
-static void again(void)
-{
-    end();
-    begin();
-}
+TestSuite(exec_slices, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 /* Kinds of decoders, by the parts that they have, each in turn. 4 ranks share four heads on two kv
  * heads; the vocabulary of 97 has unequal parts. */
@@ -54,30 +36,17 @@ static rp_model decoder_of(uint32_t kind, bool tied)
     return m;
 }
 
-static rpexec_work work_of(uint32_t gpus, uint32_t microbatches)
-{
-    const rp_schedule_type *type = rp_schedule_find("megatron-tp");
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = 1,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 20000};
-}
-
 static void run_it(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
                    rp_test_run *run)
 {
-    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, twist, run), RP_OK));
+    cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
 static void run_plain(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
                       rp_test_run *run)
 {
-    cr_assert(eq(int, rp_test_single_from(arena, config, SEQ_LEN, work, twist, run), RP_OK));
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
 /* Distance between two runs' weights, relative to the way that they have come: rms. Adam's first
@@ -88,7 +57,7 @@ static double weight_distance(const rp_test_run *run, const rp_test_run *plain, 
     double apart = 0;
     double way = 0;
     rpexec_state first;
-    cr_assert(eq(int, rpexec_state_create(&run->model, arena, &first), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&run->model, rp_test_arena, &first), RP_OK));
     cr_assert(eq(int, rpexec_state_initialise(&first, seed), RP_OK));
     for (uint64_t i = 0; i < rpexec_state_own(&run->state, 0, run->model.layer_count); i++) {
         double a = (double)run->state.master[i];
@@ -118,7 +87,7 @@ Test(exec_slices, ranks_train_as_one_device_does)
     for (uint32_t number = 0; number < KINDS * 6; number++) {
         rp_model config = decoder_of(number % KINDS, number / KINDS % 2 == 0);
         rp_partition partition;
-        rpexec_work work = work_of(1u << number / KINDS % 3, 0);
+        rpexec_work work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
         set_variant(number, &work, &partition);
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
             rp_test_run plain;
@@ -139,7 +108,7 @@ Test(exec_slices, ranks_train_as_one_device_does)
             cr_expect(eq(u64, run.state.step, work.iterations));
             cr_expect(work.gpus > 1 || rp_test_same(&run, &plain, work.iterations), "%u", number);
         }
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -156,7 +125,7 @@ Test(exec_slices, sixteen_bits_differ_by_rounding)
         rp_test_run plain;
         rp_test_run run;
         const rp_test_twist twist = {.dtype = dtype};
-        rpexec_work work = work_of(2 + number / 2 % 2 * 2, 0);
+        rpexec_work work = rp_test_work("megatron-tp", 2 + number / 2 % 2 * 2, 0, 1);
         set_variant(number, &work, &partition);
         run_plain(&config, &work, &twist, &plain);
         run_it(&config, &work, &twist, &run);
@@ -170,7 +139,7 @@ Test(exec_slices, sixteen_bits_differ_by_rounding)
         }
         cr_expect(sqrt(apart / all) <= 4 * roundoff, "%u: %g", number, sqrt(apart / all));
         cr_expect(fabs(run.losses[0] / plain.losses[0] - 1) <= roundoff, "%u", number);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -181,7 +150,7 @@ Test(exec_slices, random_delays_change_nothing)
         rp_model config = decoder_of(seed % KINDS, seed % 2 == 0);
         rp_test_run run;
         rp_test_run delayed;
-        rpexec_work work = work_of(seed % 3 == 0 ? 4 : 2, 8);
+        rpexec_work work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
         work.iterations = 2;
         work.layer_grain = seed % 2 == 1;
         rp_test_twist twist = {.dtype = seed % 4 == 3 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32};
@@ -190,7 +159,7 @@ Test(exec_slices, random_delays_change_nothing)
         twist.delay_us = 400;
         run_it(&config, &work, &twist, &delayed);
         cr_expect(rp_test_same(&run, &delayed, 2), "seed %u", seed);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -217,7 +186,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         rp_model config = decoder_of(kinds[number / 3 % 3], number % 2 == 0);
         rp_partition partition;
         rp_test_run run;
-        rpexec_work work = work_of(1u << number % 3, 0);
+        rpexec_work work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
         set_variant(number, &work, &partition);
         work.recompute = number < 9 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
         work.layer_grain &= number < 9;
@@ -230,7 +199,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         cr_expect(eq(u64, run.collective_bytes,
                      2 * reduces * boundary * sizeof(float) * (work.gpus - 1) * groups));
         cr_expect(eq(u64, run.uploaded_bytes + run.downloaded_bytes, 0));
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -239,7 +208,7 @@ Test(exec_slices, sums_are_as_slow_as_the_links)
 {
     rp_model config = decoder_of(NORMS, true);
     rp_test_run run;
-    rpexec_work work = work_of(2, 4);
+    rpexec_work work = rp_test_work("megatron-tp", 2, 4, 1);
     const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
     rp_test_twist twist = {.machine = &machine, .observe = true};
     run_it(&config, &work, &twist, &run);
@@ -266,7 +235,7 @@ Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rpexec_work work = work_of(gpus, gpus);
+        rpexec_work work = rp_test_work("megatron-tp", gpus, gpus, 1);
         run_it(&config, &work, NULL, &run);
         one = gpus == 1 ? run.most_bytes : one;
         cr_expect(le(dbl, (double)run.most_bytes,
@@ -278,7 +247,7 @@ Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
         cr_expect(rp_test_same(&run, &capped, 1));
         twist.cap_bytes--;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &capped);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &capped);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, "bytes beyond its end") != NULL, "%s", message);
@@ -294,14 +263,14 @@ Test(exec_slices, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = work_of(4, 8);
+        rpexec_work work = rp_test_work("megatron-tp", 4, 8, 1);
         rp_test_twist twist = {.fails = true, .fail_kind = kinds[i]};
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_TOOL), "%s", rp_op_kind_text(kinds[i]));
         cr_expect(strstr(message, "failed (GPU 0, stage ") != NULL, "%s", message);
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -321,10 +290,10 @@ Test(exec_slices, what_cannot_be_cut_is_refused)
         rp_model config = decoder_of(cases[i].kind, true);
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = work_of(cases[i].gpus, cases[i].gpus);
+        rpexec_work work = rp_test_work("megatron-tp", cases[i].gpus, cases[i].gpus, 1);
         config.vocab = cases[i].vocab;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &run);
+        rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, cases[i].reason) != NULL, "%s", message);
@@ -361,7 +330,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
         rp_model config = decoder_of(kind, kind % 2 == 0);
         rp_test_run first;
         rp_test_run plain;
-        rpexec_work work = work_of(kind % 3 == 0 ? 2 : 4, 4);
+        rpexec_work work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
         work.iterations = 2;
         run_it(&config, &work, NULL, &first);
         const rp_test_twist twist = {.prepare = continue_from, .context = &first};
@@ -377,7 +346,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
             double apart = weight_distance(&run, &plain, 1);
             cr_expect(apart <= 1e-3, "%s, %u: %g", names[i], kind, apart);
         }
-        again();
+        rp_test_arena_again();
     }
 }
 
@@ -391,9 +360,9 @@ static void check_layer(const rpexec_model *m, const rpexec_slice *slices, uint3
     float *whole = NULL;
     float *part = NULL;
     float *back = NULL;
-    cr_assert(eq(int, rp_arena_alloc(arena, count + 1, sizeof *whole, &whole), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, count + 1, sizeof *part, &part), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, count + 1, sizeof *back, &back), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count + 1, sizeof *whole, &whole), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count + 1, sizeof *part, &part), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, count + 1, sizeof *back, &back), RP_OK));
     for (uint32_t i = 0; i < l->tensor_count; i++) {
         const rpexec_tensor *t = &l->tensors[i];
         for (uint64_t k = 0; t->offset >= skipped && k < t->rows * t->columns; k++) {
@@ -421,16 +390,17 @@ Test(exec_slices, slices_make_the_whole_again)
         uint32_t ranks = 1u << number / KINDS;
         rpexec_model m;
         rpexec_slice slices[4];
-        cr_assert(
-            eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &m), RP_OK));
+        cr_assert(eq(int,
+                     rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, rp_test_arena, &m),
+                     RP_OK));
         for (uint32_t i = 0; i < ranks; i++) {
-            cr_assert(eq(int, rpexec_slice_create(&m, ranks, i, arena, &slices[i]), RP_OK));
+            cr_assert(eq(int, rpexec_slice_create(&m, ranks, i, rp_test_arena, &slices[i]), RP_OK));
         }
         for (uint32_t layer = 0; layer < m.layer_count; layer++) {
             check_layer(&m, slices, ranks, layer, false);
             check_layer(&m, slices, ranks, layer, true);
         }
-        again();
+        rp_test_arena_again();
     }
 }
 

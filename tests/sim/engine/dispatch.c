@@ -9,19 +9,7 @@
 #include <criterion/new/assert.h>
 #include <string.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(dispatch, .init = begin, .fini = end, .timeout = 120);
+TestSuite(dispatch, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
 /* One step of RoundPipe on a machine whose links take no time to speak of. */
 typedef struct bench {
@@ -40,11 +28,11 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     rp_partition list;
     *b = (bench){.timeline = NULL};
     const char *costs_name = NULL;
-    cr_assert(eq(int, rp_arena_print(arena, &costs_name, "%s@rtx4090", model), RP_OK));
-    cr_assert(eq(int, rp_model_load(model, arena, &b->model), RP_OK));
-    cr_assert(eq(int, rp_costs_load(costs_name, arena, &table), RP_OK));
-    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
-    cr_assert(eq(int, rp_partition_parse("test", partition, arena, &list), RP_OK));
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &costs_name, "%s@rtx4090", model), RP_OK));
+    cr_assert(eq(int, rp_model_load(model, rp_test_arena, &b->model), RP_OK));
+    cr_assert(eq(int, rp_costs_load(costs_name, rp_test_arena, &table), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", partition, rp_test_arena, &list), RP_OK));
     const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
     rpsim_workload workload = {
         .global_batch = microbatches, .calls = 1, .microbatches = microbatches, .seq_len = 2048};
@@ -63,7 +51,7 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
         RP_OK));
     cr_assert(eq(int,
                  rpsim_hardware_inputs(b->program, &table, &b->model, &platform, 2048,
-                                       arena, &b->costs, &b->machine),
+                                       rp_test_arena, &b->costs, &b->machine),
                  RP_OK));
 }
 
@@ -113,18 +101,18 @@ Test(dispatch, counts_of_the_moe_models)
     rp_program program = {.stage_count = 1, .stages = &stage};
     rp_model model;
     rpsim_dispatch_counts c;
-    cr_assert(eq(int, rp_model_load("qwen3-235b-lora", arena, &model), RP_OK));
-    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, arena, &c), RP_OK));
+    cr_assert(eq(int, rp_model_load("qwen3-235b-lora", rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
     cr_expect(eq(u32, c.modules[0] / 100, 49));
     cr_expect(eq(u32, c.launches[RP_OP_BACKWARD] / 100, 64));
     cr_expect(c.routing);
-    cr_assert(eq(int, rp_model_load("gpt-oss-20b", arena, &model), RP_OK));
-    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, arena, &c), RP_OK));
+    cr_assert(eq(int, rp_model_load("gpt-oss-20b", rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
     cr_expect(le(u32, c.modules[0], 20u));
     cr_expect(ge(u32, c.launches[RP_OP_BACKWARD], 800u));
     cr_expect(le(u32, c.launches[RP_OP_BACKWARD], 1000u));
-    cr_assert(eq(int, rp_model_load("qwen3-32b", arena, &model), RP_OK));
-    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, arena, &c), RP_OK));
+    cr_assert(eq(int, rp_model_load("qwen3-32b", rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
     cr_expect(not(c.routing));
 }
 

@@ -14,29 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static rp_arena *arena;
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-}
-
-static void end(void)
-{
-    rp_test_end(arena);
-}
-
-TestSuite(hardware, .init = begin, .fini = end, .timeout = 300);
+TestSuite(hardware, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static void stage_costs(const rp_program *program, const rp_costs *table,
                         rpsim_compute_costs *costs)
 {
     rp_stage_times times;
-    cr_assert(eq(int, rp_stage_times_compute(program, table, arena, &times), RP_OK));
+    cr_assert(eq(int, rp_stage_times_compute(program, table, rp_test_arena, &times), RP_OK));
     *costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = program->stage_count};
-    cr_assert(eq(
-        int, rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs->class_of),
-        RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(rp_test_arena, program->microbatch_count, sizeof(uint32_t),
+                                &costs->class_of),
+                 RP_OK));
 }
 
 static rp_lower_config make_lower(const rp_random_case *c, uint64_t boundary, uint64_t weight)
@@ -48,7 +37,8 @@ static rp_lower_config make_lower(const rp_random_case *c, uint64_t boundary, ui
     uint64_t **const arrays[] = {&lower.sizes.weight_bytes, &lower.sizes.gradient_bytes,
                                  &lower.sizes.parameters};
     for (size_t a = 0; a < 3; a++) {
-        cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof(uint64_t), arrays[a]), RP_OK));
+        cr_assert(
+            eq(int, rp_arena_alloc(rp_test_arena, count, sizeof(uint64_t), arrays[a]), RP_OK));
         for (uint32_t i = 0; i < count; i++) {
             (*arrays[a])[i] = weight;
         }
@@ -64,8 +54,9 @@ static rp_program *lower_case(const rp_random_case *c, const rp_lower_config *lo
     cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, &schedule), RP_OK));
     schedule->traits = (rp_traits){
         .placement = c->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
-    cr_assert(eq(int, rp_arena_alloc(arena, c->config.microbatches, sizeof(uint32_t), &sequences),
-                 RP_OK));
+    cr_assert(
+        eq(int, rp_arena_alloc(rp_test_arena, c->config.microbatches, sizeof(uint32_t), &sequences),
+           RP_OK));
     for (uint32_t m = 0; m < c->config.microbatches; m++) {
         sequences[m] = 1;
     }
@@ -281,12 +272,13 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
 {
     rp_model model;
     rp_costs costs;
-    cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK));
-    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &costs), RP_OK));
-    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, platform), RP_OK));
+    cr_assert(eq(int, rp_model_load("qwen3-1.7b", rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", rp_test_arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, platform), RP_OK));
     platform->link_effective_gb_per_s *= link_scale;
     rp_partition partition;
-    cr_assert(eq(int, rp_partition_parse("test", "14,14|0,14,14", arena, &partition), RP_OK));
+    cr_assert(
+        eq(int, rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition), RP_OK));
     rpsim_workload workload = {.global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048};
     rp_schedule_config config = {.gpus = 1,
                                  .microbatches = 4,
@@ -348,7 +340,8 @@ Test(hardware, starting_takes_its_time)
         uint32_t microbatches = gpus == 1 ? 5 : 1;
         c->config.gpus = gpus;
         c->config.microbatches = microbatches;
-        cr_assert(eq(int, rp_partition_even(c->schedule, &c->costs, gpus, 0, arena, &even), RP_OK));
+        cr_assert(eq(int, rp_partition_even(c->schedule, &c->costs, gpus, 0, rp_test_arena, &even),
+                     RP_OK));
         c->config.partition = &even;
         rp_lower_config lower = make_lower(c, 0, 0);
         rp_program *program = lower_case(c, &lower);
@@ -381,7 +374,7 @@ Test(hardware, workload_split)
 {
     rpsim_workload workload = {.global_batch = 512, .calls = 4, .microbatches = 10};
     uint32_t *sequences = NULL;
-    cr_assert(eq(int, rpsim_workload_split(&workload, arena, &sequences), RP_OK));
+    cr_assert(eq(int, rpsim_workload_split(&workload, rp_test_arena, &sequences), RP_OK));
     uint32_t total = 0;
     for (uint32_t m = 0; m < 40; m++) {
         cr_expect(sequences[m] == 12 || sequences[m] == 13);
@@ -391,7 +384,7 @@ Test(hardware, workload_split)
     char message[256];
     workload.global_batch = 39;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rpsim_workload_split(&workload, arena, &sequences), RP_USAGE));
+    cr_expect(eq(int, rpsim_workload_split(&workload, rp_test_arena, &sequences), RP_USAGE));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid values are 40 and more"), NULL), "%s", message);
 }
