@@ -5,15 +5,7 @@ set -euo pipefail
 source=$1
 rpsim=$3
 command -v awk >/dev/null || { echo "skipped: awk is missing"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 # A tree whose claims can be changed, and a program that hands out what rpsim has said once.
 tree=$work/paper-figures
@@ -161,4 +153,4 @@ sed -i 's/^speedup,at_least,1.48/speedup,at_least,many/' "$published/claims.csv"
 rm "$out"/claims.*
 ! bash "$tree/claims/make.sh" "$work/bin" "$out" >"$work/log" 2>&1 || fail "a claim without a number passes"
 [ ! -e "$out/claims.csv" ] && [ ! -e "$out/claims.md" ] || fail "a failure leaves a table"
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

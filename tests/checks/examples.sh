@@ -4,9 +4,7 @@
 set -euo pipefail
 source=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 count=0
 skipped=0
 long='/make\.sh |--steps 200|--partition tuned|gnuplot' # with RP_LONG=1 only; studies have checks of their own
@@ -18,12 +16,6 @@ done
 ln -s "$build" "$work/tree/build/release"
 cd "$work/tree"
 unset RP_TRACES RP_PLOTS RPEXEC_BACKEND
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 # A block's lines share a shell's variables, as at a prompt; each line must succeed.
 for page in README.md docs/examples.md; do

@@ -9,17 +9,9 @@ build=$2
 for tool in awk gnuplot; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 published=$source/paper-figures/published
 configs=$source/traces/configs/paper.csv
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 for name in 10-throughput 11-longest-sequences 15-scaling; do
     bash "$source/paper-figures/$name/make.sh" "$build" "$work/out" >"$work/$name.log" 2>"$work/errors" ||
@@ -149,4 +141,4 @@ for name in 10-throughput 15-scaling; do
         fail "$name: rppredict's failure is lost"
 done
 [ -z "$(ls -A "$work/none")" ] || fail "left after a failure: $(ls -A "$work/none")"
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

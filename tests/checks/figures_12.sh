@@ -9,16 +9,8 @@ rpsim=$3
 for tool in awk gnuplot; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 figures=$source/paper-figures
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 # ---- rppredict --cells
 
@@ -231,4 +223,4 @@ cp "$work/out/13-a800-longest-sequences.csv" "$work/kept"
 ! make 13-a800-longest-sequences "$work/measured" || fail "13: other columns are taken"
 grep -q 'framework, model and the value' "$work/log" || fail "13: no message: $(cat "$work/log")"
 cmp -s "$work/kept" "$work/out/13-a800-longest-sequences.csv" || fail "13: the table was overwritten"
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

@@ -7,16 +7,8 @@ rpsim=$3
 for tool in awk gnuplot; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 published=$source/paper-figures/published
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 mkdir "$work/bin"
 ln -s "$rpsim" "$work/bin/rpsim"
@@ -123,4 +115,4 @@ for name in 17-bubbles 03-ideal-and-real-bubbles; do
     ! bash "$source/paper-figures/$name/make.sh" "$work/bin" "$work/none" >"$work/log" 2>&1 || fail "$name: rpsim's failure is lost"
 done
 [ -z "$(ls -A "$work/none")" ] || fail "left after a failure: $(ls -A "$work/none")"
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

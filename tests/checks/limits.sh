@@ -4,15 +4,7 @@
 set -euo pipefail
 rpexec=$2/exec/rpexec
 rpsweep=$2/experiments/rpsweep
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 limits=(60000 100000 250000 500000 800000 900000 2000000)
 if [ "${RP_LONG:-0}" = 1 ]; then

@@ -8,20 +8,12 @@ build=$(cd "$2" && pwd)
 for tool in awk sqlite3; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 out=$work/out
 gallery=$source/plots/gallery
 mkdir "$work/bin" "$work/path" "$out"
 ln -s "$3" "$work/bin/rpsim"
 ln -s "$build/experiments/rpsweep" "$work/bin/rpsweep"
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 if command -v gnuplot >/dev/null; then
     real=$(command -v gnuplot)

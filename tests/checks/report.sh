@@ -7,15 +7,7 @@ build=$2
 for tool in awk sqlite3 cmark-gfm; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 # check PAGE: everything that page.awk and, where it is installed, xmllint find.
 check()
@@ -166,4 +158,4 @@ for script in "$source"/{paper-figures,experiments/studies,plots/gallery}/*/make
     [ ! -f "$script" ] || has "$work/real/index.html" "<section class=\"entry\" id=\"$(basename "$(dirname "$script")")\">"
 done
 has "$work/real/index.html" "its make.sh has not run"
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

@@ -12,15 +12,7 @@ for name in chromium chromium-browser google-chrome-stable google-chrome; do
     [ -n "$browser" ] || browser=$(command -v "$name" || true)
 done
 [ -n "$browser" ] || { echo "skipped: no Chromium here"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 # browse URL OPTION...: no network is needed, and none is to be used.
 browse()
@@ -72,4 +64,4 @@ if command -v pdftotext >/dev/null; then
     pdftotext "$work/page.pdf" "$work/page.txt"
     grep -q 'What did not reproduce' "$work/page.txt" || fail "the print has no text"
 fi
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

@@ -3,27 +3,7 @@
 # nothing.
 set -euo pipefail
 rpsweep=$2/experiments/rpsweep
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
-
-# expect STATUS NEEDLE ARGUMENT...: the needle is in what it says, on either stream.
-expect()
-{
-    local want=$1 needle=$2 status=0
-    shift 2
-    "$rpsweep" "$@" >"$work/out" 2>&1 </dev/null || status=$?
-    if [ $status -ne "$want" ] || ! grep -qF -- "$needle" "$work/out"; then
-        fail "rpsweep $*: exit status $status (expected $want), no '$needle' in:"
-        cat "$work/out"
-    fi
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 # Everything that has to be the same whoever ran it; times and numbers of rows are not.
 rows()
@@ -41,47 +21,47 @@ cross:
   model: [qwen3-1.7b, llama3.1-8b, gpt-oss-20b, qwen3-32b, qwen3-235b]
   microbatches: {from: 9, to: 40, step: 1}  # not all schedules take all of them
 YAML
-expect 2 "/nowhere.yaml: cannot be read" /nowhere.yaml
-expect 2 "expected one experiment, not 0" --jobs 2
-expect 2 "integers from 1 to 1024" --jobs 0 "$work/e.yaml"
-expect 2 "I/N with N from 1" --shard 2/2 "$work/e.yaml"
-expect 2 "--retry-failed: valid with --resume" --retry-failed "$work/e.yaml"
-expect 2 "did you mean --resume" --resumee "$work/e.yaml"
-expect 2 "valid is --db F" export summary
-expect 2 "not with export" reference "$1/paper-figures/published/scaling_4090.csv" \
+expect 2 "/nowhere.yaml: cannot be read" "$rpsweep" /nowhere.yaml
+expect 2 "expected one experiment, not 0" "$rpsweep" --jobs 2
+expect 2 "integers from 1 to 1024" "$rpsweep" --jobs 0 "$work/e.yaml"
+expect 2 "I/N with N from 1" "$rpsweep" --shard 2/2 "$work/e.yaml"
+expect 2 "--retry-failed: valid with --resume" "$rpsweep" --retry-failed "$work/e.yaml"
+expect 2 "did you mean --resume" "$rpsweep" --resumee "$work/e.yaml"
+expect 2 "valid is --db F" "$rpsweep" export summary
+expect 2 "not with export" "$rpsweep" reference "$1/paper-figures/published/scaling_4090.csv" \
     --db "$work/none.db" --dry-run
-expect 2 "not with export" export summary --db "$work/none.db" --jobs 1
+expect 2 "not with export" "$rpsweep" export summary --db "$work/none.db" --jobs 1
 [ ! -e "$work/none.db" ] || fail "a refused command made a store"
-expect 2 "No such file or directory" export summary --db "$work/none.db"
-expect 0 "Usage: rpsweep" --help
-expect 0 "rpsim --fidelity stage --gpus 8 --microbatches 9 --model qwen3-1.7b --schedule gpipe" \
+expect 2 "No such file or directory" "$rpsweep" export summary --db "$work/none.db"
+expect 0 "Usage: rpsweep" "$rpsweep" --help
+expect 0 "rpsim --fidelity stage --gpus 8 --microbatches 9 --model qwen3-1.7b --schedule gpipe" "$rpsweep" \
     --dry-run "$work/e.yaml"
 [ "$(wc -l <"$work/out")" -eq 800 ] || fail "--dry-run: $(wc -l <"$work/out") points, not 800"
 
 # Bad options of a point: nothing runs, nothing is left.
 printf 'name: bad\noptions:\n  gpus: 4\n  schedule: pipe\n' >"$work/bad.yaml"
-expect 2 "bad.yaml:4: point 0: --schedule: unknown schedule 'pipe'" "$work/bad.yaml" --db "$work/bad.db"
+expect 2 "bad.yaml:4: point 0: --schedule: unknown schedule 'pipe'" "$rpsweep" "$work/bad.yaml" --db "$work/bad.db"
 [ ! -e "$work/bad.db" ] || fail "a store for a bad experiment"
 
 # Points that fail are listed, the rest runs.
-expect 1 "failed: --microbatches" "$work/e.yaml" --db "$work/whole.db"
+expect 1 "failed: --microbatches" "$rpsweep" "$work/e.yaml" --db "$work/whole.db"
 rows "$work/whole.db" >"$work/whole"
 [ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM points')" -eq 800 ] || fail "points are missing"
 [ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM failures')" -gt 10 ] || fail "no failures are listed"
-expect 2 "has 800 points of experiment kill already; valid are --resume" "$work/e.yaml" --db "$work/whole.db"
-expect 0 "0 run" "$work/e.yaml" --db "$work/whole.db" --resume
-expect 0 "75 of them failed (--retry-failed runs these again)" "$work/e.yaml" --db "$work/whole.db" --resume
-expect 2 "EXPERIMENT: unknown experiment 'pipeline-stud', did you mean 'pipeline-study'?; valid values are gallery-scaling, " pipeline-stud
-expect 1 "failed: --microbatches" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
-expect 0 "schedule,model" export best --db "$work/whole.db"
-expect 2 "no table or view 'runs2'; valid are best" export runs2 --db "$work/whole.db"
+expect 2 "has 800 points of experiment kill already; valid are --resume" "$rpsweep" "$work/e.yaml" --db "$work/whole.db"
+expect 0 "0 run" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 0 "75 of them failed (--retry-failed runs these again)" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 2 "EXPERIMENT: unknown experiment 'pipeline-stud', did you mean 'pipeline-study'?; valid values are gallery-scaling, " "$rpsweep" pipeline-stud
+expect 1 "failed: --microbatches" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
+expect 0 "schedule,model" "$rpsweep" export best --db "$work/whole.db"
+expect 2 "no table or view 'runs2'; valid are best" "$rpsweep" export runs2 --db "$work/whole.db"
 
 # Shards and their union.
 for shard in 0 1 2; do
-    expect 1 "points" "$work/e.yaml" --db "$work/shard$shard.db" --shard $shard/3
+    expect 1 "points" "$rpsweep" "$work/e.yaml" --db "$work/shard$shard.db" --shard $shard/3
 done
-expect 0 "points added to" merge "$work"/shard?.db --db "$work/merged.db"
-expect 0 "shard2.db: 0 points added" merge "$work"/shard?.db --db "$work/merged.db"
+expect 0 "points added to" "$rpsweep" merge "$work"/shard?.db --db "$work/merged.db"
+expect 0 "shard2.db: 0 points added" "$rpsweep" merge "$work"/shard?.db --db "$work/merged.db"
 rows "$work/merged.db" | cmp -s - "$work/whole" || fail "shards together have other rows"
 
 # Killed at a random moment, again and again, and each time after it has committed something: a kill
@@ -139,27 +119,27 @@ cp "$work/killed.db" "$work/refused.db"
 sqlite3 "$work/refused.db" "PRAGMA foreign_keys = ON; DELETE FROM points;
     CREATE TRIGGER refuse BEFORE INSERT ON metrics WHEN (SELECT count(*) FROM runs) = 100
         AND NEW.name = 'busy_ps' BEGIN SELECT RAISE(ABORT, 'no more rows'); END;"
-expect 1 "no more rows" "$work/e.yaml" --db "$work/refused.db" --resume
+expect 1 "no more rows" "$rpsweep" "$work/e.yaml" --db "$work/refused.db" --resume
 [ "$(sqlite3 "$work/refused.db" 'SELECT count(*) FROM runs')" -eq 99 ] || fail "rows before a refused one are lost"
 sqlite3 "$work/refused.db" "DROP TRIGGER refuse"
 "$rpsweep" "$work/e.yaml" --db "$work/refused.db" --resume >/dev/null 2>&1 || true
 rows "$work/refused.db" | cmp -s - "$work/whole" || fail "after a refused row it ends with other rows"
 printf 'no database' >"$work/text.db"
-expect 2 "text.db" "$work/e.yaml" --db "$work/text.db"
+expect 2 "text.db" "$rpsweep" "$work/e.yaml" --db "$work/text.db"
 [ "$(cat "$work/text.db")" = 'no database' ] || fail "a file that is no database was written"
 
 # Executed points are processes.
 printf 'name: run\nprogram: rpexec\noptions: {steps: 1, gpus: 2, seq-len: 16}\ncross: {schedule: [1f1b, roundpipe]}\n' \
     >"$work/run.yaml"
-expect 0 "2 points: 2 run" "$work/run.yaml" --db "$work/run.db"
+expect 0 "2 points: 2 run" "$rpsweep" "$work/run.yaml" --db "$work/run.db"
 [ "$(sqlite3 "$work/run.db" "SELECT group_concat(program || schedule) FROM runs")" = "rpexec1f1b,rpexecroundpipe" ] ||
     fail "executed points are not stored"
 # Options of executed points are looked at before any of them runs, whatever options rpsweep itself has got.
 printf 'name: wrong\nprogram: rpexec\noptions: {backend: host, seq-len: 16, schedule: 1f1b}\ncross: {gpus: [2, 65]}\n' \
     >"$work/wrong.yaml"
-expect 2 "$work/wrong.yaml:4: point 1: --gpus: '65'" "$work/wrong.yaml" --db "$work/wrong.db" --jobs 1 --resume --retry-failed
+expect 2 "$work/wrong.yaml:4: point 1: --gpus: '65'" "$rpsweep" "$work/wrong.yaml" --db "$work/wrong.db" --jobs 1 --resume --retry-failed
 printf '#!/bin/sh\necho this is why >&2\nkill -ABRT $$\n' >"$work/rpexec"
 chmod +x "$work/rpexec"
-expect 1 "ended by signal 6" "$work/run.yaml" --db "$work/abort.db" --rpexec "$work/rpexec"
+expect 1 "ended by signal 6" "$rpsweep" "$work/run.yaml" --db "$work/abort.db" --rpexec "$work/rpexec"
 
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

@@ -7,28 +7,7 @@ source=$1
 build=$2
 rpsim=$3
 rpsweep=$build/experiments/rpsweep
-work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-failures=0
-prefix=()
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
-
-# expect STATUS NEEDLE COMMAND...: the needle is in what it says, on either stream.
-expect()
-{
-    local want=$1 needle=$2 status=0
-    shift 2
-    "${prefix[@]}" "$@" >"$work/out" 2>&1 </dev/null || status=$?
-    if [ $status -ne "$want" ] || ! grep -qF -- "$needle" "$work/out"; then
-        fail "$*: exit status $status (expected $want), no '$needle' in:"
-        cat "$work/out"
-    fi
-}
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 
 same()
 {
@@ -278,4 +257,4 @@ for view in best wins error_per_cell failures; do
     cmp "$work/up" "$work/down" || fail "$view depends on the order of the runs"
 done
 
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+end

@@ -9,16 +9,8 @@ rpsim=$3
 for tool in awk gnuplot sqlite3; do
     command -v "$tool" > /dev/null || { echo "skipped: $tool is missing"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 studies=$source/experiments/studies
-failures=0
-
-fail()
-{
-    echo "$*"
-    failures=$((failures + 1))
-}
 
 # empty WHAT COMMAND...: fails with what the command prints.
 empty()
