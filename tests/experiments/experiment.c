@@ -10,40 +10,26 @@
 #include <string.h>
 #include <unistd.h>
 
-static rp_arena *arena;
-static char messages[4096];
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    rp_log_capture_begin(messages, sizeof messages);
-}
-
-static void end(void)
-{
-    rp_log_capture_end();
-    rp_test_end(arena);
-}
-
-TestSuite(experiment, .init = begin, .fini = end, .timeout = 60);
+TestSuite(experiment, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);
 
 static rp_status parse(const char *text, rpsweep_experiment *e)
 {
-    return rpsweep_experiment_parse("e.yaml", text, strlen(text), arena, e);
+    return rpsweep_experiment_parse("e.yaml", text, strlen(text), rp_test_arena, e);
 }
 
 static void expect_points(const char *text, const char *const *commands, uint32_t count)
 {
     rpsweep_experiment e;
     uint32_t met = 0;
-    cr_assert(eq(int, parse(text, &e), RP_OK), "%s", messages);
+    cr_assert(eq(int, parse(text, &e), RP_OK), "%s", rp_test_messages);
     for (uint64_t number = 0; number < e.combinations; number++) {
         rpsweep_point point;
         bool included = false;
         const char *command = NULL;
-        cr_assert(eq(int, rpsweep_experiment_point(&e, number, arena, &point, &included), RP_OK),
-                  "%s", messages);
-        cr_assert(eq(int, rpsweep_point_command(&e, &point, arena, &command), RP_OK));
+        cr_assert(
+            eq(int, rpsweep_experiment_point(&e, number, rp_test_arena, &point, &included), RP_OK),
+            "%s", rp_test_messages);
+        cr_assert(eq(int, rpsweep_point_command(&e, &point, rp_test_arena, &command), RP_OK));
         if (included) {
             cr_assert(lt(u32, met, count), "one too many: %s", command);
             cr_expect(eq(str, (char *)command, (char *)commands[met]));
@@ -139,8 +125,9 @@ Test(experiment, comparison_needs_numbers)
     bool included = false;
     cr_assert(
         eq(int, parse("name: a\noptions: {gpus: many}\nexclude:\n  - {gpus: <8}\n", &e), RP_OK));
-    cr_expect(eq(int, rpsweep_experiment_point(&e, 0, arena, &point, &included), RP_INPUT));
-    cr_expect(strstr(messages, "e.yaml:4: --gpus is many in point 0") != NULL, "%s", messages);
+    cr_expect(eq(int, rpsweep_experiment_point(&e, 0, rp_test_arena, &point, &included), RP_INPUT));
+    cr_expect(strstr(rp_test_messages, "e.yaml:4: --gpus is many in point 0") != NULL, "%s",
+              rp_test_messages);
 }
 
 /* Every mistake with its line, and what is valid. */
@@ -188,10 +175,10 @@ Test(experiment, bad_files)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rpsweep_experiment e;
-        rp_log_capture_begin(messages, sizeof messages);
+        rp_log_capture_begin(rp_test_messages, sizeof rp_test_messages);
         cr_expect(eq(int, parse(cases[i].text, &e), RP_INPUT), "%s", cases[i].text);
-        cr_expect(strstr(messages, cases[i].message) != NULL, "%s\nno '%s' in: %s", cases[i].text,
-                  cases[i].message, messages);
+        cr_expect(strstr(rp_test_messages, cases[i].message) != NULL, "%s\nno '%s' in: %s",
+                  cases[i].text, cases[i].message, rp_test_messages);
     }
 }
 
@@ -199,7 +186,8 @@ Test(experiment, bad_files)
 Test(experiment, aliases)
 {
     rpsweep_experiment e;
-    cr_expect(eq(int, parse("name: a\ncross: {gpus: &x [*x, 1]}\n", &e), RP_INPUT), "%s", messages);
+    cr_expect(eq(int, parse("name: a\ncross: {gpus: &x [*x, 1]}\n", &e), RP_INPUT), "%s",
+              rp_test_messages);
     EXPECT_POINTS("name: &n a\noptions: {model: *n}\n", "rpsim --model a");
 }
 
@@ -214,8 +202,9 @@ Test(experiment, outcomes_survive_the_way)
            RP_OK));
     rp_log_capture_end();
     cr_assert(eq(int, rpsweep_point_run(&e, "rpexec", 0, &message), RP_OK));
-    cr_assert(
-        eq(int, rpsweep_outcome_unpack(message.bytes, message.length, arena, &outcome), RP_OK));
+    cr_assert(eq(int,
+                 rpsweep_outcome_unpack(message.bytes, message.length, rp_test_arena, &outcome),
+                 RP_OK));
     cr_assert(outcome.failure == NULL, "%s", outcome.failure);
     cr_assert(eq(u32, outcome.run_count, 2));
     cr_expect(eq(str, (char *)outcome.runs[1].schedule, "gpipe"));
@@ -223,8 +212,9 @@ Test(experiment, outcomes_survive_the_way)
     cr_expect(outcome.runs[1].program_hash != 0);
     cr_expect(outcome.runs[1].metric_count > 10);
     for (size_t length = 0; length < message.length; length++) {
-        cr_assert(ne(int, rpsweep_outcome_unpack(message.bytes, length, arena, &outcome), RP_OK),
-                  "%zu of %zu bytes are taken for all", length, message.length);
+        cr_assert(
+            ne(int, rpsweep_outcome_unpack(message.bytes, length, rp_test_arena, &outcome), RP_OK),
+            "%zu of %zu bytes are taken for all", length, message.length);
     }
     rp_text_fini(&message);
 }
@@ -257,9 +247,10 @@ Test(experiment, nested_files_are_refused_in_linear_time)
         }
         const char *closed = strchr(cases[i].begin, '{') != NULL && i > 3 ? "a: 1}\n" : "";
         cr_assert(eq(int, rp_text_append(&text, closed, strlen(closed)), RP_OK));
-        rp_log_capture_begin(messages, sizeof messages);
+        rp_log_capture_begin(rp_test_messages, sizeof rp_test_messages);
         cr_expect(eq(int, parse(text.bytes, &e), RP_INPUT), "%s", cases[i].again);
-        cr_expect(strstr(messages, cases[i].message) != NULL, "%s: %s", cases[i].again, messages);
+        cr_expect(strstr(rp_test_messages, cases[i].message) != NULL, "%s: %s", cases[i].again,
+                  rp_test_messages);
         rp_text_fini(&text);
     }
 }

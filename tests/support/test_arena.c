@@ -1,11 +1,14 @@
 #include "tests/support/test_arena.h"
 
+#include "common/base/log.h"
+
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 rp_arena *rp_test_arena;
+char rp_test_messages[8192];
 
 void rp_test_arena_begin(void)
 {
@@ -21,6 +24,24 @@ void rp_test_arena_again(void)
 {
     rp_test_arena_end();
     rp_test_arena_begin();
+}
+
+void rp_test_log_begin(void)
+{
+    rp_test_arena_begin();
+    rp_log_capture_begin(rp_test_messages, sizeof rp_test_messages);
+}
+
+void rp_test_log_end(void)
+{
+    rp_log_capture_end();
+    rp_test_arena_end();
+}
+
+void rp_test_log_again(void)
+{
+    rp_log_capture_end();
+    rp_log_capture_begin(rp_test_messages, sizeof rp_test_messages);
 }
 
 void rp_test_end(rp_arena *arena)

@@ -1,4 +1,4 @@
-/** @file test_arena.h  An arena per test, and the check that nothing outlives a test.
+/** @file test_arena.h  An arena per test, its messages, and the check that nothing outlives it.
  *
  * Criterion prints an assertion that fails in a suite's .fini, but lets the test pass; a process
  * that aborts there makes the whole program fail. Memory that a test leaves is therefore checked
@@ -17,6 +17,16 @@ void rp_test_arena_end(void);
 
 /** Between the cases of a long test: ends the arena and begins a new one. */
 void rp_test_arena_again(void);
+
+/** Messages since rp_test_log_begin or rp_test_log_again. */
+extern char rp_test_messages[8192];
+
+/** As a suite's .init and .fini: an arena, and a capture of messages. */
+void rp_test_log_begin(void);
+void rp_test_log_end(void);
+
+/** Begins the capture anew. */
+void rp_test_log_again(void);
 
 /** The end of any .fini: destroys the arena (NULL: none); all that common/base/mem.h has handed out
  * must have been given back, else the process ends with SIGABRT. */

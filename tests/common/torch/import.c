@@ -15,22 +15,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static rp_arena *arena;
-static char messages[4096];
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    rp_log_capture_begin(messages, sizeof messages);
-}
-
-static void end(void)
-{
-    rp_log_capture_end();
-    rp_test_end(arena);
-}
-
-TestSuite(torch_csv_import, .init = begin, .fini = end);
+TestSuite(torch_csv_import, .init = rp_test_log_begin, .fini = rp_test_log_end);
 
 /* The same actions in the same cells. */
 static void check_cells(const rp_torch_csv *a, const rp_torch_csv *b)
@@ -58,10 +43,10 @@ static rp_torch_csv through_text(const rp_torch_csv *csv)
     FILE *stream = open_memstream(&bytes, &length);
     cr_assert(eq(int, rp_torch_csv_print(csv, stream), RP_OK));
     fclose(stream);
-    cr_assert(eq(int, rp_torch_csv_parse("written", bytes, length, arena, &again), RP_OK), "%s",
-              messages);
+    cr_assert(eq(int, rp_torch_csv_parse("written", bytes, length, rp_test_arena, &again), RP_OK),
+              "%s", rp_test_messages);
     free(bytes);
-    cr_assert(eq(int, rp_torch_csv_check(&again, arena), RP_OK), "%s", messages);
+    cr_assert(eq(int, rp_torch_csv_check(&again, rp_test_arena), RP_OK), "%s", rp_test_messages);
     check_cells(csv, &again);
     return again;
 }
@@ -75,7 +60,7 @@ static void check_same(const rpsim_result *direct, const rp_schedule_config *con
     rp_schedule_type schedule = rp_torch_csv_schedule;
     schedule.traits = direct->program->traits; /* the format has none */
     given.orders = &read;
-    cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported), RP_OK), "%s", messages);
+    cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported), RP_OK), "%s", rp_test_messages);
     cr_expect(eq(u64, rp_program_hash(imported.program), rp_program_hash(direct->program)), "%s",
               direct->program->schedule);
     cr_expect(eq(u64, rp_timeline_hash(imported.timeline), rp_timeline_hash(direct->timeline)),
@@ -109,11 +94,11 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     rpsim_result direct;
     rp_torch_csv csv;
     uint32_t layers = 4 * gpus;
-    rp_test_equal_costs(arena, layers, 1000, 2100, &costs);
+    rp_test_equal_costs(rp_test_arena, layers, 1000, 2100, &costs);
     costs.hop_ps = 130;
     costs.head_fwd_ps = 700;
     costs.head_bwd_ps = 1500;
-    if (rp_partition_even(schedule, &costs, gpus, 0, arena, &partition) != RP_OK) {
+    if (rp_partition_even(schedule, &costs, gpus, 0, rp_test_arena, &partition) != RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,
@@ -128,14 +113,14 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     if (rpsim_case_run(schedule, &config, &direct) != RP_OK) {
         return false;
     }
-    cr_assert(eq(int, rp_torch_csv_of_program(direct.program, false, arena, &csv), RP_OK), "%s",
-              messages);
+    cr_assert(eq(int, rp_torch_csv_of_program(direct.program, false, rp_test_arena, &csv), RP_OK),
+              "%s", rp_test_messages);
     check_same(&direct, &config, &csv);
     csv.legacy = !has_pairs(&csv);
     check_same(&direct, &config, &csv);
     for (size_t k = 0; k < COUNT(lowerings); k++) {
         rp_torch_csv lowered;
-        cr_assert(eq(int, rp_torch_csv_lower(&csv, &lowerings[k], arena, &lowered), RP_OK));
+        cr_assert(eq(int, rp_torch_csv_lower(&csv, &lowerings[k], rp_test_arena, &lowered), RP_OK));
         lowered.legacy = false;
         check_same(&direct, &config, &lowered);
         lowered.legacy = !lowerings[k].waits && !has_pairs(&csv);
@@ -145,7 +130,8 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     rpsim_result_fini(&direct);
     if (iterations > 1) { /* the file has one; the importer repeats it as a schedule repeats its */
         config.iterations = iterations;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &direct), RP_OK), "%s", messages);
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &direct), RP_OK), "%s",
+                  rp_test_messages);
         check_same(&direct, &config, &csv);
         rpsim_result_fini(&direct);
     }
@@ -204,28 +190,30 @@ Test(torch_csv_import, orders_of_pytorch)
         const char *path = NULL;
         const rp_schedule_type *schedule = rp_schedule_find(cases[i].schedule);
         cr_assert(schedule != NULL, "%s", cases[i].schedule);
-        rp_test_equal_costs(arena, cases[i].stages, 1000, 2000, &costs);
-        cr_assert(eq(
-            int,
-            rp_partition_even(schedule, &costs, cases[i].gpus, cases[i].stages, arena, &partition),
-            RP_OK));
+        rp_test_equal_costs(rp_test_arena, cases[i].stages, 1000, 2000, &costs);
+        cr_assert(eq(int,
+                     rp_partition_even(schedule, &costs, cases[i].gpus, cases[i].stages,
+                                       rp_test_arena, &partition),
+                     RP_OK));
         rp_schedule_config config = {.gpus = cases[i].gpus,
                                      .microbatches = cases[i].microbatches,
                                      .iterations = 1,
                                      .layers = cases[i].stages,
                                      .partition = &partition,
                                      .costs = &costs};
-        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s", messages);
-        cr_assert(eq(int, rp_torch_csv_of_program(program, false, arena, &ours), RP_OK), "%s",
-                  messages);
+        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s",
+                  rp_test_messages);
+        cr_assert(eq(int, rp_torch_csv_of_program(program, false, rp_test_arena, &ours), RP_OK),
+                  "%s", rp_test_messages);
         rp_program_destroy(program);
         cr_assert(eq(int,
-                     rp_arena_print(arena, &path, RP_TEST_ROOT "/golden/torch/%s.compute.csv",
-                                    cases[i].file),
+                     rp_arena_print(rp_test_arena, &path,
+                                    RP_TEST_ROOT "/golden/torch/%s.compute.csv", cases[i].file),
                      RP_OK));
-        cr_assert(eq(int, rp_text_read_file(path, SIZE_MAX, &text), RP_OK), "%s", messages);
-        cr_assert(eq(int, rp_torch_csv_parse(path, text.bytes, text.length, arena, &theirs), RP_OK),
-                  "%s", messages);
+        cr_assert(eq(int, rp_text_read_file(path, SIZE_MAX, &text), RP_OK), "%s", rp_test_messages);
+        cr_assert(eq(int, rp_torch_csv_parse(path, text.bytes, text.length, rp_test_arena, &theirs),
+                     RP_OK),
+                  "%s", rp_test_messages);
         rp_text_fini(&text);
         cr_assert(eq(u32, ours.rank_count, theirs.rank_count));
         uint32_t count = ours.row_begin[ours.rank_count];

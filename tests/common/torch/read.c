@@ -17,22 +17,7 @@
 #define BAD RP_TEST_ROOT "/bad/torch/"
 #define GOLDEN RP_TEST_ROOT "/golden/torch/"
 
-static rp_arena *arena;
-static char messages[4096];
-
-static void begin(void)
-{
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    rp_log_capture_begin(messages, sizeof messages);
-}
-
-static void end(void)
-{
-    rp_log_capture_end();
-    rp_test_end(arena);
-}
-
-TestSuite(torch_csv_read, .init = begin, .fini = end);
+TestSuite(torch_csv_read, .init = rp_test_log_begin, .fini = rp_test_log_end);
 
 /* From memory that ends where the file ends, so that AddressSanitizer sees a byte too many. */
 static rp_status read_exact(const char *path, rp_torch_csv *csv)
@@ -40,19 +25,13 @@ static rp_status read_exact(const char *path, rp_torch_csv *csv)
     rp_text file = {0};
     char *exact = NULL;
     cr_assert(eq(int, rp_text_read_file(path, SIZE_MAX, &file), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, file.length, 1, &exact), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, file.length, 1, &exact), RP_OK));
     if (file.length > 0) {
         memcpy(exact, file.bytes, file.length);
     }
-    rp_status status = rp_torch_csv_parse(path, exact, file.length, arena, csv);
+    rp_status status = rp_torch_csv_parse(path, exact, file.length, rp_test_arena, csv);
     rp_text_fini(&file);
-    return status == RP_OK ? rp_torch_csv_check(csv, arena) : status;
-}
-
-static void again(void)
-{
-    rp_log_capture_end();
-    rp_log_capture_begin(messages, sizeof messages);
+    return status == RP_OK ? rp_torch_csv_check(csv, rp_test_arena) : status;
 }
 
 static const char *cell(const rp_csv *table, uint32_t row, const char *header)
@@ -69,7 +48,8 @@ static bool names_place(const char *message, const char *row, const char *column
     if (strcmp(column, "0") == 0) {
         return strstr(message, "column") == NULL;
     }
-    cr_assert(eq(int, rp_arena_print(arena, &place, ": row %s, column %s: ", row, column), RP_OK));
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &place, ": row %s, column %s: ", row, column),
+                 RP_OK));
     return strstr(message, place) != NULL;
 }
 
@@ -79,8 +59,9 @@ Test(torch_csv_read, bad_files)
     rp_text text = {0};
     uint32_t refused = 0;
     cr_assert(eq(int, rp_text_read_file(BAD "expected.tsv", SIZE_MAX, &text), RP_OK));
-    cr_assert(
-        eq(int, rp_csv_parse("expected.tsv", text.bytes, text.length, '\t', arena, &table), RP_OK));
+    cr_assert(eq(int,
+                 rp_csv_parse("expected.tsv", text.bytes, text.length, '\t', rp_test_arena, &table),
+                 RP_OK));
     rp_text_fini(&text);
     for (uint32_t row = 0; row < table.rows; row++) {
         const char *path = NULL;
@@ -89,23 +70,24 @@ Test(torch_csv_read, bad_files)
         const char *line = cell(&table, row, "line");
         const char *wanted = cell(&table, row, "message contains");
         rp_torch_csv csv;
-        again();
-        cr_assert(eq(int, rp_arena_print(arena, &path, BAD "%s", file), RP_OK));
-        cr_assert(eq(int, rp_arena_print(arena, &place, "%s:%s: ", path, line), RP_OK));
+        rp_test_log_again();
+        cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, BAD "%s", file), RP_OK));
+        cr_assert(eq(int, rp_arena_print(rp_test_arena, &place, "%s:%s: ", path, line), RP_OK));
         rp_status status = read_exact(path, &csv);
         if (strcmp(line, "0") == 0) {
-            cr_expect(eq(int, status, RP_OK), "%s: %s", file, messages);
+            cr_expect(eq(int, status, RP_OK), "%s: %s", file, rp_test_messages);
             continue;
         }
         refused++;
         cr_expect(eq(int, status, RP_INPUT), "%s", file);
-        cr_expect(strncmp(messages, place, strlen(place)) == 0, "%s: %s", file, messages);
-        cr_expect(strstr(messages, wanted) != NULL, "%s: %s", file, messages);
-        cr_expect(strstr(messages, "valid ") != NULL, "%s: %s", file, messages);
-        cr_expect(names_place(messages, line, cell(&table, row, "column")), "%s: %s", file,
-                  messages);
-        const char *newline = strchr(messages, '\n');
-        cr_expect(newline != NULL && newline[1] == '\0', "%s: %s", file, messages);
+        cr_expect(strncmp(rp_test_messages, place, strlen(place)) == 0, "%s: %s", file,
+                  rp_test_messages);
+        cr_expect(strstr(rp_test_messages, wanted) != NULL, "%s: %s", file, rp_test_messages);
+        cr_expect(strstr(rp_test_messages, "valid ") != NULL, "%s: %s", file, rp_test_messages);
+        cr_expect(names_place(rp_test_messages, line, cell(&table, row, "column")), "%s: %s", file,
+                  rp_test_messages);
+        const char *newline = strchr(rp_test_messages, '\n');
+        cr_expect(newline != NULL && newline[1] == '\0', "%s: %s", file, rp_test_messages);
     }
     cr_expect(ge(u32, refused, 50));
 }
@@ -116,7 +98,7 @@ static const char *squeezed(const char *path)
     rp_text text = {0};
     char *out = NULL;
     cr_assert(eq(int, rp_text_read_file(path, SIZE_MAX, &text), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, text.length + 1, 1, &out), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, text.length + 1, 1, &out), RP_OK));
     size_t length = 0;
     for (size_t i = 0; i < text.length; i++) {
         char byte = text.bytes[i];
@@ -141,7 +123,7 @@ static const char *printed(const rp_torch_csv *csv)
     FILE *stream = open_memstream(&bytes, &length);
     cr_assert(eq(int, rp_torch_csv_print(csv, stream), RP_OK));
     fclose(stream);
-    cr_assert(eq(int, rp_arena_copy_text(arena, bytes, length, &copy), RP_OK));
+    cr_assert(eq(int, rp_arena_copy_text(rp_test_arena, bytes, length, &copy), RP_OK));
     free(bytes);
     return copy;
 }
@@ -155,8 +137,8 @@ Test(torch_csv_read, files_of_pytorch)
     for (size_t i = 0; i < files.gl_pathc; i++) {
         rp_torch_csv csv;
         const char *path = files.gl_pathv[i];
-        again();
-        cr_expect(eq(int, read_exact(path, &csv), RP_OK), "%s: %s", path, messages);
+        rp_test_log_again();
+        cr_expect(eq(int, read_exact(path, &csv), RP_OK), "%s: %s", path, rp_test_messages);
         cr_expect(eq(str, (char *)printed(&csv), (char *)squeezed(path)), "%s", path);
         cr_expect(eq(int, csv.lowered, strstr(path, ".compute.") == NULL), "%s", path);
         cr_expect(not(csv.legacy), "%s", path);
@@ -167,10 +149,10 @@ Test(torch_csv_read, files_of_pytorch)
 static rp_torch_csv read_text(const char *text)
 {
     rp_torch_csv csv;
-    again();
-    cr_assert(eq(int, rp_torch_csv_parse("text", text, strlen(text), arena, &csv), RP_OK), "%s",
-              messages);
-    cr_assert(eq(int, rp_torch_csv_check(&csv, arena), RP_OK), "%s", messages);
+    rp_test_log_again();
+    cr_assert(eq(int, rp_torch_csv_parse("text", text, strlen(text), rp_test_arena, &csv), RP_OK),
+              "%s", rp_test_messages);
+    cr_assert(eq(int, rp_torch_csv_check(&csv, rp_test_arena), RP_OK), "%s", rp_test_messages);
     return csv;
 }
 
@@ -294,14 +276,15 @@ Test(torch_csv_read, dry_run_as_a_slow_one)
         while (columns <= CELLS && slow_run(rows, columns)) {
             columns++;
         }
-        again();
-        cr_assert(eq(int, rp_torch_csv_parse("text", text, length, arena, &csv), RP_OK));
-        rp_status status = rp_torch_csv_check(&csv, arena);
-        cr_assert(eq(int, status, columns > CELLS ? RP_OK : RP_INPUT), "%s%s", text, messages);
+        rp_test_log_again();
+        cr_assert(eq(int, rp_torch_csv_parse("text", text, length, rp_test_arena, &csv), RP_OK));
+        rp_status status = rp_torch_csv_check(&csv, rp_test_arena);
+        cr_assert(eq(int, status, columns > CELLS ? RP_OK : RP_INPUT), "%s%s", text,
+                  rp_test_messages);
         if (columns <= CELLS) {
             snprintf(wanted, sizeof wanted, "the smallest prefix that fails is columns 1 to %u;",
                      columns);
-            cr_assert(strstr(messages, wanted) != NULL, "%s%s", text, messages);
+            cr_assert(strstr(rp_test_messages, wanted) != NULL, "%s%s", text, rp_test_messages);
             stuck++;
         }
     }
@@ -331,17 +314,20 @@ Test(torch_csv_read, lowered_as_by_pytorch)
         const char *path = files.gl_pathv[i / 4];
         const char *golden = NULL;
         int stem = (int)(strstr(path, ".compute.csv") - path);
-        cr_assert(eq(int,
-                     rp_arena_print(arena, &golden, "%.*s.%s.csv", stem, path, forms[i % 4].form),
-                     RP_OK));
+        cr_assert(
+            eq(int,
+               rp_arena_print(rp_test_arena, &golden, "%.*s.%s.csv", stem, path, forms[i % 4].form),
+               RP_OK));
         if (access(golden, R_OK) != 0) {
             continue; /* the large ones are there in some forms only */
         }
-        again();
-        cr_assert(eq(int, read_exact(path, &csv), RP_OK), "%s", messages);
-        cr_assert(eq(int, rp_torch_csv_lower(&csv, &forms[i % 4].how, arena, &lowered), RP_OK));
+        rp_test_log_again();
+        cr_assert(eq(int, read_exact(path, &csv), RP_OK), "%s", rp_test_messages);
+        cr_assert(
+            eq(int, rp_torch_csv_lower(&csv, &forms[i % 4].how, rp_test_arena, &lowered), RP_OK));
         cr_expect(eq(str, (char *)printed(&lowered), (char *)squeezed(golden)), "%s", golden);
-        cr_expect(eq(int, rp_torch_csv_check(&lowered, arena), RP_OK), "%s", messages);
+        cr_expect(eq(int, rp_torch_csv_check(&lowered, rp_test_arena), RP_OK), "%s",
+                  rp_test_messages);
         compared++;
     }
     globfree(&files);

@@ -50,15 +50,8 @@ static void set_up(void)
     rp_model config = rp_test_decoder(4, false, false);
     rpexec_model model;
     rp_costs costs;
-    rpexec_work work = {.schedule = rp_schedule_find("roundpipe"),
-                        .gpus = GPUS,
-                        .calls = 1,
-                        .microbatches = GPUS,
-                        .microbatch_size = 1,
-                        .iterations = 1,
-                        .round = RP_ROUND_ALL,
-                        .recompute = RP_RECOMPUTE_WAIT,
-                        .piece_bytes = UINT64_C(1) << 30};
+    rpexec_work work = rp_test_work("roundpipe", GPUS, GPUS, 1);
+    work.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
@@ -246,15 +239,9 @@ Test(exec_links, training_takes_as_long_as_its_bytes)
     rp_model config = rp_test_decoder(4, false, false);
     rp_test_run fast, slow;
     m.switch_Bps = 2e7;
-    rpexec_work work = {.schedule = rp_schedule_find("roundpipe"),
-                        .gpus = 2,
-                        .calls = 1,
-                        .microbatches = 2,
-                        .microbatch_size = 1,
-                        .iterations = 2,
-                        .round = RP_ROUND_ALL,
-                        .recompute = RP_RECOMPUTE_EARLY,
-                        .piece_bytes = UINT64_C(1) << 20};
+    rpexec_work work = rp_test_work("roundpipe", 2, 2, 2);
+    work.recompute = RP_RECOMPUTE_EARLY;
+    work.piece_bytes = UINT64_C(1) << 20;
     cr_assert(eq(int, rp_test_execute(arena, &config, 16, &work, NULL, &fast), RP_OK));
     rp_test_twist twist = {.machine = &m};
     double begin_s = seconds();

@@ -85,16 +85,11 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     rp_costs flops, measured;
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
-    rpexec_work work = {.schedule = rp_schedule_find(name),
-                        .gpus = 2,
-                        .calls = 1,
-                        .microbatches = 4,
-                        .microbatch_size = 2,
-                        .iterations = 3,
-                        .round = RP_ROUND_ALL,
-                        .recompute = RP_RECOMPUTE_WAIT,
-                        .layer_grain = layer_grain,
-                        .piece_bytes = UINT64_C(1) << 30};
+    rpexec_work work = rp_test_work(name, 2, 4, 3);
+    work.microbatch_size = 2;
+    work.recompute = RP_RECOMPUTE_WAIT;
+    work.layer_grain = layer_grain;
+    work.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));

@@ -277,16 +277,9 @@ static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
     rpexec_model model;
     rp_costs costs;
     rp_model config = rp_test_decoder(4, false, false);
-    rpexec_work work = {.schedule = rp_schedule_find(schedule),
-                        .gpus = 2,
-                        .calls = 1,
-                        .microbatches = 2,
-                        .microbatch_size = 1,
-                        .iterations = 2,
-                        .round = RP_ROUND_ALL,
-                        .recompute = RP_RECOMPUTE_WAIT,
-                        .layer_grain = layer_grain,
-                        .piece_bytes = 20000};
+    rpexec_work work = rp_test_work(schedule, 2, 2, 2);
+    work.recompute = RP_RECOMPUTE_WAIT;
+    work.layer_grain = layer_grain;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));

@@ -241,16 +241,9 @@ Test(exec_matrix, half_precision_storage)
         round_weights(&golden.file, dtype);
         const rp_test_twist twist = {
             .prepare = rp_test_golden_prepare, .context = &golden, .dtype = dtype};
-        rpexec_work work = {.schedule = rp_schedule_find(names[i % 6]),
-                            .gpus = 2,
-                            .calls = 1,
-                            .microbatches = 4,
-                            .microbatch_size = 1,
-                            .iterations = 1,
-                            .round = RP_ROUND_ALL,
-                            .recompute = RP_RECOMPUTE_WAIT,
-                            .layer_grain = i % 3 == 0,
-                            .piece_bytes = 3000};
+        rpexec_work work = rp_test_work(names[i % 6], 2, 4, 1);
+        work.recompute = RP_RECOMPUTE_WAIT;
+        work.layer_grain = i % 3 == 0;
         cr_assert(eq(int,
                      rp_test_execute(rp_test_arena, &golden.config, (uint32_t)golden.file.seq_len,
                                      &work, &twist, &run),
@@ -275,14 +268,9 @@ Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
         char message[1024] = "";
         rp_test_run run;
         const rp_schedule_type *schedule = rp_schedule_find(names[i]);
-        const rpexec_work work = {.schedule = schedule,
-                                  .gpus = 2,
-                                  .calls = 1,
-                                  .microbatches = 4,
-                                  .microbatch_size = 1,
-                                  .iterations = 2,
-                                  .asynchronous = true,
-                                  .recompute = RP_RECOMPUTE_WAIT};
+        rpexec_work work = rp_test_work(names[i], 2, 4, 2);
+        work.asynchronous = true;
+        work.recompute = RP_RECOMPUTE_WAIT;
         cr_expect(rpexec_work_obstacle(schedule, true) != NULL);
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, 5, &work, NULL, &run);
