@@ -4,7 +4,7 @@
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 #include "common/formats/csv.h"
-#include "sim/rppredict/run.h"
+#include "common/inputs/published.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static bool is_quantity(const char *name)
 /* The published tables have names of their own: RoundPipe without more is asynchronous there. */
 static void name_framework(rp_store_reference *r, const char *framework)
 {
-    r->schedule = rpsim_prediction_schedule(framework);
+    r->schedule = rp_published_schedule(framework);
     if (strcmp(framework, "roundpipe") == 0) {
         r->optimizer = "async";
     } else if (strcmp(framework, "roundpipe-sync") == 0) {

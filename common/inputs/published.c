@@ -107,3 +107,18 @@ bool rp_published_matches(const char *text, uint64_t count, char *expected_out, 
     print_expected(&number, steps, expected_out, size);
     return steps == number.steps;
 }
+
+const char *rp_published_schedule(const char *framework)
+{
+    static const struct {
+        const char *framework;
+        const char *schedule;
+    } names[] = {
+        {"deepspeed-zero2", "zero2"}, {"fsdp-zero3", "fsdp"}, {"roundpipe-sync", "roundpipe"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i].framework, framework) == 0) {
+            return names[i].schedule;
+        }
+    }
+    return framework;
+}

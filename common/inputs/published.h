@@ -1,4 +1,5 @@
-/** @file published.h  Published parameter counts, as "1.7B" or "20,914,757,184". */
+/** @file published.h  Published parameter counts, as "1.7B" or "20,914,757,184", and names of
+ * published systems. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,3 +13,7 @@
  */
 bool rp_published_matches(const char *text, uint64_t count, char *expected_out, size_t size,
                           bool *valid_out);
+
+/** @return the schedule that is published under a framework's name; names of schedules are their
+ * own. */
+const char *rp_published_schedule(const char *framework);

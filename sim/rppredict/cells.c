@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 
 #include <string.h>
@@ -90,8 +91,7 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
                           .file = c->csv.name,
                           .line = c->csv.lines[row],
                           .memory = true};
-    RP_TRY(rp_schedule_require("framework", rpsim_prediction_schedule(q->framework), false,
-                               &schedule));
+    RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false, &schedule));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
     q->asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 
 #include <math.h>
@@ -74,8 +75,7 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     rpsim_workload workload = {.seq_len = SEQ_LEN};
     const rp_schedule_type *schedule = NULL;
     bool asynchronous = strcmp(framework, "roundpipe") == 0;
-    RP_TRY(
-        rp_schedule_require("framework", rpsim_prediction_schedule(framework), false, &schedule));
+    RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false, &schedule));
     RP_TRY(rpsim_workload_published(schedule->name, model, true, asynchronous, &workload,
                                     &asynchronous));
     uint32_t set_at = workload.sets_gpus != 0 ? workload.sets_gpus : p->platform.gpus;

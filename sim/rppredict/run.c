@@ -1,6 +1,7 @@
 #include "sim/rppredict/run.h"
 
 #include "common/base/crew.h"
+#include "common/inputs/published.h"
 #include "common/roofline/roofline.h"
 #include "sim/run/memory/library_run.h"
 #include "sim/run/seqlen.h"
@@ -20,21 +21,6 @@ typedef struct run_inputs {
     rp_schedule_config config;
     rp_arena *arena;
 } run_inputs;
-
-const char *rpsim_prediction_schedule(const char *framework)
-{
-    static const struct {
-        const char *framework;
-        const char *schedule;
-    } names[] = {
-        {"deepspeed-zero2", "zero2"}, {"fsdp-zero3", "fsdp"}, {"roundpipe-sync", "roundpipe"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i].framework, framework) == 0) {
-            return names[i].schedule;
-        }
-    }
-    return framework;
-}
 
 /* RoundPipe's planner; the published partition where the paper lists one; even otherwise. The paper
  * lists partitions for its own simulation of pipelines, whose time they balance, none for
@@ -59,7 +45,7 @@ static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
 
 static rp_status prepare(const rpsim_question *q, run_inputs *in)
 {
-    const char *name = rpsim_prediction_schedule(q->framework);
+    const char *name = rp_published_schedule(q->framework);
     RP_TRY(rp_schedule_require("framework", name, false, &in->schedule));
     RP_TRY(rp_model_load(q->model, in->arena, &in->model));
     in->workload = q->workload;

@@ -8,7 +8,7 @@
 
 /** One run that is asked for. */
 typedef struct rpsim_question {
-    const char *framework; /**< as published (rpsim_prediction_schedule) */
+    const char *framework; /**< as published (rp_published_schedule) */
     const char *model;
     uint32_t gpus;           /**< 1 to the platform's */
     bool longest;            /**< the longest sequence that fits is asked for, no throughput */
@@ -25,10 +25,6 @@ typedef struct rpsim_answer {
     bool fits;           /**< only where `longest` or `memory` */
     bool host_known;     /**< likewise; otherwise only GPUs are known to have room */
 } rpsim_answer;
-
-/** @return the schedule that is published under a framework's name; names of schedules are their
- * own. */
-const char *rpsim_prediction_schedule(const char *framework);
 
 /**
  * Answers every question, on all cores. The answers do not depend on how many there are.

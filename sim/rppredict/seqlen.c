@@ -2,6 +2,7 @@
 
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 #include "sim/run/seqlen.h"
 
@@ -25,7 +26,7 @@ static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
                                      .model = cell->model,
                                      .gpus = platform->gpus,
                                      .longest = true};
-    return rpsim_workload_longest(rpsim_prediction_schedule(cell->framework), cell->model,
+    return rpsim_workload_longest(rp_published_schedule(cell->framework), cell->model,
                                   &question_out->workload, &question_out->asynchronous);
 }
 

@@ -98,6 +98,8 @@ inject rooms common/zz/zz_a.c "rooms that include each other" <<<'#include "comm
 rm "$tree/common/yy/yy.c"
 inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
 inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
+inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/record.h"'
+inject rooms experiments/zz_e.c "rpsweep includes another program's folder" <<<'#include "sim/rppredict/cells.h"'
 for file in {01..25}; do : >"$tree/common/yy/yy_$file.c"; done
 : >"$tree/common/yy/yy_26.c"
 expect rooms "common/yy:1:" "26 files in a folder"

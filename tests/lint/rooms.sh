@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Rooms are folders of common, sim and exec; their sub-folders belong to them. Rooms do not include each other in a
-# circle, a private header (*_internal.h) is included from its own folder and by tests only, the executor does not know
-# the host backend, and a folder holds at most 25 files of C.
+# circle, a private header (*_internal.h) is included from its own folder and by tests only, a program's folder does not
+# include another program's, the executor does not know the host backend, and a folder holds at most 25 files of C.
 source "$(dirname "$0")/lib/lint.sh"
 
 cd "$lint_root"
@@ -26,6 +26,14 @@ done <"$lint_work/loop" | lint_report "rooms include each other in a circle"
 awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/, "", b) }
     $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
     lint_report "private headers are for their own folder"
+
+# rpsweep runs points of rpsim and rpexec by their own options and records, in one file.
+awk 'function program(path) {
+        return match(path, /^(sim\/rp[a-z]+|exec\/rpexec|experiments)\//) ? substr(path, 1, RLENGTH - 1) : ""
+    }
+    program($2) != "" && program($3) != "" && program($2) != program($3) && $2 != "experiments/point_run.c" {
+        print $1 ": includes " $3
+    }' "$lint_work/includes" | lint_report "programs do not include each other"
 
 # Training and records ask for the host's cores and its operators as a reference.
 awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|cuda\/tests)\// { print $1 ": includes " $3 }' \
