@@ -165,8 +165,8 @@ fused()
 }
 
 less_work=$(fused)
-head='| model | RoundPipe, published | tuned | own, published partition | own, tuned | bound | gap | closed: tuned | own | own, tuned |'
-hardware_head='| model | RoundPipe, published, one call | two calls | tuned, one call | own, published partition | own, tuned | bound | gap | closed: two calls | tuned | own | own, tuned |
+head='| model | published | tuned | own | own, tuned | bound | gap | closed: tuned | own | own, tuned |'
+hardware_head='| model | one call | two calls | tuned | own | own, tuned | bound | gap | closed: two calls | tuned | own | own, tuned |
 |---|---|---|---|---|---|---|---|---|---|---|---|'
 transfers="(SELECT max(l.transfers_ms, $(cell work_ms hardware-async-published)) FROM limits l WHERE l.model = m.name)"
 {
@@ -177,14 +177,15 @@ Written by \`experiments/optimality.sh\` (target \`optimality\`) from runs of rp
 16 microbatches, recompute early (the published freedom of RoundPipe), all times in ms. Searches: \`--partition tuned\`,
 seed $seed, 50000 simulations each at stage fidelity (steady states 3000) and 2500 at hardware fidelity (120). *Own* is
 \`roundpipe-overlap\`; its rule, why it is correct, what it costs and where it does not help are in
-\`common/schedules/roundpipe-overlap.c\`. *Gap* is the distance of the first column to the bound in percent of the first
-column; *closed* is how much of it each column behind the first closes, in percent.
+\`common/schedules/roundpipe-overlap.c\`. RoundPipe and own have the published partition unless *tuned*. *Gap* is the
+distance of the first column to the bound in percent of the first column; *closed* is how much of it each column behind
+the first closes, in percent.
 
 ## One synchronous iteration, stage fidelity
 
 Makespan. The bound holds for any schedule with the same semantics, whatever its partition, placement and order
-(\`lower_bound_same_ms\`, proof in \`sim/run/bounds/bounds.h\`; the lowest of the four runs'): the head's stage may be fused with as
-many layers as pays, which then recompute nothing. For partitions that fuse none *same work* is a bound, too
+(\`lower_bound_same_ms\`, proof in \`sim/run/bounds/bounds.h\`; the lowest of the four runs'): the head's stage may be fused
+with as many layers as pays, which then recompute nothing. For partitions that fuse none *same work* is a bound, too
 (\`lower_bound_any_ms\`).
 
 $head same work |
@@ -216,8 +217,8 @@ TEXT
 
 ## One synchronous step, hardware fidelity
 
-Makespan with transfers, host and optimizer. RoundPipe in one call of 16 microbatches and in two of 8, own in two of 8. The
-bound is \`lower_bound_same_ms\`, the lowest of the runs'. † does not fit into the GPUs' memory.
+Makespan with transfers, host and optimizer. RoundPipe in one call of 16 microbatches and in two of 8, tuned in one, own
+in two. The bound is \`lower_bound_same_ms\`, the lowest of the runs'. † does not fit into the GPUs' memory.
 
 $hardware_head
 TEXT
@@ -226,8 +227,8 @@ TEXT
 
 ## Steady state of asynchronous steps, hardware fidelity
 
-Period. The bound is the larger of the work divided by the GPUs and what one queue or link has to move in the published
-run; where that is more than the work it is the host's optimizer, which every schedule has to wait for.
+Period; calls as above. The bound is the larger of the work divided by the GPUs and what one queue or link has to move
+in the published run; where that is more than the work it is the host's optimizer, which every schedule has to wait for.
 
 $hardware_head
 TEXT

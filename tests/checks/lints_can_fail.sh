@@ -66,6 +66,7 @@ static int zz_free_op(const char *rp_time)
 }
 C
 cat >"$tree/tests/common/zz_harmless.c" <<<$'static void begin(void)\n{\n    cr_assert(x);\n}\nstatic void end(void)\n{\n    rp_end(x); // cr_expect(x)\n}\nTestSuite(zz, .init = begin, .fini = end);'
+printf '%s\n' '```' "$(printf 'z%.0s' {1..121})" '```' "- https://example.org/$(printf 'z%.0s' {1..121})" >"$tree/common/zz_harmless.md"
 for lint in "$source_dir"/tests/lint/*.sh; do
     bash "$lint" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || true
     if grep -qF 'zz_harmless' "$work/output"; then
@@ -74,7 +75,7 @@ for lint in "$source_dir"/tests/lint/*.sh; do
         failures=$((failures + 1))
     fi
 done
-rm "$tree/common/zz_harmless.c" "$tree/tests/common/zz_harmless.c"
+rm "$tree/common/zz_harmless."{c,md} "$tree/tests/common/zz_harmless.c"
 
 # The rules look at one file at a time, so the injections below need none of our own sources around
 # them: without those each run is a blink.
@@ -195,6 +196,7 @@ for page in README ARCHITECTURE; do
     mv "$tree/$page.md.orig" "$tree/$page.md"
 done
 inject docs docs/zz-wide.md "a wide line" <<<"$(printf 'z%.0s' {1..121})"
+inject docs common/zz/zz-wide.md "a wide row of a table" <<<"| $(printf 'é%.0s' {1..119})"
 
 for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'char *d = __DATE__'; do
     inject random common/zz_random.c "$call" <<<"    $call;"
