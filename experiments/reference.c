@@ -70,7 +70,7 @@ static void name_framework(rp_store_reference *r, const char *framework)
     }
 }
 
-static bool fill(rp_store_reference *r, const char *name, const char *value)
+static bool set_column(rp_store_reference *r, const char *name, const char *value)
 {
     slot place = {0};
     uint64_t number = 0;
@@ -108,7 +108,7 @@ static rp_status read_cell(const char *cell, rp_arena *arena, rp_store_reference
         if (equals != NULL) {
             RP_TRY(rp_arena_copy_text(arena, items[i], (size_t)(equals - items[i]), &name));
         }
-        if (equals == NULL || !fill(r, name, equals + 1)) {
+        if (equals == NULL || !set_column(r, name, equals + 1)) {
             return rp_option_bad("cell", items[i],
                                  "NAME=VALUE with the names " NAMES
                                  "; kinds are published and measured, sizes whole numbers from 1");
@@ -169,7 +169,8 @@ static rp_status add_row(rp_store *store, const rp_csv *csv, uint32_t row,
     rp_store_reference r = *constant;
     for (uint32_t c = 0; c < csv->columns; c++) {
         const char *value = rp_csv_cell(csv, row, c);
-        if (!is_quantity(csv->header[c]) && value[0] != '\0' && !fill(&r, csv->header[c], value)) {
+        if (!is_quantity(csv->header[c]) && value[0] != '\0' &&
+            !set_column(&r, csv->header[c], value)) {
             char shown[RP_CSV_SHOW_SIZE];
             rp_log_error_at(csv->name, csv->lines[row],
                             "%s: '%s' is not valid; kinds are published and measured, sizes whole "

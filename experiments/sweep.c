@@ -200,7 +200,7 @@ static void list_failure(sweep *s, const char *command, const char *failure)
     }
 }
 
-static rp_status keep(sweep *s, const rpsweep_outcome *outcome, rp_arena *arena)
+static rp_status store_outcome(sweep *s, const rpsweep_outcome *outcome, rp_arena *arena)
 {
     rpsweep_point point;
     bool included = false;
@@ -284,7 +284,7 @@ static rp_status bury(sweep *s, uint32_t worker, const char *cause, rp_arena *ar
     while (g->count > 0) {
         s->returned[s->returned_count++] = take_given(g);
     }
-    return keep(s, &outcome, arena);
+    return store_outcome(s, &outcome, arena);
 }
 
 static rp_status receive(sweep *s, uint32_t worker, const char *cause)
@@ -304,7 +304,7 @@ static rp_status receive(sweep *s, uint32_t worker, const char *cause)
         if (status == RP_BROKEN) {
             rp_log_error("a worker sent what is no outcome of its point");
         }
-        status = status == RP_OK ? keep(s, &outcome, arena) : status;
+        status = status == RP_OK ? store_outcome(s, &outcome, arena) : status;
     }
     rp_arena_destroy(arena);
     return status;
@@ -385,7 +385,7 @@ static rp_status open_store(sweep *s)
     return RP_OK;
 }
 
-static rp_status run(sweep *s)
+static rp_status run_points(sweep *s)
 {
     RP_TRY(count_points(s));
     if (s->summary->points == 0) {
@@ -422,7 +422,7 @@ rp_status rpsweep_run(const rpsweep_config *config, rpsweep_summary *summary_out
     interrupted = 0;
     (void)sigaction(SIGINT, &action, &before[0]);
     (void)sigaction(SIGTERM, &action, &before[1]);
-    rp_status status = run(&s);
+    rp_status status = run_points(&s);
     if (status == RP_DATABASE && s.store != NULL) {
         rp_log_error("%s: what was committed stays; when the cause is gone, rpsweep with --resume "
                      "runs the rest",

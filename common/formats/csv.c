@@ -218,7 +218,7 @@ static rp_status read_rows(reader *in)
     return RP_OK;
 }
 
-static rp_status keep(const reader *in, rp_arena *arena, rp_csv *table_out)
+static rp_status keep_cells(const reader *in, rp_arena *arena, rp_csv *table_out)
 {
     *table_out = (rp_csv){.name = in->name, .columns = in->columns};
     table_out->rows = (uint32_t)(in->row - 1);
@@ -252,7 +252,7 @@ rp_status rp_csv_parse(const char *name, const char *bytes, size_t length, char 
     RP_TRY(rp_arena_alloc(arena, length + 2, 1, &in.copy));
     rp_status status = read_rows(&in);
     if (status == RP_OK) {
-        status = keep(&in, arena, table_out);
+        status = keep_cells(&in, arena, table_out);
     }
     rp_mem_release(&in.cells);
     rp_mem_release(&in.lines);

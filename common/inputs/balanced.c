@@ -19,7 +19,7 @@ static double load_of(const loads *fixed, uint32_t stage, uint32_t blocks)
 }
 
 /* best[s][n]: least sum of squares of stages s .. with n blocks among them. */
-static void fill(const loads *fixed, uint32_t blocks, double *best)
+static void fill_sums(const loads *fixed, uint32_t blocks, double *best)
 {
     size_t row = (size_t)blocks + 1;
     for (uint32_t s = fixed->stages; s-- > 0;) {
@@ -47,7 +47,7 @@ rp_status rp_partition_balanced(const rp_model *model, uint32_t stages, rp_arena
     rp_partition partition = {.forward_count = stages};
     RP_TRY(rp_arena_alloc(arena, stages * row, sizeof *best, &best));
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &partition.forward_layers));
-    fill(&fixed, model->layers, best);
+    fill_sums(&fixed, model->layers, best);
     uint32_t left = model->layers;
     for (uint32_t s = 0; s < stages; s++) {
         uint32_t own = left;

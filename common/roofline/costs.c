@@ -61,7 +61,7 @@ static int64_t to_ps(double time_s)
     return rp_ms_to_ps(time_s * 1e3);
 }
 
-static rp_status allocate(uint32_t layers, rp_arena *arena, rp_costs *costs)
+static rp_status allocate_times(uint32_t layers, rp_arena *arena, rp_costs *costs)
 {
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->fwd_ps));
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_ps));
@@ -104,7 +104,7 @@ rp_status rpcommon_roofline_costs(const rp_model *model, const rp_platform *plat
                           "roofline: FLOP and bytes of each operator over the rates of platform "
                           "%s; nobody has measured %s on any GPU",
                           platform->name, model->name));
-    RP_TRY(allocate(model->layers, arena, &costs));
+    RP_TRY(allocate_times(model->layers, arena, &costs));
     for (uint32_t i = 0; i < model->layers; i++) {
         costs.fwd_ps[i] = to_ps(t.layers[i].pass[RP_PASS_FORWARD]);
         costs.bwd_ps[i] = to_ps(backward(&t.layers[i]));
@@ -183,7 +183,7 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     RP_TRY(rp_arena_print(arena, &costs.source,
                           "moved: %s (%s) x roofline of platform %s / roofline of platform %s",
                           measured->name, measured->source, to->name, from->name));
-    RP_TRY(allocate(model->layers, arena, &costs));
+    RP_TRY(allocate_times(model->layers, arena, &costs));
     move_times(measured, &here, &there, &costs);
     *costs_out = costs;
     return RP_OK;

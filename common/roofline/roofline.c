@@ -60,7 +60,7 @@ typedef struct builder {
     bool trained; /* the base weights are */
 } builder;
 
-static rp_operator *add(builder *b, const char *name, rp_unit unit)
+static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
 {
     rp_operator *op = &b->operators[b->count++];
     *op = (rp_operator){.name = name, .unit = unit};
@@ -71,7 +71,7 @@ static rp_operator *add(builder *b, const char *name, rp_unit unit)
 static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
                        double copies)
 {
-    rp_operator *op = add(b, name, RP_UNIT_VECTOR);
+    rp_operator *op = add_operator(b, name, RP_UNIT_VECTOR);
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         bool runs = p != BW || b->trained;
         const vector_pass *v = &passes[p];
@@ -85,7 +85,7 @@ static void add_vector(builder *b, const char *name, const vector_pass *passes, 
 static void add_gemm(builder *b, const char *name, double rows, double in, double out,
                      double copies, bool trained)
 {
-    rp_operator *op = add(b, name, RP_UNIT_GEMM);
+    rp_operator *op = add_operator(b, name, RP_UNIT_GEMM);
     double bytes = 2 * (rows * in + copies * in * out + rows * out);
     rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies};
     op->work[F] = op->work[BI] = work;
@@ -98,7 +98,7 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
  * (sim/model.md section 2, term 1). */
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
-    rp_operator *op = add(b, "gradient accumulation", RP_UNIT_VECTOR);
+    rp_operator *op = add_operator(b, "gradient accumulation", RP_UNIT_VECTOR);
     op->work[BW] = (rp_pass_work){parameters, 2 * parameters, 6 * parameters, kernels};
 }
 
@@ -135,7 +135,7 @@ uint32_t rp_layer_window(const rp_model *model, uint32_t layer)
 static void add_attention(builder *b, uint32_t layer, double sequences, double seq_len)
 {
     const rp_model *m = b->model;
-    rp_operator *op = add(b, "attention", RP_UNIT_ATTENTION);
+    rp_operator *op = add_operator(b, "attention", RP_UNIT_ATTENTION);
     double pairs = sequences * rp_attention_pairs(seq_len, rp_layer_window(m, layer));
     double flops = 4 * pairs * m->heads * m->head_dim;
     double bytes = 2 * sequences * seq_len * (2.0 * m->heads + 2.0 * m->kv_heads) * m->head_dim;

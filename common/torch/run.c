@@ -122,7 +122,7 @@ static void run_rank(runner *r, uint32_t rank)
 }
 
 /* Runs the first `columns` columns. @return a rank that does not come to its end, or NONE */
-static uint32_t run(runner *r, uint32_t columns)
+static uint32_t run_columns(runner *r, uint32_t columns)
 {
     const rp_torch_csv *csv = r->csv;
     r->columns = columns;
@@ -208,17 +208,17 @@ rp_status rp_torch_dry_run(const rp_torch_csv *csv, const rp_torch_tables *table
     for (uint32_t i = 0; i < count; i++) {
         columns = csv->actions[i].column >= columns ? csv->actions[i].column + 1 : columns;
     }
-    if (run(&r, columns) == RP_TORCH_NONE) {
+    if (run_columns(&r, columns) == RP_TORCH_NONE) {
         return RP_OK;
     }
     uint32_t fits = 0; /* columns that run to their end */
     while (columns - fits > 1) {
         uint32_t middle = fits + (columns - fits) / 2;
-        if (run(&r, middle) == RP_TORCH_NONE) {
+        if (run_columns(&r, middle) == RP_TORCH_NONE) {
             fits = middle;
         } else {
             columns = middle;
         }
     }
-    return refuse_circle(&r, run(&r, columns), columns);
+    return refuse_circle(&r, run_columns(&r, columns), columns);
 }

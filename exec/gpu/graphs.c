@@ -239,7 +239,7 @@ static bool repeats(const rpexec_gpu_graphs *g, const uint64_t *call)
     return does;
 }
 
-static void take(rpexec_call_taker *taker, const uint64_t *call)
+static void take_call(rpexec_call_taker *taker, const uint64_t *call)
 {
     rpexec_gpu_graphs *g = (rpexec_gpu_graphs *)(void *)taker;
     uint32_t length = rpexec_call_length(call);
@@ -272,7 +272,7 @@ rp_status rpexec_gpu_graphs_open(const rpexec_cuda_calls *calls, rp_arena *arena
 {
     rpexec_gpu_graphs *g = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *g, &g));
-    g->taker = (rpexec_call_taker){.take = take, .finite = is_finite};
+    g->taker = (rpexec_call_taker){.take = take_call, .finite = is_finite};
     g->calls = calls;
     *graphs_out = g;
     return RP_OK;

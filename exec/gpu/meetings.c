@@ -19,15 +19,15 @@ static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
     rpexec_gpu_copy_between(q, q->index, to, queue_of(context, from_rank)->index, from, bytes);
 }
 
-static void copy(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes)
+static void copy_bytes(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes)
 {
     rpexec_gpu_queue *q = queue_of(context, rank);
     (void)rpexec_gpu_tried(q->driver, q->driver->calls->copy(to, from, bytes, q->stream),
                            "cudaMemcpyAsync");
 }
 
-static void add(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
-                const void *values, bool add_to, float *sum)
+static void add_arrays(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+                       const void *values, bool add_to, float *sum)
 {
     rpexec_gpu_queue *q = queue_of(context, rank);
     (void)rpexec_gpu_tried(
@@ -97,8 +97,11 @@ static void together(void *context, uint32_t rank)
 static rp_status open_meeting(rpexec_driver *d, uint32_t ranks, uint32_t most_arrays,
                               rpexec_gpu_meeting *m)
 {
-    static const rpexec_host_group_moves moves = {
-        .copy = copy, .add = add, .narrow = narrow, .arrive = arrive, .depart = depart};
+    static const rpexec_host_group_moves moves = {.copy = copy_bytes,
+                                                  .add = add_arrays,
+                                                  .narrow = narrow,
+                                                  .arrive = arrive,
+                                                  .depart = depart};
     static const rpexec_host_group_moves by_nccl = {
         .arrive = arrive_only, .depart = depart_only, .together = together};
     /* A sum of two is done by copies, or by NCCL as they are. */
@@ -176,8 +179,8 @@ void rpexec_gpu_close_meetings(rpexec_driver *d)
     }
 }
 
-static rp_status run(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t op, uint32_t rank,
-                     const rpexec_collective *collective, uint64_t *moved_out)
+static rp_status run_meeting(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t op, uint32_t rank,
+                             const rpexec_collective *collective, uint64_t *moved_out)
 {
     m->queues[rank] = &d->queues[d->config.plan->order.queue_of[op]];
     rpexec_gpu_graphs_flush(m->queues[rank]->graphs);
@@ -188,7 +191,7 @@ rp_status rpexec_gpu_collective(rpexec_driver *d, uint32_t op, const rpexec_coll
                                 uint64_t *moved_out)
 {
     uint32_t rank = d->queues[d->config.plan->order.queue_of[op]].index;
-    return run(d, &d->all, op, rank, collective, moved_out);
+    return run_meeting(d, &d->all, op, rank, collective, moved_out);
 }
 
 rp_status rpexec_gpu_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint64_t count,
@@ -203,5 +206,5 @@ rp_status rpexec_gpu_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint
                                    .scratch = gpu->scratch,
                                    .scratch_bytes = gpu->scratch_bytes};
     uint64_t moved = 0;
-    return run(d, &d->pair, op, rank, &sum, &moved);
+    return run_meeting(d, &d->pair, op, rank, &sum, &moved);
 }

@@ -52,7 +52,7 @@ static bool enter(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t gpu)
     return went(p, d->calls->enter(&whole), "cudaSetDevice");
 }
 
-static bool take(const rpexec_devices *d, rpexec_gpu_peers *p)
+static bool take_resources(const rpexec_devices *d, rpexec_gpu_peers *p)
 {
     const rpexec_cuda_calls *c = d->calls;
     void *host[2] = {NULL, NULL};
@@ -70,7 +70,7 @@ static bool take(const rpexec_devices *d, rpexec_gpu_peers *p)
     return well;
 }
 
-static void give(const rpexec_devices *d, rpexec_gpu_peers *p)
+static void give_resources(const rpexec_devices *d, rpexec_gpu_peers *p)
 {
     const rpexec_cuda_calls *c = d->calls;
     for (uint32_t i = 0; i < d->count; i++) {
@@ -105,7 +105,7 @@ bool rpexec_gpu_close_peers(rpexec_devices *d)
             return false; /* it hangs to this day */
         }
     }
-    give(d, d->peers);
+    give_resources(d, d->peers);
     d->peers = NULL;
     return true;
 }
@@ -114,7 +114,7 @@ bool rpexec_gpu_close_peers(rpexec_devices *d)
  */
 
 /* Different for each copy, so that what lies there from another one is not taken for it. */
-static void fill(unsigned char *pattern, uint64_t number)
+static void fill_pattern(unsigned char *pattern, uint64_t number)
 {
     for (uint64_t i = 0; i < PATTERN_BYTES; i += sizeof number) {
         uint64_t value =
@@ -124,8 +124,8 @@ static void fill(unsigned char *pattern, uint64_t number)
     }
 }
 
-static bool copy(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t gpu, void *to,
-                 const void *from)
+static bool copy_pattern(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t gpu, void *to,
+                         const void *from)
 {
     return enter(d, p, gpu) &&
            went(p, d->calls->copy(to, from, PATTERN_BYTES, p->sides[gpu].stream),
@@ -133,7 +133,8 @@ static bool copy(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t gpu, voi
 }
 
 /* Work of `second` from now on comes after all that `first` has been asked for. */
-static bool order(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t first, uint32_t second)
+static bool order_streams(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t first,
+                          uint32_t second)
 {
     const rpexec_cuda_calls *c = d->calls;
     return went(p, c->event_record(p->sides[first].event, p->sides[first].stream),
@@ -162,13 +163,14 @@ static verdict wait_for(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t g
 static verdict try_way(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t from, uint32_t to,
                        uint32_t gpu)
 {
-    fill(p->sent, 2 * ((uint64_t)from * d->count + to) + (gpu == from));
+    fill_pattern(p->sent, 2 * ((uint64_t)from * d->count + to) + (gpu == from));
     memset(p->came, 0, PATTERN_BYTES);
     bool well =
-        copy(d, p, from, p->sides[from].memory, p->sent) &&
-        (gpu == from || order(d, p, from, gpu)) &&
-        copy(d, p, gpu, p->sides[to].memory, p->sides[from].memory) &&
-        (gpu == to || order(d, p, gpu, to)) && copy(d, p, to, p->came, p->sides[to].memory) &&
+        copy_pattern(d, p, from, p->sides[from].memory, p->sent) &&
+        (gpu == from || order_streams(d, p, from, gpu)) &&
+        copy_pattern(d, p, gpu, p->sides[to].memory, p->sides[from].memory) &&
+        (gpu == to || order_streams(d, p, gpu, to)) &&
+        copy_pattern(d, p, to, p->came, p->sides[to].memory) &&
         went(p, d->calls->event_record(p->sides[to].event, p->sides[to].stream), "cudaEventRecord");
     return well ? wait_for(d, p, to) : FAILS;
 }
@@ -234,7 +236,7 @@ static void try_all(rpexec_devices *d, rpexec_gpu_peers *p)
     if (hangs) {
         d->peers = p; /* under way */
     } else {
-        give(d, p);
+        give_resources(d, p);
     }
 }
 
@@ -256,8 +258,8 @@ rp_status rpexec_gpu_find_peers(rpexec_devices *d)
     rpexec_gpu_peers *p = NULL;
     RP_TRY(rp_arena_alloc(d->arena, 1, sizeof *p, &p));
     RP_TRY(rp_arena_alloc(d->arena, d->count, sizeof *p->sides, &p->sides));
-    if (!take(d, p)) {
-        give(d, p);
+    if (!take_resources(d, p)) {
+        give_resources(d, p);
         return rpexec_gpu_check(d, p->error, p->call);
     }
     try_all(d, p);

@@ -33,7 +33,7 @@ static void pause_briefly(void)
 #endif
 }
 
-static void *keep(void *context)
+static void *keep_awake(void *context)
 {
     const keeper *k = context;
     rpexec_host_awake *a = k->of;
@@ -57,7 +57,7 @@ static bool start(keeper *k)
     sigset_t before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&k->thread, NULL, keep, k) == 0;
+    bool started = pthread_create(&k->thread, NULL, keep_awake, k) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }

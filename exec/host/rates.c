@@ -57,7 +57,7 @@ static double multiply(rpexec_dtype dtype, float *a)
     return PRODUCTS;
 }
 
-static double copy(rpexec_dtype dtype, float *a)
+static double copy_floats(rpexec_dtype dtype, float *a)
 {
     (void)dtype;
     memcpy(a, a + COUNT, COUNT * sizeof(float));
@@ -93,7 +93,7 @@ static double update(rpexec_dtype dtype, float *a)
 }
 
 /* Parameters of the host's ops: gradients come in, Adam, working weights. */
-static double collect(rpexec_dtype dtype, float *a)
+static double collect_gradients(rpexec_dtype dtype, float *a)
 {
     (void)rpexec_pass_collect(NULL, dtype, COUNT, a + COUNT, 1, false, a);
     return COUNT;
@@ -121,7 +121,7 @@ static double refresh(rpexec_dtype dtype, float *a)
 /* ---- alone and together -----------------------------------------------------------------------
  */
 
-static rp_status work(void *context, uint32_t thread)
+static rp_status measure_rate(void *context, uint32_t thread)
 {
     bench *b = context;
     float *arrays = b->arrays + (size_t)thread * (ARRAYS * COUNT + SCRATCH);
@@ -134,8 +134,8 @@ static rp_status work(void *context, uint32_t thread)
 static double alone(bench *b, double (*what)(rpexec_dtype dtype, float *arrays))
 {
     b->work = what;
-    (void)work(b, 0); /* clocks go up, pages and BLAS's buffers appear */
-    (void)work(b, 0);
+    (void)measure_rate(b, 0); /* clocks go up, pages and BLAS's buffers appear */
+    (void)measure_rate(b, 0);
     return b->rates[0];
 }
 
@@ -145,8 +145,8 @@ static double together(bench *b, uint32_t threads,
 {
     double sum = 0;
     b->work = what;
-    (void)rp_crew_run(threads, threads, work, b);
-    (void)rp_crew_run(threads, threads, work, b);
+    (void)rp_crew_run(threads, threads, measure_rate, b);
+    (void)rp_crew_run(threads, threads, measure_rate, b);
     for (uint32_t i = 0; i < threads; i++) {
         sum += b->rates[i];
     }
@@ -189,9 +189,9 @@ static void measure_rates(void *context)
 {
     bench *b = context;
     rpexec_host_rates *r = &b->found;
-    r->copy_Bps = alone(b, copy);
+    r->copy_Bps = alone(b, copy_floats);
     r->update_Bps = RP_GPU_ADAM_BYTES * together(b, r->threads, update) / r->threads;
-    r->collect_s = r->threads / together(b, r->threads, collect);
+    r->collect_s = r->threads / together(b, r->threads, collect_gradients);
     r->step_s = r->threads / together(b, r->threads, step);
     r->refresh_s = r->threads / together(b, r->threads, refresh);
     r->collective_Bps = 2 / (1 / r->copy_Bps + 1 / alone(b, reduce));

@@ -185,7 +185,7 @@ static uint64_t gpu_bytes(const measuring *m, uint64_t bytes)
 }
 
 /* Pages that nobody has touched are not really there. */
-static rp_status prepare(void *context, rpexec_driver *driver)
+static rp_status prepare_memory(void *context, rpexec_driver *driver)
 {
     measuring *m = context;
     const rpexec_driver_type *type = m->site->driver_type;
@@ -200,8 +200,8 @@ static rp_status prepare(void *context, rpexec_driver *driver)
     return RP_OK;
 }
 
-static rp_status copy(void *context, uint32_t number, uint32_t op, rpexec_driver *driver,
-                      rpexec_lane *lane)
+static rp_status copy_piece(void *context, uint32_t number, uint32_t op, rpexec_driver *driver,
+                            rpexec_lane *lane)
 {
     measuring *m = context;
     const rpexec_driver_type *type = m->site->driver_type;
@@ -239,7 +239,7 @@ static rp_status measure_size(measuring *m, rp_arena *arena)
     RP_TRY(add_groups(m));
     m->trial.gpu_bytes = gpu_bytes(m, m->bytes);
     m->trial.host_bytes = HOST_PLACES * (uint64_t)gpus * m->bytes;
-    return rpexec_trial_run(&m->trial, prepare, copy, m);
+    return rpexec_trial_run(&m->trial, prepare_memory, copy_piece, m);
 }
 
 static double median_s(const measuring *m, const series *s)

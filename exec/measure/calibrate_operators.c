@@ -169,7 +169,7 @@ static void run_phase(const measuring *m, const rpexec_compute *c, const memory 
     }
 }
 
-static void take(rpexec_call_taker *taker, const uint64_t *call)
+static void note_call(rpexec_call_taker *taker, const uint64_t *call)
 {
     notes *n = (notes *)(void *)taker;
     if (n->count < n->most) {
@@ -207,7 +207,7 @@ static void note_calls(measuring *m, unsigned char *base, const float *rotary)
                               .operators = &rpexec_noting_operators,
                               .lane = (rpexec_lane *)(void *)&m->notes.taker,
                               .rotary = rotary};
-    m->notes.taker.take = take;
+    m->notes.taker.take = note_call;
     m->notes.count = 0;
     for (int phase = 0; phase < RPEXEC_PHASE_COUNT; phase++) {
         m->notes.phase = (rpexec_phase)phase;
@@ -236,8 +236,8 @@ static rp_status list_calls(measuring *m)
 /* ---- the trial --------------------------------------------------------------------------------
  */
 
-static rp_status fill(const measuring *m, rpexec_driver *driver, void *to, uint64_t values,
-                      const void *pattern)
+static rp_status fill_with_pattern(const measuring *m, rpexec_driver *driver, void *to,
+                                   uint64_t values, const void *pattern)
 {
     rpexec_dtype dtype = m->site->model->dtype;
     for (uint64_t at = 0; at < values; at += PATTERN) {
@@ -248,7 +248,7 @@ static rp_status fill(const measuring *m, rpexec_driver *driver, void *to, uint6
     return RP_OK;
 }
 
-static rp_status prepare(void *context, rpexec_driver *driver)
+static rp_status prepare_memory(void *context, rpexec_driver *driver)
 {
     measuring *m = context;
     const rpexec_driver_type *type = m->site->driver_type;
@@ -268,9 +268,9 @@ static rp_status prepare(void *context, rpexec_driver *driver)
     }
     uint64_t rows = m->tokens * model->config->hidden;
     RP_TRY(type->transfer(driver, type->memory(driver, 0), NULL, bytes));
-    RP_TRY(fill(m, driver, at.weights, largest(model, false), narrow));
-    RP_TRY(fill(m, driver, at.input, rows, narrow));
-    RP_TRY(fill(m, driver, at.d_output, rows, narrow));
+    RP_TRY(fill_with_pattern(m, driver, at.weights, largest(model, false), narrow));
+    RP_TRY(fill_with_pattern(m, driver, at.input, rows, narrow));
+    RP_TRY(fill_with_pattern(m, driver, at.d_output, rows, narrow));
     RP_TRY(type->transfer(driver, at.ids, ids, m->tokens * sizeof *ids));
     return type->transfer(driver, at.labels, ids, m->tokens * sizeof *ids);
 }
@@ -292,7 +292,7 @@ static rp_status perform(void *context, uint32_t number, uint32_t op, rpexec_dri
     return RP_OK;
 }
 
-static rp_status run(measuring *m, uint32_t repetitions, uint64_t bytes)
+static rp_status run_trial(measuring *m, uint32_t repetitions, uint64_t bytes)
 {
     rpexec_trial_begin(m->site, m->arena, &m->trial);
     for (uint32_t i = 0; i < repetitions * m->notes.count; i++) {
@@ -302,7 +302,7 @@ static rp_status run(measuring *m, uint32_t repetitions, uint64_t bytes)
         RP_TRY(rpexec_trial_append(&m->trial, gpu, RP_QUEUE_COMPUTE, RP_OP_FORWARD, 0, NULL, 0));
     }
     m->trial.gpu_bytes = bytes;
-    return rpexec_trial_run(&m->trial, prepare, perform, m);
+    return rpexec_trial_run(&m->trial, prepare_memory, perform, m);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -335,7 +335,8 @@ static rpexec_operator_row *row_of(rpexec_operator_costs *costs, const noted_cal
     return row;
 }
 
-static rp_status collect(const measuring *m, uint32_t repetitions, rpexec_operator_costs *costs)
+static rp_status collect_rows(const measuring *m, uint32_t repetitions,
+                              rpexec_operator_costs *costs)
 {
     const notes *n = &m->notes;
     double *medians = NULL;
@@ -378,16 +379,16 @@ static bool has_memory(const rpexec_site *site, uint64_t bytes)
     return bytes <= room;
 }
 
-static rp_status measure(measuring *m, uint64_t bytes, rpexec_operator_costs *costs)
+static rp_status measure_operators(measuring *m, uint64_t bytes, rpexec_operator_costs *costs)
 {
     uint32_t repetitions = 1 + LEAST_REPETITIONS;
-    RP_TRY(run(m, repetitions, bytes));
+    RP_TRY(run_trial(m, repetitions, bytes));
     double once_s = m->trial.wall_s / repetitions;
     if ((1 + MOST_REPETITIONS) * once_s <= BUDGET_S) {
         repetitions = 1 + MOST_REPETITIONS;
-        RP_TRY(run(m, repetitions, bytes));
+        RP_TRY(run_trial(m, repetitions, bytes));
     }
-    return collect(m, repetitions, costs);
+    return collect_rows(m, repetitions, costs);
 }
 
 rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_arena *arena,
@@ -404,7 +405,7 @@ rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_a
         return RP_OK;
     }
     RP_TRY(list_calls(&m));
-    return measure(&m, bytes, costs);
+    return measure_operators(&m, bytes, costs);
 }
 
 double rpexec_operators_input_share(const rpexec_operator_costs *costs)

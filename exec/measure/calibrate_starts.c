@@ -21,7 +21,7 @@ typedef struct measuring {
     rpexec_trial trial;
 } measuring;
 
-static rp_status prepare(void *context, rpexec_driver *driver)
+static rp_status prepare_memory(void *context, rpexec_driver *driver)
 {
     measuring *m = context;
     unsigned char *host = m->site->driver_type->memory(driver, m->site->gpus);
@@ -45,7 +45,8 @@ static rp_status take_time(void *context, uint32_t number, uint32_t op, rpexec_d
     return RP_OK;
 }
 
-static rp_status add(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_op_kind kind, bool waits)
+static rp_status append_op(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_op_kind kind,
+                           bool waits)
 {
     uint32_t before = m->trial.op_count - 1;
     return rpexec_trial_append(&m->trial, gpu, queue, kind, 0, &before, waits ? 1 : 0);
@@ -55,8 +56,8 @@ static rp_status add(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_op_kind
 static rp_status add_chain(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_op_kind kind)
 {
     for (uint32_t i = 0; i < OPS; i += 2) {
-        RP_TRY(add(m, gpu, queue, kind, true));
-        RP_TRY(add(m, 0, RP_QUEUE_COMPUTE, RP_OP_FORWARD, true));
+        RP_TRY(append_op(m, gpu, queue, kind, true));
+        RP_TRY(append_op(m, 0, RP_QUEUE_COMPUTE, RP_OP_FORWARD, true));
     }
     return RP_OK;
 }
@@ -76,7 +77,7 @@ static double chain_s(const measuring *m, uint32_t first)
     return median > 0 ? median : 0;
 }
 
-static rp_status measure(measuring *m, rpexec_starts *starts)
+static rp_status measure_starts(measuring *m, rpexec_starts *starts)
 {
     bool several = m->site->gpus > 1;
     const rpexec_trial *t = &m->trial;
@@ -85,7 +86,7 @@ static rp_status measure(measuring *m, rpexec_starts *starts)
     uint32_t count = 0;
     RP_TRY(rpexec_trial_append(&m->trial, 0, RP_QUEUE_COMPUTE, RP_OP_FORWARD, 0, NULL, 0));
     for (uint32_t i = 1; i < OPS; i++) {
-        RP_TRY(add(m, 0, RP_QUEUE_COMPUTE, RP_OP_FORWARD, false));
+        RP_TRY(append_op(m, 0, RP_QUEUE_COMPUTE, RP_OP_FORWARD, false));
     }
     RP_TRY(add_chain(m, 0, RP_QUEUE_DOWNLOAD, RP_OP_DOWNLOAD_ACT));
     if (several) {
@@ -95,7 +96,7 @@ static rp_status measure(measuring *m, rpexec_starts *starts)
         RP_TRY(rpexec_trial_append(&m->trial, gpu, RP_QUEUE_COMPUTE, RP_OP_FORWARD, 0, NULL, 0));
     }
     m->trial.gpu_bytes = m->trial.host_bytes = HOLD_BYTES;
-    RP_TRY(rpexec_trial_run(&m->trial, prepare, take_time, m));
+    RP_TRY(rpexec_trial_run(&m->trial, prepare_memory, take_time, m));
     for (uint32_t i = WARM_UP; i < OPS; i++) {
         gaps[count] = 1e-12 * (double)(t->start_ps[i] - t->end_ps[i - 1]);
         submits[count++] = 1e-9 * (double)(t->perform_ns[i] - t->perform_ns[i - 1]);
@@ -117,7 +118,7 @@ rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
 {
     measuring m = {.site = site};
     rpexec_trial_begin(site, arena, &m.trial);
-    return measure(&m, starts_out);
+    return measure_starts(&m, starts_out);
 }
 
 /* ---- of a run ---------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ static rp_status run_opened(running *r, rpexec_trial_prepare prepare)
     return status != RP_OK ? status : finished;
 }
 
-static rp_status run(running *r, rpexec_trial_prepare prepare)
+static rp_status open_and_run(running *r, rpexec_trial_prepare prepare)
 {
     const rpexec_site *site = r->trial->site;
     rpexec_driver *driver = NULL;
@@ -193,7 +193,7 @@ static rp_status run_built(running *r, rpexec_trial_prepare prepare, rp_arena *a
     RP_TRY(build(r, arena));
     RP_TRY(make_plan(r, arena));
     RP_TRY(rp_timeline_create(r->program, &r->timeline));
-    RP_TRY(run(r, prepare));
+    RP_TRY(open_and_run(r, prepare));
     take_times(r);
     return RP_OK;
 }

@@ -12,8 +12,8 @@ static uint64_t padded(uint64_t values)
     return (values + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void add(rpexec_layer *layer, const char *name, uint64_t rows, uint64_t columns,
-                rpexec_initial initial)
+static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uint64_t columns,
+                       rpexec_initial initial)
 {
     layer->tensors[layer->tensor_count++] = (rpexec_tensor){.name = name,
                                                             .rows = rows,
@@ -27,7 +27,7 @@ static void add_block(rpexec_model *model, rpexec_block_tensor which, const char
                       uint64_t rows, uint64_t columns, rpexec_initial initial)
 {
     model->block_tensors[which] = model->block.tensor_count;
-    add(&model->block, name, rows, columns, initial);
+    add_tensor(&model->block, name, rows, columns, initial);
 }
 
 /* A linear layer: one matrix, or one of every expert, whose name then has a place for its number.
@@ -47,8 +47,8 @@ static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, cons
         RP_TRY(experts == 1
                    ? rp_arena_print(arena, &full, "%s.weight", name)
                    : rp_arena_print(arena, &full, "mlp.experts.%u.%s.weight", e, name + 4));
-        add(&model->block, full, out, in,
-            residual ? RPEXEC_INITIAL_RESIDUAL : RPEXEC_INITIAL_NORMAL);
+        add_tensor(&model->block, full, out, in,
+                   residual ? RPEXEC_INITIAL_RESIDUAL : RPEXEC_INITIAL_NORMAL);
     }
     return RP_OK;
 }
@@ -79,7 +79,8 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
         const char *base = model->block.tensors[model->block_tensors[which] + e].name;
         int length = (int)(strlen(base) - strlen(".weight"));
         RP_TRY(rp_arena_print(arena, &full, "%.*s.lora_%c.weight", length, base, b ? 'B' : 'A'));
-        add(&model->block, full, rows, columns, b ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_UNIFORM);
+        add_tensor(&model->block, full, rows, columns,
+                   b ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_UNIFORM);
     }
     return RP_OK;
 }
@@ -105,7 +106,7 @@ static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *
     return RP_OK;
 }
 
-static rp_status allocate(const rp_model *c, rp_arena *arena, rpexec_model *model)
+static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     uint64_t pairs = c->lora_rank != 0 ? 2 : 0;
     uint64_t tensors = 9 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
@@ -124,8 +125,8 @@ rp_status rpexec_model_lay_out(const rp_model *c, rp_arena *arena, rpexec_model 
     uint32_t q = c->heads * c->head_dim;
     uint32_t kv = c->kv_heads * c->head_dim;
     uint32_t d = c->hidden;
-    RP_TRY(allocate(c, arena, model));
-    add(&model->embedding, "model.embed_tokens.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
+    RP_TRY(allocate_tensors(c, arena, model));
+    add_tensor(&model->embedding, "model.embed_tokens.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
     add_block(model, RPEXEC_NORM_1, "input_layernorm.weight", 1, d, RPEXEC_INITIAL_ONES);
     RP_TRY(add_linear(model, RPEXEC_Q, "self_attn.q_proj", 1, q, d, arena));
     RP_TRY(add_linear(model, RPEXEC_K, "self_attn.k_proj", 1, kv, d, arena));
@@ -139,7 +140,7 @@ rp_status rpexec_model_lay_out(const rp_model *c, rp_arena *arena, rpexec_model 
         add_block(model, RPEXEC_K_NORM, "self_attn.k_norm.weight", 1, c->head_dim,
                   RPEXEC_INITIAL_ONES);
     }
-    add(&model->head, "model.norm.weight", 1, d, RPEXEC_INITIAL_ONES);
-    add(&model->head, "lm_head.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
+    add_tensor(&model->head, "model.norm.weight", 1, d, RPEXEC_INITIAL_ONES);
+    add_tensor(&model->head, "lm_head.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
     return add_adapters(c, arena, model);
 }

@@ -36,7 +36,7 @@ static bool step_of(const char *line, const char *end, uint64_t *step_out)
 }
 
 /* A line that a killed run has not finished ends without '\n' and is dropped. */
-static rp_status keep(const char *path, const rp_text *before, uint64_t first_step, FILE *to)
+static rp_status keep_lines(const char *path, const rp_text *before, uint64_t first_step, FILE *to)
 {
     const char *end = before->bytes + before->length;
     const char *line = before->bytes;
@@ -77,7 +77,8 @@ static rp_status open_beginning(const char *path, uint64_t first_step, rpexec_lo
         return RP_OK;
     }
     rp_status status = rp_text_read_file(path, LIMIT_BYTES, &before);
-    status = status == RP_OK ? keep(path, &before, first_step, log->beginning.stream) : status;
+    status =
+        status == RP_OK ? keep_lines(path, &before, first_step, log->beginning.stream) : status;
     rp_text_fini(&before);
     return status;
 }

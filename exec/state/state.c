@@ -176,7 +176,8 @@ static void *slot_table(const rpexec_state *s, uint32_t head)
     return rpexec_element(s->model->dtype, rpexec_state_slot(s, head), table_offset(s));
 }
 
-static void take(rpexec_state *s, uint32_t layer, const void *gradients, float scale, bool add)
+static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradients, float scale,
+                           bool add)
 {
     rpexec_dtype dtype = s->model->dtype;
     bool adds = add || (layer == 0 && is_tied_head(s, s->model->layer_count - 1));
@@ -210,7 +211,7 @@ void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
     if (s->is_fused) {
         look(s, layer, scale);
     } else {
-        take(s, layer, rpexec_state_slot(s, layer), scale, false);
+        take_gradients(s, layer, rpexec_state_slot(s, layer), scale, false);
     }
 }
 
@@ -234,7 +235,7 @@ void rpexec_state_sum_tables(rpexec_state *s)
 
 void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, float scale)
 {
-    take(s, layer, gradients, scale, true);
+    take_gradients(s, layer, gradients, scale, true);
 }
 
 void rpexec_state_fuse(rpexec_state *s, bool fused)

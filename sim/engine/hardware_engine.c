@@ -350,7 +350,7 @@ static rp_status index_dependents(engine *e, rp_arena *arena)
     return RP_OK;
 }
 
-static rp_status prepare(engine *e, rp_arena *arena)
+static rp_status prepare_engine(engine *e, rp_arena *arena)
 {
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
@@ -400,11 +400,11 @@ static rp_status check_finished(const engine *e)
     return RP_INVALID_PROGRAM;
 }
 
-static rp_status run(engine *e)
+static rp_status simulate_program(engine *e)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = prepare(e, arena);
+    rp_status status = prepare_engine(e, arena);
     if (status == RP_OK) {
         for (uint32_t q = 0; q < e->program->queue_count; q++) {
             try_start(e, q, 0);
@@ -449,7 +449,7 @@ rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compu
         e.held_ps = timeline->held_ps;
     }
     if (status == RP_OK) {
-        status = run(&e);
+        status = simulate_program(&e);
     }
     if (status != RP_OK) {
         rp_timeline_destroy(timeline);

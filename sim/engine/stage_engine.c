@@ -199,7 +199,7 @@ static rp_status check_times(const rp_program *program, const rp_stage_times *ti
     return RP_OK;
 }
 
-static rp_status prepare(engine *e, rp_arena *scratch)
+static rp_status prepare_engine(engine *e, rp_arena *scratch)
 {
     const rp_program *program = e->program;
     RP_TRY(rp_arena_alloc(scratch, program->queue_count, sizeof(cursor), &e->cursors));
@@ -214,11 +214,11 @@ static rp_status prepare(engine *e, rp_arena *scratch)
     return RP_OK;
 }
 
-static rp_status run(engine *e)
+static rp_status simulate_program(engine *e)
 {
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = prepare(e, scratch);
+    rp_status status = prepare_engine(e, scratch);
     if (status == RP_OK) {
         while (e->ready_count > 0 && e->factors == NULL) {
             run_queue(e, e->ready[--e->ready_count], false);
@@ -256,7 +256,7 @@ rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times
                 .overlap_saving = times->overlap_saving,
                 .start_ps = timeline->start_ps,
                 .end_ps = timeline->end_ps};
-    rp_status status = run(&e);
+    rp_status status = simulate_program(&e);
     if (status != RP_OK) {
         rp_timeline_destroy(timeline);
         return status;

@@ -92,8 +92,8 @@ static int compare_messages(const void *a, const void *b)
 }
 
 /* Nodes of a type, sorted by ranks and tag and then as they come. */
-static rp_status collect(const rpsim_chakra_trace *t, rpsim_chakra_type type, rp_arena *arena,
-                         rpsim_chakra_node ***list_out, uint32_t *count_out)
+static rp_status list_messages(const rpsim_chakra_trace *t, rpsim_chakra_type type, rp_arena *arena,
+                               rpsim_chakra_node ***list_out, uint32_t *count_out)
 {
     *count_out = 0;
     RP_TRY(rp_arena_alloc(arena, t->node_count, sizeof **list_out, list_out));
@@ -114,8 +114,8 @@ static rp_status match_messages(rpsim_chakra_trace *t, rp_arena *arena)
     rpsim_chakra_node **receives = NULL;
     uint32_t send_count = 0;
     uint32_t receive_count = 0;
-    RP_TRY(collect(t, RPSIM_CHAKRA_SEND, arena, &sends, &send_count));
-    RP_TRY(collect(t, RPSIM_CHAKRA_RECV, arena, &receives, &receive_count));
+    RP_TRY(list_messages(t, RPSIM_CHAKRA_SEND, arena, &sends, &send_count));
+    RP_TRY(list_messages(t, RPSIM_CHAKRA_RECV, arena, &receives, &receive_count));
     for (uint32_t i = 0; i < send_count || i < receive_count; i++) {
         int order = i == send_count      ? 1
                     : i == receive_count ? -1
@@ -183,7 +183,7 @@ static rp_status match_collectives(rpsim_chakra_trace *t, rp_arena *arena)
 {
     rpsim_chakra_node **list = NULL;
     uint32_t count = 0;
-    RP_TRY(collect(t, RPSIM_CHAKRA_COLL, arena, &list, &count));
+    RP_TRY(list_messages(t, RPSIM_CHAKRA_COLL, arena, &list, &count));
     if (count > 0) {
         qsort(list, count, sizeof *list, compare_collectives);
     }

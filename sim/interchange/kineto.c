@@ -95,7 +95,7 @@ static rp_status add_event(reader *r, size_t index, json_t *event, const char *n
 }
 
 /* Ranges of one category: of the GPU, or all others. */
-static rp_status collect(reader *r, const json_t *events, bool on_gpu)
+static rp_status collect_ranges(reader *r, const json_t *events, bool on_gpu)
 {
     size_t index = 0;
     json_t *event = NULL;
@@ -158,11 +158,11 @@ static rp_status take_over(reader *r, bool on_gpu, rpsim_ranges *ranges)
 static rp_status read_events(reader *r, const json_t *events, rpsim_ranges *ranges)
 {
     bool on_gpu = true;
-    RP_TRY(collect(r, events, true));
+    RP_TRY(collect_ranges(r, events, true));
     if (r->count == 0) {
         on_gpu = false;
         r->unknown = 0;
-        RP_TRY(collect(r, events, false));
+        RP_TRY(collect_ranges(r, events, false));
     }
     if (r->count == 0) {
         rp_log_error_at(r->name, 0,

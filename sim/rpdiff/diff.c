@@ -57,7 +57,7 @@ static double difference(const rpsim_diff *d, uint32_t op)
     return fabs(took(d->predicted, op) - took(d->measured, op));
 }
 
-static void add(rpsim_diff_time *sum, const rpsim_diff *d, uint32_t op)
+static void add_times(rpsim_diff_time *sum, const rpsim_diff *d, uint32_t op)
 {
     sum->predicted_ps += took(d->predicted, op);
     sum->measured_ps += took(d->measured, op);
@@ -116,14 +116,14 @@ rp_status rpsim_diff_compare(const rp_timeline *predicted, const rp_timeline *me
             rpsim_diff_kind *kind = &d.kinds[p->ops[i].kind];
             kind->count++;
             kind->difference_ps += difference(&d, i);
-            add(&kind->sum, &d, i);
+            add_times(&kind->sum, &d, i);
             raise_end(&d.makespan, &d, i);
             raise_end(&d.iterations[p->ops[i].iteration], &d, i);
             if (on_gpu) {
                 raise_end(&d.gpus[queue->gpu].end, &d, i);
             }
             if (queue->kind == RP_QUEUE_COMPUTE) {
-                add(&d.gpus[queue->gpu].busy, &d, i);
+                add_times(&d.gpus[queue->gpu].busy, &d, i);
             }
             consider_worst(&d, i, worst_count);
         }

@@ -97,8 +97,8 @@ static void print_table(const rpsim_chakra_trace *trace, const rpsim_chakra_rank
     }
 }
 
-static rp_status run(const rpimport_options *o, rp_arena *arena, rpsim_chakra_trace *trace,
-                     FILE *stream)
+static rp_status run_trace(const rpimport_options *o, rp_arena *arena, rpsim_chakra_trace *trace,
+                           FILE *stream)
 {
     rp_platform platform;
     rpsim_chakra_rank *ranks = NULL;
@@ -120,7 +120,7 @@ static rp_status run(const rpimport_options *o, rp_arena *arena, rpsim_chakra_tr
 rp_status rpimport_chakra(const rpimport_options *options, rp_arena *arena, FILE *stream)
 {
     rpsim_chakra_trace trace = {0};
-    rp_status status = run(options, arena, &trace, stream);
+    rp_status status = run_trace(options, arena, &trace, stream);
     rpsim_chakra_fini(&trace);
     return status;
 }

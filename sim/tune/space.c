@@ -103,7 +103,7 @@ bool rpsim_tune_holds(const rpsim_tune_input *in, const rp_partition *p)
 /* ---- number of points -------------------------------------------------------------------------
  */
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t add_saturated(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -126,7 +126,7 @@ static uint64_t compositions(uint32_t layers, uint32_t most)
     uint64_t count[COUNTED_LAYERS + 1] = {1};
     for (uint32_t n = 1; n <= layers; n++) {
         for (uint32_t part = 1; part <= min_u32(most, n); part++) {
-            count[n] = add(count[n], count[n - part]);
+            count[n] = add_saturated(count[n], count[n - part]);
         }
     }
     return count[layers];
@@ -158,7 +158,7 @@ static uint64_t separate_points(const rpsim_tune_input *in)
         for (uint32_t head = fused; head <= most && points != UINT64_MAX; head++) {
             uint64_t forward = compositions(layers - (fused != 0 ? head : 0), in->max_forward);
             uint64_t backward = compositions(layers - head, in->max_backward);
-            points = add(points, multiply(forward, backward));
+            points = add_saturated(points, multiply(forward, backward));
         }
     }
     return points;
@@ -168,7 +168,7 @@ uint64_t rpsim_tune_space(const rpsim_tune_input *in)
 {
     uint64_t points = in->separate_backward ? separate_points(in) : 0;
     for (uint32_t i = 0; !in->separate_backward && i < in->stage_count_count; i++) {
-        points = add(points, weak_compositions(in->config->layers, in->stage_counts[i]));
+        points = add_saturated(points, weak_compositions(in->config->layers, in->stage_counts[i]));
     }
     return multiply(points, (uint64_t)in->round_count * in->start_count);
 }

@@ -323,7 +323,7 @@ static void take_better(const search *s, const chain_result *results, uint32_t c
 }
 
 /* Equals: references before all else, then by the walk or by chain. */
-static rp_status collect(const search *s, rp_arena *arena, rpsim_tune_result *result)
+static rp_status take_best(const search *s, rp_arena *arena, rpsim_tune_result *result)
 {
     const rpsim_tune_input *in = s->in;
     rpsim_tune_point best = in->references[0];
@@ -362,7 +362,7 @@ static rp_status search_in(const rpsim_tune_input *in, rp_arena *scratch, rp_are
         RP_TRY(rp_crew_run(in->threads, s.start_count, run_explore, &s));
         RP_TRY(rp_crew_run(in->threads, RPSIM_TUNE_CHAINS, run_refine, &s));
     }
-    return collect(&s, arena, result);
+    return take_best(&s, arena, result);
 }
 
 rp_status rpsim_tune(const rpsim_tune_input *input, rp_arena *arena, rpsim_tune_result *result_out)

@@ -21,7 +21,7 @@ static rp_status check_capacities(const double *capacities, uint32_t count, doub
     return RP_OK;
 }
 
-static rp_status allocate(uint32_t link_count, rp_network *network)
+static rp_status allocate_links(uint32_t link_count, rp_network *network)
 {
     size_t count = link_count > 0 ? link_count : 1;
     RP_TRY(rp_mem_resize(&network->links, count * sizeof *network->links));
@@ -42,7 +42,7 @@ rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, d
     rp_network *network = NULL;
     RP_TRY(rp_mem_resize(&network, sizeof *network));
     *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1};
-    rp_status status = allocate(link_count, network);
+    rp_status status = allocate_links(link_count, network);
     if (status != RP_OK) {
         rp_network_destroy(network);
         return status;

@@ -52,7 +52,7 @@ static void begin_filling(rp_network *network)
     }
 }
 
-static void take(rp_link *link, double rate, uint64_t flows)
+static void take_share(rp_link *link, double rate, uint64_t flows)
 {
     if (link->level_rate != rate) {
         link->rest -= link->level_rate * (double)link->level_flows;
@@ -76,8 +76,8 @@ static uint32_t fix(rp_network *network, uint32_t bottleneck, double rate)
             group->new_rate = rate;
             group->bottleneck = bottleneck;
             for (uint32_t i = 0; i < group->hop_count; i++) {
-                take(&network->links[network->hops[group->hop_begin + i].link], rate,
-                     group->flows.count);
+                take_share(&network->links[network->hops[group->hop_begin + i].link], rate,
+                           group->flows.count);
             }
         }
     }
@@ -86,7 +86,7 @@ static uint32_t fix(rp_network *network, uint32_t bottleneck, double rate)
 
 /* Shares only grow while others are fixed, so an entry is a lower bound: the first one that is up
  * to date is the least. Equal shares go by the link's index, never by where the search began. */
-static void fill(rp_network *network)
+static void fill_links(rp_network *network)
 {
     begin_filling(network);
     uint32_t open = network->reached_group_count;
@@ -200,7 +200,7 @@ static void fill_at_once(rp_network *network, rp_share first)
 
 static void fill_by_levels(rp_network *network)
 {
-    fill(network);
+    fill_links(network);
     for (uint32_t i = 0; i < network->reached_group_count; i++) {
         uint32_t index = network->reached_groups[i];
         change_rate(network, index, network->groups[index].new_rate);
