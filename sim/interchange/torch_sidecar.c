@@ -65,10 +65,8 @@ static void write_ranks(rp_json *json, const rp_torch_csv *csv, uint8_t *seen, u
 
 static void write_traits(rp_json *json, const rp_traits *traits)
 {
-    rp_json_key(json, "placement");
-    rp_json_string(json, rp_placement_text(traits->placement));
-    rp_json_key(json, "versions");
-    rp_json_string(json, rp_versions_text(traits->versions));
+    rp_json_member_string(json, "placement", rp_placement_text(traits->placement));
+    rp_json_member_string(json, "versions", rp_versions_text(traits->versions));
     rp_json_key(json, "traits");
     rp_json_begin_array(json);
     for (uint32_t i = 0; i < rp_trait_count; i++) { /* numbers are those of a sharding */
