@@ -35,11 +35,6 @@ bool rp_lower_begins_inside(const rp_lowering *l, uint32_t backward, uint32_t fo
     return begin < end && begin > from && begin < to;
 }
 
-static bool is_backward_kind(uint8_t kind)
-{
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
-}
-
 static bool same_job(const rp_lowering *l, const rp_lower_job *job, const rp_op *op, bool backward)
 {
     return job->stage == op->stage && job->iteration == op->iteration &&
@@ -51,7 +46,7 @@ static bool same_job(const rp_lowering *l, const rp_lower_job *job, const rp_op 
 static void add_unit(rp_lowering *l, uint32_t gpu, uint32_t first, uint32_t last)
 {
     const rp_op *op = &l->schedule->ops[last];
-    bool backward = is_backward_kind(op->kind);
+    bool backward = rp_op_kind_is_backward((rp_op_kind)op->kind);
     rp_lower_job *job = l->job_count > l->job_begin[gpu] ? &l->jobs[l->job_count - 1] : NULL;
     if (job == NULL || !l->offload || !same_job(l, job, op, backward)) {
         job = &l->jobs[l->job_count++];

@@ -21,21 +21,10 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
         return RP_NO_ENGINE;
     }
     uint32_t first = queue->gpu * RP_ENGINES_PER_GPU;
-    switch ((rp_queue_kind)queue->kind) {
-    case RP_QUEUE_PARAM_UPLOAD:
-    case RP_QUEUE_ACT_UPLOAD:
-        return first + ENGINE_UPLOAD;
-    case RP_QUEUE_DOWNLOAD:
-        return first + ENGINE_DOWNLOAD;
-    case RP_QUEUE_COMPUTE:
-    case RP_QUEUE_PEER:
-    case RP_QUEUE_RECEIVE:
-    case RP_QUEUE_DISPATCH:
-    case RP_QUEUE_OPTIMIZER:
-    case RP_QUEUE_KIND_COUNT:
-        break;
-    }
-    return RP_NO_ENGINE;
+    rp_carrier carrier = rp_queue_kind_carrier((rp_queue_kind)queue->kind);
+    return carrier == RP_CARRIER_LINK_UP     ? first + ENGINE_UPLOAD
+           : carrier == RP_CARRIER_LINK_DOWN ? first + ENGINE_DOWNLOAD
+                                             : RP_NO_ENGINE;
 }
 
 /* ---- membership in groups ---------------------------------------------------------------------
@@ -401,9 +390,7 @@ static uint32_t writer_of(const rp_program *p, uint32_t op, uint32_t gpu)
 static uint32_t home_of_op(const rp_program *p, const link_numbers *n, const rp_queue *queue,
                            uint32_t op)
 {
-    rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
-    bool parameters = kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD ||
-                      kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+    bool parameters = rp_op_kind_moves_parameters((rp_op_kind)p->ops[op].kind);
     if (parameters && !n->machine->local_memory) {
         return (op - queue->op_begin + queue->gpu) % n->homes;
     }
@@ -435,10 +422,15 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     return RP_OK;
 }
 
-static bool comes_down(rp_op_kind kind)
+/* Bytes per second of a kind's transfers and host ops, where they are the work of a thread. */
+static double Bps_of(const rp_machine *m, rp_op_kind kind)
 {
-    return kind == RP_OP_DOWNLOAD_ACT || kind == RP_OP_DOWNLOAD_GRAD ||
-           kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+    const double of_way[] = {[RP_WAY_NONE] = m->collective_Bps,
+                             [RP_WAY_UP] = m->upload_Bps,
+                             [RP_WAY_DOWN] = m->download_Bps,
+                             [RP_WAY_OUT] = m->peer_Bps,
+                             [RP_WAY_IN] = m->upload_Bps};
+    return rp_op_kind_class(kind) == RP_CLASS_HOST ? m->host_Bps : of_way[rp_op_kinds[kind].way];
 }
 
 /* Routes of the work of threads: compute and host ops, and copies unless links carry them. */
@@ -463,11 +455,7 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
         rp_op_class class = rp_op_kind_class((rp_op_kind)kind);
         bool copies = class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE;
-        double Bps = class == RP_CLASS_HOST         ? m->host_Bps
-                     : class == RP_CLASS_COLLECTIVE ? m->collective_Bps
-                     : kind == RP_OP_SEND           ? m->peer_Bps
-                     : comes_down((rp_op_kind)kind) ? m->download_Bps
-                                                    : m->upload_Bps;
+        double Bps = Bps_of(m, (rp_op_kind)kind);
         if ((class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
             routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;
         }

@@ -160,7 +160,7 @@ static inline uint32_t rp_route_of(const rp_routes *routes, uint32_t queue, uint
  * each of them. @param op_bytes rp_program.op_bytes of it */
 static inline double rp_flow_bytes(const rp_routes *routes, uint64_t op_bytes, rp_op_kind kind)
 {
-    double bytes = kind == RP_OP_RECV ? 0 : (double)op_bytes;
+    double bytes = rp_op_kinds[kind].way == RP_WAY_IN ? 0 : (double)op_bytes;
     if (routes->core_ps_per_byte[kind] > 0) {
         return bytes * routes->core_ps_per_byte[kind];
     }

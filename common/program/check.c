@@ -164,34 +164,6 @@ static rp_status check_queues(rp_checker *c)
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
-static bool fits_queue(rp_op_kind kind, rp_queue_kind queue)
-{
-    switch (rp_op_kind_class(kind)) {
-    case RP_CLASS_COMPUTE:
-        return queue == RP_QUEUE_COMPUTE;
-    case RP_CLASS_HOST:
-        return queue == RP_QUEUE_OPTIMIZER || queue == RP_QUEUE_DISPATCH;
-    case RP_CLASS_COLLECTIVE:
-        return queue == RP_QUEUE_PEER;
-    case RP_CLASS_TRANSFER:
-        break;
-    }
-    switch ((int)kind) { /* not all kinds are listed: a transfer that is not here is a download */
-    case RP_OP_SEND:
-        return queue == RP_QUEUE_PEER;
-    case RP_OP_RECV:
-        return queue == RP_QUEUE_PEER || queue == RP_QUEUE_RECEIVE;
-    case RP_OP_UPLOAD_PARAMS:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-        return queue == RP_QUEUE_PARAM_UPLOAD;
-    case RP_OP_UPLOAD_ACT:
-    case RP_OP_UPLOAD_GRAD:
-        return queue == RP_QUEUE_ACT_UPLOAD;
-    default: /* the downloads */
-        return queue == RP_QUEUE_DOWNLOAD;
-    }
-}
-
 static rp_status check_join(const rp_checker *c, const rp_queue *queue, uint32_t i)
 {
     const rp_op *op = &c->program->ops[i];
@@ -213,10 +185,9 @@ static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint3
     while (last < queue->op_end && (p->ops[last].flags & RP_OP_JOIN) != 0) {
         last++;
     }
-    bool shaped =
-        op->kind == RP_OP_FORWARD && op->flags == RP_OP_OVERLAP && p->op_bytes == NULL &&
-        last < queue->op_end && p->ops[last].iteration == op->iteration &&
-        (p->ops[last].kind == RP_OP_BACKWARD || p->ops[last].kind == RP_OP_BACKWARD_INPUT);
+    bool shaped = op->kind == RP_OP_FORWARD && op->flags == RP_OP_OVERLAP && p->op_bytes == NULL &&
+                  last < queue->op_end && p->ops[last].iteration == op->iteration &&
+                  rp_op_kind_goes_back((rp_op_kind)p->ops[last].kind);
     if (!shaped || (p->ops[last].stage == op->stage && p->ops[last].microbatch == op->microbatch)) {
         return rp_check_violated_op(c, RP_RULE_OVERLAP_SHAPE, i);
     }
@@ -231,7 +202,7 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
         return rp_check_violated_op(c, RP_RULE_OP_KIND, i);
     }
     bool host = rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST;
-    if (!fits_queue((rp_op_kind)op->kind, (rp_queue_kind)queue->kind)) {
+    if ((rp_op_kinds[op->kind].queues >> queue->kind & 1) == 0) {
         return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {

@@ -11,9 +11,8 @@ bool rp_check_names_layer(const rp_program *p, const rp_op *op)
     const rp_stage *stage = &p->stages[op->stage];
     bool block = op->layer > stage->layer_begin && op->layer <= stage->layer_end;
     bool head = has_head(stage) && op->layer == p->layer_count + 1;
-    bool kind = op->kind == RP_OP_FORWARD || op->kind == RP_OP_RECOMPUTE ||
-                op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT ||
-                op->kind == RP_OP_UPLOAD_ACT || op->kind == RP_OP_DOWNLOAD_ACT;
+    bool kind = rp_op_kinds[op->kind].tensors == RP_TENSOR_ACTIVATION ||
+                rp_op_kind_goes_back((rp_op_kind)op->kind);
     return p->op_bytes != NULL && kind && (block || head);
 }
 
@@ -67,7 +66,7 @@ static rp_status take_backward(layered_unit *u)
     bool alone = pipeline && has_head(stage); /* the head's backward begins, with no pre-work */
     rp_op_kind kind = (rp_op_kind)(alone ? u->like.kind : p->ops[second].kind);
     if (p->recompute == RP_RECOMPUTE_NONE || (!pipeline && (stage->roles & 1) != 0) ||
-        (kind != RP_OP_BACKWARD && kind != RP_OP_BACKWARD_INPUT)) {
+        !rp_op_kind_goes_back(kind)) {
         return rp_check_violated_op(u->c, RP_RULE_UNIT_LAYERS, u->next);
     }
     uint32_t first = u->next;

@@ -114,7 +114,7 @@ rp_status rp_check_lowered_needs(const rp_checker *c, const rp_queue *queue, uin
     const rp_op *op = &c->program->ops[last];
     uint32_t producers[RP_MAX_PRODUCERS];
     uint32_t count = rp_producers_of(&c->producers, op, producers);
-    bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
+    bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
     bool input_first = backward && count > 0 && c->program->forward_count != 0;
     RP_TRY(input_first ? rp_check_layer_input(c, queue, first, last) : RP_OK);
     for (uint32_t k = input_first ? 1 : 0; k < count; k++) {

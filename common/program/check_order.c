@@ -4,16 +4,11 @@
 /* ---- buffers ----------------------------------------------------------------------------------
  */
 
-static bool is_backward(uint8_t kind)
-{
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
-}
-
 /* Of one microbatch all backwards come after all forwards: the chains have been checked. */
 static bool forward_then_backward(const rp_op *alloc, const rp_op *release)
 {
     return alloc->microbatch == release->microbatch && alloc->iteration == release->iteration &&
-           alloc->kind == RP_OP_FORWARD && is_backward(release->kind);
+           alloc->kind == RP_OP_FORWARD && rp_op_kind_is_backward((rp_op_kind)release->kind);
 }
 
 static bool comes_after(const rp_program *p, uint32_t alloc, uint32_t release)

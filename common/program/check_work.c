@@ -105,7 +105,7 @@ static rp_status check_unit(const rp_checker *c, const rp_queue *queue, const ui
         }
         found |= pre;
     }
-    bool backward = ops[last].kind == RP_OP_BACKWARD || ops[last].kind == RP_OP_BACKWARD_INPUT;
+    bool backward = rp_op_kind_goes_back((rp_op_kind)ops[last].kind);
     if (!backward || found != expected[ops[last].stage]) {
         return rp_check_violated_op(c, RP_RULE_UNIT_SHAPE, last);
     }
@@ -140,7 +140,7 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
              (op->kind == RP_OP_FORWARD && c->producers.forward_position[op->stage] == RP_NO_OP))) {
             return rp_check_violated_op(c, RP_RULE_PREWORK_ALONE, i);
         }
-        bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
+        bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
         if (backward && c->producers.backward_position[op->stage] == RP_NO_OP) {
             return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
         }

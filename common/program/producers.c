@@ -56,7 +56,7 @@ static inline uint32_t *entry_of(const rp_producers *p, const rp_op *op)
         return &p->forward_at[rp_producers_forward_index(p, op->iteration, position,
                                                          op->microbatch)];
     }
-    bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
+    bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
     bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
     uint32_t position = p->backward_position[op->stage];
     if (position == RP_NO_OP || (!backward && !weight)) {

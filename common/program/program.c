@@ -5,22 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *text;
-    const char *meaning;
-    rp_op_class op_class;
-} op_kinds[RP_OP_KIND_COUNT] = {
-#define RP_OP_ENTRY(name, text, op_class, meaning)                                                 \
-    [RP_OP_##name] = {text, meaning, RP_CLASS_##op_class},
+#define ON(kind) (UINT32_C(1) << RP_QUEUE_##kind)
+const rp_op_traits rp_op_kinds[RP_OP_KIND_COUNT] = {
+#define RP_OP_ENTRY(name, text, op_class, queues, way, tensors, colour, meaning)                   \
+    [RP_OP_##                                                                                      \
+        name] = {text, meaning, RP_CLASS_##op_class, RP_WAY_##way, queues, RP_TENSOR_##tensors},
     RP_OP_KIND_LIST(RP_OP_ENTRY)
 #undef RP_OP_ENTRY
 };
 
 static const struct {
     const char *text;
-    bool on_gpu;
+    rp_carrier carrier;
 } queue_kinds[RP_QUEUE_KIND_COUNT] = {
-#define RP_QUEUE_ENTRY(name, text, on_gpu) [RP_QUEUE_##name] = {text, on_gpu},
+#define RP_QUEUE_ENTRY(name, text, carrier, ...) [RP_QUEUE_##name] = {text, RP_CARRIER_##carrier},
     RP_QUEUE_KIND_LIST(RP_QUEUE_ENTRY)
 #undef RP_QUEUE_ENTRY
 };
@@ -39,17 +37,17 @@ static const char *const buffer_kinds[RP_BUFFER_KIND_COUNT] = {
 
 const char *rp_op_kind_text(rp_op_kind kind)
 {
-    return op_kinds[kind].text;
+    return rp_op_kinds[kind].text;
 }
 
 const char *rp_op_kind_meaning(rp_op_kind kind)
 {
-    return op_kinds[kind].meaning;
+    return rp_op_kinds[kind].meaning;
 }
 
 rp_op_class rp_op_kind_class(rp_op_kind kind)
 {
-    return op_kinds[kind].op_class;
+    return rp_op_kinds[kind].op_class;
 }
 
 const char *rp_queue_kind_text(rp_queue_kind kind)
@@ -59,7 +57,12 @@ const char *rp_queue_kind_text(rp_queue_kind kind)
 
 bool rp_queue_kind_on_gpu(rp_queue_kind kind)
 {
-    return queue_kinds[kind].on_gpu;
+    return queue_kinds[kind].carrier != RP_CARRIER_HOST;
+}
+
+rp_carrier rp_queue_kind_carrier(rp_queue_kind kind)
+{
+    return queue_kinds[kind].carrier;
 }
 
 const char *rp_recompute_text(rp_recompute recompute)
@@ -85,9 +88,9 @@ const char *rp_buffer_kind_text(rp_buffer_kind kind)
 
 void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE])
 {
-    const char *kind = op->kind < RP_OP_KIND_COUNT ? op_kinds[op->kind].text : "?";
+    const char *kind = op->kind < RP_OP_KIND_COUNT ? rp_op_kinds[op->kind].text : "?";
     int length = 0;
-    if (op->kind < RP_OP_KIND_COUNT && op_kinds[op->kind].op_class == RP_CLASS_HOST) {
+    if (op->kind < RP_OP_KIND_COUNT && rp_op_kinds[op->kind].op_class == RP_CLASS_HOST) {
         length = op->microbatch == 0
                      ? snprintf(text, RP_OP_NAME_SIZE, "%s", kind)
                      : snprintf(text, RP_OP_NAME_SIZE, "%s%u", kind, op->microbatch);

@@ -23,54 +23,127 @@ typedef enum rp_op_class {
     RP_CLASS_HOST,       /**< runs on a host queue, belongs to an iteration */
 } rp_op_class;
 
-/** X(enumerator, name in program text, class, meaning). Nothing else enumerates the op kinds. */
+/** Way of a transfer. */
+typedef enum rp_op_way {
+    RP_WAY_NONE, /**< other ops */
+    RP_WAY_UP,   /**< host to GPU */
+    RP_WAY_DOWN, /**< GPU to host */
+    RP_WAY_OUT,  /**< to a peer */
+    RP_WAY_IN,   /**< from a peer, whose op has carried the bytes */
+} rp_op_way;
+
+/** Tensors that ops compute for a microbatch, move or reduce. */
+enum {
+    RP_TENSOR_ACTIVATION = 1, /**< of a boundary, token ids included */
+    RP_TENSOR_GRADIENT = 2,   /**< of a boundary */
+    RP_TENSOR_PARAMS = 4,
+    RP_TENSOR_PARAM_GRADIENT = 8,
+    RP_TENSOR_BOUNDARY = RP_TENSOR_ACTIVATION | RP_TENSOR_GRADIENT,
+    RP_TENSOR_GRADIENTS = RP_TENSOR_GRADIENT | RP_TENSOR_PARAM_GRADIENT,
+    RP_TENSOR_SUMS = RP_TENSOR_BOUNDARY | RP_TENSOR_PARAM_GRADIENT,
+    RP_TENSOR_ALL = RP_TENSOR_SUMS | RP_TENSOR_PARAMS,
+    RP_TENSOR_NONE = 0,
+};
+
+/* clang-format off */
+
+/** X(enumerator, name in program text, class, queues that it may stand in, way, tensors, colour in
+ * Gantt charts (common/timeline/gantt_boxes.h), meaning). Nothing else enumerates the op kinds. */
 #define RP_OP_KIND_LIST(X)                                                                         \
-    X(FORWARD, "F", COMPUTE, "forward")                                                            \
-    X(RECOMPUTE, "R", COMPUTE, "forward again, for the backward that follows it")                  \
-    X(BACKWARD, "B", COMPUTE, "full backward")                                                     \
-    X(BACKWARD_INPUT, "I", COMPUTE, "gradient of the stage's input")                               \
-    X(BACKWARD_WEIGHT, "W", COMPUTE, "gradient of the stage's weights")                            \
-    X(UPLOAD_PARAMS, "UPLOAD_PARAMS", TRANSFER, "weights, host to GPU")                            \
-    X(UPLOAD_ACT, "UPLOAD_ACT", TRANSFER, "activation, host to GPU")                               \
-    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, "boundary gradient, host to GPU")                      \
-    X(UPLOAD_PARAM_GRAD, "UPLOAD_PARAM_GRAD", TRANSFER, "accumulated gradients, host to GPU")      \
-    X(DOWNLOAD_ACT, "DOWNLOAD_ACT", TRANSFER, "activation, GPU to host")                           \
-    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, "boundary gradient, GPU to host")                  \
-    X(DOWNLOAD_PARAM_GRAD, "DOWNLOAD_PARAM_GRAD", TRANSFER, "parameter gradients, GPU to host")    \
-    X(SEND, "SEND", TRANSFER, "boundary tensor to a peer")                                         \
-    X(RECV, "RECV", TRANSFER, "boundary tensor from a peer")                                       \
-    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, "all-gather of a stage's parameters")                  \
-    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, "reduce-scatter of a stage's gradients")       \
-    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, "all-reduce")                                          \
-    X(OPTIMIZER, "OPTIMIZER", HOST, "optimizer step")                                              \
-    X(REFRESH, "REFRESH", HOST, "working weights of a layer from the master weights")              \
-    X(COLLECT, "COLLECT", HOST, "gradients of a layer into the master gradients")                  \
-    X(UPDATE, "U", COMPUTE, "optimizer step of all weights on the GPU")
+    X(FORWARD, "F", COMPUTE, ON(COMPUTE), NONE, ACTIVATION, FORWARD, "forward")                    \
+    X(RECOMPUTE, "R", COMPUTE, ON(COMPUTE), NONE, ACTIVATION, RECOMPUTE,                           \
+      "forward again, for the backward that follows it")                                           \
+    X(BACKWARD, "B", COMPUTE, ON(COMPUTE), NONE, GRADIENTS, BACKWARD, "full backward")             \
+    X(BACKWARD_INPUT, "I", COMPUTE, ON(COMPUTE), NONE, GRADIENT, BACKWARD,                         \
+      "gradient of the stage's input")                                                             \
+    X(BACKWARD_WEIGHT, "W", COMPUTE, ON(COMPUTE), NONE, PARAM_GRADIENT, WEIGHT,                    \
+      "gradient of the stage's weights")                                                           \
+    X(UPLOAD_PARAMS, "UPLOAD_PARAMS", TRANSFER, ON(PARAM_UPLOAD), UP, PARAMS, TRANSFER,            \
+      "weights, host to GPU")                                                                      \
+    X(UPLOAD_ACT, "UPLOAD_ACT", TRANSFER, ON(ACT_UPLOAD), UP, ACTIVATION, TRANSFER,                \
+      "activation, host to GPU")                                                                   \
+    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, ON(ACT_UPLOAD), UP, GRADIENT, TRANSFER,                \
+      "boundary gradient, host to GPU")                                                            \
+    X(UPLOAD_PARAM_GRAD, "UPLOAD_PARAM_GRAD", TRANSFER, ON(PARAM_UPLOAD), UP, PARAM_GRADIENT,      \
+      TRANSFER, "accumulated gradients, host to GPU")                                              \
+    X(DOWNLOAD_ACT, "DOWNLOAD_ACT", TRANSFER, ON(DOWNLOAD), DOWN, ACTIVATION, TRANSFER,            \
+      "activation, GPU to host")                                                                   \
+    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, ON(DOWNLOAD), DOWN, GRADIENT, TRANSFER,            \
+      "boundary gradient, GPU to host")                                                            \
+    X(DOWNLOAD_PARAM_GRAD, "DOWNLOAD_PARAM_GRAD", TRANSFER, ON(DOWNLOAD), DOWN, PARAM_GRADIENT,    \
+      TRANSFER, "parameter gradients, GPU to host")                                                \
+    X(SEND, "SEND", TRANSFER, ON(PEER), OUT, BOUNDARY, TRANSFER, "boundary tensor to a peer")      \
+    X(RECV, "RECV", TRANSFER, ON(PEER) | ON(RECEIVE), IN, BOUNDARY, TRANSFER,                      \
+      "boundary tensor from a peer")                                                               \
+    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER), NONE, PARAMS, TRANSFER,                      \
+      "all-gather of a stage's parameters")                                                        \
+    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, ON(PEER), NONE, PARAM_GRADIENT, TRANSFER,      \
+      "reduce-scatter of a stage's gradients")                                                     \
+    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER), NONE, SUMS, TRANSFER, "all-reduce")          \
+    X(OPTIMIZER, "OPTIMIZER", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,              \
+      "optimizer step")                                                                            \
+    X(REFRESH, "REFRESH", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,                  \
+      "working weights of a layer from the master weights")                                        \
+    X(COLLECT, "COLLECT", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAM_GRADIENT, HOST,          \
+      "gradients of a layer into the master gradients")                                            \
+    X(UPDATE, "U", COMPUTE, ON(COMPUTE), NONE, PARAMS, HOST,                                       \
+      "optimizer step of all weights on the GPU")
+
+/* clang-format on */
 
 typedef enum rp_op_kind {
-#define RP_OP_ENUM(name, text, op_class, meaning) RP_OP_##name,
+#define RP_OP_ENUM(name, ...) RP_OP_##name,
     RP_OP_KIND_LIST(RP_OP_ENUM)
 #undef RP_OP_ENUM
         RP_OP_KIND_COUNT
 } rp_op_kind;
 
-/** X(enumerator, name in program text, on a GPU). */
+/** What RP_OP_KIND_LIST says of a kind. */
+typedef struct rp_op_traits {
+    const char *text;
+    const char *meaning;
+    rp_op_class op_class;
+    rp_op_way way;
+    uint16_t queues;  /**< bit i: rp_queue_kind i */
+    uint16_t tensors; /**< RP_TENSOR_* */
+} rp_op_traits;
+
+/** [rp_op_kind]. */
+extern const rp_op_traits rp_op_kinds[RP_OP_KIND_COUNT];
+
+/** Does not compile unless ROWS(X), the X(enumerator, ...) of another table, has as many rows as
+ * there are kinds. */
+#define RP_OP_ROW(...) +1
+#define RP_OP_ROWS_CHECK(ROWS)                                                                     \
+    _Static_assert(0 ROWS(RP_OP_ROW) == RP_OP_KIND_COUNT, "a table has not one row per op kind")
+
+/** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
+ * GPU has a queue of the kind; of those that the host's processors carry there is one. */
 #define RP_QUEUE_KIND_LIST(X)                                                                      \
-    X(COMPUTE, "compute", true)                                                                    \
-    X(PARAM_UPLOAD, "param-upload", true)                                                          \
-    X(ACT_UPLOAD, "act-upload", true)                                                              \
-    X(DOWNLOAD, "download", true)                                                                  \
-    X(PEER, "peer", true)                                                                          \
-    X(DISPATCH, "dispatch", false)                                                                 \
-    X(OPTIMIZER, "optimizer", false)                                                               \
-    X(RECEIVE, "peer-receive", true)
+    X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
+    X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
+    X(ACT_UPLOAD, "act-upload", LINK_UP, 6, 2)                                                     \
+    X(DOWNLOAD, "download", LINK_DOWN, 2, 3)                                                       \
+    X(PEER, "peer", PEER, 3, 4)                                                                    \
+    X(DISPATCH, "dispatch", HOST, 0, 0)                                                            \
+    X(OPTIMIZER, "optimizer", HOST, 1, 1)                                                          \
+    X(RECEIVE, "peer-receive", PEER, 4, 5)
 
 typedef enum rp_queue_kind {
-#define RP_QUEUE_ENUM(name, text, on_gpu) RP_QUEUE_##name,
+#define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,
     RP_QUEUE_KIND_LIST(RP_QUEUE_ENUM)
 #undef RP_QUEUE_ENUM
         RP_QUEUE_KIND_COUNT
 } rp_queue_kind;
+
+/** Part of a machine that carries the ops of a queue. */
+typedef enum rp_carrier {
+    RP_CARRIER_COMPUTE,
+    RP_CARRIER_LINK_UP,
+    RP_CARRIER_LINK_DOWN,
+    RP_CARRIER_PEER,
+    RP_CARRIER_HOST,
+} rp_carrier;
 
 /** Roles of a stage. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
 enum {
@@ -223,8 +296,40 @@ const char *rp_op_kind_meaning(rp_op_kind kind);
 /** @return the class of the kind. `kind` must be in range. */
 rp_op_class rp_op_kind_class(rp_op_kind kind);
 
+/** @return true for the ops of the compute queue that work on a stage and a microbatch. The others
+ * (U) stream their bytes through the GPU's memory. */
+static inline bool rp_op_kind_is_pass(rp_op_kind kind)
+{
+    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
+           (rp_op_kinds[kind].tensors & ~RP_TENSOR_PARAMS) != 0;
+}
+
+/** @return true for B, I and W. */
+static inline bool rp_op_kind_is_backward(rp_op_kind kind)
+{
+    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
+           (rp_op_kinds[kind].tensors & RP_TENSOR_GRADIENTS) != 0;
+}
+
+/** @return true for B and I, which give the boundary gradient. */
+static inline bool rp_op_kind_goes_back(rp_op_kind kind)
+{
+    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
+           (rp_op_kinds[kind].tensors & RP_TENSOR_GRADIENT) != 0;
+}
+
+/** @return true for transfers of weights and of their gradients. */
+static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
+{
+    return rp_op_kinds[kind].op_class == RP_CLASS_TRANSFER &&
+           (rp_op_kinds[kind].tensors & RP_TENSOR_BOUNDARY) == 0;
+}
+
 /** @return the queue kind's name in program text; static. `kind` must be in range. */
 const char *rp_queue_kind_text(rp_queue_kind kind);
+
+/** @return the carrier of its ops. `kind` must be in range. */
+rp_carrier rp_queue_kind_carrier(rp_queue_kind kind);
 
 /** @return true where each GPU has such a queue; otherwise the host has one. */
 bool rp_queue_kind_on_gpu(rp_queue_kind kind);

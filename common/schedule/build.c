@@ -335,7 +335,7 @@ static void add_backward_waits(rp_emitter *e, const rp_queue *queue, const rp_op
 static void add_op_waits(rp_emitter *e, const rp_queue *queue, const rp_op *op, bool in_unit,
                          bool first, bool early)
 {
-    bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
+    bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
     if (op->kind == RP_OP_BACKWARD_WEIGHT) {
         return; /* its I is in the same queue */
     }

@@ -61,22 +61,16 @@ static const struct {
     uint32_t tid;
     uint32_t sort_index;
 } queue_threads[RP_QUEUE_KIND_COUNT] = {
-    [RP_QUEUE_COMPUTE] = {0, 0},   [RP_QUEUE_PARAM_UPLOAD] = {1, 1}, [RP_QUEUE_ACT_UPLOAD] = {6, 2},
-    [RP_QUEUE_DOWNLOAD] = {2, 3},  [RP_QUEUE_PEER] = {3, 4},         [RP_QUEUE_DISPATCH] = {0, 0},
-    [RP_QUEUE_OPTIMIZER] = {1, 1}, [RP_QUEUE_RECEIVE] = {4, 5},
-};
+#define THREAD(name, text, carrier, thread, row) [RP_QUEUE_##name] = {thread, row},
+    RP_QUEUE_KIND_LIST(THREAD)};
 
 static const char *category(rp_op_kind kind)
 {
-    static const char *const of_transfer[RP_OP_KIND_COUNT] = {
-        [RP_OP_UPLOAD_PARAMS] = "H2D",       [RP_OP_UPLOAD_ACT] = "H2D",
-        [RP_OP_UPLOAD_GRAD] = "H2D",         [RP_OP_UPLOAD_PARAM_GRAD] = "H2D",
-        [RP_OP_DOWNLOAD_ACT] = "D2H",        [RP_OP_DOWNLOAD_GRAD] = "D2H",
-        [RP_OP_DOWNLOAD_PARAM_GRAD] = "D2H",
-    };
+    static const char *const of_way[] = {
+        [RP_WAY_UP] = "H2D", [RP_WAY_DOWN] = "D2H", [RP_WAY_OUT] = "P2P", [RP_WAY_IN] = "P2P"};
     switch (rp_op_kind_class(kind)) {
     case RP_CLASS_TRANSFER:
-        return of_transfer[kind] != NULL ? of_transfer[kind] : "P2P";
+        return of_way[rp_op_kinds[kind].way];
     case RP_CLASS_COLLECTIVE:
         return "COLL";
     case RP_CLASS_HOST:

@@ -22,38 +22,19 @@ static rp_status add_box(rp_gantt_boxes *boxes, rp_gantt_box box)
     return RP_OK;
 }
 
-static rp_gantt_colour forward_colour(const rp_stage *stage)
-{
-    bool layers = stage->layer_begin < stage->layer_end;
-    bool own = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0 && layers;
-    return (stage->roles & RP_STAGE_HEAD) != 0 && !own ? RP_GANTT_HEAD : RP_GANTT_FORWARD;
-}
-
-static rp_gantt_colour backward_colour(const rp_stage *stage)
-{
-    bool layers = stage->layer_begin < stage->layer_end;
-    return (stage->roles & RP_STAGE_HEAD) != 0 && !layers ? RP_GANTT_HEAD : RP_GANTT_BACKWARD;
-}
-
+/* Where a stage has no layers of its own to run, its forward and backward are the head's. */
 static rp_gantt_colour colour_of(const rp_program *program, const rp_op *op)
 {
-    static const rp_gantt_colour of_kind[RP_OP_KIND_COUNT] = {
-        [RP_OP_RECOMPUTE] = RP_GANTT_RECOMPUTE,
-        [RP_OP_BACKWARD_WEIGHT] = RP_GANTT_WEIGHT,
-        [RP_OP_UPDATE] = RP_GANTT_HOST,
-    };
-    rp_op_class op_class = rp_op_kind_class(op->kind);
-    if (op_class == RP_CLASS_HOST) {
-        return RP_GANTT_HOST;
-    }
-    if (op_class != RP_CLASS_COMPUTE) {
-        return RP_GANTT_TRANSFER;
-    }
-    if (op->kind == RP_OP_FORWARD) {
-        return forward_colour(&program->stages[op->stage]);
-    }
-    bool backward = op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT;
-    return backward ? backward_colour(&program->stages[op->stage]) : of_kind[op->kind];
+#define COLOUR(name, text, op_class, queues, way, tensors, colour, ...)                            \
+    [RP_OP_##name] = RP_GANTT_##colour,
+    static const rp_gantt_colour of_kind[] = {RP_OP_KIND_LIST(COLOUR)};
+    const rp_stage *stage = &program->stages[op->stage];
+    rp_gantt_colour colour = of_kind[op->kind];
+    bool layers = stage->layer_begin < stage->layer_end;
+    bool forward = colour == RP_GANTT_FORWARD;
+    bool own = layers && (!forward || (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0);
+    bool head = (stage->roles & RP_STAGE_HEAD) != 0 && (forward || colour == RP_GANTT_BACKWARD);
+    return head && !own ? RP_GANTT_HEAD : colour;
 }
 
 static rp_status end_run(rp_gantt_boxes *boxes, uint32_t row, run *r)

@@ -24,11 +24,6 @@ typedef struct gpu_marks {
     int64_t window_ps; /* end of the last warm-up forward */
 } gpu_marks;
 
-static bool is_backward(rp_op_kind kind)
-{
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
-}
-
 static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
 {
     const rp_op *ops = timeline->program->ops;
@@ -40,7 +35,7 @@ static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
                                             timeline->end_ps[op] > timeline->start_ps[op]);
         op++;
     }
-    u.backward = is_backward((rp_op_kind)ops[op].kind);
+    u.backward = rp_op_kind_is_backward((rp_op_kind)ops[op].kind);
     u.proper_ps = timeline->start_ps[op];
     u.end_ps = timeline->end_ps[op];
     u.next = op + 1;

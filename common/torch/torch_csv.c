@@ -6,8 +6,7 @@
 
 static bool has_cell(const rp_op *op)
 {
-    return rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_COMPUTE &&
-           op->kind != RP_OP_RECOMPUTE && op->kind != RP_OP_UPDATE;
+    return rp_op_kind_is_pass((rp_op_kind)op->kind) && op->kind != RP_OP_RECOMPUTE;
 }
 
 static rp_status check_stages(const rp_program *p, bool separate)

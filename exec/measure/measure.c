@@ -28,7 +28,7 @@ typedef struct measuring {
     uint32_t skip;
     group *samples; /* sorted by key, then time */
     uint32_t sample_count;
-    estimate *fwd, *bwd, *bwd_input, *bwd_weight; /* [layers] */
+    estimate *of_tensors[RP_TENSOR_ALL + 1]; /* [RP_TENSOR_*][layers] */
     estimate head_fwd, head_bwd;
 } measuring;
 
@@ -71,9 +71,8 @@ static bool counts(const measuring *m, uint32_t op)
 {
     const rp_program *p = m->plan->program;
     const rp_op *o = &p->ops[op];
-    bool layers = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COMPUTE &&
-                  o->kind != RP_OP_UPDATE && o->iteration >= m->skip;
-    return layers && p->sequences[o->microbatch] == m->flops->microbatch_size;
+    return rp_op_kind_is_pass((rp_op_kind)o->kind) && o->iteration >= m->skip &&
+           p->sequences[o->microbatch] == m->flops->microbatch_size;
 }
 
 static rp_status take_samples(measuring *m, rp_arena *arena)
@@ -95,31 +94,20 @@ static rp_status take_samples(measuring *m, rp_arena *arena)
 /* Of one layer, from the FLOP costs. */
 static double flops_of(const rp_costs *flops, uint8_t kind, uint32_t layer)
 {
-    switch (kind) {
-    case RP_OP_BACKWARD:
-        return (double)flops->bwd_ps[layer];
-    case RP_OP_BACKWARD_INPUT:
-        return (double)flops->bwd_input_ps[layer];
-    case RP_OP_BACKWARD_WEIGHT:
-        return (double)(flops->bwd_ps[layer] - flops->bwd_input_ps[layer]);
-    default:
-        return (double)flops->fwd_ps[layer];
-    }
-}
-
-static estimate *estimates_of(measuring *m, uint8_t kind)
-{
-    return kind == RP_OP_BACKWARD          ? m->bwd
-           : kind == RP_OP_BACKWARD_INPUT  ? m->bwd_input
-           : kind == RP_OP_BACKWARD_WEIGHT ? m->bwd_weight
-                                           : m->fwd;
+    uint16_t tensors = rp_op_kinds[kind].tensors;
+    int64_t input_ps = flops->bwd_input_ps[layer];
+    int64_t weight_ps = flops->bwd_ps[layer] - input_ps;
+    int64_t ps = (tensors & RP_TENSOR_ACTIVATION) != 0 ? flops->fwd_ps[layer] : 0;
+    ps += (tensors & RP_TENSOR_GRADIENT) != 0 ? input_ps : 0;
+    ps += (tensors & RP_TENSOR_PARAM_GRADIENT) != 0 ? weight_ps : 0;
+    return (double)ps;
 }
 
 /* The blocks that an op goes through, counted from 1: none where it has the head alone. */
 static void blocks_of(const rpexec_task *task, uint8_t kind, uint32_t blocks, uint32_t *begin_out,
                       uint32_t *end_out)
 {
-    bool layers = rpexec_plan_is_backward(kind) || task->runs_layers;
+    bool layers = rp_op_kind_is_backward(kind) || task->runs_layers;
     *begin_out = task->begin == 0 ? 1 : task->begin;
     *end_out = !layers ? *begin_out : task->end > blocks + 1 ? blocks + 1 : task->end;
 }
@@ -129,7 +117,7 @@ static void split(measuring *m, const group *samples, uint32_t count)
 {
     const rpexec_task *task = &m->plan->tasks[samples[0].op];
     uint8_t kind = m->plan->program->ops[samples[0].op].kind;
-    bool backward = rpexec_plan_is_backward(kind);
+    bool backward = rp_op_kind_is_backward(kind);
     uint32_t begin = 0;
     uint32_t end = 0;
     blocks_of(task, kind, m->flops->layers, &begin, &end);
@@ -140,7 +128,8 @@ static void split(measuring *m, const group *samples, uint32_t count)
     }
     double per_flop = all > 0 ? median_of_samples(samples, count) / all : 0;
     for (uint32_t i = begin; i < end; i++) {
-        add(&estimates_of(m, kind)[i - 1], per_flop * flops_of(m->flops, kind, i - 1), count);
+        add(&m->of_tensors[rp_op_kinds[kind].tensors][i - 1],
+            per_flop * flops_of(m->flops, kind, i - 1), count);
     }
     if (task->runs_head) {
         add(backward ? &m->head_bwd : &m->head_fwd, per_flop * head, count);
@@ -160,12 +149,15 @@ static rp_status set_costs(measuring *m, rp_arena *arena, rp_costs *costs)
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->fwd_ps));
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_ps));
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_input_ps));
+    const estimate *backward = m->of_tensors[RP_TENSOR_GRADIENTS];
+    const estimate *inputs = m->of_tensors[RP_TENSOR_GRADIENT];
+    const estimate *weights = m->of_tensors[RP_TENSOR_PARAM_GRADIENT];
     for (uint32_t i = 0; i < layers; i++) {
-        bool parts = m->bwd_input[i].weight > 0 && m->bwd_weight[i].weight > 0;
-        double input = value_of(&m->bwd_input[i]);
-        double whole = parts ? input + value_of(&m->bwd_weight[i]) : value_of(&m->bwd[i]);
+        bool parts = inputs[i].weight > 0 && weights[i].weight > 0;
+        double input = value_of(&inputs[i]);
+        double whole = parts ? input + value_of(&weights[i]) : value_of(&backward[i]);
         double share = (double)m->flops->bwd_input_ps[i] / (double)m->flops->bwd_ps[i];
-        costs->fwd_ps[i] = (int64_t)value_of(&m->fwd[i]);
+        costs->fwd_ps[i] = (int64_t)value_of(&m->of_tensors[RP_TENSOR_ACTIVATION][i]);
         costs->bwd_ps[i] = (int64_t)whole;
         costs->bwd_input_ps[i] = (int64_t)(parts ? input : whole * share);
     }
@@ -176,10 +168,9 @@ static rp_status measure_compute(measuring *m, rp_arena *arena, rp_costs *costs_
 {
     uint32_t layers = m->flops->layers;
     RP_TRY(take_samples(m, arena));
-    RP_TRY(rp_arena_alloc(arena, layers, sizeof(estimate), &m->fwd));
-    RP_TRY(rp_arena_alloc(arena, layers, sizeof(estimate), &m->bwd));
-    RP_TRY(rp_arena_alloc(arena, layers, sizeof(estimate), &m->bwd_input));
-    RP_TRY(rp_arena_alloc(arena, layers, sizeof(estimate), &m->bwd_weight));
+    for (uint32_t i = 0; i <= RP_TENSOR_ALL; i++) {
+        RP_TRY(rp_arena_alloc(arena, layers, sizeof(estimate), &m->of_tensors[i]));
+    }
     for (uint32_t begin = 0, end = 0; begin < m->sample_count; begin = end) {
         while (end < m->sample_count && m->samples[end].key == m->samples[begin].key) {
             end++;
@@ -195,8 +186,9 @@ static rp_status measure_compute(measuring *m, rp_arena *arena, rp_costs *costs_
 static bool moves(const measuring *m, uint32_t op)
 {
     const rp_op *o = &m->plan->program->ops[op];
-    return rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_TRANSFER && o->kind != RP_OP_RECV &&
-           o->iteration >= m->skip && duration(m->timeline, op) > 0;
+    rp_op_way way = rp_op_kinds[o->kind].way;
+    return way != RP_WAY_NONE && way != RP_WAY_IN && o->iteration >= m->skip &&
+           duration(m->timeline, op) > 0;
 }
 
 /* True where no other transfer runs at the same time. */
@@ -212,27 +204,26 @@ static bool alone(const measuring *m, uint32_t op)
     return true;
 }
 
-static bool goes_down(const measuring *m, uint32_t op)
-{
-    const rpexec_plan *plan = m->plan;
-    return plan->program->queues[plan->order.queue_of[op]].kind == RP_QUEUE_DOWNLOAD;
-}
-
 typedef bool (*choice)(const measuring *m, uint32_t op);
+
+static bool goes(const measuring *m, uint32_t op, rp_op_way way)
+{
+    return moves(m, op) && rp_op_kinds[m->plan->program->ops[op].kind].way == way;
+}
 
 static bool goes_up(const measuring *m, uint32_t op)
 {
-    return moves(m, op) && m->plan->program->ops[op].kind != RP_OP_SEND && !goes_down(m, op);
+    return goes(m, op, RP_WAY_UP);
 }
 
 static bool comes_down(const measuring *m, uint32_t op)
 {
-    return moves(m, op) && m->plan->program->ops[op].kind != RP_OP_SEND && goes_down(m, op);
+    return goes(m, op, RP_WAY_DOWN);
 }
 
 static bool is_sent(const measuring *m, uint32_t op)
 {
-    return moves(m, op) && m->plan->program->ops[op].kind == RP_OP_SEND;
+    return goes(m, op, RP_WAY_OUT);
 }
 
 static bool is_collective(const measuring *m, uint32_t op)
@@ -377,7 +368,7 @@ rp_status rpexec_executed_flop(const rpexec_plan *plan, double *flop_out)
     }
     for (uint32_t op = 0; status == RP_OK && op < p->op_count; op++) {
         rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
-        if (rp_op_kind_class(kind) == RP_CLASS_COMPUTE && kind != RP_OP_UPDATE) {
+        if (rp_op_kind_is_pass(kind)) {
             flop += executed(plan, &flops[plan->jobs[plan->tasks[op].job].gpu], op);
         }
     }

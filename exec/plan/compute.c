@@ -33,7 +33,7 @@ static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
         r->input = rpexec_plan_record_of(p, o, program->forward_chain[forward - 1])->output;
     }
     uint32_t backward = p->producers.backward_position[o->stage];
-    if (rpexec_plan_is_backward(o->kind) && backward > 0 && r->d_output == NO) {
+    if (rp_op_kind_is_backward((rp_op_kind)o->kind) && backward > 0 && r->d_output == NO) {
         r->d_output = rpexec_plan_record_of(p, o, program->backward_chain[backward - 1])->d_input;
     }
 }
@@ -237,13 +237,13 @@ rp_status rpexec_plan_compute(rpexec_planner *p, uint32_t op)
     find_inputs(p, op, r);
     task->input = input_of(p, o, r, task);
     /* A rank's forwards may be other jobs, whose stages have no gradients yet. */
-    bool adds = rpexec_plan_is_backward(o->kind) || has_head(task, p->plan->model);
+    bool adds = rp_op_kind_is_backward((rp_op_kind)o->kind) || has_head(task, p->plan->model);
     bool needs = p->plan->sharded != NULL ? adds : job->backward;
     if (needs && job->gradients == NO) {
         job->gradients = rpexec_plan_new_value(p, job->gpu, rpexec_plan_gradient_bytes(p, job), op);
         task->clears = true;
     }
-    if (rpexec_plan_is_backward(o->kind)) {
+    if (rp_op_kind_is_backward((rp_op_kind)o->kind)) {
         RP_TRY(plan_backward(p, op, r));
     } else {
         plan_forward(p, op, r);

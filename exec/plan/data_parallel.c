@@ -142,7 +142,7 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
     uint32_t last = RP_NO_OP;
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
         const rp_op *o = &p->program->ops[op];
-        if (o->kind == RP_OP_UPDATE) {
+        if (!rp_op_kind_is_pass((rp_op_kind)o->kind)) {
             continue; /* of all stages */
         }
         if (last == RP_NO_OP || !same_unit(&p->program->ops[last], o)) {
@@ -257,7 +257,7 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, rp_arena *scratch)
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
-static rp_status plan_compute(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_compute(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_job *job = &p->plan->jobs[p->plan->tasks[op].job];
@@ -274,7 +274,7 @@ static rp_status plan_compute(rpexec_planner *p, uint32_t op)
 }
 
 /* The owned shares come up, to be gathered; without a job those of all new weights. */
-static void plan_upload(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_upload(rpexec_planner *p, uint32_t op)
 {
     rpexec_task *task = &p->plan->tasks[op];
     uint32_t gpu = rpexec_plan_gpu_of(p, op);
@@ -287,9 +287,10 @@ static void plan_upload(rpexec_planner *p, uint32_t op)
     uint64_t root = shard_bytes(p, gpu, 0, 1) + shard_bytes(p, gpu, head, head + 1);
     uint64_t bytes = shard_bytes(p, gpu, begin, end) + (task->moves_root ? root : 0);
     task->output = rpexec_plan_new_value(p, gpu, bytes, op);
+    return RP_OK;
 }
 
-static rp_status plan_gather(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
@@ -321,7 +322,7 @@ static rp_status plan_gather(rpexec_planner *p, uint32_t op)
 
 /* The sum of all ranks' gradients; the rank's shares of it are added to those of the step, or wait
  * for their way to the host. */
-static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
@@ -348,14 +349,15 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
                                    rpexec_plan_gradient_bytes(p, job));
 }
 
-static void plan_download(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_download(rpexec_planner *p, uint32_t op)
 {
     rpexec_task *task = &p->plan->tasks[op];
     task->input = p->plan->tasks[taken(p, op, RP_OP_REDUCE_SCATTER)].output;
     rpexec_plan_use(p, task->input, op);
+    return RP_OK;
 }
 
-static rp_status plan_update(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_update(rpexec_planner *p, uint32_t op)
 {
     uint32_t gpu = rpexec_plan_gpu_of(p, op);
     for (uint32_t stage = 0; stage < p->program->stage_count; stage++) {
@@ -369,55 +371,12 @@ static rp_status plan_update(rpexec_planner *p, uint32_t op)
 }
 
 /* The first COLLECT of a stage in a step overwrites what the step before has left. */
-static void plan_collect(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_sharded_collect(rpexec_planner *p, uint32_t op)
 {
     rpexec_task *task = &p->plan->tasks[op];
     uint32_t *last = &p->sharding->collected[p->plan->jobs[task->job].stage];
     uint32_t step = p->program->ops[op].iteration + 1u;
     task->clears = *last != step;
     *last = step;
-}
-
-rp_status rpexec_plan_sharded_op(rpexec_planner *p, uint32_t op)
-{
-    switch ((rp_op_kind)p->program->ops[op].kind) {
-    case RP_OP_FORWARD:
-    case RP_OP_RECOMPUTE:
-    case RP_OP_BACKWARD:
-        return plan_compute(p, op);
-    case RP_OP_UPLOAD_PARAMS:
-        plan_upload(p, op);
-        return RP_OK;
-    case RP_OP_ALL_GATHER:
-        return plan_gather(p, op);
-    case RP_OP_ALL_REDUCE:
-    case RP_OP_REDUCE_SCATTER:
-        return plan_reduction(p, op);
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-        plan_download(p, op);
-        return RP_OK;
-    case RP_OP_UPDATE:
-        return plan_update(p, op);
-    case RP_OP_COLLECT:
-        plan_collect(p, op);
-        return RP_OK;
-    case RP_OP_OPTIMIZER:
-        return RP_OK;
-    case RP_OP_BACKWARD_INPUT:
-    case RP_OP_BACKWARD_WEIGHT:
-    case RP_OP_UPLOAD_ACT:
-    case RP_OP_UPLOAD_GRAD:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_DOWNLOAD_GRAD:
-    case RP_OP_SEND:
-    case RP_OP_RECV:
-    case RP_OP_REFRESH:
-    case RP_OP_KIND_COUNT:
-        break;
-    }
-    rp_log_error("%s has %s ops; valid are programs as the lowering of data-parallel systems makes "
-                 "them",
-                 p->program->schedule, rp_op_kind_text((rp_op_kind)p->program->ops[op].kind));
-    return RP_USAGE;
+    return RP_OK;
 }

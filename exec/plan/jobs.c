@@ -53,11 +53,6 @@ uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
     return job;
 }
 
-bool rpexec_plan_is_backward(uint8_t kind)
-{
-    return kind == RP_OP_BACKWARD || kind == RP_OP_BACKWARD_INPUT || kind == RP_OP_BACKWARD_WEIGHT;
-}
-
 /* The last op of `queue` that `op` waits for, plus one; `from` where it waits for none. */
 static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, uint32_t from)
 {
@@ -109,7 +104,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
         }
         rpexec_job *j = &p->plan->jobs[job];
         p->plan->tasks[op].job = job;
-        j->backward |= rpexec_plan_is_backward(o->kind);
+        j->backward |= rp_op_kind_is_backward((rp_op_kind)o->kind);
         j->first_microbatch =
             o->microbatch < j->first_microbatch ? o->microbatch : j->first_microbatch;
     }
@@ -124,7 +119,7 @@ static void find_resident(rpexec_planner *p, const rp_queue *compute, uint32_t *
     }
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
         uint32_t stage = p->program->ops[op].stage;
-        if (p->program->ops[op].kind == RP_OP_UPDATE) {
+        if (!rp_op_kind_is_pass((rp_op_kind)p->program->ops[op].kind)) {
             continue; /* of all jobs of the GPU */
         }
         if (job_of_stage[stage] == NO_JOB) {
@@ -195,7 +190,7 @@ static void insert_slot(rpexec_planner *p, uint32_t begin, rpexec_slot slot)
     p->plan->slots[at] = slot;
 }
 
-void rpexec_plan_collect(rpexec_planner *p, uint32_t op)
+rp_status rpexec_plan_collect(rpexec_planner *p, uint32_t op)
 {
     const rp_program *program = p->program;
     rpexec_task *task = &p->plan->tasks[op];
@@ -211,4 +206,5 @@ void rpexec_plan_collect(rpexec_planner *p, uint32_t op)
         }
     }
     task->slot_end = p->plan->slot_count;
+    return RP_OK;
 }

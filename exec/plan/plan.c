@@ -117,7 +117,7 @@ static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind,
     return RP_NO_OP;
 }
 
-static void plan_upload(rpexec_planner *p, uint32_t op)
+static rp_status plan_upload(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
@@ -137,6 +137,7 @@ static void plan_upload(rpexec_planner *p, uint32_t op)
     if (rest != 0) { /* the head's stage gets labels as well */
         task->labels = rpexec_plan_new_value(p, rpexec_plan_gpu_of(p, op), ids, op);
     }
+    return RP_OK;
 }
 
 static rp_status plan_download(rpexec_planner *p, uint32_t op)
@@ -182,12 +183,13 @@ static rp_status plan_send(rpexec_planner *p, uint32_t op)
 }
 
 /* It is there once it has been sent. */
-static void plan_receive(rpexec_planner *p, uint32_t op)
+static rp_status plan_receive(rpexec_planner *p, uint32_t op)
 {
     const rpexec_task *from = &p->plan->tasks[source_of(p, op, RP_OP_SEND, RP_OP_SEND)];
     rpexec_task *task = &p->plan->tasks[op];
     *(from->sends_gradient ? &task->d_output : &task->output) = from->output;
     rpexec_plan_use(p, from->output, op);
+    return RP_OK;
 }
 
 static void find_receivers(rpexec_planner *p)
@@ -203,17 +205,7 @@ static void find_receivers(rpexec_planner *p)
 static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
-    rpexec_task *task = &p->plan->tasks[op];
-    if (o->kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
-        uint32_t from = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_WEIGHT);
-        task->job = from == RP_NO_OP ? NO_JOB : p->plan->tasks[from].job;
-        if (task->job == NO_JOB) {
-            return rpexec_plan_refuse_stray(p, op);
-        }
-        rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
-        rpexec_plan_slot(p, op);
-        return RP_OK;
-    }
+    const rpexec_task *task = &p->plan->tasks[op];
     if (task->job == NO_JOB) {
         return rpexec_plan_refuse_stray(p, op);
     }
@@ -231,60 +223,97 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
+static rp_status plan_gradients(rpexec_planner *p, uint32_t op)
+{
+    rpexec_task *task = &p->plan->tasks[op];
+    uint32_t from = source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_WEIGHT);
+    task->job = from == RP_NO_OP ? NO_JOB : p->plan->tasks[from].job;
+    if (task->job == NO_JOB) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    rpexec_plan_use(p, p->plan->jobs[task->job].gradients, op);
+    rpexec_plan_slot(p, op);
+    return RP_OK;
+}
+
+/* ---- other ops --------------------------------------------------------------------------------
+ */
+
+static rp_status plan_update(rpexec_planner *p, uint32_t op)
+{
+    rpexec_plan_exchange(p, op, NULL);
+    return RP_OK;
+}
+
+/* On the host, of what lies there all the time. */
+static rp_status plan_nothing(rpexec_planner *p, uint32_t op)
+{
+    (void)p;
+    (void)op;
+    return RP_OK;
+}
+
+static rp_status refuse(const rpexec_planner *p, uint32_t op)
+{
+    const char *kind = rp_op_kind_text((rp_op_kind)p->program->ops[op].kind);
+    if (p->plan->sharded != NULL) {
+        rp_log_error("%s has %s ops; valid are programs as the lowering of data-parallel systems "
+                     "makes them",
+                     p->program->schedule, kind);
+    } else {
+        rp_log_error("--schedule: %s has %s ops, which the executor does not run yet; valid are "
+                     "pipelines and schedules with weights in host memory",
+                     p->program->schedule, kind);
+    }
+    return RP_USAGE;
+}
+
+/* Of ranks that share layers; the sums are of what they compute. */
+static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
+{
+    return p->plan->slices != NULL ? rpexec_plan_activation_reduces(p, op) : refuse(p, op);
+}
+
+/* clang-format off */
+
+/* X(op kind, its planner in pipelines, in data-parallel systems); NULL: they do not have it. */
+#define PLANNERS(X)                                                                                \
+    X(FORWARD, rpexec_plan_compute, rpexec_plan_sharded_compute)                                   \
+    X(RECOMPUTE, rpexec_plan_compute, rpexec_plan_sharded_compute)                                 \
+    X(BACKWARD, rpexec_plan_compute, rpexec_plan_sharded_compute)                                  \
+    X(BACKWARD_INPUT, rpexec_plan_compute, NULL)                                                   \
+    X(BACKWARD_WEIGHT, rpexec_plan_compute, NULL)                                                  \
+    X(UPLOAD_PARAMS, plan_parameters, rpexec_plan_sharded_upload)                                  \
+    X(UPLOAD_ACT, plan_upload, NULL)                                                               \
+    X(UPLOAD_GRAD, plan_upload, NULL)                                                              \
+    X(UPLOAD_PARAM_GRAD, plan_parameters, NULL)                                                    \
+    X(DOWNLOAD_ACT, plan_download, NULL)                                                           \
+    X(DOWNLOAD_GRAD, plan_download, NULL)                                                          \
+    X(DOWNLOAD_PARAM_GRAD, plan_gradients, rpexec_plan_sharded_download)                           \
+    X(SEND, plan_send, NULL)                                                                       \
+    X(RECV, plan_receive, NULL)                                                                    \
+    X(ALL_GATHER, NULL, rpexec_plan_sharded_gather)                                                \
+    X(REDUCE_SCATTER, NULL, rpexec_plan_sharded_reduction)                                         \
+    X(ALL_REDUCE, plan_reduction, rpexec_plan_sharded_reduction)                                   \
+    X(OPTIMIZER, plan_nothing, plan_nothing)                                                       \
+    X(REFRESH, plan_nothing, NULL)                                                                 \
+    X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
+    X(UPDATE, plan_update, rpexec_plan_sharded_update)
+
+/* clang-format on */
+
+RP_OP_ROWS_CHECK(PLANNERS);
+
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
 static rp_status plan_op(rpexec_planner *p, uint32_t op)
 {
-    if (p->plan->sharded != NULL) {
-        return rpexec_plan_sharded_op(p, op);
-    }
-    switch ((rp_op_kind)p->program->ops[op].kind) {
-    case RP_OP_FORWARD:
-    case RP_OP_RECOMPUTE:
-    case RP_OP_BACKWARD:
-    case RP_OP_BACKWARD_INPUT:
-    case RP_OP_BACKWARD_WEIGHT:
-        return rpexec_plan_compute(p, op);
-    case RP_OP_UPLOAD_ACT:
-    case RP_OP_UPLOAD_GRAD:
-        plan_upload(p, op);
-        return RP_OK;
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_DOWNLOAD_GRAD:
-        return plan_download(p, op);
-    case RP_OP_UPLOAD_PARAMS:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-        return plan_parameters(p, op);
-    case RP_OP_COLLECT:
-        rpexec_plan_collect(p, op);
-        return RP_OK;
-    case RP_OP_UPDATE:
-        rpexec_plan_exchange(p, op, NULL);
-        return RP_OK;
-    case RP_OP_OPTIMIZER:
-    case RP_OP_REFRESH:
-        return RP_OK;
-    case RP_OP_SEND:
-        return plan_send(p, op);
-    case RP_OP_RECV:
-        plan_receive(p, op);
-        return RP_OK;
-    case RP_OP_ALL_REDUCE:
-        if (p->plan->slices != NULL) {
-            return rpexec_plan_activation_reduces(p, op);
-        }
-        break;
-    case RP_OP_ALL_GATHER:
-    case RP_OP_REDUCE_SCATTER:
-    case RP_OP_KIND_COUNT:
-        break;
-    }
-    rp_log_error("--schedule: %s has %s ops, which the executor does not run yet; valid are "
-                 "pipelines and schedules with weights in host memory",
-                 p->program->schedule, rp_op_kind_text((rp_op_kind)p->program->ops[op].kind));
-    return RP_USAGE;
+#define PLANNER(kind, pipeline, sharded) [RP_OP_##kind] = {pipeline, sharded},
+    static rpexec_plan_op *const planners[RP_OP_KIND_COUNT][2] = {PLANNERS(PLANNER)};
+    uint8_t kind = p->program->ops[op].kind;
+    rpexec_plan_op *plan = planners[kind][p->plan->sharded != NULL ? 1 : 0];
+    return plan != NULL ? plan(p, op) : refuse(p, op);
 }
 
 /* At most all that COLLECT ops wait for. */

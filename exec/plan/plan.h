@@ -167,9 +167,6 @@ void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint
 /** @return sequences of those. */
 uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch);
 
-/** @return true where the op kind is a backward or a part of one. */
-bool rpexec_plan_is_backward(uint8_t kind);
-
 /** @return the most of any op. */
 uint32_t rpexec_plan_most_sequences(const rpexec_plan *plan);
 

@@ -94,8 +94,13 @@ uint32_t rpexec_plan_new_job(rpexec_planner *planner, uint32_t stage, uint32_t g
  */
 rp_status rpexec_plan_sharded_jobs(rpexec_planner *planner, rp_arena *scratch);
 
-/** Plans an op of a data-parallel system. @retval as rpexec_plan_compute */
-rp_status rpexec_plan_sharded_op(rpexec_planner *planner, uint32_t op);
+/** Plans an op. @retval as rpexec_plan_compute */
+typedef rp_status rpexec_plan_op(rpexec_planner *planner, uint32_t op);
+
+/** Data-parallel systems: the ops that a rank has. */
+rpexec_plan_op rpexec_plan_sharded_compute, rpexec_plan_sharded_upload, rpexec_plan_sharded_gather,
+    rpexec_plan_sharded_reduction, rpexec_plan_sharded_download, rpexec_plan_sharded_update,
+    rpexec_plan_sharded_collect;
 
 /**
  * Checks the bytes of a collective: (n - 1) / n of `whole` through each GPU, so many times.
@@ -122,8 +127,8 @@ void rpexec_plan_exchange(rpexec_planner *planner, uint32_t op, rpexec_plan_reco
  * overlap, a tensor of their own. */
 void rpexec_plan_slot(rpexec_planner *planner, uint32_t op);
 
-/** COLLECT: what it adds to the state's slot. */
-void rpexec_plan_collect(rpexec_planner *planner, uint32_t op);
+/** COLLECT: what it adds to the state's slot. @retval RP_OK */
+rp_status rpexec_plan_collect(rpexec_planner *planner, uint32_t op);
 
 /**
  * Plans a compute op of a stage.

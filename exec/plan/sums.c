@@ -22,7 +22,7 @@ static bool adds(const rpexec_planner *p, uint32_t op)
 {
     const rpexec_task *task = &p->plan->tasks[op];
     uint8_t kind = p->program->ops[op].kind;
-    return (rpexec_plan_is_backward(kind) || task->runs_head) &&
+    return (rp_op_kind_is_backward(kind) || task->runs_head) &&
            p->plan->jobs[task->job].gradients != NO;
 }
 
@@ -42,7 +42,7 @@ static void find(const rpexec_planner *p, const rp_queue *queue, search *s)
     uint32_t updates = 0;
     for (uint32_t op = queue->op_begin; op < queue->op_end; op++) {
         updates += ops[op].kind == RP_OP_UPDATE ? 1 : 0;
-        if (ops[op].kind == RP_OP_UPDATE || !adds(p, op)) {
+        if (!adds(p, op)) {
             continue;
         }
         uint32_t *number = &s->last_of[p->plan->jobs[p->plan->tasks[op].job].gradients];

@@ -115,17 +115,15 @@ static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
 {
     const rp_op *o = &p->ops[op];
     uint64_t bytes = p->op_bytes[op];
-    rp_op_kind kind = (rp_op_kind)o->kind;
-    bool activation = kind == RP_OP_UPLOAD_ACT;
-    bool boundary = kind == RP_OP_UPLOAD_GRAD || kind == RP_OP_DOWNLOAD_ACT ||
-                    kind == RP_OP_DOWNLOAD_GRAD || kind == RP_OP_SEND || kind == RP_OP_RECV;
-    if (!activation && !boundary) {
+    const rp_op_traits *kind = &rp_op_kinds[o->kind];
+    bool input = kind->way == RP_WAY_UP && (kind->tensors & RP_TENSOR_ACTIVATION) != 0;
+    if (kind->way == RP_WAY_NONE || rp_op_kind_moves_parameters((rp_op_kind)o->kind)) {
         return true;
     }
     uint64_t tensor = p->sequences[o->microbatch] * sizes->boundary_bytes;
     uint64_t ids = p->sequences[o->microbatch] * sizes->input_bytes;
     return bytes == tensor ||
-           (activation && (bytes == ids || bytes == 2 * ids || bytes == tensor + ids));
+           (input && (bytes == ids || bytes == 2 * ids || bytes == tensor + ids));
 }
 
 static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
@@ -246,7 +244,7 @@ static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpex
     bool embedding = task->begin == 0;
     bool head = task->end == plan->model->layer_count;
     bool body = task->end - task->begin > (head ? 1 : 0);
-    bool backward = rpexec_plan_is_backward(op->kind);
+    bool backward = rp_op_kind_is_backward((rp_op_kind)op->kind);
     bool blocks = task->runs_layers || (backward && body);
     bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
     uint32_t below = body ? task->body : task->input;
@@ -273,26 +271,21 @@ static bool transfer_has_all(const rpexec_plan *plan, const rp_op *op, const rpe
                              uint32_t gpu)
 {
     uint32_t host = plan->program->gpu_count;
-    switch (op->kind) {
-    case RP_OP_UPLOAD_ACT:
-        return task->output == RPEXEC_NO_TENSOR ||
-               (lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu));
-    case RP_OP_UPLOAD_GRAD:
-        return lies_in(plan, task->input, host) && lies_in(plan, task->output, gpu);
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_DOWNLOAD_GRAD:
-        return lies_in(plan, task->input, gpu) && lies_in(plan, task->output, host);
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-        return lies_in(plan, plan->jobs[task->job].gradients, gpu);
-    default:
-        return true;
+    const rp_op_traits *kind = &rp_op_kinds[op->kind];
+    bool up = kind->way == RP_WAY_UP;
+    bool down = kind->way == RP_WAY_DOWN;
+    bool ids_only = (kind->tensors & RP_TENSOR_ACTIVATION) != 0 && task->output == RPEXEC_NO_TENSOR;
+    if (rp_op_kind_moves_parameters((rp_op_kind)op->kind)) {
+        return up || lies_in(plan, plan->jobs[task->job].gradients, gpu);
     }
+    return (!up && !down) || (up && ids_only) ||
+           (lies_in(plan, task->input, up ? host : gpu) &&
+            lies_in(plan, task->output, up ? gpu : host));
 }
 
 static bool moves_parameters(const rp_op *op)
 {
-    return op->kind == RP_OP_UPLOAD_PARAMS || op->kind == RP_OP_UPLOAD_PARAM_GRAD ||
-           op->kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+    return rp_op_kind_moves_parameters((rp_op_kind)op->kind);
 }
 
 /* Tensors go from op to op within a microbatch; those of parameters are of all. */
@@ -315,15 +308,14 @@ static bool has_all(const rpexec_plan *plan, uint32_t op)
 {
     const rp_op *o = &plan->program->ops[op];
     uint32_t gpu = plan->program->queues[plan->order.queue_of[op]].gpu;
-    rp_op_class class = rp_op_kind_class((rp_op_kind)o->kind);
-    if (class == RP_CLASS_HOST || class == RP_CLASS_COLLECTIVE || o->kind == RP_OP_UPDATE) {
+    rp_op_kind kind = (rp_op_kind)o->kind;
+    bool transfer = rp_op_kind_class(kind) == RP_CLASS_TRANSFER;
+    if (!transfer && !rp_op_kind_is_pass(kind)) {
         return true;
     }
-    if (class == RP_CLASS_TRANSFER) {
-        return transfer_has_all(plan, o, &plan->tasks[op], gpu) &&
-               keeps_microbatch(plan->program, op);
-    }
-    return compute_has_all(plan, o, &plan->tasks[op], gpu) && keeps_microbatch(plan->program, op);
+    bool given = transfer ? transfer_has_all(plan, o, &plan->tasks[op], gpu)
+                          : compute_has_all(plan, o, &plan->tasks[op], gpu);
+    return given && keeps_microbatch(plan->program, op);
 }
 
 rp_status rpexec_program_in_check(const rpexec_plan *plan)

@@ -154,10 +154,11 @@ static rp_status run_collective(rpexec_run *r, uint32_t op, rpexec_collective_ki
     return RP_OK;
 }
 
-static rp_status gather(rpexec_run *r, uint32_t op)
+rp_status rpexec_run_sharded_gather(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     list l = list_of(r, gpu_of(r, op));
+    (void)lane;
     if (task->job == NO_JOB) {
         add_all(&l, task);
     } else {
@@ -178,12 +179,13 @@ static void *upload_layers(rpexec_run *r, uint32_t op, uint32_t begin, uint32_t 
     return element(r, to, p.packed);
 }
 
-static void upload(rpexec_run *r, uint32_t op)
+rp_status rpexec_run_sharded_upload(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     uint32_t head = r->plan->model->layer_count - 1;
     uint32_t begin = 0;
     uint32_t end = head + 1;
+    (void)lane;
     if (task->job != NO_JOB) {
         rpexec_plan_body(r->plan, &r->plan->jobs[task->job], &begin, &end);
     }
@@ -192,13 +194,14 @@ static void upload(rpexec_run *r, uint32_t op)
         to = upload_layers(r, op, 0, 1, to);
         upload_layers(r, op, head, head + 1, to);
     }
+    return RP_OK;
 }
 
 /* ---- gradients --------------------------------------------------------------------------------
  */
 
 /* The sum in place; then this rank's shares of it join those of the step. */
-static rp_status reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+rp_status rpexec_run_sharded_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
@@ -230,40 +233,49 @@ static rp_status reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-static void download(rpexec_run *r, uint32_t op)
+rp_status rpexec_run_sharded_download(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     void *shares = rpexec_run_at(r, task->input);
     void *slots = rpexec_state_slot(r->e->state, job->begin);
     rpexec_pieces p = pieces_of(r, job->gpu, job->begin, job->end);
+    (void)lane;
     while (rpexec_pieces_next(&p)) {
         rpexec_run_copy(r, op, element(r, slots, p.trained_at + p.begin),
                         element(r, shares, p.trained_packed), bytes_of(r, p.trained ? p.share : 0));
     }
+    return RP_OK;
 }
 
 /* One microbatch per GPU of a stage; a tied table's two sums stay apart until the step. */
-static void collect(rpexec_run *r, uint32_t op)
+rp_status rpexec_run_sharded_collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     rpexec_state *state = r->e->state;
+    (void)lane;
     for (uint32_t layer = job->begin; layer < job->end; layer++) {
         rpexec_state_collect_part(state, layer, scale_of(r, op), !task->clears);
     }
+    return RP_OK;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------
  */
 
 /* On the host: of all that the ranks have sent down. The op does all of it, so that it may be one
- * pass, unless gradients have been collected as they came. */
-static void optimise(rpexec_run *r, uint32_t op)
+ * pass, unless gradients have been collected as they came. A barrier where the GPUs have stepped.
+ */
+rp_status rpexec_run_sharded_optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     rpexec_state *state = r->e->state;
     uint32_t layers = r->plan->model->layer_count;
     bool collects = !sharding_of(r)->host_collects;
+    (void)lane;
+    if (!sharding_of(r)->host_optimizer) {
+        return RP_OK;
+    }
     rpexec_state_fuse(state, collects && !r->e->keep_gradients);
     for (uint32_t layer = layers; collects && layer-- > 0;) {
         rpexec_state_collect(state, layer, scale_of(r, op));
@@ -277,6 +289,7 @@ static void optimise(rpexec_run *r, uint32_t op)
     }
     rpexec_state_fuse(state, false);
     r->scales[r->program->ops[op].iteration + 1] = state->scaler.next;
+    return RP_OK;
 }
 
 /* This rank's shares of a tied table's two gradients become their sum, head's first. */
@@ -359,7 +372,7 @@ static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64
     return RP_OK;
 }
 
-static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+rp_status rpexec_run_sharded_update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint64_t step = 0;
     if (trains_tied(r)) {
@@ -457,47 +470,4 @@ void rpexec_run_store_sharded(rpexec_run *r)
     for (uint32_t layer = 0; layer < r->plan->model->layer_count; layer++) {
         rpexec_state_refresh(state, layer);
     }
-}
-
-rp_status rpexec_run_sharded(rpexec_run *r, uint32_t op, rpexec_lane *lane)
-{
-    switch ((rp_op_kind)r->program->ops[op].kind) {
-    case RP_OP_ALL_GATHER:
-        return gather(r, op);
-    case RP_OP_ALL_REDUCE:
-    case RP_OP_REDUCE_SCATTER:
-        return reduce(r, op, lane);
-    case RP_OP_UPLOAD_PARAMS:
-        upload(r, op);
-        return RP_OK;
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-        download(r, op);
-        return RP_OK;
-    case RP_OP_COLLECT:
-        collect(r, op);
-        return RP_OK;
-    case RP_OP_UPDATE:
-        return update(r, op, lane);
-    case RP_OP_OPTIMIZER:
-        if (sharding_of(r)->host_optimizer) { /* otherwise a barrier */
-            optimise(r, op);
-        }
-        return RP_OK;
-    case RP_OP_FORWARD:
-    case RP_OP_RECOMPUTE:
-    case RP_OP_BACKWARD:
-    case RP_OP_BACKWARD_INPUT:
-    case RP_OP_BACKWARD_WEIGHT:
-    case RP_OP_UPLOAD_ACT:
-    case RP_OP_UPLOAD_GRAD:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_DOWNLOAD_GRAD:
-    case RP_OP_SEND:
-    case RP_OP_RECV:
-    case RP_OP_REFRESH:
-    case RP_OP_KIND_COUNT:
-        break;
-    }
-    return rp_broken(); /* the plan has refused them */
 }

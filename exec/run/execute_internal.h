@@ -82,8 +82,13 @@ rp_status rpexec_run_keep(rpexec_run *run, uint32_t op, const rpexec_update *upd
 /** Copies in the queue of `op` between host and GPU, and counts the bytes. */
 void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, uint64_t bytes);
 
-/** rpexec_run_perform for all but the compute ops of data-parallel systems (data_parallel.c). */
-rp_status rpexec_run_sharded(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+/** The work of an op. @retval as rpexec_run_perform */
+typedef rp_status rpexec_run_op(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/** Data-parallel systems: all but the passes. */
+rpexec_run_op rpexec_run_sharded_upload, rpexec_run_sharded_gather, rpexec_run_sharded_reduce,
+    rpexec_run_sharded_download, rpexec_run_sharded_collect, rpexec_run_sharded_optimise,
+    rpexec_run_sharded_update;
 
 /** @return true for a data-parallel system whose GPUs take the optimizer's step. */
 bool rpexec_run_shards_are_trained(const rpexec_run *run);

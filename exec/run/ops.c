@@ -53,17 +53,18 @@ static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
 
 void rpexec_run_copy(rpexec_run *r, uint32_t op, void *to, const void *from, uint64_t bytes)
 {
-    bool down = r->program->queues[r->plan->order.queue_of[op]].kind == RP_QUEUE_DOWNLOAD;
+    bool down = rp_op_kinds[r->program->ops[op].kind].way == RP_WAY_DOWN;
     atomic_fetch_add(down ? &r->downloaded : &r->uploaded, bytes);
     r->e->driver_type->copy(r->driver, op, to, from, bytes);
 }
 
-static void upload_activation(rpexec_run *r, uint32_t op)
+static rp_status upload_activation(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rp_op *o = &r->program->ops[op];
     uint64_t bytes = tokens_of(r, o) * sizeof(int32_t);
     uint64_t first = first_token(r, o);
+    (void)lane;
     if (task->output != RPEXEC_NO_TENSOR) {
         uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden *
                             rpexec_dtype_bytes(r->plan->model->dtype);
@@ -77,47 +78,57 @@ static void upload_activation(rpexec_run *r, uint32_t op)
         rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), r->labels[o->iteration] + first,
                         bytes);
     }
+    return RP_OK;
 }
 
-static void move_boundary(rpexec_run *r, uint32_t op)
+static rp_status move_boundary(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
+    (void)lane;
     rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
                     r->program->op_bytes[op]);
+    return RP_OK;
 }
 
 /* From one GPU's memory into another's. */
-static void send(rpexec_run *r, uint32_t op)
+static rp_status send(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     uint64_t bytes = r->program->op_bytes[op];
+    (void)lane;
     atomic_fetch_add(&r->exchanged, bytes);
     r->e->driver_type->copy(r->driver, op, rpexec_run_at(r, task->output),
                             rpexec_run_at(r, task->input), bytes);
+    return RP_OK;
 }
 
 /* Working weights and slots of a stage's layers lie one after the other on the host as well. */
-static void move_parameters(rpexec_run *r, uint32_t op)
+static rp_status upload_parameters(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
-    rpexec_state *state = r->e->state;
-    uint64_t whole = job_values(r, job) * rpexec_dtype_bytes(r->plan->model->dtype);
-    const unsigned char *working = rpexec_state_working(state, job->begin);
-    void *slot = rpexec_state_slot(state, job->begin);
-    switch (r->program->ops[op].kind) {
-    case RP_OP_UPLOAD_PARAMS:
-        rpexec_run_copy(r, op, (unsigned char *)rpexec_run_at(r, job->weights) + task->from_byte,
-                        working + task->from_byte, task->to_byte - task->from_byte);
-        break;
-    case RP_OP_UPLOAD_PARAM_GRAD:
-        rpexec_run_copy(r, op, rpexec_run_at(r, job->gradients), slot, whole);
-        break;
-    default:
-        slot = task->output != RPEXEC_NO_TENSOR ? rpexec_run_at(r, task->output) : slot;
-        rpexec_run_copy(r, op, slot, rpexec_run_at(r, job->gradients), whole);
-        break;
-    }
+    unsigned char *weights = rpexec_run_at(r, job->weights);
+    const unsigned char *working = rpexec_state_working(r->e->state, job->begin);
+    (void)lane;
+    rpexec_run_copy(r, op, weights + task->from_byte, working + task->from_byte,
+                    task->to_byte - task->from_byte);
+    return RP_OK;
+}
+
+/* Between a job's gradients and the host's slot, or where calls overlap a tensor of their own. */
+static rp_status move_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    const rpexec_job *job = &r->plan->jobs[task->job];
+    bool own = task->output != RPEXEC_NO_TENSOR;
+    void *on_host =
+        own ? rpexec_run_at(r, task->output) : rpexec_state_slot(r->e->state, job->begin);
+    void *on_gpu = rpexec_run_at(r, job->gradients);
+    bool up = rp_op_kinds[r->program->ops[op].kind].way == RP_WAY_UP;
+    (void)lane;
+    rpexec_run_copy(r, op, up ? on_gpu : on_host, up ? on_host : on_gpu,
+                    job_values(r, job) * rpexec_dtype_bytes(r->plan->model->dtype));
+    return RP_OK;
 }
 
 /* ---- compute ----------------------------------------------------------------------------------
@@ -293,12 +304,13 @@ static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_l
 }
 
 /* Gradients of a layer; where calls overlap those of one call after the other. */
-static void collect(rpexec_run *r, uint32_t op)
+static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t layer = r->program->ops[op].microbatch;
     const rpexec_task *task = &r->plan->tasks[op];
     rpexec_state *state = r->e->state;
     float scale = r->scales[r->program->ops[op].iteration];
+    (void)lane;
     rpexec_state_collect(state, layer, scale);
     for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
         const rpexec_slot *slot = &r->plan->slots[i];
@@ -307,6 +319,29 @@ static void collect(rpexec_run *r, uint32_t op)
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
+    return RP_OK;
+}
+
+static rp_status refresh(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rp_op *o = &r->program->ops[op];
+    (void)lane;
+    rpexec_state_refresh(r->e->state, o->microbatch);
+    if (o->microbatch == 0) {
+        r->scales[o->iteration + 1] = r->e->state->scaler.next;
+    }
+    return RP_OK;
+}
+
+/* With resident weights a barrier. */
+static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    (void)op;
+    (void)lane;
+    if (!r->plan->resident) {
+        rpexec_state_optimise(r->e->state, &r->e->adam);
+    }
+    return RP_OK;
 }
 
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
@@ -368,6 +403,9 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
     bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
+    if (r->plan->slices != NULL) {
+        return rpexec_run_update_slices(r, op, lane);
+    }
     if (tied) {
         RP_TRY(reduce_table(r, op, gpu, lane));
     }
@@ -466,8 +504,50 @@ void rpexec_run_store(rpexec_run *r)
     }
 }
 
+/* Other ops have done it: a RECV's SEND has put the tensor there, and the compute ops of the ranks
+ * that share layers have summed. */
+static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    (void)r;
+    (void)op;
+    (void)lane;
+    return RP_OK;
+}
+
+/* clang-format off */
+
+/* X(op kind, its work in pipelines, in data-parallel systems); NULL: the plan has refused it. */
+#define WORK(X)                                                                                    \
+    X(FORWARD, compute, compute)                                                                   \
+    X(RECOMPUTE, compute, compute)                                                                 \
+    X(BACKWARD, compute, compute)                                                                  \
+    X(BACKWARD_INPUT, compute, NULL)                                                               \
+    X(BACKWARD_WEIGHT, compute, NULL)                                                              \
+    X(UPLOAD_PARAMS, upload_parameters, rpexec_run_sharded_upload)                                 \
+    X(UPLOAD_ACT, upload_activation, NULL)                                                         \
+    X(UPLOAD_GRAD, move_boundary, NULL)                                                            \
+    X(UPLOAD_PARAM_GRAD, move_gradients, NULL)                                                     \
+    X(DOWNLOAD_ACT, move_boundary, NULL)                                                           \
+    X(DOWNLOAD_GRAD, move_boundary, NULL)                                                          \
+    X(DOWNLOAD_PARAM_GRAD, move_gradients, rpexec_run_sharded_download)                            \
+    X(SEND, send, NULL)                                                                            \
+    X(RECV, done, NULL)                                                                            \
+    X(ALL_GATHER, NULL, rpexec_run_sharded_gather)                                                 \
+    X(REDUCE_SCATTER, NULL, rpexec_run_sharded_reduce)                                             \
+    X(ALL_REDUCE, done, rpexec_run_sharded_reduce)                                                 \
+    X(OPTIMIZER, optimise, rpexec_run_sharded_optimise)                                            \
+    X(REFRESH, refresh, NULL)                                                                      \
+    X(COLLECT, collect, rpexec_run_sharded_collect)                                                \
+    X(UPDATE, update, rpexec_run_sharded_update)
+
+/* clang-format on */
+
+RP_OP_ROWS_CHECK(WORK);
+
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
 {
+#define WORK_OF(kind, pipeline, sharded) [RP_OP_##kind] = {pipeline, sharded},
+    static rpexec_run_op *const works[RP_OP_KIND_COUNT][2] = {WORK(WORK_OF)};
     rpexec_run *r = context;
     if (op == r->e->fail_op) {
         return RP_TOOL;
@@ -476,58 +556,6 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
     if (!rpexec_run_begins(r, o->iteration)) {
         return RP_OK;
     }
-    bool computes = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_COMPUTE;
-    if (r->plan->sharded != NULL && (!computes || o->kind == RP_OP_UPDATE)) {
-        return rpexec_run_sharded(r, op, lane);
-    }
-    switch ((rp_op_kind)o->kind) {
-    case RP_OP_FORWARD:
-    case RP_OP_RECOMPUTE:
-    case RP_OP_BACKWARD:
-    case RP_OP_BACKWARD_INPUT:
-    case RP_OP_BACKWARD_WEIGHT:
-        return compute(r, op, lane);
-    case RP_OP_UPLOAD_ACT:
-        upload_activation(r, op);
-        return RP_OK;
-    case RP_OP_UPLOAD_GRAD:
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_DOWNLOAD_GRAD:
-        move_boundary(r, op);
-        return RP_OK;
-    case RP_OP_UPLOAD_PARAMS:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-        move_parameters(r, op);
-        return RP_OK;
-    case RP_OP_OPTIMIZER:
-        if (!r->plan->resident) { /* with resident weights a barrier */
-            rpexec_state_optimise(r->e->state, &r->e->adam);
-        }
-        return RP_OK;
-    case RP_OP_UPDATE:
-        return r->plan->slices != NULL ? rpexec_run_update_slices(r, op, lane)
-                                       : update(r, op, lane);
-    case RP_OP_REFRESH:
-        rpexec_state_refresh(r->e->state, o->microbatch);
-        if (o->microbatch == 0) {
-            r->scales[o->iteration + 1] = r->e->state->scaler.next;
-        }
-        return RP_OK;
-    case RP_OP_COLLECT:
-        collect(r, op);
-        return RP_OK;
-    case RP_OP_SEND:
-        send(r, op);
-        return RP_OK;
-    case RP_OP_RECV: /* its SEND has put it there */
-        return RP_OK;
-    case RP_OP_ALL_REDUCE: /* its unit's compute ops have done it */
-        return r->plan->slices != NULL ? RP_OK : RP_BROKEN;
-    case RP_OP_ALL_GATHER:
-    case RP_OP_REDUCE_SCATTER:
-    case RP_OP_KIND_COUNT:
-        break;
-    }
-    return rp_broken(); /* the plan has refused them */
+    rpexec_run_op *work = works[o->kind][r->plan->sharded != NULL ? 1 : 0];
+    return work != NULL ? work(r, op, lane) : rp_broken();
 }

@@ -72,7 +72,6 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
         of[RP_OP_BACKWARD] = count_of(2 * (forward + head) + 1);
         of[RP_OP_BACKWARD_INPUT] = count_of(forward + head + 1);
         of[RP_OP_BACKWARD_WEIGHT] = count_of(forward + head + 1);
-        of[RP_OP_UPDATE] = 1;
         counts.modules[s] = count_of(layers * layer_modules(model) + (head != 0 ? 2 : 0));
     }
     *counts_out = counts;
@@ -136,7 +135,7 @@ struct rpsim_dispatcher {
 
 static bool is_upload(const rp_queue *queue)
 {
-    return queue->kind == RP_QUEUE_PARAM_UPLOAD || queue->kind == RP_QUEUE_ACT_UPLOAD;
+    return rp_queue_kind_carrier((rp_queue_kind)queue->kind) == RP_CARRIER_LINK_UP;
 }
 
 /* Queues of a GPU that its worker fills. */
@@ -375,6 +374,9 @@ static void clear_news(rpsim_dispatcher *d)
 
 static uint32_t launches_of(const rpsim_dispatcher *d, const rp_op *op)
 {
+    if (!rp_op_kind_is_pass((rp_op_kind)op->kind)) {
+        return 1;
+    }
     if (op->layer == 0) {
         return d->counts->launches[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
     }

@@ -28,7 +28,7 @@
 /** Counts of a program's stages; everything NULL and 0: dispatch is not modelled. */
 typedef struct rpsim_dispatch_counts {
     uint32_t queue_depth;    /**< launches; 0: not modelled */
-    uint32_t *launches;      /**< [stage][RP_OP_KIND_COUNT] kernels of a compute op, at least 1 */
+    uint32_t *launches;      /**< [stage][RP_OP_KIND_COUNT] kernels of a pass, at least 1 */
     uint32_t layer_launches; /**< kernels of one layer's forward; its backward has twice as many */
     uint32_t *modules;       /**< [stage] that a job of the stage clones */
     bool routing;            /**< forwards wait for routing */

@@ -41,7 +41,7 @@ typedef struct rpsim_compute_costs {
     rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;
 
-/** @return the time of a compute op of the program other than UPDATE. */
+/** @return the time of a pass of the program. */
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
     size_t of_class = costs->class_of[op->microbatch];
@@ -53,12 +53,12 @@ static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const r
     return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
 }
 
-/** @return the time of any compute op, by its number. An UPDATE streams its bytes through memory.
- */
+/** @return the time of any compute op, by its number. Those that are no passes (UPDATE) stream
+ * their bytes through memory. */
 static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_program *program,
                                   uint32_t op)
 {
-    if (program->ops[op].kind == RP_OP_UPDATE) {
+    if (!rp_op_kind_is_pass((rp_op_kind)program->ops[op].kind)) {
         return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte);
     }
     return rpsim_compute_ps(costs, &program->ops[op]);

@@ -161,15 +161,13 @@ static void put_op_attributes(writer *w, uint32_t op)
 
 static rpsim_chakra_type type_of(rp_op_kind kind)
 {
-    bool down = kind == RP_OP_DOWNLOAD_ACT || kind == RP_OP_DOWNLOAD_GRAD ||
-                kind == RP_OP_DOWNLOAD_PARAM_GRAD;
-    rp_op_class op_class = rp_op_kind_class(kind);
-    return kind == RP_OP_SEND                ? RPSIM_CHAKRA_SEND
-           : kind == RP_OP_RECV              ? RPSIM_CHAKRA_RECV
-           : down                            ? RPSIM_CHAKRA_MEM_STORE
-           : op_class == RP_CLASS_TRANSFER   ? RPSIM_CHAKRA_MEM_LOAD
-           : op_class == RP_CLASS_COLLECTIVE ? RPSIM_CHAKRA_COLL
-                                             : RPSIM_CHAKRA_COMP;
+    static const rpsim_chakra_type of_way[] = {[RP_WAY_NONE] = RPSIM_CHAKRA_COMP,
+                                               [RP_WAY_UP] = RPSIM_CHAKRA_MEM_LOAD,
+                                               [RP_WAY_DOWN] = RPSIM_CHAKRA_MEM_STORE,
+                                               [RP_WAY_OUT] = RPSIM_CHAKRA_SEND,
+                                               [RP_WAY_IN] = RPSIM_CHAKRA_RECV};
+    bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
+    return collective ? RPSIM_CHAKRA_COLL : of_way[rp_op_kinds[kind].way];
 }
 
 /* ---- a rank -----------------------------------------------------------------------------------

@@ -116,8 +116,7 @@ static void add_edge(graph *g, uint32_t from, uint32_t to)
 static bool has_producers(const rp_producers *producers, const rp_op *op)
 {
     bool forward = op->kind == RP_OP_FORWARD && producers->forward_position[op->stage] != RP_NO_OP;
-    return forward || op->kind == RP_OP_BACKWARD || op->kind == RP_OP_BACKWARD_INPUT ||
-           op->kind == RP_OP_BACKWARD_WEIGHT;
+    return forward || rp_op_kind_is_backward((rp_op_kind)op->kind);
 }
 
 static bool same_unit(const graph *g, uint32_t a, uint32_t b)
@@ -393,8 +392,8 @@ static int64_t least_life(const graph *g, const rp_producers *producers, const r
     int64_t life = g->ps[b->alloc_op] + g->ps[b->free_op];
     uint32_t first = producers->forward_position[from->stage];
     bool chain = from->kind == RP_OP_FORWARD && first != RP_NO_OP &&
-                 (to->kind == RP_OP_BACKWARD || to->kind == RP_OP_BACKWARD_INPUT) &&
-                 from->microbatch == to->microbatch && from->iteration == to->iteration;
+                 rp_op_kind_goes_back((rp_op_kind)to->kind) && from->microbatch == to->microbatch &&
+                 from->iteration == to->iteration;
     if (!chain) {
         return life;
     }

@@ -22,7 +22,7 @@ static rp_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
         return RPSIM_SHARE_DISPATCH;
     }
     rp_op_kind kind = (rp_op_kind)w->program->ops[op].kind;
-    if (kind == RP_OP_UPLOAD_PARAMS || kind == RP_OP_UPLOAD_PARAM_GRAD) {
+    if (rp_op_kind_moves_parameters(kind) && rp_op_kinds[kind].way == RP_WAY_UP) {
         return RPSIM_SHARE_UPLOAD_PARAMS;
     }
     switch ((int)rpsim_walk_resource_kind(w, op, step)) {
@@ -42,10 +42,10 @@ static rp_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
 
 static rp_share share_of_work(rp_op_kind kind)
 {
-    return kind == RP_OP_FORWARD     ? RPSIM_SHARE_FORWARD
-           : kind == RP_OP_RECOMPUTE ? RPSIM_SHARE_RECOMPUTE
-           : kind == RP_OP_UPDATE    ? RPSIM_SHARE_UPDATE
-                                     : RPSIM_SHARE_BACKWARD;
+    return kind == RP_OP_FORWARD       ? RPSIM_SHARE_FORWARD
+           : kind == RP_OP_RECOMPUTE   ? RPSIM_SHARE_RECOMPUTE
+           : !rp_op_kind_is_pass(kind) ? RPSIM_SHARE_UPDATE
+                                       : RPSIM_SHARE_BACKWARD;
 }
 
 static void charge_wait(void *context, const rpsim_walk_piece *piece)

@@ -220,23 +220,14 @@ rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op
     if (step == RPSIM_STEP_IDLE && walk->timeline->held_ps != NULL) {
         return RPSIM_RESOURCE_DISPATCH;
     }
-    switch ((rp_queue_kind)walk->program->queues[walk->queue_of[op]].kind) {
-    case RP_QUEUE_COMPUTE:
-        return RPSIM_RESOURCE_COMPUTE;
-    case RP_QUEUE_PARAM_UPLOAD:
-    case RP_QUEUE_ACT_UPLOAD:
-        return RPSIM_RESOURCE_LINK_UP;
-    case RP_QUEUE_DOWNLOAD:
-        return RPSIM_RESOURCE_LINK_DOWN;
-    case RP_QUEUE_DISPATCH:
-    case RP_QUEUE_OPTIMIZER:
-        return RPSIM_RESOURCE_HOST;
-    case RP_QUEUE_PEER:
-    case RP_QUEUE_RECEIVE:
-    case RP_QUEUE_KIND_COUNT:
-        break;
-    }
-    return RPSIM_RESOURCE_PEER;
+    static const rpsim_resource_kind of_carrier[] = {[RP_CARRIER_COMPUTE] = RPSIM_RESOURCE_COMPUTE,
+                                                     [RP_CARRIER_LINK_UP] = RPSIM_RESOURCE_LINK_UP,
+                                                     [RP_CARRIER_LINK_DOWN] =
+                                                         RPSIM_RESOURCE_LINK_DOWN,
+                                                     [RP_CARRIER_PEER] = RPSIM_RESOURCE_PEER,
+                                                     [RP_CARRIER_HOST] = RPSIM_RESOURCE_HOST};
+    const rp_queue *queue = &walk->program->queues[walk->queue_of[op]];
+    return of_carrier[rp_queue_kind_carrier((rp_queue_kind)queue->kind)];
 }
 
 uint32_t rpsim_walk_resource(const rpsim_walk *walk, uint32_t op, rpsim_step step)
