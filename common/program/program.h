@@ -98,7 +98,7 @@ typedef enum rp_op_kind {
         RP_OP_KIND_COUNT
 } rp_op_kind;
 
-/** What RP_OP_KIND_LIST says of a kind. */
+/** Row of a kind. */
 typedef struct rp_op_traits {
     const char *text;
     const char *meaning;
