@@ -46,23 +46,23 @@ static void *scratch(rpexec_lane *lane, size_t bytes)
 /* ---- norms ------------------------------------------------------------------------------------
  */
 
-static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
-                     const void *weight, void *y, float *r)
+static void cuda_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+                          const void *x, const void *weight, void *y, float *r)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_rms_norm(&target, rows, width, eps, x, weight, y, r));
 }
 
-static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, const void *base,
-                           void *dx)
+static void cuda_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                const void *weight, const float *r, const void *dy,
+                                const void *base, void *dx)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_rms_norm_input(&target, rows, width, x, weight, r, dy, base, dx));
 }
 
-static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, bool wide, void *dweight)
+static void cuda_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                 const float *r, const void *dy, bool wide, void *dweight)
 {
     const rpexec_cuda_target target = target_of(lane);
     float *parts = scratch(lane, (size_t)rpexec_cuda_norm_parts(rows) * width * sizeof *parts);
@@ -106,20 +106,20 @@ static void product(rpexec_lane *lane, rpexec_cuda_product which, uint64_t rows,
     }
 }
 
-static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, const void *base, void *y)
+static void cuda_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                        const void *weight, const void *base, void *y)
 {
     product(lane, RPEXEC_CUDA_FORWARD, rows, in, out, x, weight, base, false, y);
 }
 
-static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const void *dy, const void *weight, bool add, void *dx)
+static void cuda_linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                              const void *dy, const void *weight, bool add, void *dx)
 {
     product(lane, RPEXEC_CUDA_INPUT, rows, in, out, dy, weight, add ? dx : NULL, false, dx);
 }
 
-static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, bool wide, void *dweight)
+static void cuda_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                               const void *dy, const void *x, bool wide, void *dweight)
 {
     product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, wide, dweight);
 }
@@ -142,22 +142,23 @@ static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const 
     own_products(lane, &products, a, b, c);
 }
 
-static void experts_linear(rpexec_lane *lane, const rpexec_routing *r, const rpexec_matrices *m,
-                           const void *x, const void *weights, bool add, void *y)
+static void cuda_experts_linear(rpexec_lane *lane, const rpexec_routing *r,
+                                const rpexec_matrices *m, const void *x, const void *weights,
+                                bool add, void *y)
 {
     experts_product(lane, RPEXEC_CUDA_FORWARD, r, m, x, weights, add, false, y);
 }
 
-static void experts_linear_input(rpexec_lane *lane, const rpexec_routing *r,
-                                 const rpexec_matrices *m, const void *dy, const void *weights,
-                                 bool add, void *dx)
+static void cuda_experts_linear_input(rpexec_lane *lane, const rpexec_routing *r,
+                                      const rpexec_matrices *m, const void *dy, const void *weights,
+                                      bool add, void *dx)
 {
     experts_product(lane, RPEXEC_CUDA_INPUT, r, m, dy, weights, add, false, dx);
 }
 
-static void experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
-                                  const rpexec_matrices *m, const void *dy, const void *x,
-                                  bool wide, void *dweights)
+static void cuda_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *r,
+                                       const rpexec_matrices *m, const void *dy, const void *x,
+                                       bool wide, void *dweights)
 {
     experts_product(lane, RPEXEC_CUDA_WEIGHT, r, m, dy, x, true, wide, dweights);
 }
@@ -171,8 +172,8 @@ static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_size
     return lane->dtype != RPEXEC_DTYPE_F32 && (sizes->head_dim == 64 || sizes->head_dim == 128);
 }
 
-static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
-                      const void *k, const void *v, void *o, float *logsumexp)
+static void cuda_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
+                           const void *k, const void *v, void *o, float *logsumexp)
 {
     const rpexec_cuda_target target = target_of(lane);
     if (lane->cudnn != NULL && rpexec_cudnn_has(lane->cudnn, sizes)) {
@@ -184,10 +185,10 @@ static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, co
     }
 }
 
-static void attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                               const void *q, const void *k, const void *v, const void *o,
-                               const float *logsumexp, const void *d_o, void *dq, void *dk,
-                               void *dv)
+static void cuda_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                                    const void *q, const void *k, const void *v, const void *o,
+                                    const float *logsumexp, const void *d_o, void *dq, void *dk,
+                                    void *dv)
 {
     const rpexec_cuda_target target = target_of(lane);
     size_t rows = (size_t)sizes->sequences * sizes->seq_len * sizes->heads;
@@ -208,55 +209,56 @@ static void attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *
 /* ---- values -----------------------------------------------------------------------------------
  */
 
-static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   void *x)
+static void cuda_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                        void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_rotate(&target, sequences, seq_len, heads, head_dim, cosines, sines, inverse,
                           x));
 }
 
-static void swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *s)
+static void cuda_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                        void *s)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_swiglu(&target, count, gate, up, s));
 }
 
-static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
-                            const void *ds, void *dgate, void *dup)
+static void cuda_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate,
+                                 const void *up, const void *ds, void *dgate, void *dup)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_swiglu_backward(&target, count, gate, up, ds, dgate, dup));
 }
 
-static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
+static void cuda_add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_add(&target, count, a, b, y));
 }
 
-static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+static void cuda_add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_add_sums(&target, count, sums, gradients));
 }
 
-static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
+static void cuda_scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_scale(&target, count, factor, x));
 }
 
 /* No bytes are no work, and no node of a graph. */
-static void zero(rpexec_lane *lane, uint64_t count, void *x)
+static void cuda_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     if (count != 0) {
         DO(cudaMemsetAsync(x, 0, count * rpexec_dtype_bytes(lane->dtype), lane->stream));
     }
 }
 
-static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
+static void cuda_copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
     if (count != 0) {
         DO(cudaMemcpyAsync(to, from, count * rpexec_dtype_bytes(lane->dtype),
@@ -278,7 +280,7 @@ static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
     return lane->status == RP_OK && lane->pinned[0] == 0;
 }
 
-static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void cuda_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                       const rpexec_update *update)
 {
     const rpexec_cuda_target target = target_of(lane);
@@ -289,8 +291,8 @@ static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
 /* ---- tokens and experts -----------------------------------------------------------------------
  */
 
-static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const void *table, void *x)
+static void cuda_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                       const void *table, void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
     void *work = scratch(lane, rpexec_cuda_embed_scratch(tokens));
@@ -299,8 +301,8 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
     }
 }
 
-static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, bool wide, void *dtable)
+static void cuda_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width,
+                              const int32_t *ids, const void *dx, bool wide, void *dtable)
 {
     const rpexec_cuda_target target = target_of(lane);
     void *work = scratch(lane, rpexec_cuda_embed_scratch(tokens));
@@ -309,8 +311,8 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
     }
 }
 
-static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
-                          float factor, void *z, double *loss)
+static void cuda_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                               const int32_t *labels, float factor, void *z, double *loss)
 {
     const rpexec_cuda_target target = target_of(lane);
     double *losses = scratch(lane, rows * sizeof *losses);
@@ -319,16 +321,17 @@ static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, cons
     }
 }
 
-static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
-                           float *statistics)
+static void cuda_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
+                                float *statistics)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_row_statistics(&target, rows, vocab, z, statistics));
 }
 
-static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
-                               const int32_t *labels, uint32_t parts, const float *statistics,
-                               uint64_t stride, float factor, void *z, double *loss)
+static void cuda_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                                    uint32_t first, const int32_t *labels, uint32_t parts,
+                                    const float *statistics, uint64_t stride, float factor, void *z,
+                                    double *loss)
 {
     const rpexec_cuda_target target = target_of(lane);
     double *losses = scratch(lane, rows * sizeof *losses);
@@ -338,43 +341,43 @@ static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
-static void route(rpexec_lane *lane, const rpexec_routing *routing, const void *logits)
+static void cuda_route(rpexec_lane *lane, const rpexec_routing *routing, const void *logits)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_route(&target, routing, logits));
 }
 
-static void route_backward(rpexec_lane *lane, const rpexec_routing *routing, const float *dweights,
-                           void *dlogits)
+static void cuda_route_backward(rpexec_lane *lane, const rpexec_routing *routing,
+                                const float *dweights, void *dlogits)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_route_backward(&target, routing, dweights, dlogits));
 }
 
-static void gather(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
-                   void *y)
+static void cuda_gather(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                        const void *x, void *y)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_gather(&target, routing, width, x, y));
 }
 
-static void scatter(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
-                    bool adding, void *y)
+static void cuda_scatter(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                         const void *x, bool adding, void *y)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_scatter(&target, routing, width, x, adding, y));
 }
 
-static void experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                           const void *gate, const void *up, void *s)
+static void cuda_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                                const void *gate, const void *up, void *s)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_experts_swiglu(&target, routing, width, gate, up, s));
 }
 
-static void experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
-                                    uint32_t width, const void *gate, const void *up,
-                                    const void *ds, void *dgate, void *dup, float *dweights)
+static void cuda_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
+                                         uint32_t width, const void *gate, const void *up,
+                                         const void *ds, void *dgate, void *dup, float *dweights)
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_experts_swiglu_backward(&target, routing, width, gate, up, ds, dgate, dup,
@@ -382,40 +385,8 @@ static void experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *rou
 }
 
 /* The lane says which type: one table serves all. */
-static const rpexec_operators operators = {
-    .rms_norm = rms_norm,
-    .rms_norm_input = rms_norm_input,
-    .rms_norm_weight = rms_norm_weight,
-    .linear = linear,
-    .linear_input = linear_input,
-    .linear_weight = linear_weight,
-    .rotate = rotate,
-    .attention = attention,
-    .attention_backward = attention_backward,
-    .swiglu = swiglu,
-    .swiglu_backward = swiglu_backward,
-    .add = add,
-    .embed = embed,
-    .embed_weight = embed_weight,
-    .cross_entropy = cross_entropy,
-    .row_statistics = row_statistics,
-    .cross_entropy_part = cross_entropy_part,
-    .scale = scale,
-    .route = route,
-    .route_backward = route_backward,
-    .gather = gather,
-    .scatter = scatter,
-    .experts_linear = experts_linear,
-    .experts_linear_input = experts_linear_input,
-    .experts_linear_weight = experts_linear_weight,
-    .experts_swiglu = experts_swiglu,
-    .experts_swiglu_backward = experts_swiglu_backward,
-    .add_sums = add_sums,
-    .zero = zero,
-    .copy = copy,
-    .finite = all_finite,
-    .adam = adam_step,
-};
+#define ENTRY(name, ...) .name = cuda_##name,
+static const rpexec_operators operators = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
 
 const rpexec_operators *const rpexec_cuda_operators[RPEXEC_DTYPE_COUNT] = {
     [RPEXEC_DTYPE_F32] = &operators,

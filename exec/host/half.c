@@ -98,8 +98,8 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
 /* ---- matrices ---------------------------------------------------------------------------------
  */
 
-static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, const void *base, void *y)
+static void half_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                        const void *weight, const void *base, void *y)
 {
     scratch s = scratch_of(lane);
     const float *wide_x = take_wide(&s, x, rows * in);
@@ -118,8 +118,8 @@ static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, 
     }
 }
 
-static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const void *dy, const void *weight, bool add, void *dx)
+static void half_linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                              const void *dy, const void *weight, bool add, void *dx)
 {
     scratch s = scratch_of(lane);
     float *wide_dx = add ? take_wide(&s, dx, rows * in) : take(&s, rows * in);
@@ -136,8 +136,8 @@ static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t
     rpexec_narrow(lane->dtype, rows * in, wide_dx, dx);
 }
 
-static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, bool wide, void *dweight)
+static void half_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                               const void *dy, const void *x, bool wide, void *dweight)
 {
     scratch s = scratch_of(lane);
     const float *wide_x = take_wide(&s, x, rows * in);
@@ -173,8 +173,8 @@ static uint64_t rows_left(uint64_t rows, uint64_t first, uint32_t width)
     return rows - first < most ? rows - first : most;
 }
 
-static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
-                     const void *weight, void *y, float *r)
+static void half_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+                          const void *x, const void *weight, void *y, float *r)
 {
     scratch s = scratch_of(lane);
     const float *wide_weight = take_wide(&s, weight, width);
@@ -188,9 +188,9 @@ static void rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps
     }
 }
 
-static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, const void *base,
-                           void *dx)
+static void half_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                const void *weight, const float *r, const void *dy,
+                                const void *base, void *dx)
 {
     scratch s = scratch_of(lane);
     uint64_t most = rows_at_a_time(width) * width;
@@ -212,8 +212,8 @@ static void rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, con
     }
 }
 
-static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, bool wide, void *dweight)
+static void half_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
+                                 const float *r, const void *dy, bool wide, void *dweight)
 {
     scratch s = scratch_of(lane);
     float *wide_dweight = wide ? dweight : take_wide(&s, dweight, width);
@@ -231,8 +231,8 @@ static void rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, co
     }
 }
 
-static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
-                          float scale, void *z, double *loss)
+static void half_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                               const int32_t *labels, float scale, void *z, double *loss)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
@@ -244,8 +244,8 @@ static void cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab, cons
     }
 }
 
-static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
-                           float *statistics)
+static void half_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
+                                float *statistics)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
@@ -255,9 +255,10 @@ static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, con
     }
 }
 
-static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
-                               const int32_t *labels, uint32_t parts, const float *statistics,
-                               uint64_t stride, float scale, void *z, double *loss)
+static void half_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                                    uint32_t first, const int32_t *labels, uint32_t parts,
+                                    const float *statistics, uint64_t stride, float scale, void *z,
+                                    double *loss)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
@@ -273,9 +274,9 @@ static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
 /* ---- sequences --------------------------------------------------------------------------------
  */
 
-static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   void *x)
+static void half_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                        void *x)
 {
     scratch s = scratch_of(lane);
     uint64_t count = (uint64_t)seq_len * heads * head_dim;
@@ -297,8 +298,8 @@ static rpexec_lane rest_of(const scratch *s)
     return rest;
 }
 
-static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
-                      const void *k, const void *v, void *o, float *logsumexp)
+static void half_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
+                           const void *k, const void *v, void *o, float *logsumexp)
 {
     scratch s = scratch_of(lane);
     rpexec_attention_sizes one = *sizes;
@@ -320,10 +321,10 @@ static void attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, co
     }
 }
 
-static void attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                               const void *q, const void *k, const void *v, const void *o,
-                               const float *logsumexp, const void *d_o, void *dq, void *dk,
-                               void *dv)
+static void half_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
+                                    const void *q, const void *k, const void *v, const void *o,
+                                    const float *logsumexp, const void *d_o, void *dq, void *dk,
+                                    void *dv)
 {
     rpexec_attention_sizes one = *sizes;
     uint64_t queries = (uint64_t)sizes->seq_len * sizes->heads * sizes->head_dim;
@@ -357,7 +358,8 @@ static uint64_t piece_of(uint64_t count, uint64_t first)
     return count - first < PIECE ? count - first : PIECE;
 }
 
-static void swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *y)
+static void half_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                        void *y)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -370,8 +372,8 @@ static void swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const vo
     }
 }
 
-static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
-                            const void *ds, void *dgate, void *dup)
+static void half_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate,
+                                 const void *up, const void *ds, void *dgate, void *dup)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -388,7 +390,7 @@ static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate,
     }
 }
 
-static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
+static void half_add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -400,7 +402,7 @@ static void add(rpexec_lane *lane, uint64_t count, const void *a, const void *b,
     }
 }
 
-static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+static void half_add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -411,7 +413,7 @@ static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void 
     }
 }
 
-static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
+static void half_scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -422,12 +424,12 @@ static void scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
     }
 }
 
-static void zero(rpexec_lane *lane, uint64_t count, void *x)
+static void half_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     memset(x, 0, count * rpexec_dtype_bytes(lane->dtype)); /* the bits of zero in every type */
 }
 
-static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
+static void half_copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
     memcpy(to, from, count * rpexec_dtype_bytes(lane->dtype));
 }
@@ -437,7 +439,7 @@ static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
     return rpexec_all_finite(lane->dtype, count, x);
 }
 
-static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void half_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                       const rpexec_update *update)
 {
     for (uint64_t i = 0; i < update->count; i += PIECE) {
@@ -459,15 +461,15 @@ static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
 /* ---- the embedding ----------------------------------------------------------------------------
  */
 
-static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const void *table, void *x)
+static void half_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                       const void *table, void *x)
 {
     for (uint64_t t = 0; t < tokens; t++) {
         void *to = at(lane, x, t * width);
         if (ids[t] < 0) {
-            zero(lane, width, to);
+            half_zero(lane, width, to);
         } else {
-            copy(lane, width, at_const(lane, table, (uint64_t)ids[t] * width), to);
+            half_copy(lane, width, at_const(lane, table, (uint64_t)ids[t] * width), to);
         }
     }
 }
@@ -481,8 +483,8 @@ static int compare_keys(const void *a, const void *b)
 
 /* Token by token, a row that many of them add to would stop growing: rows are visited once, in the
  * order of their ids, and each sums its tokens in fp32, t ascending. */
-static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, bool wide, void *dtable)
+static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width,
+                              const int32_t *ids, const void *dx, bool wide, void *dtable)
 {
     scratch s = scratch_of(lane);
     float *wide_row = take(&s, width);
@@ -510,37 +512,16 @@ static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, con
     }
 }
 
-const rpexec_operators rpexec_host_half = {
-    .rms_norm = rms_norm,
-    .rms_norm_input = rms_norm_input,
-    .rms_norm_weight = rms_norm_weight,
-    .linear = linear,
-    .linear_input = linear_input,
-    .linear_weight = linear_weight,
-    .rotate = rotate,
-    .attention = attention,
-    .attention_backward = attention_backward,
-    .swiglu = swiglu,
-    .swiglu_backward = swiglu_backward,
-    .add = add,
-    .embed = embed,
-    .embed_weight = embed_weight,
-    .cross_entropy = cross_entropy,
-    .row_statistics = row_statistics,
-    .cross_entropy_part = cross_entropy_part,
-    .scale = scale,
-    .route = rpexec_host_route,
-    .route_backward = rpexec_host_route_backward,
-    .gather = rpexec_host_gather,
-    .scatter = rpexec_host_scatter,
-    .experts_linear = rpexec_host_experts_linear,
-    .experts_linear_input = rpexec_host_experts_linear_input,
-    .experts_linear_weight = rpexec_host_experts_linear_weight,
-    .experts_swiglu = rpexec_host_experts_swiglu,
-    .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
-    .add_sums = add_sums,
-    .zero = zero,
-    .copy = copy,
-    .finite = all_finite,
-    .adam = adam_step,
-};
+/* Mixtures of experts: of every storage type. */
+#define half_route rpexec_host_route
+#define half_route_backward rpexec_host_route_backward
+#define half_gather rpexec_host_gather
+#define half_scatter rpexec_host_scatter
+#define half_experts_linear rpexec_host_experts_linear
+#define half_experts_linear_input rpexec_host_experts_linear_input
+#define half_experts_linear_weight rpexec_host_experts_linear_weight
+#define half_experts_swiglu rpexec_host_experts_swiglu
+#define half_experts_swiglu_backward rpexec_host_experts_swiglu_backward
+
+#define ENTRY(name, ...) .name = half_##name,
+const rpexec_operators rpexec_host_half = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};

@@ -78,42 +78,7 @@ static inline float rpexec_exp(float x)
     return x < -87.0f ? 0.0f : p * power.f;
 }
 
-/* The parts of the fp32 table, one file each. */
-void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
-                          const void *x, const void *weight, void *y, float *r);
-void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                const void *weight, const float *r, const void *dy,
-                                const void *base, void *dx);
-void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                 const float *r, const void *dy, bool wide, void *dweight);
-void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
-                           const void *k, const void *v, void *o, float *logsumexp);
-void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                                    const void *q, const void *k, const void *v, const void *o,
-                                    const float *logsumexp, const void *d_o, void *dq, void *dk,
-                                    void *dv);
-void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float scale, void *z, double *loss);
-/* Mixture of experts, for every storage type. */
-void rpexec_host_route(rpexec_lane *lane, const rpexec_routing *routing, const void *logits);
-void rpexec_host_route_backward(rpexec_lane *lane, const rpexec_routing *routing,
-                                const float *dweights, void *dlogits);
-void rpexec_host_gather(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                        const void *x, void *y);
-void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                         const void *x, bool add, void *y);
-void rpexec_host_experts_linear(rpexec_lane *lane, const rpexec_routing *routing,
-                                const rpexec_matrices *matrices, const void *x, const void *weights,
-                                bool add, void *y);
-void rpexec_host_experts_linear_input(rpexec_lane *lane, const rpexec_routing *routing,
-                                      const rpexec_matrices *matrices, const void *dy,
-                                      const void *weights, bool add, void *dx);
-void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *routing,
-                                       const rpexec_matrices *matrices, const void *dy,
-                                       const void *x, bool wide, void *dweights);
-void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                                const void *gates, const void *ups, void *outputs);
-void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
-                                         uint32_t width, const void *gates, const void *ups,
-                                         const void *d_outputs, void *d_gates, void *d_ups,
-                                         float *dweights);
+/** Operators of fp32; those of mixtures of experts are for every storage type. */
+#define RPEXEC_HOST_OPERATOR(name, costs, ...)                                                     \
+    void rpexec_host_##name(rpexec_lane *lane RPEXEC_PARAMETERS(__VA_ARGS__));
+RPEXEC_OPERATOR_LIST(RPEXEC_HOST_OPERATOR)

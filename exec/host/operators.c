@@ -11,8 +11,8 @@ size_t rpexec_host_attention_scratch(void)
     return (size_t)2 * RPEXEC_ATTENTION_QUERIES * RPEXEC_ATTENTION_KEYS;
 }
 
-static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, const void *base, void *y)
+void rpexec_host_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
+                        const void *weight, const void *base, void *y)
 {
     (void)lane;
     if (base != NULL && base != y) {
@@ -23,16 +23,16 @@ static void linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, 
                 (blasint)out);
 }
 
-static void linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const void *dy, const void *weight, bool add, void *dx)
+void rpexec_host_linear_input(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                              const void *dy, const void *weight, bool add, void *dx)
 {
     (void)lane;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)rows, (blasint)in, (blasint)out,
                 1.0f, dy, (blasint)out, weight, (blasint)in, add ? 1.0f : 0.0f, dx, (blasint)in);
 }
 
-static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, bool wide, void *dweight)
+void rpexec_host_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
+                               const void *dy, const void *x, bool wide, void *dweight)
 {
     (void)lane;
     (void)wide;
@@ -40,9 +40,9 @@ static void linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_
                 1.0f, dy, (blasint)out, x, (blasint)in, 1.0f, dweight, (blasint)in);
 }
 
-static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   void *values)
+void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
+                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
+                        void *values)
 {
     float *x = values;
     (void)lane;
@@ -64,8 +64,8 @@ static void rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint
     }
 }
 
-static void swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
-                   void *outputs)
+void rpexec_host_swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
+                        void *outputs)
 {
     const float *gate = gates;
     const float *up = ups;
@@ -76,8 +76,8 @@ static void swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const v
     }
 }
 
-static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
-                            const void *d_outputs, void *d_gates, void *d_ups)
+void rpexec_host_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates,
+                                 const void *ups, const void *d_outputs, void *d_gates, void *d_ups)
 {
     const float *gate = gates;
     const float *up = ups;
@@ -95,7 +95,8 @@ static void swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates
     }
 }
 
-static void add(rpexec_lane *lane, uint64_t count, const void *first, const void *second, void *sum)
+void rpexec_host_add(rpexec_lane *lane, uint64_t count, const void *first, const void *second,
+                     void *sum)
 {
     const float *a = first;
     const float *b = second;
@@ -106,13 +107,13 @@ static void add(rpexec_lane *lane, uint64_t count, const void *first, const void
     }
 }
 
-static void add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
+void rpexec_host_add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
 {
-    add(lane, count, gradients, sums, gradients);
+    rpexec_host_add(lane, count, gradients, sums, gradients);
 }
 
-static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const void *rows, void *outputs)
+void rpexec_host_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
+                       const void *rows, void *outputs)
 {
     const float *table = rows;
     float *x = outputs;
@@ -126,8 +127,8 @@ static void embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int3
     }
 }
 
-static void embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *d_outputs, bool wide, void *d_rows)
+void rpexec_host_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width,
+                              const int32_t *ids, const void *d_outputs, bool wide, void *d_rows)
 {
     const float *dx = d_outputs;
     float *dtable = d_rows;
@@ -172,8 +173,8 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
-static void row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *logits,
-                           float *statistics)
+void rpexec_host_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                                const void *logits, float *statistics)
 {
     const float *z = logits;
     (void)lane;
@@ -207,9 +208,10 @@ static float join_parts(uint32_t parts, const float *statistics, uint64_t stride
     return most;
 }
 
-static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
-                               const int32_t *labels, uint32_t parts, const float *statistics,
-                               uint64_t stride, float scale, void *values, double *loss)
+void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+                                    uint32_t first, const int32_t *labels, uint32_t parts,
+                                    const float *statistics, uint64_t stride, float scale,
+                                    void *values, double *loss)
 {
     float *z = values;
     (void)lane;
@@ -234,7 +236,7 @@ static void cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
-static void scale(rpexec_lane *lane, uint64_t count, float factor, void *values)
+void rpexec_host_scale(rpexec_lane *lane, uint64_t count, float factor, void *values)
 {
     float *x = values;
     (void)lane;
@@ -243,13 +245,13 @@ static void scale(rpexec_lane *lane, uint64_t count, float factor, void *values)
     }
 }
 
-static void zero(rpexec_lane *lane, uint64_t count, void *x)
+void rpexec_host_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     (void)lane;
     memset(x, 0, count * sizeof(float));
 }
 
-static void copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
+void rpexec_host_copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
     (void)lane;
     memcpy(to, from, count * sizeof(float));
@@ -261,7 +263,7 @@ static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
     return rpexec_all_finite(RPEXEC_DTYPE_F32, count, x);
 }
 
-static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                       const rpexec_update *update)
 {
     const rpexec_adam_slice slice = {.parameters = update->master,
@@ -273,40 +275,8 @@ static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
     rpexec_adam_step(adam, step, &slice);
 }
 
-const rpexec_operators rpexec_host_fp32 = {
-    .rms_norm = rpexec_host_rms_norm,
-    .rms_norm_input = rpexec_host_rms_norm_input,
-    .rms_norm_weight = rpexec_host_rms_norm_weight,
-    .linear = linear,
-    .linear_input = linear_input,
-    .linear_weight = linear_weight,
-    .rotate = rotate,
-    .attention = rpexec_host_attention,
-    .attention_backward = rpexec_host_attention_backward,
-    .swiglu = swiglu,
-    .swiglu_backward = swiglu_backward,
-    .add = add,
-    .embed = embed,
-    .embed_weight = embed_weight,
-    .cross_entropy = rpexec_host_cross_entropy,
-    .row_statistics = row_statistics,
-    .cross_entropy_part = cross_entropy_part,
-    .scale = scale,
-    .route = rpexec_host_route,
-    .route_backward = rpexec_host_route_backward,
-    .gather = rpexec_host_gather,
-    .scatter = rpexec_host_scatter,
-    .experts_linear = rpexec_host_experts_linear,
-    .experts_linear_input = rpexec_host_experts_linear_input,
-    .experts_linear_weight = rpexec_host_experts_linear_weight,
-    .experts_swiglu = rpexec_host_experts_swiglu,
-    .experts_swiglu_backward = rpexec_host_experts_swiglu_backward,
-    .add_sums = add_sums,
-    .zero = zero,
-    .copy = copy,
-    .finite = all_finite,
-    .adam = adam_step,
-};
+#define ENTRY(name, ...) .name = rpexec_host_##name,
+const rpexec_operators rpexec_host_fp32 = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
 
 const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT] = {
     [RPEXEC_DTYPE_F32] = &rpexec_host_fp32,

@@ -1,4 +1,4 @@
-/** @file operators.h  The operators of a decoder on one GPU's memory: the tables a backend fills.
+/** @file operators.h  The operators of a decoder on one GPU's memory: one list of them.
  *
  * One table per storage type (dtype.h): void pointers are to tensors of the table's type, floats to
  * what is fp32 always. Operators compute in fp32 and round to nearest even when they store; where
@@ -18,6 +18,7 @@
 
 #include "exec/operators/adam.h"
 #include "exec/operators/dtype.h"
+#include "exec/operators/each.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,120 +74,179 @@ typedef struct rpexec_update {
     uint64_t count;
 } rpexec_update;
 
+/* Parameters of operators: numbers, addresses in the GPU's memory (of tensors unless a type is
+ * said), structures on the host. */
+#define RPEXEC_TYPE_U64 uint64_t
+#define RPEXEC_TYPE_U32 uint32_t
+#define RPEXEC_TYPE_FLAG bool
+#define RPEXEC_TYPE_F32 float
+#define RPEXEC_TYPE_F64 double
+#define RPEXEC_TYPE_IN const void *
+#define RPEXEC_TYPE_OUT void *
+#define RPEXEC_TYPE_IN_F32 const float *
+#define RPEXEC_TYPE_OUT_F32 float *
+#define RPEXEC_TYPE_OUT_U32 uint32_t *
+#define RPEXEC_TYPE_IN_I32 const int32_t *
+#define RPEXEC_TYPE_OUT_F64 double *
+#define RPEXEC_TYPE_SIZES const rpexec_attention_sizes *
+#define RPEXEC_TYPE_ROUTING const rpexec_routing *
+#define RPEXEC_TYPE_MATRICES const rpexec_matrices *
+#define RPEXEC_TYPE_ADAM const rpexec_adam *
+#define RPEXEC_TYPE_UPDATE const rpexec_update *
+
+/* clang-format off */
+
+/**
+ * X(operator, (FLOP, values of tensors, fp32 values, shape...), (KIND, parameter)...): all of them
+ * but `finite`, which answers. Every operator is void f(rpexec_lane *lane, parameters...). Values
+ * are those that it has to read and write at least; calls.c defines what costs are made of.
+ */
+#define RPEXEC_OPERATOR_LIST(X)                                                                    \
+    /* y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */     \
+    X(rms_norm, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                    \
+      (U64, rows), (U32, width), (F32, eps), (IN, x), (IN, weight), (OUT, y), (OUT_F32, r))        \
+    /* dx = base + r (dy w) - x (r^3 / width) sum(dy w x). base may be dx; NULL: nothing is added, \
+     * and dx may be dy. */                                                                        \
+    X(rms_norm_input,                                                                              \
+      (0, area((double)rows, width) * (base != NULL ? 4 : 3), 0, ROWS_SHAPE(rows, width)),         \
+      (U64, rows), (U32, width), (IN, x), (IN, weight), (IN_F32, r), (IN, dy), (IN, base),         \
+      (OUT, dx))                                                                                   \
+    /* dweight += sum over rows of dy x r. */                                                      \
+    X(rms_norm_weight, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),             \
+      (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (FLAG, wide), (OUT, dweight))     \
+    /* y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing\
+     * is added. */                                                                                \
+    X(linear, (2 * area((double)rows, in) * out, area((double)rows, in) + area(in, out) +          \
+       into(area((double)rows, out), base != NULL), 0, LINEAR_SHAPE),                              \
+      (U64, rows), (U32, in), (U32, out), (IN, x), (IN, weight), (IN, base), (OUT, y))             \
+    /* dx[rows, in] (+)= dy[rows, out] weight[out, in]. */                                         \
+    X(linear_input, (2 * area((double)rows, in) * out, area((double)rows, out) + area(in, out) +   \
+       into(area((double)rows, in), add), 0, LINEAR_SHAPE),                                        \
+      (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, weight), (FLAG, add), (OUT, dx))          \
+    /* dweight[out, in] += dy[rows, out]^T x[rows, in]. */                                         \
+    X(linear_weight,                                                                               \
+      (2 * area((double)rows, in) * out, area((double)rows, in) + area((double)rows, out) +        \
+       (wide ? 0 : into(area(in, out), true)), wide ? into(area(in, out), true) : 0,               \
+       LINEAR_SHAPE),                                                                              \
+      (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweight))         \
+    /* Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it   \
+     * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).                \
+     * @param cosines [seq_len, head_dim / 2], @param sines of the same shape */                   \
+    X(rotate,                                                                                      \
+      (0, 2 * area((double)sequences * seq_len, (double)heads * head_dim), 0, "%" PRIu32 "x%"      \
+       PRIu32 " heads %" PRIu32 "x%" PRIu32, sequences, seq_len, heads, head_dim),                 \
+      (U32, sequences), (U32, seq_len), (U32, heads), (U32, head_dim), (IN_F32, cosines),          \
+      (IN_F32, sines), (FLAG, inverse), (OUT, x))                                                  \
+    /* o = softmax(mask(q k^T / sqrt(h))) v, in blocks: no seq_len x seq_len matrix is ever stored.\
+     * q, o [T, H, h]; k, v [T, K, h]; `logsumexp` [T, H] is kept for the backward. */             \
+    X(attention, (attention_flop(sizes), attention_values(sizes), 0, ATTENTION_SHAPE),             \
+      (SIZES, sizes), (IN, q), (IN, k), (IN, v), (OUT, o), (OUT_F32, logsumexp))                   \
+    /* Gradients of the above, overwritten; P is computed again from q, k and logsumexp. */        \
+    X(attention_backward,                                                                          \
+      (2.5 * attention_flop(sizes), 2 * attention_values(sizes), 0, ATTENTION_SHAPE),              \
+      (SIZES, sizes), (IN, q), (IN, k), (IN, v), (IN, o), (IN_F32, logsumexp), (IN, d_o),          \
+      (OUT, dq), (OUT, dk), (OUT, dv))                                                             \
+    /* s = gate sigmoid(gate) up. */                                                               \
+    X(swiglu, (0, 3 * (double)count, 0, COUNT_SHAPE),                                              \
+      (U64, count), (IN, gate), (IN, up), (OUT, s))                                                \
+    /* dgate, dup from ds; either may be ds. */                                                    \
+    X(swiglu_backward, (0, 5 * (double)count, 0, COUNT_SHAPE),                                     \
+      (U64, count), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup))                      \
+    /* y = a + b; y may be a or b. */                                                              \
+    X(add, (0, 3 * (double)count, 0, COUNT_SHAPE),                                                 \
+      (U64, count), (IN, a), (IN, b), (OUT, y))                                                    \
+    /* x[t, :] = table[ids[t], :], zeroes where the id is negative. ids are below the vocabulary:  \
+     * the reader of the data checks it. */                                                        \
+    X(embed, (0, 2 * area((double)tokens, width), 0, ROWS_SHAPE(tokens, width)),                   \
+      (U64, tokens), (U32, width), (IN_I32, ids), (IN, table), (OUT, x))                           \
+    /* dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */                \
+    X(embed_weight,                                                                                \
+      (0, area((double)tokens, width) * (wide ? 1 : 3),                                            \
+       wide ? 2 * area((double)tokens, width) : 0, ROWS_SHAPE(tokens, width)),                     \
+      (U64, tokens), (U32, width), (IN_I32, ids), (IN, dx), (FLAG, wide), (OUT, dtable))           \
+    /* Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient          \
+     * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of      \
+     * (logsumexp - z_label) of the others, in double, not scaled. */                              \
+    X(cross_entropy, (0, 3 * area((double)rows, vocab), 0, ROWS_SHAPE(rows, vocab)),               \
+      (U64, rows), (U32, vocab), (IN_I32, labels), (F32, scale), (OUT, z), (OUT_F64, loss))        \
+    /* Statistics for the other ranks of a rank's logits z[rows, vocab], a part of the vocabulary: \
+     * of each row the largest and the sum of e^(z - largest). */                                  \
+    X(row_statistics,                                                                              \
+      (0, area((double)rows, vocab), 2 * (double)rows, ROWS_SHAPE(rows, vocab)),                   \
+      (U64, rows), (U32, vocab), (IN, z), (OUT_F32, statistics))                                   \
+    /* cross_entropy of all parts of the vocabulary, of which z[rows, vocab] is that from `first`  \
+     * on: z becomes its part of the gradient, and rows whose labels are in it are added to *loss. \
+     * @param statistics [parts][stride] of row_statistics */                                      \
+    X(cross_entropy_part,                                                                          \
+      (0, 2 * area((double)rows, vocab), 2 * area((double)rows, parts), ROWS_SHAPE(rows, vocab)),  \
+      (U64, rows), (U32, vocab), (U32, first), (IN_I32, labels), (U32, parts),                     \
+      (IN_F32, statistics), (U64, stride), (F32, scale), (OUT, z), (OUT_F64, loss))                \
+    /* x *= factor. */                                                                             \
+    X(scale, (0, 2 * (double)count, 0, COUNT_SHAPE),                                               \
+      (U64, count), (F32, factor), (OUT, x))                                                       \
+    /* Fills the arrays of `routing` from the router's logits [T, E]. */                           \
+    X(route, (0, scores(routing), scores(routing), ROUTED("")),                                    \
+      (ROUTING, routing), (IN, logits))                                                            \
+    /* dlogits[T, E] from the gradients [T k] of the gathered rows' weights. */                    \
+    X(route_backward, (0, scores(routing), scores(routing), ROUTED("")),                           \
+      (ROUTING, routing), (IN_F32, dweights), (OUT, dlogits))                                      \
+    /* y[T k, width] = x[T, width] of each gathered row's token. */                                \
+    X(gather, (0, area((double)routing->tokens + routed(routing), width), 0, ROUTED_SHAPE),        \
+      (ROUTING, routing), (U32, width), (IN, x), (OUT, y))                                         \
+    /* y[T, width] (+)= the sum of each token's rows of x[T k, width], as `chosen` has them. */    \
+    X(scatter,                                                                                     \
+      (0, area(routed(routing), width) + into(area((double)routing->tokens, width), add), 0,       \
+       ROUTED_SHAPE),                                                                              \
+      (ROUTING, routing), (U32, width), (IN, x), (FLAG, add), (OUT, y))                            \
+    /* linear, linear_input and linear_weight of gathered rows, each with its expert's matrix. */  \
+    X(experts_linear, (experts_flop(routing, matrices), area(routed(routing), matrices->in) +      \
+       experts_values(routing, matrices) + into(area(routed(routing), matrices->out), add), 0,     \
+       EXPERTS_SHAPE),                                                                             \
+      (ROUTING, routing), (MATRICES, matrices), (IN, x), (IN, weights), (FLAG, add), (OUT, y))     \
+    X(experts_linear_input,                                                                        \
+      (experts_flop(routing, matrices), area(routed(routing), matrices->out) +                     \
+       experts_values(routing, matrices) + into(area(routed(routing), matrices->in), add), 0,      \
+       EXPERTS_SHAPE),                                                                             \
+      (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, weights), (FLAG, add), (OUT, dx))   \
+    X(experts_linear_weight,                                                                       \
+      (experts_flop(routing, matrices), area(routed(routing), (double)matrices->in +               \
+       matrices->out) + (wide ? 0 : into(experts_values(routing, matrices), true)),                \
+       wide ? into(experts_values(routing, matrices), true) : 0, EXPERTS_SHAPE),                   \
+      (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweights))  \
+    /* s = weight gate sigmoid(gate) up of gathered rows [T k, width], each with its weight: scaled\
+     * before the down projection, so that a plain sum of rows is left to do after it. */          \
+    X(experts_swiglu, (0, 3 * area(routed(routing), width), 0, ROUTED_SHAPE),                      \
+      (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (OUT, s))                            \
+    /* dgate, dup (either may be ds) and the gradients [T k] of the rows' weights. */              \
+    X(experts_swiglu_backward, (0, 5 * area(routed(routing), width), 0, ROUTED_SHAPE),             \
+      (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup),  \
+      (OUT_F32, dweights))                                                                         \
+    /* gradients += sums, which are fp32 in every storage type. */                                 \
+    X(add_sums, (0, 2 * (double)count, (double)count, COUNT_SHAPE),                                \
+      (U64, count), (IN_F32, sums), (OUT, gradients))                                              \
+    /* Sets `count` values to zero. */                                                             \
+    X(zero, (0, (double)count, 0, COUNT_SHAPE),                                                    \
+      (U64, count), (OUT, x))                                                                      \
+    /* Copies `count` values within the GPU. */                                                    \
+    X(copy, (0, 2 * (double)count, 0, COUNT_SHAPE),                                                \
+      (U64, count), (IN, from), (OUT, to))                                                         \
+    /* One Adam step of arrays in the GPU's memory (adam.h). */                                    \
+    X(adam,                                                                                        \
+      (0, (update->weights != NULL ? 2 : 1) * (double)update->count, 6 * (double)update->count,    \
+       "%" PRIu64, update->count),                                                                 \
+      (ADAM, adam), (U64, step), (UPDATE, update))
+
+/* clang-format on */
+
+/** Parameters of an operator behind its lane. */
+#define RPEXEC_PARAMETER(kind, name) , RPEXEC_TYPE_##kind name
+#define RPEXEC_PARAMETERS(...) RPEXEC_EACH(RPEXEC_PARAMETER, __VA_ARGS__)
+
+/** A backend's operators. */
 typedef struct rpexec_operators {
-    /** y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */
-    void (*rms_norm)(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, const void *x,
-                     const void *weight, void *y, float *r);
-    /** dx = base + r (dy w) - x (r^3 / width) sum(dy w x). base may be dx; NULL: nothing is added,
-     * and dx may be dy. */
-    void (*rms_norm_input)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                           const void *weight, const float *r, const void *dy, const void *base,
-                           void *dx);
-    /** dweight += sum over rows of dy x r. */
-    void (*rms_norm_weight)(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                            const float *r, const void *dy, bool wide, void *dweight);
-    /** y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing
-     * is added. */
-    void (*linear)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
-                   const void *weight, const void *base, void *y);
-    /** dx[rows, in] (+)= dy[rows, out] weight[out, in]. */
-    void (*linear_input)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                         const void *dy, const void *weight, bool add, void *dx);
-    /** dweight[out, in] += dy[rows, out]^T x[rows, in]. */
-    void (*linear_weight)(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out,
-                          const void *dy, const void *x, bool wide, void *dweight);
-    /**
-     * Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it
-     * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).
-     * @param cosines [seq_len, head_dim / 2], @param sines of the same shape
-     */
-    void (*rotate)(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                   uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                   void *x);
-    /**
-     * o = softmax(mask(q k^T / sqrt(h))) v, in blocks: no seq_len x seq_len matrix is ever stored.
-     * q, o [T, H, h]; k, v [T, K, h]; `logsumexp` [T, H] is kept for the backward.
-     */
-    void (*attention)(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
-                      const void *k, const void *v, void *o, float *logsumexp);
-    /** Gradients of the above, overwritten; P is computed again from q, k and logsumexp. */
-    void (*attention_backward)(rpexec_lane *lane, const rpexec_attention_sizes *sizes,
-                               const void *q, const void *k, const void *v, const void *o,
-                               const float *logsumexp, const void *d_o, void *dq, void *dk,
-                               void *dv);
-    /** s = gate sigmoid(gate) up. */
-    void (*swiglu)(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *s);
-    /** dgate, dup from ds; either may be ds. */
-    void (*swiglu_backward)(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
-                            const void *ds, void *dgate, void *dup);
-    /** y = a + b; y may be a or b. */
-    void (*add)(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y);
-    /** x[t, :] = table[ids[t], :], zeroes where the id is negative. ids are below the vocabulary:
-     * the reader of the data checks it. */
-    void (*embed)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                  const void *table, void *x);
-    /** dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */
-    void (*embed_weight)(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
-                         const void *dx, bool wide, void *dtable);
-    /**
-     * Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient
-     * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of
-     * (logsumexp - z_label) of the others, in double, not scaled.
-     */
-    void (*cross_entropy)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const int32_t *labels,
-                          float scale, void *z, double *loss);
-    /** Statistics for the other ranks of a rank's logits z[rows, vocab], a part of the vocabulary:
-     * of each row the largest and the sum of e^(z - largest). */
-    void (*row_statistics)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
-                           float *statistics);
-    /**
-     * cross_entropy of all parts of the vocabulary, of which z[rows, vocab] is that from `first`
-     * on: z becomes its part of the gradient, and rows whose labels are in it are added to *loss.
-     * @param statistics [parts][stride] of row_statistics
-     */
-    void (*cross_entropy_part)(rpexec_lane *lane, uint64_t rows, uint32_t vocab, uint32_t first,
-                               const int32_t *labels, uint32_t parts, const float *statistics,
-                               uint64_t stride, float scale, void *z, double *loss);
-    /** x *= factor. */
-    void (*scale)(rpexec_lane *lane, uint64_t count, float factor, void *x);
-    /** Fills the arrays of `routing` from the router's logits [T, E]. */
-    void (*route)(rpexec_lane *lane, const rpexec_routing *routing, const void *logits);
-    /** dlogits[T, E] from the gradients [T k] of the gathered rows' weights. */
-    void (*route_backward)(rpexec_lane *lane, const rpexec_routing *routing, const float *dweights,
-                           void *dlogits);
-    /** y[T k, width] = x[T, width] of each gathered row's token. */
-    void (*gather)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
-                   void *y);
-    /** y[T, width] (+)= the sum of each token's rows of x[T k, width], as `chosen` has them. */
-    void (*scatter)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width, const void *x,
-                    bool add, void *y);
-    /** linear, linear_input and linear_weight of gathered rows, each with its expert's matrix. */
-    void (*experts_linear)(rpexec_lane *lane, const rpexec_routing *routing,
-                           const rpexec_matrices *matrices, const void *x, const void *weights,
-                           bool add, void *y);
-    void (*experts_linear_input)(rpexec_lane *lane, const rpexec_routing *routing,
-                                 const rpexec_matrices *matrices, const void *dy,
-                                 const void *weights, bool add, void *dx);
-    void (*experts_linear_weight)(rpexec_lane *lane, const rpexec_routing *routing,
-                                  const rpexec_matrices *matrices, const void *dy, const void *x,
-                                  bool wide, void *dweights);
-    /** s = weight gate sigmoid(gate) up of gathered rows [T k, width], each with its weight: scaled
-     * before the down projection, so that a plain sum of rows is left to do after it. */
-    void (*experts_swiglu)(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                           const void *gate, const void *up, void *s);
-    /** dgate, dup (either may be ds) and the gradients [T k] of the rows' weights. */
-    void (*experts_swiglu_backward)(rpexec_lane *lane, const rpexec_routing *routing,
-                                    uint32_t width, const void *gate, const void *up,
-                                    const void *ds, void *dgate, void *dup, float *dweights);
-    /** gradients += sums, which are fp32 in every storage type. */
-    void (*add_sums)(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients);
-    /** Sets `count` values to zero. */
-    void (*zero)(rpexec_lane *lane, uint64_t count, void *x);
-    /** Copies `count` values within the GPU. */
-    void (*copy)(rpexec_lane *lane, uint64_t count, const void *from, void *to);
+#define RPEXEC_MEMBER(name, costs, ...)                                                            \
+    void (*name)(rpexec_lane * lane RPEXEC_PARAMETERS(__VA_ARGS__));
+    RPEXEC_OPERATOR_LIST(RPEXEC_MEMBER)
     /** @return true where all of `count` values are finite; waits for the operators before it. */
     bool (*finite)(rpexec_lane *lane, uint64_t count, const void *x);
-    /** One Adam step of arrays in the GPU's memory (adam.h). */
-    void (*adam)(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
-                 const rpexec_update *update);
 } rpexec_operators;
