@@ -425,12 +425,10 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
 /* Bytes per second of a kind's transfers and host ops, where they are the work of a thread. */
 static double Bps_of(const rp_machine *m, rp_op_kind kind)
 {
-    const double of_way[] = {[RP_WAY_NONE] = m->collective_Bps,
-                             [RP_WAY_UP] = m->upload_Bps,
-                             [RP_WAY_DOWN] = m->download_Bps,
-                             [RP_WAY_OUT] = m->peer_Bps,
-                             [RP_WAY_IN] = m->upload_Bps};
-    return rp_op_kind_class(kind) == RP_CLASS_HOST ? m->host_Bps : of_way[rp_op_kinds[kind].way];
+#define RATE(name, category, node, rate) [RP_WAY_##name] = m->rate,
+    const double of_way[] = {RP_OP_WAY_LIST(RATE)};
+    bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
+    return collective ? m->collective_Bps : of_way[rp_op_kinds[kind].way];
 }
 
 /* Routes of the work of threads: compute and host ops, and copies unless links carry them. */

@@ -149,7 +149,7 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
         } else if (op->kind == RP_OP_BACKWARD_WEIGHT &&
                    c->producers.backward_position[op->stage] == RP_NO_OP) {
             return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
-        } else if (op->kind == RP_OP_UPDATE) {
+        } else if (!rp_op_kind_is_pass((rp_op_kind)op->kind)) {
             continue; /* of what its own queue has done; its waits are orderings */
         } else if (c->program->op_bytes != NULL) {
             RP_TRY(rp_check_lowered_needs(c, queue, i, i));

@@ -23,13 +23,20 @@ typedef enum rp_op_class {
     RP_CLASS_HOST,       /**< runs on a host queue, belongs to an iteration */
 } rp_op_class;
 
-/** Way of a transfer. */
+/** X(enumerator, category in Chrome traces, node of Chakra, rate of a thread that does it
+ * (rp_machine)). Ways of transfers: host to GPU, GPU to host, to a peer, and from a peer, whose op
+ * has carried the bytes. Other ops have none. */
+#define RP_OP_WAY_LIST(X)                                                                          \
+    X(NONE, "", COMP, host_Bps)                                                                    \
+    X(UP, "H2D", MEM_LOAD, upload_Bps)                                                             \
+    X(DOWN, "D2H", MEM_STORE, download_Bps)                                                        \
+    X(OUT, "P2P", SEND, peer_Bps)                                                                  \
+    X(IN, "P2P", RECV, upload_Bps)
+
 typedef enum rp_op_way {
-    RP_WAY_NONE, /**< other ops */
-    RP_WAY_UP,   /**< host to GPU */
-    RP_WAY_DOWN, /**< GPU to host */
-    RP_WAY_OUT,  /**< to a peer */
-    RP_WAY_IN,   /**< from a peer, whose op has carried the bytes */
+#define RP_WAY_ENUM(name, ...) RP_WAY_##name,
+    RP_OP_WAY_LIST(RP_WAY_ENUM)
+#undef RP_WAY_ENUM
 } rp_op_way;
 
 /** Tensors that ops compute for a microbatch, move or reduce. */

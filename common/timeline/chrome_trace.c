@@ -66,8 +66,8 @@ static const struct {
 
 static const char *category(rp_op_kind kind)
 {
-    static const char *const of_way[] = {
-        [RP_WAY_UP] = "H2D", [RP_WAY_DOWN] = "D2H", [RP_WAY_OUT] = "P2P", [RP_WAY_IN] = "P2P"};
+#define CATEGORY(name, category, ...) [RP_WAY_##name] = category,
+    static const char *const of_way[] = {RP_OP_WAY_LIST(CATEGORY)};
     switch (rp_op_kind_class(kind)) {
     case RP_CLASS_TRANSFER:
         return of_way[rp_op_kinds[kind].way];

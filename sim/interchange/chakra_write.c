@@ -161,11 +161,8 @@ static void put_op_attributes(writer *w, uint32_t op)
 
 static rpsim_chakra_type type_of(rp_op_kind kind)
 {
-    static const rpsim_chakra_type of_way[] = {[RP_WAY_NONE] = RPSIM_CHAKRA_COMP,
-                                               [RP_WAY_UP] = RPSIM_CHAKRA_MEM_LOAD,
-                                               [RP_WAY_DOWN] = RPSIM_CHAKRA_MEM_STORE,
-                                               [RP_WAY_OUT] = RPSIM_CHAKRA_SEND,
-                                               [RP_WAY_IN] = RPSIM_CHAKRA_RECV};
+#define NODE(name, category, node, ...) [RP_WAY_##name] = RPSIM_CHAKRA_##node,
+    static const rpsim_chakra_type of_way[] = {RP_OP_WAY_LIST(NODE)};
     bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
     return collective ? RPSIM_CHAKRA_COLL : of_way[rp_op_kinds[kind].way];
 }

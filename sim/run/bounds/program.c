@@ -327,7 +327,8 @@ static rp_status bound_queues(const graph *g, rp_arena *arena, rpsim_bounds *bou
         uint32_t queue = g->queue_of[i];
         uint32_t engine = rp_copy_engine(g->machine, &p->queues[queue]);
         engine = engine == RP_NO_ENGINE ? engine_count + queue : engine;
-        if (p->ops[i].kind == RP_OP_UPDATE) {
+        bool compute = p->queues[queue].kind == RP_QUEUE_COMPUTE;
+        if (compute && !rp_op_kind_is_pass((rp_op_kind)p->ops[i].kind)) {
             engines[engine].last_ps += g->ps[i];
         } else if (g->ps[i] > 0) {
             use(&engines[engine], g->ps[i], 0, g->head[i], g->tail[i]);
