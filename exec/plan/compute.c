@@ -12,18 +12,18 @@ static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(program->waits[w]);
         const rpexec_task *from = &p->plan->tasks[target];
-        uint8_t kind = program->ops[target].kind;
+        const rp_op_traits *kind = &rp_op_kinds[program->ops[target].kind];
         if (rp_wait_is_control(program->waits[w]) ||
             rpexec_plan_gpu_of(p, target) != rpexec_plan_gpu_of(p, op)) {
             continue;
         }
-        if (kind == RP_OP_UPLOAD_ACT) {
+        if (kind->way == RP_WAY_UP && kind->tensors == RP_TENSOR_ACTIVATION) {
             r->input = from->output;
             r->ids = from->ids;
             r->labels = from->labels;
-        } else if (kind == RP_OP_UPLOAD_GRAD) {
+        } else if (kind->way == RP_WAY_UP && kind->tensors == RP_TENSOR_GRADIENT) {
             r->d_output = from->output;
-        } else if (kind == RP_OP_RECV) {
+        } else if (kind->way == RP_WAY_IN) {
             r->input = from->output != NO ? from->output : r->input;
             r->d_output = from->d_output != NO ? from->d_output : r->d_output;
         }
