@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ON(kind) (UINT32_C(1) << RP_QUEUE_##kind)
-const rp_op_traits rp_op_kinds[RP_OP_KIND_COUNT] = {
+const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT] = {
 #define RP_OP_ENTRY(name, text, op_class, queues, way, tensors, colour, meaning)                   \
     [RP_OP_##                                                                                      \
         name] = {text, meaning, RP_CLASS_##op_class, RP_WAY_##way, queues, RP_TENSOR_##tensors},

@@ -106,17 +106,17 @@ typedef enum rp_op_kind {
 } rp_op_kind;
 
 /** Row of a kind. */
-typedef struct rp_op_traits {
+typedef struct rp_op_row {
     const char *text;
     const char *meaning;
     rp_op_class op_class;
     rp_op_way way;
     uint16_t queues;  /**< bit i: rp_queue_kind i */
     uint16_t tensors; /**< RP_TENSOR_* */
-} rp_op_traits;
+} rp_op_row;
 
 /** [rp_op_kind]. */
-extern const rp_op_traits rp_op_kinds[RP_OP_KIND_COUNT];
+extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
 
 /** Does not compile unless ROWS(X), the X(enumerator, ...) of another table, has as many rows as
  * there are kinds. */

@@ -12,7 +12,7 @@ static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(program->waits[w]);
         const rpexec_task *from = &p->plan->tasks[target];
-        const rp_op_traits *kind = &rp_op_kinds[program->ops[target].kind];
+        const rp_op_row *kind = &rp_op_kinds[program->ops[target].kind];
         if (rp_wait_is_control(program->waits[w]) ||
             rpexec_plan_gpu_of(p, target) != rpexec_plan_gpu_of(p, op)) {
             continue;

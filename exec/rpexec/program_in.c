@@ -115,7 +115,7 @@ static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
 {
     const rp_op *o = &p->ops[op];
     uint64_t bytes = p->op_bytes[op];
-    const rp_op_traits *kind = &rp_op_kinds[o->kind];
+    const rp_op_row *kind = &rp_op_kinds[o->kind];
     bool input = kind->way == RP_WAY_UP && (kind->tensors & RP_TENSOR_ACTIVATION) != 0;
     if (kind->way == RP_WAY_NONE || rp_op_kind_moves_parameters((rp_op_kind)o->kind)) {
         return true;
@@ -271,7 +271,7 @@ static bool transfer_has_all(const rpexec_plan *plan, const rp_op *op, const rpe
                              uint32_t gpu)
 {
     uint32_t host = plan->program->gpu_count;
-    const rp_op_traits *kind = &rp_op_kinds[op->kind];
+    const rp_op_row *kind = &rp_op_kinds[op->kind];
     bool up = kind->way == RP_WAY_UP;
     bool down = kind->way == RP_WAY_DOWN;
     bool ids_only = (kind->tensors & RP_TENSOR_ACTIVATION) != 0 && task->output == RPEXEC_NO_TENSOR;

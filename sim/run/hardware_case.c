@@ -204,7 +204,7 @@ static uint32_t gradient_slots(const rp_program *program)
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
         bool counts = op->iteration == 0 && op->stage == program->backward_chain[0];
-        const rp_op_traits *kind = &rp_op_kinds[op->kind];
+        const rp_op_row *kind = &rp_op_kinds[op->kind];
         bool sums = (kind->tensors & RP_TENSOR_PARAM_GRADIENT) != 0;
         if (sums && kind->op_class == RP_CLASS_COLLECTIVE) {
             return 1;

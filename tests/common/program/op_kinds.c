@@ -11,7 +11,7 @@
 Test(op_kinds, rows_agree_with_classes)
 {
     for (rp_op_kind kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
-        const rp_op_traits *row = &rp_op_kinds[kind];
+        const rp_op_row *row = &rp_op_kinds[kind];
         bool transfer = row->op_class == RP_CLASS_TRANSFER;
         int host = ON(OPTIMIZER) | ON(DISPATCH);
         int queues = row->queues;
