@@ -4,11 +4,9 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/formats/json.h"
-#include "sim/rpsim/report/report.h"
+#include "sim/rpsim/report/columns.h"
 
 #include <string.h>
-
-#define MOST_METRICS 24
 
 /* Every setting and default as a JSON object, in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
@@ -79,76 +77,25 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     return RP_OK;
 }
 
-/* Memory where it is known; of GPUs the fullest one. */
-static uint32_t collect_memory(const rpsim_study *study, const rpsim_row *row,
-                               rp_store_metric *metrics)
+/* Values of the columns that the store keeps; what is null has no metric. */
+static size_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
+                              rp_store_metric *metrics)
 {
-    const rpsim_memory *m = &row->memory;
-    uint64_t peak = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; m->known && i < m->gpu_count; i++) {
-        peak = m->peak_gpu_bytes[i] > peak ? m->peak_gpu_bytes[i] : peak;
-    }
-    if (m->known) {
-        metrics[n++] = (rp_store_metric){.name = "peak_gpu_bytes", .integer = (int64_t)peak};
-        metrics[n++] =
-            (rp_store_metric){.name = "peak_host_bytes", .integer = (int64_t)m->peak_host_bytes};
-    }
-    if (m->known && m->host_bytes != 0) {
-        metrics[n++] =
-            (rp_store_metric){.name = "host_memory_bytes", .integer = (int64_t)m->host_bytes};
-    }
-    if (m->known && (!m->fits || m->host_bytes != 0)) {
-        metrics[n++] = (rp_store_metric){.name = "fits", .integer = m->fits ? 1 : 0};
-    }
-    if (study->options->max_seqlen) {
-        metrics[n++] = (rp_store_metric){.name = "max_seqlen", .integer = row->max_seqlen};
-    }
-    return n;
-}
-
-static uint32_t collect_metrics(const rpsim_row *row, rp_store_metric *metrics)
-{
-    const rp_metrics *m = &row->result.metrics;
-    const struct {
-        const char *name;
-        int64_t ps;
-    } times[] = {
-        {"makespan_ps", m->makespan_ps},
-        {"busy_ps", m->busy_ps},
-        {"bubble_ps", m->bubble_ps},
-        {"fill_ps", m->fill_ps},
-        {"switch_ps", m->switch_ps},
-        {"drain_ps", m->drain_ps},
-        {"intra_ps", m->intra_ps},
-        {"comm_total_ps", m->comm_total_ps},
-        {"comm_exposed_ps", m->comm_exposed_ps},
-        {"lower_bound_ps", m->lower_bound_ps},
-    };
-    uint32_t n = 0;
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        bool comm = strncmp(times[i].name, "comm_", 5) == 0;
-        bool bound = strcmp(times[i].name, "lower_bound_ps") == 0;
-        if (rpsim_row_of_one_iteration(row) || !(bound || (comm && row->hardware))) {
-            metrics[n++] = (rp_store_metric){.name = times[i].name, .integer = times[i].ps};
+    size_t count = 0;
+    for (uint32_t i = 0; i < rpsim_column_count; i++) {
+        const rpsim_column *column = &rpsim_columns[i];
+        rpsim_field field = column->value(study, row);
+        bool present = field.type != RPSIM_VALUE_NULL && field.type != RPSIM_VALUE_ABSENT;
+        if (column->metric != NULL && present) {
+            metrics[count++] = (rp_store_metric){
+                .name = column->metric,
+                .is_real = field.type == RPSIM_VALUE_REAL || field.type == RPSIM_VALUE_REAL_MS,
+                .integer = field.type == RPSIM_VALUE_MS ? field.ps : (int64_t)field.uint,
+                .real = field.real,
+            };
         }
     }
-    metrics[n++] =
-        (rp_store_metric){.name = "iteration_ps", .is_real = true, .real = row->result.period_ps};
-    metrics[n++] = (rp_store_metric){
-        .name = "tokens_per_s", .is_real = true, .real = rpsim_row_tokens_per_s(row)};
-    if (row->replica_ps != NULL) {
-        const rpsim_quantiles *q = &row->quantiles;
-        metrics[n++] =
-            (rp_store_metric){.name = "iteration_p05_ps", .is_real = true, .real = q->p05};
-        metrics[n++] =
-            (rp_store_metric){.name = "iteration_median_ps", .is_real = true, .real = q->median};
-        metrics[n++] =
-            (rp_store_metric){.name = "iteration_p95_ps", .is_real = true, .real = q->p95};
-    }
-    metrics[n++] =
-        (rp_store_metric){.name = "sim_wall_s", .is_real = true, .real = row->result.wall_s};
-    return n;
+    return count;
 }
 
 rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const char *command,
@@ -157,7 +104,7 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
     char *json = NULL;
     rp_store_metric *metrics = NULL;
     RP_TRY(config_json(study, row, &json));
-    RP_TRY(rp_arena_alloc(study->arena, MOST_METRICS, sizeof *metrics, &metrics));
+    RP_TRY(rp_arena_alloc(study->arena, rpsim_column_count, sizeof *metrics, &metrics));
     rp_store_run run = {
         .program = "rpsim",
         .version = rp_version(),
@@ -183,8 +130,7 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
         .program_hash = row->program_hash,
         .metrics = metrics,
     };
-    run.metric_count = collect_metrics(row, metrics);
-    run.metric_count += collect_memory(study, row, &metrics[run.metric_count]);
+    run.metric_count = collect_metrics(study, row, metrics);
     *run_out = run;
     return RP_OK;
 }

@@ -187,13 +187,10 @@ static void write_bounds(const rpsim_bounds *bounds, rp_json *json)
     rp_json_end_object(json);
 }
 
-void rpsim_explain_write_json(const rpsim_row *row, rp_json *json)
+void rpsim_explain_write_json(const rpsim_study *study, const rpsim_row *row, rp_json *json)
 {
-    if (row->explained == NULL) {
-        return;
-    }
     const rpsim_explanation *e = &row->explained->explanation;
-    rp_json_key(json, "explain");
+    (void)study;
     rp_json_begin_object(json);
     rp_json_key(json, "makespan_ms");
     rp_json_ms(json, e->makespan_ps);

@@ -18,6 +18,6 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena);
 /** Prints every row's explanation in words, worst things first. */
 void rpsim_explain_write(const rpsim_study *study, FILE *stream);
 
-/** Writes the member "explain" of a row's object: attribution, path totals and elasticities.
- * Nothing where the row was not explained. */
-void rpsim_explain_write_json(const rpsim_row *row, rp_json *json);
+/** Writes a row's attribution, path totals and elasticities as an object (rpsim_write_object).
+ * @param row was explained */
+void rpsim_explain_write_json(const rpsim_study *study, const rpsim_row *row, rp_json *json);

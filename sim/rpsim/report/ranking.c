@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "sim/rpsim/report/report.h"
+#include "sim/rpsim/report/columns.h"
 
 #include <math.h>
 #include <stdlib.h>

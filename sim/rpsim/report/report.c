@@ -4,8 +4,8 @@
 
 #include "common/base/units.h"
 #include "common/formats/csv.h"
-#include "common/formats/json.h"
 #include "common/inputs/data.h"
+#include "sim/rpsim/report/columns.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"
 
@@ -16,10 +16,12 @@
 /* ---- JSON and CSV -----------------------------------------------------------------------------
  */
 
-static void write_json_value(rp_json *json, const rpsim_field *field)
+static void write_json_value(const rpsim_study *study, const rpsim_row *row,
+                             const rpsim_field *field, rp_json *json)
 {
     switch (field->type) {
     case RPSIM_VALUE_NULL:
+    case RPSIM_VALUE_ABSENT:
         rp_json_null(json);
         break;
     case RPSIM_VALUE_TEXT:
@@ -28,49 +30,27 @@ static void write_json_value(rp_json *json, const rpsim_field *field)
     case RPSIM_VALUE_UINT:
         rp_json_uint(json, field->uint);
         break;
-    case RPSIM_VALUE_MS:
-        rp_json_ms(json, field->ps);
-        break;
-    case RPSIM_VALUE_REAL:
-        rp_json_double(json, field->real);
-        break;
     case RPSIM_VALUE_BOOL:
         rp_json_bool(json, field->uint != 0);
         break;
     case RPSIM_VALUE_UINTS:
         rp_json_begin_array(json);
-        for (uint64_t i = 0; i < field->uint; i++) {
+        for (uint32_t i = 0; i < field->count; i++) {
             rp_json_uint(json, field->uints[i]);
         }
         rp_json_end_array(json);
         break;
+    case RPSIM_VALUE_MS:
+        rp_json_ms(json, field->ps);
+        break;
+    case RPSIM_VALUE_REAL:
+    case RPSIM_VALUE_REAL_MS:
+        rp_json_double(json, rpsim_field_number(field));
+        break;
+    case RPSIM_VALUE_OBJECT:
+        field->object(study, row, json);
+        break;
     }
-}
-
-static bool same_group(const rpsim_row *a, const rpsim_row *b)
-{
-    return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs &&
-           a->workload.seq_len == b->workload.seq_len;
-}
-
-/* Against every other row of the same model, by its index in the array. */
-static void write_json_beats(const rpsim_study *study, const rpsim_row *row, rp_json *json)
-{
-    if (row->replica_ps == NULL) {
-        return;
-    }
-    rp_json_key(json, "beats");
-    rp_json_begin_object(json);
-    for (uint32_t i = 0; i < study->row_count; i++) {
-        const rpsim_row *other = &study->rows[i];
-        if (other != row && same_group(row, other)) {
-            char index[16];
-            snprintf(index, sizeof index, "%" PRIu32, i);
-            rp_json_key(json, index);
-            rp_json_double(json, rpsim_row_beats(study, row, other));
-        }
-    }
-    rp_json_end_object(json);
 }
 
 static void write_json(const rpsim_study *study, FILE *stream)
@@ -84,60 +64,47 @@ static void write_json(const rpsim_study *study, FILE *stream)
         rp_json_begin_object(&json);
         for (uint32_t k = 0; k < count; k++) {
             rp_json_key(&json, fields[k].key);
-            write_json_value(&json, &fields[k]);
+            write_json_value(study, &study->rows[i], &fields[k], &json);
         }
-        write_json_beats(study, &study->rows[i], &json);
-        rpsim_explain_write_json(&study->rows[i], &json);
         rp_json_end_object(&json);
     }
     rp_json_end_array(&json);
     rp_json_end_document(&json);
 }
 
-static void write_csv_value(const rpsim_field *field, FILE *stream)
+static void write_csv_value(const rpsim_study *study, const rpsim_row *row,
+                            const rpsim_field *field, FILE *stream)
 {
-    char number[RP_JSON_NUMBER_SIZE];
-    switch (field->type) {
-    case RPSIM_VALUE_NULL:
-        break;
-    case RPSIM_VALUE_TEXT:
+    rp_json json;
+    if (field->type == RPSIM_VALUE_TEXT) {
         rp_csv_write_cell(field->text, stream);
-        break;
-    case RPSIM_VALUE_UINT:
-        fprintf(stream, "%" PRIu64, field->uint);
-        break;
-    case RPSIM_VALUE_MS:
-        rp_json_print_ms(field->ps, number);
-        fputs(number, stream);
-        break;
-    case RPSIM_VALUE_REAL:
-        rp_json_print_double(field->real, number);
-        fputs(number, stream);
-        break;
-    case RPSIM_VALUE_BOOL:
-        fputs(field->uint != 0 ? "true" : "false", stream);
-        break;
-    case RPSIM_VALUE_UINTS:
-        for (uint64_t i = 0; i < field->uint; i++) {
+    } else if (field->type == RPSIM_VALUE_UINTS) {
+        for (uint32_t i = 0; i < field->count; i++) {
             fprintf(stream, "%s%" PRIu64, i == 0 ? "\"" : ",", field->uints[i]);
         }
-        fputs(field->uint > 0 ? "\"" : "", stream);
-        break;
+        fputs(field->count > 0 ? "\"" : "", stream);
+    } else if (!isnan(rpsim_field_number(field))) {
+        rp_json_begin_document(&json, stream, 0);
+        write_json_value(study, row, field, &json);
     }
 }
 
+/* Objects have no place here. */
 static void write_csv(const rpsim_study *study, FILE *stream)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
         rpsim_field fields[RPSIM_MAX_FIELDS];
         uint32_t count = rpsim_row_fields(study, &study->rows[i], fields);
+        while (fields[count - 1].type == RPSIM_VALUE_OBJECT) {
+            count--;
+        }
         for (uint32_t k = 0; i == 0 && k < count; k++) {
             fprintf(stream, "%s%s", k == 0 ? "" : ",", fields[k].key);
         }
         fputs(i == 0 ? "\n" : "", stream);
         for (uint32_t k = 0; k < count; k++) {
             fputs(k == 0 ? "" : ",", stream);
-            write_csv_value(&fields[k], stream);
+            write_csv_value(study, &study->rows[i], &fields[k], stream);
         }
         fputc('\n', stream);
     }
@@ -150,6 +117,13 @@ static void write_kv_part(const char *name, int64_t ps, double gpu_time_ps, FILE
 {
     fprintf(stream, "%s_time=%.4f\n%s_ratio=%.4f%%\n", name, rp_ps_to_ms(ps), name,
             gpu_time_ps > 0 ? 100.0 * (double)ps / gpu_time_ps : 0.0);
+}
+
+rp_status rpsim_row_picture(const rpsim_row *row, rp_arena *arena, const char **name_out)
+{
+    const char *dash = strrchr(row->model_name, '-');
+    const char *size = dash != NULL ? dash + 1 : row->model_name;
+    return rp_arena_print(arena, name_out, "%s_%s.svg", size, row->schedule_name);
 }
 
 static rp_status write_kv(const rpsim_study *study, FILE *stream)
@@ -182,6 +156,61 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
 /* ---- table ------------------------------------------------------------------------------------
  */
 
+/* Width of a column, < 0: flush left; `names` is that of the longest schedule's name. */
+static int width_of(const rpsim_column *column, int names)
+{
+    return column->width != 0 ? column->width : -names;
+}
+
+static const char *separator_of(const rpsim_column *column)
+{
+    return column->before != NULL ? column->before : " ";
+}
+
+/* Headings of the columns of a table, each behind its separator. */
+static void write_headings(unsigned table, int names, FILE *stream)
+{
+    for (uint32_t i = 0; i < rpsim_column_count; i++) {
+        const rpsim_column *column = &rpsim_columns[i];
+        if ((column->tables & table) != 0) {
+            fprintf(stream, "%s%*s", separator_of(column), width_of(column, names),
+                    column->heading);
+        }
+    }
+}
+
+/* "-" for NaN. */
+static void write_number(double value, int width, int decimals, FILE *stream)
+{
+    if (isnan(value)) {
+        fprintf(stream, "%*s", width, "-");
+    } else {
+        fprintf(stream, "%*.*f", width, decimals, value);
+    }
+}
+
+/* A row's values below the headings. */
+static void write_cells(const rpsim_study *study, const rpsim_row *row, unsigned table, int names,
+                        FILE *stream)
+{
+    for (uint32_t i = 0; i < rpsim_column_count; i++) {
+        const rpsim_column *column = &rpsim_columns[i];
+        if ((column->tables & table) == 0) {
+            continue;
+        }
+        int width = width_of(column, names);
+        rpsim_field field = column->value(study, row);
+        fputs(separator_of(column), stream);
+        if (field.type == RPSIM_VALUE_TEXT) {
+            fprintf(stream, "%*s", width, field.text);
+        } else if (field.type != RPSIM_VALUE_NULL && column->shown != NULL) {
+            write_number(column->shown(&field, row), width, column->decimals, stream);
+        } else {
+            write_number(rpsim_field_number(&field), width, column->decimals, stream);
+        }
+    }
+}
+
 static void write_group_head(const rpsim_study *study, const rpsim_row *row, int width,
                              FILE *stream)
 {
@@ -199,65 +228,19 @@ static void write_group_head(const rpsim_study *study, const rpsim_row *row, int
     if (rp_changes_any(&study->options->changes, false)) {
         fprintf(stream, "times of %s\n", row->costs->name);
     }
-    fprintf(stream, "%s  %-*s %-9s %-5s %12s %8s = %6s + %6s + %6s + %6s %9s %7s %12s %12s %9s%s\n",
-            study->options->all_schedules ? " rank" : "", width, "schedule", "recompute", "optim",
-            "makespan ms", "bubble %", "fill", "switch", "drain", "intra", "hops ms", "bound %",
-            "iteration ms", "paper est ms", "tokens/s", row->hardware ? "  peak GB  host GB" : "");
+    write_headings(study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
+    fputc(' ', stream); /* the mark of the best row */
+    write_headings(row->hardware ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE, width, stream);
+    fputc('\n', stream);
 }
 
-static void write_optional(double value, int width, int decimals, FILE *stream)
+static void write_table_row(const rpsim_study *study, const rpsim_row *row, bool best, int width,
+                            FILE *stream)
 {
-    if (isnan(value)) {
-        fprintf(stream, " %*s", width, "-");
-    } else {
-        fprintf(stream, " %*.*f", width, decimals, value);
-    }
-}
-
-static uint64_t peak_gpu_bytes(const rpsim_row *row)
-{
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < row->memory.gpu_count; i++) {
-        uint64_t bytes = row->memory.peak_gpu_bytes[i];
-        peak = bytes > peak ? bytes : peak;
-    }
-    return peak;
-}
-
-static void write_rank(const rpsim_row *row, FILE *stream)
-{
-    if (row->rank != 0) {
-        fprintf(stream, "%5u", row->rank);
-    } else {
-        fputs("    -", stream);
-    }
-}
-
-static void write_table_row(const rpsim_row *row, bool best, int width, FILE *stream)
-{
-    const rp_metrics *m = &row->result.metrics;
-    double percent =
-        m->makespan_ps > 0 ? 100.0 / ((double)m->makespan_ps * (double)row->config.gpus) : 0.0;
-    double overlapped = (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
-    fprintf(stream, "%c %-*s %-9s %-5s %12.3f %8.3f = %6.3f + %6.3f + %6.3f + %6.3f",
-            best ? '*' : ' ', width, row->schedule_name, rp_recompute_text(row->config.recompute),
-            row->config.asynchronous ? "async" : "sync", rp_ps_to_ms(m->makespan_ps),
-            percent * (double)m->bubble_ps, percent * (double)m->fill_ps,
-            percent * (double)m->switch_ps, percent * (double)m->drain_ps,
-            percent * (double)m->intra_ps);
-    bool one = rpsim_row_of_one_iteration(row);
-    write_optional(one || !row->hardware ? rp_ps_to_ms(m->comm_exposed_ps) : NAN, 9, 3, stream);
-    double gap = (double)m->makespan_ps / (double)m->lower_bound_ps - 1.0;
-    write_optional(m->lower_bound_ps > 0 ? 100.0 * gap : NAN, 7, 2, stream);
-    write_optional(row->result.period_ps / (double)RP_PS_PER_MS, 12, 3, stream);
-    double paper_ps = (double)m->makespan_ps - overlapped;
-    write_optional(one ? paper_ps / (double)RP_PS_PER_MS : NAN, 12, 3, stream);
-    write_optional(rpsim_row_tokens_per_s(row), 9, 0, stream);
-    if (row->hardware) {
-        bool known = row->memory.known;
-        write_optional(known ? 1e-9 * (double)peak_gpu_bytes(row) : NAN, 8, 2, stream);
-        write_optional(known ? 1e-9 * (double)row->memory.peak_host_bytes : NAN, 8, 2, stream);
-    }
+    write_cells(study, row, study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
+    fputc(best ? '*' : ' ', stream);
+    write_cells(study, row, row->hardware ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE, width,
+                stream);
     fputc('\n', stream);
 }
 
@@ -360,23 +343,19 @@ static void write_table_noise(const rpsim_study *study, uint32_t begin, uint32_t
     if (o->slow_factor != 0) {
         fprintf(stream, "; compute of GPU %u takes %g times as long", o->slow_gpu, o->slow_factor);
     }
-    fprintf(stream, "\n    # %-*s %-9s %-5s %12s %12s %12s", width, "schedule", "recompute",
-            "optim", "p05 ms", "median ms", "p95 ms");
+    fputs("\n    #", stream);
+    write_headings(RPSIM_TABLE_NOISE, width, stream);
     for (uint32_t i = begin; end - begin > 1 && i < end; i++) {
         fprintf(stream, "  beats %2u", i - begin + 1);
     }
     fputc('\n', stream);
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
-        fprintf(stream, "   %2u %-*s %-9s %-5s", i - begin + 1, width, row->schedule_name,
-                rp_recompute_text(row->config.recompute),
-                row->config.asynchronous ? "async" : "sync");
-        write_optional(row->quantiles.p05 / (double)RP_PS_PER_MS, 12, 3, stream);
-        write_optional(row->quantiles.median / (double)RP_PS_PER_MS, 12, 3, stream);
-        write_optional(row->quantiles.p95 / (double)RP_PS_PER_MS, 12, 3, stream);
+        fprintf(stream, "   %2u", i - begin + 1);
+        write_cells(study, row, RPSIM_TABLE_NOISE, width, stream);
         for (uint32_t k = begin; end - begin > 1 && k < end; k++) {
-            double share = k == i ? NAN : rpsim_row_beats(study, row, &study->rows[k]);
-            write_optional(share, 9, 3, stream);
+            write_number(k == i ? NAN : rpsim_row_beats(study, row, &study->rows[k]), 10, 3,
+                         stream);
         }
         fputc('\n', stream);
     }
@@ -392,17 +371,14 @@ static void write_table(const rpsim_study *study, FILE *stream)
     for (uint32_t begin = 0; begin < study->row_count;) {
         const rpsim_row *first = &study->rows[begin];
         uint32_t end = begin;
-        while (end < study->row_count && same_group(first, &study->rows[end])) {
+        while (end < study->row_count && rpsim_row_same_group(first, &study->rows[end])) {
             end++;
         }
         fputs(begin != 0 ? "\n" : "", stream);
         write_group_head(study, first, width, stream);
         uint32_t best = find_best(study, begin, end);
         for (uint32_t i = begin; i < end; i++) {
-            if (study->options->all_schedules) {
-                write_rank(&study->rows[i], stream);
-            }
-            write_table_row(&study->rows[i], end - begin > 1 && i == best, width, stream);
+            write_table_row(study, &study->rows[i], end - begin > 1 && i == best, width, stream);
         }
         for (uint32_t i = begin; i < end; i++) {
             write_tuned_note(&study->rows[i], stream);
@@ -444,7 +420,7 @@ static rp_status write_all(const rpsim_study *study, FILE *stream)
     bool flips = o->all_schedules && !o->max_seqlen && !o->jitter_given;
     RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof *comparisons, &comparisons));
     for (uint32_t i = 0; flips && i < study->row_count; i++) {
-        if (i == 0 || !same_group(&study->rows[i - 1], &study->rows[i])) {
+        if (i == 0 || !rpsim_row_same_group(&study->rows[i - 1], &study->rows[i])) {
             RP_TRY(rpsim_comparison_make(study, i, &comparisons[count++]));
         }
     }

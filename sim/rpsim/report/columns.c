@@ -1,0 +1,354 @@
+/* Columns of rpsim's output: the functions of their values, then one row for each column. */
+#include "sim/rpsim/report/columns.h"
+
+#include "common/base/units.h"
+#include "sim/rpsim/report/explain_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- quantities of a row ----------------------------------------------------------------------
+ */
+
+double rpsim_row_microbatch_size(const rpsim_row *row)
+{
+    double microbatches = (double)row->workload.calls * row->workload.microbatches;
+    return (double)row->workload.global_batch / microbatches;
+}
+
+bool rpsim_row_of_one_iteration(const rpsim_row *row)
+{
+    return row->config.iterations == 1 || !row->from_program;
+}
+
+double rpsim_row_tokens_per_s(const rpsim_row *row)
+{
+    double period_ps = row->result.period_ps;
+    uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
+    double tokens = (double)row->workload.global_batch * row->workload.seq_len / slices;
+    return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
+}
+
+bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
+{
+    return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs &&
+           a->workload.seq_len == b->workload.seq_len;
+}
+
+/* At hardware fidelity the communication of several iterations is not known. */
+static bool knows_communication(const rpsim_row *row)
+{
+    return rpsim_row_of_one_iteration(row) || !row->hardware;
+}
+
+/* ---- makers of fields -------------------------------------------------------------------------
+ */
+
+static rpsim_field text(const char *value)
+{
+    return (rpsim_field){.type = value != NULL ? RPSIM_VALUE_TEXT : RPSIM_VALUE_NULL,
+                         .text = value};
+}
+
+static rpsim_field whole(uint64_t value)
+{
+    return (rpsim_field){.type = RPSIM_VALUE_UINT, .uint = value};
+}
+
+static rpsim_field ms(int64_t ps)
+{
+    return (rpsim_field){.type = RPSIM_VALUE_MS, .ps = ps};
+}
+
+static rpsim_field real(double value)
+{
+    return (rpsim_field){.type = RPSIM_VALUE_REAL, .real = value};
+}
+
+static rpsim_field real_ms(double ps)
+{
+    return (rpsim_field){.type = RPSIM_VALUE_REAL_MS, .real = ps};
+}
+
+static rpsim_field object(rpsim_write_object write)
+{
+    return (rpsim_field){.type = RPSIM_VALUE_OBJECT, .object = write};
+}
+
+static rpsim_field known(bool is_known, rpsim_field field)
+{
+    return is_known ? field : (rpsim_field){.type = RPSIM_VALUE_NULL};
+}
+
+static rpsim_field asked(bool is_asked, rpsim_field field)
+{
+    return is_asked ? field : (rpsim_field){.type = RPSIM_VALUE_ABSENT};
+}
+
+/* ---- values that take more than an expression -------------------------------------------------
+ */
+
+static rpsim_field round_of(const rpsim_row *row)
+{
+    if (row->from_program || !row->schedule->rounds) {
+        return (rpsim_field){.type = RPSIM_VALUE_NULL};
+    }
+    bool all = row->config.round == RP_ROUND_ALL || row->hardware;
+    return all ? text("all") : whole(row->config.round);
+}
+
+static double bubble_pct_of(const rpsim_row *row)
+{
+    const rp_metrics *m = &row->result.metrics;
+    return 100.0 * (double)m->bubble_ps / ((double)m->makespan_ps * row->config.gpus);
+}
+
+static double paper_ps_of(const rpsim_row *row)
+{
+    const rp_metrics *m = &row->result.metrics;
+    return (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
+}
+
+/* Null where nothing is known: a bound of 0 would say so too, but not as clearly. */
+static rpsim_field bound_of(const rpsim_row *row, rpsim_bound_class of_class)
+{
+    int64_t ps = rpsim_bounds_of_class(&row->result.bounds, of_class);
+    return known(ps > 0, ms(ps));
+}
+
+/* Where the platform does not say how much host memory there is, nobody knows whether what fits on
+ * the GPUs fits. */
+static rpsim_field fits_of(const rpsim_memory *m)
+{
+    return known(m->known && !(m->fits && m->host_bytes == 0),
+                 (rpsim_field){.type = RPSIM_VALUE_BOOL, .uint = m->fits});
+}
+
+static rpsim_field peaks_of(const rpsim_memory *m)
+{
+    rpsim_field field = {
+        .type = RPSIM_VALUE_UINTS, .uints = m->peak_gpu_bytes, .count = m->gpu_count};
+    for (uint32_t i = 0; i < m->gpu_count; i++) {
+        field.uint = m->peak_gpu_bytes[i] > field.uint ? m->peak_gpu_bytes[i] : field.uint;
+    }
+    return known(m->known, field);
+}
+
+/* Against every other row of the same model, by its index in the array. */
+static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json *json)
+{
+    rp_json_begin_object(json);
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *other = &study->rows[i];
+        if (other != row && rpsim_row_same_group(row, other)) {
+            char index[16];
+            snprintf(index, sizeof index, "%" PRIu32, i);
+            rp_json_key(json, index);
+            rp_json_double(json, rpsim_row_beats(study, row, other));
+        }
+    }
+    rp_json_end_object(json);
+}
+
+/* ---- what the tables show instead of a value --------------------------------------------------
+ */
+
+/* Percent of the GPUs' time. */
+static double share(const rpsim_field *field, const rpsim_row *row)
+{
+    int64_t makespan_ps = row->result.metrics.makespan_ps;
+    double percent = makespan_ps > 0 ? 100.0 / ((double)makespan_ps * row->config.gpus) : 0.0;
+    return percent * (double)field->ps;
+}
+
+/* Percent by which the makespan is above a lower bound. */
+static double distance(const rpsim_field *field, const rpsim_row *row)
+{
+    double gap = (double)row->result.metrics.makespan_ps / (double)field->ps - 1.0;
+    return field->ps > 0 ? 100.0 * gap : NAN;
+}
+
+static double gigabytes(const rpsim_field *field, const rpsim_row *row)
+{
+    (void)row;
+    return 1e-9 * (double)field->uint;
+}
+
+/* ---- the columns ------------------------------------------------------------------------------
+ */
+
+#define STORED(name) .metric = name
+#define TABLE(which, head, wide, digits)                                                           \
+    .tables = RPSIM_TABLE_##which, .heading = head, .width = wide, .decimals = digits
+
+/* X(key, field, ...): a column's key; its value, of the row `row`, its metrics `m` and the options
+ * `o`; its other members. */
+#define COLUMNS(X)                                                                                 \
+    X(schedule, text(row->schedule_name), .help = "name", TABLE(ALL, "schedule", 0, 0))            \
+    X(model, text(row->model_name),                                                                \
+      .help = "name; of `--costs` alone, the table's name up to `@`")                              \
+    X(platform, text(row->platform_name),                                                          \
+      .help = "name, with what `--set` changed; null where none was used")                         \
+    X(gpus, whole(row->config.gpus), .help = "number of GPUs")                                     \
+    X(microbatches, whole(row->workload.microbatches), .help = "microbatches of a call")           \
+    X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \
+      .help = "average over the microbatches")                                                     \
+    X(seq_len, whole(row->workload.seq_len), .unit = "tokens", .help = "length of a sequence")     \
+    X(fidelity, text(row->hardware ? "hardware" : "stage"), .help = "as the option")               \
+    X(partition, text(row->partition_text), .help = "layers of each stage")                        \
+    X(recompute, text(rp_recompute_text(row->config.recompute)), .help = "as the option",          \
+      TABLE(ALL, "recompute", -9, 0))                                                              \
+    X(optimizer, text(row->config.asynchronous ? "async" : "sync"), .help = "as the option",       \
+      TABLE(ALL, "optim", -5, 0))                                                                  \
+    X(round, round_of(row), .help = "as the option; null where the schedule has no rounds")        \
+    X(grain, known(row->hardware, text(row->workload.layer_grain ? "layer" : "stage")),            \
+      .help = "as the option; null at stage fidelity")                                             \
+    X(iterations, whole(row->config.iterations), .help = "iterations of the program")              \
+    X(ops, whole(row->ops), .help = "ops of the program")                                          \
+    X(makespan_ms, ms(m->makespan_ps), .unit = "ms", .help = "one iteration by itself",            \
+      STORED("makespan_ps"), TABLE(RUNS, "makespan ms", 12, 3))                                    \
+    X(busy_ms, ms(m->busy_ps), .stored_only = true, STORED("busy_ps"))                             \
+    X(bubble_ms, ms(m->bubble_ps), .unit = "ms", .help = "GPU time without compute",               \
+      STORED("bubble_ps"), TABLE(RUNS, "bubble %", 8, 3), .shown = share)                          \
+    X(bubble_pct, real(bubble_pct_of(row)), .unit = "%",                                           \
+      .help = "share of `bubble_ms` in makespan × GPUs")                                           \
+    X(fill_ms, ms(m->fill_ps), .unit = "ms",                                                       \
+      .help = "part of `bubble_ms` before each GPU's first op", STORED("fill_ps"),                 \
+      TABLE(RUNS, "fill", 6, 3), .before = " = ", .shown = share)                                  \
+    X(switch_ms, ms(m->switch_ps), .unit = "ms",                                                   \
+      .help = "part between each GPU's last warm-up forward and first backward",                   \
+      STORED("switch_ps"), TABLE(RUNS, "switch", 6, 3), .before = " + ", .shown = share)           \
+    X(drain_ms, ms(m->drain_ps), .unit = "ms", .help = "part after each GPU's last backward",      \
+      STORED("drain_ps"), TABLE(RUNS, "drain", 6, 3), .before = " + ", .shown = share)             \
+    X(intra_ms, ms(m->intra_ps), .unit = "ms", .help = "the rest of `bubble_ms`",                  \
+      STORED("intra_ps"), TABLE(RUNS, "intra", 6, 3), .before = " + ", .shown = share)             \
+    X(comm_total_ms, known(knows_communication(row), ms(m->comm_total_ps)), .unit = "ms",          \
+      .help = "stage: hop × data waits; hardware: time of all transfers", STORED("comm_total_ps")) \
+    X(comm_exposed_ms, known(knows_communication(row), ms(m->comm_exposed_ps)), .unit = "ms",      \
+      .help = "stage: delay of ops by hops; hardware: GPU time between ops waiting for "           \
+              "transfers",                                                                         \
+      STORED("comm_exposed_ps"), TABLE(RUNS, "hops ms", 9, 3))                                     \
+    X(lower_bound_ms, known(rpsim_row_of_one_iteration(row), ms(m->lower_bound_ps)), .unit = "ms", \
+      .help = "on the makespan, from the program's own edges and placement",                       \
+      STORED("lower_bound_ps"), TABLE(RUNS, "bound %", 7, 2), .shown = distance)                   \
+    X(iteration_ms, real_ms(row->result.period_ps), .unit = "ms",                                  \
+      .help = "period of an iteration, see below", STORED("iteration_ps"),                         \
+      TABLE(RUNS, "iteration ms", 12, 3))                                                          \
+    X(iteration_paper_ms, known(rpsim_row_of_one_iteration(row), real_ms(paper_ps_of(row))),       \
+      .unit = "ms", .help = "makespan - (fill + drain) / GPUs, the paper's estimate",              \
+      TABLE(RUNS, "paper est ms", 12, 3))                                                          \
+    X(tokens_per_s, real(rpsim_row_tokens_per_s(row)), .unit = "tokens/s",                         \
+      .help = "tokens of a step / `iteration_ms`, never of the makespan", STORED("tokens_per_s"),  \
+      TABLE(RUNS, "tokens/s", 9, 0))                                                               \
+    X(fits, fits_of(&row->memory),                                                                 \
+      .help = "true, false, or null where the platform does not say its host memory",              \
+      STORED("fits"))                                                                              \
+    X(oom_reason, known(row->memory.known && !row->memory.fits, text(row->memory.oom_reason)),     \
+      .help = "first allocation that does not fit, with the bytes needed and usable; else null")   \
+    X(peak_gpu_bytes, peaks_of(&row->memory), .unit = "bytes", .help = "array, one per GPU",       \
+      STORED("peak_gpu_bytes"), TABLE(HARDWARE, "peak GB", 8, 2), .shown = gigabytes)              \
+    X(peak_host_bytes, known(row->memory.known, whole(row->memory.peak_host_bytes)),               \
+      .unit = "bytes", .help = "peak of the host", STORED("peak_host_bytes"),                      \
+      TABLE(HARDWARE, "host GB", 8, 2), .shown = gigabytes)                                        \
+    X(host_memory_bytes, known(row->memory.host_bytes != 0, whole(row->memory.host_bytes)),        \
+      .unit = "bytes", .help = "limit of `peak_host_bytes`; null where it is unknown",             \
+      STORED("host_memory_bytes"))                                                                 \
+    X(max_seqlen, asked(o->max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
+      .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"))  \
+    X(seed, whole(o->seed), .help = "as the option")                                               \
+    X(sim_wall_s, real(row->result.wall_s), .unit = "s",                                           \
+      .help = "wall time of the simulation, the only value that is not reproducible",              \
+      STORED("sim_wall_s"))                                                                        \
+    X(jitter_cv, known(row->replica_ps != NULL, real(o->jitter)),                                  \
+      .help = "coefficient of variation; null without `--jitter`")                                 \
+    X(replicas, known(row->replica_ps != NULL, whole(o->replicas)),                                \
+      .help = "number of replicas; null without `--jitter`")                                       \
+    X(iteration_p05_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.p05)), .unit = "ms", \
+      .help = "5th percentile of the replicas; null without `--jitter`",                           \
+      STORED("iteration_p05_ps"), TABLE(NOISE, "p05 ms", 12, 3))                                   \
+    X(iteration_median_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.median)),         \
+      .unit = "ms", .help = "median of the replicas; null without `--jitter`",                     \
+      STORED("iteration_median_ps"), TABLE(NOISE, "median ms", 12, 3))                             \
+    X(iteration_p95_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.p95)), .unit = "ms", \
+      .help = "95th percentile of the replicas; null without `--jitter`",                          \
+      STORED("iteration_p95_ps"), TABLE(NOISE, "p95 ms", 12, 3))                                   \
+    X(slow_gpu, asked(o->slow_factor != 0, whole(o->slow_gpu)), .help = "with `--slow-gpu` only")  \
+    X(slow_factor, asked(o->slow_factor != 0, real(o->slow_factor)),                               \
+      .help = "with `--slow-gpu` only")                                                            \
+    X(costs, text(row->costs->name), .help = "name, with what `--set` changed")                    \
+    X(global_batch, known(row->hardware, whole(row->workload.global_batch)), .unit = "sequences",  \
+      .help = "of a step; null at stage fidelity")                                                 \
+    X(accumulate, known(row->hardware, whole(row->workload.calls)),                                \
+      .help = "calls of a step; null at stage fidelity")                                           \
+    X(lower_bound_any_ms, bound_of(row, RPSIM_BOUND_CLASS_ANY), .unit = "ms",                      \
+      .help = "over any schedule; null where it is unknown")                                       \
+    X(lower_bound_same_ms, bound_of(row, RPSIM_BOUND_CLASS_SAME), .unit = "ms",                    \
+      .help = "over schedules of this placement; null where it is unknown")                        \
+    X(rank, known(row->rank != 0, whole(row->rank)),                                               \
+      .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
+      TABLE(RANK, "rank", 4, 0))                                                                   \
+    X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
+      .help =                                                                                      \
+          "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \
+    X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
+      .help = "with `--explain`, JSON only: object, see below")
+
+#define VALUE(name, field, ...)                                                                    \
+    static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \
+    {                                                                                              \
+        const rpsim_options *o = study->options;                                                   \
+        const rp_metrics *m = &row->result.metrics;                                                \
+        (void)o;                                                                                   \
+        (void)m;                                                                                   \
+        return field;                                                                              \
+    }
+COLUMNS(VALUE)
+#undef VALUE
+
+const rpsim_column rpsim_columns[] = {
+#define COLUMN(name, field, ...) {.key = #name, .value = value_of_##name, __VA_ARGS__},
+    COLUMNS(COLUMN)
+#undef COLUMN
+};
+
+const uint32_t rpsim_column_count = COUNT(rpsim_columns);
+_Static_assert(COUNT(rpsim_columns) <= RPSIM_MAX_FIELDS, "room for all fields of a row");
+
+double rpsim_field_number(const rpsim_field *field)
+{
+    switch (field->type) {
+    case RPSIM_VALUE_UINT:
+    case RPSIM_VALUE_BOOL:
+    case RPSIM_VALUE_UINTS:
+        return (double)field->uint;
+    case RPSIM_VALUE_MS:
+        return rp_ps_to_ms(field->ps);
+    case RPSIM_VALUE_REAL:
+        return field->real;
+    case RPSIM_VALUE_REAL_MS:
+        return field->real / (double)RP_PS_PER_MS;
+    case RPSIM_VALUE_NULL:
+    case RPSIM_VALUE_ABSENT:
+    case RPSIM_VALUE_TEXT:
+    case RPSIM_VALUE_OBJECT:
+        break;
+    }
+    return NAN;
+}
+
+uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
+                          rpsim_field fields_out[static RPSIM_MAX_FIELDS])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rpsim_column_count; i++) {
+        rpsim_field field = rpsim_columns[i].value(study, row);
+        field.key = rpsim_columns[i].key;
+        if (field.type != RPSIM_VALUE_ABSENT && !rpsim_columns[i].stored_only) {
+            fields_out[count++] = field;
+        }
+    }
+    return count;
+}
