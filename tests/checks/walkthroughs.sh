@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Does what CONTRIBUTING.md says: takes the files of its walk-throughs out of the page, puts them
-# into a copy of the tree, builds it and looks whether everything new is found and works.
+# Does what CONTRIBUTING.md says: takes files and patches of its walk-throughs out of the page, puts
+# them into a copy of the tree, builds it and looks whether everything new is found and works.
 set -euo pipefail
 source_dir=$(cd "$1" && pwd)
+built=$(realpath "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/tree
@@ -17,13 +18,15 @@ fail()
     exit 1
 }
 
-# A block is "<!-- file: PATH -->", a line that opens a fence, the file's text, a line that closes
-# it.
+# A block is "<!-- file: PATH -->" or "<!-- patch: PATH -->", a line that opens a fence, the file's text or its changes, a
+# line that closes it.
 awk '
     /^<!-- file: [^ ]+ -->$/ { path = $3; next }
+    /^<!-- patch: [^ ]+ -->$/ { path = "'"$work/patch"'" ++patches; header = "--- " $3 "\n+++ " $3; next }
     path != "" && !open {
         if ($0 !~ /^```/) { print "line " NR ": no code block after the file name " path; exit 1 }
         open = 1
+        if (header != "") { print header >path; header = ""; next }
         folder = path
         sub("/[^/]*$", "", folder)
         system("mkdir -p " folder)
@@ -41,6 +44,10 @@ while read -r file; do
     [ ! -e "$source_dir/$file" ] || fail "$file is in the tree already"
     [ -s "$file" ] || fail "$file is empty"
 done <"$work/files"
+
+for patch in "$work"/patch*; do
+    patch --quiet --fuzz=0 -p0 <"$patch" || fail "a patch does not fit: $(cat "$patch")"
+done
 
 options=(-DRP_TESTS=OFF -DRP_CUDA=OFF -DCMAKE_BUILD_TYPE=None) # the quickest to compile
 if command -v ninja >/dev/null; then
@@ -84,6 +91,20 @@ listed "$schedule" "$rpsim" --schedule "$schedule" --gpus 4 --format csv
 listed "$model" "$rpsim" --schedule "$schedule" --model "$model" --platform "$platform" --gpus 4 --format csv
 listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platform" --gpus 4 --format csv
 
+# An output column: in JSON, CSV, the text table, the store and cli.md, by at most two files of code.
+rows=$(grep -l '^+++ sim/rpsim/report/columns.c$' "$work"/patch*) || fail "no walk-through adds a column"
+column=$(sed -nE 's/^\+    X\(([a-z_]+),.*/\1/p' "$rows")
+heading=$(sed -nE 's/^\+.*TABLE\([A-Z]+, "([^"]+)".*/\1/p' "$rows")
+run=(--schedule gpipe --gpus 4 --accumulate 2 --fidelity hardware)
+[ "$(grep -l "$column" "$work"/patch* | xargs sed -n 's/^+++ //p' | grep -cv '\.md$')" -le 2 ] || fail "$column takes more than two files"
+"$built" "${run[@]}" --format csv >"$work/list" || fail "${run[*]} fails"
+! grep -qw "$column" "$work/list" || fail "$column is a column already"
+listed "$column" "$rpsim" "${run[@]}" --format json
+listed "$column" "$rpsim" "${run[@]}" --format csv
+listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
+[ "$(sqlite3 "$work/column.db" "SELECT value FROM metrics WHERE name = '$column'")" = 16 ] || fail "$column is not stored"
+grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
+
 # The others are made elsewhere (checks.plots): the loop shall find this one.
 find plots/gallery -mindepth 1 -maxdepth 1 -name '[0-9]*' ! -name "$figure" -exec rm -r {} +
 plots/gallery/make_all.sh build "$work/figures" >"$work/log" 2>&1 ||
@@ -98,10 +119,12 @@ for ext in svg png pdf; do
 done
 
 # The examples keep our own rules.
+sed -n 's/^+++ //p' "$work"/patch* >"$work/patched"
 for lint in style includes allocation status random; do
     bash tests/lint/$lint.sh "$tree" >"$work/log" 2>&1 || true
-    if grep -F -f "$work/files" "$work/log"; then
+    if grep -F -f "$work/files" -f "$work/patched" "$work/log"; then
         fail "an example breaks lint/$lint.sh"
     fi
 done
 echo "$(wc -l <"$work/files") files added and found: $(tr '\n' ' ' <"$work/files")"
+echo "$(wc -l <"$work/patched") files patched: $(tr '\n' ' ' <"$work/patched")"
