@@ -22,8 +22,8 @@ typedef enum cached {
     UNDO_POINT,
 } cached;
 
-#define COLUMN(name) ", " #name
-#define PARAMETER(name) ", ?"
+#define COLUMN(name, shown) ", " #name
+#define PARAMETER(name, shown) ", ?"
 
 static const char *const cached_sql[RP_STORE_CACHED_COUNT] = {
     [ADD_RUN] =
@@ -182,7 +182,7 @@ static rp_status add_metric(rp_store *store, binder *b, int64_t run_id,
 /* The row that the views read. Its metrics are parameters in the order of RP_STORE_COLUMNS. */
 static rp_status add_result(rp_store *store, int64_t run_id, const rp_store_run *run)
 {
-#define NAME(name) #name,
+#define NAME(name, shown) #name,
     static const char *const names[] = {RP_STORE_COLUMNS(NAME)};
 #undef NAME
     const int count = (int)(sizeof names / sizeof names[0]);

@@ -9,8 +9,7 @@
     " AS s ON s.run_id = (SELECT run_id FROM results AS r WHERE r.cell = cells.cell AND latest"    \
     "  AND makespan_ps IS NOT NULL AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1)"
 
-/* `best` breaks ties by the earlier run, so that the same runs always give the same answer. */
-const char *const rp_store_schema[] = {
+const char *const rp_store_tables[] = {
     "CREATE TABLE experiments ("
     "  id INTEGER PRIMARY KEY,"
     "  name TEXT NOT NULL UNIQUE,"
@@ -105,32 +104,6 @@ const char *const rp_store_schema[] = {
     "    WHERE configuration = old.configuration);"
     " END;",
 
-    "CREATE VIEW summary AS SELECT run_id, created_utc, program, schedule, model, platform,"
-    "  costs, changes, fidelity, recompute, optimizer, partition, gpus, microbatches,"
-    "  microbatch_size, seq_len, global_batch, iterations, ops, seed, jitter_cv,"
-    "  makespan_ps / 1e9 AS makespan_ms, bubble_ps / 1e9 AS bubble_ms,"
-    "  100.0 * bubble_ps / (gpus * makespan_ps) AS bubble_pct,"
-    "  100.0 * fill_ps / (gpus * makespan_ps) AS fill_pct,"
-    "  100.0 * switch_ps / (gpus * makespan_ps) AS switch_pct,"
-    "  100.0 * drain_ps / (gpus * makespan_ps) AS drain_pct,"
-    "  100.0 * intra_ps / (gpus * makespan_ps) AS intra_pct,"
-    "  comm_total_ps / 1e9 AS comm_total_ms, comm_exposed_ps / 1e9 AS comm_exposed_ms,"
-    "  lower_bound_ps / 1e9 AS lower_bound_ms, iteration_ps / 1e9 AS iteration_ms,"
-    "  tokens_per_s, peak_gpu_bytes, peak_host_bytes, fits, max_seqlen, latest, cell "
-    "FROM results;"
-
-    "CREATE VIEW latest AS SELECT * FROM summary WHERE latest;"
-
-    "CREATE VIEW best AS SELECT s.* " CELLS "summary" FIRST ";"
-
-    "CREATE VIEW wins AS SELECT model, platform, fidelity, gpus, schedule, count(*) AS wins,"
-    "  100.0 * count(*) / sum(count(*)) OVER (PARTITION BY model, platform, fidelity, gpus)"
-    "    AS wins_pct " CELLS "results" FIRST "  GROUP BY model, platform, fidelity, gpus, schedule"
-    "  ORDER BY model, platform, fidelity, gpus, wins DESC, schedule;"
-
-    "CREATE VIEW failures AS SELECT name AS experiment, command, failure FROM points"
-    "  JOIN experiments ON experiments.id = experiment_id WHERE failure IS NOT NULL"
-    "  ORDER BY name, command;"
     "CREATE INDEX points_failed ON points (experiment_id, "
     "command) WHERE failure IS NOT NULL;",
 
@@ -154,6 +127,42 @@ const char *const rp_store_schema[] = {
     "  ifnull(platform, ''), ifnull(fidelity, ''), ifnull(recompute, ''),"
     "  ifnull(optimizer, ''), ifnull(gpus, 0), ifnull(microbatches, 0),"
     "  ifnull(microbatch_size, 0), ifnull(seq_len, 0));",
+
+    NULL,
+};
+
+const char *const rp_store_upgrade[] = {
+    "ALTER TABLE results ADD COLUMN host_memory_bytes ANY;"
+    "UPDATE results SET host_memory_bytes = (SELECT value FROM metrics"
+    "  WHERE metrics.run_id = results.run_id AND name = 'host_memory_bytes');",
+    NULL,
+};
+
+#define SHOWN(name, shown) shown
+#define METRICS RP_STORE_COLUMNS(SHOWN)
+
+/* `best` breaks ties by the earlier run, so that the same runs always give the same answer. */
+const char *const rp_store_views[] = {
+    "DROP VIEW IF EXISTS summary; DROP VIEW IF EXISTS latest; DROP VIEW IF EXISTS best;"
+    "DROP VIEW IF EXISTS wins; DROP VIEW IF EXISTS failures; DROP VIEW IF EXISTS error_per_cell;",
+
+    "CREATE VIEW summary AS SELECT run_id, created_utc, program, schedule, model, platform,"
+    "  costs, changes, fidelity, recompute, optimizer, partition, gpus, microbatches,"
+    "  microbatch_size, seq_len, global_batch, iterations, ops, seed, jitter_cv, " METRICS
+    "  latest, cell FROM results;"
+
+    "CREATE VIEW latest AS SELECT * FROM summary WHERE latest;"
+
+    "CREATE VIEW best AS SELECT s.* " CELLS "summary" FIRST ";"
+
+    "CREATE VIEW wins AS SELECT model, platform, fidelity, gpus, schedule, count(*) AS wins,"
+    "  100.0 * count(*) / sum(count(*)) OVER (PARTITION BY model, platform, fidelity, gpus)"
+    "    AS wins_pct " CELLS "results" FIRST "  GROUP BY model, platform, fidelity, gpus, schedule"
+    "  ORDER BY model, platform, fidelity, gpus, wins DESC, schedule;"
+
+    "CREATE VIEW failures AS SELECT name AS experiment, command, failure FROM points"
+    "  JOIN experiments ON experiments.id = experiment_id WHERE failure IS NOT NULL"
+    "  ORDER BY name, command;",
 
     "CREATE VIEW error_per_cell AS WITH pairs AS ("
     "  SELECT f.kind, f.source, f.quantity, f.schedule, f.model,"

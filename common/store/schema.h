@@ -6,24 +6,29 @@
 /** "RPDB": tells our databases from those of other applications. */
 #define RP_STORE_APPLICATION_ID 0x52504442
 
-/** X(name): the metrics that have a column in the table results. */
+#define RP_STORE_MS(time) time "_ps / 1e9 AS " time "_ms, "
+#define RP_STORE_PCT(time) "100.0 * " time "_ps / (gpus * makespan_ps) AS " time "_pct, "
+
+/** X(name, shown): the metrics that have a column in the table results, and how the view summary
+ * shows it. A new one needs a column of the table, too: rp_store_upgrade. */
 #define RP_STORE_COLUMNS(X)                                                                        \
-    X(makespan_ps)                                                                                 \
-    X(busy_ps)                                                                                     \
-    X(bubble_ps)                                                                                   \
-    X(fill_ps)                                                                                     \
-    X(switch_ps)                                                                                   \
-    X(drain_ps)                                                                                    \
-    X(intra_ps)                                                                                    \
-    X(comm_total_ps)                                                                               \
-    X(comm_exposed_ps)                                                                             \
-    X(lower_bound_ps)                                                                              \
-    X(iteration_ps)                                                                                \
-    X(tokens_per_s)                                                                                \
-    X(peak_gpu_bytes)                                                                              \
-    X(peak_host_bytes)                                                                             \
-    X(fits)                                                                                        \
-    X(max_seqlen)
+    X(makespan_ps, RP_STORE_MS("makespan"))                                                        \
+    X(busy_ps, "")                                                                                 \
+    X(bubble_ps, RP_STORE_MS("bubble") RP_STORE_PCT("bubble"))                                     \
+    X(fill_ps, RP_STORE_PCT("fill"))                                                               \
+    X(switch_ps, RP_STORE_PCT("switch"))                                                           \
+    X(drain_ps, RP_STORE_PCT("drain"))                                                             \
+    X(intra_ps, RP_STORE_PCT("intra"))                                                             \
+    X(comm_total_ps, RP_STORE_MS("comm_total"))                                                    \
+    X(comm_exposed_ps, RP_STORE_MS("comm_exposed"))                                                \
+    X(lower_bound_ps, RP_STORE_MS("lower_bound"))                                                  \
+    X(iteration_ps, RP_STORE_MS("iteration"))                                                      \
+    X(tokens_per_s, "tokens_per_s, ")                                                              \
+    X(peak_gpu_bytes, "peak_gpu_bytes, ")                                                          \
+    X(peak_host_bytes, "peak_host_bytes, ")                                                        \
+    X(host_memory_bytes, "host_memory_bytes, ")                                                    \
+    X(fits, "fits, ")                                                                              \
+    X(max_seqlen, "max_seqlen, ")
 
 /** SQL: results.configuration and results.cell of a row of runs. rp_store_hash is a function that
  * store.c registers. Part of version 3: never edit it. */
@@ -38,7 +43,9 @@
     " json_extract(config_json, '$.slow_factor'),"                                                 \
     " iif(json_extract(config_json, '$.jitter_cv') IS NULL, NULL, seed))"
 
-/** SQL that makes the tables of an empty database, in parts, NULL behind them; run inside a
- * transaction. ISO C's compilers need not take longer strings than 4095 bytes. Version 3 is that
- * of release 0.2.0: a later one leaves it as it is and comes with the SQL that leads there. */
-extern const char *const rp_store_schema[];
+/** SQL, in parts, NULL behind them; ISO C's compilers need not take longer strings than 4095 bytes.
+ * Run inside a transaction. The tables are those of version 3 (release 0.2.0), and stay as they
+ * are; the upgrade leads to this version. Views hold no data: an upgrade makes them anew. */
+extern const char *const rp_store_tables[];
+extern const char *const rp_store_upgrade[];
+extern const char *const rp_store_views[];

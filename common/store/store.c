@@ -137,7 +137,7 @@ static rp_status refuse(const rp_store *store, const char *cause)
     return RP_INPUT;
 }
 
-/* Ours and of this version, or empty (version 0); writes nothing. */
+/* Ours and of a version that we know, or empty (version 0); writes nothing. */
 static rp_status check_identity(rp_store *store, int64_t *version_out)
 {
     int64_t tables = 0;
@@ -156,10 +156,10 @@ static rp_status check_identity(rp_store *store, int64_t *version_out)
                      store->path, *version_out, RP_STORE_VERSION);
         return RP_INPUT;
     }
-    if (!is_new && *version_out < RP_STORE_VERSION) {
+    if (!is_new && *version_out < RP_STORE_OLDEST) {
         rp_log_error("%s: the database has version %" PRId64 ", which no release has written; "
-                     "valid is version %d: store the runs again in a new file",
-                     store->path, *version_out, RP_STORE_VERSION);
+                     "valid are versions from %d on: store the runs again in a new file",
+                     store->path, *version_out, RP_STORE_OLDEST);
         return RP_INPUT;
     }
     return RP_OK;
@@ -194,12 +194,23 @@ static rp_status look(rp_store *store, int64_t *version_out)
     return rp_store_end(store, check_identity(store, version_out));
 }
 
-static rp_status make_tables(rp_store *store)
+static rp_status execute_parts(rp_store *store, const char *const *parts)
+{
+    for (; *parts != NULL; parts++) {
+        RP_TRY(execute(store, "make its tables", *parts));
+    }
+    return RP_OK;
+}
+
+/* From version 0 (empty) or RP_STORE_OLDEST to this one. */
+static rp_status upgrade(rp_store *store, int64_t version)
 {
     char stamp[96];
-    for (const char *const *part = rp_store_schema; *part != NULL; part++) {
-        RP_TRY(execute(store, "make its tables", *part));
+    if (version == 0) {
+        RP_TRY(execute_parts(store, rp_store_tables));
     }
+    RP_TRY(execute_parts(store, rp_store_upgrade));
+    RP_TRY(execute_parts(store, rp_store_views));
     snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d",
              RP_STORE_APPLICATION_ID, RP_STORE_VERSION);
     return execute(store, "write its version", stamp);
@@ -207,7 +218,7 @@ static rp_status make_tables(rp_store *store)
 
 /* Another process may make the tables between the caller's look and our lock, so the version is
  * read again inside. */
-static rp_status fill_if_empty(rp_store *store)
+static rp_status bring_up_to_date(rp_store *store)
 {
     int64_t version;
     RP_TRY(look(store, &version));
@@ -217,7 +228,7 @@ static rp_status fill_if_empty(rp_store *store)
     RP_TRY(rp_store_begin(store));
     rp_status status = check_identity(store, &version);
     if (status == RP_OK && version < RP_STORE_VERSION) {
-        status = make_tables(store);
+        status = upgrade(store, version);
     }
     return rp_store_end(store, status);
 }
@@ -289,7 +300,7 @@ static rp_status open_database(rp_store *store)
     RP_TRY(execute(store, "set it up",
                    "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
                    "PRAGMA cache_size = -" CACHE_KIB ""));
-    return fill_if_empty(store);
+    return bring_up_to_date(store);
 }
 
 /* "file:PATH?immutable=1": SQLite reads a database whose folder cannot be written only so. */
@@ -329,7 +340,7 @@ static rp_status open_unwritable(rp_store *store)
     rp_text_fini(&uri);
     RP_TRY(status);
     RP_TRY(look(store, &version));
-    if (version < RP_STORE_VERSION) {
+    if (version == 0) {
         return refuse(store, "the database is empty and cannot be written");
     }
     return RP_OK;

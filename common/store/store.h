@@ -1,10 +1,10 @@
 /** @file store.h  Runs in a SQLite database: full configuration, provenance, metrics, and ops on
  * request; experiments and their points; values published or measured elsewhere.
  *
- * Tables, views and units: common/store/README.md. Version 3 (PRAGMA user_version; application_id
- * says that the database is ours); versions 1 and 2, which no release has written, are refused. The
- * database is in WAL mode; a writer waits for another one for up to a minute (environment:
- * RP_STORE_WAIT_S, seconds).
+ * Tables, views and units: common/store/README.md. Version 4 (PRAGMA user_version; application_id
+ * says that the database is ours). Opening one of version 3 brings it up to date; versions 1 and 2,
+ * which no release has written, are refused. The database is in WAL mode; a writer waits for
+ * another one for up to a minute (environment: RP_STORE_WAIT_S, seconds).
  */
 #pragma once
 
@@ -12,7 +12,8 @@
 
 #include <stdio.h>
 
-#define RP_STORE_VERSION 3
+#define RP_STORE_VERSION 4
+#define RP_STORE_OLDEST 3 /**< that is brought up to date */
 
 /** Time that a writer waits for another one, unless the environment says otherwise. */
 #define RP_STORE_WAIT_MS 60000

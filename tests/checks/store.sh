@@ -127,15 +127,15 @@ unchanged()
 
 for ((i = 0; i < 300; i++)); do echo schedule,model,makespan_ms; done >"$work/text.db"
 cp "$work/good.db" "$work/newer.db"
-ask "$work/newer.db" 'PRAGMA user_version = 4; PRAGMA wal_checkpoint' >/dev/null
+ask "$work/newer.db" 'PRAGMA user_version = 5; PRAGMA wal_checkpoint' >/dev/null
 cp "$work/good.db" "$work/older.db"
 ask "$work/older.db" 'PRAGMA user_version = 2; PRAGMA wal_checkpoint' >/dev/null
 for file in text newer older; do cp "$work/$file.db" "$work/$file.db.before"; done
 every 2 "text.db: cannot read its version: file is not a database" "$work/text.db"
 every_reader 2 "text.db: cannot read its version: file is not a database" "$work/text.db"
-every 2 "newer.db: the database has version 4; this program knows versions up to 3: use a newer one" "$work/newer.db"
+every 2 "newer.db: the database has version 5; this program knows versions up to 4: use a newer one" "$work/newer.db"
 every_reader 2 "use a newer one" "$work/newer.db"
-refusal="older.db: the database has version 2, which no release has written; valid is version 3: store the runs again"
+refusal="older.db: the database has version 2, which no release has written; valid are versions from 3 on: store the runs again"
 every 2 "$refusal" "$work/older.db"
 every_reader 2 "$refusal" "$work/older.db"
 for file in text newer older; do unchanged "$work/$file.db"; done

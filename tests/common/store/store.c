@@ -1,6 +1,7 @@
 /* The SQLite store, read back with SQLite itself. */
 #include "common/store/store.h"
 #include "common/base/log.h"
+#include "common/store/schema.h"
 #include "tests/support/ask_store.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
@@ -90,7 +91,7 @@ static void expect_failure(rp_status status, rp_status expected, const char *mes
 Test(store, everything_is_kept)
 {
     cr_assert(eq(int, add("1f1b", 0), RP_OK), "%s", messages);
-    cr_expect(eq(str, ask("PRAGMA user_version"), "3"));
+    cr_expect(eq(str, ask("PRAGMA user_version"), "4"));
     cr_expect(eq(str, ask("PRAGMA journal_mode"), "wal"));
     cr_expect(eq(str, ask("PRAGMA integrity_check"), "ok"));
     cr_expect(eq(str, ask("SELECT seed FROM runs"), "18446744073709551615"));
@@ -278,6 +279,35 @@ Test(store, version_before_the_first_release)
     cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
 }
 
+/* A store of release 0.2.0 keeps its runs; its views show what theirs did not. */
+Test(store, brings_version_3_up_to_date)
+{
+    sqlite3 *database = NULL;
+    char stamp[64];
+    snprintf(stamp, sizeof stamp, "PRAGMA application_id = %d", RP_STORE_APPLICATION_ID);
+    cr_assert(eq(int, sqlite3_open(path, &database), SQLITE_OK));
+    for (const char *const *part = rp_store_tables; *part != NULL; part++) {
+        cr_assert(eq(int, sqlite3_exec(database, *part, NULL, NULL, NULL), SQLITE_OK));
+    }
+    sqlite3_close(database);
+    ask("CREATE VIEW summary AS SELECT run_id FROM results");
+    ask("INSERT INTO runs (host, program, version, command, config_json, seed, schedule, gpus,"
+        " microbatches, microbatch_size, seq_len, iterations, ops, program_hash)"
+        " VALUES ('h', 'rpsim', '0.2.0', 'rpsim', '{}', '0', 'old', 1, 1, 1, 1, 1, 1, '0')");
+    ask("INSERT INTO metrics VALUES (1, 'host_memory_bytes', 512)");
+    ask("INSERT INTO results (run_id, configuration, cell, created_utc, program, schedule, gpus,"
+        " microbatches, microbatch_size, seq_len, iterations, ops, seed)"
+        " VALUES (1, 1, 1, '', 'rpsim', 'old', 1, 1, 1, 1, 1, 1, '0')");
+    ask(stamp);
+    ask("PRAGMA user_version = 3");
+    cr_assert(eq(int, add("new", 0), RP_OK), "%s", messages);
+    cr_expect(eq(str, ask("PRAGMA user_version"), "4"));
+    cr_expect(eq(str, ask("PRAGMA integrity_check"), "ok"));
+    cr_expect(eq(str,
+                 ask("SELECT group_concat(schedule || ifnull(host_memory_bytes, '-')) FROM latest"),
+                 "old512,new-"));
+}
+
 /* Points: found again, replaced where they had failed, kept where they had run. */
 Test(store, points)
 {
@@ -327,8 +357,8 @@ Test(store, points)
 Test(store, newer_version)
 {
     cr_assert(eq(int, add("first", 0), RP_OK));
-    ask("PRAGMA user_version = 4");
-    expect_failure(add("second", 0), RP_INPUT, "version 4");
+    ask("PRAGMA user_version = 5");
+    expect_failure(add("second", 0), RP_INPUT, "version 5");
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
 }
 

@@ -48,7 +48,8 @@ TestSuite(store_views, .init = begin, .fini = end);
     " max(value) FILTER (WHERE name = 'fits') AS fi,"                                              \
     " max(value) FILTER (WHERE name = 'max_seqlen') AS ms,"                                        \
     " max(value) FILTER (WHERE name = 'peak_gpu_bytes') AS pg,"                                    \
-    " max(value) FILTER (WHERE name = 'peak_host_bytes') AS ph FROM metrics GROUP BY run_id) "
+    " max(value) FILTER (WHERE name = 'peak_host_bytes') AS ph,"                                   \
+    " max(value) FILTER (WHERE name = 'host_memory_bytes') AS hm FROM metrics GROUP BY run_id) "
 
 #define DIFFERENT                                                                                  \
     PIVOT "SELECT count(*) FROM runs r LEFT JOIN wide w ON w.run_id = r.id LEFT JOIN summary s"    \
@@ -61,6 +62,7 @@ TestSuite(store_views, .init = begin, .fini = end);
           " OR comm_exposed_ms IS NOT ce / 1e9 OR lower_bound_ms IS NOT lb / 1e9"                  \
           " OR tokens_per_s IS NOT t OR iteration_ms IS NOT it / 1e9 OR fits IS NOT fi"            \
           " OR max_seqlen IS NOT ms OR peak_gpu_bytes IS NOT pg OR peak_host_bytes IS NOT ph"      \
+          " OR host_memory_bytes IS NOT hm"                                                        \
           " OR s.schedule <> r.schedule OR s.model IS NOT r.model OR s.costs IS NOT r.costs"       \
           " OR s.platform IS NOT r.platform OR s.partition IS NOT r.partition"                     \
           " OR s.changes IS NOT config_json ->> 'set' OR s.seed <> r.seed"                         \
@@ -82,6 +84,7 @@ static const rp_store_metric all_metrics[] = {
     {"peak_gpu_bytes", false, 1 << 30, 0},
     {"fits", false, 1, 0},
     {"peak_host_bytes", false, 2000000000, 0},
+    {"host_memory_bytes", false, 512000000000, 0},
     {"max_seqlen", false, 31744, 0},
     {"something_else", true, 0, 1},
 };
@@ -249,7 +252,7 @@ Test(store_views, half_a_point)
     cr_expect(eq(str, rp_test_ask(path, "SELECT group_concat(command) FROM points"), "a,c"));
     cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM runs"), "2"));
     cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM results"), "2"));
-    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM metrics"), "34"));
+    cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM metrics"), "36"));
 }
 
 /* A failed point whose replacement cannot be stored is still there as failed. */
