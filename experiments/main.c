@@ -1,7 +1,6 @@
 /* rpsweep: runs experiment files (cli.md). */
 #include "common/base/crew.h"
 #include "common/base/log.h"
-#include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "experiments/options.h"
@@ -167,13 +166,10 @@ static rp_status import_reference(const rpsweep_options *o, rp_arena *arena)
 
 static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
 {
+    if (o->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpsweep_command_line, o, stdout);
+    }
     switch (o->action) {
-    case RPSWEEP_ACTION_HELP:
-        rpsweep_options_help();
-        return RP_OK;
-    case RPSWEEP_ACTION_VERSION:
-        printf("rpsweep %s\n", rp_version());
-        return RP_OK;
     case RPSWEEP_ACTION_MERGE:
         return merge(o);
     case RPSWEEP_ACTION_EXPORT:
@@ -192,7 +188,7 @@ static rp_status run(int argc, char **argv, bool is_mpi)
     rp_arena *arena = NULL;
     rpsweep_options options;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rpsweep_options_parse(argc, argv, &options);
+    rp_status status = rpsweep_options_parse(argc, argv, arena, &options);
     if (status == RP_OK) {
         status = act(&options, is_mpi, arena);
     }

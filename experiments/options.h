@@ -1,11 +1,7 @@
 /** @file options.h  The command line of rpsweep. */
 #pragma once
 
-#include "common/base/mem.h"
-#include "common/base/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "common/cli/options.h"
 
 typedef enum rpsweep_action {
     RPSWEEP_ACTION_RUN,
@@ -13,16 +9,15 @@ typedef enum rpsweep_action {
     RPSWEEP_ACTION_MERGE,
     RPSWEEP_ACTION_EXPORT,
     RPSWEEP_ACTION_REFERENCE, /**< published or measured values from a CSV file */
-    RPSWEEP_ACTION_HELP,
-    RPSWEEP_ACTION_VERSION,
 } rpsweep_action;
 
 /** Texts are borrowed from the arguments. */
 typedef struct rpsweep_options {
+    rp_options common; /**< first, as rp_options_parse wants it */
     rpsweep_action action;
     const char *experiment; /**< file, or the name of one that is shipped; RUN and COUNT */
     const char *view;       /**< EXPORT */
-    char **stores;          /**< MERGE: what is merged into db */
+    const char **stores;    /**< MERGE: what is merged into db */
     uint32_t store_count;
     const char *table;  /**< REFERENCE: the CSV file */
     const char *cell;   /**< REFERENCE: "NAME=VALUE,…"; may be NULL */
@@ -35,8 +30,9 @@ typedef struct rpsweep_options {
     uint32_t shards;
 } rpsweep_options;
 
-/** @retval RP_OK, RP_USAGE (logged) */
-rp_status rpsweep_options_parse(int argc, char **argv, rpsweep_options *options_out);
+/** @param arena owns the words @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */
+rp_status rpsweep_options_parse(int argc, char **argv, rp_arena *arena,
+                                rpsweep_options *options_out);
 
-/** Prints --help to stdout. */
-void rpsweep_options_help(void);
+/** Rows of all options, for rp_options_answer. */
+extern const rp_options_program rpsweep_command_line;

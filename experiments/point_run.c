@@ -2,8 +2,8 @@
 #include "experiments/point_run.h"
 
 #include "common/base/log.h"
-#include "exec/rpexec/options.h"
-#include "sim/rpsim/record.h"
+#include "exec/rpexec/arguments.h"
+#include "sim/rpsim/arguments.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,35 +60,6 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
     }
     outcome_out->run_count = count;
     return at == length ? RP_OK : RP_BROKEN;
-}
-
-/* ---- simulated --------------------------------------------------------------------------------
- */
-
-static rp_status run_rows(rpsim_study *study, const char *command, rpsweep_outcome *outcome)
-{
-    RP_TRY(rpsim_study_run(study));
-    RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof *outcome->runs, &outcome->runs));
-    for (uint32_t i = 0; i < study->row_count; i++) {
-        RP_TRY(rpsim_row_record(study, &study->rows[i], command, &outcome->runs[i]));
-    }
-    outcome->run_count = study->row_count;
-    return RP_OK;
-}
-
-static rp_status simulate(int argc, char **argv, const char *command, rp_arena *arena,
-                          rpsweep_outcome *outcome)
-{
-    rpsim_options options;
-    rpsim_study study;
-    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
-    options.db = "the sweep's"; /* rows are hashed for it */
-    rp_status status = rpsim_study_prepare(&options, arena, &study);
-    if (status == RP_OK) {
-        status = run_rows(&study, command, outcome);
-    }
-    rpsim_study_fini(&study);
-    return status;
 }
 
 /* ---- executed ---------------------------------------------------------------------------------
@@ -197,7 +168,8 @@ static rp_status run(const rpsweep_experiment *e, const char *rpexec, uint64_t n
     RP_TRY(rpsweep_point_command(e, &point, arena, &command));
     RP_TRY(rpsweep_point_arguments(e, &point, arena, &argc, &argv));
     return e->executed ? execute(rpexec, argc, argv, arena, outcome)
-                       : simulate(argc, argv, command, arena, outcome);
+                       : rpsim_arguments_run(argc, argv, command, arena, &outcome->runs,
+                                             &outcome->run_count);
 }
 
 static void trim(char *text)
@@ -236,10 +208,6 @@ rp_status rpsweep_point_check(const rpsweep_experiment *e, const rpsweep_point *
     int argc = 0;
     char **argv = NULL;
     RP_TRY(rpsweep_point_arguments(e, point, arena, &argc, &argv));
-    if (e->executed) {
-        rpexec_options options;
-        return rpexec_options_parse(argc, argv, &options);
-    }
-    rpsim_options options;
-    return rpsim_options_parse(argc, argv, arena, &options);
+    return e->executed ? rpexec_arguments_check(argc, argv, arena)
+                       : rpsim_arguments_check(argc, argv, arena);
 }

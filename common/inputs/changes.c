@@ -254,44 +254,15 @@ rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char 
     return RP_OK;
 }
 
-/* The changes of one kind, or of both with their kinds. */
-static rp_status print(const rp_changes *changes, const char *before, bool all, bool platform,
-                       rp_arena *arena, const char **text_out)
-{
-    rp_text text = {0};
-    rp_status status = rp_text_print(&text, "%s", before);
-    bool first = true;
-    for (uint32_t i = 0; i < changes->count && status == RP_OK; i++) {
-        const rp_change *change = &changes->items[i];
-        if (all || change->platform == platform) {
-            status = rp_text_print(&text, "%s%s%s",
-                                   first ? ""
-                                   : all ? ","
-                                         : " ",
-                                   all ? prefix_of(change->platform) : "", change->text);
-            first = false;
-        }
-    }
-    if (status == RP_OK) {
-        status = rp_arena_copy_text(arena, text.bytes, text.length, text_out);
-    }
-    rp_text_fini(&text);
-    return status;
-}
-
 rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
                           const char **name)
 {
-    if (!rp_changes_any(changes, platform)) {
-        return RP_OK;
+    const char *before = " with ";
+    for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
+        if (changes->items[i].platform == platform) {
+            RP_TRY(rp_arena_print(arena, name, "%s%s%s", *name, before, changes->items[i].text));
+            before = " ";
+        }
     }
-    const char *before = NULL;
-    RP_TRY(rp_arena_print(arena, &before, "%s with ", *name));
-    return print(changes, before, false, platform, arena, name);
-}
-
-rp_status rp_changes_text(const rp_changes *changes, rp_arena *arena, const char **text_out)
-{
-    *text_out = "";
-    return changes->count == 0 ? RP_OK : print(changes, "", true, false, arena, text_out);
+    return RP_OK;
 }

@@ -64,9 +64,6 @@ bool rp_changes_set(const rp_changes *changes, bool platform, size_t field);
 rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
                           const char **name);
 
-/** All changes as --set takes them, separated by commas; "" without any. @retval as above */
-rp_status rp_changes_text(const rp_changes *changes, rp_arena *arena, const char **text_out);
-
 /** As rp_platform_load, with changes. The platform's name tells them. @param changes NULL: none */
 rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
                                    rp_arena *arena, rp_platform *platform_out);

@@ -24,17 +24,6 @@ const char *rpexec_dtype_text(rpexec_dtype dtype)
     return texts[dtype];
 }
 
-bool rpexec_dtype_parse(const char *text, rpexec_dtype *dtype_out)
-{
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        if (strcmp(text, texts[i]) == 0) {
-            *dtype_out = (rpexec_dtype)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static inline uint32_t bits_of(float value)
 {
     uint32_t bits;

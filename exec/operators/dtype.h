@@ -24,6 +24,11 @@ typedef enum rpexec_dtype {
         RPEXEC_DTYPE_COUNT
 } rpexec_dtype;
 
+/** Their names on the command line in that order, as choices of an option (common/cli/options.h).
+ */
+#define RPEXEC_DTYPE_CHOICE(name, stored, text, bytes) "|" text
+#define RPEXEC_DTYPES RPEXEC_DTYPE_LIST(RPEXEC_DTYPE_CHOICE)
+
 /** @return bytes of an element. */
 static inline size_t rpexec_dtype_bytes(rpexec_dtype dtype)
 {
@@ -45,9 +50,6 @@ static inline const void *rpexec_element_const(rpexec_dtype dtype, const void *a
 
 /** @return the type's name on the command line: "fp32", "bf16", "fp16". */
 const char *rpexec_dtype_text(rpexec_dtype dtype);
-
-/** @retval true and *dtype_out for one of those names (nothing is logged otherwise) */
-bool rpexec_dtype_parse(const char *text, rpexec_dtype *dtype_out);
 
 /** Converts `count` values to fp32, which is exact. The arrays must not overlap. */
 void rpexec_widen(rpexec_dtype dtype, uint64_t count, const void *from, float *to);

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define MOST_METRICS 32
-/* Of a run's settings as JSON: names of files are as long as a command line allows. */
+/* Of a run's JSON without the settings: names of schedule, backend and device. */
 #define SETTINGS_SIZE 65536
 
 static double now_s(void)
@@ -147,8 +147,9 @@ static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_s
 
 static rp_status settings_json(const rpexec_run_made *run, rp_arena *arena, char **json_out)
 {
-    RP_TRY(rp_arena_alloc(arena, SETTINGS_SIZE, 1, json_out));
-    FILE *stream = fmemopen(*json_out, SETTINGS_SIZE, "w");
+    size_t size = SETTINGS_SIZE + rp_options_settings_size(&rpexec_command_line, run->options);
+    RP_TRY(rp_arena_alloc(arena, size, 1, json_out));
+    FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {
         rp_log_error("out of memory for the run's settings");
         return RP_NO_MEMORY;

@@ -69,15 +69,12 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpexec_options options;
     rpexec_outcome outcome;
-    RP_TRY(rpexec_options_parse(argc, argv, &options));
+    RP_TRY(rpexec_options_parse(argc, argv, arena, &options));
     RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
+    if (options.common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpexec_command_line, &options, stdout);
+    }
     switch (options.action) {
-    case RPEXEC_ACTION_HELP:
-        rpexec_options_help();
-        return RP_OK;
-    case RPEXEC_ACTION_VERSION:
-        printf("rpexec %s\n", RP_VERSION);
-        return RP_OK;
     case RPEXEC_ACTION_LIST:
         return strcmp(options.list, "backends") == 0 ? list_backends() : list_schedules(arena);
     case RPEXEC_ACTION_RUN:

@@ -3,7 +3,7 @@
 
 #include "exec/model/model.h"
 #include "exec/plan/plan.h"
-#include "exec/rpexec/options.h"
+#include "exec/rpexec/options_internal.h"
 
 /**
  * Reads options->program_in and lets the options say what it says: schedule (one without rules

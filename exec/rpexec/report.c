@@ -63,49 +63,6 @@ static const char *model_of(const rpexec_options *o)
     return o->weights != NULL ? o->weights : o->model;
 }
 
-/* Settings that cli.md does not list. */
-static void write_settings(rp_json *json, const rpexec_options *o)
-{
-    rp_json_member_uint(json, "microbatch_size", o->microbatch_size);
-    rp_json_member_uint(json, "accumulate", o->accumulate);
-    rp_json_member_uint(json, "seq_len", o->seq_len);
-    rp_json_member_string(json, "dtype", rpexec_dtype_text(o->dtype));
-    rp_json_member_string(json, "optimizer", o->asynchronous ? "async" : "sync");
-    rp_json_member_string(json, "recompute", rp_recompute_text(o->recompute));
-    rp_json_member_string(json, "grain", o->layer_grain ? "layer" : "stage");
-    rp_json_member_string(json, "partition", o->partition != NULL ? o->partition : "even");
-    if (o->round == RP_ROUND_ALL) {
-        rp_json_member_string(json, "round", "all");
-    } else {
-        rp_json_member_uint(json, "round", o->round);
-    }
-    rp_json_member_uint(json, "peers", o->peers ? 1 : 0);
-    rp_json_member_string(json, "costs", o->costs);
-    rp_json_member_string(json, "platform", o->platform);
-    rp_json_member_string(json, "program_in", o->program_in);
-    rp_json_member_string(json, "data", o->data);
-    rp_json_member_double(json, "lr", o->lr);
-    rp_json_member_double(json, "weight_decay", o->weight_decay);
-    rp_json_member_uint(json, "lora_rank", o->lora_rank);
-    rp_json_member_double(json, "lora_alpha", o->lora_alpha);
-    rp_json_key(json, "link_gb_per_s");
-    if (o->link_gb_per_s > 0) {
-        rp_json_double(json, o->link_gb_per_s);
-    } else {
-        rp_json_null(json);
-    }
-    rp_json_member_uint(json, "gpu_memory_mb", o->gpu_memory_mb);
-    rp_json_member_uint(json, "piece_mb", o->piece_mb);
-    rp_json_member_uint(json, "virtual_gpus", o->virtual_gpus);
-    rp_json_member_uint(json, "bind", o->bind ? 1 : 0);
-    rp_json_member_uint(json, "graphs", o->graphs ? 1 : 0);
-    rp_json_member_uint(json, "staged", o->transport == RPEXEC_TRANSPORT_STAGED ? 1 : 0);
-    rp_json_member_string(json, "transport", rpexec_transport_text(o->transport));
-    rp_json_member_string(json, "attention", rpexec_attention_text(o->attention));
-    rp_json_member_uint(json, "half_accumulation", o->half_accumulation ? 1 : 0);
-    rp_json_member_uint(json, "seed", o->seed);
-}
-
 void rpexec_report_settings(const rpexec_options *o, FILE *stream)
 {
     const device_name device = device_of(o);
@@ -119,7 +76,7 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
     rp_json_member_uint(&json, "microbatches", o->microbatches);
     rp_json_member_string(&json, "model", model_of(o));
     rp_json_member_uint(&json, "steps", o->steps);
-    write_settings(&json, o);
+    rp_options_write_settings(&rpexec_command_line, o, true, &json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
 }
@@ -186,7 +143,7 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_string(&json, "attention_why", out->attention.why);
     write_us(&json, "attention_own_us", out->attention.own_s);
     write_us(&json, "attention_cudnn_us", out->attention.cudnn_s);
-    write_settings(&json, o);
+    rp_options_write_settings(&rpexec_command_line, o, true, &json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
 }

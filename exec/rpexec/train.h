@@ -1,7 +1,7 @@
 /** @file train.h  A training run: programs of some steps each, data, checkpoints, progress. */
 #pragma once
 
-#include "exec/rpexec/options.h"
+#include "exec/rpexec/options_internal.h"
 #include "exec/run/execute.h"
 
 /** Results of a run; arrays live in the arena of rpexec_train. */

@@ -26,7 +26,7 @@ typedef enum rpexec_transport {
     RPEXEC_TRANSPORT_NCCL,   /**< everything by NCCL, or not at all */
 } rpexec_transport;
 
-/** Their names in that order, as rp_option_choice wants them. */
+/** Their names in that order, as choices of an option (common/cli/options.h). */
 #define RPEXEC_TRANSPORTS "auto|copy|staged|nccl"
 
 /** @return its name; static. */
@@ -39,7 +39,7 @@ typedef enum rpexec_attention_by {
     RPEXEC_ATTENTION_CUDNN, /**< cuDNN, or not at all */
 } rpexec_attention_by;
 
-/** Their names in that order, as rp_option_choice wants them. */
+/** Their names in that order, as choices of an option (common/cli/options.h). */
 #define RPEXEC_ATTENTIONS "own|auto|cudnn"
 
 /** @return its name; static. */

@@ -1,7 +1,6 @@
 /* rpdiff: predicted against measured. */
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "common/store/timeline.h"
 #include "common/timeline/chrome_trace.h"
@@ -164,15 +163,8 @@ static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
 static rp_status act(const rpdiff_options *o, rp_arena *arena)
 {
     rp_read_timeline sides[2] = {{0}};
-    switch (o->action) {
-    case RPDIFF_ACTION_HELP:
-        rpdiff_options_help();
-        return RP_OK;
-    case RPDIFF_ACTION_VERSION:
-        printf("rpdiff %s\n", rp_version());
-        return RP_OK;
-    case RPDIFF_ACTION_COMPARE:
-        break;
+    if (o->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpdiff_command_line, o, stdout);
     }
     if (o->measured == NULL) {
         return compare_runs(o, arena);
@@ -190,7 +182,7 @@ static rp_status act(const rpdiff_options *o, rp_arena *arena)
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpdiff_options options;
-    RP_TRY(rpdiff_options_parse(argc, argv, &options));
+    RP_TRY(rpdiff_options_parse(argc, argv, arena, &options));
     return act(&options, arena);
 }
 

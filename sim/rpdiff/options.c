@@ -1,112 +1,86 @@
 #include "sim/rpdiff/options.h"
 
 #include "common/base/log.h"
-#include "common/cli/option_values.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define DEFAULT_WORST 10u
 #define MOST_WORST 1000u
 
-/* X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
-#define OPTION_LIST(X)                                                                             \
-    X(FORMAT, "format", "table|json|csv", "output on stdout (table); csv with STORE only")         \
-    X(WORST, "worst", "N", "name the N ops with the largest differences of time (10)")             \
-    X(TRACE_OUT, "trace-out", "F", "both timelines as one Chrome/Perfetto trace")                  \
-    X(GANTT_OUT, "gantt-out", "F", "both timelines as one Gantt chart (.svg, .png, .pdf)")         \
-    X(HELP, "help", NULL, "this text")                                                             \
-    X(VERSION, "version", NULL, "the version")
+static const rp_option_group groups[] = {{"Output", false}};
 
-RP_OPTION_TABLES(OPTION_LIST)
+#define TO(member) .to = RP_OPTION_MEMBER(rpdiff_options, member)
 
-void rpdiff_options_help(void)
+static const rp_option rows[] = {
+    {"format", NULL, 0, RP_OPTION_CHOICE, TO(format), .choices = "table|json|csv",
+     .help = "output on stdout (table); csv with STORE only"},
+    {"worst", "N", 0, RP_OPTION_U32, TO(worst), .most = MOST_WORST,
+     .help = "name the N ops with the largest differences of time (10)"},
+    {"trace-out", "F", 0, RP_OPTION_TEXT, TO(trace_out),
+     .help = "both timelines as one Chrome/Perfetto trace"},
+    {"gantt-out", "F", 0, RP_OPTION_TEXT, TO(gantt_out),
+     .help = "both timelines as one Gantt chart (.svg, .png, .pdf)"},
+};
+
+static const char *predicted_of(const void *options)
 {
-    puts("Usage: rpdiff PREDICTED MEASURED [options]\n"
-         "       rpdiff STORE [options]\n\n"
-         "How far two timelines of the same program are apart: in all, per iteration, per GPU,\n"
-         "per kind of op, and the worst ops. Each of the two is a folder of rpexec --record, a\n"
-         "CSV file of rpsim --timeline-out, or STORE:RUN, a run stored with --db-ops. With a\n"
-         "store alone: all its runs of rpexec --predict, errors of the iteration time and\n"
-         "Kendall's tau of the schedules' order where nothing else differs.\n\n"
-         "Options (default):");
-    rp_option_print(option_helps, sizeof option_helps / sizeof option_helps[0]);
-    puts("\nErrors are predicted / measured - 1. An iteration's time is from the end of all\n"
-         "before it to its own end; mean |d| is the mean absolute difference of the ops'\n"
-         "durations. Of several runs, measured is the median of their median iterations,\n"
-         "predicted that of their predictions; pairs of schedules closer than the spread of\n"
-         "their runs have no order.\n\n"
-         "Exit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
-         "Example: rpdiff predicted.csv record/ --gantt-out both.svg");
+    return ((const rpdiff_options *)options)->predicted;
 }
 
-static rp_status take_option(int option, rpdiff_options *o)
+static bool has_a_store(const void *options)
 {
-    uint32_t index = 0;
-    switch (option) {
-    case OPTION_FORMAT:
-        RP_TRY(rp_option_choice("format", optarg, "table|json|csv", &index));
-        o->format = (rpdiff_format)index;
-        return RP_OK;
-    case OPTION_WORST:
-        return rp_option_u32("worst", optarg, MOST_WORST, &o->worst);
-    case OPTION_TRACE_OUT:
-        o->trace_out = optarg;
-        return RP_OK;
-    case OPTION_GANTT_OUT:
-        o->gantt_out = optarg;
-        return RP_OK;
-    case OPTION_HELP:
-        o->action = RPDIFF_ACTION_HELP;
-        return RP_OK;
-    default: /* OPTION_VERSION */
-        o->action = RPDIFF_ACTION_VERSION;
-        return RP_OK;
-    }
+    return ((const rpdiff_options *)options)->measured == NULL;
 }
 
-static rp_status check_store(const rpdiff_options *o)
+static bool prints_csv_of_two(const void *options)
 {
-    if (o->trace_out != NULL || o->gantt_out != NULL) {
-        rp_log_error("%s: '%s' alone is a store with many runs; valid with two timelines only",
-                     o->trace_out != NULL ? "--trace-out" : "--gantt-out", o->predicted);
-        return RP_USAGE;
-    }
-    return RP_OK;
+    return ((const rpdiff_options *)options)->format == RPDIFF_FORMAT_CSV && !has_a_store(options);
 }
 
-rp_status rpdiff_options_parse(int argc, char **argv, rpdiff_options *options_out)
+static const rp_option_rule rules[] = {
+    {.given = "trace-out gantt-out",
+     .when = has_a_store,
+     .subject = predicted_of,
+     .message = "'@' alone is a store with many runs; valid with two timelines only"},
+    {.given = "format",
+     .when = prints_csv_of_two,
+     .message = "'csv' is not valid; valid values are table, json, and with a store alone csv"},
+};
+
+const rp_options_program rpdiff_command_line = {
+    .name = "rpdiff",
+    .purpose = "compares two timelines of a program, or the runs of a store",
+    .usage = "rpdiff PREDICTED MEASURED [options]\nrpdiff STORE [options]",
+    .words = "FILE",
+    .description =
+        "How far two timelines of the same program are apart: in all, per iteration, per GPU, per "
+        "kind of op, and the worst ops. Each of the two is a folder of rpexec --record, a CSV file "
+        "of rpsim --timeline-out, or STORE:RUN, a run stored with --db-ops. With a store alone: "
+        "all its runs of rpexec --predict, errors of the iteration time and Kendall's tau of the "
+        "schedules' order where nothing else differs. Defaults are in parentheses.",
+    .notes = "Errors are predicted / measured - 1. An iteration's time is from the end of all "
+             "before it to its own end; mean |d| is the mean absolute difference of the ops' "
+             "durations. Of several runs, measured is the median of their median iterations, "
+             "predicted that of their predictions; pairs of schedules closer than the spread of "
+             "their runs have no order.",
+    .example = "rpdiff predicted.csv record/ --gantt-out both.svg",
+    RP_OPTION_TABLES(groups, rows, rules),
+};
+
+rp_status rpdiff_options_parse(int argc, char **argv, rp_arena *arena, rpdiff_options *options_out)
 {
-    *options_out = (rpdiff_options){.worst = DEFAULT_WORST};
-    optind = 0; /* GNU: start anew, also when called again in the same process */
-    opterr = 0;
-    for (;;) {
-        int option = getopt_long(argc, argv, ":", long_options, NULL);
-        if (option == -1) {
-            break;
-        }
-        if (option == '?' || option == ':') {
-            return rp_option_unknown("rpdiff", argv[optind - 1], option, long_options);
-        }
-        RP_TRY(take_option(option, options_out));
-    }
-    if (options_out->action != RPDIFF_ACTION_COMPARE) {
+    rpdiff_options *o = options_out;
+    *o = (rpdiff_options){.worst = DEFAULT_WORST};
+    RP_TRY(rp_options_parse(&rpdiff_command_line, argc, argv, arena, o));
+    if (o->common.request != RP_OPTIONS_RUN) {
         return RP_OK;
     }
-    if (argc - optind == 1) {
-        options_out->predicted = argv[optind];
-        return check_store(options_out);
-    }
-    if (argc - optind != 2) {
+    uint32_t count = o->common.word_count;
+    if (count != 1 && count != 2) {
         rp_log_error(
-            "%d timelines; valid are two, PREDICTED and MEASURED, or a store; see rpdiff --help",
-            argc - optind);
+            "%u timelines; valid are two, PREDICTED and MEASURED, or a store; see rpdiff --help",
+            count);
         return RP_USAGE;
     }
-    if (options_out->format == RPDIFF_FORMAT_CSV) {
-        return rp_option_bad("format", "csv", "table, json, and with a store alone csv");
-    }
-    options_out->predicted = argv[optind];
-    options_out->measured = argv[optind + 1];
-    return RP_OK;
+    o->predicted = o->common.words[0];
+    o->measured = count == 2 ? o->common.words[1] : NULL;
+    return rp_options_check(&rpdiff_command_line, o);
 }

@@ -1,16 +1,7 @@
 /** @file options.h  rpdiff's command line as a value. */
 #pragma once
 
-#include "common/base/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef enum rpdiff_action {
-    RPDIFF_ACTION_COMPARE,
-    RPDIFF_ACTION_HELP,
-    RPDIFF_ACTION_VERSION,
-} rpdiff_action;
+#include "common/cli/options.h"
 
 typedef enum rpdiff_format {
     RPDIFF_FORMAT_TABLE,
@@ -20,8 +11,8 @@ typedef enum rpdiff_format {
 
 /** Text is borrowed from argv; NULL means "not given". */
 typedef struct rpdiff_options {
-    rpdiff_action action;
-    const char *predicted; /**< a timeline's file, or a store; not NULL with COMPARE */
+    rp_options common;     /**< first, as rp_options_parse wants it */
+    const char *predicted; /**< a timeline's file, or a store */
     const char *measured;  /**< NULL: `predicted` is a store, whose runs are compared */
     rpdiff_format format;
     uint32_t worst; /**< ops to name */
@@ -31,9 +22,9 @@ typedef struct rpdiff_options {
 
 /**
  * Parses argv. Every bad option is reported with the option and its valid values.
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rpdiff_options_parse(int argc, char **argv, rpdiff_options *options_out);
+rp_status rpdiff_options_parse(int argc, char **argv, rp_arena *arena, rpdiff_options *options_out);
 
-/** Prints --help to stdout. */
-void rpdiff_options_help(void);
+/** Rows of all options, for rp_options_answer. */
+extern const rp_options_program rpdiff_command_line;

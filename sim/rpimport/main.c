@@ -1,7 +1,6 @@
 /* rpimport: measurements of other programs, taken over. */
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "sim/rpimport/chakra.h"
 
@@ -85,21 +84,11 @@ static rp_status import_kineto(const rpimport_options *o, rp_arena *arena)
 
 static rp_status act(const rpimport_options *options, rp_arena *arena)
 {
-    switch (options->action) {
-    case RPIMPORT_ACTION_KINETO:
-        return import_kineto(options, arena);
-    case RPIMPORT_ACTION_CHAKRA:
-        return rpimport_chakra(options, arena, stdout);
-    case RPIMPORT_ACTION_HELP:
-        rpimport_options_help();
-        return RP_OK;
-    case RPIMPORT_ACTION_VERSION:
-        printf("rpimport %s\n", rp_version());
-        return RP_OK;
-    case RPIMPORT_ACTION_NONE:
-        break;
+    if (options->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpimport_command_line, options, stdout);
     }
-    return rp_broken();
+    return options->chakra != NULL ? rpimport_chakra(options, arena, stdout)
+                                   : import_kineto(options, arena);
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)

@@ -1,19 +1,12 @@
 /** @file options.h  rpimport's command line as a value. */
 #pragma once
 
+#include "common/cli/options.h"
 #include "sim/interchange/kineto.h"
-
-typedef enum rpimport_action {
-    RPIMPORT_ACTION_NONE,
-    RPIMPORT_ACTION_KINETO,
-    RPIMPORT_ACTION_CHAKRA,
-    RPIMPORT_ACTION_HELP,
-    RPIMPORT_ACTION_VERSION,
-} rpimport_action;
 
 /** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpimport_options {
-    rpimport_action action;
+    rp_options common;   /**< first, as rp_options_parse wants it */
     const char **traces; /**< of --kineto */
     uint32_t trace_count;
     const char *partition;
@@ -22,9 +15,8 @@ typedef struct rpimport_options {
     bool statistic_given;
     rpsim_statistic statistic;
     const char *out;    /**< of a cost table; NULL for stdout */
-    const char *chakra; /**< prefix of the files' names */
+    const char *chakra; /**< prefix of the files' names; NULL: `traces` are imported */
     const char *platform;
-    bool format_given;
     bool json;
 } rpimport_options;
 
@@ -36,5 +28,5 @@ typedef struct rpimport_options {
 rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
                                  rpimport_options *options_out);
 
-/** Prints --help to stdout. */
-void rpimport_options_help(void);
+/** Rows of all options, for rp_options_answer. */
+extern const rp_options_program rpimport_command_line;

@@ -1,7 +1,6 @@
 /* rpplan: the command line of the planner (cli.md, "Small tools"). */
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "common/base/version.h"
 #include "common/cli/tool.h"
 #include "common/formats/json.h"
 #include "common/roofline/roofline.h"
@@ -282,24 +281,17 @@ static rp_status plan_instances(const char *path, rp_arena *arena)
 
 static rp_status act(const rpplan_options *options, rp_arena *arena)
 {
-    switch (options->action) {
-    case RPPLAN_ACTION_HELP:
-        rpplan_options_help();
-        return RP_OK;
-    case RPPLAN_ACTION_VERSION:
-        printf("rpplan %s\n", rp_version());
-        return RP_OK;
-    case RPPLAN_ACTION_PLAN:
-        return options->instance != NULL ? plan_instances(options->instance, arena)
-                                         : plan_costs(options, arena);
+    if (options->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpplan_command_line, options, stdout);
     }
-    return rp_broken();
+    return options->instance != NULL ? plan_instances(options->instance, arena)
+                                     : plan_costs(options, arena);
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpplan_options options;
-    RP_TRY(rpplan_options_parse(argc, argv, &options));
+    RP_TRY(rpplan_options_parse(argc, argv, arena, &options));
     return act(&options, arena);
 }
 

@@ -1,17 +1,12 @@
 /** @file options.h  rpplan's command line as a value. */
 #pragma once
 
+#include "common/cli/options.h"
 #include "common/planner/planner.h"
-
-typedef enum rpplan_action {
-    RPPLAN_ACTION_PLAN,
-    RPPLAN_ACTION_HELP,
-    RPPLAN_ACTION_VERSION,
-} rpplan_action;
 
 /** Text is borrowed from argv; 0 and NULL mean "not given". */
 typedef struct rpplan_options {
-    rpplan_action action;
+    rp_options common;    /**< first, as rp_options_parse wants it */
     const char *instance; /**< a JSON file, "-" for stdin; then nothing of the rest is given */
     const char *model;
     const char *platform;
@@ -28,9 +23,9 @@ typedef struct rpplan_options {
 /**
  * Parses argv. Every bad option is reported with the option and its valid values.
  * @param options_out set by the callee, with defaults for mode and tolerance
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rpplan_options_parse(int argc, char **argv, rpplan_options *options_out);
+rp_status rpplan_options_parse(int argc, char **argv, rp_arena *arena, rpplan_options *options_out);
 
-/** Prints --help to stdout. */
-void rpplan_options_help(void);
+/** Rows of all options, for rp_options_answer. */
+extern const rp_options_program rpplan_command_line;

@@ -1,6 +1,5 @@
 /* rpsim: the command line of the simulator (cli.md). */
 #include "common/base/log.h"
-#include "common/base/version.h"
 #include "common/cli/option_values.h"
 #include "common/cli/tool.h"
 #include "sim/rpsim/artefacts.h"
@@ -42,13 +41,10 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
 
 static rp_status act(const rpsim_options *options, const char *command, rp_arena *arena)
 {
+    if (options->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpsim_command_line, options, stdout);
+    }
     switch (options->action) {
-    case RPSIM_ACTION_HELP:
-        rpsim_options_help();
-        return RP_OK;
-    case RPSIM_ACTION_VERSION:
-        printf("rpsim %s\n", rp_version());
-        return RP_OK;
     case RPSIM_ACTION_LIST:
         return rpsim_report_list(options->list, arena, stdout);
     case RPSIM_ACTION_FLOWS:

@@ -1,100 +1,100 @@
-/** @file options_internal.h  rpsim's options, once. Not for other modules than options.c. */
+/** @file options_internal.h  rpsim's command line (cli.md) as a value. */
 #pragma once
 
-/** X(enumerator, option, argument (NULL: none), help). The long options, --help and the parser. */
-#define OPTION_LIST(X)                                                                             \
-    X(SCHEDULE, "schedule", "NAME[,NAME…]|all", "what to simulate; several give a comparison")     \
-    X(GPUS, "gpus", "N", "GPUs (the platform's)")                                                  \
-    X(MICROBATCHES, "microbatches", "M", "microbatches per iteration (2 N)")                       \
-    X(MICROBATCH_SIZE, "microbatch-size", "B", "sequences per microbatch (the cost table's)")      \
-    X(SEQ_LEN, "seq-len", "S", "tokens per sequence (the cost table's)")                           \
-    X(MODEL, "model", "NAME|FILE[,…]", "models (qwen3-1.7b)")                                      \
-    X(PLATFORM, "platform", "NAME|FILE", "server (rtx4090x8)")                                     \
-    X(COSTS, "costs", "NAME|FILE", "cost table (MODEL@GPU)")                                       \
-    X(SET, "set", "CHANGE[,…]",                                                                    \
-      "what if the cost table or the platform said otherwise: costs.KEY=N, costs.KEY*FACTOR, "     \
-      "platform.KEY=N, platform.KEY*FACTOR with the keys of their files; may be repeated")         \
-    X(PARTITION, "partition", "P|paper|even|auto|tuned",                                           \
-      "layers per stage: 3,3,4,… or fwd…|bwd… (paper where "                                 \
-      "it is listed, otherwise even); auto: RoundPipe's planner (rpplan) for roundpipe, within "   \
-      "0.6 of the GPU memory; even for the other schedules, which it knows nothing of; tuned: "    \
-      "the "                                                                                       \
-      "best that a search finds, never worse than these")                                          \
-    X(TUNE_BUDGET, "tune-budget", "E",                                                             \
-      "simulations that --partition tuned may run (as many as take some seconds; at most 200000)") \
-    X(STAGES, "stages", "S", "stages of an even partition (as many as GPUs, or near the layers)")  \
-    X(FIDELITY, "fidelity", "stage|hardware",                                                      \
-      "stage: per-layer times and one fixed hop; hardware: links, transfers and host (default)")   \
-    X(CONFIG, "config", "paper",                                                                   \
-      "batch, calls and optimizer of the published runs (hardware); "                              \
-      "partition auto for roundpipe")                                                              \
-    X(GLOBAL_BATCH, "global-batch", "B",                                                           \
-      "sequences per optimizer step (hardware; calls x "                                           \
-      "microbatches x microbatch size)")                                                           \
-    X(ACCUMULATE, "accumulate", "A",                                                               \
-      "calls that a step is split into, each of --microbatches "                                   \
-      "(hardware; 1)")                                                                             \
-    X(MAX_SEQLEN, "max-seqlen", NULL,                                                              \
-      "the longest sequence that fits, in steps of 1024 tokens, and a run of it (hardware)")       \
-    X(GRAIN, "grain", "stage|layer",                                                               \
-      "recompute a stage at a time, or layer by layer from saved inputs of each (stage; "          \
-      "data-parallel systems: layer)")                                                             \
-    X(PIECE_MB, "piece-mb", "M",                                                                   \
-      "largest piece of a parameter upload in MiB (hardware; 256, as RoundPipe's library has "     \
-      "them; rpexec: 32)")                                                                         \
-    X(RECOMPUTE, "recompute", "none|wait|early|all",                                               \
-      "when a recompute may run (as published; wait "                                              \
-      "and early for --schedule all)")                                                             \
-    X(ITERATIONS, "iterations", "I",                                                               \
-      "iterations (hardware: 16, and 1 with --torch-csv-out; stage: 1, and 16 with --optimizer "   \
-      "async)")                                                                                    \
-    X(OPTIMIZER, "optimizer", "sync|async", "barrier between iterations or none (sync)")           \
-    X(ROUND, "round", "R|all", "microbatches per RoundPipe round (stage: N; hardware: all)")       \
-    X(ROUND_START, "round-start", "free-first|rotate",                                             \
-      "GPU that begins a round (stage: free-first; rotate with --round all and at hardware "       \
-      "fidelity)")                                                                                 \
-    X(JITTER, "jitter", "CV",                                                                      \
-      "Monte Carlo: compute times vary, log-normal with mean 1 and this coefficient of variation " \
-      "(0 to 2): 5th, 50th and 95th percentile of the iteration time, and how often each run "     \
-      "beats each other")                                                                          \
-    X(REPLICAS, "replicas", "R", "runs per schedule with --jitter (100)")                          \
-    X(SLOW_GPU, "slow-gpu", "G*FACTOR",                                                            \
-      "in the runs of --jitter, whose CV may be 0, compute of GPU G takes FACTOR (1 to 100) "      \
-      "times "                                                                                     \
-      "as long; the schedule does not know")                                                       \
-    X(SEED, "seed", "K",                                                                           \
-      "of --jitter and --partition tuned, stored with every run (0); nothing else is random")      \
-    X(FORMAT, "format", "table|json|csv|kv", "output on stdout (table)")                           \
-    X(EXPLAIN, "explain", NULL,                                                                    \
-      "after the table: where the GPUs' time goes, the first cause of waiting, the critical path " \
-      "and what would help most; with json the key explain")                                       \
-    X(TRACE_OUT, "trace-out", "F", "Chrome/Perfetto trace")                                        \
-    X(GANTT_OUT, "gantt-out", "F", "Gantt chart: .svg, .png or .pdf")                              \
-    X(TIMELINE_OUT, "timeline-out", "F", "start and end of every op as CSV, for rpdiff")           \
-    X(PROGRAM_OUT, "program-out", "F", "the program in text form")                                 \
-    X(TORCH_CSV_OUT, "torch-csv-out", "F",                                                         \
-      "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's pipelining")  \
-    X(TORCH_CSV_DIALECT, "torch-csv-dialect",                                                      \
-      "compute-only|lowered|lowered-waits|legacy|lowered-legacy",                                  \
-      "of --torch-csv-out: computations alone; with transfers and FSDP's actions; with PyTorch "   \
-      "2.15's waits besides; the first two as of 2024, B and BW for I and B (compute-only)")       \
-    X(RECV_PLACEMENT, "recv-placement", "asap|just-in-time",                                       \
-      "receives of a lowered CSV: where the send is issued, or before their use (asap)")           \
-    X(CHAKRA_OUT, "chakra-out", "PREFIX",                                                          \
-      "the run as Chakra execution traces, PREFIX.RANK.et (rpimport --chakra runs them)")          \
-    X(PROGRAM_IN, "program-in", "F", "run this program instead of a schedule's")                   \
-    X(TORCH_CSV_IN, "torch-csv-in", "F",                                                           \
-      "run the orders of this schedule CSV of PyTorch's pipelining, in any of its dialects")       \
-    X(TORCH_SIDECAR, "torch-sidecar", "F",                                                         \
-      "JSON beside a schedule CSV with what that cannot say (schedule, layers of each stage, "     \
-      "recompute): read with --torch-csv-in, otherwise written with --torch-csv-out")              \
-    X(ALLOW_MULTI_RANK_STAGES, "allow-multi-rank-stages", NULL,                                    \
-      "with these: stages may run on several ranks and have backward stages apart (RoundPipe)")    \
-    X(DB, "db", "F", "add the runs to this SQLite store")                                          \
-    X(DB_OPS, "db-ops", NULL, "with --db: every op of the timeline, too")                          \
-    X(LIST, "list", "schedules|models|platforms|costs", "what there is")                           \
-    X(FLOWS, "flows", "FILE|-",                                                                    \
-      "when each flow of a JSON file of links and flows ends (max-min fair sharing)")              \
-    X(CHECK, "check", NULL, "validate only")                                                       \
-    X(HELP, "help", NULL, "this text")                                                             \
-    X(VERSION, "version", NULL, "the version")
+#include "common/cli/options.h"
+#include "common/inputs/changes.h"
+#include "common/torch/torch_csv.h"
+
+/** Most evaluations of --partition tuned. */
+#define RPSIM_MAX_TUNE_BUDGET 100000000u
+
+typedef enum rpsim_format {
+    RPSIM_FORMAT_TABLE,
+    RPSIM_FORMAT_JSON,
+    RPSIM_FORMAT_CSV,
+    RPSIM_FORMAT_KV,
+} rpsim_format;
+
+typedef enum rpsim_action {
+    RPSIM_ACTION_RUN,
+    RPSIM_ACTION_CHECK,
+    RPSIM_ACTION_LIST,
+    RPSIM_ACTION_FLOWS,
+} rpsim_action;
+
+/** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
+typedef struct rpsim_options {
+    rp_options common; /**< first, as rp_options_parse wants it */
+    rpsim_action action;
+    const char *list;       /**< kind that --list lists */
+    const char *flows;      /**< file that --flows solves */
+    const char **schedules; /**< names; all registered ones for `all` */
+    uint32_t schedule_count;
+    bool all_schedules;
+    const char **models;
+    uint32_t model_count;
+    const char *platform;
+    const char *costs;
+    rp_changes changes; /**< of platform and cost table: --set */
+    uint32_t gpus;
+    uint32_t microbatches;
+    uint32_t microbatch_size;
+    uint32_t seq_len;
+    uint32_t stages;
+    bool hardware;         /**< --fidelity hardware; otherwise stage */
+    bool config_paper;     /**< --config paper */
+    uint32_t global_batch; /**< sequences per step, hardware only */
+    uint32_t accumulate;   /**< calls per step, hardware only */
+    const char *partition; /**< as given */
+    rp_recompute recomputes[RP_RECOMPUTE_COUNT];
+    uint32_t recompute_count; /**< 0: each schedule's own; both for `all` schedules */
+    uint32_t iterations;
+    bool optimizer_given;
+    bool asynchronous;
+    bool round_given;
+    uint32_t round; /**< RP_ROUND_ALL for `all` */
+    bool round_start_given;
+    rp_round_start round_start;
+    bool max_seqlen; /**< the longest sequence that fits, instead of a run */
+    bool grain_given;
+    bool layer_grain;     /**< --grain layer */
+    uint32_t piece_mb;    /**< largest piece of a parameter upload, MiB; hardware only */
+    uint32_t tune_budget; /**< evaluations of --partition tuned */
+    uint64_t seed;
+    bool jitter_given;
+    double jitter;     /**< coefficient of variation of compute times */
+    uint32_t replicas; /**< with --jitter: never 0 */
+    uint32_t slow_gpu;
+    double slow_factor; /**< 0 without --slow-gpu */
+    rpsim_format format;
+    const char *trace_out;
+    const char *timeline_out;
+    const char *gantt_out;
+    const char *program_out;
+    const char *torch_csv_out;
+    const char *chakra_out;    /**< prefix of the files' names */
+    const char *torch_sidecar; /**< read with torch_csv_in, else written with torch_csv_out */
+    bool multi_rank_stages;    /**< --allow-multi-rank-stages */
+    bool torch_lowered;        /**< the CSV that is written has transfers; else compute-only */
+    bool torch_legacy;         /**< the CSV that is written is in the dialect of 2024 */
+    rp_torch_lowering torch_lowering; /**< of a lowered CSV */
+    const char *program_in;
+    const char *torch_csv_in;
+    const char *db;
+    bool quiet;   /**< not an option: schedules that are left out are no news */
+    bool explain; /**< why each run takes as long as it does */
+    bool db_ops;  /**< store every op of the timeline, too */
+} rpsim_options;
+
+/**
+ * Parses argv. Every bad option is reported with the option and its valid values.
+ * @param options_out zeroed by the callee; lists live in `arena`
+ * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
+
+/** @return true where the partition is searched for. */
+bool rpsim_options_tuned(const rpsim_options *options);
+
+/** Rows of all options, for rp_options_answer and the settings. */
+extern const rp_options_program rpsim_command_line;

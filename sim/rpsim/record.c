@@ -11,16 +11,16 @@
 /* Every setting and default as a JSON object, in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
 {
-    const char *changes = NULL;
-    RP_TRY(rp_changes_text(&study->options->changes, study->arena, &changes));
-    size_t size = 4096 + 2 * strlen(row->partition_text) + 4 * strlen(changes);
+    const rpsim_options *o = study->options;
+    /* The names of platform and costs have the changes once more. */
+    size_t size = 4096 + 2 * strlen(row->partition_text) +
+                  4 * rp_options_settings_size(&rpsim_command_line, o);
     RP_TRY(rp_arena_alloc(study->arena, size, 1, json_out));
     FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {
         rp_log_error("out of memory for the run's configuration");
         return RP_NO_MEMORY;
     }
-    const rpsim_options *o = study->options;
     rp_json json;
     rp_json_begin_document(&json, stream, 0);
     rp_json_begin_object(&json);
@@ -36,29 +36,13 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
             rp_json_string(&json, fields[i].type == RPSIM_VALUE_TEXT ? fields[i].text : NULL);
         }
     }
-    if (o->jitter_given) {
-        rp_json_key(&json, "jitter_cv");
-        rp_json_double(&json, o->jitter);
-        rp_json_key(&json, "replicas");
-        rp_json_uint(&json, o->replicas);
-    }
-    if (o->slow_factor != 0) {
-        rp_json_key(&json, "slow_gpu");
-        rp_json_uint(&json, o->slow_gpu);
-        rp_json_key(&json, "slow_factor");
-        rp_json_double(&json, o->slow_factor);
-    }
-    if (o->piece_mb != 0) {
-        rp_json_key(&json, "piece_mb");
-        rp_json_uint(&json, o->piece_mb);
-    }
+    rp_options_write_settings(&rpsim_command_line, o, false, &json);
     rp_json_key(&json, "round_start");
     rp_json_string(&json,
                    row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
     rp_json_string(&json, row->costs->name);
-    rp_json_key(&json, "set");
-    rp_json_string(&json, *changes != '\0' ? changes : NULL);
+    rp_options_write_setting(&rpsim_command_line, o, "set", &json);
     rp_json_key(&json, "hop_ms");
     rp_json_ms(&json, row->costs->hop_ps);
     rp_json_key(&json, "global_batch");
@@ -67,10 +51,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_uint(&json, row->workload.calls);
     rp_json_key(&json, "boundary_bytes");
     rp_json_uint(&json, row->config.boundary_bytes);
-    rp_json_key(&json, "program_in");
-    rp_json_string(&json, o->program_in);
-    rp_json_key(&json, "torch_csv_in");
-    rp_json_string(&json, o->torch_csv_in);
+    rp_options_write_setting(&rpsim_command_line, o, "program-in", &json);
+    rp_options_write_setting(&rpsim_command_line, o, "torch-csv-in", &json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
     fclose(stream);

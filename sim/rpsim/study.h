@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sim/interchange/torch_sidecar.h"
-#include "sim/rpsim/options.h"
+#include "sim/rpsim/options_internal.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/hardware_case.h"
 #include "sim/run/noise.h"

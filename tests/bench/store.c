@@ -13,8 +13,7 @@
  * looks at every column of each. Columns of the CSV: what, the query, rows of the result, median
  * and minimum over the repetitions, unit. */
 #include "common/base/log.h"
-#include "sim/rpsim/options.h"
-#include "sim/rpsim/record.h"
+#include "sim/rpsim/arguments.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -67,14 +66,10 @@ static void simulate(const char *schedule, const char *model, rp_arena *arena, r
     char *arguments[] = {"rpsim",          "--fidelity", "stage",   "--gpus",      "8",
                          "--microbatches", "16",         "--model", (char *)model, "--schedule",
                          (char *)schedule, NULL};
-    rpsim_options options;
-    rpsim_study study;
-    require(rpsim_options_parse(11, arguments, arena, &options));
-    options.db = "the bench's"; /* rows are hashed for it */
-    require(rpsim_study_prepare(&options, arena, &study));
-    require(rpsim_study_run(&study));
-    require(rpsim_row_record(&study, &study.rows[0], "rpsim", run));
-    rpsim_study_fini(&study);
+    rp_store_run *runs = NULL;
+    uint32_t count = 0;
+    require(rpsim_arguments_run(11, arguments, "rpsim", arena, &runs, &count));
+    *run = runs[0];
 }
 
 typedef struct texts {

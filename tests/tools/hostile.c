@@ -440,7 +440,8 @@ static void try_file(uint32_t number)
 }
 
 /* ---- command lines ----------------------------------------------------------------------------
- * Options and the names of their values come from each program's --help. */
+ * Options and the names of their values come from each program's --help: "  --gpus N    GPUs". Those
+ * with a letter, -h and -V, end everything and are left out. */
 
 typedef struct program {
     const char *path;
@@ -469,12 +470,13 @@ static void read_options(program *p)
     require(help != NULL, command);
     while (fgets(line, sizeof line, help) != NULL) {
         char *name = line + 2;
-        char *end = name + strcspn(name, " \n");
-        if (strncmp(line, "  --", 4) == 0 && p->count < MOST_WORDS && *end != '\0') {
-            *end++ = '\0';
-            end[strcspn(end, "\n")] = '\0';
-            p->options[p->count] = strdup(name);
-            p->values[p->count++] = *end != '\0' ? strdup(end) : NULL;
+        if (strncmp(line, "  --", 4) == 0 && p->count < MOST_WORDS) {
+            char *help_text = strstr(name, "  ");
+            *(help_text != NULL ? help_text : name + strcspn(name, "\n")) = '\0';
+            char *value = strchr(name, ' ');
+            p->values[p->count] = value != NULL ? strdup(value + 1) : NULL;
+            name[strcspn(name, " ")] = '\0';
+            p->options[p->count++] = strdup(name);
         }
     }
     require(pclose(help) == 0 && p->count > 2, command);
@@ -544,7 +546,7 @@ static void try_command(uint32_t number)
         words[count++] = print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "");
     }
     for (uint32_t i = 0, drawn = draw(6); i < drawn; i++) {
-        uint32_t which = draw(p->count - 2); /* --help and --version end everything */
+        uint32_t which = draw(p->count);
         words[count++] = p->options[which];
         if (p->values[which] != NULL && draw(40) != 0) {
             uint32_t kind = draw(10);

@@ -1,13 +1,12 @@
-/** @file options.h  The command line of rpexec. */
+/** @file options_internal.h  The command line of rpexec. */
 #pragma once
 
+#include "common/cli/options.h"
 #include "exec/run/driver.h"
 #include "exec/run/work.h"
 
 typedef enum rpexec_action {
     RPEXEC_ACTION_RUN,
-    RPEXEC_ACTION_HELP,
-    RPEXEC_ACTION_VERSION,
     RPEXEC_ACTION_LIST,
 } rpexec_action;
 
@@ -19,6 +18,7 @@ typedef enum rpexec_action {
 
 /** Texts are borrowed from the arguments. */
 typedef struct rpexec_options {
+    rp_options common; /**< first, as rp_options_parse wants it */
     rpexec_action action;
     const char *list;
     const rp_schedule_type *schedule;
@@ -31,7 +31,6 @@ typedef struct rpexec_options {
     bool peers;             /**< GPUs send to each other, whatever the platform says */
     const char *save;       /**< folder of checkpoints; NULL: none */
     const char *program_in; /**< NULL: the schedule's */
-    const char *shaped_by;  /**< the last option given that a program fixes; NULL: none */
     const char *program_out;
     const char *timeline_out;
     const char *trace_out;
@@ -71,16 +70,14 @@ typedef struct rpexec_options {
     bool bind;   /**< host: each GPU's threads stay on one core */
     bool graphs; /**< cuda: operators that come again are launched as graphs */
     bool staged; /**< the same as transport */
-    bool transport_given;
     rpexec_transport transport;
-    bool attention_given;
     rpexec_attention_by attention; /**< cuda: who does its forward */
     bool half_accumulation;        /**< cuda, fp16: products add up in fp16 */
     bool predict;
 } rpexec_options;
 
-/** @retval RP_OK, RP_USAGE (logged) */
-rp_status rpexec_options_parse(int argc, char **argv, rpexec_options *options_out);
+/** @param arena owns what rp_options_parse makes @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */
+rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out);
 
-/** Prints --help to stdout. */
-void rpexec_options_help(void);
+/** Rows of all options, for rp_options_answer and the settings. */
+extern const rp_options_program rpexec_command_line;

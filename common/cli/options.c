@@ -1,0 +1,372 @@
+#include "common/cli/options_internal.h"
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/cli/option_values.h"
+
+#include <string.h>
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+#define REQUEST(asked)                                                                             \
+    .kind = RP_OPTION_FLAG, .to = RP_OPTION_MEMBER(rp_options, request), .means = (asked)
+
+/* Behind the rows of every program. */
+static const rp_option standard[] = {
+    {.name = "help", .letter = 'h', .help = "this text", REQUEST(RP_OPTIONS_HELP)},
+    {.name = "version", .letter = 'V', .help = "the version", REQUEST(RP_OPTIONS_VERSION)},
+};
+#define STANDARD_COUNT ((uint32_t)(sizeof standard / sizeof standard[0]))
+
+/* For the build; not in --help. */
+static const rp_option hidden[] = {
+    {.name = "print-man", REQUEST(RP_OPTIONS_MAN)},
+    {.name = "print-bash", REQUEST(RP_OPTIONS_BASH)},
+    {.name = "print-zsh", REQUEST(RP_OPTIONS_ZSH)},
+};
+
+const rp_option *rp_options_row(const rp_options_program *program, uint32_t index)
+{
+    if (index < program->row_count) {
+        return &program->rows[index];
+    }
+    index -= program->row_count;
+    return index < STANDARD_COUNT ? &standard[index] : NULL;
+}
+
+uint32_t rp_options_by_group(const rp_options_program *program, const rp_option **rows_out,
+                             const char **titles_out)
+{
+    uint32_t count = 0;
+    for (uint32_t g = 0; g <= program->group_count; g++) {
+        bool own = g < program->group_count;
+        const char *title = own ? program->groups[g].title : "Help";
+        const rp_option *rows = own ? program->rows : standard;
+        for (uint32_t i = 0; i < (own ? program->row_count : STANDARD_COUNT); i++) {
+            if (!own || rows[i].group == g) {
+                rows_out[count] = &rows[i];
+                titles_out[count++] = title;
+                title = NULL;
+            }
+        }
+    }
+    return count;
+}
+
+const char *rp_options_exit_status(const rp_options_program *program)
+{
+    return program->exit_status != NULL ? program->exit_status
+                                        : "0 success, 1 the run failed, 2 bad usage or bad input.";
+}
+
+const char *rp_options_argument(const rp_option *row)
+{
+    return row->argument != NULL ? row->argument : row->choices;
+}
+
+static bool has_name(const rp_option *row, const char *name, size_t length)
+{
+    return strncmp(row->name, name, length) == 0 && row->name[length] == '\0';
+}
+
+uint32_t rp_options_find(const rp_options_program *program, const char *name, size_t length)
+{
+    for (uint32_t i = 0; rp_options_row(program, i) != NULL; i++) {
+        if (has_name(rp_options_row(program, i), name, length)) {
+            return i;
+        }
+    }
+    return RP_OPTIONS_MAX;
+}
+
+size_t rp_options_piece(const char **text, const char *separators)
+{
+    *text += strspn(*text, separators);
+    return strcspn(*text, separators);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void put(void *options, rp_option_member to, uint32_t value)
+{
+    char *member = (char *)options + to.offset;
+    if (to.size == sizeof(bool)) {
+        bool flag = value != 0;
+        memcpy(member, &flag, sizeof flag);
+    } else if (to.size == sizeof value) {
+        memcpy(member, &value, sizeof value);
+    }
+}
+
+static rp_status refuse(const rp_option *row, const char *text)
+{
+    char valid[80];
+    switch (row->kind) {
+    case RP_OPTION_U32:
+        (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f",
+                       row->all ? "all and " : "", row->most);
+        break;
+    case RP_OPTION_REAL:
+        (void)snprintf(valid, sizeof valid, "numbers from 0 to %g", row->most);
+        break;
+    case RP_OPTION_U64:
+        (void)snprintf(valid, sizeof valid, "integers from 0 to 18446744073709551615");
+        break;
+    case RP_OPTION_FLAG:
+    case RP_OPTION_TEXT:
+    case RP_OPTION_CHOICE:
+    case RP_OPTION_LIST:
+    case RP_OPTION_TAKE:
+        return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : row->choices);
+    }
+    return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : valid);
+}
+
+/* The place of `text` among the choices, or how many there are. */
+static uint32_t choice_of(const char *choices, const char *text, bool *found_out)
+{
+    uint32_t index = 0;
+    size_t wanted = strlen(text);
+    size_t length = 0;
+    *found_out = false;
+    for (; (length = rp_options_piece(&choices, "|")) > 0; choices += length, index++) {
+        if (length == wanted && memcmp(choices, text, length) == 0) {
+            *found_out = true;
+            break;
+        }
+    }
+    return index;
+}
+
+static rp_status take_text(const rp_option *row, const char *text, void *options)
+{
+    bool found = false;
+    if (row->choices != NULL) {
+        (void)choice_of(row->choices, text, &found);
+        if (!found) {
+            return refuse(row, text);
+        }
+    }
+    if (row->none != NULL && strcmp(text, row->none) == 0) {
+        text = NULL;
+    }
+    memcpy((char *)options + row->to.offset, &text, sizeof text);
+    return RP_OK;
+}
+
+static rp_status take_value(const rp_option *row, const char *text, rp_arena *arena, void *options)
+{
+    char *member = (char *)options + row->to.offset;
+    uint64_t integer = 0;
+    double real = 0;
+    bool good = true;
+    const char **names = NULL;
+    uint32_t count = 0;
+    switch (row->kind) {
+    case RP_OPTION_FLAG:
+        put(options, row->to, row->means != 0 ? row->means : 1);
+        break;
+    case RP_OPTION_U32:
+        good = rp_parse_u64(text, 1, (uint64_t)row->most, &integer);
+        good = good || (row->all && strcmp(text, "all") == 0);
+        put(options, row->to, (uint32_t)integer);
+        break;
+    case RP_OPTION_U64:
+        good = rp_parse_u64(text, 0, UINT64_MAX, &integer);
+        memcpy(member, &integer, sizeof integer);
+        break;
+    case RP_OPTION_REAL:
+        good = rp_parse_double(text, 0, row->most, &real);
+        memcpy(member, &real, sizeof real);
+        break;
+    case RP_OPTION_CHOICE:
+        put(options, row->to, choice_of(row->choices, text, &good));
+        break;
+    case RP_OPTION_TEXT:
+        return take_text(row, text, options);
+    case RP_OPTION_LIST:
+        RP_TRY(rp_option_list(row->name, text, arena, &names, &count));
+        memcpy(member, &names, sizeof(void *));
+        put(options, row->count, count);
+        break;
+    case RP_OPTION_TAKE:
+        return row->take(row, text, arena, options);
+    }
+    return good ? RP_OK : refuse(row, text);
+}
+
+/* ---- words of the command line ------------------------------------------------------------------
+ */
+
+typedef struct scan {
+    const rp_options_program *program;
+    int argc;
+    char **argv;
+    int at; /* the next word */
+    rp_arena *arena;
+    rp_options *options; /* followed by the program's own members */
+} scan;
+
+static rp_status refuse_unknown(const scan *s, const char *word)
+{
+    const char *names[RP_OPTIONS_MAX];
+    size_t count = 0;
+    for (; rp_options_row(s->program, (uint32_t)count) != NULL; count++) {
+        names[count] = rp_options_row(s->program, (uint32_t)count)->name;
+    }
+    const char *nearest =
+        rp_text_nearest(strncmp(word, "--", 2) == 0 ? word + 2 : word, names, count);
+    rp_log_error("%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
+                 nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
+                 s->program->name);
+    return RP_USAGE;
+}
+
+/* @param value NULL: none was given with the option itself */
+static rp_status take_option(scan *s, const rp_option *row, uint32_t index, const char *word,
+                             const char *value)
+{
+    bool flag = row->kind == RP_OPTION_FLAG;
+    if (flag && value != NULL) {
+        return refuse_unknown(s, word);
+    }
+    if (!flag && value == NULL && s->at == s->argc) {
+        rp_log_error("%s: the value is missing; see %s --help", word, s->program->name);
+        return RP_USAGE;
+    }
+    if (!flag && value == NULL) {
+        value = s->argv[s->at++];
+    }
+    RP_TRY(take_value(row, value, s->arena, s->options));
+    put(s->options, row->given, row->means != 0 ? row->means : 1);
+    if (index < RP_OPTIONS_MAX) {
+        const char **text = &s->options->given[index].text;
+        s->options->given[index].when = ++s->options->given_count;
+        bool joins = *text != NULL && row->repeats;
+        *text = joins ? *text : value;
+        return joins ? rp_arena_print(s->arena, text, "%s,%s", *text, value) : RP_OK;
+    }
+    return RP_OK;
+}
+
+static rp_status take_letter(scan *s, const char *word)
+{
+    for (uint32_t i = 0; rp_options_row(s->program, i) != NULL; i++) {
+        const rp_option *row = rp_options_row(s->program, i);
+        if (row->letter == word[1]) {
+            return take_option(s, row, i, word, word[2] != '\0' ? word + 2 : NULL);
+        }
+    }
+    return refuse_unknown(s, word);
+}
+
+/* "--NAME" or "--NAME=VALUE"; a name may be cut as long as only one begins so. */
+static rp_status take_name(scan *s, const char *word)
+{
+    const char *name = word + 2;
+    size_t length = strcspn(name, "=");
+    const char *value = name[length] == '=' ? name + length + 1 : NULL;
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+        if (has_name(&hidden[i], name, length)) {
+            return take_option(s, &hidden[i], RP_OPTIONS_MAX, word, value);
+        }
+    }
+    uint32_t found = rp_options_find(s->program, name, length);
+    uint32_t matches = found < RP_OPTIONS_MAX ? 1 : 0;
+    for (uint32_t i = 0; found == RP_OPTIONS_MAX && rp_options_row(s->program, i) != NULL; i++) {
+        matches += strncmp(rp_options_row(s->program, i)->name, name, length) == 0 ? 1 : 0;
+    }
+    for (uint32_t i = 0; matches == 1 && found == RP_OPTIONS_MAX; i++) {
+        found = strncmp(rp_options_row(s->program, i)->name, name, length) == 0 ? i : found;
+    }
+    return matches == 1 ? take_option(s, rp_options_row(s->program, found), found, word, value)
+                        : refuse_unknown(s, word);
+}
+
+rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,
+                           rp_arena *arena, void *options)
+{
+    scan s = {.program = program, .argc = argc, .argv = argv, .at = 1};
+    bool ended = false;
+    s.arena = arena;
+    s.options = options;
+    RP_TRY(rp_arena_alloc(arena, (size_t)argc + 1, sizeof *s.options->words, &s.options->words));
+    while (s.at < argc && s.options->request == RP_OPTIONS_RUN) {
+        const char *word = argv[s.at++];
+        if (!ended && strcmp(word, "--") == 0) {
+            ended = true;
+        } else if (!ended && word[0] == '-' && word[1] == '-') {
+            RP_TRY(take_name(&s, word));
+        } else if (!ended && word[0] == '-' && word[1] != '\0') {
+            RP_TRY(take_letter(&s, word));
+        } else if (program->words == NULL) {
+            rp_log_error("'%s': valid are options only; see %s --help", word, program->name);
+            return RP_USAGE;
+        } else {
+            s.options->words[s.options->word_count++] = word;
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- combinations ---------------------------------------------------------------------------- */
+
+/* One of `names` that was given: the first of them, or the one given last. */
+static rp_status find_given(const rp_options_program *program, const rp_options *options,
+                            const char *names, bool last, const rp_option **row_out)
+{
+    uint32_t when = 0;
+    *row_out = NULL;
+    for (size_t length = 0; (length = rp_options_piece(&names, " ")) > 0; names += length) {
+        uint32_t i = rp_options_find(program, names, length);
+        if (i == RP_OPTIONS_MAX) {
+            return rp_broken();
+        }
+        if (options->given[i].when > when) {
+            when = last ? options->given[i].when : UINT32_MAX;
+            *row_out = rp_options_row(program, i);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status refuse_combination(const rp_option_rule *rule, const rp_option *given,
+                                    const void *options)
+{
+    if (rule->message != NULL) {
+        size_t before = strcspn(rule->message, "@");
+        const char *after = rule->message + before;
+        rp_log_error("%s%s%s%.*s%s%s", given != NULL ? "--" : "", given != NULL ? given->name : "",
+                     given != NULL ? ": " : "", (int)before, rule->message,
+                     rule->subject != NULL ? rule->subject(options) : "",
+                     after + (*after == '@' ? 1 : 0));
+    }
+    return RP_USAGE;
+}
+
+rp_status rp_options_check(const rp_options_program *program, const void *options)
+{
+    for (uint32_t i = 0; i < program->rule_count; i++) {
+        const rp_option_rule *rule = &program->rules[i];
+        const rp_option *given = NULL;
+        const rp_option *with = NULL;
+        const rp_option *without = NULL;
+        RP_TRY(find_given(program, options, rule->given != NULL ? rule->given : "",
+                          rule->names_last, &given));
+        RP_TRY(find_given(program, options, rule->with != NULL ? rule->with : "", false, &with));
+        RP_TRY(find_given(program, options, rule->without != NULL ? rule->without : "", false,
+                          &without));
+        if ((rule->given != NULL && given == NULL) || (rule->with != NULL && with == NULL) ||
+            without != NULL || (rule->when != NULL && !rule->when(options))) {
+            continue;
+        }
+        return refuse_combination(rule, given, options);
+    }
+    return RP_OK;
+}
+
+bool rp_options_given(const rp_options_program *program, const void *options, const char *name)
+{
+    uint32_t i = rp_options_find(program, name, strlen(name));
+    return i < RP_OPTIONS_MAX && ((const rp_options *)options)->given[i].when != 0;
+}

@@ -1,0 +1,35 @@
+#include "sim/rpsim/arguments.h"
+
+#include "sim/rpsim/record.h"
+
+rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena)
+{
+    rpsim_options options;
+    return rpsim_options_parse(argc, argv, arena, &options);
+}
+
+static rp_status run_rows(rpsim_study *study, const char *command, rp_store_run **runs_out)
+{
+    RP_TRY(rpsim_study_run(study));
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof **runs_out, runs_out));
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        RP_TRY(rpsim_row_record(study, &study->rows[i], command, &(*runs_out)[i]));
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_arena *arena,
+                              rp_store_run **runs_out, uint32_t *count_out)
+{
+    rpsim_options options;
+    rpsim_study study;
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    options.db = "the caller's"; /* rows are hashed for it */
+    rp_status status = rpsim_study_prepare(&options, arena, &study);
+    if (status == RP_OK) {
+        status = run_rows(&study, command, runs_out);
+    }
+    *count_out = status == RP_OK ? study.row_count : 0;
+    rpsim_study_fini(&study);
+    return status;
+}

@@ -1,0 +1,17 @@
+/** @file arguments.h  rpsim's command lines for other programs, which do not see its options. */
+#pragma once
+
+#include "common/store/store.h"
+
+/** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena);
+
+/**
+ * Runs a command line and gives its rows as runs of a store; files that it names are not written.
+ * @param command borrowed by the runs
+ * @param runs_out [*count_out] in the arena
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_arena *arena,
+                              rp_store_run **runs_out, uint32_t *count_out);
