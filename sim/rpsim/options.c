@@ -102,8 +102,8 @@ static rp_status take_dialect(const rp_option *row, const char *text, rp_arena *
     o->torch_legacy = strcmp(text, "legacy") == 0 || strcmp(text, "lowered-legacy") == 0;
     o->torch_lowering.waits = strcmp(text, "lowered-waits") == 0;
     o->torch_lowered = strncmp(text, "lowered", strlen("lowered")) == 0;
-    bool known = (o->torch_legacy || o->torch_lowering.waits || strcmp(text, "lowered") == 0 ||
-                  strcmp(text, "compute-only") == 0);
+    bool known = o->torch_legacy || o->torch_lowering.waits || strcmp(text, "lowered") == 0 ||
+                 strcmp(text, "compute-only") == 0;
     return known ? RP_OK : rp_option_bad(row->name, text, row->argument);
 }
 
@@ -128,136 +128,9 @@ static const rp_option_group groups[] = {
 #define RECORDED .own_setting = true
 
 static const rp_option rows[] = {
-    {"schedule", "NAME[,NAME…]|all", WORK, RP_OPTION_TAKE, .take = take_schedules,
-     .names = "schedules", RECORDED, .help = "what to simulate; several give a comparison"},
-    {"gpus", "N", WORK, RP_OPTION_U32, TO(gpus), .most = RP_MAX_GPUS, RECORDED,
-     .help = "GPUs (the platform's)"},
-    {"microbatches", "M", WORK, RP_OPTION_U32, TO(microbatches), .most = RP_MAX_MICROBATCHES,
-     RECORDED, .help = "microbatches per iteration (2 N)"},
-    {"microbatch-size", "B", WORK, RP_OPTION_U32, TO(microbatch_size), .most = 1u << 20, RECORDED,
-     .help = "sequences per microbatch (the cost table's)"},
-    {"seq-len", "S", WORK, RP_OPTION_U32, TO(seq_len), .most = 1u << 30, RECORDED,
-     .help = "tokens per sequence (the cost table's)"},
-    {"global-batch", "B", WORK, RP_OPTION_U32, TO(global_batch), .most = 1u << 24, RECORDED,
-     .help = "sequences per optimizer step (hardware; calls x microbatches x microbatch size)"},
-    {"accumulate", "A", WORK, RP_OPTION_U32, TO(accumulate), .most = RP_MAX_MICROBATCHES, RECORDED,
-     .help = "calls that a step is split into, each of --microbatches (hardware; 1)"},
-    {"iterations", "I", WORK, RP_OPTION_U32, TO(iterations), .most = RP_MAX_ITERATIONS, RECORDED,
-     .help = "iterations (hardware: 16, and 1 with --torch-csv-out; stage: 1, and 16 with "
-             "--optimizer async)"},
-    {"max-seqlen", NULL, WORK, RP_OPTION_FLAG, TO(max_seqlen), RECORDED,
-     .help = "the longest sequence that fits, in steps of 1024 tokens, and a run of it (hardware)"},
-
-    {"model", "NAME|FILE[,…]", INPUTS, RP_OPTION_LIST, TO(models), COUNT(model_count),
-     .names = "models", RECORDED, .help = "models (qwen3-1.7b)"},
-    {"platform", "NAME|FILE", INPUTS, RP_OPTION_TEXT, TO(platform), .names = "platforms", RECORDED,
-     .help = "server (rtx4090x8)"},
-    {"costs", "NAME|FILE", INPUTS, RP_OPTION_TEXT, TO(costs), .names = "costs", RECORDED,
-     .help = "cost table (MODEL@GPU)"},
-    {"set", "CHANGE[,…]", INPUTS, RP_OPTION_TAKE, .take = take_changes, .repeats = true, RECORDED,
-     .help = "what if the cost table or the platform said otherwise: costs.KEY=N, "
-             "costs.KEY*FACTOR, platform.KEY=N, platform.KEY*FACTOR with the keys of their files; "
-             "may be repeated"},
-    {"config", NULL, INPUTS, RP_OPTION_CHOICE, .choices = "paper", GIVEN(config_paper), RECORDED,
-     .help = "batch, calls and optimizer of the published runs (hardware); partition auto for "
-             "roundpipe"},
-    {"program-in", "F", INPUTS, RP_OPTION_TEXT, TO(program_in), RECORDED,
-     .help = "run this program instead of a schedule's"},
-    {"torch-csv-in", "F", INPUTS, RP_OPTION_TEXT, TO(torch_csv_in), RECORDED,
-     .help = "run the orders of this schedule CSV of PyTorch's pipelining, in any of its dialects"},
-
-    {"jitter", "CV", NOISE, RP_OPTION_REAL, TO(jitter), .most = RPSIM_MAX_JITTER,
-     GIVEN(jitter_given), .key = "jitter_cv",
-     .help = "Monte Carlo: compute times vary, log-normal with mean 1 and this coefficient of "
-             "variation (0 to 2): 5th, 50th and 95th percentile of the iteration time, and how "
-             "often each run beats each other"},
-    {"replicas", "R", NOISE, RP_OPTION_U32, TO(replicas), .most = RPSIM_MAX_REPLICAS,
-     .help = "runs per schedule with --jitter (100)"},
-    {"slow-gpu", "G*FACTOR", NOISE, RP_OPTION_TAKE, .take = take_slow_gpu, .write = write_slow_gpu,
-     .help = "in the runs of --jitter, whose CV may be 0, compute of GPU G takes FACTOR (1 to 100) "
-             "times as long; the schedule does not know"},
-    {"seed", "K", NOISE, RP_OPTION_U64, TO(seed), RECORDED,
-     .help = "of --jitter and --partition tuned, stored with every run (0); nothing else is "
-             "random"},
-
-    {"fidelity", NULL, SCHEDULE, RP_OPTION_CHOICE, TO(hardware), .choices = "stage|hardware",
-     RECORDED,
-     .help = "stage: per-layer times and one fixed hop; hardware: links, transfers and host "
-             "(default)"},
-    {"partition", "P|paper|even|auto|tuned", SCHEDULE, RP_OPTION_TEXT, TO(partition), RECORDED,
-     .help = "layers per stage: 3,3,4,… or fwd…|bwd… (paper where it is listed, otherwise even); "
-             "auto: RoundPipe's planner (rpplan) for roundpipe, within 0.6 of the GPU memory; even "
-             "for the other schedules, which it knows nothing of; tuned: the best that a search "
-             "finds, never worse than these"},
-    {"stages", "S", SCHEDULE, RP_OPTION_U32, TO(stages), .most = RP_MAX_STAGES, RECORDED,
-     .help = "stages of an even partition (as many as GPUs, or near the layers)"},
-    {"tune-budget", "E", SCHEDULE, RP_OPTION_U32, TO(tune_budget), .most = RPSIM_MAX_TUNE_BUDGET,
-     RECORDED,
-     .help = "simulations that --partition tuned may run (as many as take some seconds; at most "
-             "200000)"},
-    {"recompute", "none|wait|early|all", SCHEDULE, RP_OPTION_TAKE, .take = take_recompute,
-     .valid = "none, wait, early, a list of these, or all (wait and early)", RECORDED,
-     .help = "when a recompute may run (as published; wait and early for --schedule all)"},
-    {"grain", NULL, SCHEDULE, RP_OPTION_CHOICE, TO(layer_grain), .choices = "stage|layer",
-     GIVEN(grain_given), RECORDED,
-     .help = "recompute a stage at a time, or layer by layer from saved inputs of each (stage; "
-             "data-parallel systems: layer)"},
-    {"round", "R|all", SCHEDULE, RP_OPTION_U32, TO(round), .most = RP_MAX_MICROBATCHES, .all = true,
-     GIVEN(round_given), RECORDED,
-     .help = "microbatches per RoundPipe round (stage: N; hardware: all)"},
-    {"round-start", NULL, SCHEDULE, RP_OPTION_CHOICE, TO(round_start),
-     .choices = "free-first|rotate", GIVEN(round_start_given), RECORDED,
-     .help = "GPU that begins a round (stage: free-first; rotate with --round all and at hardware "
-             "fidelity)"},
-    {"optimizer", NULL, SCHEDULE, RP_OPTION_CHOICE, TO(asynchronous), .choices = "sync|async",
-     GIVEN(optimizer_given), RECORDED, .help = "barrier between iterations or none (sync)"},
-    {"piece-mb", "M", SCHEDULE, RP_OPTION_U32, TO(piece_mb), .most = 65536,
-     .help = "largest piece of a parameter upload in MiB (hardware; 256, as RoundPipe's library "
-             "has them; rpexec: 32)"},
-
-    {"format", NULL, OUTPUT, RP_OPTION_CHOICE, TO(format), .choices = "table|json|csv|kv",
-     .help = "output on stdout (table)"},
-    {"explain", NULL, OUTPUT, RP_OPTION_FLAG, TO(explain),
-     .help = "after the table: where the GPUs' time goes, the first cause of waiting, the critical "
-             "path and what would help most; with json the key explain"},
-    {"trace-out", "F", OUTPUT, RP_OPTION_TEXT, TO(trace_out), .help = "Chrome/Perfetto trace"},
-    {"gantt-out", "F", OUTPUT, RP_OPTION_TEXT, TO(gantt_out),
-     .help = "Gantt chart: .svg, .png or .pdf"},
-    {"timeline-out", "F", OUTPUT, RP_OPTION_TEXT, TO(timeline_out),
-     .help = "start and end of every op as CSV, for rpdiff"},
-    {"program-out", "F", OUTPUT, RP_OPTION_TEXT, TO(program_out),
-     .help = "the program in text form"},
-    {"db", "F", OUTPUT, RP_OPTION_TEXT, TO(db), .help = "add the runs to this SQLite store"},
-    {"db-ops", NULL, OUTPUT, RP_OPTION_FLAG, TO(db_ops),
-     .help = "with --db: every op of the timeline, too"},
-
-    {"torch-csv-out", "F", EXCHANGE, RP_OPTION_TEXT, TO(torch_csv_out),
-     .help = "the order of each GPU's forwards and backwards as a schedule CSV of PyTorch's "
-             "pipelining"},
-    {"torch-csv-dialect", "compute-only|lowered|lowered-waits|legacy|lowered-legacy", EXCHANGE,
-     RP_OPTION_TAKE, .take = take_dialect,
-     .help = "of --torch-csv-out: computations alone; with transfers and FSDP's actions; with "
-             "PyTorch 2.15's waits besides; the first two as of 2024, B and BW for I and B "
-             "(compute-only)"},
-    {"recv-placement", NULL, EXCHANGE, RP_OPTION_CHOICE, TO(torch_lowering.receives),
-     .choices = "asap|just-in-time",
-     .help = "receives of a lowered CSV: where the send is issued, or before their use (asap)"},
-    {"torch-sidecar", "F", EXCHANGE, RP_OPTION_TEXT, TO(torch_sidecar),
-     .help = "JSON beside a schedule CSV with what that cannot say (schedule, layers of each "
-             "stage, recompute): read with --torch-csv-in, otherwise written with --torch-csv-out"},
-    {"allow-multi-rank-stages", NULL, EXCHANGE, RP_OPTION_FLAG, TO(multi_rank_stages),
-     .help = "with these: stages may run on several ranks and have backward stages apart "
-             "(RoundPipe)"},
-    {"chakra-out", "PREFIX", EXCHANGE, RP_OPTION_TEXT, TO(chakra_out),
-     .help = "the run as Chakra execution traces, PREFIX.RANK.et (rpimport --chakra runs them)"},
-
-    {"list", NULL, OTHER, RP_OPTION_TEXT, TO(list), .choices = "schedules|models|platforms|costs",
-     GIVEN(action), .means = RPSIM_ACTION_LIST, .help = "what there is"},
-    {"flows", "FILE|-", OTHER, RP_OPTION_TEXT, TO(flows), GIVEN(action),
-     .means = RPSIM_ACTION_FLOWS,
-     .help = "when each flow of a JSON file of links and flows ends (max-min fair sharing)"},
-    {"check", NULL, OTHER, RP_OPTION_FLAG, TO(action), .means = RPSIM_ACTION_CHECK,
-     .help = "validate only"},
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "sim/rpsim/options_rows.inc"
+#undef OPTION
 };
 
 /* ---- combinations ---------------------------------------------------------------------------- */

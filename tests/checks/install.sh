@@ -23,5 +23,11 @@ if env -u RP_TRACES -u RP_PLOTS "$rpsim" --schedule gpipe --gantt-out "$work/bro
     exit 1
 fi
 test ! -e "$work/broken.svg"
+for program in "$work/moved/bin"/*; do
+    name=$(basename "$program")
+    for file in man/man1/"$name".1 bash-completion/completions/"$name" zsh/site-functions/_"$name"; do
+        [ -s "$work/moved/share/$file" ] || { echo "install: no share/$file"; exit 1; }
+    done
+done
 "$work/moved/bin/rpexec" --list backends | grep '^host' >/dev/null
 echo "install: data, scripts and programs are found"

@@ -48,6 +48,7 @@ done <"$work/files"
 for patch in "$work"/patch*; do
     patch --quiet --fuzz=0 -p0 <"$patch" || fail "a patch does not fit: $(cat "$patch")"
 done
+[ "$(grep -l my_option "$work"/patch* | wc -l)" -eq 2 ] || fail "an option is more than its row and its use"
 
 options=(-DRP_TESTS=OFF -DRP_CUDA=OFF -DCMAKE_BUILD_TYPE=None) # the quickest to compile
 if command -v ninja >/dev/null; then
@@ -56,7 +57,7 @@ fi
 if command -v ccache >/dev/null; then
     options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 fi
-{ cmake -S . -B build "${options[@]}" && cmake --build build -j 2 --target rpsim rpexec; } >"$work/log" 2>&1 ||
+{ cmake -S . -B build "${options[@]}" && cmake --build build -j 2 --target rpsim rpexec rpsim_command_line; } >"$work/log" 2>&1 ||
     { tail -n 40 "$work/log"; fail "the copy with the new files does not build"; }
 rpsim=$tree/build/rpsim
 
@@ -104,6 +105,18 @@ listed "$column" "$rpsim" "${run[@]}" --format csv
 listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
 [ "$(sqlite3 "$work/column.db" "SELECT value FROM metrics WHERE name = '$column'")" = 16 ] || fail "$column is not stored"
 grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
+
+# The option is everywhere where options are.
+option=--$(sed -n 's/^+OPTION(.*"\(.*\)", "N".*/\1/p' "$work"/patch*)
+listed "$option" "$rpsim" --help
+for text in man1/rpsim.1 completions/rpsim site-functions/_rpsim; do
+    listed "$option" sed 's/\\-/-/g' build/command_line/$text
+done
+"$rpsim" --schedule gpipe "$option" 7 --db "$work/runs.db" >"$work/list" 2>"$work/log" || fail "$option 7 is refused"
+grep -qx 'rpsim: warning: my-option is 7' "$work/log" || fail "$option is not used: $(cat "$work/log")"
+[ "$(sqlite3 "$work/runs.db" "SELECT config_json ->> 'my_option' FROM runs")" = 7 ] || fail "$option is not stored"
+! "$rpsim" --schedule gpipe "$option" 101 2>"$work/log" || fail "$option 101 is accepted"
+grep -q -- "$option: '101' is not valid; valid values are integers from 1 to 100" "$work/log" || fail "$option 101: $(cat "$work/log")"
 
 # The others are made elsewhere (checks.plots): the loop shall find this one.
 find plots/gallery -mindepth 1 -maxdepth 1 -name '[0-9]*' ! -name "$figure" -exec rm -r {} +

@@ -440,8 +440,8 @@ static void try_file(uint32_t number)
 }
 
 /* ---- command lines ----------------------------------------------------------------------------
- * Options and the names of their values come from each program's --help: "  --gpus N    GPUs". Those
- * with a letter, -h and -V, end everything and are left out. */
+ * Options and the names of their values come from each program's --help: "  --gpus N    GPUs".
+ * Those with a letter, -h and -V, end everything and are left out. */
 
 typedef struct program {
     const char *path;
@@ -479,7 +479,7 @@ static void read_options(program *p)
             p->options[p->count++] = strdup(name);
         }
     }
-    require(pclose(help) == 0 && p->count > 2, command);
+    require(pclose(help) == 0 && p->count >= 2, command);
 }
 
 static const char *draw_absurd(void)
