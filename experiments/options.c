@@ -39,22 +39,9 @@ static const rp_option_group groups[] = {
 #define TO(member) .to = RP_OPTION_MEMBER(rpsweep_options, member)
 
 static const rp_option rows[] = {
-    {"jobs", "N", RUNS, RP_OPTION_U32, TO(jobs), .most = MOST_JOBS,
-     .help = "points at a time, each in a process of its own (the cores; rpexec: 1)"},
-    {"resume", NULL, RUNS, RP_OPTION_FLAG, TO(resume),
-     .help = "goes on: points that the store has are not run again"},
-    {"retry-failed", NULL, RUNS, RP_OPTION_FLAG, TO(retry),
-     .help = "with --resume: points that have failed are run again"},
-    {"shard", "I/N", RUNS, RP_OPTION_TAKE, .take = take_shard,
-     .help = "runs every N-th combination, beginning with I, 0 to N - 1 (0/1)"},
-    {"rpexec", "F", RUNS, RP_OPTION_TEXT, TO(rpexec),
-     .help = "the rpexec that runs executed points (beside rpsweep, or in PATH)"},
-    {"dry-run", NULL, RUNS, RP_OPTION_FLAG, TO(action), .means = RPSWEEP_ACTION_COUNT,
-     .help = "checks the experiment and prints its points as commands"},
-    {"db", "F", STORES, RP_OPTION_TEXT, TO(db),
-     .help = "the SQLite store (NAME.db in the current folder, NAME as the experiment has it)"},
-    {"cell", "NAME=VALUE[,NAME=VALUE…]", STORES, RP_OPTION_TEXT, TO(cell),
-     .help = "with reference: columns that the file lacks, such as platform=rtx4090x8,gpus=8"},
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "experiments/options_rows.inc"
+#undef OPTION
 };
 
 static bool has_no_experiment(const void *options)

@@ -11,23 +11,17 @@ typedef enum rpsweep_action {
     RPSWEEP_ACTION_REFERENCE, /**< published or measured values from a CSV file */
 } rpsweep_action;
 
-/** Texts are borrowed from the arguments. */
+/** Texts are borrowed from the arguments; 0 and NULL: not given. Shards are counted from 0. */
 typedef struct rpsweep_options {
     rp_options common; /**< first, as rp_options_parse wants it */
-    rpsweep_action action;
+#define OPTION(members, ...) members;
+#include "experiments/options_rows.inc"
+#undef OPTION
     const char *experiment; /**< file, or the name of one that is shipped; RUN and COUNT */
     const char *view;       /**< EXPORT */
     const char **stores;    /**< MERGE: what is merged into db */
     uint32_t store_count;
-    const char *table;  /**< REFERENCE: the CSV file */
-    const char *cell;   /**< REFERENCE: "NAME=VALUE,…"; may be NULL */
-    const char *db;     /**< NULL: NAME.db */
-    const char *rpexec; /**< NULL: beside rpsweep, or in PATH */
-    uint32_t jobs;      /**< 0: as many as there are cores */
-    bool resume;
-    bool retry;
-    uint32_t shard; /**< counted from 0 */
-    uint32_t shards;
+    const char *table; /**< REFERENCE: the CSV file */
 } rpsweep_options;
 
 /** @param arena owns the words @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */

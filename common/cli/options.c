@@ -103,8 +103,8 @@ static rp_status refuse(const rp_option *row, const char *text)
     char valid[80];
     switch (row->kind) {
     case RP_OPTION_U32:
-        (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f",
-                       row->all ? "all and " : "", row->most);
+        (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f", row->all ? "all and " : "",
+                       row->most);
         break;
     case RP_OPTION_REAL:
         (void)snprintf(valid, sizeof valid, "numbers from 0 to %g", row->most);
@@ -363,10 +363,4 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         return refuse_combination(rule, given, options);
     }
     return RP_OK;
-}
-
-bool rp_options_given(const rp_options_program *program, const void *options, const char *name)
-{
-    uint32_t i = rp_options_find(program, name, strlen(name));
-    return i < RP_OPTIONS_MAX && ((const rp_options *)options)->given[i].when != 0;
 }

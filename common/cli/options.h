@@ -145,9 +145,6 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
 /** Applies the rules in their order. @retval RP_OK, RP_USAGE (logged), RP_BROKEN */
 rp_status rp_options_check(const rp_options_program *program, const void *options);
 
-/** @return true where the option `name` was given. */
-bool rp_options_given(const rp_options_program *program, const void *options, const char *name);
-
 /**
  * Writes what options->request asks for: help, wrapped to COLUMNS, to the terminal that `stream`
  * is, or to 80 columns; version; man page; completion.

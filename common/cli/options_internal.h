@@ -28,9 +28,6 @@ const char *rp_options_argument(const rp_option *row);
 /** Takes the next piece of `text` up to one of `separators`. @return its length; 0: the end */
 size_t rp_options_piece(const char **text, const char *separators);
 
-/** @return true for a piece of a placeholder that is a value itself: small letters and digits. */
-bool rp_options_is_word(const char *piece, size_t length);
-
 /** Man page in roff. */
 void rp_options_man(const rp_options_program *program, FILE *stream);
 

@@ -27,8 +27,12 @@ static void write_u32(const rp_option *row, uint32_t value, rp_json *json)
 }
 
 /* An enum, or a bool for the second of two. */
-static void write_choice(const rp_option *row, const char *member, rp_json *json)
+static void write_choice(const rp_option *row, const char *member, const char *given, rp_json *json)
 {
+    if (row->to.size == 0) {
+        rp_json_string(json, given);
+        return;
+    }
     const char *choices = row->choices;
     uint32_t index = 0;
     memcpy(&index, member, row->to.size < sizeof index ? 1 : sizeof index);
@@ -68,7 +72,7 @@ static void write_value(const rp_option *row, const char *member, const char *gi
         rp_json_string(json, text != NULL ? text : row->none);
         break;
     case RP_OPTION_CHOICE:
-        write_choice(row, member, json);
+        write_choice(row, member, given, json);
         break;
     case RP_OPTION_LIST:
     case RP_OPTION_TAKE:

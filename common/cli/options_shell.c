@@ -17,7 +17,8 @@ static bool is(const char *piece, size_t length, const char *word)
     return length == strlen(word) && memcmp(piece, word, length) == 0;
 }
 
-bool rp_options_is_word(const char *piece, size_t length)
+/* Small letters and digits: a value itself. */
+static bool is_word(const char *piece, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (!islower((unsigned char)piece[i]) && !isdigit((unsigned char)piece[i]) &&
@@ -34,7 +35,7 @@ static completion completion_of(const char *argument)
     for (size_t n = 0; (n = rp_options_piece(&argument, "|")) > 0; argument += n) {
         size_t plain = strcspn(argument, "[|");
         size_t used = strlen(c.words);
-        if (rp_options_is_word(argument, n)) {
+        if (is_word(argument, n)) {
             (void)snprintf(c.words + used, sizeof c.words - used, "%s%.*s", used > 0 ? " " : "",
                            (int)n, argument);
         }

@@ -10,14 +10,9 @@ static const rp_option_group groups[] = {{"Output", false}};
 #define TO(member) .to = RP_OPTION_MEMBER(rpdiff_options, member)
 
 static const rp_option rows[] = {
-    {"format", NULL, 0, RP_OPTION_CHOICE, TO(format), .choices = "table|json|csv",
-     .help = "output on stdout (table); csv with STORE only"},
-    {"worst", "N", 0, RP_OPTION_U32, TO(worst), .most = MOST_WORST,
-     .help = "name the N ops with the largest differences of time (10)"},
-    {"trace-out", "F", 0, RP_OPTION_TEXT, TO(trace_out),
-     .help = "both timelines as one Chrome/Perfetto trace"},
-    {"gantt-out", "F", 0, RP_OPTION_TEXT, TO(gantt_out),
-     .help = "both timelines as one Gantt chart (.svg, .png, .pdf)"},
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "sim/rpdiff/options_rows.inc"
+#undef OPTION
 };
 
 static const char *predicted_of(const void *options)

@@ -11,13 +11,12 @@ typedef enum rpdiff_format {
 
 /** Text is borrowed from argv; NULL means "not given". */
 typedef struct rpdiff_options {
-    rp_options common;     /**< first, as rp_options_parse wants it */
+    rp_options common; /**< first, as rp_options_parse wants it */
+#define OPTION(members, ...) members;
+#include "sim/rpdiff/options_rows.inc"
+#undef OPTION
     const char *predicted; /**< a timeline's file, or a store */
     const char *measured;  /**< NULL: `predicted` is a store, whose runs are compared */
-    rpdiff_format format;
-    uint32_t worst; /**< ops to name */
-    const char *trace_out;
-    const char *gantt_out;
 } rpdiff_options;
 
 /**

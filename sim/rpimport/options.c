@@ -10,33 +10,9 @@ static const rp_option_group groups[] = {
 #define TO(member) .to = RP_OPTION_MEMBER(rpimport_options, member)
 
 static const rp_option rows[] = {
-    {"kineto", "F[,F…]", KINETO, RP_OPTION_LIST, TO(traces),
-     .count = RP_OPTION_MEMBER(rpimport_options, trace_count),
-     .help = "traces of PyTorch's profiler (Kineto, JSON) with the ranges PP:2F0 that its pipeline "
-             "runtime makes, one per rank of one run; prints a cost table"},
-    {"partition", "P", KINETO, RP_OPTION_TEXT, TO(partition),
-     .help = "layers of each stage that was measured, 7,7,7,7; what the last stage takes longer "
-             "than its layers becomes the head's (each stage counts as one layer, the head as part "
-             "of the last)"},
-    {"microbatch-size", "B", KINETO, RP_OPTION_U32, TO(microbatch_size), .most = 1u << 20,
-     .help = "sequences per microbatch; no trace says it"},
-    {"seq-len", "S", KINETO, RP_OPTION_U32, TO(seq_len), .most = 1u << 24,
-     .help = "tokens per sequence; no trace says it"},
-    {"statistic", NULL, KINETO, RP_OPTION_CHOICE, TO(statistic), .choices = "median|min",
-     .given = RP_OPTION_MEMBER(rpimport_options, statistic_given),
-     .help = "of the ranges of a stage and kind; min suits ranges of the CPU, which include "
-             "waiting (median)"},
-    {"out", "F|-", KINETO, RP_OPTION_TEXT, TO(out),
-     .help = "the cost table; its name is the file's (-, stdout)"},
-
-    {"chakra", "PREFIX", CHAKRA, RP_OPTION_TEXT, TO(chakra),
-     .help = "runs Chakra execution traces, PREFIX.RANK.et of all ranks from 0 on, as rpsim "
-             "--chakra-out and ASTRA-sim's tools write them"},
-    {"platform", "NAME|FILE", CHAKRA, RP_OPTION_TEXT, TO(platform), .names = "platforms",
-     .help = "of --chakra: its rates give times to transfers and collectives that have a size only "
-             "(rtx4090x8)"},
-    {"format", NULL, CHAKRA, RP_OPTION_CHOICE, TO(json), .choices = "table|json",
-     .help = "of --chakra (table)"},
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "sim/rpimport/options_rows.inc"
+#undef OPTION
 };
 
 static bool has_no_single_source(const void *options)

@@ -4,20 +4,13 @@
 #include "common/cli/options.h"
 #include "sim/interchange/kineto.h"
 
-/** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
+/** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". One of `traces`
+ * and `chakra` is. */
 typedef struct rpimport_options {
-    rp_options common;   /**< first, as rp_options_parse wants it */
-    const char **traces; /**< of --kineto */
-    uint32_t trace_count;
-    const char *partition;
-    uint32_t microbatch_size;
-    uint32_t seq_len;
-    bool statistic_given;
-    rpsim_statistic statistic;
-    const char *out;    /**< of a cost table; NULL for stdout */
-    const char *chakra; /**< prefix of the files' names; NULL: `traces` are imported */
-    const char *platform;
-    bool json;
+    rp_options common; /**< first, as rp_options_parse wants it */
+#define OPTION(members, ...) members;
+#include "sim/rpimport/options_rows.inc"
+#undef OPTION
 } rpimport_options;
 
 /**

@@ -110,31 +110,9 @@ static const rp_option_group groups[] = {
 #define CHOICE(name, text, meaning) "|" text
 
 static const rp_option rows[] = {
-    {"model", "NAME|FILE", PLAN, RP_OPTION_TEXT, TO(model), .names = "models",
-     .help = "model, for the sizes of the layers (qwen3-1.7b)"},
-    {"platform", "NAME|FILE", PLAN, RP_OPTION_TEXT, TO(platform), .names = "platforms",
-     .help = "server, for costs and memory limit (rtx4090x8)"},
-    {"costs", "NAME|FILE", PLAN, RP_OPTION_TEXT, TO(costs), .names = "costs",
-     .help = "cost table (MODEL@GPU, computed where nobody has measured it); without --model no "
-             "sizes are known"},
-    {"gpus", "N", PLAN, RP_OPTION_U32, TO(gpus), .most = RP_MAX_GPUS,
-     .help = "GPUs: fewer stages than these do not help (the platform's)"},
-    {"mode", "fused|train|infer", PLAN, RP_OPTION_CHOICE, TO(mode),
-     .choices = RP_PLAN_MODE_LIST(CHOICE), .valid = "fused, train, infer",
-     .help = "the last layers run forward and backward in one stage; or all are in stages of both "
-             "directions; or there is no backward (fused)"},
-    {"tolerance", "T", PLAN, RP_OPTION_TAKE, .take = take_tolerance,
-     .help = "how much longer than the longest layer a stage may be (1.1)"},
-    {"memory-limit", "BYTES|…GB|none", PLAN, RP_OPTION_TAKE, .take = take_limit,
-     .help = "GPU memory for weights and gradients, of which a stage may use half (0.6 of the "
-             "platform's; none where no sizes are known); raised where one layer needs more"},
-
-    {"instance", "FILE|-", OUTPUT, RP_OPTION_TEXT, TO(instance),
-     .help = "plan what this JSON file describes: mode, fwd_time, bwd_time, fwd_bytes, bwd_bytes, "
-             "memory_limit, min_stages, threshold_num, threshold_den; also a list of these, or an "
-             "object with \"examples\". Prints JSON"},
-    {"format", NULL, OUTPUT, RP_OPTION_CHOICE, TO(json), .choices = "table|json",
-     .valid = "table, json", .help = "output on stdout (table; json with --instance)"},
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "sim/rpplan/options_rows.inc"
+#undef OPTION
 };
 
 /* An instance has everything itself. */

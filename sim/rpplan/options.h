@@ -4,20 +4,13 @@
 #include "common/cli/options.h"
 #include "common/planner/planner.h"
 
-/** Text is borrowed from argv; 0 and NULL mean "not given". */
+/** Text is borrowed from argv; 0 and NULL mean "not given". A memory limit of "none" is
+ * RP_PLAN_UNLIMITED. With an instance, a JSON file or "-", nothing of the rest is given. */
 typedef struct rpplan_options {
-    rp_options common;    /**< first, as rp_options_parse wants it */
-    const char *instance; /**< a JSON file, "-" for stdin; then nothing of the rest is given */
-    const char *model;
-    const char *platform;
-    const char *costs;
-    uint32_t gpus;
-    rp_plan_mode mode;
-    uint32_t tolerance_num;
-    uint32_t tolerance_den;
-    bool limit_given;
-    uint64_t memory_limit; /**< bytes, or RP_PLAN_UNLIMITED */
-    bool json;
+    rp_options common; /**< first, as rp_options_parse wants it */
+#define OPTION(members, ...) members;
+#include "sim/rpplan/options_rows.inc"
+#undef OPTION
 } rpplan_options;
 
 /**
