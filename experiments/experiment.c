@@ -251,7 +251,7 @@ rp_status rpsweep_point_arguments(const rpsweep_experiment *e, const rpsweep_poi
         RP_TRY(
             rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s.option, valued ? "=" : "", s.value));
     }
-    /* getopt permutes the array, not the texts. */
+    /* Options are read from texts and array, and nothing writes to them. */
     *argv_out = (char **)(void *)argv;
     *argc_out = (int)point->count + 1;
     return RP_OK;

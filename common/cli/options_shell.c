@@ -88,15 +88,15 @@ void rp_options_bash(const rp_options_program *program, FILE *stream)
             fputs("        ;;\n", stream);
         }
     }
-    fputs("    *)\n        if [[ $cur == -* ]]; then\n            words='", stream);
+    fputs("    *)\n", stream);
+    const completion c = completion_of(program->words != NULL ? program->words : "");
+    write_bash(&c, NULL, stream);
+    fputs("        [[ $cur != -* ]] || kind= words='", stream);
     for (uint32_t i = 0; rp_options_row(program, i) != NULL; i++) {
         fprintf(stream, "%s--%s", i > 0 ? " " : "", rp_options_row(program, i)->name);
     }
-    fputs("'\n        else\n            :\n", stream);
-    const completion c = completion_of(program->words != NULL ? program->words : "");
-    write_bash(&c, NULL, stream);
     fprintf(stream,
-            "        fi\n        ;;\n    esac\n"
+            "'\n        ;;\n    esac\n"
             "    [[ -z $kind ]] || compopt -o filenames 2>/dev/null\n"
             "    while IFS= read -r item; do\n"
             "        COMPREPLY+=(\"$item\")\n"

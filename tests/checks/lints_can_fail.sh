@@ -203,6 +203,7 @@ for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'c
     inject random sim/zz_random.c "$call" <<<"    $call;"
 done
 
+inject includes sim/zz_options.c "a loop over options" <<<'#include <getopt.h>'
 inject status exec/zz_broken.c "a silent broken invariant" <<<"    return RP_BROKEN;"
 inject status common/zz_status.c "fprintf(stderr" <<<'    fprintf(stderr, "x");'
 inject status sim/zz_status.c "fputs to stderr" <<<'    fputs("x", stderr);'

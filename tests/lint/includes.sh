@@ -20,6 +20,7 @@ for room in common sim exec; do
 done
 for room in common sim exec experiments; do
     forbid "$room" '(\.\./)*tests/' "only tests include tests"
+    forbid "$room" 'getopt' "options are rows (common/cli/options.h)"
 done
 for room in common exec tests; do
     forbid "$room" 'gsl/' "GSL is linked by the simulator only"
