@@ -3,7 +3,8 @@
  * An option is one row of its program's table. Parsing, messages, --help, the man page, shell
  * completion and the settings in JSON and stores come from the rows. Combinations that are refused
  * are rows of a second table. The program's structure begins with an rp_options; a row says which
- * member its value goes to.
+ * member its value goes to. Members and rows stand together in the program's options_rows.inc,
+ * which is included twice: for the structure and for the table.
  *
  * Placeholders of arguments have a meaning for shell completion: words in small letters between |
  * are values; F, FILE and PREFIX are files, DIR is a folder, NAME one of the row's `names`. */
@@ -62,7 +63,7 @@ struct rp_option {
     const char *names; /**< kind of `rpsim --list` that NAME is of */
     const char *key;   /**< in JSON; NULL: the name with _ for - */
     bool own_setting;  /**< the program writes this setting itself, or none */
-    bool repeats;      /**< what several of it add up to is one setting, joined by commas */
+    bool repeats;      /**< values add up; the setting is all of them, joined by commas */
     char letter;       /**< of the short form; 0: none */
     /** Logs what it refuses (rp_option_bad). @param options the program's structure */
     rp_status (*take)(const rp_option *row, const char *text, rp_arena *arena, void *options);
@@ -78,8 +79,8 @@ typedef struct rp_option_group {
 
 /** A refused combination: all of its conditions hold. Names of options are separated by blanks. */
 typedef struct rp_option_rule {
-    const char *given;   /**< one of these is given; the message names the first, or the last one */
-    bool names_last;     /**< that was given */
+    const char *given;   /**< one of these is given; the message names the first of them */
+    bool names_last;     /**< the message names the one that was given last */
     const char *with;    /**< one of these is given, too */
     const char *without; /**< none of these is given */
     bool (*when)(const void *options); /**< and this holds; without a message it has logged one */

@@ -133,7 +133,7 @@ static bool fits(const rp_option *row)
            (row->kind == RP_OPTION_FLAG) == (rp_options_argument(row) == NULL);
 }
 
-/* Mistakes of whoever writes tables. */
+/* False for mistakes in the tables. */
 static bool is_consistent(const rp_options_program *program)
 {
     for (uint32_t i = 0; rp_options_row(program, i) != NULL; i++) {
