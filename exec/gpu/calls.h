@@ -1,7 +1,7 @@
 /** @file calls.h  All that the GPU driver asks of CUDA, as one table.
  *
  * The driver (driver.c) has no other way to a GPU, so that a table which does the same with threads
- * and host memory (tests/support/fake/cuda.h) runs the very same driver on machines without one.
+ * and host memory (exec/cuda/emulator/machine) runs the very same driver on machines without one.
  * exec/cuda/runtime.c fills it with the CUDA runtime. Streams and events are handles of that
  * runtime; functions give 0 or its error code.
  */

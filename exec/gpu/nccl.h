@@ -1,6 +1,6 @@
 /** @file nccl.h  What the GPU driver asks of NCCL, as a table of its own beside calls.h.
  *
- * exec/cuda/nccl.c fills it with the library, tests/support/fake/nccl.c with threads. Functions
+ * exec/cuda/nccl.c fills it with the library, exec/cuda/emulator/machine with threads. Functions
  * give 0 or an error from RPEXEC_NCCL_ERRORS on, which `text` of calls.h knows. A communicator is
  * one GPU's membership; calls on one of them are made by one thread at a time. Between group_begin
  * and group_end of a thread calls are only noted; group_end enqueues all of them, of a communicator

@@ -142,7 +142,7 @@ rm "$MOCK/revision"
 some='--list backends|--schedule (zero2 --dtype bf16 --transport nccl|1f1b --dtype fp32 --transport nccl|fsdp --dtype fp32 --transport staged'
 some+='|1f1b --dtype bf16 --transport staged|zero-infinity --dtype bf16 --transport copy)|^cuda_nccl'
 MOCK_REAL=$(emulated "$some" '--list backends|--transport|^cuda_nccl') \
-    MOCK_DEVICES=8 RP_SUITE_JOBS=4 RP_SUITE_STEPS="transports validation" RP_SUITE_SCHEDULES=1f1b \
+    MOCK_DEVICES=8 EMULATED_DELAY_US=200 RP_SUITE_JOBS=4 RP_SUITE_STEPS="transports validation" RP_SUITE_SCHEDULES=1f1b \
     suite --gpus all "$MOCK" "$work/server" >"$work/said" 2>&1 || fail "the server" "$work/said"
 ! grep -q -e --virtual-gpus "$MOCK/finished" || fail "virtual GPUs on a server" "$MOCK/finished"
 last_rows "$work/server/summary.csv" | awk -F, '{ n[$1]++ } $3 != "passed" { print; bad = 1 }
@@ -234,6 +234,14 @@ grep -qF 'on 8 GPUs (emulator)' "$work/server/logs/transports.nccl-zero2-bf16-8.
     grep -q 'NCCL 2.28.9, 8 ranks: right' "$work/server/logs/transports.nccl-calls.log" || fail "eight devices" "$work"/server/logs/transports.nccl-*.log
 awk -F, 'NR > 1 { e = 100 * ($5 / $4 - 1) - $6; n += e < 0.01 && e > -0.01 } END { exit n != 24 }' \
     "$work/all/validation.csv" || fail validation "$work/all/validation.csv"
+# Devices that reach each other, and whose streams are late at random, train as those of the suite did.
+for how in EMULATED_PEERS= "EMULATED_PEERS=1 EMULATED_DELAY_US=500"; do
+    # shellcheck disable=SC2086
+    env EMULATED_DEVICES=2 $how "$MOCK_RPEXEC" --backend cuda --gpus 2 --steps 2 --model "$MOCK/model" --schedule 1f1b --seq-len 4 >"$work/said"
+    awk '/^step/ { print $4 } / between GPUs: / { print $NF >"/dev/stderr" }' "$work/said" 2>>"$work/by" >>"$work/losses"
+done
+[ "$(paste -sd, "$work/by")" = staged,copy ] && [ "$(wc -l <"$work/losses")" -eq 4 ] &&
+    [ "$(sort -u "$work/losses" | wc -l)" -eq 2 ] || fail "late devices" "$work/said" "$work/by" "$work/losses"
 # Both sides of a pair execute the same FLOP; where they do not, they are not compared.
 for pair in "roundpipe-async-1 resident-1" "roundpipe-async-stages-1 resident-recomputed-1"; do
     read -r a b <<<"$pair"

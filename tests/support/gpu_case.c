@@ -6,7 +6,7 @@
 #include <criterion/new/assert.h>
 
 void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rpexec_work *work,
-                         const rp_fake_cuda *machine, rp_test_twist twist)
+                         const emulated_machine *machine, rp_test_twist twist)
 {
     rp_test_run plain;
     rp_test_run run;
@@ -30,6 +30,6 @@ void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rpexec_w
 
 void rp_test_gpu_end(rp_arena *arena)
 {
-    rp_test_none_left(rp_fake_cuda_left(), "things of the fake machine");
+    rp_test_none_left(emulator_counted(EMULATED_LEFT), "things of the fake machine");
     rp_test_end(arena);
 }

@@ -3,6 +3,7 @@
  * loops on the host, whose operators add up in another order; with graphs the same bits as without.
  */
 #include "exec/cuda/emulator/green.h"
+#include "exec/cuda/emulator/machine/machine.h"
 #include "exec/cuda/runtime.h"
 #include "exec/rpexec/train_internal.h"
 #include "tests/support/exec_case.h"
@@ -107,6 +108,45 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     }
     *gradient_error = rp_test_distance(&got, &right);
     return RP_OK;
+}
+
+/* Two devices that reach each other and whose streams stop for a while have the bits of two parts
+ * of one whose streams do not, with and without graphs. */
+static int check_late(const char *schedule, rpexec_dtype dtype)
+{
+    static const emulated_machine parts = {.devices = 1};
+    static const emulated_machine late = {
+        .devices = 2, .peers = true, .seed = 3, .delay_us = 400, .often = true};
+    rp_model config = rp_test_decoder(2, false, true);
+    const rp_schedule_type *type = rp_schedule_find(schedule);
+    const rpexec_work work = {.schedule = type,
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = 4,
+                              .microbatch_size = 1,
+                              .iterations = 3,
+                              .round = RP_ROUND_ALL,
+                              .recompute = type->default_recompute,
+                              .piece_bytes = 20000,
+                              .peer_gpus = UINT32_MAX};
+    rp_test_twist twist = {.dtype = dtype,
+                           .driver_type = rpexec_cuda_driver(),
+                           .watchdog_s = 60,
+                           .devices = {.is_virtual = true}};
+    rp_arena *arena = NULL;
+    rp_test_run right, got;
+    rp_status status = rp_arena_create(&arena);
+    emulator_set_machine(&parts);
+    status = status == RP_OK ? rp_test_execute(arena, &config, 9, &work, &twist, &right) : status;
+    emulator_set_machine(&late);
+    twist.devices = (rpexec_devices_config){.graphs = true, .stage_bytes = 1000};
+    status = status == RP_OK ? rp_test_execute(arena, &config, 9, &work, &twist, &got) : status;
+    emulator_set_machine(&parts);
+    bool well = status == RP_OK && rp_test_same(&got, &right, work.iterations);
+    printf("late devices, %s, %s%s\n", schedule, rpexec_dtype_text(dtype),
+           well ? "" : ": OTHER BITS");
+    rp_arena_destroy(arena);
+    return !well;
 }
 
 /* The gradients that --check looks at, where rounding has many layers to grow in and 16 bits go
@@ -261,11 +301,15 @@ int main(void)
     for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
         failed += check_deep((rpexec_dtype)i);
     }
+    failed += check_late("1f1b", RPEXEC_DTYPE_F16);
+    failed += check_late("fsdp", RPEXEC_DTYPE_F32);
     failed += check_cudnn("1f1b", RPEXEC_DTYPE_BF16);
     failed += check_cudnn("roundpipe", RPEXEC_DTYPE_F16);
     failed += check_choice();
-    if (emulator_green_contexts() != 0) { /* only those without streams can be destroyed */
-        printf("%u green contexts are left\n", emulator_green_contexts());
+    /* Green contexts with streams cannot be destroyed. */
+    if (emulator_green_contexts() != 0 || emulator_counted(EMULATED_LEFT) != 0) {
+        printf("%u green contexts are left, %u other things\n", emulator_green_contexts(),
+               emulator_counted(EMULATED_LEFT));
         failed++;
     }
     return failed > 0;

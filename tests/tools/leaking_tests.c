@@ -94,15 +94,15 @@ Test(gpu, gives_back)
 {
     void *event = NULL;
     give_text_back();
-    cr_assert(eq(int, rp_fake_event_create(&event), 0));
-    rp_fake_event_destroy(event);
+    cr_assert(eq(int, emulator_event_create(&event), 0));
+    emulator_event_destroy(event);
 }
 
 TestSuite(gpu_things, .init = begin, .fini = end_of_gpu);
 Test(gpu_things, leaks)
 {
     void *event = NULL;
-    cr_assert(eq(int, rp_fake_event_create(&event), 0));
+    cr_assert(eq(int, emulator_event_create(&event), 0));
 }
 
 /* Fails in its body: the teardown comes second. */

@@ -238,12 +238,12 @@ static int check_gpu_driver(void)
                          .recompute = schedule->default_recompute,
                          .piece_bytes = 20000,
                          .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
-        const rp_fake_cuda machine = {.devices = 2,
-                                      .green = i == 1 || i == 6,
-                                      .peers = i >= 5,
-                                      .seed = i,
-                                      .delay_us = 300,
-                                      .nccl = i >= 10};
+        const emulated_machine machine = {.devices = 2,
+                                          .green = i == 1 || i == 6,
+                                          .peers = i >= 5,
+                                          .seed = i,
+                                          .delay_us = 300,
+                                          .nccl = i >= 10};
         rpexec_dtype dtype = i < 5 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
         rp_test_twist host = {.dtype = dtype};
         rp_test_twist gpu = {
@@ -256,9 +256,9 @@ static int check_gpu_driver(void)
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &host, &plain) : status;
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &gpu, &run) : status;
         bool same = status == RP_OK && rp_test_same(&run, &plain, w.iterations) &&
-                    (rp_fake_cuda_launched().graphs > 0) == graphs;
+                    (emulator_counted(EMULATED_GRAPHS) > 0) == graphs;
         rp_arena_destroy(arena);
-        if (!same || rp_fake_cuda_left() != 0) {
+        if (!same || emulator_counted(EMULATED_LEFT) != 0) {
             fprintf(stderr, "threads: %s trains differently on streams\n", names[i % 5]);
             return 1;
         }

@@ -195,7 +195,7 @@ typedef struct job {
     void *d;
 } job;
 
-static void multiply(void *arguments)
+static void multiply(const void *arguments)
 {
     const job *p = arguments;
     const struct emulated_object *to = &p->d_layout;
@@ -248,11 +248,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (c_layout != d_layout || workspace == NULL || workspace_bytes == 0) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (stream != NULL && stream->defer != NULL) {
-        return stream->defer(stream, multiply, &p, sizeof p) == cudaSuccess
-                   ? CUBLAS_STATUS_SUCCESS
-                   : CUBLAS_STATUS_INVALID_VALUE;
-    }
-    multiply(&p);
-    return CUBLAS_STATUS_SUCCESS;
+    return emulated_launch(stream, multiply, &p, sizeof p) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_INVALID_VALUE;
 }

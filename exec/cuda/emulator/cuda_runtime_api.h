@@ -1,41 +1,32 @@
 /** @file cuda_runtime_api.h  As much of CUDA's runtime as the operators and their tests call, on a
- * CPU: memory is the host's, and everything has happened when a call returns. */
+ * CPU. Handles are those of machine/machine.h; NULL as a stream is the device's own, in which
+ * everything has happened when a call returns. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct emulated_graph *cudaGraph_t;
-typedef struct emulated_graph *cudaGraphExec_t;
-typedef struct emulated_stream *cudaStream_t;
-typedef struct emulated_event {
-    double ms;
-    const unsigned int *home;
-} * cudaEvent_t;
+typedef void *cudaStream_t;
+typedef void *cudaEvent_t;
+typedef void *cudaGraph_t;
+typedef void *cudaGraphExec_t;
 
 typedef enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorDeviceUninitialized = 201,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorUnknown = 999,
 } cudaError_t;
-
-/** NULL is the device's own, which is never captured. */
-struct emulated_stream {
-    /** Where the stream's context counts its streams, by which it is known. */
-    unsigned int *home;
-    /** While the stream is captured: notes `run` with a copy of `arguments`. NULL: launches
-     * are done at once. */
-    cudaError_t (*defer)(cudaStream_t stream, void (*run)(void *arguments), const void *arguments,
-                         size_t bytes);
-    cudaGraph_t captured;
-};
 
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
@@ -77,6 +68,10 @@ struct cudaDeviceProp {
 #ifdef __cplusplus
 extern "C" {
 #endif
+/** Has the stream do `run` with a copy of `arguments`, which is what a launch is. */
+cudaError_t emulated_launch(cudaStream_t stream, void (*run)(const void *arguments),
+                            const void *arguments, size_t bytes);
+
 /* As the calls of the same names. */
 cudaError_t cudaMalloc(void **pointer, size_t bytes);
 cudaError_t cudaFree(void *pointer);
@@ -94,8 +89,6 @@ cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaGetLastError(void);
-/* driver.c: what the driver for GPUs needs beyond that. A wait has been fulfilled when it is asked
- * for, since it is asked for only after what it waits for. */
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
@@ -108,7 +101,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
-/* graphs.c */
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,

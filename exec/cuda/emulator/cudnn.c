@@ -18,7 +18,7 @@
 #define DECLARE(result, name, parameters) result cudnn##name parameters;
 RPEXEC_CUDNN_FUNCTIONS(DECLARE)
 
-enum { OBJECTS = 8192, WORKSPACE = 256, ENGINES = 2 };
+enum { OBJECTS = 8192, ENGINES = 2 };
 
 struct cudnnContext {
     bool used;
@@ -274,7 +274,7 @@ unsigned cudnnBackendGetAttribute(const rpexec_cudnn_object object, unsigned nam
         return VALUE(STATUS_SUCCESS);
     }
     if (name == VALUE(ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) && type == VALUE(TYPE_INT64)) {
-        const int64_t bytes = WORKSPACE;
+        const int64_t bytes = EMULATED_WORKSPACE;
         memcpy(elements, &bytes, sizeof bytes);
         return VALUE(STATUS_SUCCESS);
     }
@@ -346,17 +346,11 @@ unsigned cudnnBackendExecute(rpexec_cudnn_handle handle, rpexec_cudnn_object pla
     if (status != VALUE(STATUS_SUCCESS)) {
         return status;
     }
-    void *workspace =
+    job.workspace =
         (void *)(uintptr_t)emulated_cudnn_word(k, VALUE(ATTR_VARIANT_PACK_WORKSPACE), 0);
-    memset(workspace, 0xa5, WORKSPACE);
-    if (handle->stream != NULL && handle->stream->defer != NULL) {
-        return handle->stream->defer(handle->stream, emulated_cudnn_run, &job, sizeof job) ==
-                       cudaSuccess
-                   ? VALUE(STATUS_SUCCESS)
-                   : VALUE(STATUS_BAD_PARAM);
-    }
-    emulated_cudnn_run(&job);
-    return VALUE(STATUS_SUCCESS);
+    return emulated_launch(handle->stream, emulated_cudnn_run, &job, sizeof job) == cudaSuccess
+               ? VALUE(STATUS_SUCCESS)
+               : VALUE(STATUS_BAD_PARAM);
 }
 
 /* ---- handles and objects ----------------------------------------------------------------------

@@ -64,10 +64,14 @@ bool emulated_cudnn_collect(const emulated_cudnn *graph, emulated_tensors *all);
 /** @return the fault of an object whose attributes are all there; NULL: none. */
 const char *emulated_cudnn_check(const emulated_cudnn *object);
 
+/** Bytes of the workspace that a plan wants, and writes. */
+#define EMULATED_WORKSPACE 256
+
 /** A plan's graph with addresses, as a kernel gets them. */
 typedef struct emulated_job {
     const emulated_cudnn *graph;
     float factor; /**< all of the result is multiplied by it: 1, or a library that is wrong */
+    void *workspace;
     uint32_t count;
     uint64_t ids[EMULATED_MOST_TENSORS];
     void *memory[EMULATED_MOST_TENSORS]; /**< NULL: `value` */
@@ -78,4 +82,4 @@ typedef struct emulated_job {
 unsigned emulated_cudnn_left(void);
 
 /** Computes the graph of an `emulated_job` operation by operation, in fp32. */
-void emulated_cudnn_run(void *job);
+void emulated_cudnn_run(const void *job);

@@ -228,10 +228,11 @@ static void do_operation(arrays *all, const emulated_cudnn *op)
     move(all->job, to, true);
 }
 
-void emulated_cudnn_run(void *arguments)
+void emulated_cudnn_run(const void *arguments)
 {
     const emulated_job *job = arguments;
     arrays all = {.job = job};
+    memset(job->workspace, 0xa5, EMULATED_WORKSPACE);
     const emulated_attribute *ops =
         emulated_cudnn_attribute(job->graph, VALUE(ATTR_OPERATIONGRAPH_OPS));
     for (int64_t i = 0; i < ops->count; i++) {

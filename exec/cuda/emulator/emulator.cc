@@ -90,9 +90,10 @@ static void *scheduler;
 static unsigned int current;
 static unsigned int thread_count;
 static int counted; /* of the last counting barrier */
-static bool reversed;
-static void (*call_now)(void *);
-static void *context_now;
+static bool reversed; /* the kernel that runs */
+static bool reverses; /* launches from now on */
+static void (*call_now)(const void *);
+static const void *context_now;
 static pthread_mutex_t machine = PTHREAD_MUTEX_INITIALIZER; /* one kernel at a time */
 
 #ifdef EMULATOR_RACES
@@ -133,7 +134,12 @@ extern "C" void __tsan_write_range(void *address, size_t bytes);
 
 extern "C" void emulator_reverse(bool reverse)
 {
-    reversed = reverse;
+    reverses = reverse;
+}
+
+extern "C" bool emulator_is_reversed(void)
+{
+    return reverses;
 }
 
 extern "C" bool emulator_finds_races(void)
@@ -262,25 +268,27 @@ static void run_block(size_t shared)
     HAPPENS_AFTER(at_end);
 }
 
-extern "C" void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
-                             void *context)
+extern "C" void emulator_run(const emulated_grid *grid, void (*call)(const void *),
+                             const void *context)
 {
     pthread_mutex_lock(&machine);
+    dim3 n = grid->blocks;
     call_now = call;
     context_now = context;
-    blockDim = dim3(threads);
-    gridDim = grid;
-    thread_count = threads;
-    if (threads == 0 || threads > MOST_THREADS || shared > EMULATOR_MOST_SHARED || grid.x == 0 ||
-        grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535) {
+    reversed = grid->reversed;
+    blockDim = dim3(grid->threads);
+    gridDim = n;
+    thread_count = grid->threads;
+    if (thread_count == 0 || thread_count > MOST_THREADS || grid->shared > EMULATOR_MOST_SHARED ||
+        n.x == 0 || n.x > 0x7fffffff || n.y == 0 || n.y > 65535 || n.z == 0 || n.z > 65535) {
         stop("a launch that no GPU would take");
     }
-    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    uint64_t blocks = (uint64_t)n.x * n.y * n.z;
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t index = reversed ? blocks - 1 - i : i;
-        blockIdx = dim3((unsigned int)(index % grid.x), (unsigned int)(index / grid.x % grid.y),
-                        (unsigned int)(index / grid.x / grid.y));
-        run_block(shared);
+        blockIdx = dim3((unsigned int)(index % n.x), (unsigned int)(index / n.x % n.y),
+                        (unsigned int)(index / n.x / n.y));
+        run_block(grid->shared);
     }
     pthread_mutex_unlock(&machine);
 }

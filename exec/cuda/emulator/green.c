@@ -1,68 +1,33 @@
 /* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: what that refuses is refused. */
 #include "exec/cuda/emulator/green.h"
 
-#include "common/base/mem.h"
+#include "exec/cuda/emulator/machine/machine.h"
 
 #include <cuda.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* Odd numbers: neither sort of group cuts it into eight as easily as any GPU. */
 emulated_device emulator_device = {27, 4, 2, 13000, 0};
 
-enum { CONTEXTS = 64, DESCRIPTIONS = 64, DEVICES = 8 };
+enum { CONTEXTS = 64, DESCRIPTIONS = 64 };
 
 struct emulated_context {
     bool used;
     unsigned int first, count; /* multiprocessors */
-    unsigned int streams;      /* its home */
+    atomic_uint streams;
 };
 
 static struct emulated_context contexts[CONTEXTS];
 static struct CUdevResource descriptions[DESCRIPTIONS];
 static unsigned int described;
-static pthread_mutex_t emulator = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local unsigned int *current; /* green; NULL: the device's own */
-static unsigned int homes[DEVICES];
-static _Thread_local int device_now;
 
-int emulator_devices(void)
+void emulator_green_stream_goes(void *context)
 {
-    const char *given = getenv("EMULATED_DEVICES");
-    long count = given != NULL ? strtol(given, NULL, 10) : 1;
-    return count < 1 ? 1 : count > DEVICES ? DEVICES : (int)count;
-}
-
-static void enter(unsigned int *home)
-{
-    if (current == NULL && home != NULL) {
-        pthread_mutex_lock(&emulator);
-    } else if (current != NULL && home == NULL) {
-        pthread_mutex_unlock(&emulator);
+    struct emulated_context *c = context;
+    if (c != NULL) {
+        atomic_fetch_sub(&c->streams, 1);
     }
-    current = home;
-}
-
-bool emulator_use_device(int device)
-{
-    enter(NULL);
-    if (device < 0 || device >= emulator_devices()) {
-        return false;
-    }
-    device_now = device;
-    return true;
-}
-
-unsigned int *emulator_device_home(void)
-{
-    return &homes[device_now];
-}
-
-unsigned int *emulator_home(void)
-{
-    return current != NULL ? current : emulator_device_home();
 }
 
 unsigned int emulator_green_contexts(void)
@@ -174,8 +139,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
     if (room == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *room = (struct emulated_context){
-        .used = true, .first = description->first, .count = description->sm.smCount};
+    room->used = true;
+    room->first = description->first;
+    room->count = description->sm.smCount;
     *green = room;
     return CUDA_SUCCESS;
 }
@@ -183,7 +149,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
 /* CUDA would not destroy the streams, but leak them. */
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
-    if (!green->used || green->streams != 0 || current == &green->streams) {
+    if (!green->used || atomic_load(&green->streams) != 0 || emulator_is_current(green)) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     green->used = false;
@@ -199,26 +165,23 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,
                                 int priority)
 {
-    CUstream made = NULL;
+    const rpexec_cuda_part part = {.context = green, .green = green};
     if (!green->used || flags != CU_STREAM_NON_BLOCKING || priority != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (rp_mem_resize(&made, sizeof *made) != RP_OK) {
+    if (emulator_stream_create(&part, stream) != 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (struct emulated_stream){.home = &green->streams};
-    green->streams++;
-    *stream = made;
+    atomic_fetch_add(&green->streams, 1);
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
-    if (context == NULL || !context->used) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    enter(&context->streams);
-    return CUDA_SUCCESS;
+    const rpexec_cuda_part part = {.context = context, .green = context};
+    return context != NULL && context->used && emulator_enter(&part) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuGetErrorName(CUresult result, const char **name)

@@ -1,8 +1,5 @@
-/** @file green.h  The emulated devices, and green contexts of the first one. */
+/** @file green.h  Green contexts of the first emulated device. */
 #pragma once
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,18 +16,8 @@ typedef struct emulated_device {
 /** The emulated device; a test may set it while there are no green contexts. */
 extern emulated_device emulator_device;
 
-/** @return devices that there are, 1 to 8: EMULATED_DEVICES of the environment, 1 without. All are
- * equal, and none reaches another's memory. */
-int emulator_devices(void);
-
-/** Makes a device's own context the thread's current one. @return true where it exists */
-bool emulator_use_device(int device);
-
-/** @return the home of the thread's current context */
-unsigned int *emulator_home(void);
-
-/** @return the same of its device's own context, also in a green one */
-unsigned int *emulator_device_home(void);
+/** One of a green context's streams is destroyed; NULL, the device's own, is allowed. */
+void emulator_green_stream_goes(void *context);
 
 /** @return green contexts that there are */
 unsigned int emulator_green_contexts(void);

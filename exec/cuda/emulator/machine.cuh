@@ -8,8 +8,6 @@
  */
 #pragma once
 
-#include "exec/cuda/emulator/green.h"
-
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdint.h>
@@ -45,9 +43,16 @@ float emulator_widen_half(uint16_t bits);
 uint16_t emulator_narrow_half(float x);
 uint16_t emulator_narrow_bfloat(float x);
 
-/* A launch: `call` is the kernel with its arguments. */
-void emulator_run(dim3 grid, unsigned int threads, size_t shared, void (*call)(void *),
-                  void *context);
+/* The turns of launches from now on (emulator.h). */
+bool emulator_is_reversed(void);
+struct emulated_grid {
+    dim3 blocks;
+    unsigned int threads;
+    size_t shared;
+    bool reversed;
+};
+/* A kernel's run: `call` is the kernel with its arguments. */
+void emulator_run(const emulated_grid *grid, void (*call)(const void *), const void *context);
 unsigned char *emulator_shared(void);
 /* Bytes of dynamic shared memory that a kernel may have without being asked about. */
 enum { EMULATOR_MOST_SHARED = 48 << 10 };
@@ -101,22 +106,20 @@ template <typename T> static uint32_t pair(T, float low, float high)
     return (uint32_t)a.bits | (uint32_t)b.bits << 16;
 }
 
-template <typename F> static void emulator_call(void *context)
+template <typename F> static void emulator_call(const void *context)
 {
-    (*static_cast<F *>(context))();
+    (*static_cast<const F *>(context))();
 }
 
-template <typename F> struct emulated_launch {
-    dim3 grid;
-    unsigned int threads;
-    size_t shared;
+template <typename F> struct emulated_kernel {
+    emulated_grid grid;
     F call;
 };
 
-template <typename F> static void emulator_launch(void *arguments)
+template <typename F> static void emulator_kernel(const void *arguments)
 {
-    auto *l = static_cast<emulated_launch<F> *>(arguments);
-    emulator_run(l->grid, l->threads, l->shared, emulator_call<F>, &l->call);
+    auto *k = static_cast<const emulated_kernel<F> *>(arguments);
+    emulator_run(&k->grid, emulator_call<F>, &k->call);
 }
 
 template <typename... P, typename... A>
@@ -130,17 +133,10 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t
     if (shared > EMULATOR_MOST_SHARED) {
         return cudaErrorInvalidValue;
     }
-    if (stream != nullptr && stream->home != emulator_home()) {
-        return cudaErrorInvalidResourceHandle; /* of another device, or part of one */
-    }
     using F = decltype(call);
     static_assert(__is_trivially_copyable(F), "arguments of kernels are bytes");
-    emulated_launch<F> l = {grid, threads, shared, call};
-    if (stream != nullptr && stream->defer != nullptr) {
-        return stream->defer(stream, emulator_launch<F>, &l, sizeof l);
-    }
-    emulator_launch<F>(&l);
-    return cudaSuccess;
+    emulated_kernel<F> k = {{grid, threads, shared, emulator_is_reversed()}, call};
+    return emulated_launch(stream, emulator_kernel<F>, &k, sizeof k);
 }
 
 static inline unsigned char *dynamic_shared()

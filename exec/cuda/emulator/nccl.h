@@ -1,5 +1,5 @@
-/** @file nccl.h  As much of NCCL as exec/cuda/nccl.c calls, on a CPU. Names are the library's,
- * values are ours. */
+/** @file nccl.h  As much of NCCL as exec/cuda/nccl.c calls, on a CPU. Names and results
+ * are the library's, other values are ours. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,13 @@
 
 #define NCCL_MAJOR 2
 
-typedef struct ncclComm *ncclComm_t;
-typedef enum ncclResult { ncclSuccess, ncclInvalidUsage = 5, ncclInProgress = 7 } ncclResult_t;
+typedef void *ncclComm_t;
+typedef enum ncclResult {
+    ncclSuccess,
+    ncclUnhandledCudaError,
+    ncclInvalidUsage = 5,
+    ncclInProgress = 7
+} ncclResult_t;
 typedef enum ncclDataType { ncclUint8, ncclFloat16, ncclFloat32, ncclBfloat16 } ncclDataType_t;
 typedef enum ncclRedOp { ncclMax, ncclSum } ncclRedOp_t;
 

@@ -3,10 +3,10 @@
 #include "exec/cuda/green.h"
 
 #include "exec/cuda/emulator/green.h"
+#include "exec/cuda/emulator/machine/machine.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int failed;
@@ -86,11 +86,13 @@ static void refuse(emulated_device device, uint32_t count, const char *reason)
 /* Two devices: a stream, and what is recorded in it, are of the one that was current. */
 static void tell_apart(void)
 {
+    static const emulated_machine one = {.devices = 1};
+    static const emulated_machine two = {.devices = 2};
     cudaStream_t streams[2] = {NULL};
     cudaEvent_t event = NULL;
     int count = 0;
     int can = 1;
-    (void)setenv("EMULATED_DEVICES", "2", 1);
+    emulator_set_machine(&two);
     expect(cudaGetDeviceCount(&count) == cudaSuccess && count == 2, "not two devices");
     expect(cudaSetDevice(2) == cudaErrorInvalidDevice, "a third device");
     for (int i = 0; i < 2; i++) {
@@ -106,7 +108,7 @@ static void tell_apart(void)
     for (int i = 0; i < 2; i++) {
         (void)cudaStreamDestroy(streams[i]);
     }
-    (void)unsetenv("EMULATED_DEVICES");
+    emulator_set_machine(&one);
     (void)cudaSetDevice(0);
 }
 

@@ -29,7 +29,7 @@ Test(exec_gpu_copies, copies_over_the_host_wait_for_their_halves)
     rp_model config = rp_test_small_decoder(2, false, false);
     for (uint32_t i = 0; i < 10; i++) {
         rpexec_work work = rp_test_work(names[i % 2], 2, 4, 1);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 2, .seed = 31 + i, .delay_us = i % 2 == 0 ? 1200 : 150, .often = true};
         work.peer_gpus = i % 2 == 0 ? UINT32_MAX : 0;
         rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -45,7 +45,7 @@ Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
     rp_model config = rp_test_small_decoder(2, false, false);
     for (uint32_t i = 0; i < 8; i++) {
         rpexec_work work = rp_test_work("1f1b", 2, 4, 1);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 2, .seed = 71 + i, .delay_us = 3000, .often = true, .late_beside = true};
         work.peer_gpus = UINT32_MAX;
         rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -103,7 +103,7 @@ static unsigned char *take_on(const bench *b, uint32_t gpu, int byte)
 
 static void open_bench(uint32_t stick_at, bench *b)
 {
-    const rp_fake_cuda machine = {.devices = GPUS, .stick_at = stick_at};
+    const emulated_machine machine = {.devices = GPUS, .stick_at = stick_at};
     const rpexec_devices_config config = {.gpus = GPUS, .stage_bytes = PIECE};
     uint64_t bytes = 0;
     *b = (bench){.type = rp_fake_cuda_driver(&machine)};
@@ -175,7 +175,7 @@ Test(exec_gpu_copies, queues_do_not_wait_for_each_others_copies)
         cr_expect(well, "copy %u does not arrive beside one that hangs", i);
     }
     cr_expect(ne(int, b.driver.calls->event_query(b.ends[0]), 0));
-    rp_fake_cuda_unstick();
+    emulator_unstick();
     cr_expect(ends(&b, 0));
     close_bench(&b);
 }

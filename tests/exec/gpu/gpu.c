@@ -42,7 +42,7 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
         cr_assert(eq(int, rpexec_runs(rp_schedules[i], false, arena, &why), RP_OK));
         for (uint32_t gpus = 1; why == NULL && gpus <= 4; gpus *= 2) {
             rpexec_work work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
-            const rp_fake_cuda machine = {.devices = 4, .peers = i % 2 == 0, .seed = i};
+            const emulated_machine machine = {.devices = 4, .peers = i % 2 == 0, .seed = i};
             rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
         }
     }
@@ -57,7 +57,7 @@ Test(exec_gpu, late_streams_change_nothing)
     rp_model config = rp_test_small_decoder(6, true, true);
     for (uint32_t i = 0; i < 16; i++) {
         rpexec_work work = rp_test_work(names[i % 8], 3, 6, 2);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 3, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 1500};
         rp_test_twist twist = {.dtype = i < 8 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32,
                                .delay_seed = i,
@@ -79,7 +79,7 @@ Test(exec_gpu, tied_tables_are_summed_between_gpus)
     rp_model config = rp_test_small_decoder(4, true, false);
     for (uint32_t i = 0; i < 6; i++) {
         rpexec_work work = rp_test_work("1f1b", 2, 4, STEPS);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 2, .peers = i < 3, .seed = 11 + i, .delay_us = 800};
         work.peer_gpus = UINT32_MAX;
         rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -109,7 +109,7 @@ static uint32_t parts_of(const rp_test_run *run, uint64_t chunk)
  * of this size in one, the host in four. Neither has other bits. */
 Test(exec_gpu, a_share_of_a_sum_is_few_launches)
 {
-    const rp_fake_cuda machine = {.devices = 8, .peers = true};
+    const emulated_machine machine = {.devices = 8, .peers = true};
     rp_model config = rp_test_decoder(2, false, true);
     rpexec_work work = rp_test_work("fsdp", 8, 8, 1);
     rp_test_run runs[2];
@@ -126,8 +126,8 @@ Test(exec_gpu, a_share_of_a_sum_is_few_launches)
         cr_assert(
             eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &runs[i]), RP_OK));
         parts[i] = parts_of(&runs[i], type.chunk);
-        copies[i] = rp_fake_cuda_copies();
-        cr_expect(eq(u32, rp_fake_cuda_sums(), 9 * parts[i]));
+        copies[i] = emulator_counted(EMULATED_COPIES);
+        cr_expect(eq(u32, emulator_counted(EMULATED_SUMS), 9 * parts[i]));
     }
     cr_expect(eq(u32, copies[1] - copies[0], 7 * (parts[1] - parts[0])));
     cr_expect(gt(u32, parts[1], 2 * parts[0]), "%u parts, and %u", parts[0], parts[1]);
@@ -139,7 +139,7 @@ Test(exec_gpu, a_share_of_a_sum_is_few_launches)
 Test(exec_gpu, experts_and_adapters_too)
 {
     rp_model config = rp_test_small_decoder(4, false, true);
-    const rp_fake_cuda machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 500};
+    const emulated_machine machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 500};
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
     config.experts = 4;
     config.active_experts = 2;
@@ -171,7 +171,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
     for (uint32_t i = 0; i < 3; i++) {
         char messages[2048];
-        const rp_fake_cuda machine = {.devices = 2, .most_pinned = i * 2 * piece};
+        const emulated_machine machine = {.devices = 2, .most_pinned = i * 2 * piece};
         rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
         type.detach = look_at_pinning;
         const rp_test_twist twist = {.driver_type = &type, .devices = {.pin_bytes = piece}};
@@ -187,7 +187,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
         cr_expect(ge(u64, sum + 2 * piece, all.pinned_bytes));
         cr_expect(le(u64, sum, all.pinned_bytes + 2 * piece));
         cr_expect(eq(int, pinning.pageable_bytes != 0, i != 0));
-        cr_expect(eq(u32, rp_fake_cuda_refused_pins(), i == 0 ? 0 : 1));
+        cr_expect(eq(u32, emulator_counted(EMULATED_REFUSED_PINS), i == 0 ? 0 : 1));
         cr_expect(eq(int,
                      strstr(messages, " MiB are pinned, copies of the rest are slower") != NULL,
                      i != 0));
@@ -217,7 +217,7 @@ Test(exec_gpu, pageable_memory_works)
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
-    const rp_fake_cuda machine = {.devices = 2, .unpinnable = true};
+    const emulated_machine machine = {.devices = 2, .unpinnable = true};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
     rp_log_capture_end();
@@ -230,7 +230,7 @@ Test(exec_gpu, virtual_gpus_without_green_contexts)
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("roundpipe", 4, 5, 2);
-    const rp_fake_cuda machine = {.devices = 1};
+    const emulated_machine machine = {.devices = 1};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine,
                         (rp_test_twist){.devices = {.is_virtual = true}});
@@ -239,7 +239,7 @@ Test(exec_gpu, virtual_gpus_without_green_contexts)
               "%s", messages);
 }
 
-static rp_status attach(const rp_fake_cuda *machine, uint32_t gpus, bool is_virtual,
+static rp_status attach(const emulated_machine *machine, uint32_t gpus, bool is_virtual,
                         char messages[static 2048])
 {
     const rpexec_driver_type *type = rp_fake_cuda_driver(machine);
@@ -257,8 +257,8 @@ static rp_status attach(const rp_fake_cuda *machine, uint32_t gpus, bool is_virt
 Test(exec_gpu, machines_without_enough_devices_are_refused)
 {
     char messages[2048];
-    const rp_fake_cuda none = {.devices = 0};
-    const rp_fake_cuda two = {.devices = 2};
+    const emulated_machine none = {.devices = 0};
+    const emulated_machine two = {.devices = 2};
     cr_expect(eq(int, attach(&none, 1, false, messages), RP_USAGE));
     cr_expect(strstr(messages, "no device: cudaGetDeviceCount: ") != NULL &&
                   strstr(messages, " (driver and runtime are of threads)") != NULL,
@@ -275,7 +275,7 @@ Test(exec_gpu, machines_without_enough_devices_are_refused)
 
 static uint64_t free_bytes(uint32_t gpus, bool is_virtual, bool graphs)
 {
-    const rp_fake_cuda machine = {.devices = 4, .green = true};
+    const emulated_machine machine = {.devices = 4, .green = true};
     const rpexec_driver_type *type = rp_fake_cuda_driver(&machine);
     const rpexec_devices_config config = {.gpus = gpus, .is_virtual = is_virtual, .graphs = graphs};
     rpexec_devices *devices = NULL;
@@ -300,10 +300,10 @@ Test(exec_gpu, memory_is_kept_outside_the_arenas)
 Test(exec_gpu, green_contexts_are_as_many_as_gpus)
 {
     (void)free_bytes(2, true, false);
-    cr_expect(eq(u32, rp_fake_cuda_greens(), 2));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GREENS), 2));
     cr_expect(eq(str, getenv("CUDA_DEVICE_MAX_CONNECTIONS"), (char *)"8"));
     (void)free_bytes(2, false, false);
-    cr_expect(eq(u32, rp_fake_cuda_greens(), 0));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GREENS), 0));
     cr_expect(eq(str, getenv("CUDA_DEVICE_MAX_CONNECTIONS"), (char *)"32"));
 }
 
@@ -313,14 +313,14 @@ Test(exec_gpu, full_memory_says_what_to_lower)
     rp_test_run run;
     rp_model config = rp_test_small_decoder(2, false, false);
     rpexec_work work = rp_test_work("gpipe", 2, 2, 1);
-    const rp_fake_cuda machine = {.devices = 2, .most_bytes = 2000};
+    const emulated_machine machine = {.devices = 2, .most_bytes = 2000};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                            .devices = {.graphs = true}};
     rp_log_capture_begin(messages, sizeof messages);
     rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_TOOL));
-    cr_expect(strstr(messages, "out of memory (fake); lower --gpu-memory-mb (by default a device's "
+    cr_expect(strstr(messages, "out of memory; lower --gpu-memory-mb (by default a device's "
                                "free memory but for 1536 MiB), --microbatch-size or --seq-len, or "
                                "leave out --graphs") != NULL,
               "%s", messages);
@@ -332,7 +332,7 @@ static void let_go_on(void *context, uint32_t iteration, double loss)
     (void)context;
     (void)iteration;
     (void)loss;
-    rp_fake_cuda_unstick();
+    emulator_unstick();
 }
 
 Test(exec_gpu, peers_that_cannot_copy_are_found_out)
@@ -343,10 +343,10 @@ Test(exec_gpu, peers_that_cannot_copy_are_found_out)
     for (uint32_t i = 0; i < 6; i++) {
         char messages[2048];
         rpexec_work work = rp_test_work(names[i % 3], 3, 6, 1);
-        const rp_fake_cuda machine = {.devices = 3,
-                                      .peers = true,
-                                      .peer_copies =
-                                          i < 3 ? RP_FAKE_PEERS_SPOIL : RP_FAKE_PEERS_HANG};
+        const emulated_machine machine = {.devices = 3,
+                                          .peers = true,
+                                          .peer_copies =
+                                              i < 3 ? EMULATED_PEERS_SPOIL : EMULATED_PEERS_HANG};
         work.peer_gpus = i % 3 == 0 ? UINT32_MAX : 0;
         (void)unsetenv("NCCL_P2P_DISABLE");
         rp_log_capture_begin(messages, sizeof messages);
@@ -362,11 +362,11 @@ Test(exec_gpu, peers_that_cannot_copy_are_found_out)
     }
 }
 
-static uint32_t copies_of_attach(const rp_fake_cuda *machine)
+static uint32_t copies_of_attach(const emulated_machine *machine)
 {
     char messages[2048];
     cr_assert(eq(int, attach(machine, 2, false, messages), RP_OK), "%s", messages);
-    return rp_fake_cuda_copies();
+    return emulator_counted(EMULATED_COPIES);
 }
 
 /* Any copy may fail: the run ends with the call's text, and everything is given back. */
@@ -378,7 +378,7 @@ Test(exec_gpu, a_failing_call_ends_the_run)
         char messages[4096] = "";
         rp_test_run run;
         rpexec_work work = rp_test_work(names[i % 3], 2, 4, 2);
-        rp_fake_cuda machine = {.devices = 2, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
+        emulated_machine machine = {.devices = 2, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
         machine.fail_at = copies_of_attach(&machine) + 1 + 9 * i;
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine)};
         rp_log_capture_begin(messages, sizeof messages);
@@ -395,7 +395,7 @@ static void *unstick_later(void *context)
     (void)context;
     const struct timespec time = {.tv_sec = 3};
     nanosleep(&time, NULL);
-    rp_fake_cuda_unstick();
+    emulator_unstick();
     return NULL;
 }
 
@@ -407,7 +407,7 @@ Test(exec_gpu, a_hanging_device_is_given_up)
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
-    const rp_fake_cuda machine = {.devices = 2, .stick_at = 60};
+    const emulated_machine machine = {.devices = 2, .stick_at = 60};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .watchdog_s = 1};
     cr_assert(eq(int, pthread_create(&thread, NULL, unstick_later, NULL), 0));
     rp_log_capture_begin(messages, sizeof messages);
@@ -454,7 +454,7 @@ static void *unstick_soon(void *context)
     (void)context;
     const struct timespec time = {.tv_sec = 1, .tv_nsec = 300000000};
     nanosleep(&time, NULL);
-    rp_fake_cuda_unstick();
+    emulator_unstick();
     return NULL;
 }
 
@@ -465,7 +465,7 @@ Test(exec_gpu, the_watchdog_asks_without_the_lock)
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
-    const rp_fake_cuda machine = {.devices = 2, .stick_at = 60, .asked = note_asked};
+    const emulated_machine machine = {.devices = 2, .stick_at = 60, .asked = note_asked};
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     type.open = open_noted;
     rp_test_twist twist = {.driver_type = &type, .watchdog_s = 20};
@@ -487,7 +487,7 @@ Test(exec_gpu, a_failing_op_ends_the_run)
         char messages[4096] = "";
         rp_test_run run;
         rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
-        const rp_fake_cuda machine = {.devices = 2, .green = true};
+        const emulated_machine machine = {.devices = 2, .green = true};
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                .devices = {.is_virtual = true},
                                .fails = true,
@@ -507,7 +507,7 @@ Test(exec_gpu, the_timeline_keeps_the_programs_order)
     rp_model config = rp_test_small_decoder(6, true, true);
     rp_test_run run;
     rpexec_work work = rp_test_work("roundpipe", 3, 4, 2);
-    const rp_fake_cuda machine = {.devices = 3, .delay_us = 500, .seed = 3};
+    const emulated_machine machine = {.devices = 3, .delay_us = 500, .seed = 3};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     const rp_program *p = run.program;

@@ -30,24 +30,36 @@ TestSuite(exec_gpu_graphs, .init = begin, .fini = end, .timeout = 240);
 /* ---- whole runs -------------------------------------------------------------------------------
  */
 
-static rp_fake_cuda_launches since(rp_fake_cuda_launches before)
+/* Numbers of what streams have been given. */
+typedef struct launches {
+    uint32_t captures, graphs, in_graphs, operators;
+} launches;
+
+static launches launched(void)
 {
-    rp_fake_cuda_launches now = rp_fake_cuda_launched();
-    return (rp_fake_cuda_launches){.captures = now.captures - before.captures,
-                                   .graphs = now.graphs - before.graphs,
-                                   .in_graphs = now.in_graphs - before.in_graphs,
-                                   .operators = now.operators - before.operators,
-                                   .kept = now.kept};
+    return (launches){.captures = emulator_counted(EMULATED_CAPTURES),
+                      .graphs = emulator_counted(EMULATED_GRAPHS),
+                      .in_graphs = emulator_counted(EMULATED_IN_GRAPHS),
+                      .operators = emulator_counted(EMULATED_OPERATORS)};
+}
+
+static launches since(launches before)
+{
+    launches now = launched();
+    return (launches){.captures = now.captures - before.captures,
+                      .graphs = now.graphs - before.graphs,
+                      .in_graphs = now.in_graphs - before.in_graphs,
+                      .operators = now.operators - before.operators};
 }
 
 /* Runs `work` on the host backend and with graphs, and compares all bits. */
-static rp_fake_cuda_launches compare(const rp_model *config, const rpexec_work *work,
-                                     const rpexec_driver_type *type, rp_test_twist twist)
+static launches compare(const rp_model *config, const rpexec_work *work,
+                        const rpexec_driver_type *type, rp_test_twist twist)
 {
     rp_test_run plain;
     rp_test_run run;
     const rp_test_twist of_host = {.dtype = twist.dtype};
-    rp_fake_cuda_launches before = rp_fake_cuda_launched();
+    launches before = launched();
     twist.driver_type = type;
     twist.devices.graphs = true;
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &of_host, &plain), RP_OK));
@@ -67,15 +79,16 @@ Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
     rp_model config = rp_test_small_decoder(4, false, false);
     for (uint32_t i = 0; i < 4; i++) {
         rpexec_work work = rp_test_work(names[i], 2, 4, 6);
-        const rp_fake_cuda machine = {.devices = 2,
-                                      .green = i == 0,
-                                      .peers = true,
-                                      .seed = i,
-                                      .delay_us = 300,
-                                      .often = true};
+        const emulated_machine machine = {.devices = 2,
+                                          .green = i == 0,
+                                          .peers = true,
+                                          .seed = i,
+                                          .delay_us = 300,
+                                          .often = true};
         rp_test_twist twist = {.devices = {.is_virtual = i == 0}};
         (void)compare(&config, &work, rp_fake_cuda_driver(&machine), twist);
-        cr_expect(le(u32, rp_fake_cuda_most_records(), 2 * RPEXEC_GPU_AHEAD), "%s", names[i]);
+        cr_expect(le(u32, emulator_counted(EMULATED_RECORDS), 2 * RPEXEC_GPU_AHEAD), "%s",
+                  names[i]);
     }
 }
 
@@ -85,10 +98,10 @@ Test(exec_gpu_graphs, every_op_is_a_range)
     rp_model config = rp_test_small_decoder(4, false, false);
     rp_test_run run;
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
-    const rp_fake_cuda machine = {.devices = 2};
+    const emulated_machine machine = {.devices = 2};
     const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
-    cr_expect(eq(u32, rp_fake_cuda_ranges(), run.program->op_count));
+    cr_expect(eq(u32, emulator_counted(EMULATED_RANGES), run.program->op_count));
     rp_test_forget(&run);
 }
 
@@ -103,10 +116,10 @@ Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
             continue;
         }
         rpexec_work work = rp_test_work(rp_schedules[i]->name, 2, 4, 8);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 2, .peers = i % 2 == 0, .seed = i, .delay_us = 100};
-        rp_fake_cuda_launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
-                                          (rp_test_twist){.devices = {.stage_bytes = 1000}});
+        launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
+                             (rp_test_twist){.devices = {.stage_bytes = 1000}});
         cr_expect(gt(u32, l.captures, 0), "%s", work.schedule->name);
         cr_expect(ge(u32, l.graphs, 2 * l.captures), "%s", work.schedule->name);
         cr_expect(gt(u32, l.in_graphs, l.operators), "%s: %u operators in graphs, %u alone",
@@ -123,10 +136,10 @@ Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
     } right[] = {{"roundpipe", 3508, 88}, {"1f1b", 3742, 126}, {"fsdp", 3856, 312}};
     rp_model config = rp_test_small_decoder(8, true, true);
     for (size_t i = 0; i < 3; i++) {
-        rp_fake_cuda_launches l[2];
+        launches l[2];
         for (uint32_t k = 0; k < 2; k++) { /* what eight iterations more have launched */
             rpexec_work work = rp_test_work(right[i].schedule, 4, 8, 12 + 8 * k);
-            const rp_fake_cuda machine = {.devices = 4, .peers = true};
+            const emulated_machine machine = {.devices = 4, .peers = true};
             work.piece_bytes = UINT64_C(256) << 20;
             l[k] = compare(&config, &work, rp_fake_cuda_driver(&machine), (rp_test_twist){0});
         }
@@ -149,7 +162,7 @@ Test(exec_gpu_graphs, late_streams_change_nothing)
     rp_model config = rp_test_small_decoder(6, true, true);
     for (uint32_t i = 0; i < 16; i++) {
         rpexec_work work = rp_test_work(names[i % 8], 3, 6, 4);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 3, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 600};
         rp_test_twist twist = {
             .dtype = i < 8 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32,
@@ -162,20 +175,19 @@ Test(exec_gpu_graphs, late_streams_change_nothing)
         work.layer_grain = i == 8 || i == 3;
         work.calls = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
         work.peer_gpus = i % 8 == 1 || i % 8 == 7 ? UINT32_MAX : 0;
-        rp_fake_cuda_launches l = compare(&config, &work, rp_fake_cuda_driver(&machine), twist);
+        launches l = compare(&config, &work, rp_fake_cuda_driver(&machine), twist);
         cr_expect(gt(u32, l.graphs, l.captures), "%s", work.schedule->name);
     }
 }
 
 Test(exec_gpu_graphs, experts_and_adapters_too)
 {
-    const rp_fake_cuda machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 200};
+    const emulated_machine machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 200};
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 6);
     rp_model config = rp_test_small_decoder(4, false, true);
     config.experts = 4;
     config.active_experts = 2;
-    rp_fake_cuda_launches l =
-        compare(&config, &work, rp_fake_cuda_driver(&machine), (rp_test_twist){0});
+    launches l = compare(&config, &work, rp_fake_cuda_driver(&machine), (rp_test_twist){0});
     cr_expect(gt(u32, l.graphs, l.captures));
     config = rp_test_small_decoder(4, true, true);
     rp_model_set_lora_rank(&config, 2);
@@ -206,7 +218,7 @@ static void keep(rpexec_devices *devices)
     cr_expect(devices == kept);
 }
 
-static rpexec_driver_type keeping(const rp_fake_cuda *machine)
+static rpexec_driver_type keeping(const emulated_machine *machine)
 {
     fake = rp_fake_cuda_driver(machine);
     rpexec_driver_type type = *fake;
@@ -228,15 +240,16 @@ Test(exec_gpu_graphs, graphs_go_with_their_lanes)
     static rp_test_run runs[3]; /* models at different addresses */
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("roundpipe", 2, 4, 6);
-    const rp_fake_cuda machine = {.devices = 2};
+    const emulated_machine machine = {.devices = 2};
     rpexec_driver_type type = keeping(&machine);
     const rp_test_twist twist = {.driver_type = &type, .devices = {.graphs = true}};
     for (uint32_t i = 0; i < 3; i++) {
         cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &runs[i]), RP_OK),
                   "program %u", i);
         cr_expect(rp_test_same(&runs[i], &runs[0], work.iterations), "program %u", i);
-        cr_expect(eq(u32, rp_fake_cuda_launched().captures, (i + 1) * rp_fake_cuda_launched().kept),
-                  "program %u", i);
+        cr_expect(
+            eq(u32, emulator_counted(EMULATED_CAPTURES), (i + 1) * emulator_counted(EMULATED_KEPT)),
+            "program %u", i);
     }
     give_back();
 }
@@ -249,7 +262,7 @@ typedef struct series {
 } series;
 
 /* `most`: the largest work of the series. */
-static void open_series(const rp_fake_cuda *machine, const rpexec_work *most, series *s)
+static void open_series(const emulated_machine *machine, const rpexec_work *most, series *s)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
     const rpexec_devices_config devices = {.gpus = most->gpus, .graphs = true};
@@ -277,7 +290,7 @@ static void plan_next(series *s, const rpexec_work *work)
 }
 
 /* @return the launches of this run */
-static rp_fake_cuda_launches run_next(series *s)
+static launches run_next(series *s)
 {
     rpexec_execution e = {.plan = &s->plan,
                           .state = &s->run.state,
@@ -287,7 +300,7 @@ static rp_fake_cuda_launches run_next(series *s)
                           .driver = {.devices = kept, .watchdog_s = 30, .poison = true},
                           .fail_op = RP_MAX_OPS,
                           .losses = s->run.losses};
-    rp_fake_cuda_launches before = rp_fake_cuda_launched();
+    launches before = launched();
     cr_assert(eq(int, rpexec_execute(&e), RP_OK));
     return since(before);
 }
@@ -295,7 +308,7 @@ static rp_fake_cuda_launches run_next(series *s)
 static void close_series(series *s)
 {
     give_back();
-    cr_expect(eq(u32, rp_fake_cuda_launched().kept, 0));
+    cr_expect(eq(u32, emulator_counted(EMULATED_KEPT), 0));
     rp_program_destroy(s->program);
 }
 
@@ -303,19 +316,19 @@ static void close_series(series *s)
 Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};
-    const rp_fake_cuda machine = {.devices = 2, .peers = true};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     for (uint32_t i = 0; i < 3; i++) {
         series s;
         rpexec_work work = rp_test_work(names[i], 2, 4, 4);
         open_series(&machine, &work, &s);
         plan_next(&s, &work);
         for (uint32_t k = 0; k < 4; k++) {
-            rp_fake_cuda_launches l = run_next(&s);
+            launches l = run_next(&s);
             cr_expect(k < 2 || l.captures == 0, "%s: program %u captures", names[i], k);
             cr_expect(k < 2 || l.operators < l.in_graphs / 4, "%s: program %u launches one by one",
                       names[i], k);
         }
-        rp_fake_cuda_launches all = rp_fake_cuda_launched();
+        launches all = launched();
         rpexec_graph_counts counts;
         fake->graphs(kept, &counts);
         cr_expect(eq(u64, counts.captures, all.captures));
@@ -329,7 +342,7 @@ Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
 /* A larger program moves the arena: graphs of the old one go. A smaller one after it does not. */
 Test(exec_gpu_graphs, graphs_go_with_their_memory)
 {
-    const rp_fake_cuda machine = {.devices = 2, .peers = true};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     rpexec_work small = rp_test_work("gpipe", 2, 2, 4);
     rpexec_work large = rp_test_work("gpipe", 2, 8, 4);
     series s;
@@ -337,12 +350,12 @@ Test(exec_gpu_graphs, graphs_go_with_their_memory)
     plan_next(&s, &small);
     cr_expect(gt(u32, run_next(&s).captures, 0));
     plan_next(&s, &large);
-    rp_fake_cuda_launches l = run_next(&s);
+    launches l = run_next(&s);
     cr_expect(gt(u32, l.captures, 0));
-    cr_expect(eq(u32, rp_fake_cuda_launched().kept, l.captures), "old graphs have stayed");
+    cr_expect(eq(u32, emulator_counted(EMULATED_KEPT), l.captures), "old graphs have stayed");
     plan_next(&s, &small);
     uint32_t more = run_next(&s).captures;
-    cr_expect(eq(u32, rp_fake_cuda_launched().kept, l.captures + more));
+    cr_expect(eq(u32, emulator_counted(EMULATED_KEPT), l.captures + more));
     close_series(&s);
 }
 
@@ -352,15 +365,15 @@ Test(exec_gpu_graphs, graphs_go_with_their_memory)
 /* Runs in which graphs do not work have the same bits without them. */
 Test(exec_gpu_graphs, failing_captures_fall_back)
 {
-    static const rp_fake_graph_call calls[] = {RP_FAKE_BEGIN_FAILS, RP_FAKE_OPERATOR_FAILS,
-                                               RP_FAKE_END_FAILS, RP_FAKE_MAKE_FAILS};
+    static const emulated_graph_call calls[] = {EMULATED_BEGIN_FAILS, EMULATED_LAUNCH_FAILS,
+                                                EMULATED_END_FAILS, EMULATED_MAKE_FAILS};
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};
     rp_model config = rp_test_small_decoder(4, true, true);
     for (size_t i = 0; i < 12; i++) {
         rpexec_work work = rp_test_work(names[i % 3], 2, 4, 4);
-        const rp_fake_cuda machine = {.devices = 2, .seed = i, .graphs = calls[i % 4]};
-        rp_fake_cuda_launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
-                                          (rp_test_twist){.dtype = RPEXEC_DTYPE_F16});
+        const emulated_machine machine = {.devices = 2, .seed = i, .graphs = calls[i % 4]};
+        launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
+                             (rp_test_twist){.dtype = RPEXEC_DTYPE_F16});
         cr_expect(eq(u32, l.graphs, 0));
         cr_expect(gt(u32, l.operators, 0));
     }

@@ -1,5 +1,6 @@
-/* The GPU driver with NCCL, which tests/support/fake/nccl.c plays with threads that really wait for
- * each other: who exchanges how, the same training as with copies, and ends of runs that fail. */
+/* The GPU driver with NCCL, which exec/cuda/emulator/machine plays with threads that really wait
+ * for each other: who exchanges how, the same training as with copies, and ends of runs that fail.
+ */
 #include "common/base/log.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
@@ -28,11 +29,11 @@ static const char *const sharded[] = {"zero2", "fsdp", "zero-offload", "zero-inf
 /* ---- the same training ---- */
 
 /* As rp_test_gpu_compare, of which graphs are launched where they shall be. */
-static void compare(const rp_model *config, const rpexec_work *work, const rp_fake_cuda *machine,
-                    const rp_test_twist *twist)
+static void compare(const rp_model *config, const rpexec_work *work,
+                    const emulated_machine *machine, const rp_test_twist *twist)
 {
     rp_test_gpu_compare(arena, config, work, machine, *twist);
-    bool launched = rp_fake_cuda_launched().graphs > 0; /* counted from the driver's making */
+    bool launched = emulator_counted(EMULATED_GRAPHS) > 0; /* counted from the driver's making */
     cr_expect(launched == twist->devices.graphs, "%s, %u GPUs", work->schedule->name, work->gpus);
 }
 
@@ -46,11 +47,11 @@ Test(exec_nccl, collectives_give_the_bits_of_the_ranks_own)
             1 + (i + i / 5) % 4; /* one rank, too: what a machine with one GPU can try */
         bool graphs = i % 4 > 1;
         rpexec_work work = rp_test_work(sharded[i % 5], gpus, 2 * gpus, graphs ? 4 : 2);
-        const rp_fake_cuda machine = {.devices = 4,
-                                      .peers = i % 2 == 1,
-                                      .seed = 50 + i,
-                                      .delay_us = i % 4 == 3 ? 0 : 600,
-                                      .nccl = true};
+        const emulated_machine machine = {.devices = 4,
+                                          .peers = i % 2 == 1,
+                                          .seed = 50 + i,
+                                          .delay_us = i % 4 == 3 ? 0 : 600,
+                                          .nccl = true};
         const rp_test_twist twist = {
             .dtype = (rpexec_dtype)(i % 3),
             .delay_seed = i,
@@ -59,8 +60,8 @@ Test(exec_nccl, collectives_give_the_bits_of_the_ranks_own)
                         .transport = i < 10 ? RPEXEC_TRANSPORT_NCCL : RPEXEC_TRANSPORT_AUTO,
                         .collectives = true}};
         compare(&config, &work, &machine, &twist);
-        cr_expect(eq(int, rp_fake_nccl_kernels() > 0, gpus > 1 || i < 10), "%s, %u GPUs",
-                  work.schedule->name, gpus);
+        cr_expect(eq(int, emulator_counted(EMULATED_KERNELS) > 0, gpus > 1 || i < 10),
+                  "%s, %u GPUs", work.schedule->name, gpus);
     }
 }
 
@@ -72,7 +73,7 @@ Test(exec_nccl, sends_give_the_bits_of_copies)
         rp_model config = rp_test_small_decoder(6, i % 2 == 0, true);
         bool graphs = i % 4 > 1;
         rpexec_work work = rp_test_work(names[i % 5], 2 + i % 2, 6, graphs ? 4 : 2);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 3, .peers = i % 3 == 1, .seed = 80 + i, .delay_us = 700, .nccl = true};
         const rp_test_twist twist = {
             .dtype = (rpexec_dtype)(i % 3),
@@ -81,7 +82,8 @@ Test(exec_nccl, sends_give_the_bits_of_copies)
             .devices = {.graphs = graphs, .transport = RPEXEC_TRANSPORT_NCCL}};
         work.peer_gpus = UINT32_MAX;
         compare(&config, &work, &machine, &twist);
-        cr_expect(gt(u32, rp_fake_nccl_kernels(), 6 * 2), "%s is without NCCL", names[i % 5]);
+        cr_expect(gt(u32, emulator_counted(EMULATED_KERNELS), 6 * 2), "%s is without NCCL",
+                  names[i % 5]);
     }
 }
 
@@ -97,7 +99,7 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
         rp_test_run run;
         rpexec_dtype dtype = (rpexec_dtype)(i / 5);
         rpexec_work work = rp_test_work(sharded[i % 5], 4, 8, 1);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 4, .seed = i, .delay_us = 200, .nccl = true, .nccl_rounds = true};
         rp_test_twist twist = {.dtype = dtype};
         cr_assert(eq(int,
@@ -121,7 +123,7 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
 
 /* ---- transports of the exchanges ---- */
 
-static rp_status attach(const rp_fake_cuda *machine, const rpexec_devices_config *config,
+static rp_status attach(const emulated_machine *machine, const rpexec_devices_config *config,
                         char transport[static 64], char messages[static 2048])
 {
     const rpexec_driver_type *type = rp_fake_cuda_driver(machine);
@@ -140,13 +142,13 @@ static rp_status attach(const rp_fake_cuda *machine, const rpexec_devices_config
 
 Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
 {
-    static const rp_fake_cuda full = {.devices = 4, .peers = true, .nccl = true};
-    static const rp_fake_cuda apart = {.devices = 4, .nccl = true};
-    static const rp_fake_cuda without = {.devices = 4, .peers = true};
-    static const rp_fake_cuda broken = {
+    static const emulated_machine full = {.devices = 4, .peers = true, .nccl = true};
+    static const emulated_machine apart = {.devices = 4, .nccl = true};
+    static const emulated_machine without = {.devices = 4, .peers = true};
+    static const emulated_machine broken = {
         .devices = 4, .peers = true, .nccl = true, .nccl_refuses = true};
     const struct {
-        const rp_fake_cuda *machine;
+        const emulated_machine *machine;
         rpexec_devices_config config;
         rp_status status;
         const char *transport;
@@ -162,7 +164,7 @@ Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
          {.gpus = 4, .collectives = true},
          RP_OK,
          "copy",
-         "collectives are copies and additions: the fake has no NCCL"},
+         "collectives are copies and additions: the machine has no NCCL"},
         {&broken, {.gpus = 4, .collectives = true}, RP_OK, "copy", "NCCL makes no communicators"},
         {&full,
          {.gpus = 4, .transport = RPEXEC_TRANSPORT_COPY, .collectives = true},
@@ -186,7 +188,7 @@ Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
          {.gpus = 2, .transport = RPEXEC_TRANSPORT_NCCL},
          RP_USAGE,
          "",
-         "--transport nccl: the fake has no NCCL; valid here are auto, copy and staged"},
+         "--transport nccl: the machine has no NCCL; valid here are auto, copy and staged"},
         {&broken,
          {.gpus = 2, .transport = RPEXEC_TRANSPORT_NCCL},
          RP_TOOL,
@@ -212,16 +214,16 @@ Test(exec_nccl, sends_are_copies_unless_forced)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("1f1b", 2, 4, 2);
-    const rp_fake_cuda machine = {.devices = 2, .peers = true, .nccl = true};
+    const emulated_machine machine = {.devices = 2, .peers = true, .nccl = true};
     work.peer_gpus = UINT32_MAX;
     rp_test_gpu_compare(arena, &config, &work, &machine,
                         (rp_test_twist){.devices = {.collectives = true}});
-    cr_expect(eq(u32, rp_fake_nccl_kernels(), 0));
+    cr_expect(eq(u32, emulator_counted(EMULATED_KERNELS), 0));
 }
 
 /* ---- failures ---- */
 
-static rp_status fail(const char *schedule, const rp_fake_cuda *machine, rp_test_twist twist,
+static rp_status fail(const char *schedule, const emulated_machine *machine, rp_test_twist twist,
                       char messages[static 4096])
 {
     rp_test_run run;
@@ -244,13 +246,13 @@ Test(exec_nccl, a_failure_in_one_rank_ends_the_run)
                                        RP_OP_BACKWARD};
     char messages[4096];
     for (uint32_t i = 0; i < 8; i++) {
-        const rp_fake_cuda machine = {.devices = 3, .seed = i, .delay_us = 300, .nccl = true};
+        const emulated_machine machine = {.devices = 3, .seed = i, .delay_us = 300, .nccl = true};
         const rp_test_twist twist = {.fails = true, .fail_kind = kinds[i % 4], .watchdog_s = 30};
         cr_expect(eq(int, fail("fsdp", &machine, twist, messages), RP_TOOL), "%s", messages);
         cr_expect(strstr(messages, " failed (") != NULL, "%s", messages);
     }
     for (uint32_t i = 0; i < 6; i++) {
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 3, .seed = i, .delay_us = 300, .nccl = true, .fail_at = 3 + 5 * i};
         cr_expect(eq(int,
                      fail(i % 2 == 0 ? "zero-infinity" : "1f1b", &machine,
@@ -267,11 +269,11 @@ Test(exec_nccl, a_failing_call_ends_the_run)
     static const char *const names[] = {"zero2", "1f1b", "fsdp"};
     char messages[4096];
     for (uint32_t i = 0; i < 9; i++) {
-        const rp_fake_cuda machine = {.devices = 3,
-                                      .seed = i,
-                                      .delay_us = 200,
-                                      .nccl = true,
-                                      .nccl_fail_at = 1 + 2 * (i / 3)};
+        const emulated_machine machine = {.devices = 3,
+                                          .seed = i,
+                                          .delay_us = 200,
+                                          .nccl = true,
+                                          .nccl_fail_at = 1 + 2 * (i / 3)};
         cr_expect(eq(int, fail(names[i % 3], &machine, (rp_test_twist){.watchdog_s = 30}, messages),
                      RP_TOOL),
                   "%s: %s", names[i % 3], messages);
@@ -287,12 +289,12 @@ Test(exec_nccl, a_gpu_that_never_comes_is_given_up)
     char messages[4096];
     for (uint32_t i = 0; i < 4; i++) {
         bool says = i % 2 == 0;
-        const rp_fake_cuda machine = {.devices = 3,
-                                      .seed = i,
-                                      .delay_us = 200,
-                                      .nccl = true,
-                                      .nccl_lose_at = says ? 0 : 4 + i,
-                                      .nccl_error_at = says ? 4 + i : 0};
+        const emulated_machine machine = {.devices = 3,
+                                          .seed = i,
+                                          .delay_us = 200,
+                                          .nccl = true,
+                                          .nccl_lose_at = says ? 0 : 4 + i,
+                                          .nccl_error_at = says ? 4 + i : 0};
         rp_status status =
             fail(names[i / 2], &machine, (rp_test_twist){.watchdog_s = says ? 60 : 1}, messages);
         cr_expect(eq(int, status, says ? RP_TOOL : RP_BROKEN), "%s: %s", names[i / 2], messages);

@@ -29,32 +29,32 @@ TestSuite(exec_gpu_runs, .init = begin, .fini = end, .timeout = 120);
 /* The fake's own rules, as CUDA has them. */
 Test(exec_gpu_runs, what_is_not_permitted_makes_a_capture_invalid)
 {
-    const rp_fake_cuda machine = {.devices = 1};
+    const emulated_machine machine = {.devices = 1};
     const rpexec_cuda_part part = {.device = 0};
     void *stream = NULL;
     void *event = NULL;
     void *captured = NULL;
     (void)rp_fake_cuda_driver(&machine);
-    *rp_fake_here() = part;
-    cr_assert(eq(int, rp_fake_stream_create(&part, &stream), 0));
-    cr_assert(eq(int, rp_fake_event_create(&event), 0));
-    cr_assert(eq(int, rp_fake_event_record(event, stream), 0));
+    *emulator_here() = part;
+    cr_assert(eq(int, emulator_stream_create(&part, &stream), 0));
+    cr_assert(eq(int, emulator_event_create(&event), 0));
+    cr_assert(eq(int, emulator_event_record(event, stream), 0));
     for (int i = 0; i < 5; i++) {
-        cr_assert(eq(int, rp_fake_capture_begin(stream), 0));
-        int error = i == 0   ? rp_fake_stream_synchronize(stream)
-                    : i == 1 ? rp_fake_event_record(event, stream)
-                    : i == 2 ? rp_fake_stream_wait(stream, event)
-                    : i == 3 ? rp_fake_event_synchronize(event)
+        cr_assert(eq(int, emulator_capture_begin(stream), 0));
+        int error = i == 0   ? emulator_stream_synchronize(stream)
+                    : i == 1 ? emulator_event_record(event, stream)
+                    : i == 2 ? emulator_stream_wait(stream, event)
+                    : i == 3 ? emulator_event_synchronize(event)
                              : 0;
-        cr_expect(eq(int, error, i < 4 ? ERROR_CAPTURE : 0), "call %d", i);
-        error = rp_fake_capture_end(stream, &captured);
-        cr_expect(eq(int, error, i < 4 ? ERROR_INVALIDATED : 0), "call %d", i);
+        cr_expect(eq(int, error, i < 4 ? cudaErrorStreamCaptureUnsupported : 0), "call %d", i);
+        error = emulator_capture_end(stream, &captured);
+        cr_expect(eq(int, error, i < 4 ? cudaErrorStreamCaptureInvalidated : 0), "call %d", i);
     }
-    (void)rp_fake_captured_destroy(captured);
-    cr_expect(ne(int, rp_fake_capture_end(stream, &captured), 0), "a capture has ended twice");
-    cr_expect(eq(int, rp_fake_stream_synchronize(stream), 0));
-    (void)rp_fake_event_destroy(event);
-    (void)rp_fake_stream_destroy(stream);
+    (void)emulator_captured_destroy(captured);
+    cr_expect(ne(int, emulator_capture_end(stream, &captured), 0), "a capture has ended twice");
+    cr_expect(eq(int, emulator_stream_synchronize(stream), 0));
+    (void)emulator_event_destroy(event);
+    (void)emulator_stream_destroy(stream);
 }
 
 /* ---- one queue's graphs -----------------------------------------------------------------------
@@ -75,10 +75,10 @@ typedef struct bench {
     float *host;   /* pinned, 16 */
 } bench;
 
-static void open_bench(rp_fake_graph_call fails, bench *b)
+static void open_bench(emulated_graph_call fails, bench *b)
 {
     static rp_model config;
-    const rp_fake_cuda machine = {.devices = 1, .graphs = fails};
+    const emulated_machine machine = {.devices = 1, .graphs = fails};
     const rpexec_devices_config devices = {.gpus = 1, .graphs = true};
     uint64_t bytes = 0;
     rpexec_lane *lane = NULL;
@@ -144,12 +144,12 @@ static float value_at(const bench *b, uint32_t at)
 Test(exec_gpu_runs, any_difference_is_another_run)
 {
     bench b;
-    open_bench(RP_FAKE_ALL_WORK, &b);
+    open_bench(EMULATED_ALL_WORK, &b);
     for (uint32_t i = 0; i < 4; i++) { /* alone, captured, again, again */
         two(&b, 0, 3, 2, 0.25f);
     }
-    cr_expect(eq(u32, rp_fake_cuda_launched().captures, 1));
-    cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 3));
+    cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), 1));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 3));
     cr_expect(eq(flt, value_at(&b, 2), 0.0625f));
     cr_expect(eq(flt, value_at(&b, 3), 1));
     two(&b, 0, 4, 2, 0.25f);  /* sizes */
@@ -168,13 +168,13 @@ Test(exec_gpu_runs, any_difference_is_another_run)
     rpexec_gpu_graphs_flush(b.graphs);
     rpexec_noting_operators.scale(b.lane, 3, 2, b.values); /* one less */
     rpexec_gpu_graphs_flush(b.graphs);
-    cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 3));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 3));
     cr_expect(eq(flt, value_at(&b, 0), -0.0078125f));
     cr_expect(eq(flt, value_at(&b, 1), -0.00390625f));
     cr_expect(eq(flt, value_at(&b, 2), 0));
     cr_expect(eq(flt, value_at(&b, 3), 0.25f));
     two(&b, 0, 3, 2, 0.25f);
-    cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 4));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 4));
     close_bench(&b);
 }
 
@@ -182,7 +182,7 @@ Test(exec_gpu_runs, any_difference_is_another_run)
 Test(exec_gpu_runs, what_does_not_repeat_stays_outside)
 {
     bench b;
-    open_bench(RP_FAKE_ALL_WORK, &b);
+    open_bench(EMULATED_ALL_WORK, &b);
     const rpexec_adam adam = rpexec_adam_defaults();
     const rpexec_update update = {.master = b.values + 64,
                                   .gradients = b.values + 80,
@@ -202,9 +202,9 @@ Test(exec_gpu_runs, what_does_not_repeat_stays_outside)
         cr_expect(eq(flt, b.values[2], 12), "%u: the finite check comes too early", i);
         cr_expect(eq(flt, b.values[0], 6));
     }
-    cr_expect(eq(u32, rp_fake_cuda_launched().captures, 2));
-    cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 8));
-    cr_expect(eq(u32, rp_fake_cuda_launched().operators, 4 + 10));
+    cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), 2));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 8));
+    cr_expect(eq(u32, emulator_counted(EMULATED_OPERATORS), 4 + 10));
     close_bench(&b);
 }
 
@@ -212,7 +212,7 @@ Test(exec_gpu_runs, what_does_not_repeat_stays_outside)
 Test(exec_gpu_runs, runs_may_be_long)
 {
     bench b;
-    open_bench(RP_FAKE_ALL_WORK, &b);
+    open_bench(EMULATED_ALL_WORK, &b);
     for (uint32_t k = 0; k < 4; k++) {
         for (uint32_t i = 0; i < 3000; i++) {
             rpexec_noting_operators.add(b.lane, 1, b.values, b.values + i + 1, b.values);
@@ -221,8 +221,8 @@ Test(exec_gpu_runs, runs_may_be_long)
         rpexec_gpu_graphs_flush(b.graphs);
     }
     cr_expect(eq(flt, value_at(&b, 0), 1 + 4 * 3000));
-    cr_expect(eq(u32, rp_fake_cuda_launched().captures, 2));
-    cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 6));
+    cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), 2));
+    cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 6));
     close_bench(&b);
 }
 
@@ -235,7 +235,7 @@ Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
     rp_program program = {.gpu_count = 1, .ops = &op};
     rpexec_sharded sharded = {0};
     uint64_t moved = 0;
-    open_bench(RP_FAKE_ALL_WORK, &b);
+    open_bench(EMULATED_ALL_WORK, &b);
     rpexec_gpu_queue queue = {
         .driver = &b.driver, .gpu = &b.gpu, .stream = b.stream, .graphs = b.graphs};
     const rpexec_collective_array array = {
@@ -281,7 +281,7 @@ Test(exec_gpu_runs, there_are_only_so_many)
 {
     bench b;
     rpexec_lane *lane = NULL;
-    open_bench(RP_FAKE_ALL_WORK, &b);
+    open_bench(EMULATED_ALL_WORK, &b);
     const rpexec_cuda_lane_shape shape = {.model = &b.model, .tokens = SEQ_LEN};
     cr_assert(
         eq(int, b.devices->calls->lane_open(&b.gpu.part, &shape, b.stream, arena, &lane), RP_OK));
@@ -290,7 +290,7 @@ Test(exec_gpu_runs, there_are_only_so_many)
             two(&b, i, 1, 4, 0.5f);
         }
     }
-    cr_expect(eq(u32, rp_fake_cuda_launched().captures, 2048));
+    cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), 2048));
     cr_expect(eq(flt, value_at(&b, 0), 8));
     cr_expect(eq(flt, value_at(&b, 2999), 8));
     for (uint32_t program = 0; program < 2; program++) {
@@ -299,9 +299,9 @@ Test(exec_gpu_runs, there_are_only_so_many)
             two(&b, 0, 1, 4, 0.5f); /* of the first program: stays */
             two(&b, 3500, 1, 4, 0.5f);
         }
-        cr_expect(eq(u32, rp_fake_cuda_launched().captures, program == 0 ? 2048 : 2049));
+        cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), program == 0 ? 2048 : 2049));
     }
-    cr_expect(eq(u32, rp_fake_cuda_left(), 2 + 5), "what was not used has not gone");
+    cr_expect(eq(u32, emulator_counted(EMULATED_LEFT), 2 + 5), "what was not used has not gone");
     cr_expect(eq(flt, value_at(&b, 3500), 64));
     close_bench(&b);
 }
@@ -309,13 +309,13 @@ Test(exec_gpu_runs, there_are_only_so_many)
 Test(exec_gpu_runs, there_is_one_warning)
 {
     static const struct {
-        rp_fake_graph_call fails;
+        emulated_graph_call fails;
         const char *text;
     } trials[] = {
-        {RP_FAKE_BEGIN_FAILS, "--graphs: cudaStreamBeginCapture: operation not permitted"},
-        {RP_FAKE_OPERATOR_FAILS, "--graphs: cudaStreamEndCapture: operation failed due"},
-        {RP_FAKE_END_FAILS, "--graphs: cudaStreamEndCapture: operation failed due"},
-        {RP_FAKE_MAKE_FAILS, "--graphs: cudaGraphInstantiate: invalid argument"}};
+        {EMULATED_BEGIN_FAILS, "--graphs: cudaStreamBeginCapture: operation not permitted"},
+        {EMULATED_LAUNCH_FAILS, "--graphs: cudaStreamEndCapture: operation failed due"},
+        {EMULATED_END_FAILS, "--graphs: cudaStreamEndCapture: operation failed due"},
+        {EMULATED_MAKE_FAILS, "--graphs: cudaGraphInstantiate: invalid argument"}};
     for (size_t i = 0; i < 4; i++) {
         bench b;
         char messages[2048] = "";
@@ -330,7 +330,7 @@ Test(exec_gpu_runs, there_is_one_warning)
         cr_expect(found == NULL || strstr(found + 1, "--graphs") == NULL, "%s", messages);
         cr_expect(eq(flt, value_at(&b, 0), 64));
         cr_expect(eq(flt, value_at(&b, 1), 64));
-        cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 0));
+        cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 0));
         close_bench(&b);
     }
 }

@@ -54,7 +54,7 @@ Test(exec_gpu_slices, late_streams_change_nothing)
     for (uint32_t i = 0; i < 12; i++) {
         rp_model config = decoder_of(i);
         rpexec_work work = work_of(i);
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 4, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 700};
         const rp_test_twist twist = {
             .dtype = (rpexec_dtype)(i % 3),
@@ -74,11 +74,11 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
     for (uint32_t i = 0; i < 8; i++) {
         rp_model config = decoder_of(i);
         rpexec_work work = work_of(i);
-        const rp_fake_cuda machine = {.devices = 4,
-                                      .peers = i % 2 == 1,
-                                      .seed = 30 + i,
-                                      .delay_us = i % 4 == 3 ? 0 : 500,
-                                      .nccl = true};
+        const emulated_machine machine = {.devices = 4,
+                                          .peers = i % 2 == 1,
+                                          .seed = 30 + i,
+                                          .delay_us = i % 4 == 3 ? 0 : 500,
+                                          .nccl = true};
         const rp_test_twist twist = {
             .dtype = (rpexec_dtype)(i % 3),
             .delay_seed = i,
@@ -87,7 +87,7 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
                         .transport = i < 4 ? RPEXEC_TRANSPORT_NCCL : RPEXEC_TRANSPORT_AUTO,
                         .collectives = true}};
         rp_test_gpu_compare(arena, &config, &work, &machine, twist);
-        cr_expect(gt(u32, rp_fake_nccl_kernels(), 0));
+        cr_expect(gt(u32, emulator_counted(EMULATED_KERNELS), 0));
     }
 }
 
@@ -100,7 +100,7 @@ Test(exec_gpu_slices, failures_end_the_run)
         rp_test_run run;
         rp_model config = decoder_of(0);
         rpexec_work work = work_of(i % 2 == 0 ? 0 : 3);
-        const rp_fake_cuda machine = {.devices = 4, .peers = true, .seed = i, .nccl = i > 2};
+        const emulated_machine machine = {.devices = 4, .peers = true, .seed = i, .nccl = i > 2};
         const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                      .devices = {.collectives = i > 2},
                                      .fails = true,

@@ -174,7 +174,7 @@ Test(exec_calibrate, directions_that_share_memory)
     check_links(&other, false, right, sizeof right / sizeof right[0], 0);
 }
 
-static rpexec_site site_with(const rp_fake_cuda *machine, const rpexec_devices_config *devices)
+static rpexec_site site_with(const emulated_machine *machine, const rpexec_devices_config *devices)
 {
     rpexec_site site = {.driver_type = rp_fake_cuda_driver(machine),
                         .model = &model,
@@ -185,7 +185,7 @@ static rpexec_site site_with(const rp_fake_cuda *machine, const rpexec_devices_c
     return site;
 }
 
-static rpexec_site fake_site(const rp_fake_cuda *machine, uint32_t gpus)
+static rpexec_site fake_site(const emulated_machine *machine, uint32_t gpus)
 {
     return site_with(machine, &(rpexec_devices_config){.gpus = gpus});
 }
@@ -194,7 +194,7 @@ static rpexec_site fake_site(const rp_fake_cuda *machine, uint32_t gpus)
 Test(exec_calibrate, a_machine_of_threads)
 {
     for (int peers = 0; peers < 2; peers++) {
-        const rp_fake_cuda machine = {
+        const emulated_machine machine = {
             .devices = 2, .peers = peers != 0, .copy_Bps = 8e8, .copy_us = 300};
         rpexec_site site = fake_site(&machine, 2);
         const expectation right[] = {{UP, ALONE, 8e8},  {DOWN, ALONE, 4e8}, {UP, BACK, 8e8},
@@ -203,14 +203,14 @@ Test(exec_calibrate, a_machine_of_threads)
         size_t count = sizeof right / sizeof right[0] - (peers != 0 ? 0 : 1);
         check_links(&site, true, right, count, 300e-6);
         site.driver_type->detach(site.devices);
-        cr_expect(eq(u32, rp_fake_cuda_left(), 0));
+        cr_expect(eq(u32, emulator_counted(EMULATED_LEFT), 0));
     }
 }
 
 /* With all that the run has asked for: parts of a device, which take turns, graphs, NCCL. */
 Test(exec_calibrate, devices_as_the_run_has_them)
 {
-    const rp_fake_cuda machine = {.devices = 2, .green = true, .nccl = true};
+    const emulated_machine machine = {.devices = 2, .green = true, .nccl = true};
     const rpexec_devices_config configs[] = {
         {.gpus = 3, .is_virtual = true, .graphs = true},
         {.gpus = 2, .graphs = true, .transport = RPEXEC_TRANSPORT_NCCL},
@@ -223,14 +223,15 @@ Test(exec_calibrate, devices_as_the_run_has_them)
         site.gpu_bytes = 16 << 20; /* small pieces only */
         cr_assert(eq(int, rpexec_calibrate_links(&site, true, arena, &rates), RP_OK));
         cr_expect(rates.fits[PEER][ALONE].Bps > 0 && rates.fits[UP][ALL].Bps > 0);
-        cr_expect(eq(int, rp_fake_nccl_kernels() > 0, i == 1));
+        cr_expect(eq(int, emulator_counted(EMULATED_KERNELS) > 0, i == 1));
         cr_assert(eq(int, rpexec_calibrate_starts(&site, arena, &starts), RP_OK));
         cr_expect(starts.far_s > 0 && starts.submit_s > 0);
         cr_assert(eq(int, rpexec_calibrate_operators(&site, true, arena, &costs), RP_OK));
         cr_expect(gt(u32, costs.row_count, 10));
-        cr_expect(eq(u32, rp_fake_cuda_launched().graphs, 0), "operators are measured one by one");
+        cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 0),
+                  "operators are measured one by one");
         site.driver_type->detach(site.devices);
-        cr_expect(eq(u32, rp_fake_cuda_left(), 0));
+        cr_expect(eq(u32, emulator_counted(EMULATED_LEFT), 0));
     }
 }
 
@@ -256,7 +257,7 @@ Test(exec_calibrate, little_memory)
 
 Test(exec_calibrate, starts_are_small_and_there)
 {
-    const rp_fake_cuda machine = {.devices = 2, .peers = true};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     rpexec_site sites[] = {host_site(NULL, 2), host_site(NULL, 1), fake_site(&machine, 2)};
     for (size_t i = 0; i < 3; i++) {
         rpexec_starts s;
@@ -323,7 +324,7 @@ Test(exec_calibrate, failures_are_passed_on)
 {
     rpexec_link_rates rates;
     char messages[2048];
-    const rp_fake_cuda machine = {.devices = 1, .fail_at = 20};
+    const emulated_machine machine = {.devices = 1, .fail_at = 20};
     rpexec_site site = fake_site(&machine, 1);
     rp_log_capture_begin(messages, sizeof messages);
     cr_expect(eq(int, rpexec_calibrate_links(&site, false, arena, &rates), RP_TOOL));
@@ -331,5 +332,5 @@ Test(exec_calibrate, failures_are_passed_on)
     cr_expect(strstr(messages, "cudaMemcpyAsync: an illegal memory access") != NULL, "%s",
               messages);
     site.driver_type->detach(site.devices);
-    cr_expect(eq(u32, rp_fake_cuda_left(), 0));
+    cr_expect(eq(u32, emulator_counted(EMULATED_LEFT), 0));
 }

@@ -108,7 +108,7 @@ static void check_costs(const rpexec_operator_costs *costs, bool updates)
 
 Test(exec_operator_costs, layers_are_made_of_what_they_cost)
 {
-    const rp_fake_cuda machine = {.devices = 2, .peers = true};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     for (int i = 0; i < 9; i++) {
         rp_model config = kind_of_model(i % 3);
         rpexec_model model;
@@ -133,7 +133,7 @@ Test(exec_operator_costs, layers_are_made_of_what_they_cost)
         check_flop(&costs, &model);
         check_costs(&costs, i % 2 == 0);
         site.driver_type->detach(site.devices);
-        cr_expect(eq(u32, rp_fake_cuda_left(), 0));
+        cr_expect(eq(u32, emulator_counted(EMULATED_LEFT), 0));
     }
 }
 

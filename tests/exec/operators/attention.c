@@ -31,7 +31,7 @@ static struct {
     char why[160];
     double own_s;
     double cudnn_s;
-    rp_fake_attention asked;
+    uint32_t plans, trials, planned;
 } last;
 
 static void detach(rpexec_devices *devices)
@@ -44,19 +44,23 @@ static void detach(rpexec_devices *devices)
         snprintf(last.why, sizeof last.why, "%s", report.why != NULL ? report.why : "");
         last.own_s = report.own_s;
         last.cudnn_s = report.cudnn_s;
-        last.asked = rp_fake_attention_asked();
+        last.plans = emulator_counted(EMULATED_PLANS);
+        last.trials = emulator_counted(EMULATED_TRIALS);
+        last.planned = emulator_counted(EMULATED_PLANNED);
     }
     rpexec_gpu_detach(devices);
 }
 
-static rp_status run(const rp_fake_cuda *machine, rpexec_attention_by by, uint32_t gpus,
+static rp_status run(rp_fake_cudnn cudnn, bool on_first, rpexec_attention_by by, uint32_t gpus,
                      char messages[static 2048])
 {
+    const emulated_machine machine = {.devices = (int)gpus, .peers = true};
     rp_model config = rp_test_small_decoder(4, true, true);
     rpexec_work work = rp_test_work("1f1b", gpus, 4, 2);
-    rpexec_driver_type type = *rp_fake_cuda_driver(machine);
+    rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     rp_test_run got;
     const rp_test_twist twist = {.driver_type = &type, .devices = {.attention = by}};
+    rp_fake_give_cudnn(cudnn, on_first);
     type.detach = detach;
     messages[0] = '\0';
     rp_log_capture_begin(messages, 2048);
@@ -112,12 +116,9 @@ Test(exec_attention, it_is_chosen_for_all_gpus_by_what_all_of_them_find)
         {RP_FAKE_CUDNN_ABSENT, OWN, 2, RP_OK, "own", "", 0, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const rp_fake_cuda machine = {.devices = (int)cases[i].gpus,
-                                      .peers = true,
-                                      .cudnn = cases[i].cudnn,
-                                      .cudnn_on_first = cases[i].on_first};
         char messages[2048];
-        rp_status status = run(&machine, (rpexec_attention_by)cases[i].by, cases[i].gpus, messages);
+        rp_status status = run(cases[i].cudnn, cases[i].on_first, (rpexec_attention_by)cases[i].by,
+                               cases[i].gpus, messages);
         cr_expect(eq(int, status, cases[i].status), "case %zu: %s", i, messages);
         bool by_cudnn = status == RP_OK && strcmp(cases[i].used, "own") != 0;
         const char *said = status == RP_OK ? last.why : messages;
@@ -125,9 +126,9 @@ Test(exec_attention, it_is_chosen_for_all_gpus_by_what_all_of_them_find)
                   last.by);
         bool right = cases[i].why[0] == '\0' ? said[0] == '\0' : strstr(said, cases[i].why) != NULL;
         cr_expect(right, "case %zu: %s", i, said);
-        cr_expect(eq(u32, last.asked.trials, cases[i].trials), "case %zu", i);
-        cr_expect(status != RP_OK || last.asked.lanes == (by_cudnn ? cases[i].gpus : 0),
-                  "case %zu: %u lanes", i, last.asked.lanes);
+        cr_expect(eq(u32, last.trials, cases[i].trials), "case %zu", i);
+        cr_expect(status != RP_OK || last.planned == (by_cudnn ? cases[i].gpus : 0),
+                  "case %zu: %u lanes", i, last.planned);
         cr_expect(eq(int, !isnan(last.own_s) && !isnan(last.cudnn_s), cases[i].timed), "case %zu",
                   i);
     }
@@ -135,7 +136,7 @@ Test(exec_attention, it_is_chosen_for_all_gpus_by_what_all_of_them_find)
 
 Test(exec_attention, what_can_be_refused_is_refused_before_there_is_a_program)
 {
-    const rp_fake_cuda machine = {.devices = 1};
+    const emulated_machine machine = {.devices = 1};
     const rpexec_driver_type *type = rp_fake_cuda_driver(&machine);
     const rpexec_devices_config config = {.gpus = 1, .attention = RPEXEC_ATTENTION_CUDNN};
     rpexec_devices *devices = NULL;
@@ -170,16 +171,17 @@ static void keep_held(rpexec_devices *devices)
 Test(exec_attention, later_programs_keep_the_choice)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
-    const rp_fake_cuda machine = {.devices = 2, .peers = true, .cudnn = RP_FAKE_CUDNN_FASTER};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     const rpexec_driver_type *type = rp_fake_cuda_driver(&machine);
+    rp_fake_give_cudnn(RP_FAKE_CUDNN_FASTER, false);
     const rpexec_devices_config devices_config = {.gpus = 2, .attention = RPEXEC_ATTENTION_AUTO};
     rpexec_attention_report report;
     uint64_t bytes = 0;
-    rp_fake_attention before = {0};
     cr_assert(eq(int, type->attach(&devices_config, &held, &bytes), RP_OK));
     for (uint32_t sequences = 1; sequences <= 3; sequences++) {
         rpexec_work work = rp_test_work("1f1b", 2, 4, 2);
         rp_test_run got;
+        uint32_t plans = emulator_counted(EMULATED_PLANS);
         work.microbatch_size = sequences;
         rpexec_driver_type kept = *type;
         kept.attach = attach_held;
@@ -187,11 +189,9 @@ Test(exec_attention, later_programs_keep_the_choice)
         const rp_test_twist twist = {.driver_type = &kept};
         cr_assert(eq(int, rp_test_execute(arena, &config, RP_TEST_GPU_SEQ_LEN, &work, &twist, &got),
                      RP_OK));
-        rp_fake_attention now = rp_fake_attention_asked();
-        cr_expect(eq(u32, now.plans, before.plans + 2));
-        cr_expect(eq(u32, now.trials, 2));
-        cr_expect(eq(u32, now.lanes, 2));
-        before = now;
+        cr_expect(eq(u32, emulator_counted(EMULATED_PLANS), plans + 2));
+        cr_expect(eq(u32, emulator_counted(EMULATED_TRIALS), 2));
+        cr_expect(eq(u32, emulator_counted(EMULATED_PLANNED), 2));
     }
     type->attention(held, &report);
     cr_expect(eq(str, (char *)report.by, "cudnn 9.99.0"));
@@ -205,17 +205,18 @@ Test(exec_attention, every_size_of_microbatch_has_a_plan)
 {
     static const uint32_t sequences[] = {1, 3, 1, 2};
     rp_model config = rp_test_small_decoder(4, true, true);
-    const rp_fake_cuda machine = {.devices = 2, .peers = true, .cudnn = RP_FAKE_CUDNN_FASTER};
+    const emulated_machine machine = {.devices = 2, .peers = true};
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     rpexec_work work = rp_test_work("1f1b", 2, 4, 2);
     rp_test_run got;
     const rp_test_twist twist = {.driver_type = &type,
                                  .devices = {.attention = RPEXEC_ATTENTION_CUDNN}};
+    rp_fake_give_cudnn(RP_FAKE_CUDNN_FASTER, false);
     work.sequences = sequences;
     type.detach = detach;
     cr_assert(
         eq(int, rp_test_execute(arena, &config, RP_TEST_GPU_SEQ_LEN, &work, &twist, &got), RP_OK));
     cr_expect(eq(str, last.by, "cudnn 9.99.0"));
-    cr_expect(eq(u32, last.asked.plans, 2 * 3));
-    cr_expect(eq(u32, last.asked.trials, 2));
+    cr_expect(eq(u32, last.plans, 2 * 3));
+    cr_expect(eq(u32, last.trials, 2));
 }

@@ -148,7 +148,7 @@ Test(exec_follow, programs_run_again_with_a_scaled_loss)
 
 Test(exec_follow, programs_run_again_on_gpus)
 {
-    const rp_fake_cuda machine = {.devices = 2, .seed = 5, .delay_us = 100};
+    const emulated_machine machine = {.devices = 2, .seed = 5, .delay_us = 100};
     const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                  .devices = {.stage_bytes = 1000}};
     all_schedules(&twist, twice);
@@ -192,7 +192,7 @@ Test(exec_follow, gpus_end_between_iterations)
     rp_model config = rp_test_small_decoder(6, true, true);
     config.heads = 4;
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const rp_fake_cuda machine = {.devices = 2, .peers = true, .seed = i, .delay_us = 200};
+        const emulated_machine machine = {.devices = 2, .peers = true, .seed = i, .delay_us = 200};
         const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine)};
         compare(&config, rp_test_work(names[i], 2, 4, STEPS), twist, 1 + i % (STEPS - 1));
     }

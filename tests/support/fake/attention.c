@@ -3,43 +3,35 @@
 #include "tests/support/fake/cuda_internal.h"
 
 #include <math.h>
-#include <stdatomic.h>
 
-static atomic_uint plans;
-static atomic_uint trials;
-static atomic_uint lanes;
+static rp_fake_cudnn given;
+static bool given_on_first;
 
-rp_fake_attention rp_fake_attention_asked(void)
+void rp_fake_give_cudnn(rp_fake_cudnn cudnn, bool on_first)
 {
-    return (rp_fake_attention){
-        .plans = atomic_load(&plans), .trials = atomic_load(&trials), .lanes = atomic_load(&lanes)};
-}
-
-void rp_fake_restart_attention(void)
-{
-    atomic_store(&plans, 0);
-    atomic_store(&trials, 0);
-    atomic_store(&lanes, 0);
+    given = cudnn;
+    given_on_first = on_first;
 }
 
 static rp_fake_cudnn cudnn_of(const rp_fake_lane *lane)
 {
-    return lane->is_odd ? rp_fake_machine()->cudnn : RP_FAKE_CUDNN_FASTER;
+    int odd = given_on_first ? 0 : emulator_machine()->devices - 1;
+    return emulator_part_of(lane->stream)->device == odd ? given : RP_FAKE_CUDNN_FASTER;
 }
 
 bool rp_fake_find_cudnn(const char **name_out, const char **why_out)
 {
     *name_out = "cudnn 9.99.0";
     *why_out = "the fake has no cuDNN";
-    return rp_fake_machine()->cudnn != RP_FAKE_CUDNN_ABSENT;
+    return given != RP_FAKE_CUDNN_ABSENT;
 }
 
 /* As on a device: the lane's own part has to be entered, and nothing may be captured. */
 static bool may_be_asked(const rp_fake_lane *lane)
 {
-    const rpexec_cuda_part *part = rp_fake_part_of(lane->stream);
-    return !lane->is_closed && !rp_fake_is_capturing() && rp_fake_here()->device == part->device &&
-           rp_fake_here()->context == part->context;
+    const rpexec_cuda_part *part = emulator_part_of(lane->stream);
+    return !lane->is_closed && !emulator_is_capturing() &&
+           emulator_here()->device == part->device && emulator_here()->context == part->context;
 }
 
 rp_status rp_fake_attention_plan(rpexec_lane *opaque, rp_arena *arena,
@@ -47,12 +39,12 @@ rp_status rp_fake_attention_plan(rpexec_lane *opaque, rp_arena *arena,
 {
     rp_fake_lane *lane = (rp_fake_lane *)(void *)opaque;
     (void)arena;
-    atomic_fetch_add(&plans, 1);
+    emulator_count(EMULATED_PLANS, 1);
     if (!may_be_asked(lane) || cudnn_of(lane) == RP_FAKE_CUDNN_NO_SHAPE || sizes->sequences == 0) {
         *why_out = "the fake has no engine for this shape";
         return RP_TOOL;
     }
-    atomic_fetch_add(&lanes, lane->planned == 0);
+    emulator_count(EMULATED_PLANNED, lane->planned == 0);
     lane->planned = sizes->sequences > lane->planned ? sizes->sequences : lane->planned;
     return RP_OK;
 }
@@ -62,12 +54,12 @@ rp_status rp_fake_attention_try(rpexec_lane *opaque, const rpexec_attention_size
 {
     const rp_fake_lane *lane = (const rp_fake_lane *)(const void *)opaque;
     rp_fake_cudnn cudnn = cudnn_of(lane);
-    atomic_fetch_add(&trials, 1);
+    emulator_count(EMULATED_TRIALS, 1);
     *why_out = "the fake's trial has failed";
     if (!may_be_asked(lane) || lane->planned != sizes->sequences || cudnn == RP_FAKE_CUDNN_FAILS) {
         return RP_TOOL;
     }
-    bool first = rp_fake_part_of(lane->stream)->device == 0;
+    bool first = emulator_part_of(lane->stream)->device == 0;
     *trial_out = (rpexec_attention_trial){.own_s = first ? 2e-3 : 9,
                                           .cudnn_s = !first                          ? 9
                                                      : cudnn == RP_FAKE_CUDNN_SLOWER ? 2e-3
@@ -82,6 +74,6 @@ rp_status rp_fake_attention_try(rpexec_lane *opaque, const rpexec_attention_size
 void rp_fake_attention_own(rpexec_lane *opaque)
 {
     rp_fake_lane *lane = (rp_fake_lane *)(void *)opaque;
-    atomic_fetch_sub(&lanes, lane->planned != 0);
+    emulator_count(EMULATED_PLANNED, -(lane->planned != 0));
     lane->planned = 0;
 }

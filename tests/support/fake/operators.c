@@ -6,32 +6,48 @@
 
 #include <string.h>
 
+/* An operator that is to be performed. */
+typedef struct operation {
+    rp_fake_lane *lane;
+    uint64_t call[RPEXEC_CALL_WORDS];
+} operation;
+
 static void perform(const void *arguments)
 {
-    const rp_fake_operator *o = arguments;
+    const operation *o = arguments;
     rpexec_call_make(rpexec_host_operators[o->lane->host.dtype], &o->lane->host, o->call);
 }
 
-bool rp_fake_can_perform(const rp_fake_operator *o)
+static int device_of(const rp_fake_lane *lane)
 {
+    return emulator_part_of(lane->stream)->device;
+}
+
+/* True where the lane is open and reaches all of the operator's addresses. */
+static bool can_perform(const void *arguments)
+{
+    const operation *o = arguments;
     bool can = !o->lane->is_closed;
     for (uint32_t i = 1; i < rpexec_call_length(o->call); i++) {
         can &= !rpexec_call_has_address(o->call, i) ||
-               rp_fake_is_reached(o->lane, (const void *)(uintptr_t)o->call[i]);
+               emulator_is_reached(device_of(o->lane), (const void *)(uintptr_t)o->call[i]);
     }
     return can;
 }
 
 static void take(rpexec_call_taker *taker, const uint64_t *call)
 {
-    rp_fake_operator o = {.lane = (rp_fake_lane *)(void *)taker};
+    operation o = {.lane = (rp_fake_lane *)(void *)taker};
+    const emulated_work work = {
+        .run = perform, .can = can_perform, .arguments = &o, .bytes = sizeof o};
     memcpy(o.call, call, rpexec_call_length(call) * sizeof *call);
-    if (!rp_fake_can_perform(&o)) {
+    if (!can_perform(&o)) {
         rp_log_error("%s: memory that device %d does not reach, or a lane that is closed",
-                     rpexec_call_name(call), rp_fake_part_of(o.lane->stream)->device);
+                     rpexec_call_name(call), device_of(o.lane));
         o.lane->status = RP_TOOL;
     }
-    if (rp_fake_enqueue_operator(o.lane->stream, perform, &o) != 0) {
+    emulator_count(EMULATED_OPERATORS, !emulator_is_capturing());
+    if (emulator_launch(o.lane->stream, &work) != 0) {
         o.lane->status = RP_TOOL;
     }
 }
@@ -39,7 +55,8 @@ static void take(rpexec_call_taker *taker, const uint64_t *call)
 static bool is_finite(rpexec_call_taker *taker, uint64_t count, const void *x)
 {
     rp_fake_lane *lane = (rp_fake_lane *)(void *)taker;
-    if (!rp_fake_is_reached(lane, x) || rp_fake_synchronize(lane->stream) != 0) {
+    if (!emulator_is_reached(device_of(lane), x) ||
+        emulator_stream_synchronize(lane->stream) != 0) {
         rp_log_error("finite: memory that is not reached, or a stream that is captured");
         lane->status = RP_TOOL;
         return false;

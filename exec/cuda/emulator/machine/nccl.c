@@ -1,4 +1,4 @@
-/* The fake's NCCL: a kernel per communicator and group, in the streams that are threads.
+/* NCCL: a kernel per communicator and group, in the streams that are threads.
  *
  * Kernels of a communicator run one after the other in the order of enqueueing; calls of running
  * kernels find each other as the library's do: collectives by their number, messages by theirs from
@@ -6,38 +6,25 @@
  * Misuse that gives wrong data or a hang with NCCL is an error here where it can be seen, and hangs
  * otherwise: other collectives than the other ranks', other sizes, one communicator in two threads
  * at a time, memory of another device, ranges that overlap but not as in-place calls may. */
-#include "tests/support/fake/nccl_internal.h"
+#include "exec/cuda/emulator/machine/nccl_internal.h"
 
+#include "common/base/mem.h"
 #include "exec/operators/random.h"
 
 #include <string.h>
 #include <time.h>
-
-static atomic_uint kernels;
-static atomic_uint groups;
 
 static _Thread_local struct {
     bool open;
     int error;
     uint32_t count;
     uint32_t room;
-    rp_nccl_call *calls;
+    emulated_nccl_call *calls;
 } group;
-
-uint32_t rp_fake_nccl_kernels(void)
-{
-    return atomic_load(&kernels);
-}
-
-void rp_fake_restart_nccl(void)
-{
-    atomic_store(&kernels, 0);
-    atomic_store(&groups, 0);
-}
 
 static void late(uint64_t what, uint64_t which)
 {
-    const rp_fake_cuda *machine = rp_fake_machine();
+    const emulated_machine *machine = emulator_machine();
     uint64_t bits = rpexec_random_bits(machine->seed + 977, what, which);
     if (machine->delay_us != 0 && (bits >> 60 & 3) == 0) {
         const struct timespec t = {.tv_nsec = (long)(bits % (1000 * (uint64_t)machine->delay_us))};
@@ -48,7 +35,7 @@ static void late(uint64_t what, uint64_t which)
 /* ---- kernels ----------------------------------------------------------------------------------
  */
 
-static bool all_done(const rp_nccl_kernel *k)
+static bool all_done(const emulated_nccl_kernel *k)
 {
     bool done = true;
     for (uint32_t i = 0; i < k->count; i++) {
@@ -57,7 +44,7 @@ static bool all_done(const rp_nccl_kernel *k)
     return done;
 }
 
-static void let_go(rp_nccl_clique *q)
+static void let_go(emulated_nccl_clique *q)
 {
     bool last = q->open == 0 && q->kernels == 0;
     pthread_mutex_unlock(&q->lock);
@@ -68,10 +55,10 @@ static void let_go(rp_nccl_clique *q)
     }
 }
 
-static void land(rp_nccl_kernel *k, bool well)
+static void land(emulated_nccl_kernel *k, bool well)
 {
     for (uint32_t i = 0; i < k->count; i++) {
-        rp_nccl_call *c = &k->calls[i];
+        emulated_nccl_call *c = &k->calls[i];
         if (well && c->result != NULL && c->to != NULL) {
             memcpy(c->to, c->result, c->result_bytes);
         }
@@ -81,18 +68,18 @@ static void land(rp_nccl_kernel *k, bool well)
 
 static void run_kernel(const void *arguments)
 {
-    rp_nccl_kernel *k = NULL;
+    emulated_nccl_kernel *k = NULL;
     memcpy(&k, arguments, sizeof k);
-    rp_nccl_member *m = k->with;
-    rp_nccl_clique *q = m->clique;
+    emulated_nccl_member *m = k->with;
+    emulated_nccl_clique *q = m->clique;
     pthread_mutex_lock(&q->lock);
     while (!m->aborted && (m->performed != k->number || k->lost)) {
         pthread_cond_wait(&q->moved, &q->lock);
     }
     if (!m->aborted) {
         m->running = k;
-        rp_nccl_read_messages(k);
-        rp_nccl_go_on(q);
+        emulated_nccl_read_messages(k);
+        emulated_nccl_go_on(q);
     }
     while (!m->aborted && !all_done(k)) {
         pthread_cond_wait(&q->moved, &q->lock);
@@ -111,33 +98,33 @@ static void run_kernel(const void *arguments)
     let_go(q);
 }
 
-static int enqueue_kernel(rp_nccl_member *m, void *stream)
+static int enqueue_kernel(emulated_nccl_member *m, void *stream)
 {
-    rp_nccl_kernel *k = NULL;
+    emulated_nccl_kernel *k = NULL;
     if (rp_mem_resize(&k, sizeof *k) != RP_OK) {
-        return RP_NCCL_ERROR_SYSTEM;
+        return EMULATED_NCCL_ERROR_SYSTEM;
     }
-    *k = (rp_nccl_kernel){.with = m};
+    *k = (emulated_nccl_kernel){.with = m};
     if (rp_mem_resize(&k->calls, group.count * sizeof *k->calls) != RP_OK) {
-        return RP_NCCL_ERROR_SYSTEM;
+        return EMULATED_NCCL_ERROR_SYSTEM;
     }
     for (uint32_t i = 0; i < group.count; i++) {
         if (group.calls[i].with == m) {
             k->calls[k->count++] = group.calls[i];
         }
     }
-    uint32_t number = atomic_fetch_add(&kernels, 1) + 1;
+    uint32_t number = emulator_count(EMULATED_KERNELS, 1) + 1;
     pthread_mutex_lock(&m->clique->lock);
     k->number = m->enqueued++;
-    k->lost = number == rp_fake_machine()->nccl_lose_at;
-    if (number == rp_fake_machine()->nccl_error_at) {
+    k->lost = number == emulator_machine()->nccl_lose_at;
+    if (number == emulator_machine()->nccl_error_at) {
         k->lost = true;
-        m->clique->error = RP_NCCL_ERROR_REMOTE;
+        m->clique->error = EMULATED_NCCL_ERROR_REMOTE;
     }
     m->clique->kernels++;
     pthread_mutex_unlock(&m->clique->lock);
-    *rp_fake_here() = *rp_fake_part_of(stream); /* and stays: nobody promises another one */
-    return rp_fake_enqueue(stream, run_kernel, &k, sizeof k);
+    *emulator_here() = *emulator_part_of(stream); /* and stays: nobody promises another one */
+    return emulator_enqueue(stream, run_kernel, &k, sizeof k);
 }
 
 /* ---- groups -----------------------------------------------------------------------------------
@@ -145,7 +132,7 @@ static int enqueue_kernel(rp_nccl_member *m, void *stream)
 
 static int group_begin(void)
 {
-    int error = group.open ? RP_NCCL_ERROR_USAGE : 0;
+    int error = group.open ? EMULATED_NCCL_ERROR_USAGE : 0;
     group.open = true;
     group.error = 0;
     group.count = 0;
@@ -159,7 +146,7 @@ static int check_streams(void)
         for (uint32_t k = 0; k < i; k++) {
             if (group.calls[i].with == group.calls[k].with &&
                 group.calls[i].stream != group.calls[k].stream) {
-                return RP_NCCL_ERROR_USAGE;
+                return EMULATED_NCCL_ERROR_USAGE;
             }
         }
     }
@@ -168,12 +155,13 @@ static int check_streams(void)
 
 static int group_end(void)
 {
-    uint32_t number = atomic_fetch_add(&groups, 1) + 1;
-    int error = !group.open ? RP_NCCL_ERROR_USAGE : group.error;
+    uint32_t number = emulator_count(EMULATED_GROUPS, 1) + 1;
+    int error = !group.open ? EMULATED_NCCL_ERROR_USAGE : group.error;
     error = error == 0 ? check_streams() : error;
-    error = error == 0 && number == rp_fake_machine()->nccl_fail_at ? RP_NCCL_ERROR_SYSTEM : error;
+    error = error == 0 && number == emulator_machine()->nccl_fail_at ? EMULATED_NCCL_ERROR_SYSTEM
+                                                                     : error;
     for (uint32_t i = 0; error == 0 && i < group.count; i++) {
-        rp_nccl_member *m = group.calls[i].with;
+        emulated_nccl_member *m = group.calls[i].with;
         bool first = true;
         for (uint32_t k = 0; k < i; k++) {
             first &= group.calls[k].with != m;
@@ -193,14 +181,14 @@ static int group_end(void)
     return error;
 }
 
-static bool is_own(const rp_nccl_member *m, const void *at, uint64_t bytes)
+static bool is_own(const emulated_nccl_member *m, const void *at, uint64_t bytes)
 {
     const unsigned char *last = (const unsigned char *)at + (bytes == 0 ? 0 : bytes - 1);
-    return rp_fake_owner(at) == m->device && rp_fake_owner(last) == m->device;
+    return emulator_owner(at) == m->device && emulator_owner(last) == m->device;
 }
 
 /* Ranges that overlap lie as in-place calls have them, or do not overlap at all. */
-static bool overlaps(const rp_nccl_call *c, uint64_t from_bytes, uint64_t to_bytes,
+static bool overlaps(const emulated_nccl_call *c, uint64_t from_bytes, uint64_t to_bytes,
                      uint64_t offset_from, uint64_t offset_to)
 {
     const unsigned char *from = c->from;
@@ -209,14 +197,16 @@ static bool overlaps(const rp_nccl_call *c, uint64_t from_bytes, uint64_t to_byt
     return !apart && from + offset_from != to + offset_to;
 }
 
-static bool is_valid(const rp_nccl_call *c)
+static bool is_valid(const emulated_nccl_call *c)
 {
-    const rp_nccl_member *m = c->with;
-    uint64_t share = rp_nccl_bytes(c, c->count);
-    bool gathers = c->kind == RP_NCCL_ALL_GATHER;
-    bool scatters = c->kind == RP_NCCL_REDUCE_SCATTER;
-    bool reads = c->kind != RP_NCCL_RECEIVE && (c->kind != RP_NCCL_BROADCAST || m->rank == c->root);
-    bool writes = c->kind != RP_NCCL_SEND && (c->kind != RP_NCCL_REDUCE || m->rank == c->root);
+    const emulated_nccl_member *m = c->with;
+    uint64_t share = emulated_nccl_bytes(c, c->count);
+    bool gathers = c->kind == EMULATED_NCCL_ALL_GATHER;
+    bool scatters = c->kind == EMULATED_NCCL_REDUCE_SCATTER;
+    bool reads = c->kind != EMULATED_NCCL_RECEIVE &&
+                 (c->kind != EMULATED_NCCL_BROADCAST || m->rank == c->root);
+    bool writes =
+        c->kind != EMULATED_NCCL_SEND && (c->kind != EMULATED_NCCL_REDUCE || m->rank == c->root);
     uint64_t from_bytes = scatters ? m->clique->ranks * share : share;
     uint64_t to_bytes = gathers ? m->clique->ranks * share : share;
     uint64_t own = m->rank * share;
@@ -224,23 +214,23 @@ static bool is_valid(const rp_nccl_call *c)
            (!writes || is_own(m, c->to, to_bytes)) &&
            (!reads || !writes ||
             !overlaps(c, from_bytes, to_bytes, scatters ? own : 0, gathers ? own : 0)) &&
-           rp_fake_part_of(c->stream)->device == m->device;
+           emulator_part_of(c->stream)->device == m->device;
 }
 
-static int note(const rp_nccl_call *c)
+static int note(const emulated_nccl_call *c)
 {
     static _Thread_local char me;
     uintptr_t nobody = 0;
     uintptr_t self = (uintptr_t)&me;
-    int error = !group.open || c->count == 0 || !is_valid(c) ? RP_NCCL_ERROR_ARGUMENT : 0;
+    int error = !group.open || c->count == 0 || !is_valid(c) ? EMULATED_NCCL_ERROR_ARGUMENT : 0;
     if (!atomic_compare_exchange_strong(&c->with->user, &nobody, self) && nobody != self) {
-        error = RP_NCCL_ERROR_USAGE; /* another thread is at it */
+        error = EMULATED_NCCL_ERROR_USAGE; /* another thread is at it */
     }
     if (error == 0 && group.count == group.room) {
         group.room = group.room == 0 ? 16 : 2 * group.room;
         error = rp_mem_resize(&group.calls, group.room * sizeof *group.calls) == RP_OK
                     ? 0
-                    : RP_NCCL_ERROR_SYSTEM;
+                    : EMULATED_NCCL_ERROR_SYSTEM;
     }
     if (error == 0) {
         group.calls[group.count++] = *c;
@@ -251,53 +241,53 @@ static int note(const rp_nccl_call *c)
 
 /* The collectives have a count, a type and mostly a root; messages have bytes and a peer. */
 #define CALL(KIND, DTYPE, FROM, TO, COUNT, ROOT)                                                   \
-    note(&(rp_nccl_call){.kind = (KIND),                                                           \
-                         .dtype = (DTYPE),                                                         \
-                         .from = (FROM),                                                           \
-                         .to = (TO),                                                               \
-                         .count = (COUNT),                                                         \
-                         .root = (ROOT),                                                           \
-                         .with = with,                                                             \
-                         .stream = stream})
+    note(&(emulated_nccl_call){.kind = (KIND),                                                     \
+                               .dtype = (DTYPE),                                                   \
+                               .from = (FROM),                                                     \
+                               .to = (TO),                                                         \
+                               .count = (COUNT),                                                   \
+                               .root = (ROOT),                                                     \
+                               .with = with,                                                       \
+                               .stream = stream})
 
 static int all_gather(const void *from, void *to, uint64_t count, rpexec_dtype dtype, void *with,
                       void *stream)
 {
-    return CALL(RP_NCCL_ALL_GATHER, dtype, from, to, count, 0);
+    return CALL(EMULATED_NCCL_ALL_GATHER, dtype, from, to, count, 0);
 }
 
 static int reduce_scatter(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
                           void *with, void *stream)
 {
-    return CALL(RP_NCCL_REDUCE_SCATTER, dtype, from, to, count, 0);
+    return CALL(EMULATED_NCCL_REDUCE_SCATTER, dtype, from, to, count, 0);
 }
 
 static int all_reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype, void *with,
                       void *stream)
 {
-    return CALL(RP_NCCL_ALL_REDUCE, dtype, from, to, count, 0);
+    return CALL(EMULATED_NCCL_ALL_REDUCE, dtype, from, to, count, 0);
 }
 
 static int broadcast(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
                      void *with, void *stream)
 {
-    return CALL(RP_NCCL_BROADCAST, dtype, from, to, count, root);
+    return CALL(EMULATED_NCCL_BROADCAST, dtype, from, to, count, root);
 }
 
 static int reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
                   void *with, void *stream)
 {
-    return CALL(RP_NCCL_REDUCE, dtype, from, to, count, root);
+    return CALL(EMULATED_NCCL_REDUCE, dtype, from, to, count, root);
 }
 
 static int send(const void *from, uint64_t bytes, uint32_t to_rank, void *with, void *stream)
 {
-    return CALL(RP_NCCL_SEND, 0, from, NULL, bytes, to_rank);
+    return CALL(EMULATED_NCCL_SEND, 0, from, NULL, bytes, to_rank);
 }
 
 static int receive(void *to, uint64_t bytes, uint32_t from_rank, void *with, void *stream)
 {
-    return CALL(RP_NCCL_RECEIVE, 0, NULL, to, bytes, from_rank);
+    return CALL(EMULATED_NCCL_RECEIVE, 0, NULL, to, bytes, from_rank);
 }
 
 /* ---- communicators ----------------------------------------------------------------------------
@@ -306,16 +296,16 @@ static int receive(void *to, uint64_t bytes, uint32_t from_rank, void *with, voi
 static bool load(const char **version_out, const char **why_out)
 {
     *version_out = "2.99.0";
-    *why_out = "the fake has no NCCL";
-    return rp_fake_machine()->nccl;
+    *why_out = "the machine has no NCCL";
+    return emulator_machine()->nccl;
 }
 
 static int open_all(uint32_t count, const int *devices, void **communicators_out)
 {
-    rp_nccl_clique *q = NULL;
-    if (rp_fake_machine()->nccl_refuses || count > RP_NCCL_MOST_RANKS ||
+    emulated_nccl_clique *q = NULL;
+    if (emulator_machine()->nccl_refuses || count > EMULATED_NCCL_MOST_RANKS ||
         rp_mem_resize(&q, sizeof *q) != RP_OK) {
-        return RP_NCCL_ERROR_SYSTEM;
+        return EMULATED_NCCL_ERROR_SYSTEM;
     }
     memset(q, 0, sizeof *q);
     q->ranks = q->open = count;
@@ -326,21 +316,21 @@ static int open_all(uint32_t count, const int *devices, void **communicators_out
         q->members[i].rank = i;
         q->members[i].device = devices[i];
         communicators_out[i] = &q->members[i];
-        rp_fake_count(1);
+        emulator_count(EMULATED_LEFT, 1);
     }
     return 0;
 }
 
-static void leave(rp_nccl_member *m)
+static void leave(emulated_nccl_member *m)
 {
     m->clique->open--;
-    rp_fake_count(-1);
+    emulator_count(EMULATED_LEFT, -1);
     let_go(m->clique);
 }
 
 static void close_one(void *with)
 {
-    rp_nccl_member *m = with;
+    emulated_nccl_member *m = with;
     pthread_mutex_lock(&m->clique->lock);
     while (m->performed != m->enqueued) {
         pthread_cond_wait(&m->clique->moved, &m->clique->lock);
@@ -350,7 +340,7 @@ static void close_one(void *with)
 
 static void abort_one(void *with)
 {
-    rp_nccl_member *m = with;
+    emulated_nccl_member *m = with;
     pthread_mutex_lock(&m->clique->lock);
     m->aborted = true;
     pthread_cond_broadcast(&m->clique->moved);
@@ -359,23 +349,23 @@ static void abort_one(void *with)
 
 static int async_error(void *with)
 {
-    rp_nccl_member *m = with;
+    emulated_nccl_member *m = with;
     pthread_mutex_lock(&m->clique->lock);
     int error = m->clique->error;
     pthread_mutex_unlock(&m->clique->lock);
     return error;
 }
 
-const char *rp_fake_nccl_text(int error)
+const char *emulator_nccl_text(int error)
 {
     static const char *const texts[] = {"success",        "unhandled cuda error", "system error",
                                         "internal error", "invalid argument",     "invalid usage",
                                         "remote error"};
     size_t number = (size_t)(error - RPEXEC_NCCL_ERRORS);
-    return number < sizeof texts / sizeof *texts ? texts[number] : "another error of the fake NCCL";
+    return number < sizeof texts / sizeof *texts ? texts[number] : "another error of NCCL";
 }
 
-const rpexec_nccl_calls rp_fake_nccl = {
+const rpexec_nccl_calls emulator_nccl = {
     .load = load,
     .open = open_all,
     .close = close_one,

@@ -1,20 +1,21 @@
-/* Work of the calls of the fake's NCCL, once kernels that run have them. */
-#include "tests/support/fake/nccl_internal.h"
+/* Work of NCCL's calls, once kernels that run have them. */
+#include "exec/cuda/emulator/machine/nccl_internal.h"
 
+#include "common/base/mem.h"
 #include "exec/state/scaler.h"
 
 #include <string.h>
 
-static bool is_message(const rp_nccl_call *c)
+static bool is_message(const emulated_nccl_call *c)
 {
-    return c->kind == RP_NCCL_SEND || c->kind == RP_NCCL_RECEIVE;
+    return c->kind == EMULATED_NCCL_SEND || c->kind == EMULATED_NCCL_RECEIVE;
 }
 
 /* The next collective of a rank's kernel; NULL: it has none, or does not run. */
-static rp_nccl_call *next_collective(const rp_nccl_member *m)
+static emulated_nccl_call *next_collective(const emulated_nccl_member *m)
 {
     for (uint32_t i = 0; m->running != NULL && i < m->running->count; i++) {
-        rp_nccl_call *c = &m->running->calls[i];
+        emulated_nccl_call *c = &m->running->calls[i];
         if (!c->done && !is_message(c)) {
             return c;
         }
@@ -22,12 +23,12 @@ static rp_nccl_call *next_collective(const rp_nccl_member *m)
     return NULL;
 }
 
-uint64_t rp_nccl_bytes(const rp_nccl_call *c, uint64_t count)
+uint64_t emulated_nccl_bytes(const emulated_nccl_call *c, uint64_t count)
 {
     return is_message(c) ? count : count * rpexec_dtype_bytes(c->dtype);
 }
 
-static unsigned char *give_result(rp_nccl_call *c, uint64_t bytes)
+static unsigned char *give_result(emulated_nccl_call *c, uint64_t bytes)
 {
     c->result_bytes = bytes;
     return rp_mem_resize(&c->result, bytes) == RP_OK ? c->result : NULL;
@@ -35,11 +36,11 @@ static unsigned char *give_result(rp_nccl_call *c, uint64_t bytes)
 
 /* Elements [at, at + count) of all ranks' arrays. As the driver's own ranks add, or as a ring does,
  * which begins behind the rank that gets the sum, and rounds after every addition. */
-static void add_up(rp_nccl_call **calls, uint32_t ranks, uint32_t root, uint64_t at, uint64_t count,
-                   void *to)
+static void add_up(emulated_nccl_call **calls, uint32_t ranks, uint32_t root, uint64_t at,
+                   uint64_t count, void *to)
 {
     rpexec_dtype dtype = calls[0]->dtype;
-    bool ring = rp_fake_machine()->nccl_rounds;
+    bool ring = emulator_machine()->nccl_rounds;
     float *sum = NULL;
     if (rp_mem_resize(&sum, count * sizeof *sum) != RP_OK) {
         return;
@@ -57,40 +58,41 @@ static void add_up(rp_nccl_call **calls, uint32_t ranks, uint32_t root, uint64_t
     rp_mem_release(&sum);
 }
 
-static void collect(rp_nccl_call **calls, uint32_t ranks)
+static void collect(emulated_nccl_call **calls, uint32_t ranks)
 {
-    const rp_nccl_call *first = calls[0];
-    uint64_t bytes = rp_nccl_bytes(first, first->count);
+    const emulated_nccl_call *first = calls[0];
+    uint64_t bytes = emulated_nccl_bytes(first, first->count);
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        rp_nccl_call *c = calls[rank];
-        bool gets = first->kind != RP_NCCL_REDUCE || rank == c->root;
+        emulated_nccl_call *c = calls[rank];
+        bool gets = first->kind != EMULATED_NCCL_REDUCE || rank == c->root;
         unsigned char *to =
-            gets ? give_result(c, first->kind == RP_NCCL_ALL_GATHER ? ranks * bytes : bytes) : NULL;
+            gets ? give_result(c, first->kind == EMULATED_NCCL_ALL_GATHER ? ranks * bytes : bytes)
+                 : NULL;
         if (to == NULL) {
             continue;
         }
         switch ((int)first->kind) {
-        case RP_NCCL_ALL_GATHER:
+        case EMULATED_NCCL_ALL_GATHER:
             for (uint32_t other = 0; other < ranks; other++) {
                 memcpy(to + other * bytes, calls[other]->from, bytes);
             }
             break;
-        case RP_NCCL_BROADCAST:
+        case EMULATED_NCCL_BROADCAST:
             memcpy(to, calls[c->root]->from, bytes);
             break;
-        case RP_NCCL_REDUCE_SCATTER:
+        case EMULATED_NCCL_REDUCE_SCATTER:
             add_up(calls, ranks, rank, rank * c->count, c->count, to);
             break;
-        default: /* RP_NCCL_REDUCE, RP_NCCL_ALL_REDUCE: one order for all ranks */
-            add_up(calls, ranks, c->kind == RP_NCCL_REDUCE ? c->root : 0, 0, c->count, to);
+        default: /* EMULATED_NCCL_REDUCE, EMULATED_NCCL_ALL_REDUCE: one order for all ranks */
+            add_up(calls, ranks, c->kind == EMULATED_NCCL_REDUCE ? c->root : 0, 0, c->count, to);
         }
     }
 }
 
 /* One collective that all ranks have come to, if there is one. */
-static bool meet(rp_nccl_clique *q)
+static bool meet(emulated_nccl_clique *q)
 {
-    rp_nccl_call *calls[RP_NCCL_MOST_RANKS] = {NULL};
+    emulated_nccl_call *calls[EMULATED_NCCL_MOST_RANKS] = {NULL};
     for (uint32_t rank = 0; rank < q->ranks; rank++) {
         calls[rank] = next_collective(&q->members[rank]);
         if (calls[rank] == NULL) {
@@ -100,7 +102,7 @@ static bool meet(rp_nccl_clique *q)
     for (uint32_t rank = 1; rank < q->ranks; rank++) {
         if (calls[rank]->kind != calls[0]->kind || calls[rank]->dtype != calls[0]->dtype ||
             calls[rank]->count != calls[0]->count || calls[rank]->root != calls[0]->root) {
-            q->error = RP_NCCL_ERROR_INTERNAL;
+            q->error = EMULATED_NCCL_ERROR_INTERNAL;
             return false;
         }
     }
@@ -111,10 +113,11 @@ static bool meet(rp_nccl_clique *q)
     return true;
 }
 
-static rp_nccl_call *next_message(const rp_nccl_member *m, rp_nccl_kind kind, uint32_t peer)
+static emulated_nccl_call *next_message(const emulated_nccl_member *m, emulated_nccl_kind kind,
+                                        uint32_t peer)
 {
     for (uint32_t i = 0; m->running != NULL && i < m->running->count; i++) {
-        rp_nccl_call *c = &m->running->calls[i];
+        emulated_nccl_call *c = &m->running->calls[i];
         if (!c->done && c->kind == kind && c->root == peer) {
             return c;
         }
@@ -122,15 +125,15 @@ static rp_nccl_call *next_message(const rp_nccl_member *m, rp_nccl_kind kind, ui
     return NULL;
 }
 
-static bool hand_over(rp_nccl_clique *q, uint32_t from, uint32_t to)
+static bool hand_over(emulated_nccl_clique *q, uint32_t from, uint32_t to)
 {
-    rp_nccl_call *send = next_message(&q->members[from], RP_NCCL_SEND, to);
-    rp_nccl_call *receive = next_message(&q->members[to], RP_NCCL_RECEIVE, from);
+    emulated_nccl_call *send = next_message(&q->members[from], EMULATED_NCCL_SEND, to);
+    emulated_nccl_call *receive = next_message(&q->members[to], EMULATED_NCCL_RECEIVE, from);
     if (send == NULL || receive == NULL) {
         return false;
     }
     if (send->count != receive->count) {
-        q->error = RP_NCCL_ERROR_INTERNAL;
+        q->error = EMULATED_NCCL_ERROR_INTERNAL;
         return false;
     }
     receive->result = send->result;
@@ -141,17 +144,17 @@ static bool hand_over(rp_nccl_clique *q, uint32_t from, uint32_t to)
 }
 
 /* A sender reads when its kernel begins, whether or not somebody receives. */
-void rp_nccl_read_messages(rp_nccl_kernel *k)
+void emulated_nccl_read_messages(emulated_nccl_kernel *k)
 {
     for (uint32_t i = 0; i < k->count; i++) {
-        rp_nccl_call *c = &k->calls[i];
-        if (c->kind == RP_NCCL_SEND && give_result(c, c->count) != NULL) {
+        emulated_nccl_call *c = &k->calls[i];
+        if (c->kind == EMULATED_NCCL_SEND && give_result(c, c->count) != NULL) {
             memcpy(c->result, c->from, c->count);
         }
     }
 }
 
-void rp_nccl_go_on(rp_nccl_clique *q)
+void emulated_nccl_go_on(emulated_nccl_clique *q)
 {
     bool moved = true;
     while (moved && q->error == 0) {
