@@ -1,5 +1,5 @@
 /* A device is cut into green contexts: exec/cuda/green.c on the emulated driver, for devices of
- * several sizes, and for drivers that cannot do it; and several devices. */
+ * several sizes, and for drivers that cannot do it; and several devices with their memories. */
 #include "exec/cuda/green.h"
 
 #include "exec/cuda/emulator/green.h"
@@ -112,9 +112,51 @@ static void tell_apart(void)
     (void)cudaSetDevice(0);
 }
 
+/* A device reaches another one once it has asked to, and a copy ends where pinned memory does. */
+static void reach(void)
+{
+    static const emulated_machine one = {.devices = 1};
+    static const emulated_machine two = {.devices = 2, .peers = true};
+    static unsigned char host[64];
+    cudaStream_t stream = NULL;
+    void *memory[2] = {NULL};
+    int can = 0;
+    emulator_set_machine(&two);
+    for (int i = 0; i < 2; i++) {
+        expect(cudaSetDevice(i) == cudaSuccess, "not entered");
+        expect(cudaMalloc(&memory[i], sizeof host) == cudaSuccess, "no memory");
+    }
+    expect(cudaStreamCreateWithFlags(&stream, 0) == cudaSuccess, "no stream");
+    expect(cudaMemcpyAsync(memory[1], memory[0], sizeof host, cudaMemcpyDefault, stream) ==
+               cudaErrorInvalidValue,
+           "a copy from a device that is not reached");
+    expect(cudaDeviceCanAccessPeer(&can, 1, 0) == cudaSuccess && can == 1, "no peers");
+    expect(cudaDeviceEnablePeerAccess(0, 0) == cudaSuccess, "it is not reached");
+    expect(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessAlreadyEnabled, "twice");
+    expect(cudaMemcpyAsync(memory[1], memory[0], sizeof host, cudaMemcpyDefault, stream) ==
+               cudaSuccess,
+           "no copy from a device that is reached");
+    expect(cudaHostRegister(host, sizeof host / 2, 0) == cudaSuccess, "not pinned");
+    expect(cudaMemcpyAsync(memory[1], host, sizeof host, cudaMemcpyDefault, stream) ==
+               cudaErrorInvalidValue,
+           "a copy across the end of pinned memory");
+    expect(cudaMemcpyAsync(memory[1], host, sizeof host / 2, cudaMemcpyDefault, stream) ==
+               cudaSuccess,
+           "no copy from pinned memory");
+    expect(cudaHostUnregister(host) == cudaSuccess, "still pinned");
+    expect(cudaHostUnregister(host) == cudaErrorInvalidValue, "given back twice");
+    (void)cudaFree(memory[0]);
+    (void)cudaFree(memory[1]);
+    (void)cudaStreamDestroy(stream);
+    emulator_set_machine(&one);
+    (void)cudaSetDevice(0);
+    expect(emulator_counted(EMULATED_LEFT) == 0, "something is left");
+}
+
 int main(void)
 {
     tell_apart();
+    reach();
     cut((emulated_device){132, 8, 2, 13000, 0}, 8, 16); /* H200 */
     cut_for_few();
     cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* with the first driver that can do it */
