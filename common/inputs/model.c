@@ -206,6 +206,12 @@ static rp_status count_parameters(const char *name, const size_t *lines, rp_mode
                         model->layers, estimate(model), MAX_PARAMETERS);
         return RP_INPUT;
     }
+    rp_model_count(model);
+    return RP_OK;
+}
+
+void rp_model_count(rp_model *model)
+{
     uint64_t d = model->hidden;
     model->attention_parameters = count_attention(model);
     model->mlp_parameters = count_mlp(model, model->experts);
@@ -218,7 +224,6 @@ static rp_status count_parameters(const char *name, const size_t *lines, rp_mode
                               model->embedding_parameters + count_head(model) + d;
     uint64_t idle = model->mlp_parameters - count_mlp(model, model->active_experts);
     model->active_parameters = model->total_parameters - model->layers * idle;
-    return RP_OK;
 }
 
 static rp_status check_published(const char *name, size_t line, const char *key, const char *text,

@@ -66,6 +66,9 @@ static inline uint64_t rp_model_held_layer(const rp_model *model)
     return model->layer_parameters + model->adapter_parameters;
 }
 
+/** Sets the numbers of parameters from the shapes. */
+void rp_model_count(rp_model *model);
+
 /** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank);
 

@@ -1,37 +1,38 @@
 /* Bytes of a model's tensors: what moves and what lies in memory. */
 #include "common/inputs/sizes.h"
 
-/* Kept per token of a layer for its backward: sim/model.md section 4, "saved". */
-static uint64_t tape_per_token(const rp_model *m)
+/* Kept per token of a layer for its backward: sim/model.md section 4, "saved". Values of the run's
+ * type have `v` bytes; a norm also keeps an fp32 copy of its input. */
+static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t h = m->hidden;
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    uint64_t bytes = 8 * active + 20 * h + 2 * (q + 2 * kv) + 2 * q;
-    bytes += m->qk_norm ? 8 * (q + kv) : 0;
+    uint64_t bytes = 4 * v * active + (8 + 6 * v) * h + v * (q + 2 * kv) + v * q;
+    bytes += m->qk_norm ? (4 + 2 * v) * (q + kv) : 0;
     /* Gathers of a mixture: each expert's inputs, and its outputs before they are weighted. */
-    return bytes + (m->experts > 1 ? 4 * h * m->active_experts : 0);
+    return bytes + (m->experts > 1 ? 2 * v * h * m->active_experts : 0);
 }
 
 /* Most that a layer's backward holds beyond its tape. 12 h is sim/model.md's. The MLP: when the
  * product of silu(g) and p is differentiated, its saved value (2 I) is gone and the gradients of s,
- * silu(g) and p, then g, of which three live at a time (6 I), have come: 4 I more than the tape.
- * Experts run one after the other, each with its share of the tokens. */
-static uint64_t temporary_per_token(const rp_model *m)
+ * silu(g) and p, then g, of which three live at a time (6 I), have come: 4 I more than the tape, at
+ * 16 bits. Experts run one after the other, each with its share of the tokens. */
+static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    return 12 * (uint64_t)m->hidden + 4 * active / m->experts;
+    return 6 * v * (uint64_t)m->hidden + 2 * v * active / m->experts;
 }
 
 /* The final norm: the fp32 copy, the normalised value, the output; of the 20 h of a layer, the two
  * norms are 16 h, and 2 h each their inputs. */
-static uint64_t head_tape_per_token(const rp_model *m)
+static uint64_t head_tape_per_token(const rp_model *m, uint64_t v)
 {
-    return 10 * (uint64_t)m->hidden;
+    return (4 + 3 * v) * (uint64_t)m->hidden;
 }
 
-static rp_status fill_memory(const rp_model *model, uint64_t seq_len, rp_arena *arena,
+static rp_status fill_memory(const rp_model *model, uint64_t seq_len, uint64_t v, rp_arena *arena,
                              rp_sizes *sizes)
 {
     uint32_t count = model->layers + 2;
@@ -40,26 +41,28 @@ static rp_status fill_memory(const rp_model *model, uint64_t seq_len, rp_arena *
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes->optimizer_bytes));
     for (uint32_t i = 0; i < count; i++) {
         bool block = i > 0 && i + 1 < count;
-        uint64_t head = i == 0 ? 0 : head_tape_per_token(model);
-        sizes->tape_bytes[i] = seq_len * (block ? tape_per_token(model) : head);
-        sizes->temporary_bytes[i] = seq_len * (block    ? temporary_per_token(model)
+        uint64_t head = i == 0 ? 0 : head_tape_per_token(model, v);
+        sizes->tape_bytes[i] = seq_len * (block ? tape_per_token(model, v) : head);
+        sizes->temporary_bytes[i] = seq_len * (block    ? temporary_per_token(model, v)
                                                : i == 0 ? 0
-                                                        : 12 * model->hidden);
-        sizes->optimizer_bytes[i] = RP_RESIDENT_OPTIMIZER_BYTES * (sizes->gradient_bytes[i] / 2);
+                                                        : 6 * v * model->hidden);
+        sizes->optimizer_bytes[i] = RP_RESIDENT_OPTIMIZER_BYTES * (sizes->gradient_bytes[i] / v);
     }
-    uint64_t per_token = (uint64_t)RP_LOGIT_BYTES * model->vocab;
+    uint64_t per_token = (v + sizeof(float)) * model->vocab;
     sizes->logits_bytes = seq_len * per_token;
     sizes->logits_chunk_bytes = RP_LOSS_CHUNK_TOKENS * per_token;
     sizes->tied_head = model->tied_head;
     return RP_OK;
 }
 
-rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
-                            rp_sizes *sizes_out)
+rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dtype,
+                            rp_arena *arena, rp_sizes *sizes_out)
 {
+    uint64_t v = rp_dtype_bytes(dtype);
     uint32_t count = model->layers + 2;
     rp_sizes sizes = {.layers = model->layers,
-                      .boundary_bytes = 2 * (uint64_t)seq_len * model->hidden,
+                      .dtype = dtype,
+                      .boundary_bytes = v * seq_len * model->hidden,
                       .input_bytes = 4 * (uint64_t)seq_len};
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));
@@ -72,11 +75,11 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *a
         uint64_t held = block ? rp_model_held_layer(model) : table + norm;
         uint64_t trained = model->lora_rank != 0 ? 0 : held; /* LoRA freezes tables and norms */
         trained = block ? rp_model_trainable_layer(model) : trained;
-        sizes.weight_bytes[i] = 2 * held;
-        sizes.gradient_bytes[i] = 2 * trained;
+        sizes.weight_bytes[i] = v * held;
+        sizes.gradient_bytes[i] = v * trained;
         sizes.parameters[i] = head && model->tied_head && trained != 0 ? norm : trained;
     }
-    RP_TRY(fill_memory(model, seq_len, arena, &sizes));
+    RP_TRY(fill_memory(model, seq_len, v, arena, &sizes));
     *sizes_out = sizes;
     return RP_OK;
 }
@@ -87,7 +90,7 @@ uint64_t rp_sizes_host_bytes(const rp_sizes *sizes, uint32_t slots)
     for (uint32_t i = 0; i < sizes->layers + 2; i++) {
         bool twice = sizes->tied_head && i == sizes->layers + 1; /* the table is layer 0's */
         uint64_t frozen = twice ? 0 : sizes->weight_bytes[i] - sizes->gradient_bytes[i];
-        uint64_t working = 2 * sizes->parameters[i] + frozen;
+        uint64_t working = rp_dtype_bytes(sizes->dtype) * sizes->parameters[i] + frozen;
         bytes += working + slots * sizes->gradient_bytes[i] +
                  RP_HOST_PAGEABLE_BYTES * sizes->parameters[i];
     }

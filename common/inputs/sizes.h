@@ -2,11 +2,13 @@
 #pragma once
 
 #include "common/inputs/model.h"
+#include "common/program/dtype.h"
 
 /** Bytes of everything that moves. Layer 0 is the embedding, 1 .. layers the blocks, last the head.
  */
 typedef struct rp_sizes {
     uint32_t layers;          /**< transformer blocks */
+    rp_dtype dtype;           /**< of weights, gradients and activations */
     uint64_t *weight_bytes;   /**< [layers + 2] working weights of a layer */
     uint64_t *gradient_bytes; /**< [layers + 2] gradients of its trainable parameters */
     uint64_t *parameters;     /**< [layers + 2] trainable parameters, for the host's work */
@@ -22,26 +24,22 @@ typedef struct rp_sizes {
     bool tied_head;              /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
 
-/** Gradients are 16 bit wide. */
-#define RP_GRADIENT_BYTES 2u
-
 /** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */
 #define RP_HOST_PAGEABLE_BYTES 16u /**< fp32 master, master gradient, Adam's m and v */
-/** Bytes per resident parameter beside fp16 weight and gradient: fp32 master, m and v. */
+/** Bytes per resident parameter beside weight and gradient: fp32 master, m and v. */
 #define RP_RESIDENT_OPTIMIZER_BYTES 12u
-/** Tokens of which the loss holds logits at a time, and bytes of each: fp16 and fp32
+/** Tokens of which the loss holds logits at a time, each as the run's type and as fp32
  * (sim/model.md section 4). */
 #define RP_LOSS_CHUNK_TOKENS 4096u
-#define RP_LOGIT_BYTES 6u
 
 /**
- * Sizes of a model whose weights and gradients are 16 bit wide. A tied head has no parameters of
- * its own but its table is moved where the head runs. With LoRA all weights and the adapters move
- * up, but only the adapters have gradients and an optimizer.
+ * Sizes of a model whose weights, gradients and boundary tensors have a type. A tied head has no
+ * parameters of its own but its table is moved where the head runs. With LoRA all weights and the
+ * adapters move up, but only the adapters have gradients and an optimizer.
  * @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_arena *arena,
-                            rp_sizes *sizes_out);
+rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dtype,
+                            rp_arena *arena, rp_sizes *sizes_out);
 
 /**
  * @return bytes of a model in host memory under offload placement, activations apart (executor.md

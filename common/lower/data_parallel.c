@@ -269,7 +269,7 @@ static uint64_t trained_parameters(const rp_sharded *s)
     for (uint32_t i = sizes->tied_head ? 1 : 0; i < sizes->layers + 2; i++) {
         bytes += sizes->gradient_bytes[i];
     }
-    return bytes / RP_GRADIENT_BYTES;
+    return bytes / rp_dtype_bytes(sizes->dtype);
 }
 
 /* Each GPU steps its shard when its last gradients are there. */

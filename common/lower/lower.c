@@ -155,6 +155,7 @@ static rp_status copy_header(const rp_lowering *l, rp_program *p)
     p->arena = arena;
     p->buffer_count = 0;
     p->buffers = NULL;
+    p->dtype = l->config->sizes.dtype;
     RP_TRY(rp_arena_print(arena, &p->schedule, "%s", from->schedule));
     RP_TRY(rp_arena_alloc(arena, p->stage_count, sizeof(rp_stage), &p->stages));
     RP_TRY(rp_arena_alloc(arena, p->forward_count, sizeof(uint16_t), &p->forward_chain));

@@ -60,6 +60,7 @@ typedef struct rp_lower_config {
  */
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u
+#define RP_SLOT_BYTES 2u /* of each gradient slot beside the first */
 #define RP_ADAM_BYTES 32u
 
 /** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient

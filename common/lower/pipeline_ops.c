@@ -381,10 +381,11 @@ static rp_status resident_parameters(rp_lowering *l, uint32_t gpu, uint64_t *par
         }
     }
     here[0] = here[0] && !(sizes->tied_head && here[count - 1]);
-    *parameters_out = 0;
+    uint64_t bytes = 0;
     for (uint32_t layer = 0; layer < count; layer++) {
-        *parameters_out += here[layer] ? sizes->gradient_bytes[layer] / RP_GRADIENT_BYTES : 0;
+        bytes += here[layer] ? sizes->gradient_bytes[layer] : 0;
     }
+    *parameters_out = bytes / rp_dtype_bytes(sizes->dtype);
     return RP_OK;
 }
 
@@ -440,8 +441,8 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
     for (uint32_t layer = count; layer-- > 0;) {
         parameters += l->config->sizes.parameters[layer];
         uint32_t more_slots = l->schedule->traits.overlapping_rounds ? l->calls - 1 : 0;
-        uint64_t bytes = (RP_COLLECT_BYTES + RP_GRADIENT_BYTES * more_slots) *
-                         l->config->sizes.parameters[layer];
+        uint64_t bytes =
+            (RP_COLLECT_BYTES + RP_SLOT_BYTES * more_slots) * l->config->sizes.parameters[layer];
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,
                         &l->collect[(size_t)iteration * count + layer]));
     }

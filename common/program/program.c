@@ -214,6 +214,7 @@ uint64_t rp_program_hash(const rp_program *program)
     for (uint32_t i = 0; program->op_bytes != NULL && i < program->op_count; i++) {
         hash = rp_hash_add(hash, program->op_bytes[i]);
     }
+    hash = rp_hash_add(hash, program->op_bytes != NULL ? program->dtype : 0);
     for (uint32_t i = 0; program->sequences != NULL && i < program->microbatch_count; i++) {
         hash = rp_hash_add(hash, program->sequences[i]);
     }

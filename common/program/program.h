@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/program/dtype.h"
 #include "common/program/limits.h"
 #include "common/program/traits.h"
 
@@ -286,6 +287,7 @@ typedef struct rp_program {
      * transfers.
      */
     uint64_t *op_bytes;
+    rp_dtype dtype; /**< lowered programs: of weights, gradients and activations that ops move */
     /** [microbatch_count] sequences of each microbatch; NULL: all as in the cost table. */
     uint32_t *sequences;
     uint32_t wait_count;

@@ -15,6 +15,9 @@ static rp_status read_lowered(rp_reader *r)
         RP_READ_FAIL(r, "lowered: repeated");
     }
     RP_TRY(rp_arena_alloc(p->arena, r->op_capacity, sizeof(uint64_t), &p->op_bytes));
+    if (!rp_read_word(r) || !rp_dtype_parse(r->word, &p->dtype)) {
+        RP_READ_FAIL(r, "lowered: '%s' is no type; valid values are fp32, fp16, bf16", r->word);
+    }
     /* Words of the line, so that a large microbatch count allocates nothing by itself. */
     size_t most = (size_t)(r->line_end - r->word_begin) / 2 + 1;
     if (p->microbatch_count > most) {

@@ -45,7 +45,7 @@ static rp_status compute(const rp_model *model, const rp_platform *platform, uin
                          uint32_t seq_len, rp_arena *arena, table *t)
 {
     rp_operator operators[RP_MAX_OPERATORS];
-    RP_TRY(rpcommon_roofline_check(platform));
+    RP_TRY(rp_roofline_check(platform));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
         uint32_t count = rp_layer_operators(model, i, sequences, seq_len, operators);
@@ -86,9 +86,8 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     return RP_OK;
 }
 
-rp_status rpcommon_roofline_costs(const rp_model *model, const rp_platform *platform,
-                                  uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                                  rp_costs *costs_out)
+rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
 {
     table t;
     RP_TRY(compute(model, platform, sequences, seq_len, arena, &t));
@@ -245,6 +244,5 @@ rp_status rp_find_costs(const rp_model *model, const rp_platform *platform, uint
     }
     bool moved = false;
     RP_TRY(find_moved(model, platform, arena, costs_out, &moved));
-    return moved ? RP_OK
-                 : rpcommon_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
+    return moved ? RP_OK : rp_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
 }

@@ -210,7 +210,7 @@ double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq
     return 2.0 * sequences * seq_len * model->hidden;
 }
 
-rp_status rpcommon_roofline_check(const rp_platform *platform)
+rp_status rp_roofline_check(const rp_platform *platform)
 {
     const struct {
         const char *key;

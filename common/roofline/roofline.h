@@ -83,14 +83,14 @@ uint32_t rp_layer_window(const rp_model *model, uint32_t layer);
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
 
-/** @return seconds of one pass on a platform that rpcommon_roofline_check accepts. */
+/** @return seconds of one pass on a platform that rp_roofline_check accepts. */
 double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_platform *platform);
 
 /**
  * Checks that a platform says all that the roofline needs.
  * @retval RP_OK, RP_INPUT (logged with the key that is missing)
  */
-rp_status rpcommon_roofline_check(const rp_platform *platform);
+rp_status rp_roofline_check(const rp_platform *platform);
 
 /**
  * A cost table from nothing but the roofline.
@@ -99,16 +99,15 @@ rp_status rpcommon_roofline_check(const rp_platform *platform);
  * @retval RP_OK, RP_INPUT (a rate is missing, or the microbatch takes too long; logged),
  * RP_NO_MEMORY
  */
-rp_status rpcommon_roofline_costs(const rp_model *model, const rp_platform *platform,
-                                  uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                                  rp_costs *costs_out);
+rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);
 
 /**
  * Moves a measured table to another GPU: each time x roofline there / roofline here, for the
  * table's own microbatch.
  * @param costs_out named MODEL@GPU (moved from GPU); equals `measured` where both platforms are
  * the same; lives in `arena`
- * @retval as rpcommon_roofline_costs; RP_INPUT also where the layers differ
+ * @retval as rp_roofline_costs; RP_INPUT also where the layers differ
  */
 rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_platform *from,
                          const rp_platform *to, rp_arena *arena, rp_costs *costs_out);

@@ -146,11 +146,11 @@ static rp_status write_weights(const rpexec_state *s, const char *folder, rp_are
     RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder,
                           s->model->rank != 0 ? "adapter_model.safetensors" : "model.safetensors"));
     RP_TRY(rpexec_weights_list(s, s->master, "", arena, &tensors, &count));
-    rpexec_dtype dtype = s->model->dtype;
-    for (uint32_t i = 0; i < count && dtype != RPEXEC_DTYPE_F32; i++) {
+    rp_dtype dtype = s->model->dtype;
+    for (uint32_t i = 0; i < count && dtype != RP_DTYPE_F32; i++) {
         uint64_t elements = rpexec_writable_elements(&tensors[i]);
         void *rounded = NULL;
-        RP_TRY(rp_arena_alloc_raw(arena, elements, rpexec_dtype_bytes(dtype), &rounded));
+        RP_TRY(rp_arena_alloc_raw(arena, elements, rp_dtype_bytes(dtype), &rounded));
         rpexec_narrow(dtype, elements, tensors[i].values, rounded);
         tensors[i].values = rounded;
         tensors[i].dtype = dtype;
@@ -164,10 +164,10 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
     const char *path = NULL;
     const char *numbers[8] = {NULL};
     uint64_t values = s->trained[s->model->layer_count];
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     void *working = s->working;
     if (s->model->rank != 0) {
-        RP_TRY(rp_arena_alloc_raw(arena, values, rpexec_dtype_bytes(dtype), &working));
+        RP_TRY(rp_arena_alloc_raw(arena, values, rp_dtype_bytes(dtype), &working));
         rpexec_state_copy_working(s, working, false);
     }
     const rpexec_writable tensors[] = {
@@ -188,9 +188,8 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
     const rpexec_metadata metadata[] = {
         {"step", numbers[0]},       {"place", numbers[1]},   {"seed", numbers[2]},
         {"seq_len", numbers[3]},    {"skipped", numbers[4]}, {"loss_scale", numbers[5]},
-        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rpexec_dtype_text(dtype)}};
-    uint32_t count =
-        dtype == RPEXEC_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
+        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rp_dtype_text(dtype)}};
+    uint32_t count = dtype == RP_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
     return rpexec_safetensors_write(path, tensors, count, metadata,
                                     sizeof metadata / sizeof metadata[0]);
 }
@@ -421,7 +420,7 @@ static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpe
     RP_TRY(array_of(file, "working", values, wide));
     void *working = s->working;
     if (s->model->rank != 0) {
-        RP_TRY(rp_arena_alloc_raw(arena, values, rpexec_dtype_bytes(s->model->dtype), &working));
+        RP_TRY(rp_arena_alloc_raw(arena, values, rp_dtype_bytes(s->model->dtype), &working));
     }
     rpexec_narrow(s->model->dtype, values, wide, working);
     if (s->model->rank != 0) {
@@ -430,13 +429,13 @@ static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpe
     return RP_OK;
 }
 
-static rp_status check_dtype(const rpexec_safetensors *file, rpexec_dtype dtype)
+static rp_status check_dtype(const rpexec_safetensors *file, rp_dtype dtype)
 {
     const char *text = rpexec_safetensors_metadata(file, "dtype");
-    text = text != NULL ? text : rpexec_dtype_text(RPEXEC_DTYPE_F32); /* all there was */
-    if (strcmp(text, rpexec_dtype_text(dtype)) != 0) {
+    text = text != NULL ? text : rp_dtype_text(RP_DTYPE_F32); /* all there was */
+    if (strcmp(text, rp_dtype_text(dtype)) != 0) {
         rp_log_error("%s: made with --dtype %s; valid is the same type, not %s", file->path, text,
-                     rpexec_dtype_text(dtype));
+                     rp_dtype_text(dtype));
         return RP_INPUT;
     }
     return RP_OK;
@@ -465,7 +464,7 @@ static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
     RP_TRY(array_of(file, "m", values, s->m));
     RP_TRY(array_of(file, "v", values, s->v));
     RP_TRY(working_of(file, values, s, arena));
-    if (s->model->dtype != RPEXEC_DTYPE_F32) {
+    if (s->model->dtype != RP_DTYPE_F32) {
         RP_TRY(array_of(file, "master", values, s->master));
     }
     if (rpexec_scaler_needed(s->model->dtype)) {

@@ -21,11 +21,11 @@ static const struct {
     uint64_t bytes;
 } dtypes[] = {
 #define DTYPE(name, stored, text, bytes) {stored, bytes},
-    RPEXEC_DTYPE_LIST(DTYPE)
+    RP_DTYPE_LIST(DTYPE)
 #undef DTYPE
 };
 
-const char *rpexec_safetensors_dtype(rpexec_dtype dtype)
+const char *rpexec_safetensors_dtype(rp_dtype dtype)
 {
     return dtypes[dtype].name;
 }
@@ -83,14 +83,14 @@ static bool multiply(uint64_t a, uint64_t b, uint64_t *product_out)
 }
 
 static rp_status read_dtype(const char *path, const char *name, const json_t *value,
-                            rpexec_dtype *dtype_out)
+                            rp_dtype *dtype_out)
 {
     if (!json_is_string(value)) {
         return refuse_tensor(path, name, "dtype must be a string");
     }
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+    for (int i = 0; i < RP_DTYPE_COUNT; i++) {
         if (strcmp(json_string_value(value), dtypes[i].name) == 0) {
-            *dtype_out = (rpexec_dtype)i;
+            *dtype_out = (rp_dtype)i;
             return RP_OK;
         }
     }

@@ -21,7 +21,7 @@
 
 typedef struct rpexec_stored {
     const char *name;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
     uint64_t elements;
@@ -67,7 +67,7 @@ void rpexec_safetensors_close(rpexec_safetensors *file);
 const rpexec_stored *rpexec_safetensors_find(const rpexec_safetensors *file, const char *name);
 
 /** @return the name of a type in files: "F32", "F16", "BF16". */
-const char *rpexec_safetensors_dtype(rpexec_dtype dtype);
+const char *rpexec_safetensors_dtype(rp_dtype dtype);
 
 /** @return the metadata of that key, or NULL. */
 const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const char *key);
@@ -83,7 +83,7 @@ rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_s
 /** A tensor to be written. */
 typedef struct rpexec_writable {
     const char *name; /**< plain text: no quotes, backslashes or control characters */
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
     const void *values;

@@ -20,7 +20,7 @@ uint64_t rpexec_writable_elements(const rpexec_writable *t)
 
 static uint64_t bytes_of(const rpexec_writable *t)
 {
-    return rpexec_writable_elements(t) * rpexec_dtype_bytes(t->dtype);
+    return rpexec_writable_elements(t) * rp_dtype_bytes(t->dtype);
 }
 
 static void write_header(FILE *stream, const rpexec_writable *tensors, uint32_t count,

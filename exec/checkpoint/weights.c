@@ -72,13 +72,13 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
 static bool is_finite(const rpexec_state *s, uint32_t layer, const rpexec_tensor *t)
 {
     const rpexec_layer *l = rpexec_model_layer(s->model, layer);
-    const rpexec_dtype dtype = s->model->dtype;
+    const rp_dtype dtype = s->model->dtype;
     uint64_t count = t->rows * t->columns;
     bool trained = rpexec_tensor_trained(l, t);
     const float *master = trained ? s->master + s->trained[layer] + t->offset - l->frozen : NULL;
     const void *working = rpexec_element_const(dtype, rpexec_state_working(s, layer), t->offset);
     return rpexec_all_finite(dtype, count, working) &&
-           (!trained || rpexec_all_finite(RPEXEC_DTYPE_F32, count, master));
+           (!trained || rpexec_all_finite(RP_DTYPE_F32, count, master));
 }
 
 rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,

@@ -11,8 +11,8 @@ enum { WARM_UP = 2, REPETITIONS = 9, PERIOD = 1000003, PIECE = 1 << 18 };
 
 /* Allowed error of an element (executor.md 3, 1): this share of it, and of the tensor's rms. The
  * bound of the cosine is kept with it, too. */
-static const double allowed[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = 1e-5, [RPEXEC_DTYPE_BF16] = 2e-2, [RPEXEC_DTYPE_F16] = 5e-3};
+static const double allowed[RP_DTYPE_COUNT] = {
+    [RP_DTYPE_F32] = 1e-5, [RP_DTYPE_BF16] = 2e-2, [RP_DTYPE_F16] = 5e-3};
 enum { OWN, CUDNN, BOTH, AGAIN = BOTH /* cuDNN once more */, OUTPUTS };
 
 typedef struct data {
@@ -35,7 +35,7 @@ static uint64_t whole(uint64_t bytes)
 static rp_status allocate(data *d)
 {
     const rpexec_attention_sizes *s = d->sizes;
-    uint64_t size = rpexec_dtype_bytes(d->lanes[OWN].dtype);
+    uint64_t size = rp_dtype_bytes(d->lanes[OWN].dtype);
     d->rows = (uint64_t)s->sequences * s->seq_len * s->heads;
     d->queries = d->rows * s->head_dim;
     d->keys = d->queries / s->heads * s->kv_heads;
@@ -71,8 +71,8 @@ static rp_status allocate(data *d)
 /* Normally distributed values, each tensor's from another place on. */
 static rp_status fill(data *d)
 {
-    rpexec_dtype dtype = d->lanes[OWN].dtype;
-    uint64_t size = rpexec_dtype_bytes(dtype);
+    rp_dtype dtype = d->lanes[OWN].dtype;
+    uint64_t size = rp_dtype_bytes(dtype);
     float *wide = NULL;
     unsigned char *narrow = NULL;
     void *const to[] = {d->q, d->k, d->v};
@@ -134,7 +134,7 @@ static rp_status measure(data *d, rpexec_attention_trial *trial_out)
 
 /* Two arrays of the GPU, by pieces on the host. */
 typedef struct pair {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint64_t count;
     const void *from[OUTPUTS];
     unsigned char *narrow[OUTPUTS];
@@ -144,7 +144,7 @@ typedef struct pair {
 
 static rp_status read_piece(const data *d, pair *p, uint64_t at, uint64_t *count_out)
 {
-    uint64_t size = rpexec_dtype_bytes(p->dtype);
+    uint64_t size = rp_dtype_bytes(p->dtype);
     *count_out = p->count - at < PIECE ? p->count - at : PIECE;
     for (int i = 0; i < OUTPUTS; i++) {
         RPEXEC_CUDA_TRY(cudaMemcpyAsync(p->narrow[i], (const unsigned char *)p->from[i] + at * size,
@@ -200,7 +200,7 @@ static rp_status compare_all(data *d, rpexec_attention_trial *trial_out)
     RP_TRY(rp_arena_alloc_raw(d->arena, PIECE, sizeof(float), &p.wide[OWN]));
     RP_TRY(rp_arena_alloc_raw(d->arena, PIECE, sizeof(float), &p.wide[CUDNN]));
     RP_TRY(compare(d, &p, &o));
-    p.dtype = RPEXEC_DTYPE_F32;
+    p.dtype = RP_DTYPE_F32;
     p.count = d->rows;
     for (int i = 0; i < OUTPUTS; i++) {
         p.from[i] = d->logsumexp[i];

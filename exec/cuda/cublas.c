@@ -184,17 +184,15 @@ void rpexec_cublas_close(rpexec_cublas *cublas)
 /* ---- shapes -----------------------------------------------------------------------------------
  */
 
-static cudaDataType_t data_type(rpexec_dtype dtype)
+static cudaDataType_t data_type(rp_dtype dtype)
 {
-    return dtype == RPEXEC_DTYPE_F32   ? CUDA_R_32F
-           : dtype == RPEXEC_DTYPE_F16 ? CUDA_R_16F
-                                       : CUDA_R_16BF;
+    return dtype == RP_DTYPE_F32 ? CUDA_R_32F : dtype == RP_DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 /* Not into fp32. */
 static bool in_half(const rpexec_lane *lane, bool wide)
 {
-    return lane->half_accumulation && lane->dtype == RPEXEC_DTYPE_F16 && !wide;
+    return lane->half_accumulation && lane->dtype == RP_DTYPE_F16 && !wide;
 }
 
 static rp_status describe(const rpexec_lane *lane, rpexec_cublas *cublas, bool a_turned,
@@ -240,7 +238,7 @@ static rp_status layouts(const rpexec_lane *lane, rpexec_cublas *cublas, shape *
 /* Bytes that every tensor's address is a multiple of, as the sizes promise. */
 static uint32_t alignment(const rpexec_lane *lane, const shape *s)
 {
-    size_t bytes = rpexec_dtype_bytes(lane->dtype);
+    size_t bytes = rp_dtype_bytes(lane->dtype);
     return s->in * bytes % 16 == 0 && s->out * bytes % 16 == 0 ? 16 : (uint32_t)bytes;
 }
 
@@ -306,7 +304,7 @@ static rp_status by_own_kernel(const rpexec_lane *lane, const rpexec_cuda_produc
 {
     const rpexec_cuda_target target = {
         .stream = lane->stream, .sm_count = lane->sm_count, .dtype = lane->dtype};
-    RPEXEC_CUDA_TRY(lane->dtype == RPEXEC_DTYPE_F32
+    RPEXEC_CUDA_TRY(lane->dtype == RP_DTYPE_F32
                         ? rpexec_cuda_products_fp32(&target, product, a, b, c)
                         : rpexec_cuda_products_half(&target, product, a, b, c));
     return RP_OK;

@@ -26,7 +26,7 @@ typedef struct pack {
 struct rpexec_cudnn {
     const rpexec_cudnn_functions *f;
     rpexec_cudnn_handle handle;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     void *workspace;
     size_t workspace_bytes;
     rpexec_cudnn_plan plans[PLANS];
@@ -121,7 +121,7 @@ bool rpexec_cudnn_load(const rpexec_cudnn_functions **functions_out, size_t *ver
     return is_there;
 }
 
-rp_status rpexec_cudnn_open(rpexec_dtype dtype, cudaStream_t stream, void *workspace,
+rp_status rpexec_cudnn_open(rp_dtype dtype, cudaStream_t stream, void *workspace,
                             size_t workspace_bytes, rp_arena *arena, rpexec_cudnn **cudnn_out,
                             const char **why_out)
 {

@@ -32,7 +32,7 @@ bool rpexec_cudnn_load(const rpexec_cudnn_functions **functions_out, size_t *ver
  * @param why_out after RP_TOOL the reason, there until the next call; not logged
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL
  */
-rp_status rpexec_cudnn_open(rpexec_dtype dtype, cudaStream_t stream, void *workspace,
+rp_status rpexec_cudnn_open(rp_dtype dtype, cudaStream_t stream, void *workspace,
                             size_t workspace_bytes, rp_arena *arena, rpexec_cudnn **cudnn_out,
                             const char **why_out);
 

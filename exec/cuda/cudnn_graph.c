@@ -386,7 +386,7 @@ static bool try_engine(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
     return !p->failed;
 }
 
-rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rpexec_dtype dtype,
+rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rp_dtype dtype,
                                  const rpexec_attention_sizes *sizes, int64_t workspace_bytes,
                                  rpexec_cudnn_plan *p)
 {
@@ -395,13 +395,13 @@ rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rpexec_dtype
                              .f = target->f,
                              .scale = 1.0f / sqrtf((float)sizes->head_dim),
                              .masked = -INFINITY};
-    if (dtype == RPEXEC_DTYPE_F32 || sizes->window != 0) {
+    if (dtype == RP_DTYPE_F32 || sizes->window != 0) {
         snprintf(p->why, sizeof p->why, "%s",
                  sizes->window != 0 ? "a sliding window" : "fp32; valid are bf16 and fp16");
         p->failed = true;
         return RP_TOOL;
     }
-    make_graph(target, dtype == RPEXEC_DTYPE_F16 ? VALUE(DATA_HALF) : VALUE(DATA_BFLOAT16), p);
+    make_graph(target, dtype == RP_DTYPE_F16 ? VALUE(DATA_HALF) : VALUE(DATA_BFLOAT16), p);
     int64_t engines = ask(target, p, configs);
     p->engines = (uint32_t)engines;
     if (!p->failed && engines == 0) {

@@ -57,7 +57,7 @@ typedef struct rpexec_cudnn_plan {
  * @param plan_out zeroed; to be given to rpexec_cudnn_plan_forget in any case
  * @retval RP_OK, RP_TOOL (not logged: plan_out->why)
  */
-rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rpexec_dtype dtype,
+rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rp_dtype dtype,
                                  const rpexec_attention_sizes *sizes, int64_t workspace_bytes,
                                  rpexec_cudnn_plan *plan_out);
 

@@ -26,7 +26,7 @@ typedef struct rpexec_cudnn rpexec_cudnn;
 #define RPEXEC_CUDA_WORKSPACE ((size_t)32 << 20)
 
 struct rpexec_lane {
-    rpexec_dtype dtype; /**< of the tensors */
+    rp_dtype dtype; /**< of the tensors */
     cudaStream_t stream;
     uint32_t sm_count;      /**< multiprocessors that grids are made for; no result depends on it */
     bool half_accumulation; /**< fp16 products add up in fp16: only to compare with such runs */
@@ -42,7 +42,7 @@ struct rpexec_lane {
 
 /** Settings that a lane is made with. */
 typedef struct rpexec_cuda_lane_config {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     cudaStream_t stream;    /**< stays the caller's; non-blocking */
     uint32_t sm_count;      /**< of the GPU, or of the group that a green context has */
     bool half_accumulation; /**< fp16 only */
@@ -83,7 +83,7 @@ void rpexec_cuda_lane_own_attention(rpexec_lane *lane);
 void rpexec_cuda_lane_close(rpexec_lane *lane);
 
 /** Operators in CUDA, one table per storage type; a lane's dtype says which. */
-extern const rpexec_operators *const rpexec_cuda_operators[RPEXEC_DTYPE_COUNT];
+extern const rpexec_operators *const rpexec_cuda_operators[RP_DTYPE_COUNT];
 
 /** Logs a failing call's text. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
 rp_status rpexec_cuda_check(cudaError_t error, const char *call, const char *file, int line);

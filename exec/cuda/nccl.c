@@ -158,15 +158,15 @@ static int async_error(void *communicator)
 /* ---- calls ------------------------------------------------------------------------------------
  */
 
-static ncclDataType_t type_of(rpexec_dtype dtype)
+static ncclDataType_t type_of(rp_dtype dtype)
 {
     switch (dtype) {
-    case RPEXEC_DTYPE_F16:
+    case RP_DTYPE_F16:
         return ncclFloat16;
-    case RPEXEC_DTYPE_BF16:
+    case RP_DTYPE_BF16:
         return ncclBfloat16;
-    case RPEXEC_DTYPE_F32:
-    case RPEXEC_DTYPE_COUNT:
+    case RP_DTYPE_F32:
+    case RP_DTYPE_COUNT:
         break;
     }
     return ncclFloat32;
@@ -182,34 +182,34 @@ static int group_end(void)
     return error_of(f.ncclGroupEnd());
 }
 
-static int all_gather(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+static int all_gather(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream)
 {
     return error_of(f.ncclAllGather(from, to, count, type_of(dtype), communicator, stream));
 }
 
-static int reduce_scatter(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+static int reduce_scatter(const void *from, void *to, uint64_t count, rp_dtype dtype,
                           void *communicator, void *stream)
 {
     return error_of(
         f.ncclReduceScatter(from, to, count, type_of(dtype), ncclSum, communicator, stream));
 }
 
-static int all_reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+static int all_reduce(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream)
 {
     return error_of(
         f.ncclAllReduce(from, to, count, type_of(dtype), ncclSum, communicator, stream));
 }
 
-static int broadcast(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+static int broadcast(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                      void *communicator, void *stream)
 {
     return error_of(
         f.ncclBroadcast(from, to, count, type_of(dtype), (int)root, communicator, stream));
 }
 
-static int reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+static int reduce(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                   void *communicator, void *stream)
 {
     return error_of(

@@ -78,7 +78,7 @@ static void own_products(rpexec_lane *lane, const rpexec_cuda_products *products
                          const void *b, void *c)
 {
     const rpexec_cuda_target target = target_of(lane);
-    if (lane->dtype == RPEXEC_DTYPE_F32) {
+    if (lane->dtype == RP_DTYPE_F32) {
         DO(rpexec_cuda_products_fp32(&target, products, a, b, c));
     } else {
         DO(rpexec_cuda_products_half(&target, products, a, b, c));
@@ -169,7 +169,7 @@ static void cuda_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *
 /* By type and sizes only: another choice would be other bits. */
 static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_sizes *sizes)
 {
-    return lane->dtype != RPEXEC_DTYPE_F32 && (sizes->head_dim == 64 || sizes->head_dim == 128);
+    return lane->dtype != RP_DTYPE_F32 && (sizes->head_dim == 64 || sizes->head_dim == 128);
 }
 
 static void cuda_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
@@ -254,15 +254,15 @@ static void cuda_scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 static void cuda_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     if (count != 0) {
-        DO(cudaMemsetAsync(x, 0, count * rpexec_dtype_bytes(lane->dtype), lane->stream));
+        DO(cudaMemsetAsync(x, 0, count * rp_dtype_bytes(lane->dtype), lane->stream));
     }
 }
 
 static void cuda_copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
     if (count != 0) {
-        DO(cudaMemcpyAsync(to, from, count * rpexec_dtype_bytes(lane->dtype),
-                           cudaMemcpyDeviceToDevice, lane->stream));
+        DO(cudaMemcpyAsync(to, from, count * rp_dtype_bytes(lane->dtype), cudaMemcpyDeviceToDevice,
+                           lane->stream));
     }
 }
 
@@ -388,8 +388,8 @@ static void cuda_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing
 #define ENTRY(name, ...) .name = cuda_##name,
 static const rpexec_operators operators = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
 
-const rpexec_operators *const rpexec_cuda_operators[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = &operators,
-    [RPEXEC_DTYPE_F16] = &operators,
-    [RPEXEC_DTYPE_BF16] = &operators,
+const rpexec_operators *const rpexec_cuda_operators[RP_DTYPE_COUNT] = {
+    [RP_DTYPE_F32] = &operators,
+    [RP_DTYPE_F16] = &operators,
+    [RP_DTYPE_BF16] = &operators,
 };

@@ -269,14 +269,14 @@ static int graph_destroy(void *graph)
     return cudaGraphExecDestroy(graph);
 }
 
-static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
+static int add(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const void *values,
                bool adds, float *sum, void *stream)
 {
     return rpexec_cuda_sum_add(dtype, part->sm_count, count, values, adds, sum, stream);
 }
 
-static int narrow(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
-                  const float *sum, void *to, void *stream)
+static int narrow(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const float *sum,
+                  void *to, void *stream)
 {
     return rpexec_cuda_sum_narrow(dtype, part->sm_count, count, sum, to, stream);
 }

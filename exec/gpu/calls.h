@@ -41,7 +41,7 @@ typedef struct rpexec_attention_trial {
 } rpexec_attention_trial;
 
 typedef struct rpexec_cuda_calls {
-    const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] */
+    const rpexec_operators *const *operators; /**< [RP_DTYPE_COUNT] */
     const rpexec_nccl_calls *nccl;            /**< NULL: built without NCCL */
     int not_ready;                            /**< event_query's answer for work under way */
     int no_memory;                            /**< calls' answer where a GPU's memory is full */
@@ -101,11 +101,11 @@ typedef struct rpexec_cuda_calls {
     int (*graph_destroy)(void *graph);              /**< its launches must have ended */
 
     /** sum (+)= values as fp32, in the GPU's memory. */
-    int (*add)(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
+    int (*add)(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const void *values,
                bool add, float *sum, void *stream);
     /** to = sum, rounded to nearest even. */
-    int (*narrow)(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
-                  const float *sum, void *to, void *stream);
+    int (*narrow)(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const float *sum,
+                  void *to, void *stream);
 
     /** Made while the part is entered. @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged) */
     rp_status (*lane_open)(const rpexec_cuda_part *part, const rpexec_cuda_lane_shape *shape,

@@ -562,10 +562,10 @@ static rp_status gpu_finish(rpexec_driver *d, rp_timeline *timeline)
 
 static const rpexec_operators *const *gpu_operators_of(const rpexec_driver *d)
 {
-    static const rpexec_operators *const noting[RPEXEC_DTYPE_COUNT] = {
-        [RPEXEC_DTYPE_F32] = &rpexec_noting_operators,
-        [RPEXEC_DTYPE_F16] = &rpexec_noting_operators,
-        [RPEXEC_DTYPE_BF16] = &rpexec_noting_operators,
+    static const rpexec_operators *const noting[RP_DTYPE_COUNT] = {
+        [RP_DTYPE_F32] = &rpexec_noting_operators,
+        [RP_DTYPE_F16] = &rpexec_noting_operators,
+        [RP_DTYPE_BF16] = &rpexec_noting_operators,
     };
     return d->devices->config.graphs ? noting : d->calls->operators;
 }

@@ -238,7 +238,7 @@ static void close_group(group *g)
 /* One array of a collective, as all ranks have come with it. */
 typedef struct cut {
     const rpexec_gpu_meeting *meeting;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint32_t index;
     uint64_t count;
 } cut;

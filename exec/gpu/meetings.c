@@ -26,7 +26,7 @@ static void copy_bytes(void *context, uint32_t rank, void *to, const void *from,
                            "cudaMemcpyAsync");
 }
 
-static void add_arrays(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+static void add_arrays(void *context, uint32_t rank, rp_dtype dtype, uint64_t count,
                        const void *values, bool add_to, float *sum)
 {
     rpexec_gpu_queue *q = queue_of(context, rank);
@@ -36,8 +36,8 @@ static void add_arrays(void *context, uint32_t rank, rpexec_dtype dtype, uint64_
         "adding arrays");
 }
 
-static void narrow(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
-                   const float *sum, void *to)
+static void narrow(void *context, uint32_t rank, rp_dtype dtype, uint64_t count, const float *sum,
+                   void *to)
 {
     rpexec_gpu_queue *q = queue_of(context, rank);
     (void)rpexec_gpu_tried(

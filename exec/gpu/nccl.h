@@ -38,18 +38,18 @@ typedef struct rpexec_nccl_calls {
     int (*group_begin)(void);
     int (*group_end)(void);
     /** In place where from = to + rank * count. @param count elements of a share */
-    int (*all_gather)(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+    int (*all_gather)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream);
     /** In place where to = from + rank * count. @param count elements of a share */
-    int (*reduce_scatter)(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+    int (*reduce_scatter)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                           void *communicator, void *stream);
-    int (*all_reduce)(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
+    int (*all_reduce)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream);
     /** @param from read on the rank `root` only */
-    int (*broadcast)(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+    int (*broadcast)(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                      void *communicator, void *stream);
     /** @param to written on the rank `root` only */
-    int (*reduce)(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+    int (*reduce)(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                   void *communicator, void *stream);
     int (*send)(const void *from, uint64_t bytes, uint32_t to_rank, void *communicator,
                 void *stream);

@@ -25,7 +25,7 @@ static const float *wide(const rpexec_lane *lane, const void *array, uint64_t in
                          uint32_t number)
 {
     const void *from = at_const(lane, array, index);
-    if (lane->dtype == RPEXEC_DTYPE_F32) {
+    if (lane->dtype == RP_DTYPE_F32) {
         return from;
     }
     rpexec_widen(lane->dtype, count, from, piece(lane, count, number));
@@ -36,13 +36,13 @@ static const float *wide(const rpexec_lane *lane, const void *array, uint64_t in
 static float *target(const rpexec_lane *lane, void *array, uint64_t index, uint64_t count,
                      uint32_t number)
 {
-    return lane->dtype == RPEXEC_DTYPE_F32 ? at(lane, array, index) : piece(lane, count, number);
+    return lane->dtype == RP_DTYPE_F32 ? at(lane, array, index) : piece(lane, count, number);
 }
 
 static void narrow(const rpexec_lane *lane, const float *from, void *array, uint64_t index,
                    uint64_t count)
 {
-    if (lane->dtype != RPEXEC_DTYPE_F32) {
+    if (lane->dtype != RP_DTYPE_F32) {
         rpexec_narrow(lane->dtype, count, from, at(lane, array, index));
     }
 }
@@ -164,7 +164,7 @@ void rpexec_host_route_backward(rpexec_lane *lane, const rpexec_routing *r, cons
 void rpexec_host_gather(rpexec_lane *lane, const rpexec_routing *r, uint32_t width, const void *x,
                         void *y)
 {
-    size_t bytes = width * rpexec_dtype_bytes(lane->dtype);
+    size_t bytes = width * rp_dtype_bytes(lane->dtype);
     for (uint64_t i = 0; i < r->tokens * r->active; i++) {
         memcpy(at(lane, y, (uint64_t)r->rows[i] * width), at_const(lane, x, i / r->active * width),
                bytes);
@@ -280,7 +280,7 @@ void rpexec_host_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *
                 lane, rows_of(r, e), m->in, m->out,
                 at_const(lane, dy, (uint64_t)r->begins[e] * m->out),
                 at_const(lane, x, (uint64_t)r->begins[e] * m->in), wide,
-                rpexec_element(wide ? RPEXEC_DTYPE_F32 : lane->dtype, dweights, e * m->stride));
+                rpexec_element(wide ? RP_DTYPE_F32 : lane->dtype, dweights, e * m->stride));
         }
     }
 }

@@ -426,12 +426,12 @@ static void half_scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
 
 static void half_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
-    memset(x, 0, count * rpexec_dtype_bytes(lane->dtype)); /* the bits of zero in every type */
+    memset(x, 0, count * rp_dtype_bytes(lane->dtype)); /* the bits of zero in every type */
 }
 
 static void half_copy(rpexec_lane *lane, uint64_t count, const void *from, void *to)
 {
-    memcpy(to, from, count * rpexec_dtype_bytes(lane->dtype));
+    memcpy(to, from, count * rp_dtype_bytes(lane->dtype));
 }
 
 static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)

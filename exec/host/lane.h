@@ -10,7 +10,7 @@
 
 /** Scratch memory of one lane; the operators never allocate. */
 struct rpexec_lane {
-    rpexec_dtype dtype;   /**< of the tensors: that of the table that is used with it */
+    rp_dtype dtype;       /**< of the tensors: that of the table that is used with it */
     float *scratch;       /**< aligned to 64 bytes */
     size_t scratch_count; /**< floats */
 };
@@ -23,7 +23,7 @@ struct rpexec_lane {
 rp_status rpexec_host_reserve_buffers(uint32_t threads);
 
 /** Operators in plain C and OpenBLAS (linear, attention), one table per storage type. */
-extern const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT];
+extern const rpexec_operators *const rpexec_host_operators[RP_DTYPE_COUNT];
 
 /** The table for fp32, and the one for 16-bit storage: the lane says which of the two. */
 extern const rpexec_operators rpexec_host_fp32;

@@ -260,7 +260,7 @@ void rpexec_host_copy(rpexec_lane *lane, uint64_t count, const void *from, void 
 static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
 {
     (void)lane;
-    return rpexec_all_finite(RPEXEC_DTYPE_F32, count, x);
+    return rpexec_all_finite(RP_DTYPE_F32, count, x);
 }
 
 void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
@@ -278,8 +278,8 @@ void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
 #define ENTRY(name, ...) .name = rpexec_host_##name,
 const rpexec_operators rpexec_host_fp32 = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
 
-const rpexec_operators *const rpexec_host_operators[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = &rpexec_host_fp32,
-    [RPEXEC_DTYPE_F16] = &rpexec_host_half,
-    [RPEXEC_DTYPE_BF16] = &rpexec_host_half,
+const rpexec_operators *const rpexec_host_operators[RP_DTYPE_COUNT] = {
+    [RP_DTYPE_F32] = &rpexec_host_fp32,
+    [RP_DTYPE_F16] = &rpexec_host_half,
+    [RP_DTYPE_BF16] = &rpexec_host_half,
 };

@@ -30,9 +30,9 @@
 #define SCRATCH (UINT64_C(1) << 16)
 
 typedef struct bench {
-    rpexec_dtype dtype; /* of gradients and working weights */
-    float *arrays;      /* [thread][ARRAYS * COUNT], then scratch */
-    double (*work)(rpexec_dtype dtype, float *arrays);
+    rp_dtype dtype; /* of gradients and working weights */
+    float *arrays;  /* [thread][ARRAYS * COUNT], then scratch */
+    double (*work)(rp_dtype dtype, float *arrays);
     double rates[RP_CREW_MAX_THREADS];
     rpexec_host_rates found;
 } bench;
@@ -47,7 +47,7 @@ static double thread_s(void)
 /* ---- threads' work: amounts, per second of processor time ------------------------------------
  */
 
-static double multiply(rpexec_dtype dtype, float *a)
+static double multiply(rp_dtype dtype, float *a)
 {
     (void)dtype;
     for (uint32_t i = 0; i < PRODUCTS; i++) {
@@ -57,7 +57,7 @@ static double multiply(rpexec_dtype dtype, float *a)
     return PRODUCTS;
 }
 
-static double copy_floats(rpexec_dtype dtype, float *a)
+static double copy_floats(rp_dtype dtype, float *a)
 {
     (void)dtype;
     memcpy(a, a + COUNT, COUNT * sizeof(float));
@@ -65,7 +65,7 @@ static double copy_floats(rpexec_dtype dtype, float *a)
 }
 
 /* As a rank does: what comes of another one is copied, then added (run/rank_collective.c). */
-static double reduce(rpexec_dtype dtype, float *a)
+static double reduce(rp_dtype dtype, float *a)
 {
     (void)dtype;
     memcpy(a, a + COUNT, COUNT * sizeof(float));
@@ -76,10 +76,10 @@ static double reduce(rpexec_dtype dtype, float *a)
 }
 
 /* Parameters that a GPU's UPDATE takes on: of 16 bits, weights and gradients share an array. */
-static double update(rpexec_dtype dtype, float *a)
+static double update(rp_dtype dtype, float *a)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
-    bool wide = dtype == RPEXEC_DTYPE_F32;
+    bool wide = dtype == RP_DTYPE_F32;
     rpexec_lane lane = {.dtype = dtype, .scratch = a + ARRAYS * COUNT, .scratch_count = SCRATCH};
     const rpexec_update what = {.master = a,
                                 .weights = wide ? NULL : rpexec_element(dtype, a + COUNT, COUNT),
@@ -93,13 +93,13 @@ static double update(rpexec_dtype dtype, float *a)
 }
 
 /* Parameters of the host's ops: gradients come in, Adam, working weights. */
-static double collect_gradients(rpexec_dtype dtype, float *a)
+static double collect_gradients(rp_dtype dtype, float *a)
 {
     (void)rpexec_pass_collect(NULL, dtype, COUNT, a + COUNT, 1, false, a);
     return COUNT;
 }
 
-static double step(rpexec_dtype dtype, float *a)
+static double step(rp_dtype dtype, float *a)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
     const rpexec_adam_slice slice = {.parameters = a,
@@ -112,7 +112,7 @@ static double step(rpexec_dtype dtype, float *a)
     return COUNT;
 }
 
-static double refresh(rpexec_dtype dtype, float *a)
+static double refresh(rp_dtype dtype, float *a)
 {
     rpexec_pass_refresh(NULL, dtype, COUNT, a, a + COUNT);
     return COUNT;
@@ -131,7 +131,7 @@ static rp_status measure_rate(void *context, uint32_t thread)
     return RP_OK;
 }
 
-static double alone(bench *b, double (*what)(rpexec_dtype dtype, float *arrays))
+static double alone(bench *b, double (*what)(rp_dtype dtype, float *arrays))
 {
     b->work = what;
     (void)measure_rate(b, 0); /* clocks go up, pages and BLAS's buffers appear */
@@ -140,8 +140,7 @@ static double alone(bench *b, double (*what)(rpexec_dtype dtype, float *arrays))
 }
 
 /* @return the sum of all threads' rates */
-static double together(bench *b, uint32_t threads,
-                       double (*what)(rpexec_dtype dtype, float *arrays))
+static double together(bench *b, uint32_t threads, double (*what)(rp_dtype dtype, float *arrays))
 {
     double sum = 0;
     b->work = what;
@@ -197,7 +196,7 @@ static void measure_rates(void *context)
     r->collective_Bps = 2 / (1 / r->copy_Bps + 1 / alone(b, reduce));
 }
 
-rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out)
+rp_status rpexec_host_measure(rp_dtype dtype, rpexec_host_rates *rates_out)
 {
     uint32_t threads = rp_crew_threads(0, RP_CREW_MAX_THREADS);
     rp_arena *arena = NULL;

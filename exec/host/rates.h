@@ -29,7 +29,7 @@ typedef struct rpexec_host_rates {
  * @param dtype of gradients and working weights
  * @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rpexec_host_measure(rpexec_dtype dtype, rpexec_host_rates *rates_out);
+rp_status rpexec_host_measure(rp_dtype dtype, rpexec_host_rates *rates_out);
 
 /** Most measurements of rpexec_host_settle. */
 #define RPEXEC_SETTLE_MOST 7u

@@ -86,7 +86,7 @@ static memory cut(const measuring *m, unsigned char *base, uint64_t *bytes_out)
     uint64_t rows = m->tokens * model->config->hidden;
     uint32_t end = model->layer_count;
     uint64_t trained = m->updates ? rpexec_layer_trained(&model->block) : 0;
-    bool wide = model->dtype == RPEXEC_DTYPE_F32; /* Adam works on the weights themselves */
+    bool wide = model->dtype == RP_DTYPE_F32; /* Adam works on the weights themselves */
     memory at = {.weights = rpexec_cut(&c, largest(model, false)),
                  .gradients = rpexec_cut(&c, largest(model, true))};
     void **const boundaries[] = {&at.input, &at.output, &at.d_input, &at.d_output,
@@ -112,7 +112,7 @@ static memory cut(const measuring *m, unsigned char *base, uint64_t *bytes_out)
 static void update(const measuring *m, const rpexec_compute *c, const memory *at)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
-    bool wide = m->site->model->dtype == RPEXEC_DTYPE_F32;
+    bool wide = m->site->model->dtype == RP_DTYPE_F32;
     const rpexec_update what = {.master = at->master,
                                 .weights = wide ? NULL : at->weights,
                                 .gradients = at->gradients,
@@ -239,11 +239,11 @@ static rp_status list_calls(measuring *m)
 static rp_status fill_with_pattern(const measuring *m, rpexec_driver *driver, void *to,
                                    uint64_t values, const void *pattern)
 {
-    rpexec_dtype dtype = m->site->model->dtype;
+    rp_dtype dtype = m->site->model->dtype;
     for (uint64_t at = 0; at < values; at += PATTERN) {
         uint64_t now = values - at < PATTERN ? values - at : PATTERN;
         RP_TRY(m->site->driver_type->transfer(driver, rpexec_element(dtype, to, at), pattern,
-                                              now * rpexec_dtype_bytes(dtype)));
+                                              now * rp_dtype_bytes(dtype)));
     }
     return RP_OK;
 }

@@ -17,7 +17,7 @@
 /* ---- what was recorded ------------------------------------------------------------------------
  */
 
-rp_status rpexec_predict_conditions(rpexec_dtype dtype, uint32_t lora_rank, bool half_accumulation,
+rp_status rpexec_predict_conditions(rp_dtype dtype, uint32_t lora_rank, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
                                     const char **text_out)
 {
@@ -29,7 +29,7 @@ rp_status rpexec_predict_conditions(rpexec_dtype dtype, uint32_t lora_rank, bool
     if (attention != RPEXEC_ATTENTION_OWN) {
         snprintf(by, sizeof by, ", attention %s", rpexec_attention_text(attention));
     }
-    return rp_arena_print(arena, text_out, "%s%s%s%s", rpexec_dtype_text(dtype), adapters,
+    return rp_arena_print(arena, text_out, "%s%s%s%s", rp_dtype_text(dtype), adapters,
                           half_accumulation ? ", products in fp16" : "", by);
 }
 

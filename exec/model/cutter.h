@@ -8,7 +8,7 @@
 
 typedef struct rpexec_cutter {
     unsigned char *base;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint64_t used; /**< bytes */
 } rpexec_cutter;
 
@@ -23,7 +23,7 @@ static inline void *rpexec_cut_bytes(rpexec_cutter *cutter, uint64_t bytes)
 /** @return a tensor of the run's storage type. */
 static inline void *rpexec_cut(rpexec_cutter *cutter, uint64_t values)
 {
-    return rpexec_cut_bytes(cutter, values * rpexec_dtype_bytes(cutter->dtype));
+    return rpexec_cut_bytes(cutter, values * rp_dtype_bytes(cutter->dtype));
 }
 
 /** @return statistics. */

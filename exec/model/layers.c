@@ -10,7 +10,7 @@ static uint64_t padded(uint64_t bytes)
 /* Bytes of [rows, width] in the storage type. */
 static uint64_t tensor_bytes(const rpexec_model *m, uint64_t rows, uint32_t width)
 {
-    return padded(rows * width * rpexec_dtype_bytes(m->dtype));
+    return padded(rows * width * rp_dtype_bytes(m->dtype));
 }
 
 /* Bytes of [tokens, hidden]. */
@@ -54,7 +54,7 @@ uint64_t rpexec_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t token
 uint64_t rpexec_loss_chunk(const rpexec_model *m, uint64_t tokens)
 {
     uint64_t most = RPEXEC_LOSS_CHUNK_TOKENS;
-    if (m->dtype != RPEXEC_DTYPE_F32 && m->config->hidden > most) {
+    if (m->dtype != RP_DTYPE_F32 && m->config->hidden > most) {
         uint64_t wide = m->config->hidden;
         most = wide < RPEXEC_LOSS_CHUNK_MOST ? wide : RPEXEC_LOSS_CHUNK_MOST;
     }
@@ -273,7 +273,7 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
     const rp_model *m = c->model->config;
     const rpexec_tensor *tensors = c->model->head.tensors;
     uint32_t head = data->end - 1;
-    rpexec_dtype dtype = c->model->dtype;
+    rp_dtype dtype = c->model->dtype;
     const void *weights = weights_at(c, data, head);
     void *gradients = gradients_at(c, data, head);
     const void *norm = rpexec_element_const(dtype, weights, tensors[RPEXEC_HEAD_NORM].offset);

@@ -30,7 +30,7 @@ typedef struct rpexec_ranks {
     uint32_t rank;
     uint32_t first_id; /**< of the rank's part of the vocabulary */
     /** Every rank's array becomes the sum of them all. */
-    void (*all_reduce)(struct rpexec_ranks *ranks, rpexec_dtype dtype, uint64_t count, void *array);
+    void (*all_reduce)(struct rpexec_ranks *ranks, rp_dtype dtype, uint64_t count, void *array);
     /** Every rank gets all ranks' parts of an fp32 array of `count` each, a multiple of 16: its own
      * lies in its place already, `rank` times `count` from the beginning. */
     void (*all_gather)(struct rpexec_ranks *ranks, uint64_t count, float *array);
@@ -50,8 +50,7 @@ typedef struct rpexec_compute {
 /** @return where gradient `index` of an array of weights' gradients is. */
 static inline void *rpexec_gradient(const rpexec_compute *compute, void *gradients, uint64_t index)
 {
-    return rpexec_element(compute->wide ? RPEXEC_DTYPE_F32 : compute->model->dtype, gradients,
-                          index);
+    return rpexec_element(compute->wide ? RP_DTYPE_F32 : compute->model->dtype, gradients, index);
 }
 
 /** A copy of a layer's output that a forward leaves behind: the input of a later backward stage. */
@@ -95,8 +94,8 @@ typedef struct rpexec_stage_data {
 uint64_t rpexec_tape_bytes(const rpexec_model *model, uint32_t layer, uint64_t tokens);
 
 /** Every rank's sum, where there are ranks. */
-static inline void rpexec_all_reduce(const rpexec_compute *compute, rpexec_dtype dtype,
-                                     uint64_t count, void *array)
+static inline void rpexec_all_reduce(const rpexec_compute *compute, rp_dtype dtype, uint64_t count,
+                                     void *array)
 {
     if (compute->ranks != NULL) {
         compute->ranks->all_reduce(compute->ranks, dtype, count, array);

@@ -168,7 +168,7 @@ void rpexec_mlp_backward_input(const rpexec_compute *c, const void *weights, uin
     rpexec_linear_input(c, weights, RPEXEC_UP, rows, out->dup, true, dx, out->dh[1]);
     if (has_experts(m)) {
         op->scatter(c->lane, &tape->routing, d, dx, false, dn);
-        rpexec_all_reduce(c, RPEXEC_DTYPE_F32, rows.count, scratch.dweights);
+        rpexec_all_reduce(c, RP_DTYPE_F32, rows.count, scratch.dweights);
     }
     rpexec_all_reduce(c, m->dtype, tokens * d, dn);
     if (has_experts(m)) { /* the router is whole on every rank */

@@ -73,7 +73,7 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     return RP_OK;
 }
 
-rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
+rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_dtype dtype,
                               rp_arena *arena, rpexec_model *model_out)
 {
     RP_TRY(check(config, seq_len));
@@ -170,34 +170,4 @@ void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t
     const filling like = {.seed = seed, .to = array};
     rpexec_pool_run(pool, rpexec_model_layer(model, layer)->floats, clear, array);
     fill_layer(model, layer, &like, pool);
-}
-
-rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_sizes *sizes_out)
-{
-    uint32_t count = model->layer_count;
-    uint64_t seq = model->seq_len;
-    uint64_t value = rpexec_dtype_bytes(model->dtype);
-    rp_sizes sizes = {.layers = model->config->layers,
-                      .boundary_bytes = value * seq * model->config->hidden,
-                      .input_bytes = sizeof(int32_t) * seq,
-                      .tied_head = model->config->tied_head};
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.parameters));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.tape_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.temporary_bytes));
-    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.optimizer_bytes));
-    for (uint32_t i = 0; i < count; i++) {
-        const rpexec_layer *layer = rpexec_model_layer(model, i);
-        uint64_t trained = rpexec_layer_trained(layer);
-        bool tied = i + 1 == count && sizes.tied_head && trained != 0;
-        sizes.weight_bytes[i] = value * layer->floats;
-        sizes.gradient_bytes[i] = value * trained;
-        sizes.parameters[i] = tied ? model->config->hidden : trained;
-        sizes.tape_bytes[i] = rpexec_tape_bytes(model, i, seq);
-        sizes.temporary_bytes[i] = rpexec_scratch_bytes(model, i, seq);
-        sizes.optimizer_bytes[i] = 3 * sizeof(float) * sizes.parameters[i];
-    }
-    *sizes_out = sizes;
-    return RP_OK;
 }

@@ -83,7 +83,7 @@ enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
 /** Owned by the arena it was made in. */
 typedef struct rpexec_model {
     const rp_model *config; /**< borrowed */
-    rpexec_dtype dtype;     /**< of working weights, boundaries, tape and gradients */
+    rp_dtype dtype;         /**< of working weights, boundaries, tape and gradients */
     uint32_t layer_count;   /**< L + 2 */
     rpexec_layer embedding;
     rpexec_layer block;
@@ -104,7 +104,7 @@ typedef struct rpexec_model {
  * @param dtype storage type of the run
  * @retval RP_OK, RP_INPUT (the model has what the executor cannot compute; logged), RP_NO_MEMORY
  */
-rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rpexec_dtype dtype,
+rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_dtype dtype,
                               rp_arena *arena, rpexec_model *model_out);
 
 /** @return values of the cosines; there are as many sines. */
@@ -134,11 +134,3 @@ uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_
  */
 void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
                              rpexec_pool *pool, float *array);
-
-/**
- * Bytes of everything that a training step moves or keeps, for the lowering: weights,
- * gradients and boundaries of the model's storage type, tape as in exec/model/layers.h, masters
- * and moments in fp32.
- * @retval RP_OK, RP_NO_MEMORY
- */
-rp_status rpexec_model_sizes(const rpexec_model *model, rp_arena *arena, rp_sizes *sizes_out);

@@ -216,17 +216,17 @@ RPEXEC_OPERATOR_LIST(NOTE)
 RPEXEC_OPERATOR_LIST(MAKE)
 
 /* @param values of the storage type that it has to read and write at least, @param floats fp32 */
-static void tell(const uint64_t *call, rpexec_dtype dtype, rpexec_call_description *what,
-                 double flop, double values, double floats, const char *format, ...)
+static void tell(const uint64_t *call, rp_dtype dtype, rpexec_call_description *what, double flop,
+                 double values, double floats, const char *format, ...)
     __attribute__((format(printf, 7, 8)));
 
-static void tell(const uint64_t *call, rpexec_dtype dtype, rpexec_call_description *what,
-                 double flop, double values, double floats, const char *format, ...)
+static void tell(const uint64_t *call, rp_dtype dtype, rpexec_call_description *what, double flop,
+                 double values, double floats, const char *format, ...)
 {
     va_list arguments;
     *what = (rpexec_call_description){.name = rpexec_call_name(call),
                                       .flop = flop,
-                                      .bytes = values * (double)rpexec_dtype_bytes(dtype) +
+                                      .bytes = values * (double)rp_dtype_bytes(dtype) +
                                                floats * sizeof(float)};
     va_start(arguments, format);
     vsnprintf(what->shape, sizeof what->shape, format, arguments);
@@ -236,7 +236,7 @@ static void tell(const uint64_t *call, rpexec_dtype dtype, rpexec_call_descripti
 #define UNWRAP(...) __VA_ARGS__
 #define IGNORE(kind, name) (void)name;
 #define DESCRIBE(operator, costs, ...)                                                             \
-    static void describe_##operator(const uint64_t *call, rpexec_dtype dtype,                      \
+    static void describe_##operator(const uint64_t *call, rp_dtype dtype,                          \
                                     rpexec_call_description *what)                                 \
     {                                                                                              \
         const uint64_t *words = call + 1;                                                          \
@@ -290,11 +290,10 @@ void rpexec_call_make(const rpexec_operators *operators, rpexec_lane *lane, cons
     makers[number_of(call)](operators, lane, call + 1);
 }
 
-void rpexec_call_describe(const uint64_t *call, rpexec_dtype dtype,
-                          rpexec_call_description *what_out)
+void rpexec_call_describe(const uint64_t *call, rp_dtype dtype, rpexec_call_description *what_out)
 {
 #define DESCRIBER(operator, ...) describe_##operator,
-    static void (*const describers[])(const uint64_t *call, rpexec_dtype dtype,
+    static void (*const describers[])(const uint64_t *call, rp_dtype dtype,
                                       rpexec_call_description *what) = {
         RPEXEC_OPERATOR_LIST(DESCRIBER)};
     describers[number_of(call)](call, dtype, what_out);

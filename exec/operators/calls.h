@@ -48,8 +48,7 @@ const char *rpexec_call_name(const uint64_t *call);
 bool rpexec_call_repeats(const uint64_t *call);
 
 /** Says what the call asks for. @param dtype of the tensors */
-void rpexec_call_describe(const uint64_t *call, rpexec_dtype dtype,
-                          rpexec_call_description *what_out);
+void rpexec_call_describe(const uint64_t *call, rp_dtype dtype, rpexec_call_description *what_out);
 
 /** Makes the call. @param operators the lane's own */
 void rpexec_call_make(const rpexec_operators *operators, rpexec_lane *lane, const uint64_t *call);

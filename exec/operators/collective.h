@@ -33,7 +33,7 @@ typedef struct rpexec_collective_array {
 /** One rank's part. */
 typedef struct rpexec_collective {
     rpexec_collective_kind kind;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     const rpexec_collective_array *arrays; /**< the same counts on all ranks */
     uint32_t array_count;
     void *scratch;          /**< in the rank's memory; may be NULL in an all-gather */
@@ -58,8 +58,7 @@ static inline uint64_t rpexec_share(uint64_t count, uint32_t ranks, uint32_t ran
 /** @return bytes of scratch for reductions of shares of up to `count` elements, `chunk` of them at
  * a time (0: all): a part of the sum and what comes of another rank. No bit of a sum depends on
  * `chunk`. */
-static inline uint64_t rpexec_collective_scratch(uint64_t count, uint64_t chunk, rpexec_dtype dtype)
+static inline uint64_t rpexec_collective_scratch(uint64_t count, uint64_t chunk, rp_dtype dtype)
 {
-    return (chunk == 0 || count < chunk ? count : chunk) *
-           (sizeof(float) + rpexec_dtype_bytes(dtype));
+    return (chunk == 0 || count < chunk ? count : chunk) * (sizeof(float) + rp_dtype_bytes(dtype));
 }

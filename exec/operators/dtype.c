@@ -8,22 +8,6 @@
 #define F16C 1
 #endif
 
-static const char *const texts[] = {
-#define TEXT(name, stored, text, bytes) text,
-    RPEXEC_DTYPE_LIST(TEXT)
-#undef TEXT
-};
-
-#define BYTES(name, stored, text, bytes)                                                           \
-    _Static_assert((bytes) == ((RPEXEC_DTYPE_##name) == RPEXEC_DTYPE_F32 ? 4 : 2), text);
-RPEXEC_DTYPE_LIST(BYTES)
-#undef BYTES
-
-const char *rpexec_dtype_text(rpexec_dtype dtype)
-{
-    return texts[dtype];
-}
-
 static inline uint32_t bits_of(float value)
 {
     uint32_t bits;
@@ -160,11 +144,11 @@ static void narrow_fp16_f16c(uint64_t count, const float *restrict from, uint16_
 
 #endif
 
-void rpexec_widen(rpexec_dtype dtype, uint64_t count, const void *from, float *to)
+void rpexec_widen(rp_dtype dtype, uint64_t count, const void *from, float *to)
 {
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         memcpy(to, from, count * sizeof *to);
-    } else if (dtype == RPEXEC_DTYPE_BF16) {
+    } else if (dtype == RP_DTYPE_BF16) {
         widen_bf16(count, from, to);
     } else if (has_f16c()) {
         widen_fp16_f16c(count, from, to);
@@ -173,11 +157,11 @@ void rpexec_widen(rpexec_dtype dtype, uint64_t count, const void *from, float *t
     }
 }
 
-void rpexec_narrow(rpexec_dtype dtype, uint64_t count, const float *from, void *to)
+void rpexec_narrow(rp_dtype dtype, uint64_t count, const float *from, void *to)
 {
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         memcpy(to, from, count * sizeof *from);
-    } else if (dtype == RPEXEC_DTYPE_BF16) {
+    } else if (dtype == RP_DTYPE_BF16) {
         narrow_bf16(count, from, to);
     } else if (has_f16c()) {
         narrow_fp16_f16c(count, from, to);

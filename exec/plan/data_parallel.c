@@ -67,7 +67,7 @@ static uint64_t shard_values(const rpexec_planner *p, uint32_t gpu, uint32_t beg
 
 static uint64_t shard_bytes(const rpexec_planner *p, uint32_t gpu, uint32_t begin, uint32_t end)
 {
-    return shard_values(p, gpu, begin, end) * rpexec_dtype_bytes(p->plan->model->dtype);
+    return shard_values(p, gpu, begin, end) * rp_dtype_bytes(p->plan->model->dtype);
 }
 
 /* Of gradients: what is trained. */
@@ -215,7 +215,7 @@ static void make_homes(rpexec_planner *p)
             }
             if (!sharding->host_optimizer) {
                 uint64_t values = trained_values(p, gpu, &layers);
-                uint64_t arrays = p->plan->model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
+                uint64_t arrays = p->plan->model->dtype == RP_DTYPE_F32 ? 2 : 3;
                 home->moments =
                     rpexec_plan_new_value(p, gpu, arrays * values * sizeof(float), RP_NO_OP);
             }
@@ -302,20 +302,20 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
-        const rpexec_job all = {.begin = 0, .end = layer_count(p)};
-        return rpexec_plan_check_bytes(p, op, 1,
-                                       task->input == NO ? rpexec_plan_gradient_bytes(p, &all)
-                                                         : rpexec_plan_job_bytes(p, &all));
+        return rpexec_plan_check_bytes(
+            p, op, 1, rpexec_plan_counted_bytes(p, 0, layer_count(p), task->input == NO));
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     uint32_t begin = 0;
     uint32_t end = 0;
     rpexec_plan_body(p->plan, job, &begin, &end);
-    uint64_t bytes = layer_bytes(p, begin, end);
-    job->weights = rpexec_plan_new_value(p, job->gpu, bytes, op);
+    uint32_t head = layer_count(p) - 1;
+    uint64_t bytes = rpexec_plan_counted_bytes(p, begin, end, false);
+    job->weights = rpexec_plan_new_value(p, job->gpu, layer_bytes(p, begin, end), op);
     if (task->moves_root) {
         *root_of(p, o) = job->root = rpexec_plan_new_value(p, job->gpu, root_bytes(p), op);
-        bytes += root_bytes(p);
+        bytes += rpexec_plan_counted_bytes(p, 0, 1, false) +
+                 rpexec_plan_counted_bytes(p, head, head + 1, false);
     }
     return rpexec_plan_check_bytes(p, op, 1, bytes);
 }
@@ -329,7 +329,7 @@ rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
     const rpexec_job *job = &p->plan->jobs[task->job];
     uint64_t longest =
         rpexec_longest_share(p->plan->model, job->begin, job->end, p->program->gpu_count);
-    uint64_t shard = trained_values(p, job->gpu, job) * rpexec_dtype_bytes(p->plan->model->dtype);
+    uint64_t shard = trained_values(p, job->gpu, job) * rp_dtype_bytes(p->plan->model->dtype);
     uint32_t *kept = rpexec_plan_shard_gradients(p->plan, o, job->gpu, job->stage);
     task->input = *whole_of(p, o, job->gpu);
     if (task->input == NO) {
@@ -346,7 +346,7 @@ rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
     }
     task->output = *kept;
     return rpexec_plan_check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
-                                   rpexec_plan_gradient_bytes(p, job));
+                                   rpexec_plan_counted_bytes(p, job->begin, job->end, true));
 }
 
 rp_status rpexec_plan_sharded_download(rpexec_planner *p, uint32_t op)

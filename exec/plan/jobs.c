@@ -17,25 +17,35 @@ void rpexec_plan_layers(const rpexec_planner *p, uint32_t stage, uint32_t *begin
     *end_out = s->layer_end + 1 + ((s->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
 }
 
+uint64_t rpexec_plan_counted_bytes(const rpexec_planner *p, uint32_t begin, uint32_t end,
+                                   bool trained)
+{
+    const uint64_t *of_layer = trained ? p->sizes.gradient_bytes : p->sizes.weight_bytes;
+    uint64_t bytes = 0;
+    for (uint32_t layer = begin; layer < end; layer++) {
+        bytes += of_layer[layer];
+    }
+    return bytes;
+}
+
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
     const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
-    return rpexec_model_values(model, job->begin, job->end) *
-           rpexec_dtype_bytes(p->plan->model->dtype);
+    return rpexec_model_values(model, job->begin, job->end) * rp_dtype_bytes(p->plan->model->dtype);
 }
 
 uint64_t rpexec_plan_gradient_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
     const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
     return rpexec_model_trained(model, job->begin, job->end) *
-           rpexec_dtype_bytes(p->plan->model->dtype);
+           rp_dtype_bytes(p->plan->model->dtype);
 }
 
 /* Adam's m and v; of 16-bit weights the fp32 masters, too. */
 static uint64_t moment_bytes(const rpexec_planner *p, const rpexec_job *job)
 {
     const rpexec_model *model = rpexec_plan_model(p->plan, job->gpu);
-    uint64_t arrays = model->dtype == RPEXEC_DTYPE_F32 ? 2 : 3;
+    uint64_t arrays = model->dtype == RP_DTYPE_F32 ? 2 : 3;
     return arrays * rpexec_model_trained(model, job->begin, job->end) * sizeof(float);
 }
 
@@ -65,6 +75,35 @@ static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, 
     return from;
 }
 
+/* The uploads [from, to) of a job: successive ranges of its array, the last one with all padding.
+ */
+static rp_status find_uploads(rpexec_planner *p, uint32_t number, uint32_t from, uint32_t to)
+{
+    const rpexec_job *job = &p->plan->jobs[number];
+    uint64_t all = rpexec_plan_counted_bytes(p, job->begin, job->end, false);
+    uint64_t at = 0;
+    rpexec_task *last = NULL;
+    for (uint32_t op = from; op < to; op++) {
+        rpexec_task *task = &p->plan->tasks[op];
+        task->job = number;
+        if (p->program->ops[op].kind == RP_OP_UPLOAD_PARAMS) {
+            task->from_byte = at;
+            task->to_byte = at += p->program->op_bytes[op];
+            last = task;
+        }
+    }
+    if (at != all) {
+        rp_log_error("the program uploads %llu bytes for stage %u, which has %llu; valid are "
+                     "programs lowered for this model",
+                     (unsigned long long)at, job->stage, (unsigned long long)all);
+        return RP_USAGE;
+    }
+    if (last != NULL) {
+        last->to_byte = rpexec_plan_job_bytes(p, job);
+    }
+    return RP_OK;
+}
+
 /* Offload: a job begins with the compute op that waits for parameters. Its uploads are the range of
  * the stage's array that follows the upload before. */
 static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_queue *params)
@@ -76,22 +115,8 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
         uint32_t end = needed(p->program, op, params, next);
         if (end > next) {
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);
-            uint64_t at = 0;
-            for (; next < end; next++) {
-                rpexec_task *task = &p->plan->tasks[next];
-                task->job = job;
-                if (p->program->ops[next].kind == RP_OP_UPLOAD_PARAMS) {
-                    task->from_byte = at;
-                    task->to_byte = at += p->program->op_bytes[next];
-                }
-            }
-            if (at != rpexec_plan_job_bytes(p, &p->plan->jobs[job])) {
-                rp_log_error("the program uploads %llu bytes for stage %u, which has %llu; valid "
-                             "are programs lowered for this model",
-                             (unsigned long long)at, o->stage,
-                             (unsigned long long)rpexec_plan_job_bytes(p, &p->plan->jobs[job]));
-                return RP_USAGE;
-            }
+            RP_TRY(find_uploads(p, job, next, end));
+            next = end;
         }
         if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* nothing comes up for it */
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);

@@ -85,7 +85,7 @@ uint64_t rpexec_plan_tokens(const rpexec_planner *p, const rp_op *op)
 uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
 {
     return rpexec_plan_tokens(p, op) * p->plan->model->config->hidden *
-           rpexec_dtype_bytes(p->plan->model->dtype);
+           rp_dtype_bytes(p->plan->model->dtype);
 }
 
 /* Only programs that nobody has lowered come here: rp_lower connects everything. */
@@ -424,9 +424,18 @@ static rp_status check_stages(const rp_program *program)
     return RP_OK;
 }
 
+static rp_status count_sizes(rpexec_planner *p, rp_arena *scratch)
+{
+    const rpexec_model *model = p->plan->model;
+    rp_model counted = *model->config;
+    rp_model_count(&counted);
+    return rp_sizes_of_model(&counted, model->seq_len, model->dtype, scratch, &p->sizes);
+}
+
 static rp_status make(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
+    RP_TRY(count_sizes(p, scratch));
     RP_TRY(check_stages(program));
     RP_TRY(rpexec_plan_check_scaling(p, scratch));
     RP_TRY(rp_producers_create(program, scratch, &p->producers));

@@ -194,7 +194,7 @@ typedef struct rpexec_plan_limits {
 
 /**
  * Plans a lowered program.
- * @param program accepted by rp_program_check; lowered with rpexec_model_sizes of `model`
+ * @param program accepted by rp_program_check; compiled for `model` and its type
  * @retval RP_OK, RP_USAGE (it needs what the executor does not do, or does not fit; logged with the
  *         GPU, the tensor's op and the bytes), RP_INVALID_PROGRAM, RP_NO_MEMORY
  */

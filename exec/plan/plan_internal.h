@@ -1,6 +1,7 @@
 /** @file plan_internal.h  Inside of the planner (plan*.c). Not for other modules. */
 #pragma once
 
+#include "common/inputs/sizes.h"
 #include "common/program/producers.h"
 #include "exec/plan/plan.h"
 #include "exec/state/scaler.h"
@@ -30,6 +31,7 @@ typedef struct rpexec_planner {
     const rp_program *program;
     rpexec_plan_limits limits;
     rp_arena *arena;
+    rp_sizes sizes; /**< that the program counts with: of tensors without padding */
     rp_producers producers;
     bool offload;
     rpexec_plan_record *records; /**< [iteration][stage][microbatch] */
@@ -70,6 +72,11 @@ uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *planner, const rp_op *
  * [begin, end) */
 void rpexec_plan_layers(const rpexec_planner *planner, uint32_t stage, uint32_t *begin_out,
                         uint32_t *end_out);
+
+/** @return bytes that the program gives the weights of layers [begin, end), or what is trained of
+ * them; arrays hold padding beyond that (exec/model/layout.c). */
+uint64_t rpexec_plan_counted_bytes(const rpexec_planner *planner, uint32_t begin, uint32_t end,
+                                   bool trained);
 
 /** @return bytes of the weights of a job's layers. */
 uint64_t rpexec_plan_job_bytes(const rpexec_planner *planner, const rpexec_job *job);

@@ -79,7 +79,7 @@ rp_status rpexec_plan_sums(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
     search s = {0};
-    if (p->plan->model->dtype == RPEXEC_DTYPE_F32) {
+    if (p->plan->model->dtype == RP_DTYPE_F32) {
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(scratch, p->plan->value_count, sizeof(uint32_t), &s.last_of));

@@ -58,7 +58,7 @@ static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uin
 {
     uint64_t share = count / p->program->gpu_count + RPEXEC_SHARE_ELEMENTS;
     return rpexec_plan_new_value(
-        p, gpu, rpexec_collective_scratch(share, p->limits.chunk, RPEXEC_DTYPE_F32), op);
+        p, gpu, rpexec_collective_scratch(share, p->limits.chunk, RP_DTYPE_F32), op);
 }
 
 /* The longest gradient that ranks sum, with all parts of the tensor; only of more than one part. */
@@ -84,7 +84,7 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     }
     if (o->kind == RP_OP_UPDATE) {
         const rpexec_slice *s = &p->plan->slices[gpu];
-        uint64_t bytes = longest_sum(s, true) * rpexec_dtype_bytes(s->model.dtype);
+        uint64_t bytes = longest_sum(s, true) * rp_dtype_bytes(s->model.dtype);
         task->exchange = new_scratch(p, gpu, longest_sum(s, false), op);
         task->scratch = rpexec_plan_new_value(p, gpu, bytes, op);
         return;

@@ -92,7 +92,7 @@ static const char *backend_of(const void *options)
 
 static const char *dtype_of(const void *options)
 {
-    return rpexec_dtype_text(((const rpexec_options *)options)->dtype);
+    return rp_dtype_text(((const rpexec_options *)options)->dtype);
 }
 
 static const char *schedule_of(const void *options)
@@ -122,13 +122,13 @@ static bool is_not_staged(const void *options)
 
 static bool is_not_fp16(const void *options)
 {
-    return ((const rpexec_options *)options)->dtype != RPEXEC_DTYPE_F16;
+    return ((const rpexec_options *)options)->dtype != RP_DTYPE_F16;
 }
 
 static bool has_cudnn_in_fp32(const void *options)
 {
     const rpexec_options *o = options;
-    return o->attention == RPEXEC_ATTENTION_CUDNN && o->dtype == RPEXEC_DTYPE_F32;
+    return o->attention == RPEXEC_ATTENTION_CUDNN && o->dtype == RP_DTYPE_F32;
 }
 
 static bool limits_links_of_devices(const void *options)

@@ -95,7 +95,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
         rp_program_destroy(program);
         return status;
     }
-    const char *obstacle = rpexec_work_obstacle(options->schedule, program->asynchronous);
+    const char *obstacle = rpexec_work_obstacle(&program->traits, program->asynchronous);
     if (obstacle != NULL) {
         rp_log_error("--program-in: %s: %s; valid are programs with 'asynchronous no'",
                      options->schedule->name, obstacle);
@@ -130,7 +130,7 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
                              const rp_program *p, rp_arena *arena)
 {
     rp_sizes sizes;
-    RP_TRY(rpexec_model_sizes(model, arena, &sizes));
+    RP_TRY(rp_sizes_of_model(model->config, model->seq_len, model->dtype, arena, &sizes));
     for (uint32_t i = 0; i < p->op_count; i++) {
         if (!op_fits(p, &sizes, i)) {
             char name[RP_OP_NAME_SIZE];
@@ -148,8 +148,8 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
 }
 
 /* True in `same_out` where the schedule, built and lowered here, is the same program. */
-static rp_status is_rebuilt(const rpexec_work *work, const rpexec_model *model, const rp_program *p,
-                            rp_arena *arena, bool *same_out)
+static rp_status is_rebuilt(const rp_compile_config *work, const rpexec_model *model,
+                            const rp_program *p, rp_arena *arena, bool *same_out)
 {
     rp_costs costs;
     rp_program *built = NULL;
@@ -170,18 +170,18 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
     for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
         uint32_t calls = k / 2 + 1;
         bool same = false;
-        const rpexec_work work = {.schedule = o->schedule,
-                                  .gpus = o->gpus,
-                                  .calls = calls,
-                                  .microbatches = p->microbatch_count / calls,
-                                  .microbatch_size = o->microbatch_size,
-                                  .iterations = p->iteration_count,
-                                  .round = RP_ROUND_ALL,
-                                  .asynchronous = p->asynchronous,
-                                  .recompute = p->recompute,
-                                  .layer_grain = k % 2 == 1,
-                                  .piece_bytes = (uint64_t)o->piece_mb << 20,
-                                  .partition = &partition};
+        const rp_compile_config work = {.schedule = o->schedule,
+                                        .gpus = o->gpus,
+                                        .calls = calls,
+                                        .microbatches = p->microbatch_count / calls,
+                                        .microbatch_size = o->microbatch_size,
+                                        .iterations = p->iteration_count,
+                                        .round = RP_ROUND_ALL,
+                                        .asynchronous = p->asynchronous,
+                                        .recompute = p->recompute,
+                                        .layer_grain = k % 2 == 1,
+                                        .piece_bytes = (uint64_t)o->piece_mb << 20,
+                                        .partition = &partition};
         if (p->microbatch_count % calls == 0) {
             RP_TRY(is_rebuilt(&work, model, p, arena, &same));
         }
@@ -210,14 +210,14 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
         RP_TRY(check_bytes(o, model, p, arena));
         return rp_is_data_parallel(&p->traits) ? check_sharded(o, model, p, arena) : RP_OK;
     }
-    const rpexec_work work = {.schedule = o->schedule,
-                              .calls = o->accumulate,
-                              .microbatches = o->microbatches,
-                              .microbatch_size = o->microbatch_size,
-                              .round = o->round,
-                              .layer_grain = o->layer_grain,
-                              .piece_bytes = (uint64_t)o->piece_mb << 20};
-    RP_TRY(rpexec_work_lower(&work, model, p, arena, &lowered));
+    const rp_compile_config work = {.schedule = o->schedule,
+                                    .calls = o->accumulate,
+                                    .microbatches = o->microbatches,
+                                    .microbatch_size = o->microbatch_size,
+                                    .round = o->round,
+                                    .layer_grain = o->layer_grain,
+                                    .piece_bytes = (uint64_t)o->piece_mb << 20};
+    RP_TRY(rpexec_work_lower(&work, model, p, &lowered));
     rp_program_destroy(p);
     *program = lowered;
     return RP_OK;

@@ -164,11 +164,11 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
             "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
             " x %" PRIu32 " tokens, %s, %s\n",
             o->schedule->name, o->gpus, device_of(o).text, model_of(o), o->accumulate,
-            o->microbatches, o->microbatch_size, o->seq_len, rpexec_dtype_text(o->dtype),
+            o->microbatches, o->microbatch_size, o->seq_len, rp_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
-    if (o->dtype != RPEXEC_DTYPE_F32) {
+    if (o->dtype != RP_DTYPE_F32) {
         fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",
-                rpexec_dtype_text(o->dtype));
+                rp_dtype_text(o->dtype));
     }
     uint32_t shown = out->steps < 10 ? out->steps : 10;
     for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */

@@ -22,9 +22,9 @@ static const struct {
     double of_others; /* where operators are others */
     double loss;
     double roundoff; /* half a unit in the last place of 1, where sums are stored in 16 bits */
-} tolerances[RPEXEC_DTYPE_COUNT] = {[RPEXEC_DTYPE_F32] = {1e-5, 1e-4, 1e-4, 0},
-                                    [RPEXEC_DTYPE_BF16] = {2e-2, 2e-2, 2e-2, 0x1p-8},
-                                    [RPEXEC_DTYPE_F16] = {5e-3, 5e-3, 5e-3, 0x1p-11}};
+} tolerances[RP_DTYPE_COUNT] = {[RP_DTYPE_F32] = {1e-5, 1e-4, 1e-4, 0},
+                                [RP_DTYPE_BF16] = {2e-2, 2e-2, 2e-2, 0x1p-8},
+                                [RP_DTYPE_F16] = {5e-3, 5e-3, 5e-3, 0x1p-11}};
 
 static bool cuts(const rpexec_trainer *t)
 {
@@ -35,12 +35,12 @@ static bool cuts(const rpexec_trainer *t)
  * to another one than in plain loops: that is no rounding any more. */
 static rp_status check_routing(const rpexec_trainer *t)
 {
-    if (!cuts(t) || t->config.experts == 1 || t->o->dtype == RPEXEC_DTYPE_F32) {
+    if (!cuts(t) || t->config.experts == 1 || t->o->dtype == RP_DTYPE_F32) {
         return RP_OK;
     }
     rp_log_error("--check: in %s experts that %s chooses need not be those of plain loops, where "
                  "their logits differ by less than rounding; valid are fp32 and one GPU",
-                 rpexec_dtype_text(t->o->dtype), t->o->schedule->name);
+                 rp_dtype_text(t->o->dtype), t->o->schedule->name);
     return RP_USAGE;
 }
 
@@ -61,11 +61,10 @@ rp_status rpexec_check_begin(rpexec_trainer *t)
         void *to;
         const void *from;
         uint64_t bytes;
-    } arrays[] = {
-        {t->reference.working, t->state.working, held * rpexec_dtype_bytes(t->model.dtype)},
-        {t->reference.master, t->state.master, values * sizeof(float)},
-        {t->reference.m, t->state.m, values * sizeof(float)},
-        {t->reference.v, t->state.v, values * sizeof(float)}};
+    } arrays[] = {{t->reference.working, t->state.working, held * rp_dtype_bytes(t->model.dtype)},
+                  {t->reference.master, t->state.master, values * sizeof(float)},
+                  {t->reference.m, t->state.m, values * sizeof(float)},
+                  {t->reference.v, t->state.v, values * sizeof(float)}};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         memcpy(arrays[i].to, arrays[i].from, arrays[i].bytes);
     }
@@ -165,8 +164,7 @@ rp_status rpexec_check_segment(rpexec_trainer *t, const rpexec_batch *batches, u
     return RP_OK;
 }
 
-double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbatches,
-                              uint32_t layers)
+double rpexec_check_tolerance(rp_dtype dtype, bool others, uint32_t microbatches, uint32_t layers)
 {
     /* A sum of M microbatches in another order: M roundings of partial sums on both sides, each of
      * about roundoff / sqrt(3), so roundoff * sqrt(M / 3) while partial sums grow steadily. Where
@@ -182,13 +180,13 @@ double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbat
  * before has added. */
 static double gradient_tolerance(const rpexec_trainer *t)
 {
-    rpexec_dtype dtype = t->o->dtype;
+    rp_dtype dtype = t->o->dtype;
     bool several = t->program != NULL && t->program->iteration_count > 1;
     bool others =
-        t->driver->operators != rpexec_host_operators || (cuts(t) && dtype != RPEXEC_DTYPE_F32);
+        t->driver->operators != rpexec_host_operators || (cuts(t) && dtype != RP_DTYPE_F32);
     double of_one =
         rpexec_check_tolerance(dtype, others, rpexec_trainer_microbatches(t), t->model.layer_count);
-    of_one = cuts(t) && dtype == RPEXEC_DTYPE_F32 ? fmax(of_one, CUT_FP32) : of_one;
+    of_one = cuts(t) && dtype == RP_DTYPE_F32 ? fmax(of_one, CUT_FP32) : of_one;
     double of_all = several ? tolerances[dtype].loss * t->program->iteration_count : 0;
     return several && !others ? of_all : fmax(of_one, of_all);
 }
@@ -197,7 +195,7 @@ rp_status rpexec_check_end(const rpexec_trainer *t)
 {
     const rpexec_outcome *out = t->outcome;
     double allowed_loss = tolerances[t->o->dtype].loss;
-    bool is_f32 = t->o->dtype == RPEXEC_DTYPE_F32;
+    bool is_f32 = t->o->dtype == RP_DTYPE_F32;
     double error = is_f32 ? out->max_grad_rel_err : out->max_grad_rms_err;
     if (!t->o->check || out->steps == 0 ||
         (error <= gradient_tolerance(t) && out->max_loss_rel_err <= allowed_loss)) {

@@ -34,7 +34,7 @@ typedef struct rpexec_trainer {
     uint32_t job_microbatches;  /* likewise */
     uint32_t batch;             /* their sum */
     rp_program *program;        /* --program-in; NULL: made for each segment */
-    rpexec_work work;
+    rp_compile_config work;
     rpexec_machine machine;
     rp_costs flops; /* proportions of FLOP counts */
     rp_costs costs; /* measured ones, or these */
@@ -104,8 +104,7 @@ void rpexec_check_tensor(const float *got, const float *expected, uint64_t eleme
  * be, in 16 bits max_grad_rms_err
  * @param others true where the backend's operators are others than the host's
  */
-double rpexec_check_tolerance(rpexec_dtype dtype, bool others, uint32_t microbatches,
-                              uint32_t layers);
+double rpexec_check_tolerance(rp_dtype dtype, bool others, uint32_t microbatches, uint32_t layers);
 
 /** @retval RP_OK, RP_TOOL (the differences are larger than rounding explains; logged) */
 rp_status rpexec_check_end(const rpexec_trainer *trainer);

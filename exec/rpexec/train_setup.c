@@ -1,5 +1,6 @@
 /* Preparations of a training run, before its first step. */
 #include "common/base/log.h"
+#include "common/roofline/roofline.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/program_in.h"
 #include "exec/rpexec/train_internal.h"
@@ -54,10 +55,45 @@ static rp_status set_state(rpexec_trainer *t)
     return rpexec_trainer_finite(t, 0, 0, true);
 }
 
+/* A platform's GPU is planned for as rpsim does it: by a table of its times, or by its rates. One
+ * that does not say them, and no platform, leave proportions of FLOP counts. */
+static rp_status set_costs(rpexec_trainer *t)
+{
+    const rp_platform *platform = &t->machine.platform;
+    char message[256];
+    t->costs = t->flops;
+    if (t->o->platform == NULL || t->o->costs != NULL) {
+        return RP_OK;
+    }
+    rp_log_capture_begin(message, sizeof message);
+    rp_costs costs;
+    rp_status status =
+        rp_find_costs(&t->config, platform, t->o->microbatch_size, t->o->seq_len, t->arena, &costs);
+    rp_log_capture_end();
+    t->costs = status == RP_OK ? costs : t->flops;
+    return status == RP_INPUT || status == RP_USAGE ? RP_OK : status;
+}
+
+static rp_status set_partition(rpexec_trainer *t)
+{
+    const rpexec_options *o = t->o;
+    const rp_schedule_config sizes = {.gpus = o->gpus,
+                                      .microbatches = rpexec_trainer_microbatches(t),
+                                      .iterations = 1,
+                                      .recompute = o->recompute,
+                                      .asynchronous = o->asynchronous,
+                                      .layers = t->config.layers,
+                                      .costs = &t->costs};
+    t->work.partition = &t->partition;
+    return rp_compile_partition(o->partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
+                                &sizes, t->arena, &t->partition);
+}
+
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    t->work = (rpexec_work){.schedule = o->schedule,
+    t->work =
+        (rp_compile_config){.schedule = o->schedule,
                             .gpus = o->gpus,
                             .calls = o->accumulate,
                             .microbatches = o->microbatches,
@@ -71,7 +107,7 @@ static rp_status set_work(rpexec_trainer *t)
                                                                : 0,
                             .piece_bytes = (uint64_t)o->piece_mb << 20};
     RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
-    t->costs = t->flops;
+    RP_TRY(set_costs(t));
     if (o->costs != NULL) {
         const rpexec_measured wanted = {.model = t->config.name,
                                         .backend = o->backend,
@@ -88,9 +124,8 @@ static rp_status set_work(rpexec_trainer *t)
                            t->o->bind ? "with" : "without");
         }
     }
-    if (o->partition != NULL) {
-        RP_TRY(rp_partition_parse("--partition", o->partition, t->arena, &t->partition));
-        t->work.partition = &t->partition;
+    if (t->program == NULL) {
+        RP_TRY(set_partition(t));
     }
     RP_TRY(
         rp_arena_alloc(t->arena, rpexec_trainer_microbatches(t), sizeof(uint32_t), &t->sequences));

@@ -41,7 +41,7 @@ static void *element(const rpexec_run *r, void *array, uint64_t index)
 
 static uint64_t bytes_of(const rpexec_run *r, uint64_t values)
 {
-    return values * rpexec_dtype_bytes(r->plan->model->dtype);
+    return values * rp_dtype_bytes(r->plan->model->dtype);
 }
 
 /* Factor that the loss of the op's iteration was multiplied by. */
@@ -321,7 +321,7 @@ static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage
     void *weights = rpexec_run_at(r, home->weights);
     void *own = element(r, weights, gathers(r) ? p->packed : p->at + p->begin);
     float *m = (float *)rpexec_run_at(r, home->moments) + p->trained_packed;
-    bool wide = r->plan->model->dtype == RPEXEC_DTYPE_F32;
+    bool wide = r->plan->model->dtype == RP_DTYPE_F32;
     return (rpexec_update){.master = wide ? own : m + 2 * values,
                            .weights = wide ? NULL : own,
                            .m = m,

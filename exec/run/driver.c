@@ -27,7 +27,7 @@ int64_t rpexec_driver_now_ns(void)
 }
 
 const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
-                                                const rpexec_driver *driver, rpexec_dtype dtype)
+                                                const rpexec_driver *driver, rp_dtype dtype)
 {
     return (type->operators_of != NULL ? type->operators_of(driver) : type->operators)[dtype];
 }

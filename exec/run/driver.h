@@ -114,7 +114,7 @@ typedef struct rpexec_driver_config {
 typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lane);
 
 typedef struct rpexec_driver_type {
-    const rpexec_operators *const *operators; /**< [RPEXEC_DTYPE_COUNT] by storage type */
+    const rpexec_operators *const *operators; /**< [RP_DTYPE_COUNT] by storage type */
     uint64_t chunk; /**< elements that collectives sum at a time: the plan's scratch is for them */
     /**
      * Takes hold of devices for a training run; NULL (with `detach`): the backend needs none.
@@ -200,7 +200,7 @@ int64_t rpexec_driver_now_ns(void);
 
 /** @return the operators for the lanes that a driver's `perform` gets. */
 const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
-                                                const rpexec_driver *driver, rpexec_dtype dtype);
+                                                const rpexec_driver *driver, rp_dtype dtype);
 
 /** @return an op that `op` waits for and that has not happened yet; op_count: none. @param happened
  * [op] */

@@ -215,7 +215,7 @@ static rp_status open_run(rpexec_run *r)
     const rp_program *p = r->program;
     rpexec_execution *e = r->e;
     const rpexec_model *model = r->plan->model;
-    uint64_t width = rpexec_dtype_bytes(model->dtype);
+    uint64_t width = rp_dtype_bytes(model->dtype);
     e->driver.plan = r->plan;
     e->driver.pinned[0] =
         (rpexec_pinned){e->state->working, e->state->offsets[model->layer_count] * width};

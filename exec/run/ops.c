@@ -67,7 +67,7 @@ static rp_status upload_activation(rpexec_run *r, uint32_t op, rpexec_lane *lane
     (void)lane;
     if (task->output != RPEXEC_NO_TENSOR) {
         uint64_t boundary = tokens_of(r, o) * r->plan->model->config->hidden *
-                            rpexec_dtype_bytes(r->plan->model->dtype);
+                            rp_dtype_bytes(r->plan->model->dtype);
         rpexec_run_copy(r, op, rpexec_run_at(r, task->output), rpexec_run_at(r, task->input),
                         boundary);
     }
@@ -127,7 +127,7 @@ static rp_status move_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     bool up = rp_op_kinds[r->program->ops[op].kind].way == RP_WAY_UP;
     (void)lane;
     rpexec_run_copy(r, op, up ? on_gpu : on_host, up ? on_host : on_gpu,
-                    job_values(r, job) * rpexec_dtype_bytes(r->plan->model->dtype));
+                    job_values(r, job) * rp_dtype_bytes(r->plan->model->dtype));
     return RP_OK;
 }
 
@@ -147,7 +147,7 @@ static void set_parameters(const rpexec_run *r, const rpexec_job *job, uint32_t 
     data->weights = rpexec_element_const(model->dtype, rpexec_run_at(r, job->weights), weights);
     uint64_t trained = rpexec_model_trained(model, job->begin, data->begin);
     data->gradients = sums != RPEXEC_NO_TENSOR
-                          ? rpexec_element(RPEXEC_DTYPE_F32, rpexec_run_at(r, sums), trained)
+                          ? rpexec_element(RP_DTYPE_F32, rpexec_run_at(r, sums), trained)
                           : rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), trained);
 }
 
@@ -346,12 +346,12 @@ static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
 {
-    rpexec_dtype dtype = r->plan->model->dtype;
+    rp_dtype dtype = r->plan->model->dtype;
     if (update->count == 0) { /* frozen: a driver may have nothing to show */
         return RP_OK;
     }
     const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
-                                                    update->count * rpexec_dtype_bytes(dtype));
+                                                    update->count * rp_dtype_bytes(dtype));
     if (gradients == NULL) {
         return RP_BROKEN; /* logged by the driver */
     }
@@ -364,14 +364,14 @@ static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint3
                                float scale)
 {
     const rpexec_state *s = r->e->state;
-    rpexec_dtype dtype = r->plan->model->dtype;
+    rp_dtype dtype = r->plan->model->dtype;
     uint64_t values = job_values(r, job);
     uint64_t before = s->trained[layer] - s->trained[job->begin];
     uint64_t frozen = rpexec_model_layer(r->plan->model, layer)->frozen;
     float *moments = (float *)rpexec_run_at(r, job->moments) + before;
     void *weights = rpexec_element(dtype, rpexec_run_at(r, job->weights),
                                    s->offsets[layer] - s->offsets[job->begin] + frozen);
-    bool wide = dtype == RPEXEC_DTYPE_F32;
+    bool wide = dtype == RP_DTYPE_F32;
     return (rpexec_update){.master = wide ? weights : moments + 2 * values,
                            .weights = wide ? NULL : weights,
                            .gradients =
@@ -462,11 +462,11 @@ void rpexec_run_load(rpexec_run *r)
     }
     for (uint32_t i = 0; r->plan->resident && i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
+        size_t width = rp_dtype_bytes(r->plan->model->dtype);
         float *moments = rpexec_run_at(r, job->moments);
         load_trained(r, job, state->m, moments);
         load_trained(r, job, state->v, moments + job_values(r, job));
-        if (r->plan->model->dtype != RPEXEC_DTYPE_F32) {
+        if (r->plan->model->dtype != RP_DTYPE_F32) {
             load_trained(r, job, state->master, moments + 2 * job_values(r, job));
         }
         rpexec_run_transfer(r, rpexec_run_at(r, job->weights),
@@ -492,7 +492,7 @@ void rpexec_run_store(rpexec_run *r)
         rpexec_run_transfer(r, rpexec_state_working(state, job->begin),
                             rpexec_run_at(r, job->weights),
                             (state->offsets[job->end] - state->offsets[job->begin]) *
-                                rpexec_dtype_bytes(r->plan->model->dtype));
+                                rp_dtype_bytes(r->plan->model->dtype));
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             uint64_t first = state->trained[layer];
             const rpexec_update update = update_of(r, job, layer, 1);

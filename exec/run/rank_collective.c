@@ -46,7 +46,7 @@ static void host_copy(void *context, uint32_t rank, void *to, const void *from, 
     memcpy(to, from, bytes);
 }
 
-static void host_add(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+static void host_add(void *context, uint32_t rank, rp_dtype dtype, uint64_t count,
                      const void *values, bool add, float *sum)
 {
     (void)context;
@@ -54,7 +54,7 @@ static void host_add(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t 
     (void)rpexec_unscale(dtype, count, values, 1, add, sum);
 }
 
-static void host_narrow(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
+static void host_narrow(void *context, uint32_t rank, rp_dtype dtype, uint64_t count,
                         const float *sum, void *to)
 {
     (void)context;
@@ -234,7 +234,7 @@ static void fetch(part *p, void *to, uint32_t from_rank, const void *from, uint6
 static void gather(part *p, uint32_t array, bool from_whole)
 {
     const post *mine = post_of(p, p->rank);
-    rpexec_dtype dtype = mine->what.dtype;
+    rp_dtype dtype = mine->what.dtype;
     uint64_t count = mine->arrays[array].count;
     uint32_t ranks = p->group->ranks;
     for (uint32_t i = 1; i < ranks; i++) { /* one rank's neighbour first: not all from one */
@@ -244,7 +244,7 @@ static void gather(part *p, uint32_t array, bool from_whole)
         const rpexec_collective_array *theirs = &post_of(p, other)->arrays[array];
         const void *from = from_whole ? rpexec_element_const(dtype, theirs->to, at) : theirs->from;
         fetch(p, rpexec_element(dtype, mine->arrays[array].to, at), other, from,
-              elements * rpexec_dtype_bytes(dtype));
+              elements * rp_dtype_bytes(dtype));
     }
 }
 
@@ -257,7 +257,7 @@ static void gather_own(part *p, uint32_t array)
     void *to = rpexec_element(mine->what.dtype, a->to, at);
     if (to != a->from && elements != 0) {
         p->group->moves.copy(p->group->context, p->rank, to, a->from,
-                             elements * rpexec_dtype_bytes(mine->what.dtype));
+                             elements * rp_dtype_bytes(mine->what.dtype));
     }
 }
 
@@ -265,10 +265,10 @@ static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, v
 {
     const post *mine = post_of(p, p->rank);
     const rpexec_host_group_moves *moves = &p->group->moves;
-    rpexec_dtype dtype = mine->what.dtype;
+    rp_dtype dtype = mine->what.dtype;
     float *sum = mine->what.scratch;
     void *arrived = sum + elements;
-    uint64_t bytes = elements * rpexec_dtype_bytes(dtype);
+    uint64_t bytes = elements * rp_dtype_bytes(dtype);
     for (uint32_t rank = 0; rank < p->group->ranks; rank++) {
         const void *values = rpexec_element_const(dtype, post_of(p, rank)->arrays[array].from, at);
         if (rank != p->rank) {
@@ -287,8 +287,7 @@ static void reduce(part *p, uint32_t array, bool into_whole)
     const rpexec_collective_array *a = &mine->arrays[array];
     uint64_t begin = rpexec_share(a->count, p->group->ranks, p->rank);
     uint64_t end = rpexec_share(a->count, p->group->ranks, p->rank + 1);
-    uint64_t chunk =
-        mine->what.scratch_bytes / (sizeof(float) + rpexec_dtype_bytes(mine->what.dtype));
+    uint64_t chunk = mine->what.scratch_bytes / (sizeof(float) + rp_dtype_bytes(mine->what.dtype));
     void *to = rpexec_element(mine->what.dtype, a->to, into_whole ? begin : 0);
     for (uint64_t at = begin; at < end; at += chunk) {
         uint64_t elements = end - at < chunk ? end - at : chunk;
@@ -314,7 +313,7 @@ static uint64_t moved_together(const part *p)
         elements += c->kind == RPEXEC_REDUCE_SCATTER ? 0 : count - own;
         elements += c->kind == RPEXEC_ALL_GATHER ? 0 : (p->group->ranks - 1) * own;
     }
-    return elements * rpexec_dtype_bytes(c->dtype);
+    return elements * rp_dtype_bytes(c->dtype);
 }
 
 rp_status rpexec_host_group_run(rpexec_host_group *g, uint32_t rank, const rpexec_collective *c,

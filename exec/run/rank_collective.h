@@ -29,11 +29,11 @@ typedef struct rpexec_host_group_moves {
     /** Copies within the rank's memory. */
     void (*copy)(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes);
     /** sum (+)= values, as fp32. */
-    void (*add)(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
-                const void *values, bool add, float *sum);
+    void (*add)(void *context, uint32_t rank, rp_dtype dtype, uint64_t count, const void *values,
+                bool add, float *sum);
     /** to = sum, rounded. */
-    void (*narrow)(void *context, uint32_t rank, rpexec_dtype dtype, uint64_t count,
-                   const float *sum, void *to);
+    void (*narrow)(void *context, uint32_t rank, rp_dtype dtype, uint64_t count, const float *sum,
+                   void *to);
     /** The rank comes to a meeting: what it has enqueued so far is what others wait for. */
     void (*arrive)(void *context, uint32_t rank);
     /** All have come: what the rank enqueues from now on waits for what they have enqueued before.

@@ -25,25 +25,23 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
                                     .max_positions = 8,
                                     .rope_theta = 10000,
                                     .norm_eps = 1e-6,
-                                    .rope_scaling = "none",
-                                    .attention_parameters = 256,
-                                    .mlp_parameters = 192};
+                                    .rope_scaling = "none"};
     rpexec_model model;
     rp_costs costs;
     rpexec_plan plan;
     rp_program *program = NULL;
     const rpexec_plan_limits limits = {0};
-    const rpexec_work work = {.schedule = schedule,
-                              .gpus = GPUS,
-                              .calls = 1,
-                              .microbatches = 2 * GPUS,
-                              .microbatch_size = 1,
-                              .iterations = 2,
-                              .round = RP_ROUND_ALL,
-                              .asynchronous = asynchronous,
-                              .recompute = schedule->default_recompute,
-                              .piece_bytes = RP_PIECE_BYTES};
-    RP_TRY(rpexec_model_create(&config, config.max_positions, RPEXEC_DTYPE_F32, arena, &model));
+    const rp_compile_config work = {.schedule = schedule,
+                                    .gpus = GPUS,
+                                    .calls = 1,
+                                    .microbatches = 2 * GPUS,
+                                    .microbatch_size = 1,
+                                    .iterations = 2,
+                                    .round = RP_ROUND_ALL,
+                                    .asynchronous = asynchronous,
+                                    .recompute = schedule->default_recompute,
+                                    .piece_bytes = RP_PIECE_BYTES};
+    RP_TRY(rpexec_model_create(&config, config.max_positions, RP_DTYPE_F32, arena, &model));
     RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(&work, &model, &costs, &program));
     rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan);

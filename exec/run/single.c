@@ -25,7 +25,7 @@ static rp_status allocate_slots(const rpexec_single *s, rp_arena *arena, memory 
     RP_TRY(rp_arena_alloc(arena, m->slot_count, sizeof(void *), &m->slots));
     m->slots[0] = s->state->slots;
     for (uint32_t i = 1; i < m->slot_count; i++) {
-        RP_TRY(rp_arena_alloc(arena, values, rpexec_dtype_bytes(s->model->dtype), &m->slots[i]));
+        RP_TRY(rp_arena_alloc(arena, values, rp_dtype_bytes(s->model->dtype), &m->slots[i]));
     }
     return RP_OK;
 }
@@ -39,9 +39,9 @@ static rp_status allocate(const rpexec_single *s, rp_arena *arena, memory *m)
     uint64_t tokens = (uint64_t)most * s->model->seq_len;
     uint64_t boundary = tokens * s->model->config->hidden;
     uint32_t end = s->model->layer_count;
-    size_t bytes = rpexec_dtype_bytes(s->model->dtype);
+    size_t bytes = rp_dtype_bytes(s->model->dtype);
     RP_TRY(allocate_slots(s, arena, m));
-    if (s->model->dtype != RPEXEC_DTYPE_F32) {
+    if (s->model->dtype != RP_DTYPE_F32) {
         RP_TRY(rp_arena_alloc(arena, s->state->trained[end], sizeof(float), &m->sums));
     }
     RP_TRY(rp_arena_alloc(arena, boundary, bytes, &m->output));

@@ -7,8 +7,8 @@
 /* ---- collectives inside of ops ----------------------------------------------------------------
  */
 
-static rp_status collect(rpexec_run *r, uint32_t op, rpexec_collective_kind kind,
-                         rpexec_dtype dtype, const rpexec_collective_array *arrays, uint32_t count)
+static rp_status collect(rpexec_run *r, uint32_t op, rpexec_collective_kind kind, rp_dtype dtype,
+                         const rpexec_collective_array *arrays, uint32_t count)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     uint64_t moved = 0;
@@ -28,7 +28,7 @@ static rpexec_run_ranks *run_ranks_of(rpexec_ranks *ranks)
     return (rpexec_run_ranks *)(void *)ranks; /* its first member */
 }
 
-static void all_reduce(rpexec_ranks *ranks, rpexec_dtype dtype, uint64_t count, void *array)
+static void all_reduce(rpexec_ranks *ranks, rp_dtype dtype, uint64_t count, void *array)
 {
     rpexec_run_ranks *r = run_ranks_of(ranks);
     const rpexec_collective_array all = {.from = array, .to = array, .count = count};
@@ -43,7 +43,7 @@ static void all_gather(rpexec_ranks *ranks, uint64_t count, float *array)
     const rpexec_collective_array all = {
         .from = array + ranks->rank * count, .to = array, .count = ranks->count * count};
     r->status = r->status == RP_OK
-                    ? collect(r->run, r->op, RPEXEC_ALL_GATHER, RPEXEC_DTYPE_F32, &all, 1)
+                    ? collect(r->run, r->op, RPEXEC_ALL_GATHER, RP_DTYPE_F32, &all, 1)
                     : r->status;
 }
 
@@ -88,13 +88,13 @@ static void *gradients_of(const rpexec_run *r, const rpexec_job *job, uint32_t l
 static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
                                float scale)
 {
-    rpexec_dtype dtype = r->plan->model->dtype;
+    rp_dtype dtype = r->plan->model->dtype;
     const rpexec_layer *l = rpexec_model_layer(&r->plan->slices[job->gpu].model, layer);
     uint64_t values = values_of(r, job);
     float *moments = (float *)rpexec_run_at(r, job->moments) + before(r, job, layer, true);
     void *weights = rpexec_element(dtype, rpexec_run_at(r, job->weights),
                                    before(r, job, layer, false) + l->frozen);
-    bool wide = dtype == RPEXEC_DTYPE_F32;
+    bool wide = dtype == RP_DTYPE_F32;
     return (rpexec_update){.master = wide ? weights : moments + 2 * values,
                            .weights = wide ? NULL : weights,
                            .gradients = gradients_of(r, job, layer),
@@ -114,7 +114,7 @@ static bool is_block(const rpexec_run *r, uint32_t layer)
 static rp_status sum_parts(rpexec_run *r, uint32_t op, rpexec_lane *lane, const rpexec_slice *s,
                            uint32_t parts, uint64_t count, void *gradient)
 {
-    rpexec_dtype dtype = r->plan->model->dtype;
+    rp_dtype dtype = r->plan->model->dtype;
     void *all = rpexec_run_at(r, r->plan->tasks[op].scratch);
     void *own = rpexec_element(dtype, all, rpexec_slice_part(s, parts) * count);
     const rpexec_collective_array array = {.from = all, .to = all, .count = parts * count};
@@ -130,7 +130,7 @@ static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
                            uint32_t layer)
 {
     const rpexec_slice *s = &r->plan->slices[job->gpu];
-    rpexec_dtype dtype = r->plan->model->dtype;
+    rp_dtype dtype = r->plan->model->dtype;
     rpexec_collective_array *arrays =
         r->arrays + (size_t)job->gpu * rpexec_plan_most_arrays(r->plan);
     uint32_t count = 0;
@@ -317,7 +317,7 @@ static void move_trained(rpexec_run *r, const rpexec_job *job, uint32_t layer, b
 
 void rpexec_run_load_slices(rpexec_run *r)
 {
-    size_t width = rpexec_dtype_bytes(r->plan->model->dtype);
+    size_t width = rp_dtype_bytes(r->plan->model->dtype);
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
         for (uint32_t layer = job->begin; layer < job->end; layer++) {

@@ -1,9 +1,6 @@
 #include "exec/run/work.h"
 
-#include "common/base/host_limits.h"
 #include "common/base/log.h"
-#include "common/schedule/build.h"
-#include "common/schedule/even.h"
 
 /* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
 static int64_t values_per_token(const rpexec_model *model, bool adapters)
@@ -50,109 +47,47 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
     return RP_OK;
 }
 
-/* Of schedules that have none a whole call. */
-static uint32_t round_of(const rpexec_work *work)
+const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous)
 {
-    bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
-    return all ? work->microbatches : work->round;
-}
-
-static rp_status check_rounds(const rpexec_work *work)
-{
-    const char *name = work->schedule->name;
-    uint32_t all = rpexec_work_microbatches(work);
-    uint32_t round = round_of(work);
-    if (round < work->microbatches && !work->schedule->rounds) {
-        rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
-                     name);
-        return RP_USAGE;
-    }
-    if (work->calls > 1 && work->microbatches % round != 0) {
-        rp_log_error("--round: calls of %u microbatches are no whole rounds of %u; valid with "
-                     "--accumulate are divisors of --microbatches, and all",
-                     work->microbatches, round);
-        return RP_USAGE;
-    }
-    if (work->schedule->traits.overlapping_rounds && all % round != 0) {
-        rp_log_error("--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
-                     "all rounds equal; valid are divisors of that number, and all",
-                     all, round, name);
-        return RP_USAGE;
-    }
-    return RP_OK;
-}
-
-rp_status rpexec_work_lower(const rpexec_work *work, const rpexec_model *model,
-                            const rp_program *schedule, rp_arena *arena, rp_program **program_out)
-{
-    uint32_t *sequences = NULL;
-    uint32_t microbatches = rpexec_work_microbatches(work);
-    uint32_t round = round_of(work);
-    rp_lower_config config = {.call_microbatches = round,
-                              .call_rounds = (work->microbatches - 1) / round + 1,
-                              .piece_bytes = work->piece_bytes,
-                              .grain = work->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                              .peer_gpus = work->peer_gpus};
-    RP_TRY(rpexec_model_sizes(model, arena, &config.sizes));
-    RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
-    for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = rpexec_work_sequences(work, i);
-    }
-    return rp_lower(schedule, &config, sequences, program_out);
-}
-
-static rp_status build(const rpexec_work *work, const rpexec_model *model, const rp_costs *costs,
-                       rp_arena *arena, rp_program **program_out)
-{
-    rp_partition even;
-    rp_program *schedule = NULL;
-    rp_schedule_config config = {.gpus = work->gpus,
-                                 .microbatches = rpexec_work_microbatches(work),
-                                 .iterations = work->iterations,
-                                 .round = round_of(work),
-                                 .call_microbatches = work->microbatches,
-                                 .round_start = round_of(work) < work->microbatches
-                                                    ? RP_ROUND_START_FREE_FIRST
-                                                    : RP_ROUND_START_ROTATE,
-                                 .asynchronous = work->asynchronous,
-                                 .recompute = work->recompute,
-                                 .layers = model->config->layers,
-                                 .partition = work->partition,
-                                 .costs = costs};
-    if (config.partition == NULL) {
-        RP_TRY(rp_partition_even(work->schedule, costs, work->gpus, 0, arena, &even));
-        config.partition = &even;
-    }
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&config, true, work->layer_grain),
-                                work->schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(rp_schedule_build(work->schedule, &config, &schedule));
-    rp_status status = rpexec_work_lower(work, model, schedule, arena, program_out);
-    rp_program_destroy(schedule);
-    return status;
-}
-
-const char *rpexec_work_obstacle(const rp_schedule_type *schedule, bool asynchronous)
-{
-    if (asynchronous && schedule->traits.versions != RP_VERSIONS_ONE) {
+    if (asynchronous && traits->versions != RP_VERSIONS_ONE) {
         return "microbatches of one step use several versions of the weights, and the executor "
                "keeps one";
     }
-    return asynchronous ? rp_traits_only_synchronous(&schedule->traits) : NULL;
+    return asynchronous ? rp_traits_only_synchronous(traits) : NULL;
 }
 
-rp_status rpexec_work_program(const rpexec_work *work, const rpexec_model *model,
+/* @param counted the model with its numbers of parameters, for as long as the result is used */
+static rp_compile_config of_model(const rp_compile_config *work, const rpexec_model *model,
+                                  rp_model *counted)
+{
+    rp_compile_config config = *work;
+    *counted = *model->config;
+    rp_model_count(counted);
+    config.model = counted;
+    config.seq_len = model->seq_len;
+    config.dtype = model->dtype;
+    return config;
+}
+
+rp_status rpexec_work_lower(const rp_compile_config *work, const rpexec_model *model,
+                            const rp_program *schedule, rp_program **program_out)
+{
+    rp_model counted;
+    const rp_compile_config config = of_model(work, model, &counted);
+    return rp_compile_lower(&config, schedule, program_out);
+}
+
+rp_status rpexec_work_program(const rp_compile_config *work, const rpexec_model *model,
                               const rp_costs *costs, rp_program **program_out)
 {
-    rp_arena *arena = NULL;
-    const char *obstacle = rpexec_work_obstacle(work->schedule, work->asynchronous);
+    const char *obstacle = rpexec_work_obstacle(&work->schedule->traits, work->asynchronous);
     if (obstacle != NULL) {
         rp_log_error("--schedule: %s: %s; valid is --optimizer sync", work->schedule->name,
                      obstacle);
         return RP_USAGE;
     }
-    RP_TRY(check_rounds(work));
-    RP_TRY(rp_arena_create(&arena));
-    rp_status status = build(work, model, costs, arena, program_out);
-    rp_arena_destroy(arena);
-    return status;
+    rp_model counted;
+    rp_compile_config config = of_model(work, model, &counted);
+    config.costs = costs;
+    return rp_compile(&config, program_out);
 }

@@ -65,9 +65,9 @@ static void end_stream(void)
 
 /* Values of the next block of a piece: the first ones end where a line of `to` does, so that later
  * blocks fill whole lines. */
-static uint64_t block_of(rpexec_dtype dtype, const void *to, uint64_t left)
+static uint64_t block_of(rp_dtype dtype, const void *to, uint64_t left)
 {
-    uint64_t past = (uintptr_t)to % LINE / rpexec_dtype_bytes(dtype);
+    uint64_t past = (uintptr_t)to % LINE / rp_dtype_bytes(dtype);
     uint64_t values = BLOCK - past;
     return values < left ? values : left;
 }
@@ -96,7 +96,7 @@ void rpexec_pass_zero(rpexec_pool *pool, uint64_t count, size_t width, void *to)
  */
 
 typedef struct collecting {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     const void *from;
     float scale;
     bool add;
@@ -112,10 +112,10 @@ static void collect_piece(void *context, uint64_t first, uint64_t count)
     for (uint64_t i = first; i < first + count; i += values) {
         float block[BLOCK];
         const void *from = rpexec_element_const(c->dtype, c->from, i);
-        values = block_of(RPEXEC_DTYPE_F32, c->to + i, first + count - i);
+        values = block_of(RP_DTYPE_F32, c->to + i, first + count - i);
         if (c->add) { /* what is read first is in the caches */
             finite &= rpexec_unscale(c->dtype, values, from, c->scale, true, c->to + i);
-        } else if (c->dtype == RPEXEC_DTYPE_F32) {
+        } else if (c->dtype == RP_DTYPE_F32) {
             stream(c->to + i, from, values * sizeof(float));
         } else {
             finite &= rpexec_unscale(c->dtype, values, from, c->scale, false, block);
@@ -128,7 +128,7 @@ static void collect_piece(void *context, uint64_t first, uint64_t count)
     }
 }
 
-bool rpexec_pass_collect(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *from,
+bool rpexec_pass_collect(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *from,
                          float scale, bool add, float *to)
 {
     collecting c = {.dtype = dtype, .from = from, .scale = scale, .add = add, .to = to};
@@ -144,7 +144,7 @@ static void look_at_piece(void *context, uint64_t first, uint64_t count)
     }
 }
 
-bool rpexec_pass_finite(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *values)
+bool rpexec_pass_finite(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *values)
 {
     collecting c = {.dtype = dtype, .from = values};
     rpexec_pool_run(pool, count, look_at_piece, &c);
@@ -155,23 +155,23 @@ bool rpexec_pass_finite(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, c
  */
 
 /* `values` masters as working weights, once or twice. */
-static void write_working(rpexec_dtype dtype, uint64_t values, const float *masters, void *to,
+static void write_working(rp_dtype dtype, uint64_t values, const float *masters, void *to,
                           void *copy)
 {
     uint16_t block[BLOCK];
-    bool wide = dtype == RPEXEC_DTYPE_F32;
+    bool wide = dtype == RP_DTYPE_F32;
     const void *rounded = wide ? (const void *)masters : block;
     if (!wide) {
         rpexec_narrow(dtype, values, masters, block);
     }
-    stream(to, rounded, values * rpexec_dtype_bytes(dtype));
+    stream(to, rounded, values * rp_dtype_bytes(dtype));
     if (copy != NULL) {
-        stream(copy, rounded, values * rpexec_dtype_bytes(dtype));
+        stream(copy, rounded, values * rp_dtype_bytes(dtype));
     }
 }
 
 typedef struct refreshing {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     const float *from;
     void *to;
 } refreshing;
@@ -188,7 +188,7 @@ static void refresh_piece(void *context, uint64_t first, uint64_t count)
     end_stream();
 }
 
-void rpexec_pass_refresh(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const float *from,
+void rpexec_pass_refresh(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const float *from,
                          void *to)
 {
     refreshing r = {.dtype = dtype, .from = from, .to = to};

@@ -25,14 +25,14 @@ rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, si
 void rpexec_pass_zero(rpexec_pool *pool, uint64_t count, size_t width, void *to);
 
 /** rpexec_unscale. */
-bool rpexec_pass_collect(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *from,
+bool rpexec_pass_collect(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *from,
                          float scale, bool add, float *to);
 
 /** rpexec_all_finite. */
-bool rpexec_pass_finite(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const void *values);
+bool rpexec_pass_finite(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *values);
 
 /** rpexec_narrow. */
-void rpexec_pass_refresh(rpexec_pool *pool, rpexec_dtype dtype, uint64_t count, const float *from,
+void rpexec_pass_refresh(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const float *from,
                          void *to);
 
 /** rpexec_adam_update. */
@@ -42,7 +42,7 @@ void rpexec_pass_adam(rpexec_pool *pool, const rpexec_adam_factors *factors,
 /** All of a step in one pass: gradients are divided by the scale, as collecting does, and used at
  * once; new masters become working weights. */
 typedef struct rpexec_pass_step {
-    rpexec_dtype dtype;    /**< of gradients and working weights */
+    rp_dtype dtype;        /**< of gradients and working weights */
     const void *gradients; /**< [count] */
     const void *more;      /**< [count] added to them; NULL: none */
     float scale;

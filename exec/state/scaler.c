@@ -10,12 +10,12 @@
 /* Values that are widened at a time: they stay in the cache until they have been used. */
 #define PIECE 4096u
 
-bool rpexec_scaler_needed(rpexec_dtype dtype)
+bool rpexec_scaler_needed(rp_dtype dtype)
 {
-    return dtype == RPEXEC_DTYPE_F16;
+    return dtype == RP_DTYPE_F16;
 }
 
-rpexec_scaler rpexec_scaler_initial(rpexec_dtype dtype)
+rpexec_scaler rpexec_scaler_initial(rp_dtype dtype)
 {
     float scale = rpexec_scaler_needed(dtype) ? INITIAL : 1.0f;
     return (rpexec_scaler){.scale = scale, .next = scale};
@@ -68,7 +68,7 @@ static uint32_t multiply_and_look(uint64_t count, float factor, float *values)
     return found;
 }
 
-bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float scale, bool add,
+bool rpexec_unscale(rp_dtype dtype, uint64_t count, const void *from, float scale, bool add,
                     float *to)
 {
     uint32_t found = 0;
@@ -93,7 +93,7 @@ bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float 
     return found == 0;
 }
 
-bool rpexec_all_finite(rpexec_dtype dtype, uint64_t count, const void *values)
+bool rpexec_all_finite(rp_dtype dtype, uint64_t count, const void *values)
 {
     uint32_t found = 0;
     for (uint64_t i = 0; i < count; i += PIECE) {

@@ -20,10 +20,10 @@ typedef struct rpexec_scaler {
 } rpexec_scaler;
 
 /** @return true where losses are scaled: fp16 only. */
-bool rpexec_scaler_needed(rpexec_dtype dtype);
+bool rpexec_scaler_needed(rp_dtype dtype);
 
 /** @return 2^16, or 1 where it is not needed. */
-rpexec_scaler rpexec_scaler_initial(rpexec_dtype dtype);
+rpexec_scaler rpexec_scaler_initial(rp_dtype dtype);
 
 /** A step has been taken, or skipped because of an overflow: `scale` and `clean` change. */
 void rpexec_scaler_step(rpexec_scaler *scaler, bool overflow);
@@ -33,8 +33,8 @@ void rpexec_scaler_step(rpexec_scaler *scaler, bool overflow);
  * @param scale a power of two
  * @return true where all of `to` is finite, and where the type needs no scale (nothing is checked)
  */
-bool rpexec_unscale(rpexec_dtype dtype, uint64_t count, const void *from, float scale, bool add,
+bool rpexec_unscale(rp_dtype dtype, uint64_t count, const void *from, float scale, bool add,
                     float *to);
 
 /** @return true where all values are finite. */
-bool rpexec_all_finite(rpexec_dtype dtype, uint64_t count, const void *values);
+bool rpexec_all_finite(rp_dtype dtype, uint64_t count, const void *values);

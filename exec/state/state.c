@@ -39,14 +39,14 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
         s.trained[i + 1] = s.trained[i] + rpexec_layer_trained(rpexec_model_layer(model, i));
     }
     uint64_t values = s.trained[model->layer_count];
-    uint64_t slots = values * rpexec_dtype_bytes(model->dtype);
-    uint64_t working = s.offsets[model->layer_count] * rpexec_dtype_bytes(model->dtype);
+    uint64_t slots = values * rp_dtype_bytes(model->dtype);
+    uint64_t working = s.offsets[model->layer_count] * rp_dtype_bytes(model->dtype);
     RP_TRY(rp_host_memory_require(working + slots + 4 * values * sizeof(float),
                                   "weights, gradients and Adam's moments"));
     RP_TRY(make_pool(model, arena, &s.pool));
     /* These two are pinned: from the beginning of a page on. */
-    RP_TRY(take_array(&s, 0, s.offsets, rpexec_dtype_bytes(model->dtype), arena, &s.working));
-    RP_TRY(take_array(&s, 0, s.trained, rpexec_dtype_bytes(model->dtype), arena, &s.slots));
+    RP_TRY(take_array(&s, 0, s.offsets, rp_dtype_bytes(model->dtype), arena, &s.working));
+    RP_TRY(take_array(&s, 0, s.trained, rp_dtype_bytes(model->dtype), arena, &s.slots));
     float **const arrays[] = {&s.master, &s.gradients, &s.m, &s.v};
     for (uint32_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         RP_TRY(take_array(&s, i + 1, s.trained, sizeof(float), arena, arrays[i]));
@@ -93,7 +93,7 @@ void rpexec_state_freeze(rpexec_state *s, uint32_t layer, const rpexec_tensor *t
                          const float *values)
 {
     uint64_t count = tensor->rows * tensor->columns;
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     rpexec_pass_refresh(s->pool, dtype, count, values,
                         rpexec_element(dtype, rpexec_state_working(s, layer), tensor->offset));
     if (layer == 0 && s->model->config->tied_head) {
@@ -105,12 +105,12 @@ void rpexec_state_freeze(rpexec_state *s, uint32_t layer, const rpexec_tensor *t
 
 void rpexec_state_copy_working(rpexec_state *s, void *values, bool back)
 {
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         uint64_t frozen = rpexec_model_layer(s->model, i)->frozen;
         void *working = rpexec_element(dtype, rpexec_state_working(s, i), frozen);
         void *packed = rpexec_element(dtype, values, s->trained[i]);
-        size_t bytes = floats_of(s, i) * rpexec_dtype_bytes(dtype);
+        size_t bytes = floats_of(s, i) * rp_dtype_bytes(dtype);
         memcpy(back ? working : packed, back ? packed : working, bytes);
     }
 }
@@ -134,7 +134,7 @@ static rp_status initialise_parts(rpexec_state *s, uint64_t seed, rp_arena *aren
                 rpexec_state_freeze(s, i, &layer->tensors[k], array + layer->tensors[k].offset);
             }
         }
-        rpexec_pass_refresh(s->pool, RPEXEC_DTYPE_F32, floats_of(s, i), array + layer->frozen,
+        rpexec_pass_refresh(s->pool, RP_DTYPE_F32, floats_of(s, i), array + layer->frozen,
                             s->master + s->trained[i]);
     }
     return RP_OK;
@@ -179,7 +179,7 @@ static void *slot_table(const rpexec_state *s, uint32_t head)
 static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradients, float scale,
                            bool add)
 {
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     bool adds = add || (layer == 0 && is_tied_head(s, s->model->layer_count - 1));
     bool finite = rpexec_pass_collect(s->pool, dtype, own_floats(s, layer), gradients, scale, adds,
                                       s->gradients + s->trained[layer]);
@@ -196,7 +196,7 @@ static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradient
  * divided. */
 static void look(rpexec_state *s, uint32_t layer, float scale)
 {
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     s->collected_scale = scale;
     if (rpexec_scaler_needed(dtype)) {
         s->overflow |=
@@ -227,7 +227,7 @@ void rpexec_state_sum_tables(rpexec_state *s)
 {
     uint32_t head = s->model->layer_count - 1;
     if (is_tied_head(s, head)) {
-        (void)rpexec_pass_collect(s->pool, RPEXEC_DTYPE_F32, floats_of(s, 0),
+        (void)rpexec_pass_collect(s->pool, RP_DTYPE_F32, floats_of(s, 0),
                                   s->gradients + s->trained[head] + table_offset(s), 1, true,
                                   s->gradients);
     }
@@ -305,7 +305,7 @@ uint64_t rpexec_state_own(const rpexec_state *s, uint32_t begin, uint32_t end)
 
 static void refresh(rpexec_state *s, uint32_t layer)
 {
-    rpexec_dtype dtype = s->model->dtype;
+    rp_dtype dtype = s->model->dtype;
     uint64_t own = own_floats(s, layer);
     void *to = trained_working(s, layer);
     rpexec_pass_refresh(s->pool, dtype, own, s->master + s->trained[layer], to);

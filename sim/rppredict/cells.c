@@ -55,9 +55,9 @@ static rp_status published_workload(const rp_schedule_type *schedule, rpsim_ques
 {
     uint32_t seq_len = q->workload.seq_len;
     if (q->longest) {
-        return rpsim_workload_longest(schedule->name, q->model, &q->workload, &q->asynchronous);
+        return rpsim_workload_longest(schedule, q->model, &q->workload, &q->asynchronous);
     }
-    RP_TRY(rpsim_workload_published(schedule->name, q->model, true, q->asynchronous, &q->workload,
+    RP_TRY(rpsim_workload_published(schedule, q->model, true, q->asynchronous, &q->workload,
                                     &q->asynchronous));
     q->workload.seq_len = seq_len;
     return RP_OK;
@@ -70,6 +70,7 @@ static rp_status given_workload(const cells *c, uint32_t row, rpsim_workload *w)
     RP_TRY(number(c, row, COLUMN_MICROBATCHES, 1u << 16, &w->microbatches));
     RP_TRY(number(c, row, COLUMN_CALLS, 1u << 12, &w->calls));
     RP_TRY(number(c, row, COLUMN_SLICES, 1u << 12, &w->sequence_slices));
+    w->dtype = RP_DTYPE_F16;
     w->layer_grain = strcmp(grain, "layer") == 0;
     if (!w->layer_grain && strcmp(grain, "stage") != 0) {
         return refuse(c, row, "column grain; valid values are stage and layer");

@@ -26,8 +26,11 @@ static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
                                      .model = cell->model,
                                      .gpus = platform->gpus,
                                      .longest = true};
-    return rpsim_workload_longest(rp_published_schedule(cell->framework), cell->model,
-                                  &question_out->workload, &question_out->asynchronous);
+    const rp_schedule_type *schedule = NULL;
+    RP_TRY(
+        rp_schedule_require("framework", rp_published_schedule(cell->framework), false, &schedule));
+    return rpsim_workload_longest(schedule, cell->model, &question_out->workload,
+                                  &question_out->asynchronous);
 }
 
 static rp_status answer_cells(const rpsim_question *questions, const rp_platform *platform,

@@ -53,18 +53,19 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
         return RP_OK;
     }
     row->hardware = true;
-    w->layer_grain = rpsim_usual_layer_grain(row->schedule);
+    w->layer_grain = rp_usual_layer_grain(row->schedule);
     if (o->config_paper && o->max_seqlen) {
-        RP_TRY(rpsim_workload_longest(row->schedule->name, row->model_name, w,
-                                      &row->config.asynchronous));
+        RP_TRY(
+            rpsim_workload_longest(row->schedule, row->model_name, w, &row->config.asynchronous));
     } else if (o->config_paper) {
-        RP_TRY(rpsim_workload_published(row->schedule->name, row->model_name, o->optimizer_given,
+        RP_TRY(rpsim_workload_published(row->schedule, row->model_name, o->optimizer_given,
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
     w->layer_grain = o->grain_given ? o->layer_grain : w->layer_grain;
     w->piece_bytes = (uint64_t)o->piece_mb << 20;
+    w->dtype = RP_DTYPE_F16;
     uint64_t units = (uint64_t)w->calls * w->microbatches;
     if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
         rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
@@ -342,6 +343,7 @@ static rp_status program_workload(const rpsim_options *o, const rp_program *prog
                                      .calls = 1,
                                      .microbatches = program->microbatch_count,
                                      .layer_grain = rp_program_names_layers(program),
+                                     .dtype = program->dtype,
                                      .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
     return RP_OK;
 }

@@ -1,4 +1,5 @@
 /* Inputs that the runs of one model share: platform, model, cost table, partitions. */
+#include "common/compile/compile.h"
 #include "common/inputs/data.h"
 #include "sim/rpsim/study_internal.h"
 
@@ -191,27 +192,6 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
 /* ---- partitions -------------------------------------------------------------------------------
  */
 
-static rp_status published_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
-                                     rp_arena *arena, rp_partition *partition_out, bool *found_out)
-{
-    const char *name = schedule->published_as != NULL    ? schedule->published_as
-                       : schedule->partitions_of != NULL ? schedule->partitions_of
-                                                         : schedule->name;
-    return rp_partition_published(name, in->model_name, arena, partition_out, found_out);
-}
-
-bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                        const rp_partition *partition)
-{
-    char message[16];
-    rp_schedule_config trial = *config;
-    trial.partition = partition;
-    rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_schedule_check(schedule, &trial);
-    rp_log_capture_end();
-    return status == RP_OK;
-}
-
 /* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
  * even partition. */
 static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
@@ -237,12 +217,6 @@ static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_in
     return RP_OK;
 }
 
-static bool is_list(const char *text)
-{
-    return strcmp(text, "paper") != 0 && strcmp(text, "even") != 0 && strcmp(text, "auto") != 0 &&
-           strcmp(text, "tuned") != 0;
-}
-
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
                                  const rpsim_inputs *in, const rp_schedule_config *config,
                                  const rpsim_workload *workload, rp_arena *arena,
@@ -250,36 +224,13 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
 {
     const char *text =
         rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
-    bool found = false;
     *planned_out = false;
-    if (text != NULL && is_list(text)) {
-        if (strpbrk(text, "0123456789") == NULL) {
-            rp_log_error(
-                "--partition: '%s' is not valid; valid values are paper, even, auto, tuned, and "
-                "lists such as 3,3,4 or 2,2|0,2,2",
-                text);
-            return RP_USAGE;
-        }
-        return rp_partition_parse("--partition", text, arena, partition_out);
-    }
     bool planned = text == NULL && o->config_paper && o->stages == 0 && schedule->separate_backward;
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
         *planned_out = schedule->separate_backward;
         return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
                               partition_out);
     }
-    bool paper = text != NULL && strcmp(text, "paper") == 0;
-    if (paper || (text == NULL && o->stages == 0)) {
-        RP_TRY(published_partition(schedule, in, arena, partition_out, &found));
-    }
-    if (paper && !found) {
-        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even, "
-                     "auto, tuned, and lists such as 3,3,4 or 2,2|0,2,2",
-                     schedule->name, in->model_name);
-        return RP_USAGE;
-    }
-    if (paper || (found && rpsim_inputs_allow(schedule, config, partition_out))) {
-        return RP_OK;
-    }
-    return rp_partition_even(schedule, in->costs, config->gpus, o->stages, arena, partition_out);
+    return rp_compile_partition(text, RP_PARTITION_WORDS ", auto, tuned", in->model_name, o->stages,
+                                schedule, config, arena, partition_out);
 }

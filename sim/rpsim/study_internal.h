@@ -36,7 +36,3 @@ rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
                                  const rpsim_workload *workload, rp_arena *arena,
                                  rp_partition *partition_out, bool *planned_out);
-
-/** @return true where the schedule's rule takes this partition with these sizes; says nothing. */
-bool rpsim_inputs_allow(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                        const rp_partition *partition);

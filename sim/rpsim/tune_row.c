@@ -116,7 +116,7 @@ static rp_status add_reference(space *s, const char *text, bool bounds)
     rpsim_tune_point *point = &s->references[s->in.reference_count];
     RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &row->workload,
                                   s->arena, &point->partition, &planned));
-    if (!rpsim_inputs_allow(row->schedule, &row->config, &point->partition)) {
+    if (!rp_partition_is_allowed(row->schedule, &row->config, &point->partition)) {
         return RP_OK;
     }
     point->round = row->config.round;
@@ -160,7 +160,7 @@ static rp_status choose_counts(space *s)
         RP_TRY(rp_arena_alloc(s->arena, k * gpus, sizeof(uint32_t), &trial.forward_layers));
         trial.forward_layers[0] = layers;
         if (!counts_hold(&s->in, k * gpus) &&
-            rpsim_inputs_allow(row->schedule, &row->config, &trial)) {
+            rp_partition_is_allowed(row->schedule, &row->config, &trial)) {
             counts[s->in.stage_count_count++] = k * gpus;
         }
     }

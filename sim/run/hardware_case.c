@@ -3,7 +3,6 @@
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
@@ -15,11 +14,6 @@
 
 /* An unfused fp32 cross-entropy moves this much per logit (sim/model.md section 3). */
 #define UNFUSED_LOSS_BYTES 52.0
-/* And holds this much: fp16 logits, fp32 copy, log-softmax, gradient (sim/model.md section 4). */
-#define UNFUSED_LOGIT_BYTES 14u
-#define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the fp16 logits */
-#define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */
-
 typedef struct inputs {
     const rp_schedule_type *schedule;
     const rp_schedule_config *config;
@@ -113,45 +107,35 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
                                                        &costs_out->dispatch);
 }
 
-static uint64_t logit_bytes(const rp_traits *traits)
-{
-    if (traits->placement == RP_PLACEMENT_RESIDENT) {
-        return UNFUSED_LOGIT_PIPELINE_BYTES;
-    }
-    return rp_cuts_layers(traits) ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
-}
-
 static uint32_t slice_tokens(const rpsim_workload *workload)
 {
     uint32_t slices = workload->sequence_slices != 0 ? workload->sequence_slices : 1;
     return (workload->seq_len - 1) / slices + 1;
 }
 
-static rp_status lower(const inputs *in, const rp_schedule_config *config, rp_program **program_out)
+static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out)
 {
-    rp_program *schedule = NULL;
-    rp_schedule_config wanted = *config;
-    uint64_t pieces = in->workload->piece_bytes;
-    wanted.call_microbatches = in->workload->microbatches;
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, in->workload->layer_grain),
-                                in->schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(rp_schedule_build(in->schedule, &wanted, &schedule));
-    rp_lower_config lower = {.call_microbatches = in->workload->microbatches,
-                             .grain = in->workload->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                             .piece_bytes = pieces != 0 ? pieces : RP_PIECE_BYTES,
-                             .peer_gpus = in->peer_gpus};
-    uint32_t tokens = slice_tokens(in->workload);
-    rp_status status = rp_sizes_of_model(in->model, tokens, in->arena, &lower.sizes);
-    if (status == RP_OK && in->schedule->traits.unfused_loss) { /* the whole microbatch at once */
-        lower.sizes.logits_bytes = logit_bytes(&in->schedule->traits) * tokens * in->model->vocab;
-        lower.sizes.logits_chunk_bytes = UINT64_MAX;
-        lower.sizes.unfused_loss = true;
-    }
-    if (status == RP_OK) {
-        status = rp_lower(schedule, &lower, in->sequences, program_out);
-    }
-    rp_program_destroy(schedule);
-    return status;
+    const rp_schedule_config *config = in->config;
+    const rpsim_workload *workload = in->workload;
+    const rp_compile_config description = {.schedule = in->schedule,
+                                           .model = in->model,
+                                           .seq_len = slice_tokens(workload),
+                                           .dtype = workload->dtype,
+                                           .gpus = config->gpus,
+                                           .calls = workload->calls,
+                                           .microbatches = workload->microbatches,
+                                           .sequences = in->sequences,
+                                           .iterations = iterations,
+                                           .round = config->round,
+                                           .asynchronous = config->asynchronous,
+                                           .recompute = config->recompute,
+                                           .layer_grain = workload->layer_grain,
+                                           .peer_gpus = in->peer_gpus,
+                                           .piece_bytes = workload->piece_bytes,
+                                           .partition = config->partition,
+                                           .costs = config->costs,
+                                           .orders = config->orders};
+    return rp_compile(&description, program_out);
 }
 
 rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
@@ -166,7 +150,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
     if (status == RP_OK) {
-        status = lower(&in, config, program_out);
+        status = compile(&in, config->iterations, program_out);
     }
     rp_arena_destroy(in.arena);
     return status;
@@ -221,7 +205,7 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
     rpsim_memory_limits limits = in->limits;
     if (uploads_weights(result->program)) {
         rp_sizes sizes;
-        RP_TRY(rp_sizes_of_model(in->model, seq_len, in->arena, &sizes));
+        RP_TRY(rp_sizes_of_model(in->model, seq_len, result->program->dtype, in->arena, &sizes));
         limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, gradient_slots(result->program));
     }
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
@@ -283,10 +267,8 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
 
 static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)
 {
-    rp_schedule_config config = *in->config;
-    config.iterations = iterations;
-    RP_TRY(lower(in, &config, &result->program));
-    return run_program(in, config.costs, in->workload->seq_len, result);
+    RP_TRY(compile(in, iterations, &result->program));
+    return run_program(in, in->config->costs, in->workload->seq_len, result);
 }
 
 static rp_status run(inputs *in, rpsim_result *result)
@@ -313,6 +295,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     double begin_s = rpsim_clock_s();
     inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
     rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
+    /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(set_machine(platform, config->gpus, &in));

@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "common/compile/compile.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
 
@@ -16,6 +17,7 @@ typedef struct rpsim_workload {
     uint32_t sequence_slices;
     uint64_t piece_bytes; /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
     bool layer_grain;     /**< recompute layer by layer */
+    rp_dtype dtype;       /**< of working weights, boundaries and gradients */
     bool sets_constant;   /**< the published cell set a constant of the platform file */
     uint32_t sets_gpus;   /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;
@@ -29,26 +31,22 @@ typedef struct rpsim_workload {
 rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
                                uint32_t **sequences_out);
 
-/** @return true where a schedule recomputes layer by layer where nobody says so: data-parallel
- * systems and tensor parallelism, which checkpoint every layer. `schedule` may be NULL. */
-bool rpsim_usual_layer_grain(const rp_schedule_type *schedule);
-
 /**
  * The run configuration behind a published measurement (traces/configs/paper.csv).
  * @param optimizer_given whether `asynchronous` must match; otherwise any optimizer does
  * @param workload_out global_batch, calls and microbatches are set, seq_len is kept
  * @retval RP_OK, RP_USAGE (not listed; logged with what is), RP_INPUT, RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
-                                   bool asynchronous, rpsim_workload *workload_out,
-                                   bool *asynchronous_out);
+rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char *model,
+                                   bool optimizer_given, bool asynchronous,
+                                   rpsim_workload *workload_out, bool *asynchronous_out);
 
 /**
  * The run configuration behind a published longest sequence (traces/configs/paper_seqlen.csv).
  * @param workload_out all but seq_len is set
  * @retval as rpsim_workload_published
  */
-rp_status rpsim_workload_longest(const char *schedule, const char *model,
+rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
                                  rpsim_workload *workload_out, bool *asynchronous_out);
 
 /** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform says which GPUs

@@ -22,7 +22,7 @@ static const char *const columns[COLUMNS] = {"schedule",     "model", "global_ba
 
 /* Run that is asked for. */
 typedef struct query {
-    const char *schedule;
+    const rp_schedule_type *schedule;
     const char *model;
     bool optimizer_given;
     bool asynchronous;
@@ -39,7 +39,7 @@ static rp_status find_columns(const rp_csv *csv, uint32_t index[static COLUMNS])
 static bool matches(const rp_csv *csv, const uint32_t *index, uint32_t row, const query *q)
 {
     bool asynchronous = strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
-    return strcmp(rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]), q->schedule) == 0 &&
+    return strcmp(rp_csv_cell(csv, row, index[COLUMN_SCHEDULE]), q->schedule->name) == 0 &&
            strcmp(rp_csv_cell(csv, row, index[COLUMN_MODEL]), q->model) == 0 &&
            (!q->optimizer_given || asynchronous == q->asynchronous);
 }
@@ -64,7 +64,7 @@ static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const quer
     }
     if (status == RP_OK) {
         rp_log_error("--config: the paper lists no run of %s with %s; valid values are %s",
-                     q->schedule, q->model, valid.bytes != NULL ? valid.bytes : "none");
+                     q->schedule->name, q->model, valid.bytes != NULL ? valid.bytes : "none");
         status = RP_USAGE;
     }
     rp_text_fini(&valid);
@@ -122,18 +122,14 @@ static rp_status find_number(const rp_csv *csv, const query *q, const char *colu
     return read_number(csv, row, at, number_out);
 }
 
-bool rpsim_usual_layer_grain(const rp_schedule_type *schedule)
-{
-    return schedule != NULL && schedule->traits.placement == RP_PLACEMENT_SHARDED;
-}
-
 static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
                             rpsim_workload *workload, bool *asynchronous_out)
 {
     const char *text = NULL;
     RP_TRY(find(csv, q, workload, asynchronous_out));
     RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
-    workload->layer_grain = rpsim_usual_layer_grain(rp_schedule_find(q->schedule));
+    workload->layer_grain = rp_usual_layer_grain(q->schedule);
+    workload->dtype = RP_DTYPE_F16; /* all published runs */
     if (longest) {
         workload->layer_grain = strcmp(text, "layer") == 0;
         return find_number(csv, q, "sequence_slices", &workload->sequence_slices);
@@ -176,15 +172,15 @@ static rp_status find_in_table(const char *file, bool longest, const query *q,
     return status;
 }
 
-rp_status rpsim_workload_published(const char *schedule, const char *model, bool optimizer_given,
-                                   bool asynchronous, rpsim_workload *workload_out,
-                                   bool *asynchronous_out)
+rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char *model,
+                                   bool optimizer_given, bool asynchronous,
+                                   rpsim_workload *workload_out, bool *asynchronous_out)
 {
     query q = {schedule, model, optimizer_given, asynchronous};
     return find_in_table("paper.csv", false, &q, workload_out, asynchronous_out);
 }
 
-rp_status rpsim_workload_longest(const char *schedule, const char *model,
+rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
                                  rpsim_workload *workload_out, bool *asynchronous_out)
 {
     query q = {.schedule = schedule, .model = model};

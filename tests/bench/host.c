@@ -73,7 +73,7 @@ typedef struct arrays {
     void *half[2]; /* gradients and working weights of 16 bits */
     uint64_t count;
     rpexec_pool *pool;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint64_t step;
 } arrays;
 
@@ -124,7 +124,7 @@ static void adam(arrays *a)
 
 static bool is_wide(const arrays *a)
 {
-    return a->dtype == RPEXEC_DTYPE_F32;
+    return a->dtype == RP_DTYPE_F32;
 }
 
 static void refresh(arrays *a)
@@ -211,12 +211,12 @@ static void bench_passes(rp_arena *arena, int repetitions, uint64_t mib)
     bench_pass(&a, "copy_loop", copy_loop, 8, repetitions, of);
     bench_pass(&a, "memcpy", copy_memcpy, 8, repetitions, of);
     bench_pass(&a, "adam", adam, 28, repetitions, of);
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        a.dtype = (rpexec_dtype)i;
-        uint64_t width = rpexec_dtype_bytes(a.dtype);
+    for (int i = 0; i < RP_DTYPE_COUNT; i++) {
+        a.dtype = (rp_dtype)i;
+        uint64_t width = rp_dtype_bytes(a.dtype);
         rpexec_pool_run(a.pool, a.count, fill_piece, &a);
         snprintf(of, sizeof of, "%s; %" PRIu32 " threads; %" PRIu64 " MiB arrays",
-                 rpexec_dtype_text(a.dtype), threads, mib);
+                 rp_dtype_text(a.dtype), threads, mib);
         bench_pass(&a, "refresh", refresh, 4 + width, repetitions, of);
         bench_pass(&a, "collect", collect, 4 + width, repetitions, of);
         bench_pass(&a, "step", fused, 24 + 2 * width, repetitions, of);
@@ -259,11 +259,11 @@ static void bench_block(rp_arena *arena, int repetitions, uint32_t seq_len)
     rp_model config;
     rpexec_model model;
     check(rp_model_load("qwen3-0.6b", arena, &config), "qwen3-0.6b");
-    check(rpexec_model_create(&config, seq_len, RPEXEC_DTYPE_F32, arena, &model), "model");
+    check(rpexec_model_create(&config, seq_len, RP_DTYPE_F32, arena, &model), "model");
     rpexec_lane lane;
     check(rpexec_host_lane_create(&model, seq_len, arena, &lane), "allocation");
     const rpexec_compute c = {
-        .model = &model, .operators = rpexec_host_operators[RPEXEC_DTYPE_F32], .lane = &lane};
+        .model = &model, .operators = rpexec_host_operators[RP_DTYPE_F32], .lane = &lane};
     float *weights = filled(arena, model.block.floats, 0.05f);
     float *x = filled(arena, (uint64_t)seq_len * config.hidden, 1.0f);
     float *y = filled(arena, (uint64_t)seq_len * config.hidden, 0.0f);

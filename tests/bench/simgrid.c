@@ -101,7 +101,8 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                       .vocab = 32768,
                       .layer_parameters = 50000000,
                       .embedding_parameters = 32768ull * HIDDEN};
-    rpsim_workload workload = {.global_batch = microbatches,
+    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
+                               .global_batch = microbatches,
                                .calls = 1,
                                .microbatches = microbatches,
                                .seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN)};

@@ -8,7 +8,7 @@
  * large as their shapes. */
 static void check(const rpexec_safetensors *file, size_t size)
 {
-    static const uint64_t widths[RPEXEC_DTYPE_COUNT] = {4, 2, 2};
+    static const uint64_t widths[RP_DTYPE_COUNT] = {4, 2, 2};
     uint64_t at = file->count > 0 ? file->tensors[0].begin : 0;
     for (uint32_t i = 0; i < file->count; i++) {
         const rpexec_stored *t = &file->tensors[i];

@@ -30,26 +30,24 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm)
                   .tied_head = tied,
                   .qk_norm = qk_norm,
                   .rope_scaling = "none"};
-    m.attention_parameters = (uint64_t)m.hidden * (m.heads + 2 * m.kv_heads) * m.head_dim +
-                             m.heads * m.head_dim * m.hidden;
-    m.mlp_parameters = (uint64_t)3 * m.hidden * m.intermediate;
+    rp_model_count(&m);
     return m;
 }
 
-rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                         uint32_t iterations)
+rp_compile_config rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+                               uint32_t iterations)
 {
     const rp_schedule_type *type = rp_schedule_find(schedule);
     cr_assert(type != NULL, "%s", schedule);
-    return (rpexec_work){.schedule = type,
-                         .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = iterations,
-                         .round = RP_ROUND_ALL,
-                         .recompute = type->default_recompute,
-                         .piece_bytes = 1500};
+    return (rp_compile_config){.schedule = type,
+                               .gpus = gpus,
+                               .calls = 1,
+                               .microbatches = microbatches,
+                               .microbatch_size = 1,
+                               .iterations = iterations,
+                               .round = RP_ROUND_ALL,
+                               .recompute = type->default_recompute,
+                               .piece_bytes = 1500};
 }
 
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
@@ -76,13 +74,13 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 }
 
 static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                       const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
+                       const rp_compile_config *work, const rp_test_twist *twist, rp_test_run *run)
 {
-    rpexec_dtype dtype = twist != NULL ? twist->dtype : RPEXEC_DTYPE_F32;
+    rp_dtype dtype = twist != NULL ? twist->dtype : RP_DTYPE_F32;
     uint32_t iterations = work->iterations * (twist != NULL ? twist->again + 1 : 1);
     *run = (rp_test_run){.iterations = iterations};
-    for (uint32_t i = 0; i < rpexec_work_microbatches(work); i++) {
-        run->sequences += rpexec_work_sequences(work, i);
+    for (uint32_t i = 0; i < rp_compile_microbatches(work); i++) {
+        run->sequences += rp_compile_sequences(work, i);
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
@@ -183,7 +181,8 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
 }
 
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                          const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
+                          const rp_compile_config *work, const rp_test_twist *twist,
+                          rp_test_run *run)
 {
     static const rp_test_twist none = {0};
     rp_costs costs;
@@ -211,16 +210,17 @@ void rp_test_forget(rp_test_run *run)
 }
 
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                         const rpexec_work *work, rp_test_run *run)
+                         const rp_compile_config *work, rp_test_run *run)
 {
     return rp_test_single_from(arena, config, seq_len, work, NULL, run);
 }
 
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                              const rpexec_work *work, const rp_test_twist *twist, rp_test_run *run)
+                              const rp_compile_config *work, const rp_test_twist *twist,
+                              rp_test_run *run)
 {
     rpexec_lane lane;
-    uint32_t microbatches = rpexec_work_microbatches(work);
+    uint32_t microbatches = rp_compile_microbatches(work);
     bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
     uint32_t round = all ? work->microbatches : work->round;
     bool calls = work->schedule != NULL && work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
@@ -233,7 +233,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = rpexec_work_sequences(work, i);
+        sequences[i] = rp_compile_sequences(work, i);
         most = sequences[i] > most ? sequences[i] : most;
     }
     RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)most * seq_len, arena, &lane));

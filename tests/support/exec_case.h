@@ -10,8 +10,8 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
 
 /** Work of one call with a sequence per microbatch and the schedule's own recompute mode, uploaded
  * in small pieces; a name of no schedule ends the test. */
-rpexec_work rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                         uint32_t iterations);
+rp_compile_config rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+                               uint32_t iterations);
 
 typedef struct rp_test_run {
     rpexec_model model;
@@ -47,7 +47,7 @@ typedef struct rp_test_twist {
     uint32_t delay_classes;    /**< rpexec_driver_config */
     uint32_t watchdog_s;       /**< 0: 30 */
     uint64_t cap_bytes;        /**< of each GPU's memory */
-    rpexec_dtype dtype;        /**< storage type; 0: fp32 */
+    rp_dtype dtype;            /**< storage type; 0: fp32 */
     const rp_machine *machine; /**< rpexec_driver_config */
     rp_op_kind fail_kind;      /**< with `fails`: the first op of that kind fails */
     bool fails;
@@ -66,7 +66,7 @@ typedef struct rp_test_twist {
 
 /** Runs `work` on the host backend from seed 1. `twist` may be NULL. The run lives in `arena`. */
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                          const rpexec_work *work, const rp_test_twist *twist,
+                          const rp_compile_config *work, const rp_test_twist *twist,
                           rp_test_run *run_out);
 
 /** Frees what twist.observe has kept. */
@@ -74,11 +74,11 @@ void rp_test_forget(rp_test_run *run);
 
 /** The same on one device in plain loops. */
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                         const rpexec_work *work, rp_test_run *run_out);
+                         const rp_compile_config *work, rp_test_run *run_out);
 
 /** The same with the twist's `prepare`; NULL: none. */
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                              const rpexec_work *work, const rp_test_twist *twist,
+                              const rp_compile_config *work, const rp_test_twist *twist,
                               rp_test_run *run_out);
 
 /**

@@ -7,7 +7,7 @@
 
 static rp_test_watch *watching;
 static rpexec_driver_type watched;
-static const rpexec_operators *tables[RPEXEC_DTYPE_COUNT];
+static const rpexec_operators *tables[RP_DTYPE_COUNT];
 
 static rp_status perform(void *context, uint32_t op, rpexec_lane *lane)
 {
@@ -39,11 +39,10 @@ static rp_status open_watched(const rpexec_driver_config *config, rpexec_perform
 const rpexec_driver_type *rp_test_watched(rp_test_watch *watch)
 {
     watching = watch;
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+    for (int i = 0; i < RP_DTYPE_COUNT; i++) {
         tables[i] = rpexec_host_operators[i];
     }
-    tables[RPEXEC_DTYPE_F32] =
-        watch->operators != NULL ? watch->operators : tables[RPEXEC_DTYPE_F32];
+    tables[RP_DTYPE_F32] = watch->operators != NULL ? watch->operators : tables[RP_DTYPE_F32];
     watched = rpexec_host_driver;
     watched.open = open_watched;
     watched.operators = tables;

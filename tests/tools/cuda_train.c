@@ -17,7 +17,7 @@
 typedef struct trial {
     const char *schedule;
     uint32_t gpus;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     double loss;     /* allowed, relative */
     double gradient; /* allowed, of value and rms */
     uint32_t lora_rank;
@@ -28,21 +28,21 @@ typedef struct trial {
 /* 16-bit storage: an element's parts may cancel, so a large part of it; what --check allows of a
  * tensor's rms is looked at on a device. */
 static const trial trials[] = {
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
-    {"1f1b", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
-    {"zbv", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
-    {"fsdp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
-    {"megatron-tp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
-    {"zero2", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
-    {"1f1b", 2, RPEXEC_DTYPE_F16, 1e-4, 0.02, 0, false, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 2, false, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, true, false},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
-    {"1f1b", 2, RPEXEC_DTYPE_F16, 1e-4, 0.02, 0, false, true},
-    {"fsdp", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
-    {"zbv", 2, RPEXEC_DTYPE_BF16, 1e-3, 0.2, 0, false, true},
-    {"roundpipe", 2, RPEXEC_DTYPE_F32, 1e-6, 2e-5, 0, true, true},
+    {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"1f1b", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"zbv", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"fsdp", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"megatron-tp", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
+    {"zero2", 2, RP_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
+    {"roundpipe", 2, RP_DTYPE_BF16, 1e-3, 0.2, 0, false, false},
+    {"1f1b", 2, RP_DTYPE_F16, 1e-4, 0.02, 0, false, false},
+    {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 2, false, false},
+    {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, true, false},
+    {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
+    {"1f1b", 2, RP_DTYPE_F16, 1e-4, 0.02, 0, false, true},
+    {"fsdp", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, true},
+    {"zbv", 2, RP_DTYPE_BF16, 1e-3, 0.2, 0, false, true},
+    {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, true, true},
 };
 
 static rpexec_graph_counts counts; /* of the last run */
@@ -71,15 +71,15 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     rp_test_run got;
     rp_test_run right;
     const rp_schedule_type *schedule = rp_schedule_find(t->schedule);
-    const rpexec_work work = {.schedule = schedule,
-                              .gpus = t->gpus,
-                              .calls = 1,
-                              .microbatches = 4,
-                              .microbatch_size = 1,
-                              .iterations = t->graphs ? 6 : 2,
-                              .round = RP_ROUND_ALL,
-                              .recompute = schedule->default_recompute,
-                              .piece_bytes = 20000};
+    const rp_compile_config work = {.schedule = schedule,
+                                    .gpus = t->gpus,
+                                    .calls = 1,
+                                    .microbatches = 4,
+                                    .microbatch_size = 1,
+                                    .iterations = t->graphs ? 6 : 2,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = schedule->default_recompute,
+                                    .piece_bytes = 20000};
     rpexec_driver_type type = *rpexec_cuda_driver();
     rp_test_twist on_gpu = {
         .dtype = t->dtype, .driver_type = &type, .devices = {.is_virtual = true}};
@@ -112,23 +112,23 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
 
 /* Two devices that reach each other and whose streams stop for a while have the bits of two parts
  * of one whose streams do not, with and without graphs. */
-static int check_late(const char *schedule, rpexec_dtype dtype)
+static int check_late(const char *schedule, rp_dtype dtype)
 {
     static const emulated_machine parts = {.devices = 1};
     static const emulated_machine late = {
         .devices = 2, .peers = true, .seed = 3, .delay_us = 400, .often = true};
     rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rpexec_work work = {.schedule = type,
-                              .gpus = 2,
-                              .calls = 1,
-                              .microbatches = 4,
-                              .microbatch_size = 1,
-                              .iterations = 3,
-                              .round = RP_ROUND_ALL,
-                              .recompute = type->default_recompute,
-                              .piece_bytes = 20000,
-                              .peer_gpus = UINT32_MAX};
+    const rp_compile_config work = {.schedule = type,
+                                    .gpus = 2,
+                                    .calls = 1,
+                                    .microbatches = 4,
+                                    .microbatch_size = 1,
+                                    .iterations = 3,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = type->default_recompute,
+                                    .piece_bytes = 20000,
+                                    .peer_gpus = UINT32_MAX};
     rp_test_twist twist = {.dtype = dtype,
                            .driver_type = rpexec_cuda_driver(),
                            .watchdog_s = 60,
@@ -143,15 +143,14 @@ static int check_late(const char *schedule, rpexec_dtype dtype)
     status = status == RP_OK ? rp_test_execute(arena, &config, 9, &work, &twist, &got) : status;
     emulator_set_machine(&parts);
     bool well = status == RP_OK && rp_test_same(&got, &right, work.iterations);
-    printf("late devices, %s, %s%s\n", schedule, rpexec_dtype_text(dtype),
-           well ? "" : ": OTHER BITS");
+    printf("late devices, %s, %s%s\n", schedule, rp_dtype_text(dtype), well ? "" : ": OTHER BITS");
     rp_arena_destroy(arena);
     return !well;
 }
 
 /* The gradients that --check looks at, where rounding has many layers to grow in and 16 bits go
  * through the tensor cores' attention. */
-static int check_deep(rpexec_dtype dtype)
+static int check_deep(rp_dtype dtype)
 {
     enum { LAYERS = 12, MICROBATCHES = 4 };
     rp_model config = rp_test_decoder(LAYERS, true, true);
@@ -161,14 +160,14 @@ static int check_deep(rpexec_dtype dtype)
     config.attention_parameters =
         (uint64_t)config.hidden * 4 * 64 + (uint64_t)2 * 64 * config.hidden;
     const rp_schedule_type *schedule = rp_schedule_find("1f1b");
-    const rpexec_work work = {.schedule = schedule,
-                              .gpus = 2,
-                              .calls = 1,
-                              .microbatches = MICROBATCHES,
-                              .microbatch_size = 1,
-                              .iterations = 1,
-                              .round = RP_ROUND_ALL,
-                              .recompute = schedule->default_recompute};
+    const rp_compile_config work = {.schedule = schedule,
+                                    .gpus = 2,
+                                    .calls = 1,
+                                    .microbatches = MICROBATCHES,
+                                    .microbatch_size = 1,
+                                    .iterations = 1,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = schedule->default_recompute};
     const rp_test_twist on_gpu = {
         .dtype = dtype, .driver_type = rpexec_cuda_driver(), .devices = {.is_virtual = true}};
     const rp_test_twist plain = {.dtype = dtype};
@@ -187,31 +186,31 @@ static int check_deep(rpexec_dtype dtype)
                                 layer->tensors[k].rows * layer->tensors[k].columns, &out);
         }
     }
-    double error = dtype == RPEXEC_DTYPE_F32 ? out.max_grad_rel_err : out.max_grad_rms_err;
+    double error = dtype == RP_DTYPE_F32 ? out.max_grad_rel_err : out.max_grad_rms_err;
     double allowed = rpexec_check_tolerance(dtype, true, MICROBATCHES, LAYERS + 2);
     bool well = status == RP_OK && error > 0 && error <= allowed;
     printf("%u layers, %s: gradients differ by %.2g, --check allows %.2g%s\n", LAYERS,
-           rpexec_dtype_text(dtype), error, allowed, well ? "" : ": NOT WELL");
+           rp_dtype_text(dtype), error, allowed, well ? "" : ": NOT WELL");
     rp_arena_destroy(arena);
     return !well;
 }
 
 /* One training run, of several which differ in who does attention. */
-static rp_status attend(rp_arena *arena, const char *schedule, rpexec_dtype dtype,
-                        uint32_t iterations, rpexec_attention_by by, rp_test_run *run_out)
+static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, uint32_t iterations,
+                        rpexec_attention_by by, rp_test_run *run_out)
 {
     static rp_model config; /* the run's model points to it */
     config = rp_test_decoder(1, true, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rpexec_work work = {.schedule = type,
-                              .gpus = 2,
-                              .calls = 1,
-                              .microbatches = 2,
-                              .microbatch_size = 2,
-                              .iterations = iterations,
-                              .round = RP_ROUND_ALL,
-                              .recompute = type->default_recompute,
-                              .piece_bytes = 20000};
+    const rp_compile_config work = {.schedule = type,
+                                    .gpus = 2,
+                                    .calls = 1,
+                                    .microbatches = 2,
+                                    .microbatch_size = 2,
+                                    .iterations = iterations,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = type->default_recompute,
+                                    .piece_bytes = 20000};
     rpexec_driver_type driver = *rpexec_cuda_driver();
     const rp_test_twist twist = {
         .dtype = dtype,
@@ -222,7 +221,7 @@ static rp_status attend(rp_arena *arena, const char *schedule, rpexec_dtype dtyp
 }
 
 /* cuDNN's attention, of the emulator: used when it is asked for, near our own, and by graphs. */
-static int check_cudnn(const char *schedule, rpexec_dtype dtype)
+static int check_cudnn(const char *schedule, rp_dtype dtype)
 {
     rp_arena *arena = NULL;
     rp_test_run own, cudnn, longer, again;
@@ -240,11 +239,10 @@ static int check_cudnn(const char *schedule, rpexec_dtype dtype)
     status = status == RP_OK ? attend(arena, schedule, dtype, 4, RPEXEC_ATTENTION_CUDNN, &again)
                              : status;
     double distance = status == RP_OK ? rp_test_distance(&cudnn, &own) : (double)NAN;
-    well &= status == RP_OK && distance > 0 &&
-            distance <= (dtype == RPEXEC_DTYPE_F16 ? 0.02 : 0.2) &&
+    well &= status == RP_OK && distance > 0 && distance <= (dtype == RP_DTYPE_F16 ? 0.02 : 0.2) &&
             rp_test_same(&longer, &again, 4) && longer.losses[0] == cudnn.losses[0];
     printf("attention by cuDNN, %s, %s: gradients differ by %.2g from our own's%s\n", schedule,
-           rpexec_dtype_text(dtype), distance, well ? "" : ": NOT WELL");
+           rp_dtype_text(dtype), distance, well ? "" : ": NOT WELL");
     rp_arena_destroy(arena);
     return !well;
 }
@@ -252,7 +250,7 @@ static int check_cudnn(const char *schedule, rpexec_dtype dtype)
 /* AUTO tells what it took, and takes our own where results differ; then cuDNN cannot be forced. */
 static int check_choice(void)
 {
-    const rpexec_dtype dtype = RPEXEC_DTYPE_BF16;
+    const rp_dtype dtype = RP_DTYPE_BF16;
     rp_arena *arena = NULL;
     rp_test_run own, cudnn, chosen, wrong, none;
     rp_status status = rp_arena_create(&arena);
@@ -294,17 +292,17 @@ int main(void)
         /* Comparisons that are false for NaN. */
         bool right = status == RP_OK && loss <= t->loss && gradient <= t->gradient;
         printf("%s, %s%s%s: losses differ by %.2g, gradients by %.2g%s\n", t->schedule,
-               rpexec_dtype_text(t->dtype), t->experts ? ", experts" : "",
-               t->graphs ? ", graphs" : "", loss, gradient, right ? "" : ": TOO MUCH");
+               rp_dtype_text(t->dtype), t->experts ? ", experts" : "", t->graphs ? ", graphs" : "",
+               loss, gradient, right ? "" : ": TOO MUCH");
         failed += right ? 0 : 1;
     }
-    for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        failed += check_deep((rpexec_dtype)i);
+    for (uint32_t i = 0; i < RP_DTYPE_COUNT; i++) {
+        failed += check_deep((rp_dtype)i);
     }
-    failed += check_late("1f1b", RPEXEC_DTYPE_F16);
-    failed += check_late("fsdp", RPEXEC_DTYPE_F32);
-    failed += check_cudnn("1f1b", RPEXEC_DTYPE_BF16);
-    failed += check_cudnn("roundpipe", RPEXEC_DTYPE_F16);
+    failed += check_late("1f1b", RP_DTYPE_F16);
+    failed += check_late("fsdp", RP_DTYPE_F32);
+    failed += check_cudnn("1f1b", RP_DTYPE_BF16);
+    failed += check_cudnn("roundpipe", RP_DTYPE_F16);
     failed += check_choice();
     /* Green contexts with streams cannot be destroyed. */
     if (emulator_green_contexts() != 0 || emulator_counted(EMULATED_LEFT) != 0) {

@@ -141,24 +141,24 @@ static int check_training(void)
         rp_arena *arena = NULL;
         rp_test_run trained;
         rp_test_run plain;
-        rpexec_work w = {.schedule = schedule,
-                         .gpus = 3,
-                         .calls = 1 + i / 6,
-                         .microbatches = 6,
-                         .microbatch_size = 1,
-                         .iterations = 3,
-                         .round = RP_ROUND_ALL,
-                         .asynchronous = i == 0,
-                         .recompute = schedule->default_recompute,
-                         .layer_grain = i % 2 != 0,
-                         .piece_bytes = 20000,
-                         .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
+        rp_compile_config w = {.schedule = schedule,
+                               .gpus = 3,
+                               .calls = 1 + i / 6,
+                               .microbatches = 6,
+                               .microbatch_size = 1,
+                               .iterations = 3,
+                               .round = RP_ROUND_ALL,
+                               .asynchronous = i == 0,
+                               .recompute = schedule->default_recompute,
+                               .layer_grain = i % 2 != 0,
+                               .piece_bytes = 20000,
+                               .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,
                                            .download_Bps = 2e8,
                                            .host_Bps = 1e9,
                                            .gpus_per_switch = 2,
                                            .switch_Bps = 2e8};
-        rp_test_twist twist = {.dtype = half ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32,
+        rp_test_twist twist = {.dtype = half ? RP_DTYPE_F16 : RP_DTYPE_F32,
                                .delay_seed = i,
                                .delay_us = i % 2 == 0 ? 0 : 200,
                                .machine = i % 3 == 0 ? &machine : NULL};
@@ -189,14 +189,14 @@ static int check_collectives(void)
         bool cut = rp_cuts_layers(&schedule->traits);
         rp_arena *arena = NULL;
         rp_test_run runs[2];
-        rpexec_work w = {.schedule = schedule,
-                         .gpus = cut ? 4 : 3,
-                         .calls = 1,
-                         .microbatches = cut ? 8 : 6,
-                         .microbatch_size = 1,
-                         .iterations = 2,
-                         .recompute = schedule->default_recompute};
-        rpexec_dtype dtype = i < 2 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
+        rp_compile_config w = {.schedule = schedule,
+                               .gpus = cut ? 4 : 3,
+                               .calls = 1,
+                               .microbatches = cut ? 8 : 6,
+                               .microbatch_size = 1,
+                               .iterations = 2,
+                               .recompute = schedule->default_recompute};
+        rp_dtype dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32;
         rp_test_twist plain = {.dtype = dtype};
         rp_test_twist twist = {.dtype = dtype, .delay_seed = i, .delay_us = 300};
         rp_test_twist broken = {.fails = true, .fail_kind = RP_OP_ALL_REDUCE};
@@ -228,23 +228,23 @@ static int check_gpu_driver(void)
         rp_test_run plain;
         rp_test_run run;
         bool graphs = i % 3 != 0;
-        rpexec_work w = {.schedule = schedule,
-                         .gpus = 2,
-                         .calls = 1,
-                         .microbatches = 4,
-                         .microbatch_size = 1,
-                         .iterations = graphs ? 4 : 2,
-                         .round = RP_ROUND_ALL,
-                         .recompute = schedule->default_recompute,
-                         .piece_bytes = 20000,
-                         .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
+        rp_compile_config w = {.schedule = schedule,
+                               .gpus = 2,
+                               .calls = 1,
+                               .microbatches = 4,
+                               .microbatch_size = 1,
+                               .iterations = graphs ? 4 : 2,
+                               .round = RP_ROUND_ALL,
+                               .recompute = schedule->default_recompute,
+                               .piece_bytes = 20000,
+                               .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
         const emulated_machine machine = {.devices = 2,
                                           .green = i == 1 || i == 6,
                                           .peers = i >= 5,
                                           .seed = i,
                                           .delay_us = 300,
                                           .nccl = i >= 10};
-        rpexec_dtype dtype = i < 5 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32;
+        rp_dtype dtype = i < 5 ? RP_DTYPE_F16 : RP_DTYPE_F32;
         rp_test_twist host = {.dtype = dtype};
         rp_test_twist gpu = {
             .dtype = dtype,
@@ -281,7 +281,7 @@ static void *use_pool(void *argument)
     const rpexec_adam adam = rpexec_adam_defaults();
     for (uint64_t step = 1; step <= 3; step++) {
         const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, step);
-        rpexec_pass_step pass = {.dtype = RPEXEC_DTYPE_F16,
+        rpexec_pass_step pass = {.dtype = RP_DTYPE_F16,
                                  .gradients = u->slot,
                                  .scale = 2,
                                  .slice = {u->p, NULL, u->m, u->v, u->count},

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# to_version_2.sh RPSIM FILE...: adds to programs in text form of version 1 what version 2 says besides: the
-# lines placement, versions and traits, as this rpsim writes them for a schedule of the file's name. An
-# unknown name gets those of a pipeline with resident weights. Files of version 2 stay as they are.
+# to_version_2.sh RPSIM DTYPE FILE...: adds to programs in text form of version 1 what version 2 says: the lines
+# placement, versions and traits, as this rpsim writes them for a schedule of the file's name, and in lowered programs
+# the type of values (rpexec's default was fp32; rpsim had fp16 alone). An unknown name gets the traits of a pipeline
+# with resident weights. Files of version 2 stay as they are.
 set -euo pipefail
 rpsim=$1
-shift
+dtype=$2
+shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -25,8 +27,9 @@ for file in "$@"; do
     [ "$(head -n 1 "$file")" = 'rp-program 1' ] || continue
     name=$(sed -n 's/^schedule \([A-Za-z0-9_+-]*\)$/\1/p;/^schedule/q' "$file")
     traits=$(traits_of "${name:-none}")
-    traits=$traits LC_ALL=C awk '
+    traits=$traits dtype=$dtype LC_ALL=C awk '
         NR == 1 { print "rp-program 2"; next }
+        /^lowered/ { $1 = "lowered " ENVIRON["dtype"] }
         { print }
         /^asynchronous/ && !said { print ENVIRON["traits"]; said = 1 }' "$file" >"$work/converted"
     cat "$work/converted" >"$file" # the file keeps its mode

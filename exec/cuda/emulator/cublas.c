@@ -154,11 +154,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                     : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-static rpexec_dtype dtype_of(const struct emulated_object *x)
+static rp_dtype dtype_of(const struct emulated_object *x)
 {
-    return x->type == CUDA_R_32F   ? RPEXEC_DTYPE_F32
-           : x->type == CUDA_R_16F ? RPEXEC_DTYPE_F16
-                                   : RPEXEC_DTYPE_BF16;
+    return x->type == CUDA_R_32F   ? RP_DTYPE_F32
+           : x->type == CUDA_R_16F ? RP_DTYPE_F16
+                                   : RP_DTYPE_BF16;
 }
 
 static float value_at(const struct emulated_object *x, const void *values, uint64_t row,
@@ -166,7 +166,7 @@ static float value_at(const struct emulated_object *x, const void *values, uint6
 {
     float value;
     const void *from = rpexec_element_const(dtype_of(x), values, column * (uint64_t)x->pitch + row);
-    if (dtype_of(x) == RPEXEC_DTYPE_F32) {
+    if (dtype_of(x) == RP_DTYPE_F32) {
         memcpy(&value, from, sizeof value);
     } else {
         rpexec_widen(dtype_of(x), 1, from, &value);
@@ -180,7 +180,7 @@ static float scalar(const struct emulated_object *product, const void *value)
     if (product->compute == CUBLAS_COMPUTE_32F) {
         memcpy(&result, value, sizeof result);
     } else {
-        rpexec_widen(RPEXEC_DTYPE_F16, 1, value, &result);
+        rpexec_widen(RP_DTYPE_F16, 1, value, &result);
     }
     return result;
 }
@@ -211,7 +211,7 @@ static void multiply(const void *arguments)
                 sum += p->beta * value_at(to, p->c, i, j);
             }
             void *at = rpexec_element(dtype_of(to), p->d, j * (uint64_t)to->pitch + i);
-            if (dtype_of(to) == RPEXEC_DTYPE_F32) {
+            if (dtype_of(to) == RP_DTYPE_F32) {
                 memcpy(at, &sum, sizeof sum);
             } else {
                 rpexec_narrow(dtype_of(to), 1, &sum, at);

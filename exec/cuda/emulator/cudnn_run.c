@@ -49,26 +49,26 @@ static array *array_of(arrays *all, const emulated_cudnn *tensor)
  */
 
 /* 16 bits: which; otherwise fp32, or whole numbers, which fp32 holds. */
-static rpexec_dtype dtype_of(const emulated_cudnn *tensor)
+static rp_dtype dtype_of(const emulated_cudnn *tensor)
 {
     unsigned type = (unsigned)emulated_cudnn_word(tensor, VALUE(ATTR_TENSOR_DATA_TYPE), 0);
-    return type == VALUE(DATA_HALF)       ? RPEXEC_DTYPE_F16
-           : type == VALUE(DATA_BFLOAT16) ? RPEXEC_DTYPE_BF16
-                                          : RPEXEC_DTYPE_F32;
+    return type == VALUE(DATA_HALF)       ? RP_DTYPE_F16
+           : type == VALUE(DATA_BFLOAT16) ? RP_DTYPE_BF16
+                                          : RP_DTYPE_F32;
 }
 
-static void get(rpexec_dtype dtype, const void *from, float *to)
+static void get(rp_dtype dtype, const void *from, float *to)
 {
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         memcpy(to, from, sizeof *to);
     } else {
         rpexec_widen(dtype, 1, from, to);
     }
 }
 
-static void put(rpexec_dtype dtype, const float *from, void *to)
+static void put(rp_dtype dtype, const float *from, void *to)
 {
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         memcpy(to, from, sizeof *from);
     } else {
         rpexec_narrow(dtype, 1, from, to);
@@ -88,7 +88,7 @@ static void move(const emulated_job *job, array *a, bool writes)
 {
     uint64_t id = emulated_cudnn_word(a->tensor, VALUE(ATTR_TENSOR_UNIQUE_ID), 0);
     bool is_virtual = emulated_cudnn_word(a->tensor, VALUE(ATTR_TENSOR_IS_VIRTUAL), 0) != 0;
-    rpexec_dtype dtype = dtype_of(a->tensor);
+    rp_dtype dtype = dtype_of(a->tensor);
     uint32_t which = 0;
     while (which < job->count && job->ids[which] != id) {
         which++;

@@ -407,7 +407,7 @@ extern "C" float emulator_widen_half(uint16_t bits)
     if (!filled) {
         for (uint32_t i = 0; i < 1 << 16; i++) {
             uint16_t one = (uint16_t)i;
-            rpexec_widen(RPEXEC_DTYPE_F16, 1, &one, &values[i]);
+            rpexec_widen(RP_DTYPE_F16, 1, &one, &values[i]);
         }
         filled = true;
     }
@@ -417,13 +417,13 @@ extern "C" float emulator_widen_half(uint16_t bits)
 extern "C" uint16_t emulator_narrow_half(float x)
 {
     uint16_t bits;
-    rpexec_narrow(RPEXEC_DTYPE_F16, 1, &x, &bits);
+    rpexec_narrow(RP_DTYPE_F16, 1, &x, &bits);
     return bits;
 }
 
 extern "C" uint16_t emulator_narrow_bfloat(float x)
 {
     uint16_t bits;
-    rpexec_narrow(RPEXEC_DTYPE_BF16, 1, &x, &bits);
+    rpexec_narrow(RP_DTYPE_BF16, 1, &x, &bits);
     return bits;
 }

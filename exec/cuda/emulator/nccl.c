@@ -57,17 +57,17 @@ ncclResult_t ncclGroupEnd(void)
     return result_of(emulator_nccl.group_end());
 }
 
-static rpexec_dtype dtype_of(ncclDataType_t type)
+static rp_dtype dtype_of(ncclDataType_t type)
 {
-    return type == ncclFloat32    ? RPEXEC_DTYPE_F32
-           : type == ncclFloat16  ? RPEXEC_DTYPE_F16
-           : type == ncclBfloat16 ? RPEXEC_DTYPE_BF16
-                                  : RPEXEC_DTYPE_COUNT;
+    return type == ncclFloat32    ? RP_DTYPE_F32
+           : type == ncclFloat16  ? RP_DTYPE_F16
+           : type == ncclBfloat16 ? RP_DTYPE_BF16
+                                  : RP_DTYPE_COUNT;
 }
 
 /* A collective of a type that there is, or of sums. */
 #define COLLECT(call, can, ...)                                                                    \
-    ((can) && dtype_of(type) != RPEXEC_DTYPE_COUNT                                                 \
+    ((can) && dtype_of(type) != RP_DTYPE_COUNT                                                     \
          ? result_of(emulator_nccl.call(from, to, count, dtype_of(type), __VA_ARGS__))             \
          : ncclInvalidUsage)
 

@@ -126,13 +126,13 @@ static inline uint32_t blocks_for(const rpexec_cuda_target *target, uint64_t ite
 template <typename F> cudaError_t for_type(const rpexec_cuda_target *target, F f)
 {
     switch (target->dtype) {
-    case RPEXEC_DTYPE_F32:
+    case RP_DTYPE_F32:
         return f(float());
-    case RPEXEC_DTYPE_F16:
+    case RP_DTYPE_F16:
         return f(half16());
-    case RPEXEC_DTYPE_BF16:
+    case RP_DTYPE_BF16:
         return f(bfloat16());
-    case RPEXEC_DTYPE_COUNT:
+    case RP_DTYPE_COUNT:
         break;
     }
     return cudaErrorInvalidValue;
@@ -141,8 +141,8 @@ template <typename F> cudaError_t for_type(const rpexec_cuda_target *target, F f
 /** The same for 16-bit storage only. */
 template <typename F> cudaError_t for_half_type(const rpexec_cuda_target *target, F f)
 {
-    if (target->dtype == RPEXEC_DTYPE_F16) {
+    if (target->dtype == RP_DTYPE_F16) {
         return f(half16());
     }
-    return target->dtype == RPEXEC_DTYPE_BF16 ? f(bfloat16()) : cudaErrorInvalidValue;
+    return target->dtype == RP_DTYPE_BF16 ? f(bfloat16()) : cudaErrorInvalidValue;
 }

@@ -15,7 +15,7 @@
 typedef struct rpexec_cuda_target {
     cudaStream_t stream;
     uint32_t sm_count;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
 } rpexec_cuda_target;
 
 /** Which of the three products of a linear layer. */

@@ -45,33 +45,33 @@ static cudaError_t launch_narrow(uint32_t sm_count, uint64_t count, const float 
                   static_cast<T *>(to));
 }
 
-cudaError_t rpexec_cuda_sum_add(rpexec_dtype dtype, uint32_t sm_count, uint64_t count,
+cudaError_t rpexec_cuda_sum_add(rp_dtype dtype, uint32_t sm_count, uint64_t count,
                                 const void *values, bool add, float *sum, cudaStream_t stream)
 {
     switch (dtype) {
-    case RPEXEC_DTYPE_F32:
+    case RP_DTYPE_F32:
         return launch_add<float>(sm_count, count, values, add, sum, stream);
-    case RPEXEC_DTYPE_F16:
+    case RP_DTYPE_F16:
         return launch_add<half16>(sm_count, count, values, add, sum, stream);
-    case RPEXEC_DTYPE_BF16:
+    case RP_DTYPE_BF16:
         return launch_add<bfloat16>(sm_count, count, values, add, sum, stream);
-    case RPEXEC_DTYPE_COUNT:
+    case RP_DTYPE_COUNT:
         break;
     }
     return cudaErrorInvalidValue;
 }
 
-cudaError_t rpexec_cuda_sum_narrow(rpexec_dtype dtype, uint32_t sm_count, uint64_t count,
+cudaError_t rpexec_cuda_sum_narrow(rp_dtype dtype, uint32_t sm_count, uint64_t count,
                                    const float *sum, void *to, cudaStream_t stream)
 {
     switch (dtype) {
-    case RPEXEC_DTYPE_F32:
+    case RP_DTYPE_F32:
         return launch_narrow<float>(sm_count, count, sum, to, stream);
-    case RPEXEC_DTYPE_F16:
+    case RP_DTYPE_F16:
         return launch_narrow<half16>(sm_count, count, sum, to, stream);
-    case RPEXEC_DTYPE_BF16:
+    case RP_DTYPE_BF16:
         return launch_narrow<bfloat16>(sm_count, count, sum, to, stream);
-    case RPEXEC_DTYPE_COUNT:
+    case RP_DTYPE_COUNT:
         break;
     }
     return cudaErrorInvalidValue;

@@ -11,11 +11,11 @@ extern "C" {
 #endif
 
 /** sum (+)= values, as fp32. @param sm_count grids are made for */
-cudaError_t rpexec_cuda_sum_add(rpexec_dtype dtype, uint32_t sm_count, uint64_t count,
+cudaError_t rpexec_cuda_sum_add(rp_dtype dtype, uint32_t sm_count, uint64_t count,
                                 const void *values, bool add, float *sum, cudaStream_t stream);
 
 /** to = sum, rounded to nearest even. */
-cudaError_t rpexec_cuda_sum_narrow(rpexec_dtype dtype, uint32_t sm_count, uint64_t count,
+cudaError_t rpexec_cuda_sum_narrow(rp_dtype dtype, uint32_t sm_count, uint64_t count,
                                    const float *sum, void *to, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -107,7 +107,7 @@ static void adam(const bench *b)
 {
     const rpexec_adam defaults = rpexec_adam_defaults();
     const rpexec_update update = {.master = b->x[0],
-                                  .weights = b->lane->dtype == RPEXEC_DTYPE_F32 ? NULL : b->x[1],
+                                  .weights = b->lane->dtype == RP_DTYPE_F32 ? NULL : b->x[1],
                                   .gradients = b->x[2],
                                   .m = b->x[3],
                                   .v = b->x[4],
@@ -203,7 +203,7 @@ static rp_status measure(const bench *b, const char *name, bench_operator operat
     RP_TRY(b->lane->status);
     qsort(ms, REPETITIONS, sizeof *ms, ascending);
     double median = (double)ms[REPETITIONS / 2] * 1e-3;
-    printf("%s,%s,%.3f,%.3f,%.0f,%.0f,%.1f,%.2f\n", name, rpexec_dtype_text(b->lane->dtype),
+    printf("%s,%s,%.3f,%.3f,%.0f,%.0f,%.1f,%.2f\n", name, rp_dtype_text(b->lane->dtype),
            median * 1e6, (double)ms[0] * 1e3, bytes, flop, bytes / median * 1e-9,
            flop / median * 1e-12);
     fflush(stdout);
@@ -271,7 +271,7 @@ static rp_status measure_lengths(const bench *b, rp_arena *arena, double size)
 {
     const char *why = "";
     char name[64];
-    if (b->lane->dtype == RPEXEC_DTYPE_F32) {
+    if (b->lane->dtype == RP_DTYPE_F32) {
         return RP_OK;
     }
     for (uint32_t length = 512; length <= TOKENS; length *= 2) {
@@ -306,16 +306,16 @@ static rp_status measure_experts(const bench *b, double size)
  */
 
 /* Random values of a type, repeated over a tensor. */
-static rp_status fill(rpexec_dtype dtype, rp_arena *arena, size_t bytes, void *to)
+static rp_status fill(rp_dtype dtype, rp_arena *arena, size_t bytes, void *to)
 {
     enum { COUNT = 1 << 22 };
     float *wide;
     void *narrow;
-    size_t piece = COUNT * rpexec_dtype_bytes(dtype);
+    size_t piece = COUNT * rp_dtype_bytes(dtype);
     RP_TRY(rp_arena_alloc_raw(arena, COUNT, sizeof *wide, &wide));
     RP_TRY(rp_arena_alloc_raw(arena, COUNT, sizeof *wide, &narrow));
     rpexec_random_normal(3, 0, 1, COUNT, wide);
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         narrow = wide;
     } else {
         rpexec_narrow(dtype, COUNT, wide, narrow);
@@ -359,7 +359,7 @@ static rp_status measure_lane(bench *b, const rpexec_cuda_lane_config *config, r
                               const char *by, bool all)
 {
     rpexec_lane lane;
-    double size = (double)rpexec_dtype_bytes(config->dtype);
+    double size = (double)rp_dtype_bytes(config->dtype);
     RP_TRY(rpexec_cuda_lane_open(config, arena, &lane));
     b->lane = &lane;
     b->op = rpexec_cuda_operators[config->dtype];
@@ -383,7 +383,7 @@ static rp_status measure_type(bench *b, rpexec_cuda_lane_config config, rp_arena
         RPEXEC_CUDA_TRY(cudaMemcpy(b->x[i], b->x[0], TENSOR_BYTES, cudaMemcpyDeviceToDevice));
     }
     RP_TRY(measure_lane(b, &config, arena, "by cuBLAS", true));
-    if (config.dtype == RPEXEC_DTYPE_F16) {
+    if (config.dtype == RP_DTYPE_F16) {
         config.half_accumulation = true;
         RP_TRY(measure_lane(b, &config, arena, "by cuBLAS with fp16 accumulation", false));
         config.half_accumulation = false;
@@ -400,15 +400,15 @@ static rp_status run(bench *b, rp_arena *arena, const struct cudaDeviceProp *pro
     RPEXEC_CUDA_TRY(cudaEventCreate(&b->end));
     RPEXEC_CUDA_TRY(cudaMalloc(&b->flush, FLUSH_BYTES));
     RPEXEC_CUDA_TRY(cudaMalloc((void **)&b->floats, (size_t)TOKENS * HEADS * 4 * sizeof(float)));
-    RP_TRY(fill(RPEXEC_DTYPE_F32, arena, (size_t)TOKENS * HEADS * 4 * sizeof(float), b->floats));
+    RP_TRY(fill(RP_DTYPE_F32, arena, (size_t)TOKENS * HEADS * 4 * sizeof(float), b->floats));
     for (int i = 0; i < TENSORS; i++) {
         RPEXEC_CUDA_TRY(cudaMalloc(&b->x[i], TENSOR_BYTES));
     }
     RP_TRY(give_ids(arena, &b->ids));
     RP_TRY(give_routing(&b->routing));
     printf("operator,dtype,median_us,fastest_us,bytes,flop,gb_per_s,tflop_per_s\n");
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        const rpexec_cuda_lane_config config = {.dtype = (rpexec_dtype)i,
+    for (int i = 0; i < RP_DTYPE_COUNT; i++) {
+        const rpexec_cuda_lane_config config = {.dtype = (rp_dtype)i,
                                                 .stream = stream,
                                                 .sm_count =
                                                     (uint32_t)properties->multiProcessorCount,

@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    int (*run)(rpexec_dtype dtype);
+    int (*run)(rp_dtype dtype);
 } families[] = {{"values", test_values},       {"tokens", test_tokens},
                 {"products", test_products},   {"experts", test_experts},
                 {"attention", test_attention}, {"cudnn", test_cudnn},
@@ -30,15 +30,15 @@ int main(int count, char **words)
         return status;
     }
     for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
-        for (uint32_t j = 0; j < RPEXEC_DTYPE_COUNT; j++) {
-            const char *type = rpexec_dtype_text((rpexec_dtype)j);
+        for (uint32_t j = 0; j < RP_DTYPE_COUNT; j++) {
+            const char *type = rp_dtype_text((rp_dtype)j);
             bool all = count < 2 || strcmp(words[1], "all") == 0;
             if ((!all && strcmp(words[1], families[i].name) != 0) ||
                 (count > 2 && strcmp(words[2], type) != 0)) {
                 continue;
             }
             double begin = now();
-            int here = families[i].run((rpexec_dtype)j);
+            int here = families[i].run((rp_dtype)j);
             printf("%s: %s, %s: %d trials failed, worst error %.2f of what is allowed, %.2f s\n",
                    trial_device, families[i].name, type, here, trial_worst, now() - begin);
             failed += here + !trial_forget();

@@ -23,14 +23,14 @@ static const struct {
 
 static const struct {
     rpexec_attention_sizes sizes;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     const char *why; /* NULL: there is a plan */
 } shapes[] = {
-    {{4, 2048, 32, 8, 128, 0}, RPEXEC_DTYPE_BF16, NULL},
-    {{3, 37, 4, 2, 64, 0}, RPEXEC_DTYPE_F16, NULL},
-    {{1, 100, 6, 2, 37, 0}, RPEXEC_DTYPE_BF16, "no engine"},
-    {{1, 100, 6, 2, 64, 16}, RPEXEC_DTYPE_BF16, "a sliding window"},
-    {{1, 100, 6, 2, 64, 0}, RPEXEC_DTYPE_F32, "fp32"},
+    {{4, 2048, 32, 8, 128, 0}, RP_DTYPE_BF16, NULL},
+    {{3, 37, 4, 2, 64, 0}, RP_DTYPE_F16, NULL},
+    {{1, 100, 6, 2, 37, 0}, RP_DTYPE_BF16, "no engine"},
+    {{1, 100, 6, 2, 64, 16}, RP_DTYPE_BF16, "a sliding window"},
+    {{1, 100, 6, 2, 64, 0}, RP_DTYPE_F32, "fp32"},
 };
 
 static rpexec_cudnn_object describe(const rpexec_cudnn_functions *f, int capability,
@@ -81,9 +81,8 @@ static int try_one(const rpexec_cudnn_target *target, uint32_t shape, int capabi
                      : status == RP_TOOL && strstr(plan.why, shapes[shape].why) != NULL;
     printf("%d: %u x %u tokens, %u of %u heads of %u, %s: %s%s (%u engines, %lld bytes)%s\n",
            capability, s->sequences, s->seq_len, s->kv_heads, s->heads, s->head_dim,
-           rpexec_dtype_text(shapes[shape].dtype),
-           status == RP_OK ? "a plan" : "no plan: ", plan.why, plan.engines,
-           (long long)plan.workspace_bytes, right ? "" : " NOT EXPECTED");
+           rp_dtype_text(shapes[shape].dtype), status == RP_OK ? "a plan" : "no plan: ", plan.why,
+           plan.engines, (long long)plan.workspace_bytes, right ? "" : " NOT EXPECTED");
     if (pack != NULL) {
         (void)target->f->BackendDestroyDescriptor(pack);
     }

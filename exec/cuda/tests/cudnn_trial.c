@@ -39,7 +39,7 @@ static unsigned left(void)
     return function != NULL ? function() : 1;
 }
 
-static rpexec_cudnn *open_one(rpexec_dtype dtype, size_t workspace_bytes)
+static rpexec_cudnn *open_one(rp_dtype dtype, size_t workspace_bytes)
 {
     rpexec_cudnn *c = NULL;
     const char *why = "";
@@ -68,12 +68,12 @@ static void test_refusals(void)
     odd.head_dim = 12;
     window.window = 2;
     setenv("EMULATED_CUDNN", "absent", 1);
-    expect(rpexec_cudnn_open(RPEXEC_DTYPE_BF16, NULL, workspace, sizeof workspace, arena, &c,
-                             &why) == RP_TOOL &&
+    expect(rpexec_cudnn_open(RP_DTYPE_BF16, NULL, workspace, sizeof workspace, arena, &c, &why) ==
+                   RP_TOOL &&
                c == NULL && strstr(why, "cudnnCreate") != NULL,
            "a machine without a device has a handle");
     setenv("EMULATED_CUDNN", "loose", 1);
-    c = open_one(RPEXEC_DTYPE_BF16, sizeof workspace);
+    c = open_one(RP_DTYPE_BF16, sizeof workspace);
     refused(c, &sizes, "bits may differ from run to run");
     unsetenv("EMULATED_CUDNN");
     refused(c, &odd, "no engine");
@@ -81,13 +81,13 @@ static void test_refusals(void)
     expect(rpexec_cudnn_plan_for(c, &sizes, &why) == RP_OK && rpexec_cudnn_has(c, &sizes),
            "no plan after refusals");
     rpexec_cudnn_close(c);
-    c = open_one(RPEXEC_DTYPE_F32, sizeof workspace);
+    c = open_one(RP_DTYPE_F32, sizeof workspace);
     refused(c, &sizes, "fp32; valid are bf16 and fp16");
     rpexec_cudnn_close(c);
-    c = open_one(RPEXEC_DTYPE_F16, 255);
+    c = open_one(RP_DTYPE_F16, 255);
     refused(c, &sizes, "256 bytes of workspace, and there are 255");
     rpexec_cudnn_close(c);
-    c = open_one(RPEXEC_DTYPE_F16, sizeof workspace);
+    c = open_one(RP_DTYPE_F16, sizeof workspace);
     rpexec_attention_sizes more = sizes;
     for (more.sequences = 1; more.sequences <= 16; more.sequences++) {
         expect(rpexec_cudnn_plan_for(c, &more, &why) == RP_OK, "not 16 shapes");
@@ -113,10 +113,10 @@ static double error_of(const tensors *t, const uint16_t *o, const float *logsume
 {
     static float q[QUERIES], k[KEYS], v[KEYS], got[QUERIES];
     double worst = 0;
-    rpexec_widen(RPEXEC_DTYPE_BF16, QUERIES, t->q, q);
-    rpexec_widen(RPEXEC_DTYPE_BF16, KEYS, t->k, k);
-    rpexec_widen(RPEXEC_DTYPE_BF16, KEYS, t->v, v);
-    rpexec_widen(RPEXEC_DTYPE_BF16, QUERIES, o, got);
+    rpexec_widen(RP_DTYPE_BF16, QUERIES, t->q, q);
+    rpexec_widen(RP_DTYPE_BF16, KEYS, t->k, k);
+    rpexec_widen(RP_DTYPE_BF16, KEYS, t->v, v);
+    rpexec_widen(RP_DTYPE_BF16, QUERIES, o, got);
     for (int row = 0; row < ROWS; row++) {
         int token = row / 4 % 3;
         int first = row / 12 * 3;
@@ -151,7 +151,7 @@ static void test_addresses(void)
     const char *why = "";
     tensors *t = NULL;
     uint16_t *outs = NULL;
-    rpexec_cudnn *c = open_one(RPEXEC_DTYPE_BF16, sizeof workspace);
+    rpexec_cudnn *c = open_one(RP_DTYPE_BF16, sizeof workspace);
     expect(rpexec_cudnn_plan_for(c, &sizes, &why) == RP_OK, why);
     expect(rp_arena_alloc(arena, 1, sizeof *t, &t) == RP_OK &&
                rp_arena_alloc(arena, CALLS, QUERIES * sizeof *outs, &outs) == RP_OK,
@@ -163,7 +163,7 @@ static void test_addresses(void)
         for (uint64_t k = 0; k < counts[i]; k++) {
             wide[k] = sinf((float)(k * (i + 3)));
         }
-        rpexec_narrow(RPEXEC_DTYPE_BF16, counts[i], wide, filled[i]);
+        rpexec_narrow(RP_DTYPE_BF16, counts[i], wide, filled[i]);
     }
     for (uint32_t i = 0; i < 4 * CALLS; i++) {
         uint32_t place = i / CALLS == 2 ? CALLS - 1 - i % CALLS : i % CALLS;

@@ -4,28 +4,28 @@
 #include "exec/cuda/tests/trial.h"
 
 /** Norms, values one at a time, Adam, finite. */
-int test_values(rpexec_dtype dtype);
+int test_values(rp_dtype dtype);
 
 /** Embedding and loss. */
-int test_tokens(rpexec_dtype dtype);
+int test_tokens(rp_dtype dtype);
 
 /** Matrix products, by our own kernels or by cuBLAS. */
-int test_products(rpexec_dtype dtype);
+int test_products(rp_dtype dtype);
 
 /** Routing and everything with gathered rows. */
-int test_experts(rpexec_dtype dtype);
+int test_experts(rp_dtype dtype);
 
 /** Refusals of operators. */
-int test_refusals(rpexec_dtype dtype);
+int test_refusals(rp_dtype dtype);
 
 /** Attention, forward and backward. */
-int test_attention(rpexec_dtype dtype);
+int test_attention(rp_dtype dtype);
 
 /** The same for one shape. @param rounded weights are rounded to 16 bits before they are summed,
  * and tensors have to be aligned to 16 bytes @param logarithms additional error that those of sums
  * may have */
-int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes sizes, bool rounded,
+int test_attention_of(rp_dtype dtype, rpexec_attention_sizes sizes, bool rounded,
                       double logarithms);
 
 /** Attention with cuDNN's forward, where it is installed. */
-int test_cudnn(rpexec_dtype dtype);
+int test_cudnn(rp_dtype dtype);

@@ -46,13 +46,13 @@ static float sum_of(uint64_t i)
     return sum;
 }
 
-static bool set(rpexec_dtype dtype)
+static bool set(rp_dtype dtype)
 {
     float wide[VALUES];
     unsigned char narrow[VALUES * sizeof(float)];
     bool well = true;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        size_t bytes = (size_t)ranks * SHARE * rpexec_dtype_bytes(dtype);
+        size_t bytes = (size_t)ranks * SHARE * rp_dtype_bytes(dtype);
         for (uint64_t i = 0; i < VALUES; i++) {
             wide[i] = value_of(rank, i);
         }
@@ -65,12 +65,12 @@ static bool set(rpexec_dtype dtype)
 }
 
 /* Elements [begin, begin + count) of a rank's array against `right`. */
-static void expect(const char *what, rpexec_dtype dtype, uint32_t rank, const void *array,
+static void expect(const char *what, rp_dtype dtype, uint32_t rank, const void *array,
                    uint64_t begin, uint64_t count, float (*right)(uint32_t rank, uint64_t i))
 {
     float wide[VALUES];
     unsigned char narrow[VALUES * sizeof(float)];
-    size_t bytes = (size_t)ranks * SHARE * rpexec_dtype_bytes(dtype);
+    size_t bytes = (size_t)ranks * SHARE * rp_dtype_bytes(dtype);
     if (!fine(cudaSetDevice(devices[rank]), "cudaSetDevice") ||
         !fine(cudaStreamSynchronize(streams[rank]), "cudaStreamSynchronize") ||
         !fine(cudaMemcpy(narrow, array, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy")) {
@@ -79,8 +79,8 @@ static void expect(const char *what, rpexec_dtype dtype, uint32_t rank, const vo
     rpexec_widen(dtype, (uint64_t)ranks * SHARE, narrow, wide);
     for (uint64_t i = begin; i < begin + count; i++) {
         if (wide[i] != right(rank, i)) {
-            printf("%s, %s, rank %u: element %u is %g, not %g\n", what, rpexec_dtype_text(dtype),
-                   rank, (unsigned)i, (double)wide[i], (double)right(rank, i));
+            printf("%s, %s, rank %u: element %u is %g, not %g\n", what, rp_dtype_text(dtype), rank,
+                   (unsigned)i, (double)wide[i], (double)right(rank, i));
             failed = 1;
             return;
         }
@@ -115,7 +115,7 @@ static void end(void)
     (void)fine(nccl->group_end(), "ncclGroupEnd");
 }
 
-static void try_shares(rpexec_dtype dtype)
+static void try_shares(rp_dtype dtype)
 {
     if (!set(dtype)) {
         return;
@@ -146,7 +146,7 @@ static void try_shares(rpexec_dtype dtype)
 }
 
 /* Two calls in one group, as the driver has several arrays in one. */
-static void try_wholes(rpexec_dtype dtype)
+static void try_wholes(rp_dtype dtype)
 {
     uint64_t count = (uint64_t)ranks * SHARE;
     uint32_t root = ranks - 1;
@@ -181,9 +181,9 @@ static void try_wholes(rpexec_dtype dtype)
 }
 
 /* From each rank to the next, which with one rank is itself. */
-static void try_messages(rpexec_dtype dtype)
+static void try_messages(rp_dtype dtype)
 {
-    uint64_t bytes = (uint64_t)ranks * SHARE * rpexec_dtype_bytes(dtype);
+    uint64_t bytes = (uint64_t)ranks * SHARE * rp_dtype_bytes(dtype);
     if (!set(dtype)) {
         return;
     }
@@ -285,10 +285,10 @@ int main(int argc, char **argv)
         devices[rank] = (int)rank % count;
     }
     if (open_all()) {
-        for (uint32_t dtype = 0; dtype < RPEXEC_DTYPE_COUNT; dtype++) {
-            try_shares((rpexec_dtype)dtype);
-            try_wholes((rpexec_dtype)dtype);
-            try_messages((rpexec_dtype)dtype);
+        for (uint32_t dtype = 0; dtype < RP_DTYPE_COUNT; dtype++) {
+            try_shares((rp_dtype)dtype);
+            try_wholes((rp_dtype)dtype);
+            try_messages((rp_dtype)dtype);
         }
         close_all();
     }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static rpexec_lane lanes[TRIAL_PRODUCTS][RPEXEC_DTYPE_COUNT];
+static rpexec_lane lanes[TRIAL_PRODUCTS][RP_DTYPE_COUNT];
 static cudaStream_t stream;
 static trial_products products_now;
 static uint32_t sm_count;
@@ -31,8 +31,8 @@ int trial_device_open(void)
 
 bool trial_use(trial_products by)
 {
-    for (uint32_t i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
-        const rpexec_cuda_lane_config config = {.dtype = (rpexec_dtype)i,
+    for (uint32_t i = 0; i < RP_DTYPE_COUNT; i++) {
+        const rpexec_cuda_lane_config config = {.dtype = (rp_dtype)i,
                                                 .stream = stream,
                                                 .sm_count = sm_count,
                                                 .half_accumulation = by == TRIAL_CUBLAS_HALF,
@@ -49,26 +49,26 @@ bool trial_use(trial_products by)
 
 void trial_device_close(void)
 {
-    for (uint32_t i = 0; i < TRIAL_PRODUCTS * RPEXEC_DTYPE_COUNT; i++) {
-        rpexec_cuda_lane_close(&lanes[i / RPEXEC_DTYPE_COUNT][i % RPEXEC_DTYPE_COUNT]);
+    for (uint32_t i = 0; i < TRIAL_PRODUCTS * RP_DTYPE_COUNT; i++) {
+        rpexec_cuda_lane_close(&lanes[i / RP_DTYPE_COUNT][i % RP_DTYPE_COUNT]);
     }
     if (stream != NULL) {
         (void)cudaStreamDestroy(stream);
     }
 }
 
-rpexec_lane *trial_device_lane(rpexec_dtype dtype)
+rpexec_lane *trial_device_lane(rp_dtype dtype)
 {
     return &lanes[products_now][dtype];
 }
 
-const rpexec_operators *trial_device_table(rpexec_dtype dtype)
+const rpexec_operators *trial_device_table(rp_dtype dtype)
 {
     return rpexec_cuda_operators[dtype];
 }
 
 /* Waits: what a kernel does wrong shows then only. */
-rp_status trial_device_status(rpexec_dtype dtype)
+rp_status trial_device_status(rp_dtype dtype)
 {
     rpexec_lane *lane = trial_device_lane(dtype);
     rp_status status =

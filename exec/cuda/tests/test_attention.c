@@ -15,12 +15,12 @@ static void backward(const void *context, rpexec_lane *lane, const rpexec_operat
     op->attention_backward(lane, context, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8]);
 }
 
-static bool half_by_tensor_cores(rpexec_dtype dtype, uint32_t head_dim)
+static bool half_by_tensor_cores(rp_dtype dtype, uint32_t head_dim)
 {
-    return dtype != RPEXEC_DTYPE_F32 && (head_dim == 64 || head_dim == 128);
+    return dtype != RP_DTYPE_F32 && (head_dim == 64 || head_dim == 128);
 }
 
-int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes s, bool rounded, double logarithms)
+int test_attention_of(rp_dtype dtype, rpexec_attention_sizes s, bool rounded, double logarithms)
 {
     uint64_t tokens = (uint64_t)s.sequences * s.seq_len;
     uint64_t queries = tokens * s.heads * s.head_dim;
@@ -28,7 +28,7 @@ int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes s, bool rounded
     /* Tensor cores take weights rounded to 16 bits: a weighted mean of values, or a sum over the
      * queries that see a key, is off by their unit times the weights' norm, which is about 1 and
      * for the first keys a few times that, per query head. */
-    double unit = rounded ? (dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
+    double unit = rounded ? (dtype == RP_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
     double group = sqrt((double)s.heads / s.kv_heads);
     /* Scores, and gradients of weights, are sums over the head of numbers of size 1; weights are
      * off by what scores are, and so is what is summed with them, even where it cancels. */
@@ -39,8 +39,7 @@ int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes s, bool rounded
     trial_values(&t, keys, 1);
     trial_values(&t, keys, 1);
     trial_allow(&t, trial_values(&t, queries, 1), s.seq_len + s.head_dim, 2 * unit + scores);
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, tokens * s.heads, 1), s.head_dim,
-                logarithms);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, tokens * s.heads, 1), s.head_dim, logarithms);
     int failed = !trial_run(&t, forward, &s);
     trial b = trial_begin("attention_backward", dtype);
     b.keep_aligned = rounded;
@@ -56,15 +55,15 @@ int test_attention_of(rpexec_dtype dtype, rpexec_attention_sizes s, bool rounded
     return failed + !trial_run(&b, backward, &s);
 }
 
-static int test_one(rpexec_dtype dtype, rpexec_attention_sizes s)
+static int test_one(rp_dtype dtype, rpexec_attention_sizes s)
 {
     return test_attention_of(dtype, s, half_by_tensor_cores(dtype, s.head_dim), 0);
 }
 
-int test_attention(rpexec_dtype dtype)
+int test_attention(rp_dtype dtype)
 {
     int failed = 0;
-    bool tiles = trial_is_fast() || dtype != RPEXEC_DTYPE_F32; /* of 64 queries, of 64 keys */
+    bool tiles = trial_is_fast() || dtype != RP_DTYPE_F32; /* of 64 queries, of 64 keys */
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
         failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0});
         failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0});

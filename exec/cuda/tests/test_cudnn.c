@@ -6,36 +6,36 @@
 #include <stdio.h>
 #include <string.h>
 
-static rp_status plan(rpexec_dtype dtype, const rpexec_attention_sizes *sizes, const char **why)
+static rp_status plan(rp_dtype dtype, const rpexec_attention_sizes *sizes, const char **why)
 {
     return rpexec_cuda_lane_plan_attention(trial_device_lane(dtype), trial_lane_arena, sizes, why);
 }
 
-static int refused(rpexec_dtype dtype, rpexec_attention_sizes sizes, const char *text)
+static int refused(rp_dtype dtype, rpexec_attention_sizes sizes, const char *text)
 {
     const char *why = "";
     rp_status status = plan(dtype, &sizes, &why);
     bool well = status == RP_TOOL && strstr(why, text) != NULL &&
                 !rpexec_cudnn_has(trial_device_lane(dtype)->cudnn, &sizes);
     if (!well) {
-        printf("cudnn, %s: not refused with '%s', but: %s\n", rpexec_dtype_text(dtype), text, why);
+        printf("cudnn, %s: not refused with '%s', but: %s\n", rp_dtype_text(dtype), text, why);
     }
     return !well;
 }
 
-static int test_one(rpexec_dtype dtype, rpexec_attention_sizes sizes)
+static int test_one(rp_dtype dtype, rpexec_attention_sizes sizes)
 {
     const char *why = "";
     if (plan(dtype, &sizes, &why) != RP_OK ||
         !rpexec_cudnn_has(trial_device_lane(dtype)->cudnn, &sizes)) {
-        printf("cudnn, %s: %u x %u tokens, %u of %u heads of %u: %s\n", rpexec_dtype_text(dtype),
+        printf("cudnn, %s: %u x %u tokens, %u of %u heads of %u: %s\n", rp_dtype_text(dtype),
                sizes.sequences, sizes.seq_len, sizes.heads, sizes.kv_heads, sizes.head_dim, why);
         return 1;
     }
     return test_attention_of(dtype, sizes, true, 1e-4); /* its exponentials are not known */
 }
 
-int test_cudnn(rpexec_dtype dtype)
+int test_cudnn(rp_dtype dtype)
 {
     const rpexec_cudnn_functions *functions = NULL;
     const char *why = NULL;
@@ -50,7 +50,7 @@ int test_cudnn(rpexec_dtype dtype)
     }
     printf("cudnn %zu\n", version);
     failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 5}, "a sliding window");
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 0},
                           "fp32; valid are bf16 and fp16");
     } else {

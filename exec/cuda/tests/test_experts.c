@@ -43,16 +43,16 @@ static void route(const void *context, rpexec_lane *lane, const rpexec_operators
 
 /* The tensors of a routing, filled by the host from random logits: no bit of it may differ on the
  * GPU. Experts are uneven: some get nothing, with `all` one gets all tokens. */
-static trial routed(const char *name, rpexec_dtype dtype, const sizes *s, bool all)
+static trial routed(const char *name, rp_dtype dtype, const sizes *s, bool all)
 {
     trial t = trial_begin(name, dtype);
     uint64_t rows = s->tokens * s->active;
     uint32_t *zeros;
     (void)rp_arena_alloc(trial_arena, rows + s->experts + 1, sizeof *zeros, &zeros);
-    trial_normal(&t, RPEXEC_DTYPE_F32, s->tokens * s->experts, 1);
+    trial_normal(&t, RP_DTYPE_F32, s->tokens * s->experts, 1);
     trial_raw(&t, rows * sizeof *zeros, zeros);
     trial_raw(&t, rows * sizeof *zeros, zeros);
-    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_normal(&t, RP_DTYPE_F32, rows, 1);
     trial_raw(&t, (s->experts + 1) * sizeof *zeros, zeros);
     float *logits;
     (void)rp_arena_alloc(trial_arena, s->tokens * s->experts, sizeof *logits, &logits);
@@ -67,7 +67,7 @@ static trial routed(const char *name, rpexec_dtype dtype, const sizes *s, bool a
         host[i] = t.tensors[i].start;
     }
     host[FIRST_OTHER] = logits;
-    route(s, trial_host_lane(RPEXEC_DTYPE_F32), trial_host_table(RPEXEC_DTYPE_F32), host);
+    route(s, trial_host_lane(RP_DTYPE_F32), trial_host_table(RP_DTYPE_F32), host);
     for (uint32_t i = 0; i < FIRST_OTHER; i++) {
         memcpy(t.tensors[i].host, t.tensors[i].start, t.tensors[i].bytes);
     }
@@ -80,7 +80,7 @@ static void tie(trial_tensor *x)
     for (uint64_t i = 0; i < x->count; i++) {
         void *at = rpexec_element(x->dtype, x->start, i);
         float value;
-        if (x->dtype == RPEXEC_DTYPE_F32) {
+        if (x->dtype == RP_DTYPE_F32) {
             memcpy(&value, at, sizeof value);
             value = roundf(value * 4) / 4;
             memcpy(at, &value, sizeof value);
@@ -93,13 +93,13 @@ static void tie(trial_tensor *x)
     memcpy(x->host, x->start, x->bytes);
 }
 
-static int test_route(rpexec_dtype dtype, const sizes *s, bool broken)
+static int test_route(rp_dtype dtype, const sizes *s, bool broken)
 {
     trial t = routed("route", dtype, s, false);
     uint32_t x = trial_values(&t, s->tokens * s->experts, 2);
     tie(&t.tensors[x]);
     if (broken) { /* a row of NaN chooses all the same */
-        memset(t.tensors[x].start, 0xff, s->experts * rpexec_dtype_bytes(dtype));
+        memset(t.tensors[x].start, 0xff, s->experts * rp_dtype_bytes(dtype));
         memcpy(t.tensors[x].host, t.tensors[x].start, t.tensors[x].bytes);
         t.tensors[PROBABILITIES].loose = t.tensors[WEIGHTS].loose = 1e-30; /* NaN is NaN */
     }
@@ -178,7 +178,7 @@ static void linear_weight(const void *context, rpexec_lane *lane, const rpexec_o
     op->experts_linear_weight(lane, &r, &m, x[2], x[0], s->add, x[1]);
 }
 
-static int test_products_of(rpexec_dtype dtype, const sizes *s, bool all)
+static int test_products_of(rp_dtype dtype, const sizes *s, bool all)
 {
     static const struct {
         const char *name;
@@ -193,7 +193,7 @@ static int test_products_of(rpexec_dtype dtype, const sizes *s, bool all)
     for (int i = 0; i < 3; i++) {
         trial t = routed(list[i].name, dtype, s, all);
         trial_values(&t, rows * s->width, 1);
-        trial_normal(&t, list[i].written == 1 && s->add ? RPEXEC_DTYPE_F32 : dtype,
+        trial_normal(&t, list[i].written == 1 && s->add ? RP_DTYPE_F32 : dtype,
                      s->experts * matrices_of(s).stride, 1);
         trial_values(&t, rows * s->out, 1);
         trial_allow(&t, FIRST_OTHER + list[i].written, lengths[i], 0);
@@ -202,11 +202,11 @@ static int test_products_of(rpexec_dtype dtype, const sizes *s, bool all)
     return failed;
 }
 
-static int test_rows(rpexec_dtype dtype, const sizes *s)
+static int test_rows(rp_dtype dtype, const sizes *s)
 {
     uint64_t rows = s->tokens * s->active;
     trial t = routed("route_backward", dtype, s, false);
-    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_normal(&t, RP_DTYPE_F32, rows, 1);
     trial_allow(&t, trial_values(&t, s->tokens * s->experts, 1), s->active, 0);
     int failed = !trial_run(&t, route_backward, s);
     t = routed("gather", dtype, s, false);
@@ -229,11 +229,11 @@ static int test_rows(rpexec_dtype dtype, const sizes *s)
             trial_allow(&t, x, 8, 0);
         }
     }
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1), s->width, 0);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, rows, 1), s->width, 0);
     return failed + !trial_run(&t, swiglu_backward, s);
 }
 
-int test_experts(rpexec_dtype dtype)
+int test_experts(rp_dtype dtype)
 {
     const sizes list[] = {
         {1, 1, 1, 1, 1, false, false},    {9, 4, 2, 37, 19, true, true},

@@ -31,24 +31,23 @@ static void linear_weight(const void *context, rpexec_lane *lane, const rpexec_o
     op->linear_weight(lane, s->rows, s->in, s->out, p[2], p[0], s->add, p[1]);
 }
 
-static int test_one(rpexec_dtype dtype, const char *name, trial_operator operator, sizes s,
+static int test_one(rp_dtype dtype, const char *name, trial_operator operator, sizes s,
                     uint32_t written, double length, trial_products by)
 {
     trial t = trial_begin(name, dtype);
     t.keep_aligned = by != TRIAL_OWN;
     trial_values(&t, s.rows * s.in, 1);
     bool wide = written == 1 && s.add;
-    trial_normal(&t, wide ? RPEXEC_DTYPE_F32 : dtype, (uint64_t)s.out * s.in, 1);
+    trial_normal(&t, wide ? RP_DTYPE_F32 : dtype, (uint64_t)s.out * s.in, 1);
     trial_values(&t, s.rows * s.out, 1);
     trial_values(&t, s.add == 2 ? s.rows * s.out : 0, 1);
     /* Sums of fp16 that have grown to sqrt(length) are rounded length times at most. */
-    bool in_half = by == TRIAL_CUBLAS_HALF && dtype == RPEXEC_DTYPE_F16 && !wide;
+    bool in_half = by == TRIAL_CUBLAS_HALF && dtype == RP_DTYPE_F16 && !wide;
     trial_allow(&t, written, length, in_half ? ldexp(1, -11) * length : 0);
     return !trial_run(&t, operator, & s);
 }
 
-static int test_sizes(rpexec_dtype dtype, uint64_t rows, uint32_t in, uint32_t out,
-                      trial_products by)
+static int test_sizes(rp_dtype dtype, uint64_t rows, uint32_t in, uint32_t out, trial_products by)
 {
     int failed = 0;
     for (int add = 0; add < 3; add++) {
@@ -62,7 +61,7 @@ static int test_sizes(rpexec_dtype dtype, uint64_t rows, uint32_t in, uint32_t o
     return failed;
 }
 
-int test_products(rpexec_dtype dtype)
+int test_products(rp_dtype dtype)
 {
     int failed = 0;
     for (trial_products by = TRIAL_OWN; by < TRIAL_PRODUCTS; by++) {

@@ -5,17 +5,17 @@
 
 #include <stdio.h>
 
-static int expect(bool well, const char *what, rpexec_dtype dtype)
+static int expect(bool well, const char *what, rp_dtype dtype)
 {
     if (!well) {
-        printf("refusals, %s: %s\n", rpexec_dtype_text(dtype), what);
+        printf("refusals, %s: %s\n", rp_dtype_text(dtype), what);
     }
     return !well;
 }
 
 /* Attention by tensor cores with each of its 16-bit tensors (q, k, v, o; backward: and d_o, dq, dk,
  * dv) not aligned to 16 bytes in turn. Backward takes any o, which a kernel of its own reads. */
-static int test_unaligned(rpexec_dtype dtype)
+static int test_unaligned(rp_dtype dtype)
 {
     enum { FORWARD = 4, TENSORS = 8, O = 3, BYTES = 512 };
     const rpexec_attention_sizes sizes = {1, 1, 1, 1, 64, 0};
@@ -45,7 +45,7 @@ static int test_unaligned(rpexec_dtype dtype)
     return failed;
 }
 
-int test_refusals(rpexec_dtype dtype)
+int test_refusals(rp_dtype dtype)
 {
     const rpexec_operators *op = trial_device_table(dtype);
     rpexec_lane small = *trial_device_lane(dtype);
@@ -62,5 +62,5 @@ int test_refusals(rpexec_dtype dtype)
     op->route(&lane, &many, NULL);
     failed += expect(lane.status == RP_TOOL, "more experts than shared memory holds", dtype);
 
-    return dtype == RPEXEC_DTYPE_F32 ? failed : failed + test_unaligned(dtype);
+    return dtype == RP_DTYPE_F32 ? failed : failed + test_unaligned(dtype);
 }

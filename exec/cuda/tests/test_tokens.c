@@ -59,7 +59,7 @@ static uint32_t late_numbers(trial *t, uint64_t count, uint64_t late)
 }
 
 /* `others`: some ids are other ranks'. `late`: not 0: there are two ids, one from that token on. */
-static int test_embedding(rpexec_dtype dtype, sizes s, bool others, uint64_t late)
+static int test_embedding(rp_dtype dtype, sizes s, bool others, uint64_t late)
 {
     trial t = trial_begin("embed", dtype);
     if (late != 0) {
@@ -71,7 +71,7 @@ static int test_embedding(rpexec_dtype dtype, sizes s, bool others, uint64_t lat
     trial_values(&t, s.tokens * s.width, 1); /* a copy: no bit may differ */
     trial_values(&t, s.tokens * s.width, 1);
     trial_values(&t, (uint64_t)s.vocab * s.width, 1); /* the same sums in the same order */
-    trial_normal(&t, RPEXEC_DTYPE_F32, (uint64_t)s.vocab * s.width, 1);
+    trial_normal(&t, RP_DTYPE_F32, (uint64_t)s.vocab * s.width, 1);
     return !trial_run(&t, embed, &s);
 }
 
@@ -93,7 +93,7 @@ static void lower_rows(trial_tensor *z, uint64_t rows, uint32_t vocab)
         if (i / vocab % 5 != 0) {
             continue;
         }
-        if (z->dtype == RPEXEC_DTYPE_F32) {
+        if (z->dtype == RP_DTYPE_F32) {
             memcpy(&value, at, sizeof value);
             value -= 200;
             memcpy(at, &value, sizeof value);
@@ -106,7 +106,7 @@ static void lower_rows(trial_tensor *z, uint64_t rows, uint32_t vocab)
     memcpy(z->host, z->start, z->bytes);
 }
 
-static int test_loss(rpexec_dtype dtype, sizes s)
+static int test_loss(rp_dtype dtype, sizes s)
 {
     const double before = 2.5;
     trial t = trial_begin("cross_entropy", dtype);
@@ -135,7 +135,7 @@ static void cross_entropy_part(const void *context, rpexec_lane *lane, const rpe
 
 /* The second of three parts; the others have logits from 2 on and sums from 1 on, every third row
  * of the last one logits that are much larger. */
-static int test_loss_of_part(rpexec_dtype dtype, part_sizes s)
+static int test_loss_of_part(rp_dtype dtype, part_sizes s)
 {
     const double before = 2.5;
     uint64_t stride = 2 * s.rows + 3;
@@ -144,7 +144,7 @@ static int test_loss_of_part(rpexec_dtype dtype, part_sizes s)
     uint32_t z = trial_values(&t, s.rows * s.vocab, 3);
     lower_rows(&t.tensors[z], s.rows, s.vocab);
     trial_allow(&t, z, 64, 0);
-    uint32_t others = trial_normal(&t, RPEXEC_DTYPE_F32, PARTS * stride, 1);
+    uint32_t others = trial_normal(&t, RP_DTYPE_F32, PARTS * stride, 1);
     float *start = t.tensors[others].start;
     for (uint64_t i = 0; i < PARTS * stride; i++) {
         bool large = i >= 2 * stride && i % stride % 6 == 0; /* e^200 is no fp32 */
@@ -156,7 +156,7 @@ static int test_loss_of_part(rpexec_dtype dtype, part_sizes s)
     return !trial_run(&t, cross_entropy_part, &s);
 }
 
-int test_tokens(rpexec_dtype dtype)
+int test_tokens(rp_dtype dtype)
 {
     int failed = test_embedding(dtype, (sizes){1, 1, 1}, false, 0) +
                  test_embedding(dtype, (sizes){300, 37, 11}, false, 0) +

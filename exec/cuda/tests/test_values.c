@@ -41,23 +41,23 @@ static void norm_weight(const void *context, rpexec_lane *lane, const rpexec_ope
     op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], s->wide, p[3]);
 }
 
-static int test_norm_weight(rpexec_dtype dtype, uint64_t rows, uint32_t width)
+static int test_norm_weight(rp_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
     for (int wide = 0; wide < 2; wide++) {
         sizes s = {.rows = rows, .width = width, .wide = wide != 0};
         trial t = trial_begin("rms_norm_weight", dtype);
         trial_values(&t, rows * width, 1);
-        trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+        trial_normal(&t, RP_DTYPE_F32, rows, 1);
         trial_values(&t, rows * width, 1);
-        uint32_t sum = trial_normal(&t, s.wide ? RPEXEC_DTYPE_F32 : dtype, width, 1);
+        uint32_t sum = trial_normal(&t, s.wide ? RP_DTYPE_F32 : dtype, width, 1);
         trial_allow(&t, sum, (double)rows, 0);
         failed += !trial_run(&t, norm_weight, &s);
     }
     return failed;
 }
 
-static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
+static int test_norm(rp_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
     sizes s = {.rows = rows, .width = width};
@@ -65,13 +65,13 @@ static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
     trial_values(&t, rows * width, 1);
     trial_values(&t, width, 1);
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1), width, 0);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, rows, 1), width, 0);
     failed += !trial_run(&t, norm, &s);
     for (s.add = 0; s.add < 3; s.add++) { /* nothing, dx itself, another tensor */
         t = trial_begin("rms_norm_input", dtype);
         trial_values(&t, rows * width, 1);
         trial_values(&t, width, 1);
-        trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+        trial_normal(&t, RP_DTYPE_F32, rows, 1);
         trial_values(&t, rows * width, 1);
         trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
         trial_values(&t, rows * width, 1);
@@ -80,7 +80,7 @@ static int test_norm(rpexec_dtype dtype, uint64_t rows, uint32_t width)
     t = trial_begin("rms_norm_input in place of dy", dtype);
     trial_values(&t, rows * width, 1);
     trial_values(&t, width, 1);
-    trial_normal(&t, RPEXEC_DTYPE_F32, rows, 1);
+    trial_normal(&t, RP_DTYPE_F32, rows, 1);
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
     failed += !trial_run(&t, norm_in_place, &s);
     return failed + test_norm_weight(dtype, rows, width);
@@ -97,12 +97,12 @@ static void rotate(const void *context, rpexec_lane *lane, const rpexec_operator
     op->rotate(lane, s->sequences, s->seq_len, s->heads, s->head_dim, p[0], p[1], s->inverse, p[2]);
 }
 
-static int test_rotate(rpexec_dtype dtype, turn s)
+static int test_rotate(rp_dtype dtype, turn s)
 {
     uint64_t angles = (uint64_t)s.seq_len * s.head_dim / 2;
     trial t = trial_begin("rotate", dtype);
-    trial_normal(&t, RPEXEC_DTYPE_F32, angles, 1);
-    trial_normal(&t, RPEXEC_DTYPE_F32, angles, 1);
+    trial_normal(&t, RP_DTYPE_F32, angles, 1);
+    trial_normal(&t, RP_DTYPE_F32, angles, 1);
     uint64_t count = (uint64_t)s.sequences * s.seq_len * s.heads * s.head_dim;
     trial_allow(&t, trial_values(&t, count, 1), 2, 0);
     return !trial_run(&t, rotate, &s);
@@ -161,15 +161,15 @@ static void add_sums(const void *context, rpexec_lane *lane, const rpexec_operat
     op->add_sums(lane, *(const uint64_t *)context, p[1], p[0]);
 }
 
-static int test_sums(rpexec_dtype dtype, uint64_t count)
+static int test_sums(rp_dtype dtype, uint64_t count)
 {
     trial t = trial_begin("add_sums", dtype);
     trial_values(&t, count, 2); /* one addition, one rounding: no bit may differ */
-    trial_normal(&t, RPEXEC_DTYPE_F32, count, 2);
+    trial_normal(&t, RP_DTYPE_F32, count, 2);
     return !trial_run(&t, add_sums, &count);
 }
 
-static int test_count(rpexec_dtype dtype, uint64_t count)
+static int test_count(rp_dtype dtype, uint64_t count)
 {
     static const struct {
         const char *name;
@@ -221,19 +221,19 @@ static void adam(const void *context, rpexec_lane *lane, const rpexec_operators 
     op->adam(lane, &s->adam, 3, &one);
 }
 
-static int test_adam(rpexec_dtype dtype, uint64_t count, bool decoupled)
+static int test_adam(rp_dtype dtype, uint64_t count, bool decoupled)
 {
     update s = {.count = count,
                 .adam = rpexec_adam_defaults(),
-                .weights = dtype != RPEXEC_DTYPE_F32,
-                .scale = dtype == RPEXEC_DTYPE_F16 ? 64 : 1};
+                .weights = dtype != RP_DTYPE_F32,
+                .scale = dtype == RP_DTYPE_F16 ? 64 : 1};
     s.adam.weight_decay = 0.1;
     s.adam.decoupled = decoupled;
     trial t = trial_begin("adam", dtype);
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, count, 1), 4, 0);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, count, 1), 4, 0);
     trial_values(&t, count, 1);
-    trial_allow(&t, trial_normal(&t, RPEXEC_DTYPE_F32, count, 1), 4, 0);
-    uint32_t v = trial_normal(&t, RPEXEC_DTYPE_F32, count, 1);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, count, 1), 4, 0);
+    uint32_t v = trial_normal(&t, RP_DTYPE_F32, count, 1);
     trial_allow(&t, v, 4, 0);
     for (uint64_t i = 0; i < count; i++) { /* moments of squares */
         ((float *)t.tensors[v].start)[i] = fabsf(((float *)t.tensors[v].start)[i]);
@@ -250,11 +250,11 @@ static void all_finite(const void *context, rpexec_lane *lane, const rpexec_oper
 }
 
 /* Asked for separately: its answer is no tensor. */
-static int test_finite(rpexec_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
+static int test_finite(rp_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
 {
     trial t = trial_begin("finite", dtype);
     uint32_t x = trial_values(&t, count, 1);
-    size_t bytes = rpexec_dtype_bytes(dtype);
+    size_t bytes = rp_dtype_bytes(dtype);
     int failed = !trial_run(&t, all_finite, &count);
     void *device = trial_device_memory(t.tensors[x].bytes);
     const rpexec_operators *op = trial_device_table(dtype);
@@ -268,7 +268,7 @@ static int test_finite(rpexec_dtype dtype, uint64_t count, uint64_t where, uint1
             trial_host_table(dtype)->finite(trial_host_lane(dtype), count, t.tensors[x].start);
         (void)trial_to_device(device, t.tensors[x].start, t.tensors[x].bytes);
         if (op->finite(trial_device_lane(dtype), count, device) != right || right == (bad != 0)) {
-            printf("finite, %s: wrong, value %llu of %llu\n", rpexec_dtype_text(dtype),
+            printf("finite, %s: wrong, value %llu of %llu\n", rp_dtype_text(dtype),
                    (unsigned long long)where, (unsigned long long)count);
             failed++;
         }
@@ -277,13 +277,13 @@ static int test_finite(rpexec_dtype dtype, uint64_t count, uint64_t where, uint1
     return failed;
 }
 
-int test_values(rpexec_dtype dtype)
+int test_values(rp_dtype dtype)
 {
     bool fast = trial_is_fast();
-    uint16_t infinite = dtype == RPEXEC_DTYPE_F16 ? 0x7c00 : 0x7f80;
+    uint16_t infinite = dtype == RP_DTYPE_F16 ? 0x7c00 : 0x7f80;
     int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 9, 64) +
-                 test_norm(dtype, 70, 128) +
-                 test_norm(dtype, 27, 1030) + test_norm(dtype, 3, 2304) +
+                 test_norm(dtype, 70, 128) + test_norm(dtype, 27, 1030) +
+                 test_norm(dtype, 3, 2304) +
                  test_norm_weight(dtype, 1100, 37); /* 18 parts: two for some of the warps */
     failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +
               test_rotate(dtype, (turn){1, 1, 1, 2, true}) +

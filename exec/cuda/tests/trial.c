@@ -41,7 +41,7 @@ void trial_close(void)
     rp_arena_destroy(trial_lane_arena);
 }
 
-trial trial_begin(const char *name, rpexec_dtype dtype)
+trial trial_begin(const char *name, rp_dtype dtype)
 {
     return (trial){.name = name, .dtype = dtype};
 }
@@ -63,14 +63,13 @@ static uint32_t append(trial *t, trial_tensor tensor)
     return t->count++;
 }
 
-uint32_t trial_normal(trial *t, rpexec_dtype dtype, uint64_t count, double size)
+uint32_t trial_normal(trial *t, rp_dtype dtype, uint64_t count, double size)
 {
-    trial_tensor tensor = {
-        .dtype = dtype, .count = count, .bytes = count * rpexec_dtype_bytes(dtype)};
+    trial_tensor tensor = {.dtype = dtype, .count = count, .bytes = count * rp_dtype_bytes(dtype)};
     float *wide = room(count * sizeof *wide);
     rpexec_random_normal(7, stream++, size, count, wide);
     tensor.start = room(tensor.bytes);
-    if (dtype == RPEXEC_DTYPE_F32) {
+    if (dtype == RP_DTYPE_F32) {
         memcpy(tensor.start, wide, tensor.bytes);
     } else {
         rpexec_narrow(dtype, count, wide, tensor.start);
@@ -100,16 +99,16 @@ void trial_allow(trial *t, uint32_t tensor, double length, double loose)
  */
 
 /* Largest relative error of rounding to the type. */
-static double unit(rpexec_dtype dtype)
+static double unit(rp_dtype dtype)
 {
-    return dtype == RPEXEC_DTYPE_F32   ? ldexp(1, -24)
-           : dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11)
-                                       : ldexp(1, -8);
+    return dtype == RP_DTYPE_F32   ? ldexp(1, -24)
+           : dtype == RP_DTYPE_F16 ? ldexp(1, -11)
+                                   : ldexp(1, -8);
 }
 
 static const float *wide_of(const trial_tensor *x, const void *values)
 {
-    if (x->dtype == RPEXEC_DTYPE_F32) {
+    if (x->dtype == RP_DTYPE_F32) {
         return values;
     }
     float *wide = room(x->count * sizeof *wide);
@@ -129,7 +128,7 @@ static double worst_of(const trial_tensor *x, uint64_t *where)
         squares += isfinite(right[i]) ? (double)right[i] * (double)right[i] : 0;
     }
     double rms = sqrt(squares / (double)x->count);
-    double smallest = x->dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -24) : 0;
+    double smallest = x->dtype == RP_DTYPE_F16 ? ldexp(1, -24) : 0;
     for (uint64_t i = 0; i < x->count; i++) {
         double size = fmax(rms, fabs((double)right[i]));
         double allowed = FACTOR * ldexp(1, -24) * sqrt(x->length) * size + x->loose +
@@ -171,7 +170,7 @@ static bool compare(trial *t, uint32_t number)
         return true;
     }
     printf("%s, %s, tensor %u: %.3g times what is allowed at %llu of %llu\n", t->name,
-           rpexec_dtype_text(t->dtype), number, worst, (unsigned long long)where,
+           rp_dtype_text(t->dtype), number, worst, (unsigned long long)where,
            (unsigned long long)x->count);
     return false;
 }
@@ -187,7 +186,7 @@ static size_t room_of(const trial_tensor *x)
 /* Bytes from the beginning of a tensor's memory to the tensor. */
 static size_t offset_of(const trial_tensor *x, bool moved)
 {
-    size_t value = x->raw ? 8 : rpexec_dtype_bytes(x->dtype);
+    size_t value = x->raw ? 8 : rp_dtype_bytes(x->dtype);
     return GUARD + (moved ? value : 0);
 }
 
@@ -241,18 +240,18 @@ static bool run_on_device(trial *t, uint32_t number, trial_operator operator, co
         trial_tensor *x = &t->tensors[i];
         size_t offset = offset_of(x, is_moved(i, number));
         if (!trial_from_device(mirror[i], memory[i], room_of(x))) {
-            printf("%s, %s: reading back failed\n", t->name, rpexec_dtype_text(t->dtype));
+            printf("%s, %s: reading back failed\n", t->name, rp_dtype_text(t->dtype));
             well = false;
         } else if (!guards_stand(mirror[i], offset, x->bytes, room_of(x))) {
-            printf("%s, %s, tensor %u: written outside, run %u\n", t->name,
-                   rpexec_dtype_text(t->dtype), i, number);
+            printf("%s, %s, tensor %u: written outside, run %u\n", t->name, rp_dtype_text(t->dtype),
+                   i, number);
             well = false;
         }
         x->device[number < MOVED_ALL ? number : MOVED_ALL] = mirror[i] + offset;
         trial_device_memory_back(memory[i]);
     }
     if (trial_device_status(t->dtype) != RP_OK) {
-        printf("%s, %s: the lane has failed\n", t->name, rpexec_dtype_text(t->dtype));
+        printf("%s, %s: the lane has failed\n", t->name, rp_dtype_text(t->dtype));
         well = false;
     }
     return well;
@@ -266,8 +265,7 @@ static bool same_bits(const trial *t, uint32_t run)
         const void *left = x->device[run < MOVED_ALL ? run : MOVED_ALL];
         if (memcmp(x->device[0], left, x->bytes) != 0) {
             printf("%s, %s, tensor %u: run %u leaves other bits%s\n", t->name,
-                   rpexec_dtype_text(t->dtype), i, run,
-                   run >= MOVED_ALL ? " at other addresses" : "");
+                   rp_dtype_text(t->dtype), i, run, run >= MOVED_ALL ? " at other addresses" : "");
             same = false;
         }
     }
@@ -286,7 +284,7 @@ static bool is_small(const trial *t)
 /* Kernels ask the same of every type's addresses, and races are found at any address. */
 static uint32_t runs_of(const trial *t)
 {
-    bool alone = is_small(t) && t->dtype == RPEXEC_DTYPE_BF16 && !trial_goes_by_barriers();
+    bool alone = is_small(t) && t->dtype == RP_DTYPE_BF16 && !trial_goes_by_barriers();
     uint32_t most = MOVED_ALONE + (alone ? t->count : 0);
     return t->once ? 1 : t->keep_aligned ? MOVED_ALL : most;
 }

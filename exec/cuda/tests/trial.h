@@ -15,7 +15,7 @@
 enum { TRIAL_TENSORS = 12 };
 
 typedef struct trial_tensor {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     bool raw; /**< compared byte by byte: whole numbers, doubles */
     uint64_t count;
     size_t bytes;
@@ -29,7 +29,7 @@ typedef struct trial_tensor {
 
 typedef struct trial {
     const char *name;
-    rpexec_dtype dtype; /**< of the table */
+    rp_dtype dtype; /**< of the table */
     uint32_t count;
     trial_tensor tensors[TRIAL_TENSORS];
     bool keep_aligned; /**< no run with tensors one value further on */
@@ -74,10 +74,10 @@ bool trial_goes_by_barriers(void);
 bool trial_is_fast(void);
 
 /** A new trial with no tensors. */
-trial trial_begin(const char *name, rpexec_dtype dtype);
+trial trial_begin(const char *name, rp_dtype dtype);
 
 /** Normally distributed values of a type, standard deviation `size`. @return the tensor's number */
-uint32_t trial_normal(trial *t, rpexec_dtype dtype, uint64_t count, double size);
+uint32_t trial_normal(trial *t, rp_dtype dtype, uint64_t count, double size);
 
 /** The same in the trial's type. */
 uint32_t trial_values(trial *t, uint64_t count, double size);
@@ -95,11 +95,11 @@ extern double trial_worst;
 bool trial_run(trial *t, trial_operator operator, const void * context);
 
 /* Of the two kinds of lanes; used by trial.c. */
-rpexec_lane *trial_host_lane(rpexec_dtype dtype);
-const rpexec_operators *trial_host_table(rpexec_dtype dtype);
-rpexec_lane *trial_device_lane(rpexec_dtype dtype);
-const rpexec_operators *trial_device_table(rpexec_dtype dtype);
-rp_status trial_device_status(rpexec_dtype dtype);
+rpexec_lane *trial_host_lane(rp_dtype dtype);
+const rpexec_operators *trial_host_table(rp_dtype dtype);
+rpexec_lane *trial_device_lane(rp_dtype dtype);
+const rpexec_operators *trial_device_table(rp_dtype dtype);
+rp_status trial_device_status(rp_dtype dtype);
 bool trial_to_device(void *to, const void *from, size_t bytes);
 bool trial_from_device(void *to, const void *from, size_t bytes);
 void *trial_device_memory(size_t bytes);

@@ -113,7 +113,7 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
     rp_arena *arena = NULL;
     rp_sizes bytes;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_sizes_of_model(run->model, run->seq_len, arena, &bytes);
+    rp_status status = rp_sizes_of_model(run->model, run->seq_len, p->dtype, arena, &bytes);
     if (status == RP_OK) {
         status = list_sizes(run, arena, &work);
     }

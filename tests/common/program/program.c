@@ -51,7 +51,7 @@ static const char transfers[] =
 /* Recomputed layer by layer: two stages of two layers, the head with the second one. */
 static const char layered[] =
     "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 4\n"
-    "recompute wait\nasynchronous no\nplacement resident\nversions one\ntraits\nlowered 1\n"
+    "recompute wait\nasynchronous no\nplacement resident\nversions one\ntraits\nlowered fp16 1\n"
     "stage 0..2 forward backward\nstage 2..4 forward backward head\nforward-chain 0 "
     "1\nbackward-chain 1 0\n"
     "queue compute 0\n0F0/1\n0F0/2\n0R0/2 join after 17\n0B0/2\n0R0/1 join\n0B0/1\n"

@@ -54,8 +54,8 @@ static rp_costs roofline_costs(const rp_model *model, const rp_platform *platfor
                                uint32_t sequences, uint32_t seq_len)
 {
     rp_costs costs;
-    cr_assert(eq(int, rpcommon_roofline_costs(model, platform, sequences, seq_len, arena, &costs),
-                 RP_OK));
+    cr_assert(
+        eq(int, rp_roofline_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
     return costs;
 }
 
@@ -99,7 +99,7 @@ Test(roofline, flop_and_bytes_of_the_design)
         cr_expect(epsilon_eq(dbl, tflop(ops, count, true), 2 * design[i].head_fwd, 0.0011));
         cr_expect(eq(dbl, rp_boundary_bytes(&model, 4, 2048) / 1048576, design[i].boundary));
         rp_sizes sizes;
-        cr_assert(eq(int, rp_sizes_of_model(&model, 2048, arena, &sizes), RP_OK));
+        cr_assert(eq(int, rp_sizes_of_model(&model, 2048, RP_DTYPE_F16, arena, &sizes), RP_OK));
         cr_expect(lt(dbl, fabs((double)sizes.weight_bytes[1] / 1048576 - design[i].weights), 0.51));
     }
 }
@@ -401,14 +401,12 @@ Test(roofline, missing_rates)
     rp_platform platform = load_platform("h200");
     platform.gemm_efficiency = 0;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(
-        eq(int, rpcommon_roofline_costs(&model, &platform, 4, 2048, arena, &costs), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &platform, 4, 2048, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "h200 has no gemm_efficiency"), NULL), "%s", message);
     platform = load_platform("h200");
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(
-        eq(int, rpcommon_roofline_costs(&model, &platform, 1, 1u << 30, arena, &costs), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &platform, 1, 1u << 30, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }
@@ -435,7 +433,7 @@ Test(roofline, lora_parameters)
         rp_sizes sizes;
         cr_expect(eq(u64, model.adapter_parameters, rows[i].adapters), "%s", rows[i].name);
         cr_expect(eq(u64, model.layer_parameters, rows[i].layer), "%s", rows[i].name);
-        cr_assert(eq(int, rp_sizes_of_model(&model, 2048, arena, &sizes), RP_OK));
+        cr_assert(eq(int, rp_sizes_of_model(&model, 2048, RP_DTYPE_F16, arena, &sizes), RP_OK));
         for (uint32_t l = 0; l < model.layers + 2; l++) {
             bool block = l > 0 && l <= model.layers;
             cr_expect(eq(u64, sizes.gradient_bytes[l], block ? 2 * rows[i].adapters : 0));

@@ -323,7 +323,8 @@ Test(overlap, calls_overlap_on_hardware)
     cr_assert(eq(
         int, rp_partition_published("roundpipe", "qwen3-1.7b", rp_test_arena, &partition, &found),
         RP_OK));
-    rpsim_workload workload = {.global_batch = 64, .calls = 4, .microbatches = 4, .seq_len = 2048};
+    rpsim_workload workload = {
+        .dtype = RP_DTYPE_F16, .global_batch = 64, .calls = 4, .microbatches = 4, .seq_len = 2048};
     for (size_t i = 0; i < 2; i++) {
         rp_schedule_config config = {.gpus = 8,
                                      .microbatches = 16,

@@ -70,6 +70,7 @@ static rp_program *make_calls(const char *name, uint32_t gpus, uint32_t each, ui
     rp_lower_config lower = {.call_microbatches = call,
                              .piece_bytes = RP_PIECE_BYTES,
                              .sizes = {.layers = LAYERS,
+                                       .dtype = RP_DTYPE_F16,
                                        .weight_bytes = weights,
                                        .gradient_bytes = gradients,
                                        .parameters = parameters,

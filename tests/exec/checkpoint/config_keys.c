@@ -92,7 +92,7 @@ static result train(const rp_model *config)
         batch.valid_tokens += label % 5 == 0 ? 0 : 1;
     }
     rp_arena *arena = rp_test_arena;
-    cr_assert(eq(int, rpexec_model_create(config, LENGTH, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(config, LENGTH, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
     cr_assert(eq(int, rpexec_host_lane_create(&model, TOKENS, arena, &lane), RP_OK));
     fill_weights(&state);
@@ -104,7 +104,7 @@ static result train(const rp_model *config)
                             .sequences = &sequences,
                             .iterations = 1,
                             .batches = &batch,
-                            .operators = rpexec_host_operators[RPEXEC_DTYPE_F32],
+                            .operators = rpexec_host_operators[RP_DTYPE_F32],
                             .lane = &lane,
                             .losses = &got.loss};
     cr_assert(eq(int, rpexec_single_run(&single), RP_OK));

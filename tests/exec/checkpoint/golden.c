@@ -80,7 +80,7 @@ static void check(const char *folder, const char *adapters)
         config.lora_alpha = 6;
     }
     cr_assert(
-        eq(int, rpexec_model_create(&config, 19, RPEXEC_DTYPE_F32, rp_test_arena, &model), RP_OK));
+        eq(int, rpexec_model_create(&config, 19, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, rp_test_arena, &state), RP_OK));
     cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
     if (adapters != NULL) {
@@ -102,7 +102,7 @@ static void check(const char *folder, const char *adapters)
                             .sequences = &sequences,
                             .iterations = 1,
                             .batches = &batch,
-                            .operators = rpexec_host_operators[RPEXEC_DTYPE_F32],
+                            .operators = rpexec_host_operators[RP_DTYPE_F32],
                             .lane = &lane,
                             .losses = &loss};
     cr_assert(eq(int, rpexec_single_run(&single), RP_OK));

@@ -79,7 +79,7 @@ Test(exec_weights, folders_of_100000_tensors_are_read)
     const struct rlimit limit = {LIMIT_CPU_S, LIMIT_CPU_S};
     cr_assert(eq(int, setrlimit(RLIMIT_CPU, &limit), 0));
     cr_assert(mkdtemp(folder) != NULL);
-    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
     cr_assert(
         eq(int, rpexec_weights_list(&state, state.master, "", arena, &tensors, &count), RP_OK));

@@ -41,7 +41,7 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
         config.heads = rp_cuts_layers(&rp_schedules[i]->traits) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(rp_schedules[i], false, arena, &why), RP_OK));
         for (uint32_t gpus = 1; why == NULL && gpus <= 4; gpus *= 2) {
-            rpexec_work work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
+            rp_compile_config work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
             const emulated_machine machine = {.devices = 4, .peers = i % 2 == 0, .seed = i};
             rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
         }
@@ -56,10 +56,10 @@ Test(exec_gpu, late_streams_change_nothing)
                                         "zero2",     "zero-infinity", "fsdp", "interleaved-1f1b"};
     rp_model config = rp_test_small_decoder(6, true, true);
     for (uint32_t i = 0; i < 16; i++) {
-        rpexec_work work = rp_test_work(names[i % 8], 3, 6, 2);
+        rp_compile_config work = rp_test_work(names[i % 8], 3, 6, 2);
         const emulated_machine machine = {
             .devices = 3, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 1500};
-        rp_test_twist twist = {.dtype = i < 8 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32,
+        rp_test_twist twist = {.dtype = i < 8 ? RP_DTYPE_F16 : RP_DTYPE_F32,
                                .delay_seed = i,
                                .delay_us = i % 4 == 0 ? 300 : 0,
                                .devices = {.is_virtual = i % 3 == 0,
@@ -75,10 +75,10 @@ Test(exec_gpu, late_streams_change_nothing)
 /* A tied table on two GPUs, which reach each other or do not. */
 Test(exec_gpu, tied_tables_are_summed_between_gpus)
 {
-    static const rpexec_dtype dtypes[] = {RPEXEC_DTYPE_F32, RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
+    static const rp_dtype dtypes[] = {RP_DTYPE_F32, RP_DTYPE_BF16, RP_DTYPE_F16};
     rp_model config = rp_test_small_decoder(4, true, false);
     for (uint32_t i = 0; i < 6; i++) {
-        rpexec_work work = rp_test_work("1f1b", 2, 4, STEPS);
+        rp_compile_config work = rp_test_work("1f1b", 2, 4, STEPS);
         const emulated_machine machine = {
             .devices = 2, .peers = i < 3, .seed = 11 + i, .delay_us = 800};
         work.peer_gpus = UINT32_MAX;
@@ -111,7 +111,7 @@ Test(exec_gpu, a_share_of_a_sum_is_few_launches)
 {
     const emulated_machine machine = {.devices = 8, .peers = true};
     rp_model config = rp_test_decoder(2, false, true);
-    rpexec_work work = rp_test_work("fsdp", 8, 8, 1);
+    rp_compile_config work = rp_test_work("fsdp", 8, 8, 1);
     rp_test_run runs[2];
     uint32_t copies[2], parts[2];
     config.hidden = 256;
@@ -140,14 +140,13 @@ Test(exec_gpu, experts_and_adapters_too)
 {
     rp_model config = rp_test_small_decoder(4, false, true);
     const emulated_machine machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 500};
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
     config.experts = 4;
     config.active_experts = 2;
     rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
     config = rp_test_small_decoder(4, true, true);
     rp_model_set_lora_rank(&config, 2);
-    rp_test_gpu_compare(arena, &config, &work, &machine,
-                        (rp_test_twist){.dtype = RPEXEC_DTYPE_BF16});
+    rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){.dtype = RP_DTYPE_BF16});
 }
 
 static rpexec_pinning pinning;
@@ -165,7 +164,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
 {
     const uint64_t piece = 4096;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
     rp_test_run plain, run;
     rpexec_pinning all = {0};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
@@ -216,7 +215,7 @@ Test(exec_gpu, pageable_memory_works)
 {
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .unpinnable = true};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
@@ -229,7 +228,7 @@ Test(exec_gpu, virtual_gpus_without_green_contexts)
 {
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 4, 5, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 4, 5, 2);
     const emulated_machine machine = {.devices = 1};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -312,7 +311,7 @@ Test(exec_gpu, full_memory_says_what_to_lower)
     char messages[2048];
     rp_test_run run;
     rp_model config = rp_test_small_decoder(2, false, false);
-    rpexec_work work = rp_test_work("gpipe", 2, 2, 1);
+    rp_compile_config work = rp_test_work("gpipe", 2, 2, 1);
     const emulated_machine machine = {.devices = 2, .most_bytes = 2000};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                            .devices = {.graphs = true}};
@@ -342,7 +341,7 @@ Test(exec_gpu, peers_that_cannot_copy_are_found_out)
     rp_model config = rp_test_small_decoder(3, true, false);
     for (uint32_t i = 0; i < 6; i++) {
         char messages[2048];
-        rpexec_work work = rp_test_work(names[i % 3], 3, 6, 1);
+        rp_compile_config work = rp_test_work(names[i % 3], 3, 6, 1);
         const emulated_machine machine = {.devices = 3,
                                           .peers = true,
                                           .peer_copies =
@@ -377,7 +376,7 @@ Test(exec_gpu, a_failing_call_ends_the_run)
     for (uint32_t i = 0; i < 12; i++) {
         char messages[4096] = "";
         rp_test_run run;
-        rpexec_work work = rp_test_work(names[i % 3], 2, 4, 2);
+        rp_compile_config work = rp_test_work(names[i % 3], 2, 4, 2);
         emulated_machine machine = {.devices = 2, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
         machine.fail_at = copies_of_attach(&machine) + 1 + 9 * i;
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine)};
@@ -406,7 +405,7 @@ Test(exec_gpu, a_hanging_device_is_given_up)
     pthread_t thread;
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .stick_at = 60};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .watchdog_s = 1};
     cr_assert(eq(int, pthread_create(&thread, NULL, unstick_later, NULL), 0));
@@ -464,7 +463,7 @@ Test(exec_gpu, the_watchdog_asks_without_the_lock)
     pthread_t thread;
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .stick_at = 60, .asked = note_asked};
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     type.open = open_noted;
@@ -486,7 +485,7 @@ Test(exec_gpu, a_failing_op_ends_the_run)
     for (size_t i = 0; i < 4; i++) {
         char messages[4096] = "";
         rp_test_run run;
-        rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+        rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
         const emulated_machine machine = {.devices = 2, .green = true};
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                .devices = {.is_virtual = true},
@@ -506,7 +505,7 @@ Test(exec_gpu, the_timeline_keeps_the_programs_order)
 {
     rp_model config = rp_test_small_decoder(6, true, true);
     rp_test_run run;
-    rpexec_work work = rp_test_work("roundpipe", 3, 4, 2);
+    rp_compile_config work = rp_test_work("roundpipe", 3, 4, 2);
     const emulated_machine machine = {.devices = 3, .delay_us = 500, .seed = 3};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));

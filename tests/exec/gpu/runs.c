@@ -87,7 +87,7 @@ static void open_bench(emulated_graph_call fails, bench *b)
     *b = (bench){.type = rp_fake_cuda_driver(&machine)};
     cr_assert(eq(int, b->type->attach(&devices, &b->devices, &bytes), RP_OK));
     cr_assert(
-        eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &b->model), RP_OK));
+        eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &b->model), RP_OK));
     const rpexec_cuda_calls *c = b->devices->calls;
     const rpexec_cuda_lane_shape shape = {.model = &b->model, .tokens = SEQ_LEN};
     b->gpu = b->devices->gpus[0];
@@ -241,7 +241,7 @@ Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
     const rpexec_collective_array array = {
         .from = b.values + 64, .to = b.values + 128, .count = 16};
     const rpexec_collective gather = {
-        .kind = RPEXEC_ALL_GATHER, .dtype = RPEXEC_DTYPE_F32, .arrays = &array, .array_count = 1};
+        .kind = RPEXEC_ALL_GATHER, .dtype = RP_DTYPE_F32, .arrays = &array, .array_count = 1};
     b.plan.program = &program;
     b.plan.order.queue_of = &queue_of;
     b.plan.sharded = &sharded;

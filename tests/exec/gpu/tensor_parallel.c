@@ -38,10 +38,10 @@ static rp_model decoder_of(uint32_t number)
     return m;
 }
 
-static rpexec_work work_of(uint32_t number)
+static rp_compile_config work_of(uint32_t number)
 {
     uint32_t gpus = number % 4 == 3 ? 4 : 2;
-    rpexec_work work = rp_test_work("megatron-tp", gpus, 2 * gpus, 2 + number % 2 * 2);
+    rp_compile_config work = rp_test_work("megatron-tp", gpus, 2 * gpus, 2 + number % 2 * 2);
     work.layer_grain = number % 3 == 1;
     work.recompute = number % 3 == 2 ? RP_RECOMPUTE_NONE : RP_RECOMPUTE_WAIT;
     return work;
@@ -53,11 +53,11 @@ Test(exec_gpu_slices, late_streams_change_nothing)
 {
     for (uint32_t i = 0; i < 12; i++) {
         rp_model config = decoder_of(i);
-        rpexec_work work = work_of(i);
+        rp_compile_config work = work_of(i);
         const emulated_machine machine = {
             .devices = 4, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 700};
         const rp_test_twist twist = {
-            .dtype = (rpexec_dtype)(i % 3),
+            .dtype = (rp_dtype)(i % 3),
             .delay_seed = i,
             .delay_us = i % 4 == 0 ? 300 : 0,
             .devices = {.is_virtual = i % 3 == 0,
@@ -73,14 +73,14 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
 {
     for (uint32_t i = 0; i < 8; i++) {
         rp_model config = decoder_of(i);
-        rpexec_work work = work_of(i);
+        rp_compile_config work = work_of(i);
         const emulated_machine machine = {.devices = 4,
                                           .peers = i % 2 == 1,
                                           .seed = 30 + i,
                                           .delay_us = i % 4 == 3 ? 0 : 500,
                                           .nccl = true};
         const rp_test_twist twist = {
-            .dtype = (rpexec_dtype)(i % 3),
+            .dtype = (rp_dtype)(i % 3),
             .delay_seed = i,
             .delay_us = i % 2 == 0 ? 200 : 0,
             .devices = {.graphs = i % 4 > 1,
@@ -99,7 +99,7 @@ Test(exec_gpu_slices, failures_end_the_run)
         char messages[4096] = "";
         rp_test_run run;
         rp_model config = decoder_of(0);
-        rpexec_work work = work_of(i % 2 == 0 ? 0 : 3);
+        rp_compile_config work = work_of(i % 2 == 0 ? 0 : 3);
         const emulated_machine machine = {.devices = 4, .peers = true, .seed = i, .nccl = i > 2};
         const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                      .devices = {.collectives = i > 2},

@@ -24,7 +24,7 @@ static void set_up(void)
 {
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     config = rp_test_decoder(2, false, false);
-    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
 }
 
 static void tear_down(void)
@@ -288,14 +288,14 @@ Test(exec_calibrate, starts_of_a_simulated_run)
                                 .op_wake_ps = INT64_C(31000000)};
     const rpsim_gpu_rates rates = {
         .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e30};
-    const rpexec_work work = {.schedule = rp_schedule_find("1f1b"),
-                              .gpus = 2,
-                              .calls = 1,
-                              .microbatches = 6,
-                              .microbatch_size = 1,
-                              .iterations = 3,
-                              .round = RP_ROUND_ALL,
-                              .recompute = RP_RECOMPUTE_NONE};
+    const rp_compile_config work = {.schedule = rp_schedule_find("1f1b"),
+                                    .gpus = 2,
+                                    .calls = 1,
+                                    .microbatches = 6,
+                                    .microbatch_size = 1,
+                                    .iterations = 3,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = RP_RECOMPUTE_NONE};
     rp_costs flops, table;
     rp_program *program = NULL;
     rpsim_compute_costs costs;

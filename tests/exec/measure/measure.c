@@ -85,12 +85,12 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     rp_costs flops, measured;
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
-    rpexec_work work = rp_test_work(name, 2, 4, 3);
+    rp_compile_config work = rp_test_work(name, 2, 4, 3);
     work.microbatch_size = 2;
     work.recompute = RP_RECOMPUTE_WAIT;
     work.layer_grain = layer_grain;
     work.piece_bytes = UINT64_C(1) << 30;
-    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));
     cr_assert(eq(int, rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan),
@@ -185,22 +185,21 @@ static void check_flop(const flop_case *c)
     rp_partition partition;
     rp_program *program = NULL;
     double flop = 0;
-    rpexec_work work = {.schedule = rp_schedule_find(c->schedule),
-                        .gpus = c->gpus,
-                        .calls = 1,
-                        .microbatches = MICROBATCHES,
-                        .microbatch_size = SIZE,
-                        .iterations = STEPS,
-                        .round = RP_ROUND_ALL,
-                        .recompute = c->recompute,
-                        .layer_grain = c->layer_grain,
-                        .piece_bytes = RP_PIECE_BYTES};
+    rp_compile_config work = {.schedule = rp_schedule_find(c->schedule),
+                              .gpus = c->gpus,
+                              .calls = 1,
+                              .microbatches = MICROBATCHES,
+                              .microbatch_size = SIZE,
+                              .iterations = STEPS,
+                              .round = RP_ROUND_ALL,
+                              .recompute = c->recompute,
+                              .layer_grain = c->layer_grain,
+                              .piece_bytes = RP_PIECE_BYTES};
     if (c->partition != NULL) {
         cr_assert(eq(int, rp_partition_parse("test", c->partition, arena, &partition), RP_OK));
         work.partition = &partition;
     }
-    cr_assert(
-        eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, SIZE, arena, &costs), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
     cr_assert(eq(int, rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan),

@@ -113,9 +113,7 @@ Test(exec_operator_costs, layers_are_made_of_what_they_cost)
         rp_model config = kind_of_model(i % 3);
         rpexec_model model;
         rpexec_operator_costs costs;
-        rpexec_dtype dtype = i < 3   ? RPEXEC_DTYPE_F32
-                             : i < 6 ? RPEXEC_DTYPE_BF16
-                                     : RPEXEC_DTYPE_F16;
+        rp_dtype dtype = i < 3 ? RP_DTYPE_F32 : i < 6 ? RP_DTYPE_BF16 : RP_DTYPE_F16;
         cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, dtype, arena, &model), RP_OK));
         rpexec_site site = {.driver_type = &rpexec_host_driver,
                             .model = &model,
@@ -149,7 +147,7 @@ static void allocate(const rpexec_model *m, const void *weights, const int32_t *
 {
     uint64_t tokens = SEQUENCES * SEQ_LEN;
     uint32_t end = m->layer_count;
-    size_t bytes = rpexec_dtype_bytes(m->dtype);
+    size_t bytes = rp_dtype_bytes(m->dtype);
     w->gradient_bytes = rpexec_model_trained(m, 0, end) * bytes;
     w->output_bytes = tokens * m->config->hidden * bytes;
     const struct {
@@ -208,7 +206,7 @@ Test(exec_operator_costs, call_by_call_is_the_same)
         float *weights = NULL;
         int32_t ids[SEQUENCES * SEQ_LEN];
         cr_assert(
-            eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+            eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));
         cr_assert(
             eq(int, rpexec_host_lane_create(&model, SEQUENCES * SEQ_LEN, arena, &lane), RP_OK));
         uint64_t values = rpexec_model_values(&model, 0, model.layer_count);
@@ -220,14 +218,14 @@ Test(exec_operator_costs, call_by_call_is_the_same)
         allocate(&model, weights, ids, &whole);
         allocate(&model, weights, ids, &parts);
         rpexec_compute c = {
-            .model = &model, .operators = rpexec_host_operators[RPEXEC_DTYPE_F32], .lane = &lane};
+            .model = &model, .operators = rpexec_host_operators[RP_DTYPE_F32], .lane = &lane};
         run(&c, &whole);
         keeper kept = {.taker = {.take = keep}};
         c.operators = &rpexec_noting_operators;
         c.lane = (rpexec_lane *)(void *)&kept.taker;
         run(&c, &parts);
         for (uint32_t call = 0; call < kept.count; call++) {
-            rpexec_call_make(rpexec_host_operators[RPEXEC_DTYPE_F32], &lane, kept.calls[call]);
+            rpexec_call_make(rpexec_host_operators[RP_DTYPE_F32], &lane, kept.calls[call]);
         }
         cr_expect(gt(u32, kept.count, 50));
         cr_expect(whole.loss > 0 && whole.loss == parts.loss, "%g, %g", whole.loss, parts.loss);
@@ -245,8 +243,7 @@ Test(exec_operator_costs, little_memory)
     char messages[512];
     char *text = NULL;
     size_t size = 0;
-    cr_assert(
-        eq(int, rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));
     const rpexec_site site = {.driver_type = &rpexec_host_driver,
                               .model = &model,
                               .gpus = 1,
@@ -307,9 +304,9 @@ Test(exec_operator_costs, a_spoilt_measurement_does_not_count)
 
 /* Sanitizers make each type take 4 s and more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { FIRST_MEASURED = RPEXEC_DTYPE_BF16, END_MEASURED };
+enum { FIRST_MEASURED = RP_DTYPE_BF16, END_MEASURED };
 #else
-enum { FIRST_MEASURED = 0, END_MEASURED = RPEXEC_DTYPE_COUNT };
+enum { FIRST_MEASURED = 0, END_MEASURED = RP_DTYPE_COUNT };
 #endif
 
 /* 50 bytes per parameter: 6 ns on one thread, 3 ns on two. */
@@ -320,7 +317,7 @@ Test(exec_operator_costs, rates_of_the_host)
     cr_expect(le(dbl, fabs(rpexec_host_Bps(&known, 1) / (50e9 / 6) - 1), 1e-12));
     for (int i = FIRST_MEASURED; i < END_MEASURED; i++) {
         rpexec_host_rates r;
-        cr_assert(eq(int, rpexec_host_measure((rpexec_dtype)i, &r), RP_OK));
+        cr_assert(eq(int, rpexec_host_measure((rp_dtype)i, &r), RP_OK));
         cr_expect(r.cores >= 1 && r.cores <= r.threads, "%g", r.cores);
         cr_expect(r.update_Bps > 1e8 && r.copy_Bps > 1e8 && r.collective_Bps > 1e8);
         cr_expect(r.collect_s > 0 && r.refresh_s > 0);

@@ -26,19 +26,19 @@ static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
 }
 
 /* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
-static void compare(const rp_model *config, const rpexec_work *work, rpexec_dtype dtype)
+static void compare(const rp_model *config, const rp_compile_config *work, rp_dtype dtype)
 {
     rp_test_run run;
     rp_test_run plain;
     const rp_test_twist twist = {.dtype = dtype};
-    rpexec_work same = *work;
+    rp_compile_config same = *work;
     same.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, &run), RP_OK));
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &same, &twist, &plain), RP_OK));
     cr_expect(rp_test_same(&run, &plain, 3), "%s on %u GPUs, %u experts, rank %u, %s",
               work->schedule->name, work->gpus, config->experts, config->lora_rank,
-              rpexec_dtype_text(dtype));
+              rp_dtype_text(dtype));
     cr_expect(isfinite(run.losses[2]), "%f", run.losses[2]);
     rp_test_arena_again();
 }
@@ -51,10 +51,10 @@ Test(exec_adapters, mixtures_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(3, 3, 0) : mixture(5, 2, 0);
-            rpexec_work work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
+            rp_compile_config work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
-            compare(&config, &work, RPEXEC_DTYPE_F32);
+            compare(&config, &work, RP_DTYPE_F32);
         }
     }
 }
@@ -64,11 +64,11 @@ Test(exec_adapters, adapters_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(1, 1, 4) : mixture(5, 2, 3);
-            rpexec_work work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
+            rp_compile_config work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             work.layer_grain = gpus == 2 && i == 0;
-            compare(&config, &work, RPEXEC_DTYPE_F32);
+            compare(&config, &work, RP_DTYPE_F32);
         }
     }
 }
@@ -76,10 +76,10 @@ Test(exec_adapters, adapters_train_alike_everywhere)
 /* Tables of their own: two GPUs add up a tied one's gradients in the storage type. */
 Test(exec_adapters, sixteen_bits_train_alike_everywhere)
 {
-    static const rpexec_dtype dtypes[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
+    static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
     for (uint32_t number = 0; number < 8; number++) {
         rp_model config = mixture(5, 2, number / 4 * 3);
-        rpexec_work work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
+        rp_compile_config work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
         work.asynchronous = number % 2 == 0;
         config.tied_head = false;
         compare(&config, &work, dtypes[number / 2 % 2]);
@@ -103,7 +103,7 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
         rpexec_state fresh;
         rp_model adapted = mixture(5, 2, 3);
         rp_model whole = mixture(5, 2, 0);
-        rpexec_work work = rp_test_work(names[i], 2, 4, 3);
+        rp_compile_config work = rp_test_work(names[i], 2, 4, 3);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
         cr_assert(
@@ -136,7 +136,7 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     const rp_partition partition = {2, forward, 3, backward};
     rp_model config = mixture(E, 2, RANK);
     config.tied_head = false;
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 3);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 3);
     rp_test_run run;
     work.partition = &partition;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));

@@ -211,7 +211,7 @@ Test(exec_operator_calls, addresses_are_known)
     cr_expect(not(rpexec_call_has_address(all.call, 4)));
 }
 
-static void expect_description(rpexec_dtype dtype, const char *shape, double flop, double bytes)
+static void expect_description(rp_dtype dtype, const char *shape, double flop, double bytes)
 {
     rpexec_call_description what;
     rpexec_call_describe(all.call, dtype, &what);
@@ -225,7 +225,7 @@ static void expect_description(rpexec_dtype dtype, const char *shape, double flo
 Test(exec_operator_calls, what_calls_ask_for)
 {
     for (int i = 0; i < 2; i++) {
-        rpexec_dtype dtype = i == 0 ? RPEXEC_DTYPE_F32 : RPEXEC_DTYPE_BF16;
+        rp_dtype dtype = i == 0 ? RP_DTYPE_F32 : RP_DTYPE_BF16;
         double element = i == 0 ? 4 : 2;
         NOTED.linear(LANE, 3, 5, 7, AT(0), AT(1), i == 0 ? AT(3) : NULL, AT(2));
         expect_description(dtype, "3x5x7", 210, element * (15 + 35 + (i == 0 ? 42 : 21)));

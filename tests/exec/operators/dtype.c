@@ -23,11 +23,11 @@ static void begin(void)
 TestSuite(exec_dtype, .init = begin, .timeout = 60);
 
 static const struct {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     int fraction_bits;
     int bias;
     int special; /* exponent of infinities and NaN */
-} formats[] = {{RPEXEC_DTYPE_BF16, 7, 127, 255}, {RPEXEC_DTYPE_F16, 10, 15, 31}};
+} formats[] = {{RP_DTYPE_BF16, 7, 127, 255}, {RP_DTYPE_F16, 10, 15, 31}};
 
 /* Sign, exponent and fraction as IEEE 754 defines them. */
 static double value_of(int format, uint16_t bits)
@@ -83,7 +83,7 @@ Test(exec_dtype, every_value_widens_exactly_and_comes_back)
                         back[i] == all[i];
             wrong += isnan(right) ? !nan : !same;
         }
-        cr_expect(eq(int, wrong, 0), "%s", rpexec_dtype_text(formats[f].dtype));
+        cr_expect(eq(int, wrong, 0), "%s", rp_dtype_text(formats[f].dtype));
     }
 }
 
@@ -109,7 +109,7 @@ Test(exec_dtype, fp32_rounds_to_the_nearest_even)
                 wrong += got[1] != rounded(f, -(double)near[k]);
             }
         }
-        cr_expect(eq(int, wrong, 0), "%s", rpexec_dtype_text(formats[f].dtype));
+        cr_expect(eq(int, wrong, 0), "%s", rp_dtype_text(formats[f].dtype));
     }
 }
 
@@ -131,9 +131,9 @@ Test(exec_dtype, extremes)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint16_t bits;
-        rpexec_narrow(RPEXEC_DTYPE_BF16, 1, &cases[i].from, &bits);
+        rpexec_narrow(RP_DTYPE_BF16, 1, &cases[i].from, &bits);
         cr_expect(eq(u16, bits, cases[i].bf16), "%a", (double)cases[i].from);
-        rpexec_narrow(RPEXEC_DTYPE_F16, 1, &cases[i].from, &bits);
+        rpexec_narrow(RP_DTYPE_F16, 1, &cases[i].from, &bits);
         cr_expect(eq(u16, bits, cases[i].fp16), "%a", (double)cases[i].from);
     }
 }
@@ -174,11 +174,11 @@ Test(exec_dtype, any_count_and_no_value_more)
 Test(exec_dtype, names)
 {
     char choices[64] = "";
-    for (int i = 0; i < RPEXEC_DTYPE_COUNT; i++) {
+    for (int i = 0; i < RP_DTYPE_COUNT; i++) {
         size_t used = strlen(choices);
-        snprintf(choices + used, sizeof choices - used, "|%s", rpexec_dtype_text((rpexec_dtype)i));
+        snprintf(choices + used, sizeof choices - used, "|%s", rp_dtype_text((rp_dtype)i));
     }
-    cr_expect(eq(str, choices, RPEXEC_DTYPES));
+    cr_expect(eq(str, choices, RP_DTYPES));
     cr_expect(eq(str, choices, "|fp32|fp16|bf16"));
 }
 
@@ -189,12 +189,12 @@ Test(exec_dtype, many_values_are_converted_as_one_is)
     static uint16_t half[2][VALUES];
     static float one[VALUES];
     for (int f = 0; f < 2; f++) {
-        rpexec_dtype dtype = formats[f].dtype;
+        rp_dtype dtype = formats[f].dtype;
         rpexec_widen(dtype, VALUES, all, wide);
         for (int i = 0; i < VALUES; i++) {
             rpexec_widen(dtype, 1, &all[i], &one[i]);
         }
-        cr_expect(eq(int, memcmp(wide, one, sizeof one), 0), "%s", rpexec_dtype_text(dtype));
+        cr_expect(eq(int, memcmp(wide, one, sizeof one), 0), "%s", rp_dtype_text(dtype));
         for (uint32_t i = 0; i < VALUES; i++) {
             uint32_t bits = i % 2 == 0 ? i << 16 | i : i << 16;
             memcpy(&wide[i], &bits, sizeof bits);
@@ -203,7 +203,6 @@ Test(exec_dtype, many_values_are_converted_as_one_is)
         for (int i = 0; i < VALUES; i++) {
             rpexec_narrow(dtype, 1, &wide[i], &half[1][i]);
         }
-        cr_expect(eq(int, memcmp(half[0], half[1], sizeof half[0]), 0), "%s",
-                  rpexec_dtype_text(dtype));
+        cr_expect(eq(int, memcmp(half[0], half[1], sizeof half[0]), 0), "%s", rp_dtype_text(dtype));
     }
 }

@@ -32,7 +32,7 @@ static void *allocate(size_t count, size_t size)
 static void begin(void)
 {
     rp_test_arena_begin();
-    op = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    op = rpexec_host_operators[RP_DTYPE_F32];
     lane.scratch_count = 4096;
     lane.scratch = allocate(lane.scratch_count, sizeof(float));
 }

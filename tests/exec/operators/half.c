@@ -15,16 +15,15 @@ static rp_model config;
 static rpexec_model model;
 static rpexec_lane narrow_lane;
 static rpexec_lane wide_lane;
-static rpexec_dtype dtype;
+static rp_dtype dtype;
 
-static void open_lanes(rpexec_dtype of)
+static void open_lanes(rp_dtype of)
 {
     rpexec_model wide;
     dtype = of;
     config = rp_test_decoder(1, false, true);
     cr_assert(eq(int, rpexec_model_create(&config, 70, of, rp_test_arena, &model), RP_OK));
-    cr_assert(
-        eq(int, rpexec_model_create(&config, 70, RPEXEC_DTYPE_F32, rp_test_arena, &wide), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 70, RP_DTYPE_F32, rp_test_arena, &wide), RP_OK));
     cr_assert(eq(int, rpexec_host_lane_create(&model, 140, rp_test_arena, &narrow_lane), RP_OK));
     cr_assert(eq(int, rpexec_host_lane_create(&wide, 140, rp_test_arena, &wide_lane), RP_OK));
 }
@@ -53,8 +52,7 @@ static pair random_pair(uint64_t seed, uint64_t count)
  * sizes may sum in another order (`other_sums`), within fp32's errors of it. */
 static void check(const char *name, const pair *p, bool other_sums)
 {
-    float unit =
-        dtype == RPEXEC_DTYPE_BF16 ? 0x1p-8f : 0x1p-11f; /* half of the last place, at most */
+    float unit = dtype == RP_DTYPE_BF16 ? 0x1p-8f : 0x1p-11f; /* half of the last place, at most */
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < p->count; i++) {
         uint16_t right;
@@ -65,19 +63,19 @@ static void check(const char *name, const pair *p, bool other_sums)
         bool good = other_sums ? fabsf(got - p->wide[i]) <= allowed : right == p->half[i];
         wrong += good ? 0 : 1;
     }
-    cr_expect(eq(u64, wrong, 0), "%s, %s: %lu of %lu values", rpexec_dtype_text(dtype), name, wrong,
+    cr_expect(eq(u64, wrong, 0), "%s, %s: %lu of %lu values", rp_dtype_text(dtype), name, wrong,
               p->count);
 }
 
 static void check_floats(const char *name, const float *a, const float *b, uint64_t count)
 {
-    cr_expect(memcmp(a, b, count * sizeof *a) == 0, "%s, %s", rpexec_dtype_text(dtype), name);
+    cr_expect(memcmp(a, b, count * sizeof *a) == 0, "%s, %s", rp_dtype_text(dtype), name);
 }
 
 static void matrices(void)
 {
     const rpexec_operators *half = rpexec_host_operators[dtype];
-    const rpexec_operators *wide = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     static const struct {
         uint32_t in, out;
     } sizes[] = {{32, 48}, {48, 32}, {32, 1200}};
@@ -111,7 +109,7 @@ static void matrices(void)
 static void norms(void)
 {
     const rpexec_operators *half = rpexec_host_operators[dtype];
-    const rpexec_operators *wide = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     static const uint32_t widths[] = {8, 97, 5000};
     for (size_t i = 0; i < 3; i++) {
         uint32_t width = widths[i];
@@ -148,7 +146,7 @@ static void norms(void)
 static void sequences(void)
 {
     const rpexec_operators *half = rpexec_host_operators[dtype];
-    const rpexec_operators *wide = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     const rpexec_attention_sizes sizes = {
         .sequences = 2, .seq_len = 70, .heads = 4, .kv_heads = 2, .head_dim = 8};
     uint64_t tokens = 140;
@@ -184,7 +182,7 @@ static void sequences(void)
 static void values(void)
 {
     const rpexec_operators *half = rpexec_host_operators[dtype];
-    const rpexec_operators *wide = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     uint64_t count = 2 * 4096 + 77;
     pair a = random_pair(1, count);
     pair b = random_pair(2, count);
@@ -213,7 +211,7 @@ static void values(void)
 static void tables(void)
 {
     const rpexec_operators *half = rpexec_host_operators[dtype];
-    const rpexec_operators *wide = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     enum { TOKENS = 140, WIDTH = 32, ROWS = 11, VOCAB = 97 };
     int32_t ids[TOKENS];
     int32_t labels[TOKENS];
@@ -273,7 +271,7 @@ static void adam(void)
     check_floats("v", v[0].wide, v[1].wide, COUNT);
 }
 
-static void all_of(rpexec_dtype of)
+static void all_of(rp_dtype of)
 {
     open_lanes(of);
     matrices();
@@ -286,10 +284,10 @@ static void all_of(rpexec_dtype of)
 
 Test(exec_half, bf16)
 {
-    all_of(RPEXEC_DTYPE_BF16);
+    all_of(RP_DTYPE_BF16);
 }
 
 Test(exec_half, fp16)
 {
-    all_of(RPEXEC_DTYPE_F16);
+    all_of(RP_DTYPE_F16);
 }

@@ -22,7 +22,7 @@ static const rpexec_operators *op;
 static void begin(void)
 {
     rp_test_arena_begin();
-    op = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    op = rpexec_host_operators[RP_DTYPE_F32];
     lane.scratch_count = rpexec_host_attention_scratch();
     cr_assert(eq(int,
                  rp_arena_alloc(rp_test_arena, lane.scratch_count, sizeof(float), &lane.scratch),

@@ -47,11 +47,11 @@ typedef struct arrays {
     float *g, *p, *m, *v;
 } arrays;
 
-static arrays new_arrays(rpexec_dtype dtype)
+static arrays new_arrays(rp_dtype dtype)
 {
     void *all[8];
     for (size_t i = 0; i < 8; i++) {
-        size_t width = i < 4 ? rpexec_dtype_bytes(dtype) : sizeof(float);
+        size_t width = i < 4 ? rp_dtype_bytes(dtype) : sizeof(float);
         unsigned char *array = taken((SHIFT + MOST + GUARD) * width);
         all[i] = array + SHIFT * width;
         memset(all[i], 0x5a, (MOST + GUARD) * width);
@@ -60,14 +60,14 @@ static arrays new_arrays(rpexec_dtype dtype)
 }
 
 /* Finite values with subnormals among them; fp32 of every size. */
-static void fill(rpexec_dtype dtype, const arrays *a)
+static void fill(rp_dtype dtype, const arrays *a)
 {
     for (uint64_t i = 0; i < MOST; i++) {
         uint64_t bits = rpexec_random_bits(1, 2, i);
         uint16_t half[2] = {(uint16_t)(bits & 0xbbff), (uint16_t)(bits >> 16 & 0xbbff)};
         float wide[2] = {(float)(int16_t)bits * 1e-4f, (float)(int16_t)(bits >> 16) * 1e-5f};
-        bool is_wide = dtype == RPEXEC_DTYPE_F32;
-        size_t width = rpexec_dtype_bytes(dtype);
+        bool is_wide = dtype == RP_DTYPE_F32;
+        size_t width = rp_dtype_bytes(dtype);
         memcpy((char *)a->slot + i * width, is_wide ? (void *)&wide[0] : &half[0], width);
         memcpy((char *)a->other + i * width, is_wide ? (void *)&wide[1] : &half[1], width);
         a->p[i] = (float)(int32_t)(bits >> 32) * 0x1p-30f;
@@ -79,19 +79,19 @@ static void fill(rpexec_dtype dtype, const arrays *a)
     a->p[MOST - 1] = -INFINITY;
 }
 
-static bool same(const arrays *a, const arrays *b, rpexec_dtype dtype)
+static bool same(const arrays *a, const arrays *b, rp_dtype dtype)
 {
     const void *const in_a[] = {a->slot, a->other, a->working, a->copy, a->g, a->p, a->m, a->v};
     const void *const in_b[] = {b->slot, b->other, b->working, b->copy, b->g, b->p, b->m, b->v};
     bool equal = true;
     for (size_t i = 0; i < 8; i++) {
-        size_t width = i < 4 ? rpexec_dtype_bytes(dtype) : sizeof(float);
+        size_t width = i < 4 ? rp_dtype_bytes(dtype) : sizeof(float);
         equal &= memcmp(in_a[i], in_b[i], (MOST + GUARD) * width) == 0;
     }
     return equal;
 }
 
-static void expect_passes(rpexec_dtype dtype, uint64_t count, rpexec_pool *pool, const arrays *a,
+static void expect_passes(rp_dtype dtype, uint64_t count, rpexec_pool *pool, const arrays *a,
                           const arrays *b)
 {
     const rpexec_adam adam = {.lr = 1e-2,
@@ -110,29 +110,29 @@ static void expect_passes(rpexec_dtype dtype, uint64_t count, rpexec_pool *pool,
     cr_expect(rpexec_pass_collect(pool, dtype, count, a->other, 8, true, a->g));
     (void)rpexec_unscale(dtype, count, b->slot, 8, false, b->g);
     (void)rpexec_unscale(dtype, count, b->other, 8, true, b->g);
-    cr_expect(same(a, b, dtype), "%s, %lu: collect", rpexec_dtype_text(dtype), count);
+    cr_expect(same(a, b, dtype), "%s, %lu: collect", rp_dtype_text(dtype), count);
     rpexec_pass_adam(pool, &f, &ours);
     rpexec_adam_update(&f, &right);
-    cr_expect(same(a, b, dtype), "%s, %lu: Adam", rpexec_dtype_text(dtype), count);
+    cr_expect(same(a, b, dtype), "%s, %lu: Adam", rp_dtype_text(dtype), count);
     rpexec_pass_refresh(pool, dtype, count, a->p, a->working);
     rpexec_narrow(dtype, count, b->p, b->working);
-    cr_expect(same(a, b, dtype), "%s, %lu: refresh", rpexec_dtype_text(dtype), count);
+    cr_expect(same(a, b, dtype), "%s, %lu: refresh", rp_dtype_text(dtype), count);
     step.slice.gradients = NULL;
     rpexec_pass_run_step(pool, &f, &step);
     rpexec_adam_update(&f, &right); /* with the gradients collected above */
     rpexec_narrow(dtype, count, b->p, b->working);
     rpexec_narrow(dtype, count, b->p, b->copy);
-    cr_expect(same(a, b, dtype), "%s, %lu: one pass", rpexec_dtype_text(dtype), count);
-    rpexec_pass_zero(pool, count, rpexec_dtype_bytes(dtype), a->working);
-    memset(b->working, 0, count * rpexec_dtype_bytes(dtype));
-    cr_expect(same(a, b, dtype), "%s, %lu: zeroes", rpexec_dtype_text(dtype), count);
+    cr_expect(same(a, b, dtype), "%s, %lu: one pass", rp_dtype_text(dtype), count);
+    rpexec_pass_zero(pool, count, rp_dtype_bytes(dtype), a->working);
+    memset(b->working, 0, count * rp_dtype_bytes(dtype));
+    cr_expect(same(a, b, dtype), "%s, %lu: zeroes", rp_dtype_text(dtype), count);
 }
 
 Test(exec_pool, passes_are_the_plain_functions)
 {
     static const uint64_t counts[] = {1, 1023, (1 << 18) + 1, MOST};
-    for (int d = 0; d < RPEXEC_DTYPE_COUNT; d++) {
-        rpexec_dtype dtype = (rpexec_dtype)d;
+    for (int d = 0; d < RP_DTYPE_COUNT; d++) {
+        rp_dtype dtype = (rp_dtype)d;
         const arrays a = new_arrays(dtype);
         const arrays b = new_arrays(dtype);
         for (size_t i = 0; i < THREAD_CASES; i++) {
@@ -148,16 +148,16 @@ Test(exec_pool, an_overflow_is_seen_wherever_it_is)
 {
     static const uint64_t places[] = {0, (1 << 18) - 1, 1 << 18, MOST - 1};
     static const uint16_t bad[] = {0x7c00, 0xfc00, 0x7e01, 0x7c01};
-    const arrays a = new_arrays(RPEXEC_DTYPE_F16);
+    const arrays a = new_arrays(RP_DTYPE_F16);
     uint16_t *slot = a.slot;
     rpexec_pool *pool = pool_of(3);
-    fill(RPEXEC_DTYPE_F16, &a);
-    cr_expect(rpexec_pass_finite(pool, RPEXEC_DTYPE_F16, MOST, slot));
+    fill(RP_DTYPE_F16, &a);
+    cr_expect(rpexec_pass_finite(pool, RP_DTYPE_F16, MOST, slot));
     for (size_t i = 0; i < 4; i++) {
         uint16_t good = slot[places[i]];
         slot[places[i]] = bad[i];
-        cr_expect(not(rpexec_pass_finite(pool, RPEXEC_DTYPE_F16, MOST, slot)));
-        cr_expect(not(rpexec_pass_collect(pool, RPEXEC_DTYPE_F16, MOST, slot, 2, i % 2 == 0, a.g)));
+        cr_expect(not(rpexec_pass_finite(pool, RP_DTYPE_F16, MOST, slot)));
+        cr_expect(not(rpexec_pass_collect(pool, RP_DTYPE_F16, MOST, slot, 2, i % 2 == 0, a.g)));
         slot[places[i]] = good;
         memset(a.g, 0, MOST * sizeof *a.g);
     }
@@ -284,8 +284,8 @@ Test(exec_pool, initial_weights_are_the_same_bits)
         rp_model config = wide_model(false, rank);
         config.intermediate = 9001;
         config.mlp_parameters = (uint64_t)3 * config.hidden * config.intermediate;
-        cr_assert(eq(int, rpexec_model_create(&config, 3, RPEXEC_DTYPE_F32, rp_test_arena, &model),
-                     RP_OK));
+        cr_assert(
+            eq(int, rpexec_model_create(&config, 3, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
         uint64_t longest = 0;
         float *ours = taken(model.block.floats * sizeof *ours);
         float *right = taken(model.block.floats * sizeof *right);
@@ -326,7 +326,7 @@ static rpexec_state stepped(const rpexec_model *model, rpexec_pool *pool, bool f
     rpexec_state_fuse(&s, fused);
     for (uint64_t step = 1; step <= 3; step++) {
         float scale = s.scaler.next;
-        deliver(&s, step, step == 2 && model->dtype == RPEXEC_DTYPE_F16);
+        deliver(&s, step, step == 2 && model->dtype == RP_DTYPE_F16);
         for (uint32_t layer = model->layer_count; layer-- > 0;) {
             rpexec_state_collect(&s, layer, scale);
         }
@@ -345,35 +345,35 @@ static bool same_state(const rpexec_state *a, const rpexec_state *b)
     return memcmp(a->master, b->master, bytes) == 0 && memcmp(a->m, b->m, bytes) == 0 &&
            memcmp(a->v, b->v, bytes) == 0 && a->step == b->step && a->skipped == b->skipped &&
            memcmp(&a->scaler, &b->scaler, sizeof a->scaler) == 0 &&
-           memcmp(a->working, b->working,
-                  a->offsets[layers] * rpexec_dtype_bytes(a->model->dtype)) == 0;
+           memcmp(a->working, b->working, a->offsets[layers] * rp_dtype_bytes(a->model->dtype)) ==
+               0;
 }
 
-static void expect_steps(rpexec_dtype dtype, bool tied, uint32_t rank)
+static void expect_steps(rp_dtype dtype, bool tied, uint32_t rank)
 {
     rpexec_model model;
     rp_model config = wide_model(tied, rank);
     cr_assert(eq(int, rpexec_model_create(&config, 3, dtype, rp_test_arena, &model), RP_OK));
     cr_assert(gt(u64, rpexec_pool_pieces(rpexec_model_trained(&model, 1, 2)), 1));
     const rpexec_state right = stepped(&model, NULL, false);
-    cr_expect(eq(u64, right.step, dtype == RPEXEC_DTYPE_F16 ? 2 : 3));
+    cr_expect(eq(u64, right.step, dtype == RP_DTYPE_F16 ? 2 : 3));
     for (size_t i = 0; i < THREAD_CASES; i++) {
         const rpexec_state ours = stepped(&model, pool_of(THREADS[i]), i % 2 == 1);
         cr_expect(same_state(&ours, &right), "%s, tied %d, rank %u, %u threads",
-                  rpexec_dtype_text(dtype), tied, rank, THREADS[i]);
+                  rp_dtype_text(dtype), tied, rank, THREADS[i]);
     }
     const rpexec_state alone = stepped(&model, NULL, true);
-    cr_expect(same_state(&alone, &right), "%s, tied %d, rank %u, one pass",
-              rpexec_dtype_text(dtype), tied, rank);
+    cr_expect(same_state(&alone, &right), "%s, tied %d, rank %u, one pass", rp_dtype_text(dtype),
+              tied, rank);
 }
 
 Test(exec_pool, steps_are_the_same_bits)
 {
-    for (int d = 0; d < RPEXEC_DTYPE_COUNT; d++) {
-        expect_steps((rpexec_dtype)d, true, 0);
+    for (int d = 0; d < RP_DTYPE_COUNT; d++) {
+        expect_steps((rp_dtype)d, true, 0);
     }
-    expect_steps(RPEXEC_DTYPE_F32, false, 0);
-    expect_steps(RPEXEC_DTYPE_F16, true, 16);
+    expect_steps(RP_DTYPE_F32, false, 0);
+    expect_steps(RP_DTYPE_F16, true, 16);
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------
@@ -384,14 +384,14 @@ static void scale_up(void *context, rp_arena *in, rp_test_run *run)
 {
     (void)context;
     (void)in;
-    if (run->model.dtype == RPEXEC_DTYPE_F16) {
+    if (run->model.dtype == RP_DTYPE_F16) {
         run->state.scaler = (rpexec_scaler){.scale = 0x1p22f, .next = 0x1p22f};
     }
 }
 
 /* @return true where the run of `work` that keeps no gradients has none: its steps were one pass
  * each */
-static bool fuses(const rpexec_work *work, rpexec_dtype dtype, bool tied)
+static bool fuses(const rp_compile_config *work, rp_dtype dtype, bool tied)
 {
     rp_model config = rp_test_decoder(2, tied, true);
     rp_test_twist twist = {.dtype = dtype, .prepare = scale_up};
@@ -401,10 +401,10 @@ static bool fuses(const rpexec_work *work, rpexec_dtype dtype, bool tied)
     twist.drops_gradients = true;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 5, work, &twist, &dropped), RP_OK));
     cr_expect(same_state(&kept.state, &dropped.state), "%s, %s", work->schedule->name,
-              rpexec_dtype_text(dtype));
+              rp_dtype_text(dtype));
     cr_expect(
         eq(int, memcmp(kept.losses, dropped.losses, work->iterations * sizeof *kept.losses), 0));
-    cr_expect(dtype != RPEXEC_DTYPE_F16 || (kept.state.skipped > 0 && kept.state.step > 0));
+    cr_expect(dtype != RP_DTYPE_F16 || (kept.state.skipped > 0 && kept.state.step > 0));
     uint64_t values = kept.state.trained[kept.model.layer_count];
     bool empty = true;
     for (uint64_t i = 0; i < values; i++) {
@@ -425,10 +425,10 @@ Test(exec_pool, runs_fuse_where_they_may)
                  {"fsdp-offload", false, 1, true}, {"zero-infinity", false, 1, false},
                  {"roundpipe", true, 1, false},    {"roundpipe-overlap", false, 2, false}};
     for (uint32_t i = 0; i < 6 * 3; i++) {
-        rpexec_work work = rp_test_work(cases[i / 3].name, 2, 4, 8);
+        rp_compile_config work = rp_test_work(cases[i / 3].name, 2, 4, 8);
         work.asynchronous = cases[i / 3].asynchronous;
         work.calls = cases[i / 3].calls;
-        bool fused = fuses(&work, (rpexec_dtype)(i % 3), i % 2 == 0);
+        bool fused = fuses(&work, (rp_dtype)(i % 3), i % 2 == 0);
         cr_expect(eq(int, fused, cases[i / 3].fused), "%s", cases[i / 3].name);
     }
 }

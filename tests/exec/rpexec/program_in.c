@@ -239,7 +239,7 @@ static bool run_mutant(const char *text, const rp_model *config)
         return false;
     }
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rpexec_model_create(config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     o.gpus = program->gpu_count;
     o.schedule = rp_schedule_find(program->schedule);
     bool fits = rpexec_program_in_fit(&o, &model, arena, &program) == RP_OK &&
@@ -277,11 +277,11 @@ static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
     rpexec_model model;
     rp_costs costs;
     rp_model config = rp_test_decoder(4, false, false);
-    rpexec_work work = rp_test_work(schedule, 2, 2, 2);
+    rp_compile_config work = rp_test_work(schedule, 2, 2, 2);
     work.recompute = RP_RECOMPUTE_WAIT;
     work.layer_grain = layer_grain;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rpexec_model_create(&config, 4, RPEXEC_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
     size_t length = 0;

@@ -35,7 +35,7 @@ typedef struct rank_run {
     uint32_t rank, ranks;
     uint64_t seed; /* of delays before each collective */
     rpexec_collective_kind kind;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint64_t counts[ARRAYS];
     void *whole[ARRAYS];
     void *share[ARRAYS];
@@ -56,10 +56,10 @@ static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
     memcpy(to, from, bytes);
 }
 
-static float rounded(rpexec_dtype dtype, float value)
+static float rounded(rp_dtype dtype, float value)
 {
     uint16_t half = 0;
-    if (dtype != RPEXEC_DTYPE_F32) {
+    if (dtype != RP_DTYPE_F32) {
         rpexec_narrow(dtype, 1, &value, &half);
         rpexec_widen(dtype, 1, &half, &value);
     }
@@ -67,19 +67,19 @@ static float rounded(rpexec_dtype dtype, float value)
 }
 
 /* Of many sizes, so that sums depend on their order. */
-static float value_of(rpexec_dtype dtype, uint32_t rank, uint32_t array, uint64_t i)
+static float value_of(rp_dtype dtype, uint32_t rank, uint32_t array, uint64_t i)
 {
     uint64_t bits = rpexec_random_bits(7 + array, rank, i);
     float value = (float)((double)(bits % 2000001) / 1e6 - 1.0);
     return rounded(dtype, value * (float)(1u << (bits >> 40 & 10)));
 }
 
-static void put(rpexec_dtype dtype, void *array, uint64_t i, float value)
+static void put(rp_dtype dtype, void *array, uint64_t i, float value)
 {
     rpexec_narrow(dtype, 1, &value, rpexec_element(dtype, array, i));
 }
 
-static float get(rpexec_dtype dtype, const void *array, uint64_t i)
+static float get(rp_dtype dtype, const void *array, uint64_t i)
 {
     float value = 0;
     rpexec_widen(dtype, 1, rpexec_element_const(dtype, array, i), &value);
@@ -129,7 +129,7 @@ static void *run_rank(void *context)
                 .count = r->counts[a]};
         }
         if (r->kind == RPEXEC_ALL_REDUCE && round % 2 == 1) { /* in place */
-            memcpy(r->result[0], r->whole[0], r->counts[0] * rpexec_dtype_bytes(r->dtype));
+            memcpy(r->result[0], r->whole[0], r->counts[0] * rp_dtype_bytes(r->dtype));
             arrays[0].from = r->result[0];
         }
         const rpexec_collective c = {.kind = r->kind,
@@ -217,7 +217,7 @@ static uint64_t bytes_of(const rank_run *r)
 {
     uint64_t bytes = 0;
     for (uint32_t a = 0; a < ARRAYS; a++) {
-        bytes += r->counts[a] * rpexec_dtype_bytes(r->dtype) * (r->ranks - 1);
+        bytes += r->counts[a] * rp_dtype_bytes(r->dtype) * (r->ranks - 1);
     }
     return r->rounds * bytes * (r->kind == RPEXEC_ALL_REDUCE ? 2 : 1);
 }
@@ -247,7 +247,7 @@ Test(exec_collectives, all_of_them_give_the_closed_form)
         for (uint32_t number = 0; number < 24; number++) {
             for (uint32_t i = 0; i < ranks; i++) {
                 runs[i].kind = (rpexec_collective_kind)(number % 3);
-                runs[i].dtype = (rpexec_dtype)((number / 3 + ranks) % RPEXEC_DTYPE_COUNT);
+                runs[i].dtype = (rp_dtype)((number / 3 + ranks) % RP_DTYPE_COUNT);
                 runs[i].counts[0] = counts[number / 3];
                 runs[i].counts[1] = counts[(number / 3 * 5 + 3) % 8];
                 runs[i].seed = number;

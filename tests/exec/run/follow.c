@@ -52,13 +52,14 @@ static void ended(void *context, uint32_t iteration, double loss)
 /* True where two runs have equal state, as far as a checkpoint holds it: steps, scaler, weights. */
 static bool same_state(const rp_test_run *a, const rp_test_run *b)
 {
-    uint64_t working = a->state.offsets[a->model.layer_count] * rpexec_dtype_bytes(a->model.dtype);
+    uint64_t working = a->state.offsets[a->model.layer_count] * rp_dtype_bytes(a->model.dtype);
     return a->state.step == b->state.step && a->state.skipped == b->state.skipped &&
            memcmp(&a->state.scaler, &b->state.scaler, sizeof a->state.scaler) == 0 &&
            memcmp(a->state.working, b->state.working, working) == 0;
 }
 
-static void compare(const rp_model *config, rpexec_work work, rp_test_twist twist, uint32_t most)
+static void compare(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+                    uint32_t most)
 {
     rp_test_run shorter;
     rp_test_run stopped;
@@ -80,7 +81,8 @@ static void compare(const rp_model *config, rpexec_work work, rp_test_twist twis
     cr_expect(same_state(&stopped, &shorter), "%s %s after %u: another state", name, mode, most);
 }
 
-typedef void (*trial)(const rp_model *config, rpexec_work work, rp_test_twist twist, uint32_t most);
+typedef void (*trial)(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+                      uint32_t most);
 
 /* Every schedule that runs, sync and async. */
 static void all_schedules(const rp_test_twist *twist, trial try)
@@ -92,7 +94,7 @@ static void all_schedules(const rp_test_twist *twist, trial try)
         config.heads = rp_cuts_layers(&schedule->traits) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
         if (why == NULL) {
-            rpexec_work work = rp_test_work(schedule->name, 2, 4, STEPS);
+            rp_compile_config work = rp_test_work(schedule->name, 2, 4, STEPS);
             work.asynchronous = i % 2 == 1;
             try(&config, work, *twist, 1 + i / 2 % (STEPS - 1));
         }
@@ -107,19 +109,20 @@ Test(exec_follow, all_schedules_end_between_iterations)
 
 Test(exec_follow, with_a_scaled_loss_too)
 {
-    const rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16};
+    const rp_test_twist twist = {.dtype = RP_DTYPE_F16};
     all_schedules(&twist, compare);
 }
 
 Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
-    const rpexec_work work = rp_test_work("roundpipe", 2, 4, STEPS);
+    const rp_compile_config work = rp_test_work("roundpipe", 2, 4, STEPS);
     compare(&config, work, (rp_test_twist){0}, STEPS);
 }
 
 /* Twice the same program equals one of twice its length, which nothing interrupts. */
-static void twice(const rp_model *config, rpexec_work work, rp_test_twist twist, uint32_t most)
+static void twice(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+                  uint32_t most)
 {
     (void)most;
     rp_test_run once;
@@ -142,7 +145,7 @@ Test(exec_follow, programs_run_again)
 
 Test(exec_follow, programs_run_again_with_a_scaled_loss)
 {
-    const rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16};
+    const rp_test_twist twist = {.dtype = RP_DTYPE_F16};
     all_schedules(&twist, twice);
 }
 
@@ -171,7 +174,7 @@ Test(exec_follow, resident_weights_stay)
     config.heads = 4;
     driver.transfer = count_transfer;
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const rpexec_work work = rp_test_work(names[i], 2, 4, 1);
+        const rp_compile_config work = rp_test_work(names[i], 2, 4, 1);
         uint32_t counts[2];
         for (uint32_t again = 0; again < 2; again++) {
             const rp_test_twist twist = {.driver_type = &driver, .again = 2 * again};

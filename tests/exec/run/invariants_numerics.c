@@ -16,8 +16,8 @@
 TestSuite(exec_invariants_numerics, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 60);
 
-static void execute(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
-                    rp_test_run *run)
+static void execute(const rp_model *config, const rp_compile_config *work,
+                    const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
               "%s", work->schedule->name);
@@ -35,7 +35,7 @@ Test(exec_invariants_numerics, n_independence)
             rp_test_run first;
             for (size_t n = 0; n < 5; n++) {
                 rp_test_run run;
-                rpexec_work work = rp_test_work(names[i], gpus[n], 9, STEPS);
+                rp_compile_config work = rp_test_work(names[i], gpus[n], 9, STEPS);
                 work.asynchronous = asynchronous != 0;
                 execute(&config, &work, NULL, &run);
                 first = n == 0 ? run : first;
@@ -70,7 +70,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
          .backward_layers = none_first},
     };
     rp_model config = rp_test_small_decoder(6, true, true);
-    rpexec_work plain = rp_test_work("1f1b", 2, 4, 2);
+    rp_compile_config plain = rp_test_work("1f1b", 2, 4, 2);
     rp_test_run right;
     plain.recompute = RP_RECOMPUTE_NONE;
     execute(&config, &plain, NULL, &right);
@@ -78,7 +78,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
         for (int layers = 0; layers < 2; layers++) {
             for (int early = 0; early < 2; early++) {
                 rp_test_run run;
-                rpexec_work work = rp_test_work("roundpipe", 2, 4, 2);
+                rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
                 work.partition = &partitions[i];
                 work.layer_grain = layers != 0;
                 work.recompute = early != 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
@@ -107,7 +107,7 @@ Test(exec_invariants_numerics, one_call_is_two_calls)
     for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
         rp_test_run one;
         const rp_test_twist watch = {.observe = true};
-        rpexec_work work = rp_test_work("roundpipe", 3, 12, 3);
+        rp_compile_config work = rp_test_work("roundpipe", 3, 12, 3);
         work.asynchronous = asynchronous != 0;
         execute(&config, &work, &watch, &one);
         cr_expect(eq(u32, count_of(one.program, RP_OP_UPLOAD_PARAM_GRAD), 0));
@@ -148,7 +148,7 @@ Test(exec_invariants_numerics, tied_table_gets_both_gradients)
     for (uint32_t i = 0; i < 4; i++) {
         rp_test_run one;
         rp_test_run two;
-        rpexec_work work = rp_test_work(names[i], 2, 4, 1);
+        rp_compile_config work = rp_test_work(names[i], 2, 4, 1);
         work.calls = i == 1 ? 2 : 1;
         execute(&tied, &work, NULL, &one);
         execute(&untied, &work, &twist, &two);
@@ -197,7 +197,7 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
             file->tensors[i].gradients[k] = (float)gradients[p->offset + (size_t)k];
         }
     }
-    rpexec_work work = rp_test_work("roundpipe", 2, 4, 1);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 1);
     const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
     cr_assert(eq(
         int, rp_test_execute(rp_test_arena, &golden.config, (uint32_t)seq_len, &work, &twist, &run),
@@ -279,8 +279,8 @@ static void synthetic_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t 
 static void after_synthetic(rp_test_watch *watch, uint32_t op)
 {
     const rp_schedule_type *type = watch->context;
-    bool on_host = type->traits.placement == RP_PLACEMENT_OFFLOAD ||
-                   type->traits.sharding.host_optimizer;
+    bool on_host =
+        type->traits.placement == RP_PLACEMENT_OFFLOAD || type->traits.sharding.host_optimizer;
     if (watch->plan->program->ops[op].kind == RP_OP_OPTIMIZER && on_host) {
         take(seen.state->gradients, seen.state->offsets[watch->plan->model->layer_count]);
     }
@@ -297,12 +297,12 @@ static void check_contributions(const char *schedule, uint32_t gpus, uint32_t ca
                                 bool asynchronous, bool layer_grain)
 {
     enum { STEPS = 3, M = 12 };
-    rpexec_operators operators = *rpexec_host_operators[RPEXEC_DTYPE_F32];
+    rpexec_operators operators = *rpexec_host_operators[RP_DTYPE_F32];
     operators.rms_norm_weight = synthetic_norm;
     operators.linear_weight = synthetic_linear;
     operators.embed_weight = synthetic_embed;
     operators.adam = synthetic_adam;
-    rpexec_work work = rp_test_work(schedule, gpus, M / calls, STEPS);
+    rp_compile_config work = rp_test_work(schedule, gpus, M / calls, STEPS);
     rp_schedule_type type = *work.schedule;
     rp_test_watch watch = {.before = note_microbatch,
                            .after = after_synthetic,
@@ -342,7 +342,7 @@ Test(exec_invariants_numerics, adam_sees_every_microbatch_once)
         const rp_schedule_type *schedule = rp_schedules[i];
         /* Tensor-parallel ranks work on microbatches that are other ranks' ops. */
         bool alone = !rp_cuts_layers(&schedule->traits);
-        if (alone && rpexec_work_obstacle(schedule, false) == NULL) {
+        if (alone && rpexec_work_obstacle(&schedule->traits, false) == NULL) {
             check_contributions(schedule->name, 3, 1, false, i % 2 == 0);
         }
     }

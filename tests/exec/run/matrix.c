@@ -83,16 +83,16 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     bool none = c->recompute == RP_RECOMPUTE_NONE;
     bool resident = schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-    rpexec_work work = {.schedule = schedule,
-                        .gpus = gpus,
-                        .calls = c->variant && offload ? 2 : 1,
-                        .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
-                        .iterations = iterations_of(schedule, c),
-                        .round = RP_ROUND_ALL,
-                        .asynchronous = c->asynchronous,
-                        .recompute = c->recompute,
-                        .layer_grain = c->layer_grain,
-                        .piece_bytes = 3000};
+    rp_compile_config work = {.schedule = schedule,
+                              .gpus = gpus,
+                              .calls = c->variant && offload ? 2 : 1,
+                              .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
+                              .iterations = iterations_of(schedule, c),
+                              .round = RP_ROUND_ALL,
+                              .asynchronous = c->asynchronous,
+                              .recompute = c->recompute,
+                              .layer_grain = c->layer_grain,
+                              .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
     bool few = gpus > 4 && c->layer_grain; /* what takes longest; some schedules need more */
     uint32_t microbatches = (few ? 1 : c->rounds) * gpus;
@@ -132,7 +132,7 @@ static void run_all(const char *name, uint32_t gpu_limit, size_t combination_cou
     uint32_t number = 0;
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
         const rp_schedule_type *schedule = rp_schedules[s];
-        for (size_t n = 0; rpexec_work_obstacle(schedule, false) == NULL && n < 5; n++) {
+        for (size_t n = 0; rpexec_work_obstacle(&schedule->traits, false) == NULL && n < 5; n++) {
             uint32_t ran = 0;
             for (size_t i = 0; gpu_counts[n] <= gpu_limit && i < combination_count; i++) {
                 const combination *c = &combinations[i];
@@ -177,11 +177,11 @@ Test(exec_matrix, plain_loops)
         rp_test_golden golden;
         rp_test_run run;
         rp_test_golden_load(slow_golden_names[i], &golden);
-        const rpexec_work work = {.gpus = 1,
-                                  .calls = 1,
-                                  .microbatches = 1,
-                                  .microbatch_size = (uint32_t)golden.file.sequences,
-                                  .iterations = 1};
+        const rp_compile_config work = {.gpus = 1,
+                                        .calls = 1,
+                                        .microbatches = 1,
+                                        .microbatch_size = (uint32_t)golden.file.sequences,
+                                        .iterations = 1};
         const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
         cr_assert(eq(int,
                      rp_test_single_from(rp_test_arena, &golden.config,
@@ -195,7 +195,7 @@ Test(exec_matrix, plain_loops)
 }
 
 /* The reference's gradients for weights that are rounded to a storage type. */
-static void round_weights(slow_golden *file, rpexec_dtype dtype)
+static void round_weights(slow_golden *file, rp_dtype dtype)
 {
     for (int i = 0; i < file->count; i++) {
         slow_golden_tensor *t = &file->tensors[i];
@@ -221,10 +221,10 @@ static void round_weights(slow_golden *file, rpexec_dtype dtype)
 
 /* Storage of 16 bits rounds every tensor that a block keeps or hands on: about 12 on the way
  * forward, 15 on the way back, some at the ends. The same model as above, a rounding for a term. */
-static double half_tolerance(const rp_test_golden *golden, rpexec_dtype dtype)
+static double half_tolerance(const rp_test_golden *golden, rp_dtype dtype)
 {
     const double k = 6;
-    double u = ldexp(1, dtype == RPEXEC_DTYPE_BF16 ? -9 : -12);
+    double u = ldexp(1, dtype == RP_DTYPE_BF16 ? -9 : -12);
     return k * u * sqrt(27.0 * golden->file.decoder.layers + 6);
 }
 
@@ -236,12 +236,12 @@ Test(exec_matrix, half_precision_storage)
         char report[256];
         rp_test_golden golden;
         rp_test_run run;
-        rpexec_dtype dtype = i < 6 ? RPEXEC_DTYPE_BF16 : RPEXEC_DTYPE_F16;
+        rp_dtype dtype = i < 6 ? RP_DTYPE_BF16 : RP_DTYPE_F16;
         rp_test_golden_load(i % 2 == 0 ? "tied" : "untied", &golden);
         round_weights(&golden.file, dtype);
         const rp_test_twist twist = {
             .prepare = rp_test_golden_prepare, .context = &golden, .dtype = dtype};
-        rpexec_work work = rp_test_work(names[i % 6], 2, 4, 1);
+        rp_compile_config work = rp_test_work(names[i % 6], 2, 4, 1);
         work.recompute = RP_RECOMPUTE_WAIT;
         work.layer_grain = i % 3 == 0;
         cr_assert(eq(int,
@@ -250,11 +250,10 @@ Test(exec_matrix, half_precision_storage)
                      RP_OK));
         double error = rp_test_golden_error(&golden, &run, half_tolerance(&golden, dtype), report,
                                             sizeof report);
-        cr_expect(error <= 1, "%s, %s: %.2f times: %s", names[i % 6], rpexec_dtype_text(dtype),
-                  error, report);
+        cr_expect(error <= 1, "%s, %s: %.2f times: %s", names[i % 6], rp_dtype_text(dtype), error,
+                  report);
         double cosine = rp_test_golden_cosine(&golden, &run);
-        cr_expect(cosine > 0.999, "%s, %s: cosine %g", names[i % 6], rpexec_dtype_text(dtype),
-                  cosine);
+        cr_expect(cosine > 0.999, "%s, %s: cosine %g", names[i % 6], rp_dtype_text(dtype), cosine);
         slow_golden_free(&golden.file);
     }
 }
@@ -268,15 +267,16 @@ Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
         char message[1024] = "";
         rp_test_run run;
         const rp_schedule_type *schedule = rp_schedule_find(names[i]);
-        rpexec_work work = rp_test_work(names[i], 2, 4, 2);
+        rp_compile_config work = rp_test_work(names[i], 2, 4, 2);
         work.asynchronous = true;
         work.recompute = RP_RECOMPUTE_WAIT;
-        cr_expect(rpexec_work_obstacle(schedule, true) != NULL);
+        cr_expect(rpexec_work_obstacle(&schedule->traits, true) != NULL);
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, 5, &work, NULL, &run);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE), "%s", names[i]);
         cr_expect(strstr(message, "--schedule: ") == message, "%s", message);
-        cr_expect(strstr(message, rpexec_work_obstacle(schedule, true)) != NULL, "%s", message);
+        cr_expect(strstr(message, rpexec_work_obstacle(&schedule->traits, true)) != NULL, "%s",
+                  message);
     }
 }

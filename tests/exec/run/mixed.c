@@ -15,21 +15,21 @@
 
 TestSuite(exec_mixed, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 240);
 
-static const rpexec_dtype halves[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
+static const rp_dtype halves[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
 
-static rpexec_work work_of(const char *schedule, uint32_t gpus, bool asynchronous)
+static rp_compile_config work_of(const char *schedule, uint32_t gpus, bool asynchronous)
 {
-    rpexec_work work = rp_test_work(schedule, gpus, 4, 3);
+    rp_compile_config work = rp_test_work(schedule, gpus, 4, 3);
     work.microbatch_size = 2;
     work.asynchronous = asynchronous;
     return work;
 }
 
 /* In plain loops; what runs with resident weights is always synchronous. */
-static void run_single(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
-                       rp_test_run *run)
+static void run_single(const rp_model *config, const rp_compile_config *work,
+                       const rp_test_twist *twist, rp_test_run *run)
 {
-    rpexec_work plain = *work;
+    rp_compile_config plain = *work;
     plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
@@ -44,7 +44,8 @@ static bool same_scaler(const rpexec_state *a, const rpexec_state *b)
 /* ---- the same bits ----------------------------------------------------------------------------
  */
 
-static void compare(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist)
+static void compare(const rp_model *config, const rp_compile_config *work,
+                    const rp_test_twist *twist)
 {
     rp_test_run plain;
     rp_test_run run;
@@ -54,7 +55,7 @@ static void compare(const rp_model *config, const rpexec_work *work, const rp_te
     run_single(config, work, twist, &plain);
     cr_expect(rp_test_same(&run, &plain, work->iterations) && same_scaler(&run.state, &plain.state),
               "%s on %u GPUs, %s, %s: other bits", work->schedule->name, work->gpus,
-              rpexec_dtype_text(twist->dtype), work->asynchronous ? "async" : "sync");
+              rp_dtype_text(twist->dtype), work->asynchronous ? "async" : "sync");
 }
 
 Test(exec_mixed, schedules_train_alike)
@@ -71,7 +72,7 @@ Test(exec_mixed, schedules_train_alike)
             rp_model config = rp_test_decoder(LAYERS, offload, true);
             rp_test_twist twist = {.dtype = halves[d], .delay_seed = i, .delay_us = 50};
             for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-                rpexec_work work = work_of(cases[i].name, cases[i].gpus, asynchronous != 0);
+                rp_compile_config work = work_of(cases[i].name, cases[i].gpus, asynchronous != 0);
                 compare(&config, &work, &twist);
             }
         }
@@ -84,7 +85,7 @@ Test(exec_mixed, split_steps_train_alike)
     rp_model config = rp_test_decoder(LAYERS, true, false);
     for (size_t d = 0; d < 2; d++) {
         rp_test_twist twist = {.dtype = halves[d]};
-        rpexec_work work = work_of("roundpipe", 2, true);
+        rp_compile_config work = work_of("roundpipe", 2, true);
         work.calls = 2;
         work.layer_grain = d == 0;
         compare(&config, &work, &twist);
@@ -95,8 +96,8 @@ Test(exec_mixed, split_steps_train_alike)
 Test(exec_mixed, chunks_of_the_loss_train_alike)
 {
     rp_model config = rp_test_decoder(1, false, false);
-    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_BF16};
-    rpexec_work work = work_of("roundpipe", 1, false);
+    rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
+    rp_compile_config work = work_of("roundpipe", 1, false);
     work.iterations = work.microbatches = 1;
     work.microbatch_size = RPEXEC_LOSS_CHUNK_TOKENS / SEQ_LEN + 1;
     compare(&config, &work, &twist);
@@ -113,7 +114,7 @@ Test(exec_mixed, chunks_are_as_long_as_the_model_is_wide)
         const rp_model config = {.hidden = cases[i].hidden};
         for (size_t d = 0; d < 2; d++) {
             const rpexec_model model = {.config = &config,
-                                        .dtype = d == 0 ? RPEXEC_DTYPE_F32 : halves[0]};
+                                        .dtype = d == 0 ? RP_DTYPE_F32 : halves[0]};
             cr_expect(eq(u64, rpexec_loss_chunk(&model, 10000), cases[i].tokens[d]));
             cr_expect(eq(u64, rpexec_loss_chunk(&model, 100), 100));
         }
@@ -124,8 +125,8 @@ Test(exec_mixed, long_chunks_of_the_loss_train_alike)
 {
     rp_model config = rp_test_decoder(1, false, false);
     config.hidden = 768;
-    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_BF16};
-    rpexec_work work = work_of("roundpipe", 1, false);
+    rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
+    rp_compile_config work = work_of("roundpipe", 1, false);
     work.iterations = work.microbatches = 1;
     work.microbatch_size = config.hidden / SEQ_LEN + 1;
     compare(&config, &work, &twist);
@@ -141,7 +142,7 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
         rp_test_run plain;
         rp_test_run run;
         rp_test_twist twist = {.dtype = halves[i % 2]};
-        rpexec_work work = work_of(names[i], 2, false);
+        rp_compile_config work = work_of(names[i], 2, false);
         run_single(&config, &work, &twist, &plain);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -197,8 +198,8 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
 {
     static const double tolerances[] = {2e-2, 5e-3};
     rp_model config = rp_test_decoder(2, false, true);
-    rpexec_work work = work_of("roundpipe", 1, false);
-    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F32};
+    rp_compile_config work = work_of("roundpipe", 1, false);
+    rp_test_twist twist = {.dtype = RP_DTYPE_F32};
     rp_test_run right;
     rp_test_run run;
     work.iterations = 1;
@@ -227,13 +228,13 @@ Test(exec_mixed, all_but_token_ids_halves)
     } cases[] = {{"roundpipe", 3}, {"1f1b", 1}};
     rp_model config = rp_test_decoder(LAYERS, false, true);
     for (size_t i = 0; i < 2; i++) {
-        rpexec_work work = work_of(cases[i].name, 2, false);
-        rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F32};
+        rp_compile_config work = work_of(cases[i].name, 2, false);
+        rp_test_twist twist = {.dtype = RP_DTYPE_F32};
         rp_test_run wide;
         rp_test_run half;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &wide), RP_OK));
-        twist.dtype = RPEXEC_DTYPE_BF16;
+        twist.dtype = RP_DTYPE_BF16;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &half), RP_OK));
         cr_expect(eq(u64, 2 * half.downloaded_bytes, wide.downloaded_bytes));
@@ -249,7 +250,7 @@ Test(exec_mixed, all_but_token_ids_halves)
 
 Test(exec_mixed, the_scale_halves_doubles_and_stays_in_its_range)
 {
-    rpexec_scaler s = rpexec_scaler_initial(RPEXEC_DTYPE_F16);
+    rpexec_scaler s = rpexec_scaler_initial(RP_DTYPE_F16);
     cr_expect(eq(flt, s.scale, 65536.0f));
     cr_expect(eq(flt, s.next, 65536.0f));
     for (int i = 0; i < 1999; i++) {
@@ -272,7 +273,7 @@ Test(exec_mixed, the_scale_halves_doubles_and_stays_in_its_range)
         rpexec_scaler_step(&s, true);
     }
     cr_expect(eq(flt, s.scale, 1.0f));
-    cr_expect(eq(flt, rpexec_scaler_initial(RPEXEC_DTYPE_BF16).scale, 1.0f));
+    cr_expect(eq(flt, rpexec_scaler_initial(RP_DTYPE_BF16).scale, 1.0f));
 }
 
 Test(exec_mixed, overflows_are_found_wherever_they_are)
@@ -285,15 +286,15 @@ Test(exec_mixed, overflows_are_found_wherever_they_are)
     for (size_t i = 0; i < COUNT; i++) {
         values[i] = i % 2 == 0 ? 0x7bff : 0x8001; /* the largest and the smallest */
     }
-    cr_expect(rpexec_all_finite(RPEXEC_DTYPE_F16, COUNT, values));
-    cr_expect(rpexec_unscale(RPEXEC_DTYPE_F16, COUNT, values, 0x1p16f, false, to));
+    cr_expect(rpexec_all_finite(RP_DTYPE_F16, COUNT, values));
+    cr_expect(rpexec_unscale(RP_DTYPE_F16, COUNT, values, 0x1p16f, false, to));
     cr_expect(eq(flt, to[COUNT - 1], 65504.0f * 0x1p-16f));
     cr_expect(eq(flt, to[1], -0x1p-24f * 0x1p-16f));
     for (size_t k = 0; k < 4 * 5; k++) {
         uint16_t good = values[places[k / 4]];
         values[places[k / 4]] = bad[k % 4];
-        cr_expect(not(rpexec_all_finite(RPEXEC_DTYPE_F16, COUNT, values)));
-        cr_expect(not(rpexec_unscale(RPEXEC_DTYPE_F16, COUNT, values, 8, false, to)));
+        cr_expect(not(rpexec_all_finite(RP_DTYPE_F16, COUNT, values)));
+        cr_expect(not(rpexec_unscale(RP_DTYPE_F16, COUNT, values, 8, false, to)));
         values[places[k / 4]] = good;
     }
 }
@@ -310,13 +311,13 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
 }
 
 /* The smallest scale with which the first step overflows. */
-static float first_overflow(const rp_model *config, const rpexec_work *work)
+static float first_overflow(const rp_model *config, const rp_compile_config *work)
 {
-    rpexec_work one = *work;
+    rp_compile_config one = *work;
     one.iterations = 1;
     for (float scale = 0x1p10f; scale <= 0x1p24f; scale *= 2) {
         rp_test_run run;
-        rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &scale};
+        rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
         run_single(config, &one, &twist, &run);
         if (run.state.skipped == 1) {
             return scale;
@@ -332,10 +333,10 @@ static float first_overflow(const rp_model *config, const rpexec_work *work)
 static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, float overflow)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
-    rpexec_work work = work_of(schedule, gpus, asynchronous);
+    rp_compile_config work = work_of(schedule, gpus, asynchronous);
     bool late = asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     float half = overflow / 2;
-    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &overflow};
+    rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &overflow};
     rp_test_run untouched;
     rp_test_run skipped;
     rp_test_run run;
@@ -362,7 +363,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(eq(u64, run.state.step, 1), "%s", schedule);
     cr_expect(eq(u64, run.state.skipped, work.iterations - 1));
-    rpexec_work one = work;
+    rp_compile_config one = work;
     one.iterations = 1;
     twist.context = &half;
     run_single(&config, &one, &twist, &fresh);
@@ -383,7 +384,7 @@ Test(exec_mixed, an_overflow_skips_the_step)
         uint32_t gpus;
     } cases[] = {{"roundpipe", 2}, {"1f1b", 3}, {"zbv", 2}};
     rp_model config = rp_test_decoder(LAYERS, false, true);
-    rpexec_work work = work_of("roundpipe", 1, false);
+    rp_compile_config work = work_of("roundpipe", 1, false);
     float overflow = first_overflow(&config, &work);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check_skips(cases[i].name, cases[i].gpus, false, overflow);
@@ -400,8 +401,8 @@ Test(exec_mixed, ranks_agree_on_skipping)
     float scale = 0x1p24f;
     for (size_t i = 0; i < 5; i++) {
         rp_test_run run;
-        rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .prepare = prepare, .context = &scale};
-        rpexec_work work = work_of(names[i], 2, false);
+        rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
+        rp_compile_config work = work_of(names[i], 2, false);
         work.iterations = 10;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -418,8 +419,8 @@ Test(exec_mixed, bf16_skips_nothing)
 {
     static uint16_t nan = 0x7fc0;
     float to;
-    cr_expect(not(rpexec_scaler_needed(RPEXEC_DTYPE_BF16)));
-    cr_expect(rpexec_unscale(RPEXEC_DTYPE_BF16, 1, &nan, 1, false, &to));
+    cr_expect(not(rpexec_scaler_needed(RP_DTYPE_BF16)));
+    cr_expect(rpexec_unscale(RP_DTYPE_BF16, 1, &nan, 1, false, &to));
     cr_expect(isnan(to));
 }
 
@@ -428,8 +429,8 @@ Test(exec_mixed, bf16_skips_nothing)
 Test(exec_mixed, gpus_that_cannot_agree_are_refused)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
-    rp_test_twist twist = {.dtype = RPEXEC_DTYPE_F16, .observe = true};
-    rpexec_work work = work_of("1f1b", 2, false);
+    rp_test_twist twist = {.dtype = RP_DTYPE_F16, .observe = true};
+    rp_compile_config work = work_of("1f1b", 2, false);
     rp_test_run run;
     rpexec_plan plan;
     char message[512] = "";

@@ -14,7 +14,7 @@
 
 TestSuite(exec_partitions, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-static void compare(const rp_model *config, rpexec_work *work, const char *what)
+static void compare(const rp_model *config, rp_compile_config *work, const char *what)
 {
     rp_test_run plain;
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
@@ -41,7 +41,7 @@ Test(exec_partitions, stages_without_layers_change_nothing)
         cr_assert(
             eq(int, rp_partition_parse("test", partitions[i], rp_test_arena, &partition), RP_OK));
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
-            rpexec_work work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
+            rp_compile_config work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
             work.asynchronous = i % 3 == 0;
             work.recompute = i % 2 == 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
             work.partition = &partition;
@@ -57,7 +57,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
     cr_assert(eq(int, rp_partition_parse("test", "0,0,8", rp_test_arena, &partition), RP_OK));
-    rpexec_work work = rp_test_work("1f1b", 3, 4, STEPS);
+    rp_compile_config work = rp_test_work("1f1b", 3, 4, STEPS);
     work.partition = &partition;
     work.recompute = RP_RECOMPUTE_WAIT;
     compare(&config, &work, "1f1b");
@@ -70,7 +70,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
 Test(exec_partitions, even_on_more_gpus_than_layers_allow)
 {
     rp_model config = rp_test_decoder(12, true, true);
-    rpexec_work work = rp_test_work("roundpipe", 8, 9, STEPS);
+    rp_compile_config work = rp_test_work("roundpipe", 8, 9, STEPS);
     compare(&config, &work, "even");
 }
 
@@ -82,7 +82,7 @@ Test(exec_partitions, one_forward_for_all_and_an_embedding_alone)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
     cr_assert(eq(int, rp_partition_parse("test", "|8,0", rp_test_arena, &partition), RP_OK));
-    rpexec_work work = rp_test_work("roundpipe", 2, 2, STEPS);
+    rp_compile_config work = rp_test_work("roundpipe", 2, 2, STEPS);
     work.partition = &partition;
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);

@@ -103,20 +103,20 @@ static const struct {
     {"model.layers.0.self_attn.q_proj.weight", 17},
 };
 
-static void expect_one_rounding(const char *schedule, uint32_t gpus, rpexec_dtype dtype)
+static void expect_one_rounding(const char *schedule, uint32_t gpus, rp_dtype dtype)
 {
-    const double u = dtype == RPEXEC_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8);
+    const double u = dtype == RP_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8);
     const rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rpexec_work work = {.schedule = type,
-                              .gpus = gpus,
-                              .calls = 1,
-                              .microbatches = MICROBATCHES,
-                              .microbatch_size = 1,
-                              .iterations = 1,
-                              .round = RP_ROUND_ALL,
-                              .recompute = type->default_recompute,
-                              .piece_bytes = 20000};
+    const rp_compile_config work = {.schedule = type,
+                                    .gpus = gpus,
+                                    .calls = 1,
+                                    .microbatches = MICROBATCHES,
+                                    .microbatch_size = 1,
+                                    .iterations = 1,
+                                    .round = RP_ROUND_ALL,
+                                    .recompute = type->default_recompute,
+                                    .piece_bytes = 20000};
     expected e = expected_of(&config);
     const rp_test_twist twist = {.dtype = dtype, .prepare = prepare, .context = &e};
     rp_test_run run;
@@ -131,13 +131,13 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rpexec_dtyp
         double allowed = sqrt((paths[k].roundings + 1) / 3) * u;
         double error = error_of(&run, &e, &e.parameters[i]);
         cr_expect(error <= allowed, "%s, %s, %s: %.2f u, allowed are %.2f", schedule,
-                  rpexec_dtype_text(dtype), paths[k].name, error / u, allowed / u);
+                  rp_dtype_text(dtype), paths[k].name, error / u, allowed / u);
     }
     free(e.parameters);
 }
 
 Test(exec_sums, of_many_microbatches_are_rounded_once)
 {
-    expect_one_rounding("roundpipe", 1, RPEXEC_DTYPE_BF16);
-    expect_one_rounding("1f1b", 2, RPEXEC_DTYPE_F16);
+    expect_one_rounding("roundpipe", 1, RP_DTYPE_BF16);
+    expect_one_rounding("1f1b", 2, RP_DTYPE_F16);
 }

@@ -36,14 +36,14 @@ static rp_model decoder_of(uint32_t kind, bool tied)
     return m;
 }
 
-static void run_it(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
-                   rp_test_run *run)
+static void run_it(const rp_model *config, const rp_compile_config *work,
+                   const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
-static void run_plain(const rp_model *config, const rpexec_work *work, const rp_test_twist *twist,
-                      rp_test_run *run)
+static void run_plain(const rp_model *config, const rp_compile_config *work,
+                      const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
@@ -69,7 +69,7 @@ static double weight_distance(const rp_test_run *run, const rp_test_run *plain, 
     return sqrt(apart / way);
 }
 
-static void set_variant(uint32_t number, rpexec_work *work, rp_partition *partition)
+static void set_variant(uint32_t number, rp_compile_config *work, rp_partition *partition)
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     static uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
@@ -87,7 +87,7 @@ Test(exec_slices, ranks_train_as_one_device_does)
     for (uint32_t number = 0; number < KINDS * 6; number++) {
         rp_model config = decoder_of(number % KINDS, number / KINDS % 2 == 0);
         rp_partition partition;
-        rpexec_work work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
         set_variant(number, &work, &partition);
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
             rp_test_run plain;
@@ -115,17 +115,17 @@ Test(exec_slices, ranks_train_as_one_device_does)
 /* Of 16 bits each rank rounds its parts of sums: a tensor's gradients differ by a few roundings. */
 Test(exec_slices, sixteen_bits_differ_by_rounding)
 {
-    static const rpexec_dtype dtypes[] = {RPEXEC_DTYPE_BF16, RPEXEC_DTYPE_F16};
+    static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
     static const uint32_t kinds[] = {DENSE, NORMS, ADAPTERS, ONE_KV_HEAD};
     for (uint32_t number = 0; number < 16; number++) {
         rp_model config = decoder_of(kinds[number / 4], number % 3 == 0);
-        rpexec_dtype dtype = dtypes[number % 2];
-        double roundoff = dtype == RPEXEC_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
+        rp_dtype dtype = dtypes[number % 2];
+        double roundoff = dtype == RP_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
         rp_partition partition;
         rp_test_run plain;
         rp_test_run run;
         const rp_test_twist twist = {.dtype = dtype};
-        rpexec_work work = rp_test_work("megatron-tp", 2 + number / 2 % 2 * 2, 0, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", 2 + number / 2 % 2 * 2, 0, 1);
         set_variant(number, &work, &partition);
         run_plain(&config, &work, &twist, &plain);
         run_it(&config, &work, &twist, &run);
@@ -150,10 +150,10 @@ Test(exec_slices, random_delays_change_nothing)
         rp_model config = decoder_of(seed % KINDS, seed % 2 == 0);
         rp_test_run run;
         rp_test_run delayed;
-        rpexec_work work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
         work.iterations = 2;
         work.layer_grain = seed % 2 == 1;
-        rp_test_twist twist = {.dtype = seed % 4 == 3 ? RPEXEC_DTYPE_F16 : RPEXEC_DTYPE_F32};
+        rp_test_twist twist = {.dtype = seed % 4 == 3 ? RP_DTYPE_F16 : RP_DTYPE_F32};
         run_it(&config, &work, &twist, &run);
         twist.delay_seed = seed;
         twist.delay_us = 400;
@@ -164,7 +164,7 @@ Test(exec_slices, random_delays_change_nothing)
 }
 
 /* Bytes that all ranks together take from each other in the step of a dense model. */
-static uint64_t exchanged_of(const rp_test_run *run, const rpexec_work *work)
+static uint64_t exchanged_of(const rp_test_run *run, const rp_compile_config *work)
 {
     const rp_model *m = run->model.config;
     uint64_t ranks = work->gpus;
@@ -186,7 +186,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         rp_model config = decoder_of(kinds[number / 3 % 3], number % 2 == 0);
         rp_partition partition;
         rp_test_run run;
-        rpexec_work work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
         set_variant(number, &work, &partition);
         work.recompute = number < 9 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
         work.layer_grain &= number < 9;
@@ -208,7 +208,7 @@ Test(exec_slices, sums_are_as_slow_as_the_links)
 {
     rp_model config = decoder_of(NORMS, true);
     rp_test_run run;
-    rpexec_work work = rp_test_work("megatron-tp", 2, 4, 1);
+    rp_compile_config work = rp_test_work("megatron-tp", 2, 4, 1);
     const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
     rp_test_twist twist = {.machine = &machine, .observe = true};
     run_it(&config, &work, &twist, &run);
@@ -235,7 +235,7 @@ Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rpexec_work work = rp_test_work("megatron-tp", gpus, gpus, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", gpus, gpus, 1);
         run_it(&config, &work, NULL, &run);
         one = gpus == 1 ? run.most_bytes : one;
         cr_expect(le(dbl, (double)run.most_bytes,
@@ -263,7 +263,7 @@ Test(exec_slices, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = rp_test_work("megatron-tp", 4, 8, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", 4, 8, 1);
         rp_test_twist twist = {.fails = true, .fail_kind = kinds[i]};
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -290,7 +290,7 @@ Test(exec_slices, what_cannot_be_cut_is_refused)
         rp_model config = decoder_of(cases[i].kind, true);
         char message[1024] = "";
         rp_test_run run;
-        rpexec_work work = rp_test_work("megatron-tp", cases[i].gpus, cases[i].gpus, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", cases[i].gpus, cases[i].gpus, 1);
         config.vocab = cases[i].vocab;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
@@ -330,7 +330,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
         rp_model config = decoder_of(kind, kind % 2 == 0);
         rp_test_run first;
         rp_test_run plain;
-        rpexec_work work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
+        rp_compile_config work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
         work.iterations = 2;
         run_it(&config, &work, NULL, &first);
         const rp_test_twist twist = {.prepare = continue_from, .context = &first};
@@ -390,9 +390,8 @@ Test(exec_slices, slices_make_the_whole_again)
         uint32_t ranks = 1u << number / KINDS;
         rpexec_model m;
         rpexec_slice slices[4];
-        cr_assert(eq(int,
-                     rpexec_model_create(&config, SEQ_LEN, RPEXEC_DTYPE_F32, rp_test_arena, &m),
-                     RP_OK));
+        cr_assert(
+            eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, rp_test_arena, &m), RP_OK));
         for (uint32_t i = 0; i < ranks; i++) {
             cr_assert(eq(int, rpexec_slice_create(&m, ranks, i, rp_test_arena, &slices[i]), RP_OK));
         }
@@ -414,7 +413,7 @@ Test(exec_slices, parts_of_the_loss_are_the_loss)
     enum { ROWS = 5, VOCAB = 23, PARTS = 3, STRIDE = 16 };
     static const uint32_t begins[PARTS + 1] = {0, 7, 8, VOCAB};
     static const int32_t labels[ROWS] = {0, 7, RPEXEC_IGNORED, 22, 9};
-    const rpexec_operators *op = rpexec_host_operators[RPEXEC_DTYPE_F32];
+    const rpexec_operators *op = rpexec_host_operators[RP_DTYPE_F32];
     rpexec_lane lane = {0};
     float whole[ROWS * VOCAB];
     float parts[PARTS][ROWS * VOCAB];

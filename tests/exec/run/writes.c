@@ -60,7 +60,7 @@ static uint32_t check_plan(const rpexec_plan *plan)
     return checked;
 }
 
-static uint32_t check_work(const rp_model *config, const rpexec_work *work)
+static uint32_t check_work(const rp_model *config, const rp_compile_config *work)
 {
     char message[512];
     rpexec_model model;
@@ -68,8 +68,7 @@ static uint32_t check_work(const rp_model *config, const rpexec_work *work)
     rp_program *program = NULL;
     rpexec_plan plan;
     uint32_t checked = 0;
-    cr_assert(
-        eq(int, rpexec_model_create(config, 5, RPEXEC_DTYPE_F32, rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(config, 5, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, rp_test_arena, &costs), RP_OK));
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rpexec_work_program(work, &model, &costs, &program);
@@ -95,19 +94,19 @@ Test(exec_writes, nobody_writes_what_another_may_use)
     uint32_t checked = 0;
     for (uint32_t i = 0; i < rp_schedule_count * 24; i++) {
         const rp_schedule_type *schedule = rp_schedules[i / 24];
-        rpexec_work work = {.schedule = schedule,
-                            .gpus = 2 + i % 2,
-                            .calls = 1 + i / 2 % 2,
-                            .microbatches = 6,
-                            .microbatch_size = 1,
-                            .iterations = 2,
-                            .round = RP_ROUND_ALL,
-                            .asynchronous = i / 4 % 2 != 0,
-                            .recompute = modes[i / 8 % 3],
-                            .layer_grain = i % 2 != 0,
-                            .piece_bytes = 20000,
-                            .peer_gpus = i / 2 % 2 != 0 ? UINT32_MAX : 0};
-        if (rpexec_work_obstacle(schedule, work.asynchronous) == NULL) {
+        rp_compile_config work = {.schedule = schedule,
+                                  .gpus = 2 + i % 2,
+                                  .calls = 1 + i / 2 % 2,
+                                  .microbatches = 6,
+                                  .microbatch_size = 1,
+                                  .iterations = 2,
+                                  .round = RP_ROUND_ALL,
+                                  .asynchronous = i / 4 % 2 != 0,
+                                  .recompute = modes[i / 8 % 3],
+                                  .layer_grain = i % 2 != 0,
+                                  .piece_bytes = 20000,
+                                  .peer_gpus = i / 2 % 2 != 0 ? UINT32_MAX : 0};
+        if (rpexec_work_obstacle(&schedule->traits, work.asynchronous) == NULL) {
             checked += check_work(&config, &work);
         }
         rp_test_arena_end();

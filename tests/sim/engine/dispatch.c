@@ -34,8 +34,11 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
     cr_assert(eq(int, rp_partition_parse("test", partition, rp_test_arena, &list), RP_OK));
     const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
-    rpsim_workload workload = {
-        .global_batch = microbatches, .calls = 1, .microbatches = microbatches, .seq_len = 2048};
+    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
+                               .global_batch = microbatches,
+                               .calls = 1,
+                               .microbatches = microbatches,
+                               .seq_len = 2048};
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = microbatches,
                                  .iterations = iterations,

@@ -279,7 +279,8 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
     rp_partition partition;
     cr_assert(
         eq(int, rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition), RP_OK));
-    rpsim_workload workload = {.global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048};
+    rpsim_workload workload = {
+        .dtype = RP_DTYPE_F16, .global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048};
     rp_schedule_config config = {.gpus = 1,
                                  .microbatches = 4,
                                  .iterations = 20,
@@ -372,7 +373,8 @@ Test(hardware, starting_takes_its_time)
 /* The batch is split as evenly as possible: over the calls, then over their microbatches. */
 Test(hardware, workload_split)
 {
-    rpsim_workload workload = {.global_batch = 512, .calls = 4, .microbatches = 10};
+    rpsim_workload workload = {
+        .dtype = RP_DTYPE_F16, .global_batch = 512, .calls = 4, .microbatches = 10};
     uint32_t *sequences = NULL;
     cr_assert(eq(int, rpsim_workload_split(&workload, rp_test_arena, &sequences), RP_OK));
     uint32_t total = 0;

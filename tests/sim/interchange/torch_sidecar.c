@@ -213,14 +213,6 @@ Test(torch_sidecar, cells_of_all_schedules_with_separate_backward)
     }
 }
 
-Test(torch_sidecar, schedules_without_stages_are_refused)
-{
-    rpsim_sidecar s = {.name = "x.json", .schedule = "fsdp"};
-    const rp_schedule_type *schedule = NULL;
-    cr_expect(eq(int, rpsim_sidecar_schedule(&s, arena, &schedule), RP_INPUT));
-    cr_expect(strstr(messages, "'schedule' is fsdp, which has no order of stages") != NULL);
-}
-
 /* ---- rpsim; bad command lines are in tests/bad/commands.tsv ---- */
 
 TestSuite(torch_sidecar_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);

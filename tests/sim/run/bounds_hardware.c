@@ -60,6 +60,7 @@ static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t
                      rp_random *random, rpsim_result *result)
 {
     rpsim_workload workload = {.calls = 1,
+                               .dtype = RP_DTYPE_F16,
                                .microbatches = gpus * rp_random_between(random, 1, 3),
                                .layer_grain = rp_random_between(random, 0, 1) == 1,
                                .seq_len = 512u << rp_random_between(random, 0, 3)};

@@ -492,7 +492,8 @@ static void load(machine *m)
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &m->platform), RP_OK));
     cr_assert(
         eq(int, rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition), RP_OK));
-    m->workload = (rpsim_workload){.global_batch = 5, .calls = 1, .microbatches = 5};
+    m->workload =
+        (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 5, .calls = 1, .microbatches = 5};
     m->config = (rp_schedule_config){.gpus = 4,
                                      .microbatches = 5,
                                      .iterations = 2,
@@ -535,7 +536,7 @@ Test(memory, host_bytes_of_a_model)
     machine m;
     rp_sizes sizes;
     load(&m);
-    cr_assert(eq(int, rp_sizes_of_model(&m.model, 2048, arena, &sizes), RP_OK));
+    cr_assert(eq(int, rp_sizes_of_model(&m.model, 2048, RP_DTYPE_F16, arena, &sizes), RP_OK));
     uint64_t slot = 2 * m.model.embedding_parameters;
     cr_expect(eq(u64, rp_sizes_host_bytes(&sizes, 1), 20 * m.model.total_parameters + slot));
     cr_expect(eq(u64, rp_sizes_host_bytes(&sizes, 4), 26 * m.model.total_parameters + 4 * slot));

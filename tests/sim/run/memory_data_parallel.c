@@ -390,7 +390,8 @@ static void load(const char *name, machine *m)
     const char *list =
         pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
     cr_assert(eq(int, rp_partition_parse("test", list, arena, &m->partition), RP_OK));
-    m->workload = (rpsim_workload){.global_batch = 4, .calls = 1, .microbatches = 4};
+    m->workload =
+        (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 4, .calls = 1, .microbatches = 4};
     m->config = (rp_schedule_config){.gpus = 4,
                                      .microbatches = 4,
                                      .iterations = 2,

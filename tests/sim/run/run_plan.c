@@ -66,8 +66,11 @@ static const char *plan_at(uint32_t seq_len)
 {
     rp_partition partition;
     const char *text = NULL;
-    rpsim_workload workload = {
-        .global_batch = 10, .calls = 1, .microbatches = 10, .seq_len = seq_len};
+    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
+                               .global_batch = 10,
+                               .calls = 1,
+                               .microbatches = 10,
+                               .seq_len = seq_len};
     cr_assert(eq(int,
                  rpsim_run_plan(&costs, &model, &platform, &workload, 8, arena, &partition, NULL),
                  RP_OK));

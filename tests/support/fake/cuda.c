@@ -81,7 +81,7 @@ static int fill(void *to, int byte, uint64_t bytes, void *stream)
 }
 
 typedef struct sum {
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     uint64_t count;
     const void *from;
     void *to;
@@ -113,15 +113,15 @@ static int launch(const rpexec_cuda_part *part, void (*run)(const void *argument
                                      : emulator_launch(stream, &work);
 }
 
-static int add(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count, const void *values,
+static int add(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const void *values,
                bool adds, float *to, void *stream)
 {
     const sum s = {.dtype = dtype, .count = count, .from = values, .to = to, .add = adds};
     return launch(part, run_add, &s, stream);
 }
 
-static int narrow(const rpexec_cuda_part *part, rpexec_dtype dtype, uint64_t count,
-                  const float *from, void *to, void *stream)
+static int narrow(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, const float *from,
+                  void *to, void *stream)
 {
     const sum s = {.dtype = dtype, .count = count, .from = from, .to = to};
     return launch(part, run_narrow, &s, stream);
@@ -162,10 +162,10 @@ static void lane_forgive(rpexec_lane *lane)
     ((rp_fake_lane *)(void *)lane)->status = RP_OK;
 }
 
-static const rpexec_operators *const operators[RPEXEC_DTYPE_COUNT] = {
-    [RPEXEC_DTYPE_F32] = &rpexec_noting_operators,
-    [RPEXEC_DTYPE_F16] = &rpexec_noting_operators,
-    [RPEXEC_DTYPE_BF16] = &rpexec_noting_operators,
+static const rpexec_operators *const operators[RP_DTYPE_COUNT] = {
+    [RP_DTYPE_F32] = &rpexec_noting_operators,
+    [RP_DTYPE_F16] = &rpexec_noting_operators,
+    [RP_DTYPE_BF16] = &rpexec_noting_operators,
 };
 
 static const rpexec_cuda_calls calls = {

@@ -250,31 +250,31 @@ static int note(const emulated_nccl_call *c)
                                .with = with,                                                       \
                                .stream = stream})
 
-static int all_gather(const void *from, void *to, uint64_t count, rpexec_dtype dtype, void *with,
+static int all_gather(const void *from, void *to, uint64_t count, rp_dtype dtype, void *with,
                       void *stream)
 {
     return CALL(EMULATED_NCCL_ALL_GATHER, dtype, from, to, count, 0);
 }
 
-static int reduce_scatter(const void *from, void *to, uint64_t count, rpexec_dtype dtype,
-                          void *with, void *stream)
+static int reduce_scatter(const void *from, void *to, uint64_t count, rp_dtype dtype, void *with,
+                          void *stream)
 {
     return CALL(EMULATED_NCCL_REDUCE_SCATTER, dtype, from, to, count, 0);
 }
 
-static int all_reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype, void *with,
+static int all_reduce(const void *from, void *to, uint64_t count, rp_dtype dtype, void *with,
                       void *stream)
 {
     return CALL(EMULATED_NCCL_ALL_REDUCE, dtype, from, to, count, 0);
 }
 
-static int broadcast(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+static int broadcast(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                      void *with, void *stream)
 {
     return CALL(EMULATED_NCCL_BROADCAST, dtype, from, to, count, root);
 }
 
-static int reduce(const void *from, void *to, uint64_t count, rpexec_dtype dtype, uint32_t root,
+static int reduce(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                   void *with, void *stream)
 {
     return CALL(EMULATED_NCCL_REDUCE, dtype, from, to, count, root);

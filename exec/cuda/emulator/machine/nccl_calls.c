@@ -25,7 +25,7 @@ static emulated_nccl_call *next_collective(const emulated_nccl_member *m)
 
 uint64_t emulated_nccl_bytes(const emulated_nccl_call *c, uint64_t count)
 {
-    return is_message(c) ? count : count * rpexec_dtype_bytes(c->dtype);
+    return is_message(c) ? count : count * rp_dtype_bytes(c->dtype);
 }
 
 static unsigned char *give_result(emulated_nccl_call *c, uint64_t bytes)
@@ -39,7 +39,7 @@ static unsigned char *give_result(emulated_nccl_call *c, uint64_t bytes)
 static void add_up(emulated_nccl_call **calls, uint32_t ranks, uint32_t root, uint64_t at,
                    uint64_t count, void *to)
 {
-    rpexec_dtype dtype = calls[0]->dtype;
+    rp_dtype dtype = calls[0]->dtype;
     bool ring = emulator_machine()->nccl_rounds;
     float *sum = NULL;
     if (rp_mem_resize(&sum, count * sizeof *sum) != RP_OK) {

@@ -32,7 +32,7 @@ typedef struct emulated_nccl_member emulated_nccl_member;
 
 typedef struct emulated_nccl_call {
     emulated_nccl_kind kind;
-    rpexec_dtype dtype;
+    rp_dtype dtype;
     const void *from;
     void *to;
     uint64_t count; /* of messages: bytes */

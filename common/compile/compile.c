@@ -1,0 +1,145 @@
+#include "common/compile/compile.h"
+
+#include "common/base/host_limits.h"
+#include "common/base/log.h"
+#include "common/schedule/build.h"
+#include "common/schedule/even.h"
+
+/* ---- sizes ------------------------------------------------------------------------------------
+ */
+
+/* Bytes per logit of an unfused fp32 cross-entropy, with 16-bit logits (sim/model.md section 4):
+ * these, their fp32 copy, log-softmax and gradient. */
+#define UNFUSED_LOGIT_BYTES 14u
+#define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the 16-bit logits */
+#define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */
+
+static uint64_t logit_bytes(const rp_traits *traits)
+{
+    if (traits->placement == RP_PLACEMENT_RESIDENT) {
+        return UNFUSED_LOGIT_PIPELINE_BYTES;
+    }
+    return rp_cuts_layers(traits) ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
+}
+
+rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint32_t seq_len,
+                           rp_dtype dtype, rp_arena *arena, rp_sizes *sizes_out)
+{
+    RP_TRY(rp_sizes_of_model(model, seq_len, dtype, arena, sizes_out));
+    if (traits->unfused_loss) { /* the whole microbatch at once */
+        sizes_out->logits_bytes = logit_bytes(traits) * seq_len * model->vocab;
+        sizes_out->logits_chunk_bytes = UINT64_MAX;
+        sizes_out->unfused_loss = true;
+    }
+    return RP_OK;
+}
+
+/* ---- rounds -----------------------------------------------------------------------------------
+ */
+
+/* Microbatches of a round; of schedules that have none those of a call. */
+static uint32_t round_of(const rp_compile_config *config)
+{
+    bool all = config->round == RP_ROUND_ALL || config->round >= config->microbatches;
+    return all ? config->microbatches : config->round;
+}
+
+static rp_status check_rounds(const rp_compile_config *config)
+{
+    const char *name = config->schedule->name;
+    uint32_t all = rp_compile_microbatches(config);
+    uint32_t round = round_of(config);
+    if (round < config->microbatches && !config->schedule->rounds) {
+        rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
+                     name);
+        return RP_USAGE;
+    }
+    if (config->calls > 1 && config->microbatches % round != 0) {
+        rp_log_error("--round: calls of %u microbatches are no whole rounds of %u; valid with "
+                     "--accumulate are divisors of --microbatches, and all",
+                     config->microbatches, round);
+        return RP_USAGE;
+    }
+    if (config->schedule->traits.overlapping_rounds && all % round != 0) {
+        rp_log_error("--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
+                     "all rounds equal; valid are divisors of that number, and all",
+                     all, round, name);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------
+ */
+
+static rp_status lower(const rp_compile_config *config, const rp_program *schedule, rp_arena *arena,
+                       rp_program **program_out)
+{
+    uint32_t *sequences = NULL;
+    uint32_t microbatches = rp_compile_microbatches(config);
+    uint32_t round = round_of(config);
+    rp_lower_config lowering = {.call_microbatches = round,
+                                .call_rounds = (config->microbatches - 1) / round + 1,
+                                .piece_bytes =
+                                    config->piece_bytes != 0 ? config->piece_bytes : RP_PIECE_BYTES,
+                                .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
+                                .peer_gpus = config->peer_gpus};
+    RP_TRY(rp_compile_sizes(&schedule->traits, config->model, config->seq_len, config->dtype, arena,
+                            &lowering.sizes));
+    RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
+    for (uint32_t i = 0; i < microbatches; i++) {
+        sequences[i] = rp_compile_sequences(config, i);
+    }
+    return rp_lower(schedule, &lowering, sequences, program_out);
+}
+
+rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *schedule,
+                           rp_program **program_out)
+{
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = lower(config, schedule, arena, program_out);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_program **program_out)
+{
+    rp_partition even;
+    rp_program *schedule = NULL;
+    uint32_t round = round_of(config);
+    rp_schedule_config building = {.gpus = config->gpus,
+                                   .microbatches = rp_compile_microbatches(config),
+                                   .iterations = config->iterations,
+                                   .round = round,
+                                   .call_microbatches = config->microbatches,
+                                   .round_start = round < config->microbatches
+                                                      ? RP_ROUND_START_FREE_FIRST
+                                                      : RP_ROUND_START_ROTATE,
+                                   .asynchronous = config->asynchronous,
+                                   .recompute = config->recompute,
+                                   .layers = config->model->layers,
+                                   .partition = config->partition,
+                                   .costs = config->costs,
+                                   .orders = config->orders};
+    if (building.partition == NULL) {
+        RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even));
+        building.partition = &even;
+    }
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
+                                config->schedule->name, RP_FOOTPRINT_VALID));
+    RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));
+    rp_status status = lower(config, schedule, arena, program_out);
+    rp_program_destroy(schedule);
+    return status;
+}
+
+rp_status rp_compile(const rp_compile_config *config, rp_program **program_out)
+{
+    rp_arena *arena = NULL;
+    RP_TRY(check_rounds(config));
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = build(config, arena, program_out);
+    rp_arena_destroy(arena);
+    return status;
+}

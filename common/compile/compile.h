@@ -1,0 +1,111 @@
+/** @file compile.h  From a run's description to its checked, lowered program: the only way there.
+ *
+ * rpsim, rpexec, rpsweep and rppredict describe a run with the same words, so the same words give
+ * the same program, byte for byte. Defaults that decide a program are here as well:
+ *
+ *  - dtype: the caller's; rpsim has fp16, as published systems, rpexec fp32. Reports of both say
+ * it;
+ *  - grain: rp_usual_grain;
+ *  - pieces of parameter uploads: RP_PIECE_BYTES;
+ *  - partition: rp_compile_partition;
+ *  - costs that place rounds and the `even` partition: the caller's, measured ones or those of
+ *    common/roofline for the platform. rpexec without a platform balances FLOP counts.
+ */
+#pragma once
+
+#include "common/lower/lower.h"
+#include "common/program/dtype.h"
+#include "common/schedule/schedule_type.h"
+
+/** All that decides a program. Everything is borrowed, for the call only. */
+typedef struct rp_compile_config {
+    const rp_schedule_type *schedule;
+    const rp_model *model;
+    uint32_t seq_len; /**< tokens per sequence */
+    rp_dtype dtype;   /**< of working weights, boundary tensors and gradients */
+    uint32_t gpus;
+    uint32_t calls;             /**< of a step, each of `microbatches` microbatches */
+    uint32_t microbatches;      /**< of a call */
+    uint32_t last_microbatches; /**< of the last call, fewer than the others; 0: as many */
+    uint32_t microbatch_size;   /**< sequences of a microbatch */
+    const uint32_t *sequences;  /**< [microbatches of a step] of each; NULL: microbatch_size */
+    uint32_t iterations;
+    /** Microbatches of a RoundPipe round. As many as a call has, or RP_ROUND_ALL: the library's
+     * order, where the rotation goes on from call to call. Fewer: the paper's, where a round begins
+     * on the GPU that is free first, and rounds of a call do not wait for each other. */
+    uint32_t round;
+    bool asynchronous;
+    rp_recompute recompute;
+    bool layer_grain;
+    uint32_t peer_gpus;            /**< of resident weights: rp_lower_config.peer_gpus */
+    uint64_t piece_bytes;          /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
+    const rp_partition *partition; /**< NULL: even, by `costs` */
+    const rp_costs *costs; /**< places rounds and the even partition; their proportions matter */
+    const struct rp_torch_csv *orders; /**< as rp_schedule_config */
+} rp_compile_config;
+
+/** @return microbatches of a step. */
+static inline uint32_t rp_compile_microbatches(const rp_compile_config *config)
+{
+    uint32_t last =
+        config->last_microbatches != 0 ? config->last_microbatches : config->microbatches;
+    return (config->calls - 1) * config->microbatches + last;
+}
+
+/** @return sequences of a microbatch of the step. */
+static inline uint32_t rp_compile_sequences(const rp_compile_config *config, uint32_t microbatch)
+{
+    return config->sequences != NULL ? config->sequences[microbatch] : config->microbatch_size;
+}
+
+/** @return true where a schedule recomputes layer by layer unless somebody says otherwise:
+ * data-parallel systems and tensor parallelism, which checkpoint every layer. */
+static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
+{
+    return rp_is_data_parallel(&schedule->traits);
+}
+
+/** Words of rp_compile_partition, for messages. */
+#define RP_PARTITION_WORDS "paper, even"
+
+/**
+ * The partition of --partition.
+ * @param text "paper", "even" or a list (rp_partition_parse); NULL: the paper's where it lists one
+ *        for schedule and model that the sizes allow, otherwise even
+ * @param words all that the option takes besides lists, for messages
+ * @param stages of the even partition; 0: its default. Not 0: NULL means even
+ * @param config costs and sizes; its partition is not read
+ * @param partition_out lives in `arena`; rp_schedule_check has not seen it
+ * @retval RP_OK, RP_USAGE (logged), RP_INPUT, RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_compile_partition(const char *text, const char *words, const char *model,
+                               uint32_t stages, const rp_schedule_type *schedule,
+                               const rp_schedule_config *config, rp_arena *arena,
+                               rp_partition *partition_out);
+
+/** @return true where the schedule's rules allow a partition for these sizes; nothing is logged. */
+bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_partition *partition);
+
+/**
+ * Sizes of a run's tensors; the loss as the schedule's software computes it.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint32_t seq_len,
+                           rp_dtype dtype, rp_arena *arena, rp_sizes *sizes_out);
+
+/**
+ * Lowers a compute schedule as the description says.
+ * @param schedule accepted by rp_program_check; its traits and sizes count, not the description's
+ * @param program_out owned by the caller
+ * @retval RP_OK, RP_USAGE (a form that cannot be lowered; logged), RP_NO_MEMORY
+ */
+rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *schedule,
+                           rp_program **program_out);
+
+/**
+ * Builds and lowers the program.
+ * @param program_out owned by the caller; passes rp_program_check
+ * @retval RP_OK, RP_USAGE (what the schedule does not do, or too large; logged), RP_NO_MEMORY
+ */
+rp_status rp_compile(const rp_compile_config *config, rp_program **program_out);

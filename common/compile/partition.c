@@ -1,0 +1,59 @@
+/* The partition that --partition asks for. */
+#include "common/base/log.h"
+#include "common/compile/compile.h"
+#include "common/schedule/even.h"
+
+#include <string.h>
+
+static rp_status published(const rp_schedule_type *schedule, const char *model, rp_arena *arena,
+                           rp_partition *partition_out, bool *found_out)
+{
+    const char *name = schedule->published_as != NULL    ? schedule->published_as
+                       : schedule->partitions_of != NULL ? schedule->partitions_of
+                                                         : schedule->name;
+    return rp_partition_published(name, model, arena, partition_out, found_out);
+}
+
+bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                             const rp_partition *partition)
+{
+    char message[16];
+    rp_schedule_config trial = *config;
+    trial.partition = partition;
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_schedule_check(schedule, &trial);
+    rp_log_capture_end();
+    return status == RP_OK;
+}
+
+rp_status rp_compile_partition(const char *text, const char *words, const char *model,
+                               uint32_t stages, const rp_schedule_type *schedule,
+                               const rp_schedule_config *config, rp_arena *arena,
+                               rp_partition *partition_out)
+{
+    bool paper = text != NULL && strcmp(text, "paper") == 0;
+    bool even = text != NULL && strcmp(text, "even") == 0;
+    bool found = false;
+    if (text != NULL && !paper && !even) {
+        if (strpbrk(text, "0123456789") != NULL) {
+            return rp_partition_parse("--partition", text, arena, partition_out);
+        }
+        rp_log_error("--partition: '%s' is not valid; valid values are %s, and lists such as 3,3,4 "
+                     "or 2,2|0,2,2",
+                     text, words);
+        return RP_USAGE;
+    }
+    if (paper || (!even && stages == 0)) {
+        RP_TRY(published(schedule, model, arena, partition_out, &found));
+    }
+    if (paper && !found) {
+        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even%s, "
+                     "and lists such as 3,3,4 or 2,2|0,2,2",
+                     schedule->name, model, strstr(words, "even") + strlen("even"));
+        return RP_USAGE;
+    }
+    if (paper || (found && rp_partition_is_allowed(schedule, config, partition_out))) {
+        return RP_OK;
+    }
+    return rp_partition_even(schedule, config->costs, config->gpus, stages, arena, partition_out);
+}
