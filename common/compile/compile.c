@@ -69,6 +69,23 @@ static rp_status check_rounds(const rp_compile_config *config)
     return RP_OK;
 }
 
+rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute recompute,
+                                 bool layer_grain, bool recompute_given)
+{
+    if (!layer_grain || recompute != RP_RECOMPUTE_NONE) {
+        return RP_OK;
+    }
+    if (!recompute_given) {
+        rp_log_warning("--grain: %s recomputes nothing unless --recompute wait or early says so; "
+                       "layer changes nothing",
+                       schedule->name);
+        return RP_OK;
+    }
+    rp_log_error("--grain: %s recomputes nothing here; valid are --recompute wait and early",
+                 schedule->name);
+    return RP_USAGE;
+}
+
 /* ---- programs ---------------------------------------------------------------------------------
  */
 

@@ -65,6 +65,15 @@ static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
     return rp_is_data_parallel(&schedule->traits);
 }
 
+/**
+ * Looks at --grain layer where nothing is recomputed, which changes nothing.
+ * @param layer_grain as the option was given
+ * @param recompute_given whether nothing is recomputed because somebody said so
+ * @retval RP_OK (a warning where the schedule itself recomputes nothing), RP_USAGE (logged)
+ */
+rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute recompute,
+                                 bool layer_grain, bool recompute_given);
+
 /** Words of rp_compile_partition, for messages. */
 #define RP_PARTITION_WORDS "paper, even"
 

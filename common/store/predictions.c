@@ -1,19 +1,15 @@
 #include "common/store/predictions.h"
 
-#include "common/schedule/schedule_type.h"
 #include "common/store/store_internal.h"
-
-#include <string.h>
 
 /* The settings of a run's JSON that are no defaults (rpexec), of those that `keys` allows.
  * Prediction and measurement are of one run and one program, so that pieces are the same in both;
- * runs with pieces of other sizes are other configurations, also those of stores that were filled
- * when the default was 256. */
+ * runs with pieces of other sizes are other configurations. */
 #define SETTINGS(keys)                                                                             \
     "coalesce((SELECT group_concat(setting, ' ') FROM (SELECT key || '=' || value AS setting"      \
     " FROM json_each(runs.config_json) WHERE type <> 'null' AND value NOT IN (0, '') AND " keys    \
     " AND setting NOT IN ('dtype=fp32', 'accumulate=1', 'transport=auto', 'attention=own', "       \
-    "'piece_mb=32',"                                                                               \
+    "'piece_mb=256',"                                                                              \
     " 'device=host threads', 'grain=stage', 'partition=even', 'round=all')"                        \
     " ORDER BY key)), '')"
 
@@ -43,9 +39,8 @@ static const char rows_sql[] =
 
 static rp_status take_row(sqlite3_stmt *s, rp_arena *arena, rp_store_prediction *run)
 {
-    const char *recompute = NULL;
     const char **const texts[] = {&run->model,    &run->backend, &run->optimizer, &run->schedule,
-                                  &run->settings, &run->variant, &recompute};
+                                  &run->settings, &run->variant, &run->recompute};
     uint32_t *const numbers[] = {&run->gpus, &run->microbatches, &run->microbatch_size,
                                  &run->seq_len};
     for (int i = 0; i < 7; i++) {
@@ -56,12 +51,7 @@ static rp_status take_row(sqlite3_stmt *s, rp_arena *arena, rp_store_prediction 
     }
     run->predicted_ms = sqlite3_column_double(s, 11);
     run->measured_ms = sqlite3_column_double(s, 12);
-    const rp_schedule_type *type = rp_schedule_find(run->schedule);
-    bool usual = type != NULL && strcmp(recompute, rp_recompute_text(type->default_recompute)) == 0;
-    return usual || recompute[0] == '\0'
-               ? RP_OK
-               : rp_arena_print(arena, &run->variant, "recompute=%s%s%s", recompute,
-                                run->variant[0] != '\0' ? " " : "", run->variant);
+    return RP_OK;
 }
 
 static rp_status read_rows(rp_store *store, sqlite3_stmt *statement, rp_arena *arena,

@@ -16,9 +16,10 @@ typedef struct rp_store_prediction {
     /** Everything else that all runs of one comparison share, as KEY=VALUE with spaces between;
      * defaults of rpexec are left out, and what no time depends on (seed, data, Adam's numbers). */
     const char *settings;
-    /** In the same form, what belongs to the schedule: recompute, grain, partition, round, a
-     * program from a file. */
+    /** In the same form, what belongs to the schedule: grain, partition, round, a program from a
+     * file. */
     const char *variant;
+    const char *recompute;
     double predicted_ms; /**< an iteration */
     double measured_ms;  /**< the median iteration, without the first */
 } rp_store_prediction;

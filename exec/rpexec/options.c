@@ -267,9 +267,13 @@ static rp_status complete(rpexec_options *o)
         o->microbatch_size = o->microbatch_size == 0 ? 1 : o->microbatch_size;
         o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
         o->steps = o->steps == 0 ? 10 : o->steps;
+        o->layer_grain = o->grain_given ? o->layer_grain : rp_usual_layer_grain(o->schedule);
     }
     o->recompute = o->recompute_given ? o->recompute : o->schedule->default_recompute;
-    return RP_OK;
+    return o->program_in != NULL
+               ? RP_OK
+               : rp_compile_check_grain(o->schedule, o->recompute, o->grain_given && o->layer_grain,
+                                        o->recompute_given);
 }
 
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out)
@@ -277,7 +281,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
-                        .piece_mb = RPEXEC_PIECE_MB,
+                        .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20),
                         .watchdog_s = 60,
                         .lr = 1e-3};
     RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o));

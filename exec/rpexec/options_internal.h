@@ -12,10 +12,6 @@ typedef enum rpexec_action {
 
 #define RPEXEC_MAX_GPUS 64u
 
-/** Default of --piece-mb: an activation waits for a piece at most, 1.3 ms of 25 GB/s. The library's
- * pieces, and so rpsim's, are RP_PIECE_BYTES, eight times as large. */
-#define RPEXEC_PIECE_MB 32u
-
 /** Texts are borrowed from the arguments; 0 and NULL: not given, or not known yet. */
 typedef struct rpexec_options {
     rp_options common; /**< first, as rp_options_parse wants it */

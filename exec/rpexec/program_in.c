@@ -54,6 +54,11 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      o->program_in);
         return RP_USAGE;
     }
+    if (is_lowered(program) && o->dtype_given && o->dtype != program->dtype) {
+        rp_log_error("--dtype: values of %s are %s; valid is that type, or a compute schedule",
+                     o->program_in, rp_dtype_text(program->dtype));
+        return RP_USAGE;
+    }
     if (o->accumulate != 0 && program->microbatch_count % o->accumulate != 0) {
         rp_log_error("--accumulate: %s has %u microbatches, which are not %u equal calls; valid "
                      "are divisors of %u",
@@ -80,6 +85,10 @@ static void set_options(const rp_program *program, rpexec_options *o)
     o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
     o->microbatches = program->microbatch_count / o->accumulate;
     o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;
+    o->dtype = is_lowered(program) ? program->dtype : o->dtype;
+    o->layer_grain = is_lowered(program) ? rp_program_names_layers(program)
+                     : o->grain_given    ? o->layer_grain
+                                         : rp_is_data_parallel(&program->traits);
     o->recompute = program->recompute;
     o->asynchronous = program->asynchronous;
     o->steps = o->steps == 0 ? program->iteration_count : o->steps;

@@ -22,7 +22,7 @@ typedef struct rpexec_session {
 } rpexec_session;
 
 typedef struct rpexec_trainer {
-    const rpexec_options *o;
+    rpexec_options *o; /* what a program or the paper decides is filled in */
     rp_arena *arena;
     rp_model config;
     rpexec_model model;

@@ -1,12 +1,14 @@
 /* Preparations of a training run, before its first step. */
 #include "common/base/log.h"
 #include "common/roofline/roofline.h"
+#include "common/schedule/even.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/program_in.h"
 #include "exec/rpexec/train_internal.h"
 #include "exec/run/backend.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static rp_status load_config(rpexec_trainer *t)
 {
@@ -84,9 +86,20 @@ static rp_status set_partition(rpexec_trainer *t)
                                       .asynchronous = o->asynchronous,
                                       .layers = t->config.layers,
                                       .costs = &t->costs};
+    rp_partition even;
+    const char *even_text = NULL;
+    const char *text = NULL;
     t->work.partition = &t->partition;
-    return rp_compile_partition(o->partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
-                                &sizes, t->arena, &t->partition);
+    RP_TRY(rp_compile_partition(o->partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
+                                &sizes, t->arena, &t->partition));
+    if (o->partition != NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_partition_even(o->schedule, &t->costs, o->gpus, 0, t->arena, &even));
+    RP_TRY(rp_partition_text(&even, t->arena, &even_text));
+    RP_TRY(rp_partition_text(&t->partition, t->arena, &text));
+    t->o->partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */
+    return RP_OK;
 }
 
 static rp_status set_work(rpexec_trainer *t)

@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/tool.h"
+#include "common/schedule/schedule_type.h"
 #include "common/store/timeline.h"
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/gantt.h"
@@ -128,6 +129,17 @@ static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2
 }
 
 /* Every run of a store that was predicted. */
+/* Names the recompute mode of a run where its schedule has another one by default. */
+static rp_status name_recompute(rp_store_prediction *run, rp_arena *arena)
+{
+    const rp_schedule_type *type = rp_schedule_find(run->schedule);
+    const char *usual = type != NULL ? rp_recompute_text(type->default_recompute) : "";
+    return run->recompute[0] == '\0' || strcmp(run->recompute, usual) == 0
+               ? RP_OK
+               : rp_arena_print(arena, &run->variant, "recompute=%s%s%s", run->recompute,
+                                run->variant[0] != '\0' ? " " : "", run->variant);
+}
+
 static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
 {
     rp_store *store = NULL;
@@ -145,6 +157,9 @@ static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
         status = RP_INPUT;
     }
     RP_TRY(status);
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(name_recompute(&runs[i], arena));
+    }
     RP_TRY(rpsim_diff_runs_compare(runs, count, arena, &diff));
     switch (o->format) {
     case RPDIFF_FORMAT_TABLE:

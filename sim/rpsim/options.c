@@ -193,6 +193,11 @@ static bool has_a_length(const void *options)
     return !o->hardware || o->program_in != NULL || o->seq_len != 0;
 }
 
+static bool is_single(const void *options)
+{
+    return ((const rpsim_options *)options)->dtype == RP_DTYPE_F32;
+}
+
 static const char *partition_of(const void *options)
 {
     return ((const rpsim_options *)options)->partition;
@@ -253,7 +258,17 @@ static const rp_option_rule rules[] = {
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "grain piece-mb", .when = at_stage, .message = "valid only with --fidelity hardware"},
+    {.given = "grain piece-mb dtype",
+     .when = at_stage,
+     .message = "valid only with --fidelity hardware"},
+    {.given = "dtype",
+     .with = "program-in",
+     .message = "a program has its own type; valid without --program-in"},
+    {.given = "max-seqlen",
+     .when = is_single,
+     .message =
+         "what RoundPipe's library allocates is known for 16 bits; valid are --dtype fp16 and "
+         "bf16"},
     {.given = "piece-mb",
      .with = "program-in",
      .message = "a program has its own pieces; valid without --program-in"},
@@ -300,7 +315,7 @@ const rp_options_program rpsim_command_line = {
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out)
 {
     rpsim_options *o = options_out;
-    *o = (rpsim_options){.hardware = true};
+    *o = (rpsim_options){.hardware = true, .dtype = RP_DTYPE_F16};
     RP_TRY(rp_options_parse(&rpsim_command_line, argc, argv, arena, o));
     if (o->common.request == RP_OPTIONS_RUN &&
         (o->action == RPSIM_ACTION_RUN || o->action == RPSIM_ACTION_CHECK)) {

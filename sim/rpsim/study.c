@@ -61,11 +61,11 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
         RP_TRY(rpsim_workload_published(row->schedule, row->model_name, o->optimizer_given,
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
+    w->dtype = o->dtype; /* published runs are of 16 bits, as the default */
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
     w->layer_grain = o->grain_given ? o->layer_grain : w->layer_grain;
     w->piece_bytes = (uint64_t)o->piece_mb << 20;
-    w->dtype = RP_DTYPE_F16;
     uint64_t units = (uint64_t)w->calls * w->microbatches;
     if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
         rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
@@ -115,16 +115,6 @@ static rp_status check_heads(const rpsim_row *row)
     return RP_USAGE;
 }
 
-static rp_status check_grain(const rpsim_options *o, const rpsim_row *row)
-{
-    if (!o->layer_grain || row->config.recompute != RP_RECOMPUTE_NONE) {
-        return RP_OK;
-    }
-    rp_log_error("--grain: %s recomputes nothing here; valid are --recompute wait and early",
-                 row->schedule->name);
-    return RP_USAGE;
-}
-
 /* Gives the row its partition and checks that the schedule's rule allows it. */
 static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool trial,
                          rp_arena *arena, rpsim_row *row)
@@ -132,7 +122,8 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
-    RP_TRY(check_grain(o, row));
+    RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
+                                  o->recompute_count != 0));
     RP_TRY(set_workload(o, arena, row));
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
                                   partition, &row->planned));

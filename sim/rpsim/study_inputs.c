@@ -106,6 +106,17 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
     return RP_OK;
 }
 
+/* Tables are of 16-bit runs; where they come from a file, its author knows. */
+static void warn_of_times(const rpsim_options *o, const rp_costs *costs)
+{
+    if (o->hardware && o->dtype == RP_DTYPE_F32 && o->costs == NULL) {
+        rp_log_warning(
+            "--dtype fp32: what moves and lies in memory is fp32, layer times are those of "
+            "%s, of 16 bits; --costs gives others",
+            costs->name);
+    }
+}
+
 /* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
 static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
 {
@@ -186,6 +197,7 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
         RP_TRY(load_costs(o, name, arena, in));
         RP_TRY(load_model(model, arena, in)); /* again: now the layer counts can be compared */
     }
+    warn_of_times(o, in->costs);
     return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
 }
 

@@ -39,6 +39,12 @@ awk 'function program(path) {
 awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|cuda\/tests)\// { print $1 ": includes " $3 }' \
     "$lint_work/includes" | lint_report "the executor knows no backend"
 
+# A program's name is a label: command lines alone turn names into schedules.
+awk '/rp_schedule_(find|require)\(/ &&
+    FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|exec\/rpexec\/|experiments\/)/ {
+        print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
+    lint_report "only command lines look a schedule up by name"
+
 printf '%s\n' "${files[@]}" | sed 's|/[^/]*$||' | grep -vx 'common/schedules' | sort | uniq -c |
     awk '$1 > 25 { print $2 ":1: " $1 " files" }' | lint_report "a folder has at most 25 files"
 lint_end

@@ -290,6 +290,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(rank, known(row->rank != 0, whole(row->rank)),                                               \
       .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
       TABLE(RANK, "rank", 4, 0))                                                                   \
+    X(dtype, known(row->hardware, text(rp_dtype_text(row->workload.dtype))),                       \
+      .help = "as the option, or of the program; null at stage fidelity")                          \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
       .help =                                                                                      \
           "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \

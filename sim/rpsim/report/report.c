@@ -218,8 +218,9 @@ static void write_group_head(const rpsim_study *study, const rpsim_row *row, int
     fprintf(stream, "%s%s%s: %u GPUs, ", row->model_name, row->platform_name != NULL ? " on " : "",
             row->platform_name != NULL ? row->platform_name : "", row->config.gpus);
     if (row->hardware) {
-        fprintf(stream, "%u sequences of %u tokens per step in %u x %u microbatches, hardware\n",
-                w->global_batch, w->seq_len, w->calls, w->microbatches);
+        fprintf(stream,
+                "%u sequences of %u tokens per step in %u x %u microbatches, hardware, %s\n",
+                w->global_batch, w->seq_len, w->calls, w->microbatches, rp_dtype_text(w->dtype));
     } else {
         fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
@@ -252,7 +253,7 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
     fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
     if (row->schedule->rounds && row->config.round < row->config.microbatches) {
         fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
-                row->schedule->traits.overlapping_rounds                  ? ""
+                row->schedule->traits.overlapping_rounds           ? ""
                 : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
                                                                    : ", free first");
     }

@@ -289,8 +289,8 @@ Test(diff, other_settings_are_other_configurations)
  * named like any others. */
 Test(diff, defaults_are_no_settings)
 {
-    char *arguments[][4] = {{"rpexec", "--backend", "host", NULL}, {"rpexec", "--piece-mb", "256"}};
-    static const char *const expected[] = {"", "piece_mb=256"};
+    char *arguments[][4] = {{"rpexec", "--backend", "host", NULL}, {"rpexec", "--piece-mb", "32"}};
+    static const char *const expected[] = {"", "piece_mb=32"};
     rp_store *store = NULL;
     rp_store_prediction *runs = NULL;
     uint32_t count = 0;
