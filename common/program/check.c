@@ -46,6 +46,11 @@ static rp_status check_header(const rp_program *p)
         rp_log_error("program: %s", rule_messages[RP_RULE_MODE]);
         return RP_INVALID_PROGRAM;
     }
+    if ((unsigned)p->traits.placement > RP_PLACEMENT_SHARDED ||
+        (unsigned)p->traits.versions > RP_VERSIONS_STASHED) {
+        rp_log_error("program: %s", rule_messages[RP_RULE_TRAITS]);
+        return RP_INVALID_PROGRAM;
+    }
     return RP_OK;
 }
 
@@ -126,7 +131,13 @@ static rp_status check_chains(rp_checker *c)
         }
     }
     RP_TRY(check_coverage(c, seen));
-    return p->backward_count == 0 ? rp_check_violated(RP_RULE_CHAIN_HEAD, "stage", 0) : RP_OK;
+    if (p->backward_count == 0) {
+        return rp_check_violated(RP_RULE_CHAIN_HEAD, "stage", 0);
+    }
+    bool sharded = rp_is_data_parallel(&p->traits);
+    return sharded && rp_program_has_separate_backward(p)
+               ? rp_check_violated(RP_RULE_CHAIN_SHARDED, "stage", p->backward_chain[0])
+               : RP_OK;
 }
 
 static rp_status check_queues(rp_checker *c)
@@ -194,6 +205,16 @@ static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint3
     return RP_OK;
 }
 
+#define COLLECTIVES (1u << RP_OP_ALL_GATHER | 1u << RP_OP_REDUCE_SCATTER | 1u << RP_OP_ALL_REDUCE)
+
+/* Bits of the op kinds that a placement has no use for. */
+static const uint32_t unfit[] = {
+    [RP_PLACEMENT_RESIDENT] = COLLECTIVES | 1u << RP_OP_UPLOAD_PARAMS |
+                              1u << RP_OP_UPLOAD_PARAM_GRAD | 1u << RP_OP_DOWNLOAD_PARAM_GRAD,
+    [RP_PLACEMENT_OFFLOAD] = COLLECTIVES | 1u << RP_OP_UPDATE,
+    [RP_PLACEMENT_SHARDED] = 0,
+};
+
 static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uint32_t i)
 {
     const rp_program *p = c->program;
@@ -204,6 +225,9 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     bool host = rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST;
     if ((rp_op_kinds[op->kind].queues >> queue->kind & 1) == 0) {
         return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
+    }
+    if ((unfit[p->traits.placement] >> op->kind & 1) != 0) {
+        return rp_check_violated_op(c, RP_RULE_OP_PLACEMENT, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {
         return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);

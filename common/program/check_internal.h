@@ -8,6 +8,7 @@
 #define RP_RULE_LIST(X)                                                                            \
     X(SIZES, "GPUs, microbatches, iterations and layers must be at least 1 and in range")          \
     X(MODE, "unknown recompute mode")                                                              \
+    X(TRAITS, "unknown placement of weights or number of their versions")                          \
     X(STAGE_LAYERS, "a stage's layers must lie inside the model, begin before end")                \
     X(STAGE_ROLES, "a stage must have known roles")                                                \
     X(STAGE_UNUSED, "a stage must be in a chain")                                                  \
@@ -15,12 +16,14 @@
     X(CHAIN_LAYERS, "the chains must cover the layers once, forward ascending, backward "          \
                     "descending")                                                                  \
     X(CHAIN_HEAD, "exactly the first backward stage holds the head")                               \
+    X(CHAIN_SHARDED, "stages of a data-parallel system have both directions")                      \
     X(QUEUE_RANGE, "the queues must cover the ops one after the other")                            \
     X(QUEUE_GPU, "a queue must belong to an existing GPU")                                         \
     X(QUEUE_TWICE, "a GPU has one queue of each kind")                                             \
     X(QUEUE_MISSING, "a GPU must have a compute queue, also where it has no ops")                  \
     X(OP_KIND, "unknown op kind")                                                                  \
     X(OP_QUEUE, "this kind of op does not run on this kind of queue")                              \
+    X(OP_PLACEMENT, "this kind of op does not fit the placement of weights")                       \
     X(OP_STAGE, "the op's stage does not exist")                                                   \
     X(OP_MICROBATCH, "the op's microbatch does not exist")                                         \
     X(OP_ITERATION, "the op's iteration does not exist")                                           \

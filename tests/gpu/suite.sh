@@ -139,11 +139,11 @@ declare -A before=() # status by "step,case", of an earlier call
 begin_summary() {
     local step name status revision
     revision=$(cat "$build/revision" 2>/dev/null || bounded 10 git -C "$here" rev-parse HEAD 2>/dev/null || echo unknown)
-    if [ -e "$out/revision" ] && [ "$(cat "$out/revision")" != "$revision" ]; then
+    if [ -s "$out/revision" ] && [ "$(cat "$out/revision")" != "$revision" ]; then
         echo "suite.sh: $out is of revision $(cat "$out/revision"), this is $revision; valid is a folder of its own" >&2
         exit 2
     fi
-    echo "$revision" >"$out/revision"
+    echo "$revision" >"$out/.revision" && mv "$out/.revision" "$out/revision" # whole, or as it was
     if [ ! -s "$summary" ]; then
         echo "step,case,status,seconds,detail" >"$summary"
         return

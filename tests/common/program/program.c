@@ -36,7 +36,7 @@ TestSuite(program, .init = begin, .fini = end, .timeout = 300);
 /* No schedule makes transfers yet: the text is written by hand. */
 static const char transfers[] =
     "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
-    "recompute none\nasynchronous no\nplacement resident\nversions one\ntraits\n"
+    "recompute none\nasynchronous no\nplacement offload\nversions one\ntraits\n"
     "stage 0..1 forward backward\nstage 1..2 forward backward head\nforward-chain 0 "
     "1\nbackward-chain 1 0\n"
     "queue compute 0\n0F0\n0B0 after 3\nqueue compute 1\n1F0 after 0\n1B0\n"
@@ -185,6 +185,10 @@ static const mutation mutations[] = {
     {RP_RULE_SIZES, GPIPE, HEADER(iteration_count), RP_MAX_ITERATIONS + 1},
     {RP_RULE_SIZES, GPIPE, HEADER(layer_count), RP_MAX_LAYERS + 1},
     {RP_RULE_MODE, GPIPE, HEADER(recompute), RP_RECOMPUTE_COUNT},
+    {RP_RULE_TRAITS, GPIPE, HEADER(traits.placement), RP_PLACEMENT_SHARDED + 1},
+    {RP_RULE_TRAITS, GPIPE, HEADER(traits.versions), RP_VERSIONS_STASHED + 1},
+    {RP_RULE_CHAIN_SHARDED, ROUNDPIPE, HEADER(traits.placement), RP_PLACEMENT_SHARDED},
+    {RP_RULE_OP_PLACEMENT, TRANSFERS, HEADER(traits.placement), RP_PLACEMENT_RESIDENT},
     {RP_RULE_STAGE_LAYERS, GPIPE, STAGE(0, layer_begin), 3},
     {RP_RULE_STAGE_LAYERS, GPIPE, STAGE(1, layer_end), 5},
     {RP_RULE_STAGE_ROLES, GPIPE, STAGE(0, roles), 0},
