@@ -374,12 +374,12 @@ void rp_program_destroy(rp_program *program);
 
 /**
  * The validator. Checks, in this order: header, stages and chains, queues, ops (kind fits the
- * queue, indices in range, joined groups whole), waits (in range, other queue, sorted, no
- * duplicates, data waits only between GPUs), each F/R/B/I/W exactly once and as the chains demand,
- * every data dependency covered by a wait or by queue order, matched SEND/RECV, buffer lifetimes,
- * acyclic. The first violation is logged with the op's name, number and queue, each rule with a
- * message of its own (RP_RULE_LIST in check.c). Time and memory are linear in ops and
- * waits.
+ * queue and the placement of weights, indices in range, joined groups whole), waits (in range,
+ * other queue, sorted, no duplicates, data waits only between GPUs), each F/R/B/I/W exactly once
+ * and as the chains demand, every data dependency covered by a wait or by queue order, matched
+ * SEND/RECV, buffer lifetimes, acyclic. The first violation is logged with the op's name, number
+ * and queue, each rule with a message of its own (RP_RULE_LIST in check.c). Time and memory are
+ * linear in ops and waits.
  * @retval RP_OK, RP_INVALID_PROGRAM, RP_NO_MEMORY
  */
 rp_status rp_program_check(const rp_program *program);
