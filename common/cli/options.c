@@ -344,8 +344,33 @@ static rp_status refuse_combination(const rp_option_rule *rule, const rp_option 
     return RP_USAGE;
 }
 
+static const char *output_of(const rp_option *row, const void *options)
+{
+    return row->output
+               ? *(const char *const *)(const void *)((const char *)options + row->to.offset)
+               : NULL;
+}
+
+/* Devices may take several outputs. */
+static rp_status check_outputs(const rp_options_program *program, const void *options)
+{
+    for (uint32_t i = 0; i < program->row_count; i++) {
+        const char *path = output_of(&program->rows[i], options);
+        for (uint32_t k = 0; path != NULL && strncmp(path, "/dev/", 5) != 0 && k < i; k++) {
+            const char *other = output_of(&program->rows[k], options);
+            if (other != NULL && strcmp(other, path) == 0) {
+                rp_log_error("--%s: --%s writes %s, too; valid is a file of its own",
+                             program->rows[i].name, program->rows[k].name, path);
+                return RP_USAGE;
+            }
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rp_options_check(const rp_options_program *program, const void *options)
 {
+    RP_TRY(check_outputs(program, options));
     for (uint32_t i = 0; i < program->rule_count; i++) {
         const rp_option_rule *rule = &program->rules[i];
         const rp_option *given = NULL;

@@ -63,6 +63,7 @@ struct rp_option {
     const char *names; /**< kind of `rpsim --list` that NAME is of */
     const char *key;   /**< in JSON; NULL: the name with _ for - */
     bool own_setting;  /**< the program writes this setting itself, or none */
+    bool output;       /**< a text that names a file to be written: no two may name the same */
     bool repeats;      /**< values add up; the setting is all of them, joined by commas */
     char letter;       /**< of the short form; 0: none */
     /** Logs what it refuses (rp_option_bad). @param options the program's structure */
