@@ -5,7 +5,7 @@
  *
  *  - dtype: the caller's; rpsim has fp16, as published systems, rpexec fp32. Reports of both say
  * it;
- *  - grain: rp_usual_grain;
+ *  - grain: rp_usual_layer_grain;
  *  - pieces of parameter uploads: RP_PIECE_BYTES;
  *  - partition: rp_compile_partition;
  *  - costs that place rounds and the `even` partition: the caller's, measured ones or those of
