@@ -62,9 +62,9 @@ static rp_status set_state(rpexec_trainer *t)
 static rp_status set_costs(rpexec_trainer *t)
 {
     const rp_platform *platform = &t->machine.platform;
-    char message[256];
+    char message[1024] = "";
     t->costs = t->flops;
-    if (t->o->platform == NULL || t->o->costs != NULL) {
+    if (t->program != NULL || t->o->platform == NULL || t->o->costs != NULL) {
         return RP_OK;
     }
     rp_log_capture_begin(message, sizeof message);
@@ -72,8 +72,14 @@ static rp_status set_costs(rpexec_trainer *t)
     rp_status status =
         rp_find_costs(&t->config, platform, t->o->microbatch_size, t->o->seq_len, t->arena, &costs);
     rp_log_capture_end();
-    t->costs = status == RP_OK ? costs : t->flops;
-    return status == RP_INPUT || status == RP_USAGE ? RP_OK : status;
+    if (status == RP_INPUT || status == RP_USAGE) {
+        rp_log_warning("partitions balance FLOP counts, not times of %s: %.*s", platform->name,
+                       (int)strcspn(message, ";\n"), message);
+        return RP_OK;
+    }
+    RP_TRY(status);
+    t->costs = costs;
+    return RP_OK;
 }
 
 static rp_status set_partition(rpexec_trainer *t)

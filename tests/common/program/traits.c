@@ -66,6 +66,23 @@ Test(traits, text_and_hash_hold_placement_and_versions)
     }
 }
 
+/* Of a lowered program; a compute schedule moves nothing. */
+Test(traits, the_type_is_hashed)
+{
+    rp_program *program = make();
+    uint64_t hash = rp_program_hash(program);
+    program->dtype = RP_DTYPE_BF16;
+    cr_expect(eq(u64, rp_program_hash(program), hash));
+    cr_assert(
+        eq(int,
+           rp_arena_alloc(program->arena, program->op_count, sizeof(uint64_t), &program->op_bytes),
+           RP_OK));
+    hash = rp_program_hash(program);
+    program->dtype = RP_DTYPE_F32;
+    cr_expect(ne(u64, rp_program_hash(program), hash));
+    rp_program_destroy(program);
+}
+
 Test(traits, the_name_is_not_hashed)
 {
     rp_program *program = make();

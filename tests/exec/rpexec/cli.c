@@ -290,3 +290,22 @@ Test(exec_cli, full_outputs_fail_the_run)
         cr_expect(strstr(result.messages, "be written") != NULL, "%s", result.messages);
     }
 }
+
+/* A platform without a GPU's rates says nothing about layers' times; the run goes on and says so.
+ */
+Test(exec_cli, a_platform_without_rates_leaves_flop_counts)
+{
+    FILE *file = fopen(rp_test_tool_expand("@DIR@/bare.yaml", 15), "w");
+    cr_assert(file != NULL);
+    fputs("name: bare\nsource: of a test\ngpu: none\ngpus: 2\nfp16_tflops_fp16_acc: 1\n"
+          "fp16_tflops_fp32_acc: 1\nmemory_gb: 24\nmemory_gb_per_s: 1000\nlink_gb_per_s: 10\n"
+          "link_efficiency: 0.5\npeer_gb_per_s: 0\nhost_optimizer_gb_per_s: 50\n",
+          file);
+    fclose(file);
+    rp_test_outcome bare = run("--gpus 2 --steps 1 --seq-len 4 --platform @DIR@/bare.yaml");
+    cr_expect(eq(int, bare.status, 0), "%s", bare.messages);
+    cr_expect(strstr(bare.messages,
+                     "partitions balance FLOP counts, not times of bare: --platform: "
+                     "bare has no gemm_efficiency") != NULL,
+              "%s", bare.messages);
+}

@@ -122,6 +122,10 @@ Test(exec_program_in, other_models_and_sizes_are_refused)
         {"--program-in @DIR@/p.txt --seq-len 16 --steps 3", "valid are multiples of 2"},
         {"--program-in @DIR@/p.txt --seq-len 16 --microbatch-size 2", "is a lowered program"},
         {"--program-in @DIR@/p.txt --seq-len 16 --accumulate 2", "is a lowered program"},
+        {"--program-in @DIR@/p.txt --seq-len 16 --dtype fp16", "are fp32; valid is that type"},
+        {"--gpus 2 --schedule 1f1b --grain layer --recompute none", "1f1b recomputes nothing here"},
+        {"--gpus 2 --partition paper", "the paper lists none for roundpipe with tiny"},
+        {"--gpus 2 --trace-out @DIR@/x --db @DIR@/x", "valid is a file of its own"},
     };
     cr_assert(
         eq(int, rpexec("--gpus 2 --steps 2 --seq-len 16 --program-out @DIR@/p.txt").status, 0));

@@ -362,6 +362,10 @@ Test(cli_memory, bad_combinations_are_refused)
         {"--schedule roundpipe --fidelity hardware --grain row", "valid values are stage|layer"},
         {"--schedule roundpipe --fidelity stage --piece-mb 32", "--piece-mb: valid only with"},
         {"--schedule roundpipe --piece-mb 0", "valid values are integers from 1 to 65536"},
+        {"--schedule 1f1b --fidelity stage --dtype fp16", "--dtype: valid only with"},
+        {"--schedule 1f1b --dtype fp8", "valid values are fp32, bf16 and fp16"},
+        {"--program-in F --dtype fp16", "--dtype: a program has its own type"},
+        {"--schedule roundpipe --max-seqlen --dtype fp32", "is known for 16 bits"},
         {"--program-in F --piece-mb 32", "--piece-mb: a program has its own pieces"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
