@@ -15,7 +15,7 @@ timeout=540 # seconds that a test may take
 # installed.
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
     gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
-    libopenblas-pthread-dev\|libopenblas-dev libhwloc-dev
+    libopenblas-pthread-dev\|libopenblas-dev libhwloc-dev zlib1g-dev
     universal-ctags cmark-gfm)
 
 usage()

@@ -8,16 +8,18 @@
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
-/* Bytes per logit of an unfused fp32 cross-entropy, with 16-bit logits (sim/model.md section 4):
- * these, their fp32 copy, log-softmax and gradient. */
+/* Bytes per logit of an unfused fp32 cross-entropy where most lives, in the backward of log-softmax
+ * (sim/model.md section 4): its fp32 result, the gradients of result and input; the fp32 copy of
+ * the logits is gone. The 16-bit logits are still there where the loop over the batches keeps what
+ * the model has returned. */
 #define UNFUSED_LOGIT_BYTES 14u
-#define UNFUSED_LOGIT_PIPELINE_BYTES 12u /* Megatron, without the 16-bit logits */
-#define UNFUSED_LOGIT_TENSOR_BYTES 8u    /* Megatron's loss over a vocabulary that is split */
+#define UNFUSED_LOGIT_DROPPED_BYTES 12u /* FSDP, Megatron's pipeline: without the 16-bit logits */
+#define UNFUSED_LOGIT_TENSOR_BYTES 8u   /* Megatron's loss over a vocabulary that is split */
 
 static uint64_t logit_bytes(const rp_traits *traits)
 {
-    if (traits->placement == RP_PLACEMENT_RESIDENT) {
-        return UNFUSED_LOGIT_PIPELINE_BYTES;
+    if (traits->placement == RP_PLACEMENT_RESIDENT || traits->sharding.keeps_root) {
+        return UNFUSED_LOGIT_DROPPED_BYTES;
     }
     return rp_cuts_layers(traits) ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
 }
@@ -26,7 +28,11 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
                            rp_dtype dtype, rp_arena *arena, rp_sizes *sizes_out)
 {
     RP_TRY(rp_sizes_of_model(model, seq_len, dtype, arena, sizes_out));
-    if (traits->unfused_loss) { /* the whole microbatch at once */
+    if (model->fused_loss) { /* logits and their gradient, of a whole microbatch */
+        sizes_out->logits_bytes = 2 * rp_dtype_bytes(dtype) * seq_len * (uint64_t)model->vocab;
+        sizes_out->logits_chunk_bytes = UINT64_MAX;
+        sizes_out->unfused_loss = true;
+    } else if (traits->unfused_loss) { /* the whole microbatch at once */
         sizes_out->logits_bytes = logit_bytes(traits) * seq_len * model->vocab;
         sizes_out->logits_chunk_bytes = UINT64_MAX;
         sizes_out->unfused_loss = true;
@@ -86,6 +92,33 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
     return RP_USAGE;
 }
 
+/* ---- reductions -------------------------------------------------------------------------------
+ */
+
+rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
+                                      const rp_reductions *reductions)
+{
+    const rp_sharding *sharding = &schedule->traits.sharding;
+    bool fsdp = sharding->keeps_root && !sharding->host_gradients;
+    if (fsdp || (!reductions->each_given && !reductions->dtype_given)) {
+        return RP_OK;
+    }
+    rp_log_error("--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp",
+                 reductions->each_given ? "each" : "dtype", schedule->name);
+    return RP_USAGE;
+}
+
+void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits)
+{
+    uint32_t bytes = (uint32_t)rp_dtype_bytes(reductions->dtype);
+    if (reductions->each_given) {
+        traits->sharding.reductions = reductions->each_microbatch ? 1 : 0;
+    }
+    if (reductions->dtype_given && bytes != rp_dtype_bytes(dtype)) {
+        traits->sharding.reduce_bytes = bytes;
+    }
+}
+
 /* ---- programs ---------------------------------------------------------------------------------
  */
 
@@ -143,9 +176,11 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
         RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even));
         building.partition = &even;
     }
+    RP_TRY(rp_compile_check_reductions(config->schedule, &config->reductions));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));
+    rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
     rp_status status = lower(config, schedule, arena, program_out);
     rp_program_destroy(schedule);
     return status;

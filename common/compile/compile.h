@@ -17,6 +17,14 @@
 #include "common/program/dtype.h"
 #include "common/schedule/schedule_type.h"
 
+/** When FSDP reduces gradients, and as what; zero: as the schedule declares it. */
+typedef struct rp_reductions {
+    bool each_given;
+    bool each_microbatch; /**< with every microbatch; otherwise with a step's last one */
+    bool dtype_given;
+    rp_dtype dtype; /**< of what is reduced; not given: the run's */
+} rp_reductions;
+
 /** All that decides a program. Everything is borrowed, for the call only. */
 typedef struct rp_compile_config {
     const rp_schedule_type *schedule;
@@ -42,6 +50,7 @@ typedef struct rp_compile_config {
     const rp_partition *partition; /**< NULL: even, by `costs` */
     const rp_costs *costs; /**< places rounds and the even partition; their proportions matter */
     const struct rp_torch_csv *orders; /**< as rp_schedule_config */
+    rp_reductions reductions;          /**< FSDP only */
 } rp_compile_config;
 
 /** @return microbatches of a step. */
@@ -73,6 +82,16 @@ static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
  */
 rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute recompute,
                                  bool layer_grain, bool recompute_given);
+
+/**
+ * Looks at --reduce-each and --reduce-dtype, which only FSDP has.
+ * @retval RP_OK, RP_USAGE (logged)
+ */
+rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
+                                      const rp_reductions *reductions);
+
+/** Sets in a schedule's traits what is asked for. @param dtype of the run */
+void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);
 
 /** Words of rp_compile_partition, for messages. */
 #define RP_PARTITION_WORDS "paper, even"

@@ -20,7 +20,7 @@
 /** Most items of one list. */
 #define RP_CONFIG_MAX_ITEMS 65536u
 /** Most fields of one schema. */
-#define RP_CONFIG_MAX_FIELDS 64u
+#define RP_CONFIG_MAX_FIELDS 96u
 
 typedef enum rp_config_type {
     RP_CONFIG_TEXT,    /**< const char *; any text without control characters */

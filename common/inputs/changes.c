@@ -175,6 +175,16 @@ bool rp_changes_set(const rp_changes *changes, bool platform, size_t field)
     return false;
 }
 
+bool rp_changes_touch(const rp_changes *changes, bool platform, size_t field)
+{
+    bool touched = false;
+    for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
+        const rp_change *change = &changes->items[i];
+        touched |= change->platform == platform && change->field == field;
+    }
+    return touched;
+}
+
 static rp_status refuse_result(const rp_change *change, const char *name, double value)
 {
     const rp_config_field *field = &schema_of(change->platform)->fields[change->field];

@@ -57,6 +57,9 @@ rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char 
 /** @return true where a field of the platform's schema is set. NULL is allowed. */
 bool rp_changes_set(const rp_changes *changes, bool platform, size_t field);
 
+/** @return whether a change sets or multiplies a field of platforms, or of cost tables. */
+bool rp_changes_touch(const rp_changes *changes, bool platform, size_t field);
+
 /**
  * Name of a changed file in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
  * changes. @retval RP_OK, RP_NO_MEMORY

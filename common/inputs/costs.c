@@ -129,6 +129,7 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
 {
     *costs = (rp_costs){.name = file->name,
                         .source = file->source,
+                        .kind = RP_MEASURED,
                         .layers = file->layers,
                         .head_fwd_ps = rp_ms_to_ps(file->head_fwd_ms),
                         .head_bwd_ps = rp_ms_to_ps(file->head_bwd_ms),

@@ -8,8 +8,7 @@
  */
 #pragma once
 
-#include "common/base/mem.h"
-#include "common/base/status.h"
+#include "common/inputs/platform.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,6 +24,7 @@
 typedef struct rp_costs {
     const char *name;
     const char *source; /**< where the times come from; "" where the file does not say */
+    rp_provenance kind; /**< measured: a file; moved: of another GPU; assumed: roofline */
     uint32_t layers;
     int64_t *fwd_ps;       /**< [layers] */
     int64_t *bwd_ps;       /**< [layers], full backward without recompute */

@@ -41,6 +41,14 @@ rp_status rp_data_read(const rp_data_kind *kind, const char *name_or_path, rp_ar
 rp_status rp_data_check_name(const char *name_or_path, const char *path, const char *own_name);
 
 /**
+ * What a file that is written may call itself: its file name without ".yaml", or `otherwise` where
+ * that is no name (RP_CONFIG_NAME) of at most `most` bytes.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_data_name_of(const char *path, size_t most, const char *otherwise, rp_arena *arena,
+                          const char **name_out);
+
+/**
  * Sorted names that --list prints: traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
  * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
  */

@@ -6,6 +6,7 @@
 #include "common/inputs/published.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* More parameters than this are a mistake in the file; all counts then fit into 64 bits. */
 #define MAX_PARAMETERS 1e15
@@ -16,6 +17,9 @@ typedef struct model_file {
     const char *published_without_embedding;
     const char *published_active;
     const char *published_active_without_input_table;
+    const char *positions;
+    const char *norm;
+    const char *mlp;
 } model_file;
 
 #define COUNT(member, least, most)                                                                 \
@@ -32,6 +36,16 @@ typedef struct model_file {
     {                                                                                              \
         .key = #member, .type = RP_CONFIG_BOOL, .offset = offsetof(model_file, model.member)       \
     }
+#define OPTIONAL_FLAG(member)                                                                      \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_BOOL, .optional = true,                                  \
+        .offset = offsetof(model_file, model.member)                                               \
+    }
+#define CHOICE(member, words)                                                                      \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 16, .choices = words,    \
+        .offset = offsetof(model_file, member)                                                     \
+    }
 #define PUBLISHED(member, is_optional)                                                             \
     {                                                                                              \
         .key = #member, .type = RP_CONFIG_TEXT, .optional = is_optional, .high = 30,               \
@@ -39,6 +53,9 @@ typedef struct model_file {
     }
 
 static const char *const rope_scalings[] = {"none", "llama3", "yarn", NULL};
+static const char *const position_words[] = {"rotary", "learned", NULL};
+static const char *const norm_words[] = {"rmsnorm", "layernorm", NULL};
+static const char *const mlp_words[] = {"swiglu", "gelu", NULL};
 
 enum {
     FIELD_LAYERS = 2,
@@ -46,11 +63,17 @@ enum {
     FIELD_HEAD_DIM,
     FIELD_EXPERTS = 8,
     FIELD_ACTIVE_EXPERTS,
+    FIELD_ROPE_THETA = 12,
     FIELD_EXPERT_BIAS = 17,
-    FIELD_PUBLISHED = 19,
+    FIELD_ROPE_SCALING,
+    FIELD_PUBLISHED,
     FIELD_WITHOUT_EMBEDDING,
     FIELD_ACTIVE,
     FIELD_ACTIVE_WITHOUT_TABLE,
+    FIELD_LORA_RANK,
+    FIELD_POSITIONS = 25,
+    FIELD_MLP = 27,
+    FIELD_LINEAR_BIAS,
 };
 
 static const rp_config_field fields[] = {
@@ -69,11 +92,12 @@ static const rp_config_field fields[] = {
     [FIELD_ACTIVE_EXPERTS] = COUNT(active_experts, 1, 65536),
     COUNT(vocab, 1, 16777216),
     COUNT(max_positions, 1, 1073741824),
-    {.key = "rope_theta",
-     .type = RP_CONFIG_DOUBLE,
-     .low = 1,
-     .high = 1e12,
-     .offset = offsetof(model_file, model.rope_theta)},
+    [FIELD_ROPE_THETA] = {.key = "rope_theta",
+                          .type = RP_CONFIG_DOUBLE,
+                          .optional = true,
+                          .low = 1,
+                          .high = 1e12,
+                          .offset = offsetof(model_file, model.rope_theta)},
     {.key = "norm_eps",
      .type = RP_CONFIG_DOUBLE,
      .low = 1e-12,
@@ -83,23 +107,92 @@ static const rp_config_field fields[] = {
     FLAG(qk_norm),
     FLAG(attention_bias),
     [FIELD_EXPERT_BIAS] = FLAG(expert_bias),
-    {.key = "rope_scaling",
-     .type = RP_CONFIG_TEXT,
-     .high = 16,
-     .choices = rope_scalings,
-     .offset = offsetof(model_file, model.rope_scaling)},
+    [FIELD_ROPE_SCALING] = {.key = "rope_scaling",
+                            .type = RP_CONFIG_TEXT,
+                            .optional = true,
+                            .high = 16,
+                            .choices = rope_scalings,
+                            .offset = offsetof(model_file, model.rope_scaling)},
     [FIELD_PUBLISHED] = PUBLISHED(published_parameters, false),
     [FIELD_WITHOUT_EMBEDDING] = PUBLISHED(published_without_embedding, true),
     [FIELD_ACTIVE] = PUBLISHED(published_active, true),
     [FIELD_ACTIVE_WITHOUT_TABLE] = PUBLISHED(published_active_without_input_table, true),
-    OPTIONAL_COUNT(lora_rank, 65536),
+    [FIELD_LORA_RANK] = OPTIONAL_COUNT(lora_rank, 65536),
     OPTIONAL_COUNT(sliding_window, 1073741824),
+    [FIELD_POSITIONS] = CHOICE(positions, position_words),
+    CHOICE(norm, norm_words),
+    [FIELD_MLP] = CHOICE(mlp, mlp_words),
+    [FIELD_LINEAR_BIAS] = OPTIONAL_FLAG(linear_bias),
+    OPTIONAL_FLAG(fused_loss),
+    OPTIONAL_COUNT(loss_metrics, 16),
+    {.key = "host_launch_us",
+     .type = RP_CONFIG_DOUBLE,
+     .optional = true,
+     .low = 0,
+     .high = 1000,
+     .unit = "us",
+     .offset = offsetof(model_file, model.host_launch_us)},
+    {.key = "step_host_ms",
+     .type = RP_CONFIG_DOUBLE,
+     .optional = true,
+     .low = 0,
+     .high = 10000,
+     .unit = "ms",
+     .offset = offsetof(model_file, model.step_host_ms)},
 };
 
 static const rp_config_schema schema = {
     .what = "a model", .fields = fields, .field_count = sizeof fields / sizeof *fields};
 
 /* Combinations of keys. */
+
+static bool is_word(const char *text, const char *word)
+{
+    return text != NULL && strcmp(text, word) == 0;
+}
+
+/* Positions are rotated or learned; keys of the one say nothing about the other. */
+static rp_status set_family(const char *name, const size_t *lines, model_file *file)
+{
+    rp_model *m = &file->model;
+    m->learned_positions = is_word(file->positions, "learned");
+    m->layer_norm = is_word(file->norm, "layernorm");
+    m->plain_mlp = is_word(file->mlp, "gelu");
+    const uint32_t rotary[] = {FIELD_ROPE_THETA, FIELD_ROPE_SCALING};
+    for (size_t i = 0; i < sizeof rotary / sizeof *rotary; i++) {
+        bool given = lines[rotary[i]] != 0;
+        if (given == m->learned_positions) {
+            rp_log_error_at(
+                name, given ? lines[rotary[i]] : 1,
+                "%s key '%s' %s 'positions: %s'; valid values are rope_theta and rope_scaling "
+                "with rotary positions, the usual ones, and neither with learned ones",
+                given ? "the" : "there is no", fields[rotary[i]].key, given ? "beside" : "with",
+                given ? "learned" : "rotary");
+            return RP_INPUT;
+        }
+    }
+    m->rope_scaling = m->learned_positions ? "none" : m->rope_scaling;
+    if (m->plain_mlp && m->experts > 1) {
+        rp_log_error_at(name, lines[FIELD_MLP],
+                        "'mlp: gelu' with experts; valid values are swiglu where 'experts' is more "
+                        "than 1");
+        return RP_INPUT;
+    }
+    bool other = m->attention_bias || m->expert_bias || m->experts > 1;
+    if (m->linear_bias && other) {
+        rp_log_error_at(name, lines[FIELD_LINEAR_BIAS],
+                        "'linear_bias' is true beside 'attention_bias', 'expert_bias' or experts; "
+                        "valid values are true in a dense model without these, and false");
+        return RP_INPUT;
+    }
+    if (m->lora_rank != 0 && (m->plain_mlp || m->linear_bias || m->layer_norm)) {
+        rp_log_error_at(name, lines[FIELD_LORA_RANK],
+                        "'lora_rank' with a plain MLP, biases or LayerNorm, whose adapters nobody "
+                        "has described; valid values are 0");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
 
 static rp_status check_heads(const char *name, const size_t *lines, const rp_model *model)
 {
@@ -145,8 +238,9 @@ static uint64_t count_attention(const rp_model *model)
     uint64_t d = model->hidden;
     uint64_t q = (uint64_t)model->heads * model->head_dim;
     uint64_t kv = (uint64_t)model->kv_heads * model->head_dim;
-    uint64_t biases_and_sinks = q + 2 * kv + d + model->heads;
-    return d * (q + 2 * kv) + q * d + (model->attention_bias ? biases_and_sinks : 0);
+    uint64_t biases = q + 2 * kv + d;
+    biases = model->attention_bias ? biases + model->heads : model->linear_bias ? biases : 0;
+    return d * (q + 2 * kv) + q * d + biases;
 }
 
 /* The router belongs to MoE models only; its bias comes with the experts' own. */
@@ -154,7 +248,9 @@ static uint64_t count_mlp(const rp_model *model, uint64_t experts)
 {
     uint64_t d = model->hidden;
     uint64_t f = model->intermediate;
-    uint64_t total = experts * 3 * d * f;
+    uint64_t matrices = rp_model_mlp_matrices(model);
+    uint64_t total = experts * matrices * d * f;
+    total += model->linear_bias ? (matrices - 1) * f + d : 0;
     if (model->experts > 1) {
         total += model->experts * d;
     }
@@ -176,6 +272,14 @@ static uint64_t count_adapters(const rp_model *model)
     return model->lora_rank * (attention + experts);
 }
 
+void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
+{
+    if (model->learned_positions) {
+        model->max_positions = seq_len;
+        rp_model_count(model);
+    }
+}
+
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
 {
     model->lora_rank = rank;
@@ -194,7 +298,8 @@ static double estimate(const rp_model *model)
     double mlp = (3 * d * model->intermediate + d) * model->experts;
     double widths = 4 * (d + (double)model->heads * model->head_dim) +
                     3 * (d + model->intermediate) * model->experts;
-    return model->layers * (attention + mlp + model->lora_rank * widths) + 2 * d * model->vocab;
+    double tables = 2.0 * model->vocab + (model->learned_positions ? model->max_positions : 0);
+    return model->layers * (attention + mlp + model->lora_rank * widths) + d * tables;
 }
 
 static rp_status count_parameters(const char *name, const size_t *lines, rp_model *model)
@@ -215,13 +320,16 @@ void rp_model_count(rp_model *model)
     uint64_t d = model->hidden;
     model->attention_parameters = count_attention(model);
     model->mlp_parameters = count_mlp(model, model->experts);
-    model->norm_parameters = 2 * d + (model->qk_norm ? 2 * (uint64_t)model->head_dim : 0);
+    model->norm_parameters = 2 * rp_model_final_norm(model);
+    model->norm_parameters += model->qk_norm ? 2 * (uint64_t)model->head_dim : 0;
     model->layer_parameters =
         model->attention_parameters + model->mlp_parameters + model->norm_parameters;
     model->adapter_parameters = count_adapters(model);
     model->embedding_parameters = model->vocab * d;
     model->total_parameters = model->layers * model->layer_parameters +
-                              model->embedding_parameters + count_head(model) + d;
+                              model->embedding_parameters +
+                              rp_model_positions(model, model->max_positions) + count_head(model) +
+                              rp_model_final_norm(model);
     uint64_t idle = model->mlp_parameters - count_mlp(model, model->active_experts);
     model->active_parameters = model->total_parameters - model->layers * idle;
 }
@@ -279,6 +387,7 @@ rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_
     RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, &file, lines));
     RP_TRY(check_heads(name, lines, &file.model));
     RP_TRY(check_experts(name, lines, &file.model));
+    RP_TRY(set_family(name, lines, &file));
     RP_TRY(count_parameters(name, lines, &file.model));
     RP_TRY(check_all_published(name, lines, &file));
     *model_out = file.model;

@@ -3,7 +3,10 @@
 #include "common/formats/config.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
+#include "common/inputs/provenance.h"
+#include "common/program/limits.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +24,12 @@
 #define COUNT(member, least, most)                                                                 \
     {                                                                                              \
         .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = least, .high = most,       \
+        .offset = offsetof(rp_platform, member)                                                    \
+    }
+
+#define LIST(member)                                                                               \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 2000,                    \
         .offset = offsetof(rp_platform, member)                                                    \
     }
 
@@ -53,6 +62,13 @@ enum {
     FIELD_DOWNLOAD,
     FIELD_MEMORY_GIB = 52,
     FIELD_HOST_MEMORY_GIB,
+    FIELD_SMS,
+    FIELD_SM_CLOCK,
+    FIELD_GEMM_FP32_ACC,
+    FIELD_FLASH_FWD,
+    FIELD_FLASH_BWD,
+    FIELD_COLLECTIVE_SMS = 62,
+    FIELD_BUSY,
 };
 
 #define GB_PER_GIB 1.073741824
@@ -138,6 +154,25 @@ static const rp_config_field fields[] = {
     RATE(op_wake_us, true, 0, 1e6, "us"),
     [FIELD_MEMORY_GIB] = RATE(memory_gib, true, 0.001, 1e5, "GiB"),
     [FIELD_HOST_MEMORY_GIB] = RATE(host_memory_gib, true, 0, 1e7, "GiB"),
+    [FIELD_SMS] = COUNT(sms, 0, 4096),
+    [FIELD_SM_CLOCK] = RATE(sm_clock_ghz, true, 0, 100, "GHz"),
+    [FIELD_GEMM_FP32_ACC] = RATE(gemm_fp32_acc_efficiency, true, 0, 1, NULL),
+    [FIELD_FLASH_FWD] = RATE(flash_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    [FIELD_FLASH_BWD] = RATE(flash_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
+    RATE(collective_latency_us, true, 0, 1e6, "us"),
+    RATE(collective_hop_us, true, 0, 1e6, "us"),
+    RATE(network_hop_us, true, 0, 1e6, "us"),
+    [FIELD_COLLECTIVE_SMS] = COUNT(collective_sms, 0, 4096),
+    [FIELD_BUSY] = RATE(recorded_busy_pct, true, 0, 100, "%"),
+    LIST(measured),
+    LIST(moved),
+    LIST(set),
+    RATE(host_adam_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(host_refresh_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(host_collect_gb_per_s, true, 0, 1e5, "GB/s"),
+    RATE(optimizer_us_per_object, true, 0, 1e6, "us"),
+    RATE(reserved_gib, true, 0, 1e4, "GiB"),
+    RATE(process_gb, true, 0, 1e4, "GB"),
 };
 
 const rp_config_schema rp_platform_schema = {
@@ -183,7 +218,8 @@ static rp_status check_count(const char *name, const size_t *lines, const count_
                         count_key, c->count, rate_key, c->none, counts, rate_key);
         return RP_INPUT;
     }
-    if (c->count == c->none && c->rate > 0) {
+    /* A file of one server may say what network it would have (--nodes). */
+    if (c->count == c->none && c->rate > 0 && c->count_field != FIELD_NODES) {
         rp_log_error_at(name, lines[c->rate_field],
                         "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
                         "with a %s as '%s'",
@@ -219,6 +255,38 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
                         p->gpus_per_root, p->gpus_per_switch);
         return RP_INPUT;
     }
+    return RP_OK;
+}
+
+rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus)
+{
+    const char *cause = p->nodes > 1 ? "the file has 'nodes' of its own; valid with platform files "
+                                       "of one server"
+                        : nodes > 1 && !(p->network_gb_per_s > 0)
+                            ? "the file has no 'network_gb_per_s'; valid with platform files that "
+                              "say what connects servers"
+                            : NULL;
+    uint32_t of_server = gpus != 0 ? gpus : p->gpus;
+    const uint32_t groups[] = {p->gpus_per_switch, p->gpus_per_root, p->nvlink_gpus,
+                               p->sockets > 1 ? p->gpus / p->sockets : 0};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (nodes > 1 && groups[i] != 0 && of_server % groups[i] != 0) {
+            cause = "GPUs of a server share links in groups that --gpus would cut; valid are "
+                    "multiples of a group";
+        }
+    }
+    if (of_server > p->gpus) {
+        cause = "--gpus counts per server, which has fewer; valid are those of the platform file";
+    }
+    if ((uint64_t)nodes * of_server > RP_MAX_GPUS) {
+        cause = "valid are at most 4096 GPUs in all";
+    }
+    if (cause != NULL) {
+        rp_log_error("--nodes: %u servers of %s: %s", nodes, p->name, cause);
+        return RP_USAGE;
+    }
+    p->gpus = nodes * of_server;
+    p->nodes = nodes;
     return RP_OK;
 }
 
@@ -291,30 +359,47 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
     return RP_OK;
 }
 
-/* Memory in decimal or in binary units; `*gb` is what the rest of the program reads. A change of
- * one key takes the place of the other. */
-static rp_status set_memory(const char *name, size_t *lines, const rp_changes *changes,
-                            uint32_t decimal, double *gb, double gib)
+typedef struct two_units {
+    uint32_t decimal;
+    uint32_t binary;
+    double *gb; /* what the rest of the program reads */
+    double *gib;
+} two_units;
+
+/* A file says memory in decimal or in binary units; a change of one key takes the place of the
+ * other. */
+static void use_changed_unit(const rp_changes *changes, size_t *lines, const two_units *u)
 {
-    uint32_t binary = decimal == FIELD_MEMORY ? FIELD_MEMORY_GIB : FIELD_HOST_MEMORY_GIB;
-    bool set_gb = rp_changes_set(changes, true, decimal);
-    bool set_gib = rp_changes_set(changes, true, binary);
-    bool has_gib = lines[binary] != 0 && (set_gib || !set_gb);
-    bool has_gb = lines[decimal] != 0 && (set_gb || !set_gib);
-    if (has_gb && has_gib) {
-        rp_log_error_at(name, lines[binary],
+    bool gb = rp_changes_touch(changes, true, u->decimal);
+    bool gib = rp_changes_touch(changes, true, u->binary);
+    if (gb && !gib && lines[u->binary] != 0 && lines[u->decimal] == 0) {
+        *u->gb = *u->gib * GB_PER_GIB;
+        lines[u->decimal] = lines[u->binary];
+        lines[u->binary] = 0;
+        *u->gib = 0;
+    } else if (gib && !gb && lines[u->decimal] != 0 && lines[u->binary] == 0) {
+        *u->gib = *u->gb / GB_PER_GIB;
+        lines[u->binary] = lines[u->decimal];
+        lines[u->decimal] = 0;
+    }
+}
+
+static rp_status set_memory(const char *name, const size_t *lines, const two_units *u)
+{
+    if (lines[u->decimal] != 0 && lines[u->binary] != 0) {
+        rp_log_error_at(name, lines[u->binary],
                         "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
                         "%.9f GB",
-                        fields[binary].key, fields[decimal].key, GB_PER_GIB);
+                        fields[u->binary].key, fields[u->decimal].key, GB_PER_GIB);
         return RP_INPUT;
     }
-    *gb = has_gib ? gib * GB_PER_GIB : *gb;
-    if (decimal == FIELD_MEMORY && !has_gb && !has_gib) {
+    if (u->decimal == FIELD_MEMORY && lines[u->decimal] == 0 && lines[u->binary] == 0) {
         rp_log_error_at(name, 1,
                         "a platform needs one of the keys 'memory_gb' and 'memory_gib'; valid "
                         "values are numbers from 0.001 to 100000");
         return RP_INPUT;
     }
+    *u->gb = lines[u->binary] != 0 ? *u->gib * GB_PER_GIB : *u->gb;
     return RP_OK;
 }
 
@@ -337,6 +422,36 @@ static rp_status check_cores(const char *name, const size_t *lines, const rp_pla
         rp_log_error_at(name, lines[FIELD_BOUND_CORES],
                         "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
                         "positive 'host_cores'");
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* Multiprocessors are described completely or not at all. */
+static rp_status check_sms(const char *name, const size_t *lines, const rp_platform *p)
+{
+    const struct {
+        int field;
+        double value;
+    } with[] = {{FIELD_SM_CLOCK, p->sm_clock_ghz},
+                {FIELD_GEMM_FP32_ACC, p->gemm_fp32_acc_efficiency},
+                {FIELD_FLASH_FWD, p->flash_fwd_tflops},
+                {FIELD_FLASH_BWD, p->flash_bwd_tflops}};
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        if ((with[i].value > 0) != (p->sms > 0)) {
+            size_t line = lines[with[i].field] != 0 ? lines[with[i].field] : lines[FIELD_SMS];
+            rp_log_error_at(name, line,
+                            "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
+                            "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
+                            "flash_bwd_tflops, or none",
+                            p->sms, fields[with[i].field].key, with[i].value);
+            return RP_INPUT;
+        }
+    }
+    if (p->collective_sms > 0 && p->collective_sms >= p->sms) {
+        rp_log_error_at(name, lines[FIELD_COLLECTIVE_SMS],
+                        "'collective_sms' is %u of %u 'sms'; valid values are numbers below",
+                        p->collective_sms, p->sms);
         return RP_INPUT;
     }
     return RP_OK;
@@ -388,6 +503,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
         }
     }
     RP_TRY(check_rates(name, lines, platform));
+    RP_TRY(check_sms(name, lines, platform));
     RP_TRY(check_topology(name, lines, platform));
     RP_TRY(check_cores(name, lines, platform));
     return check_peers(name, lines, platform);
@@ -420,13 +536,24 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
                                   .nodes = 1};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
                            platform_out, lines));
+    const two_units units[] = {
+        {FIELD_MEMORY, FIELD_MEMORY_GIB, &platform_out->memory_gb, &platform_out->memory_gib},
+        {FIELD_HOST_MEMORY, FIELD_HOST_MEMORY_GIB, &platform_out->host_memory_gb,
+         &platform_out->host_memory_gib}};
+    use_changed_unit(changes, lines, &units[0]);
+    use_changed_unit(changes, lines, &units[1]);
     RP_TRY(rp_changes_apply(changes, true, name, arena, platform_out, lines));
     replace_link(changes, lines, platform_out);
     RP_TRY(set_link(name, lines, platform_out));
-    RP_TRY(set_memory(name, lines, changes, FIELD_MEMORY, &platform_out->memory_gb,
-                      platform_out->memory_gib));
-    RP_TRY(set_memory(name, lines, changes, FIELD_HOST_MEMORY, &platform_out->host_memory_gb,
-                      platform_out->host_memory_gib));
+    RP_TRY(set_memory(name, lines, &units[0]));
+    RP_TRY(set_memory(name, lines, &units[1]));
+    RP_TRY(rp_provenance_read(name, lines, arena, platform_out));
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* a platform is read more than once */
+    if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
+        rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
+                       "times are too long, and predictions with it are wrong",
+                       name, lines[FIELD_BUSY], platform_out->recorded_busy_pct);
+    }
     set_peer(platform_out);
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;

@@ -21,6 +21,9 @@ typedef enum rp_peer_access {
     RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or pairs (rp_platform.nvlink_gpus) */
 } rp_peer_access;
 
+/** Where a value comes from (common/inputs/provenance.h). */
+typedef enum rp_provenance { RP_ASSUMED, RP_MEASURED, RP_MOVED, RP_SET } rp_provenance;
+
 /** One kind of GPU in one kind of server. Rates are per GPU; decimal units (1 GB = 1e9 bytes). */
 typedef struct rp_platform {
     const char *name;
@@ -29,7 +32,7 @@ typedef struct rp_platform {
     uint32_t gpus;                  /**< of all nodes together */
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
     double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
-    double memory_gb;               /**< nominal device memory */
+    double memory_gb;               /**< device memory, all that there is */
     double memory_gib;              /**< the same as the file may say it; memory_gb counts */
     double memory_gb_per_s;         /**< HBM or GDDR bandwidth */
     uint32_t pcie_gen;              /**< 3 to 5, 0 where the file says link_gb_per_s */
@@ -42,6 +45,9 @@ typedef struct rp_platform {
     double attention_bwd_tflops;
     double memory_effective_gb_per_s; /**< device memory */
     double host_optimizer_gb_per_s;   /**< memory traffic of the host's Adam, casts, collection */
+    double host_adam_gb_per_s;        /**< of Adam alone; 0: host_optimizer_gb_per_s */
+    double host_refresh_gb_per_s;     /**< of casts to working weights alone; 0: likewise */
+    double host_collect_gb_per_s;     /**< of the collection of gradients alone; 0: likewise */
     double collective_gb_per_s;       /**< of an all-gather or reduce-scatter through each GPU */
     double zero_gradient_gb_per_s;    /**< DeepSpeed's host gradient path, all GPUs together */
     /* Topology (common/machine/machine.h): successive GPUs belong together. A count and its rate:
@@ -69,8 +75,10 @@ typedef struct rp_platform {
     rp_peer_access peer_access; /**< as `peer` says */
     uint32_t nvlink_gpus;       /**< that NVLink joins, 2 for bridged pairs; 0: all of a node */
     /* Memory (sim/run/memory/memory.h). */
-    double usable_memory_gb;       /**< per GPU, context included; 0: memory_gb */
+    double reserved_gib;           /**< that the driver keeps of memory_gb */
+    double usable_memory_gb;       /**< per GPU, context included; 0: what is not reserved */
     double context_gb;             /**< CUDA context per process; 0.75 where the file has none */
+    double process_gb;             /**< on each GPU beside the context, where one process has all */
     double workspace_gb;           /**< of the libraries; 32 MiB where the file has none */
     double communicator_gb;        /**< of a collective library; 0.6 where the file has none */
     double allocator_overhead_pct; /**< of what is allocated */
@@ -80,18 +88,46 @@ typedef struct rp_platform {
     double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
     double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
     double launch_overhead_us; /**< per kernel */
+    /* The same in detail (common/roofline/kernels.c); sms 0: not described. */
+    uint32_t sms;                    /**< streaming multiprocessors */
+    double sm_clock_ghz;             /**< at which the peaks are stated */
+    double gemm_fp32_acc_efficiency; /**< of the peak with fp32 accumulation, within a tile */
+    double flash_fwd_tflops;         /**< fused attention of long sequences, masked half of the
+                                          pairs not counted; forward */
+    double flash_bwd_tflops;
+    /* Collectives; 0: none. */
+    double collective_latency_us; /**< of each */
+    double collective_hop_us;     /**< from GPU to GPU of a server, around the ring */
+    double network_hop_us;        /**< from server to server */
+    uint32_t collective_sms;      /**< that a collective keeps from what computes beside it */
     /* Dispatch (sim/engine/dispatch.h); 0: not modelled. */
-    uint32_t launch_queue_depth;   /**< launches that a GPU takes ahead of what it has done */
-    double dispatch_us_per_module; /**< host time to clone one module for a job */
+    uint32_t launch_queue_depth;    /**< launches that a GPU takes ahead of what it has done */
+    double dispatch_us_per_module;  /**< host time to clone one module and give it up */
+    double optimizer_us_per_object; /**< host time for a module or tensor in a pass of them */
     /* Links as measured by direction, effective; 0: both as link_effective_gb_per_s. */
     double upload_gb_per_s;
     double download_gb_per_s;
     double duplex_efficiency; /**< of PCIe links, both directions at once over each alone; 1 */
     /* Times that starting takes (common/machine/machine.h); 0: none. */
-    double copy_latency_us; /**< of every transfer between host and GPU */
-    double op_gap_us;       /**< between two ops of a queue */
-    double op_wake_us;      /**< from the end of another queue's op to what waits for it */
+    double copy_latency_us;   /**< of every transfer between host and GPU */
+    double op_gap_us;         /**< between two ops of a queue */
+    double op_wake_us;        /**< from the end of another queue's op to what waits for it */
+    double recorded_busy_pct; /**< of the processors that other processes used while the file's
+                                   values were measured; 0: next to nothing */
+    /* Keys of the file whose values are not assumed (common/inputs/provenance.h); NULL: none. */
+    const char *measured;      /**< on this GPU and server */
+    const char *moved;         /**< from another one, by stated ratios */
+    const char *set;           /**< on a published cell */
+    const uint8_t *provenance; /**< [field of the file] an rp_provenance; NULL: all assumed */
 } rp_platform;
+
+/**
+ * Makes a platform of one server one of several: `nodes` servers, each with `gpus` of its GPUs
+ * (0: all).
+ * @retval RP_OK, RP_USAGE (the file has several already, says no network_gb_per_s, or its servers
+ * cannot be cut so; logged)
+ */
+rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t gpus);
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out);

@@ -1,10 +1,23 @@
 /* Bytes of a model's tensors: what moves and what lies in memory. */
 #include "common/inputs/sizes.h"
 
+/* A GPT block: inputs of both norms, their outputs, q, k and v, the output of attention; up before
+ * and after GELU. One norm is one kernel and keeps two floats, attention a float per head. */
+static uint64_t plain_tape_per_token(const rp_model *m, uint64_t v)
+{
+    uint64_t q = (uint64_t)m->heads * m->head_dim;
+    uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
+    return v * (4 * (uint64_t)m->hidden + 2 * q + 2 * kv + 2 * (uint64_t)m->intermediate) +
+           sizeof(float) * (4 + (uint64_t)m->heads);
+}
+
 /* Kept per token of a layer for its backward: sim/model.md section 4, "saved". Values of the run's
  * type have `v` bytes; a norm also keeps an fp32 copy of its input. */
 static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 {
+    if (m->plain_mlp) {
+        return plain_tape_per_token(m, v);
+    }
     uint64_t h = m->hidden;
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
@@ -69,7 +82,10 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.parameters));
     for (uint32_t i = 0; i < count; i++) {
         bool head = i + 1 == count;
-        uint64_t norm = head ? model->hidden : 0;
+        uint64_t norm = head ? rp_model_final_norm(model) : 0;
+        /* Where the table is tied, the head's entry has all that is not in a block. */
+        bool positions = i == (model->tied_head ? count - 1 : 0);
+        norm += positions ? rp_model_positions(model, seq_len) : 0;
         uint64_t table = model->embedding_parameters;
         bool block = i != 0 && !head;
         uint64_t held = block ? rp_model_held_layer(model) : table + norm;

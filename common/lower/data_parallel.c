@@ -56,9 +56,14 @@ static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backwa
     return bytes + (first && !backward ? sizes->weight_bytes[0] + head : 0);
 }
 
-static rp_status add_gather(const rp_sharded *s, uint32_t gpu, const rp_op *op, bool backward,
-                            rp_sharded_unit *extra)
+static rp_status add_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
 {
+    const rp_lower_unit *unit = rp_sharded_unit_at(s, gpu, index);
+    rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, index);
+    const rp_op *op = rp_sharded_op_of(s, unit);
+    bool backward = rp_sharded_is_backward(s, unit);
+    *extra =
+        (rp_sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE};
     uint32_t gathers = backward ? s->sharding->backward_gathers : s->sharding->forward_gathers;
     if (gathers == 0) {
         return RP_OK;
@@ -79,7 +84,11 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
     if (volumes == 0 && !rp_sharded_is_last_microbatch(s, op)) {
         return RP_OK; /* gradients accumulate where they are */
     }
-    uint64_t gradients = stage_bytes(s, op->stage, s->l->config->sizes.gradient_bytes);
+    const rp_sizes *sizes = &s->l->config->sizes;
+    uint64_t gradients = stage_bytes(s, op->stage, sizes->gradient_bytes);
+    if (s->sharding->reduce_bytes != 0) {
+        gradients = gradients / rp_dtype_bytes(sizes->dtype) * s->sharding->reduce_bytes;
+    }
     rp_op_kind kind = volumes == 2 ? RP_OP_ALL_REDUCE : RP_OP_REDUCE_SCATTER;
     RP_TRY(add(s, gpu, RP_LOWER_PEER, kind, op,
                (volumes == 0 ? 1 : volumes) * collective_bytes(s, gradients), &extra->reduce));
@@ -109,18 +118,24 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
 
 static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
+    /* Reductions that come with every microbatch stand in the way of the next gather, which is
+     * therefore issued before them (BACKWARD_PRE and BACKWARD_POST of PyTorch's FSDP). */
+    bool prefetch = s->sharding->overlap && s->sharding->reductions != 0;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         for (uint32_t i = begin; i < end; i++) {
             rp_lower_unit *unit = rp_sharded_unit_at(s, gpu, i);
             rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, i);
             const rp_op *op = rp_sharded_op_of(s, unit);
             bool backward = rp_sharded_is_backward(s, unit);
-            *extra = (rp_sharded_unit){RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
-                                       RP_NO_HANDLE};
-            RP_TRY(add_gather(s, gpu, op, backward, extra));
+            if (!prefetch || i == begin) {
+                RP_TRY(add_gather(s, gpu, i));
+            }
             RP_TRY(rp_lower_find_parts(s->l, unit));
             RP_TRY(
                 rp_lower_add_compute(s->l, gpu * RP_LOWER_QUEUES_PER_GPU + RP_LOWER_COMPUTE, unit));
+            if (prefetch && i + 1 < end) {
+                RP_TRY(add_gather(s, gpu, i + 1));
+            }
             if (s->sharding->forward_reduces != 0) {
                 RP_TRY(add_activation_reduces(s, gpu, op, backward, extra));
             } else if (backward) {
@@ -169,7 +184,13 @@ static rp_status connect_gather(const rp_sharded *s, uint32_t gpu, uint32_t inde
 {
     rp_assembly *a = s->l->assembly;
     const rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, index);
-    uint32_t ahead = s->sharding->overlap ? 2 : 1;
+    /* No gather runs ahead into the other direction. A forward's root waits for the computation
+     * before it (_root_pre_forward of PyTorch's FSDP), and a backward begins when there is a loss,
+     * which training loops read. */
+    bool backward = rp_sharded_is_backward(s, rp_sharded_unit_at(s, gpu, index));
+    bool turns =
+        index > 0 && backward != rp_sharded_is_backward(s, rp_sharded_unit_at(s, gpu, index - 1));
+    uint32_t ahead = s->sharding->overlap && !turns ? 2 : 1;
     RP_TRY(rp_assembly_wait(a, rp_sharded_unit_at(s, gpu, index)->compute_first, extra->gather,
                             false));
     if (index >= ahead) {

@@ -142,6 +142,31 @@ static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
     }
 }
 
+/* The microbatch with which a rank's gradients begin to be reduced: its first one where each is. */
+static bool begins_reduction(const writer *w, const rp_op *op)
+{
+    return w->s->sharding->reductions != 0 ? op->microbatch < w->s->gpus
+                                           : rp_sharded_is_last_microbatch(w->s, op);
+}
+
+/* Reduced with every microbatch: the whole gradient of a unit lives until its reduction, with a
+ * copy where that has another type; shards from the first reduction to the step. */
+static void put_passing_gradients(const writer *w, uint32_t gpu, uint32_t index, uint64_t whole,
+                                  uint64_t root)
+{
+    const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    uint64_t v = rp_dtype_bytes(w->sizes->dtype);
+    uint64_t copied = w->s->sharding->reduce_bytes;
+    uint64_t passing = whole / v * (v + copied);
+    rp_handle reduce = rp_sharded_extra_at(w->s, gpu, index)->reduce;
+    put(w, RP_BUFFER_GRADIENT, gpu, passing, unit->compute_last, reduce);
+    if (begins_reduction(w, op)) { /* of the optimizer's type, fp32 */
+        uint64_t shards = share(w, (whole + root) / v * sizeof(float));
+        put(w, RP_BUFFER_GRADIENT, gpu, shards, reduce, w->s->steps[op->iteration]);
+    }
+}
+
 /* Whole gradients from the first microbatch's backward of a step to the reduction, shards from
  * there to the step, or until they are on the host. Where a step has one microbatch, a layer's are
  * reduced as soon as they are there. */
@@ -150,10 +175,19 @@ static void put_gradients(const writer *w, uint32_t gpu, uint32_t index)
     const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
     const rp_op *op = rp_sharded_op_of(w->s, unit);
     rp_handle reduce = rp_sharded_extra_at(w->s, gpu, index)->reduce;
-    if (!w->s->sharding->keeps_root || !rp_sharded_is_last_microbatch(w->s, op)) {
+    if (!w->s->sharding->keeps_root) {
         return;
     }
     const rp_lowering *l = w->s->l;
+    if (w->s->sharding->reductions != 0) {
+        bool last = l->producers.forward_position[op->stage] == 0;
+        put_passing_gradients(w, gpu, index, blocks_of(stage_of(w, op), w->sizes->gradient_bytes),
+                              last ? root_of(w, w->sizes->gradient_bytes) : 0);
+        return;
+    }
+    if (!rp_sharded_is_last_microbatch(w->s, op)) {
+        return;
+    }
     bool accumulates = l->schedule->microbatch_count > w->s->gpus;
     uint64_t whole = blocks_of(stage_of(w, op), w->sizes->gradient_bytes);
     uint64_t held = accumulates ? whole : largest_of(stage_of(w, op), w->sizes->gradient_bytes);
@@ -216,6 +250,11 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
         uint64_t tape = rp_lower_at(w->sizes->tape_bytes, w->sizes->layers + 1);
         uint64_t logits = rp_lower_scaled(w->sizes->logits_bytes, sequences);
         logits = logits < w->sizes->logits_chunk_bytes ? logits : w->sizes->logits_chunk_bytes;
+        /* FSDP frees a block's weights after its forward: the last one's are gone when the head
+         * begins, which is no op of its own. */
+        bool freed = w->s->sharding->keeps_root;
+        uint64_t block = largest_of(stage, w->sizes->weight_bytes);
+        logits = rp_lower_less(logits, freed ? block : 0);
         put(w, RP_BUFFER_LOGITS, gpu, logits, unit->compute_first, unit->compute_last);
         put(w, RP_BUFFER_TAPE, gpu, rp_lower_scaled(tape, sequences * (w->tensor ? w->s->gpus : 1)),
             unit->compute_first, unit->compute_last);

@@ -189,6 +189,13 @@ static rp_status connect_units(rp_lowering *l)
 /* ---- jobs, calls and the host -----------------------------------------------------------------
  */
 
+/* One process that steps synchronously takes the whole step by itself: it hands out no stage
+ * before all weights are refreshed, and collects nothing before all stages are handed out. */
+static bool steps_by_itself(const rp_lowering *l)
+{
+    return l->schedule->traits.one_dispatcher && !l->schedule->asynchronous;
+}
+
 /* Weights: the refresh of the previous step has reached the stage's last layer. Gradient slots: the
  * previous step has collected the stage's first layer, the last one in its order. */
 static rp_status fence(rp_lowering *l, const rp_lower_job *job)
@@ -202,7 +209,8 @@ static rp_status fence(rp_lowering *l, const rp_lower_job *job)
     uint32_t end = 0;
     rp_lower_layers(l, job->stage, job->backward, &begin, &end);
     if (end > begin) {
-        RP_TRY(control(l, job->params_first, l->refresh[row + end - 1]));
+        uint32_t refreshed = steps_by_itself(l) ? count : end;
+        RP_TRY(control(l, job->params_first, l->refresh[row + refreshed - 1]));
     }
     return job->backward && end > begin ? control(l, job->params_first, l->collect[row + begin])
                                         : RP_OK;
@@ -265,6 +273,16 @@ static rp_status wait_for_uploads(rp_lowering *l, uint32_t iteration, rp_handle 
     return RP_OK;
 }
 
+/* The first collection waits until the step's last backward stage is on its GPU. */
+static rp_status wait_for_last_job(rp_lowering *l, uint32_t iteration)
+{
+    const rp_program *p = l->schedule;
+    uint32_t count = l->config->sizes.layers + 2;
+    uint32_t position = p->forward_count + p->backward_count - 1;
+    uint32_t job = l->job_of[rp_lower_job_index(l, iteration, l->calls - 1, position)];
+    return control(l, l->collect[(size_t)iteration * count + count - 1], l->jobs[job].params_first);
+}
+
 static rp_status connect_host(rp_lowering *l)
 {
     const rp_program *p = l->schedule;
@@ -275,6 +293,8 @@ static rp_status connect_host(rp_lowering *l)
         size_t row = (size_t)i * count;
         if (p->asynchronous) {
             RP_TRY(wait_for_uploads(l, i, l->refresh[row]));
+        } else if (steps_by_itself(l)) {
+            RP_TRY(wait_for_last_job(l, i));
         }
         for (uint32_t j = 0; j < p->backward_count; j++) {
             uint32_t begin = 0;

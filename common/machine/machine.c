@@ -82,17 +82,17 @@ uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared k
  */
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
- * collectives, the host's, DRAM of each socket, up and down of each switch, root complex and node,
- * the links from each socket of a node to each (those to itself are not used), each GPU's ports to
- * and from its peers, both directions of each GPU, switch and root complex together, and with
- * emulated GPUs the cores. */
+ * collectives, the host's and that of each kind of host op alone, DRAM of each socket, up and down
+ * of each switch, root complex and node, the links from each socket of a node to each (those to
+ * itself are not used), each GPU's ports to and from its peers, both directions of each GPU, switch
+ * and root complex together, and with emulated GPUs the cores. */
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
     uint32_t homes; /* sockets of all nodes */
     uint32_t bus;
     uint32_t host;
-    uint32_t collect;
+    uint32_t kinds; /* of host ops, in the order of rp_op_kind */
     uint32_t dram;
     uint32_t switches;
     uint32_t roots;
@@ -105,6 +105,10 @@ typedef struct link_numbers {
     uint32_t count;
 } link_numbers;
 
+/* Kinds of host ops, which follow each other in rp_op_kind. */
+#define FIRST_HOST_KIND ((uint32_t)RP_OP_OPTIMIZER)
+#define HOST_KINDS ((uint32_t)RP_OP_COLLECT + 1u - FIRST_HOST_KIND)
+
 static bool is_duplex(const rp_machine *m)
 {
     return !(m->duplex > 0 && m->duplex < 1);
@@ -116,8 +120,8 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
     uint32_t sockets = socket_count(m);
     link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
     n.homes = node_count(m, gpus) * sockets;
-    n.collect = n.host + 1;
-    n.dram = n.host + 2;
+    n.kinds = n.host + 1;
+    n.dram = n.kinds + HOST_KINDS;
     n.switches = n.dram + n.homes;
     n.roots = n.switches + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH);
     n.network = n.roots + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_ROOT);
@@ -165,15 +169,23 @@ static void set_both(const link_numbers *n, double *capacities)
 }
 
 /* Rings over several nodes leave and enter each node as often as they pass each of its GPUs. */
-static double bus_Bps(const rp_machine *m, const link_numbers *n)
+double rp_machine_bus_Bps(const rp_machine *m, uint32_t gpus)
 {
     double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
-    uint32_t ports = rp_machine_shared_count(m, n->gpus, RP_SHARED_NETWORK);
+    uint32_t ports = rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
     for (uint32_t i = 0; i < ports; i++) {
         double port_Bps = shared_scale(m, RP_SHARED_NETWORK, i) * m->network_Bps;
         Bps = port_Bps < Bps ? port_Bps : Bps;
     }
     return Bps;
+}
+
+int64_t rp_machine_collective_ps(const rp_machine *m, uint32_t gpus, rp_op_kind kind)
+{
+    uint32_t of_node = m->gpus_per_node != 0 ? m->gpus_per_node : gpus;
+    int64_t away = (int64_t)(gpus - 1) / of_node; /* steps to another node */
+    int64_t ring = away * m->network_hop_ps + ((int64_t)gpus - 1 - away) * m->collective_hop_ps;
+    return m->collective_latency_ps + (kind == RP_OP_ALL_REDUCE ? 2 : 1) * ring;
 }
 
 static uint32_t host_threads(const rp_machine *m)
@@ -192,10 +204,13 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
         capacities[2 * gpu + ENGINE_UPLOAD] = scale * m->upload_Bps;
         capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * m->download_Bps;
-        capacities[n->bus + gpu] = bus_Bps(m, n);
+        capacities[n->bus + gpu] = rp_machine_bus_Bps(m, n->gpus);
     }
     capacities[n->host] = m->host_Bps / sockets;
-    capacities[n->collect] = (m->collect_Bps > 0 ? m->collect_Bps : m->host_Bps) / sockets;
+    for (uint32_t i = 0; i < HOST_KINDS; i++) {
+        capacities[n->kinds + i] =
+            rp_machine_host_Bps(m, (rp_op_kind)(FIRST_HOST_KIND + i)) / sockets;
+    }
     for (uint32_t home = 0; home < n->homes; home++) {
         capacities[n->dram + home] = m->host_Bps; /* read by nobody, if it is not limited */
     }
@@ -353,8 +368,14 @@ static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *are
 static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
                                rp_network *network, rp_routes *routes)
 {
-    bool own = n->machine->collect_Bps > 0;
-    RP_TRY(route_host(n, own ? n->collect : n->host, arena, network, &routes->collect));
+    for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
+        double own = rp_machine_own_host_Bps(n->machine, (rp_op_kind)kind);
+        routes->of_kind[kind] = RP_NO_ROUTE;
+        if (own > 0 && !(n->machine->cores > 0)) { /* threads have a core instead */
+            uint32_t link = n->kinds + kind - FIRST_HOST_KIND;
+            RP_TRY(route_host(n, link, arena, network, &routes->of_kind[kind]));
+        }
+    }
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
         uint32_t engine = rp_copy_engine(n->machine, queue);
@@ -408,8 +429,7 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
         return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
     }
     if (p->ops[op].kind != RP_OP_SEND) { /* a SEND's is set with its RECV */
-        routes->of_op[op] =
-            p->ops[op].kind == RP_OP_COLLECT ? routes->collect : routes->of_queue[q];
+        routes->of_op[op] = rp_route_of_kind(routes, q, (rp_op_kind)p->ops[op].kind);
     }
     for (uint32_t w = p->ops[op].wait_begin;
          p->ops[op].kind == RP_OP_RECV && w < p->ops[op + 1].wait_begin; w++) {
@@ -428,7 +448,10 @@ static double Bps_of(const rp_machine *m, rp_op_kind kind)
 #define RATE(name, category, node, rate) [RP_WAY_##name] = m->rate,
     const double of_way[] = {RP_OP_WAY_LIST(RATE)};
     bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
-    return collective ? m->collective_Bps : of_way[rp_op_kinds[kind].way];
+    bool host = rp_op_kind_class(kind) == RP_CLASS_HOST;
+    return collective ? m->collective_Bps
+           : host     ? rp_machine_host_Bps(m, kind)
+                      : of_way[rp_op_kinds[kind].way];
 }
 
 /* Routes of the work of threads: compute and host ops, and copies unless links carry them. */
@@ -445,9 +468,6 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
         RP_TRY(rp_network_route(network, links, bound ? 3 : 2, &routes->cores[q]));
         if (!on_gpu || m->copies_on_cores) {
             routes->of_queue[q] = routes->cores[q];
-        }
-        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
-            routes->collect = p->ops[i].kind == RP_OP_COLLECT ? routes->cores[q] : routes->collect;
         }
     }
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {

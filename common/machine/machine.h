@@ -6,8 +6,8 @@
  * receives from other GPUs. On the way to memory GPUs share links, all of them optional, with a
  * rate per direction: the uplink of a PCIe switch, a root complex, the links between the sockets of
  * a node, the network port of a node. Successive GPUs belong together: to a switch, a root complex,
- * a socket, a node. The host has its memory traffic, its taking in of gradients and, where it is
- * limited, DRAM that transfers and host ops share.
+ * a socket, a node. The host has its memory traffic, a rate of its own for each kind of host op
+ * that has one and, where it is limited, DRAM that transfers and host ops share.
  *
  * **Both directions.** PCIe links (of GPUs, switches, root complexes) do each direction's rate in
  * both at once, unless `duplex` says how much less they do then: both pass one more link of
@@ -65,14 +65,19 @@ typedef enum rp_shared {
 typedef struct rp_machine {
     double upload_Bps;        /**< host to GPU */
     double download_Bps;      /**< GPU to host */
-    double host_Bps;          /**< of a node: traffic of the host's optimizer, cast and collect */
+    double host_Bps;          /**< of a node: memory traffic of host ops */
+    double adam_Bps;          /**< of a node's OPTIMIZER ops; 0: host_Bps */
+    double refresh_Bps;       /**< of a node's REFRESH ops; 0: host_Bps */
+    double collect_Bps;       /**< of a node's COLLECT ops; 0: host_Bps */
     double dram_Bps;          /**< of a node: shared by transfers and host ops; 0: no bottleneck */
     int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
     int64_t op_gap_ps;        /**< least time from the end of an op to the next one of its queue */
     int64_t op_wake_ps;       /**< least time from the end of an op to one of another queue that
                                    waits for it */
+    int64_t collective_latency_ps; /**< of every collective, before its bytes flow */
+    int64_t collective_hop_ps;     /**< more of it per step of a ring, to a GPU of the node */
+    int64_t network_hop_ps;        /**< and to one of the next node */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
-    double collect_Bps;       /**< of a node taking gradients in; 0: host_Bps */
     double duplex;            /**< what both directions of a PCIe link do together over what each
                                    does alone, 0.5 to 1; 0: 1 */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
@@ -88,6 +93,7 @@ typedef struct rp_machine {
     uint32_t nvlink_gpus;     /**< successive GPUs that NVLink joins; 0: none */
     bool peer_pcie;           /**< GPUs that NVLink does not join reach each other over PCIe */
     int64_t module_ps;        /**< host time per module that a job clones (dispatch.h) */
+    int64_t object_ps;        /**< host time per module or tensor (dispatch.h) */
     double cores;             /**< of the host, that compute of GPUs and host ops share; 0: GPUs
                                    compute themselves. Sockets and nodes must be one */
     uint32_t bound_cores;     /**< with cores: GPU g's threads run on core g mod this; 0: on any */
@@ -98,10 +104,33 @@ typedef struct rp_machine {
     const double *shared_scale[RP_SHARED_COUNT];
 } rp_machine;
 
+/** @return the rate of a kind's host ops alone; 0: it shares host_Bps with the others. */
+static inline double rp_machine_own_host_Bps(const rp_machine *machine, rp_op_kind kind)
+{
+    return kind == RP_OP_OPTIMIZER ? machine->adam_Bps
+           : kind == RP_OP_REFRESH ? machine->refresh_Bps
+           : kind == RP_OP_COLLECT ? machine->collect_Bps
+                                   : 0;
+}
+
+/** @return the rate of a kind's host ops. */
+static inline double rp_machine_host_Bps(const rp_machine *machine, rp_op_kind kind)
+{
+    double own = rp_machine_own_host_Bps(machine, kind);
+    return own > 0 ? own : machine->host_Bps;
+}
+
 /** @return the number of links of a kind that a program on GPUs 0 to gpus - 1 uses: switches, root
  * complexes, nodes (for the links between their sockets and for their network ports), sockets (for
  * DRAM); 0 where the kind limits nothing. */
 uint32_t rp_machine_shared_count(const rp_machine *machine, uint32_t gpus, rp_shared kind);
+
+/** @return bytes per second of a collective of `gpus` GPUs through each of them. */
+double rp_machine_bus_Bps(const rp_machine *machine, uint32_t gpus);
+
+/** @return time before the bytes of a collective flow: a ring of n GPUs has n - 1 steps, an
+ * all-reduce twice as many. */
+int64_t rp_machine_collective_ps(const rp_machine *machine, uint32_t gpus, rp_op_kind kind);
 
 /** Copy engines, numbered from this times the GPU on. */
 #define RP_ENGINES_PER_GPU 2u
@@ -114,14 +143,17 @@ uint32_t rp_machine_shared_count(const rp_machine *machine, uint32_t gpus, rp_sh
  * @param machine NULL: one whose transfers links carry */
 uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue);
 
+/** Kinds without a route of their own. */
+#define RP_NO_ROUTE UINT32_MAX
+
 /** Routes of a machine's network. */
 typedef struct rp_routes {
-    uint32_t *of_queue; /**< [queue] of its ops with memory near the GPU; not of those that collect
-                           gradients, nor of SENDs */
-    uint32_t collect;   /**< of ops of kind COLLECT */
-    uint32_t *of_op;    /**< [op] where ops of a queue differ, otherwise NULL */
-    double homes;       /**< sockets, over which host ops are spread: each does its part */
-    uint32_t *cores;    /**< [queue] of its ops that are work of a thread; NULL: none are */
+    uint32_t *of_queue; /**< [queue] of its ops with memory near the GPU; not of those whose kind
+                           has a route, nor of SENDs */
+    uint32_t of_kind[RP_OP_KIND_COUNT]; /**< of host ops with a rate of their own; RP_NO_ROUTE */
+    uint32_t *of_op;                    /**< [op] where ops of a queue differ, otherwise NULL */
+    double homes;    /**< sockets, over which host ops are spread: each does its part */
+    uint32_t *cores; /**< [queue] of its ops that are work of a thread; NULL: none are */
     double core_ps_per_byte[RP_OP_KIND_COUNT]; /**< what such a transfer or host op takes of each of
                                                     its threads; 0: it moves bytes */
     uint32_t host_threads;                     /**< flows of a host op */
@@ -145,14 +177,17 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
 rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *machine, uint32_t from,
                                 uint32_t to, rp_network *network, uint32_t *route_out);
 
+/** @return the route of a kind's ops on a queue, unless they differ. */
+static inline uint32_t rp_route_of_kind(const rp_routes *routes, uint32_t queue, rp_op_kind kind)
+{
+    return routes->of_kind[kind] != RP_NO_ROUTE ? routes->of_kind[kind] : routes->of_queue[queue];
+}
+
 /** @return the route of an op that is not compute. */
 static inline uint32_t rp_route_of(const rp_routes *routes, uint32_t queue, uint32_t op,
                                    rp_op_kind kind)
 {
-    if (routes->of_op != NULL) {
-        return routes->of_op[op];
-    }
-    return kind == RP_OP_COLLECT ? routes->collect : routes->of_queue[queue];
+    return routes->of_op != NULL ? routes->of_op[op] : rp_route_of_kind(routes, queue, kind);
 }
 
 /** @return bytes that an op carries over each link of its route: its SEND has carried those of a

@@ -3,12 +3,18 @@
 #include "common/base/units.h"
 
 /* Threads have a rate each; what the platform says of all of them, and DRAM, limit them too. */
-static double host_bytes_per_s(const rp_platform *platform)
+static double host_bytes_per_s(const rp_platform *platform, double gb_per_s)
 {
     double threads = 1e9 * platform->optimizer_threads * platform->optimizer_thread_gb_per_s;
-    double all = 1e9 * platform->host_optimizer_gb_per_s;
+    double all = 1e9 * gb_per_s;
     bool limited = threads > 0 && (threads < all || !(all > 0));
     return limited ? threads : all;
+}
+
+/* Of one kind of host work; 0: it has none of its own. */
+static double own_bytes_per_s(const rp_platform *platform, double gb_per_s)
+{
+    return gb_per_s > 0 ? host_bytes_per_s(platform, gb_per_s) : 0;
 }
 
 double rp_link_bytes_per_s(const rp_platform *platform)
@@ -33,11 +39,17 @@ rp_machine rp_machine_of(const rp_platform *p)
     return (rp_machine){.upload_Bps = p->upload_gb_per_s > 0 ? 1e9 * p->upload_gb_per_s : link_Bps,
                         .download_Bps =
                             p->download_gb_per_s > 0 ? 1e9 * p->download_gb_per_s : link_Bps,
-                        .host_Bps = host_bytes_per_s(p),
+                        .host_Bps = host_bytes_per_s(p, p->host_optimizer_gb_per_s),
+                        .adam_Bps = own_bytes_per_s(p, p->host_adam_gb_per_s),
+                        .refresh_Bps = own_bytes_per_s(p, p->host_refresh_gb_per_s),
+                        .collect_Bps = own_bytes_per_s(p, p->host_collect_gb_per_s),
                         .dram_Bps = 1e9 * p->host_dram_gb_per_s,
                         .copy_latency_ps = rp_ms_to_ps(1e-3 * p->copy_latency_us),
                         .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
                         .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
+                        .collective_latency_ps = rp_ms_to_ps(1e-3 * p->collective_latency_us),
+                        .collective_hop_ps = rp_ms_to_ps(1e-3 * p->collective_hop_us),
+                        .network_hop_ps = rp_ms_to_ps(1e-3 * p->network_hop_us),
                         .collective_Bps = 1e9 * p->collective_gb_per_s,
                         .duplex = p->duplex_efficiency,
                         .gpus_per_switch = p->gpus_per_switch,

@@ -20,7 +20,7 @@ double rp_peer_bytes_per_s(const rp_platform *platform);
  * @return the machine, rates of 0 where the platform does not say them. Uplinks and root complexes
  * are as effective as the host link (rp_link_bytes_per_s), the other rates as written. The host
  * works at optimizer_threads times optimizer_thread_gb_per_s, but not above host_optimizer_gb_per_s
- * where both are there. What the software decides (collect_Bps, local_memory) is left 0.
+ * where both are there. What the software decides (local_memory) is left 0.
  */
 rp_machine rp_machine_of(const rp_platform *platform);
 

@@ -60,7 +60,9 @@ rp_status rp_plan_input_from_costs(const rp_costs *costs, const rp_model *model,
 
 uint64_t rp_plan_default_limit(const rp_platform *platform)
 {
-    return (uint64_t)llround(platform->memory_gb * 1e9) / 5 * 3;
+    /* The library takes the number of GiB as one of GB. A card is sold as the next whole number. */
+    double gb = platform->memory_gib > 0 ? ceil(platform->memory_gib) : platform->memory_gb;
+    return (uint64_t)llround(gb * 1e9) / 5 * 3;
 }
 
 /* Blocks are layers 1 … blocks of the plan. */

@@ -121,7 +121,8 @@ rp_status rp_plan_candidates(const rp_plan_input *input, rp_arena *arena,
 rp_status rp_plan_input_from_costs(const rp_costs *costs, const rp_model *model, rp_arena *arena,
                                    rp_plan_input *input_out);
 
-/** @return 0.6 of the GPU's nominal memory, in bytes (executor.md 1.9). */
+/** @return 0.6 of the GPU's nominal memory, in bytes (executor.md 1.9). As in the library, the
+ * number of GiB counts as one of GB. */
 uint64_t rp_plan_default_limit(const rp_platform *platform);
 
 /**

@@ -47,6 +47,8 @@ typedef enum rp_versions {
  *  - overlap: gathers run one stage ahead; otherwise nothing overlaps;
  *  - keeps_root: embedding and head are gathered once, before the first forward;
  *  - reductions: volumes reduced after each microbatch; 0: one per step;
+ *  - reduce_bytes: of a gradient's element while it is reduced, where that is another type; 0: as
+ *    the program's dtype;
  *  - host_weights: the owned shard comes up before each stage is gathered;
  *  - host_gradients: the owned shard goes down after each reduction;
  *  - host_collects: the host takes it in at a rate of its own (DeepSpeed);
@@ -66,6 +68,7 @@ typedef enum rp_versions {
     X(bool, overlap, "overlap")                                                                    \
     X(bool, keeps_root, "keeps-root")                                                              \
     X(uint32_t, reductions, "reductions")                                                          \
+    X(uint32_t, reduce_bytes, "reduce-bytes")                                                      \
     X(bool, host_weights, "host-weights")                                                          \
     X(bool, host_gradients, "host-gradients")                                                      \
     X(bool, host_collects, "host-collects")                                                        \

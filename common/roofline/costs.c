@@ -5,6 +5,7 @@
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Seconds of the passes of a layer or of the head. */
@@ -29,6 +30,27 @@ static times sum(const rp_operator *operators, uint32_t count, const rp_platform
     return total;
 }
 
+/* In detail. The host launches a pass's kernels one after the other: a pass takes no less. */
+static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_kernel_run *run)
+{
+    times total = {{0}};
+    for (int p = 0; p < RP_PASS_COUNT; p++) {
+        double launches = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            total.pass[p] += rp_kernel_s(&operators[i], (rp_pass)p, run);
+            launches += operators[i].work[p].launches;
+        }
+        total.pass[p] = fmax(total.pass[p], launches * 1e-6 * run->host_launch_us);
+    }
+    return total;
+}
+
+static times total_of(const rp_operator *operators, uint32_t count, const rp_kernel_run *run,
+                      bool detailed)
+{
+    return detailed ? sum_kernels(operators, count, run) : sum(operators, count, run->platform);
+}
+
 static double backward(const times *t)
 {
     return t->pass[RP_PASS_BACKWARD_INPUT] + t->pass[RP_PASS_BACKWARD_WEIGHT];
@@ -42,16 +64,18 @@ static double hop_bytes_per_s(const rp_platform *platform)
 }
 
 static rp_status compute(const rp_model *model, const rp_platform *platform, uint32_t sequences,
-                         uint32_t seq_len, rp_arena *arena, table *t)
+                         uint32_t seq_len, bool detailed, rp_arena *arena, table *t)
 {
     rp_operator operators[RP_MAX_OPERATORS];
+    const rp_kernel_run run = {platform, seq_len, model->host_launch_us};
     RP_TRY(rp_roofline_check(platform));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
         uint32_t count = rp_layer_operators(model, i, sequences, seq_len, operators);
-        t->layers[i] = sum(operators, count, platform);
+        t->layers[i] = total_of(operators, count, &run, detailed);
     }
-    t->head = sum(operators, rp_head_operators(model, sequences, seq_len, operators), platform);
+    uint32_t count = rp_head_operators(model, sequences, seq_len, operators);
+    t->head = total_of(operators, count, &run, detailed);
     t->hop_s = rp_boundary_bytes(model, sequences, seq_len) / hop_bytes_per_s(platform);
     return RP_OK;
 }
@@ -90,9 +114,11 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, 
                             uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
 {
     table t;
-    RP_TRY(compute(model, platform, sequences, seq_len, arena, &t));
+    RP_TRY(compute(model, platform, sequences, seq_len,
+                   platform->sms != 0 && model->host_launch_us > 0, arena, &t));
     RP_TRY(check_total(model, &t, sequences, seq_len));
-    rp_costs costs = {.layers = model->layers,
+    rp_costs costs = {.kind = RP_ASSUMED,
+                      .layers = model->layers,
                       .head_fwd_ps = to_ps(t.head.pass[RP_PASS_FORWARD]),
                       .head_bwd_ps = to_ps(backward(&t.head)),
                       .hop_ps = to_ps(t.hop_s),
@@ -173,8 +199,8 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     table here;
     table there;
     uint32_t sequences = measured->microbatch_size;
-    RP_TRY(compute(model, from, sequences, measured->seq_len, arena, &here));
-    RP_TRY(compute(model, to, sequences, measured->seq_len, arena, &there));
+    RP_TRY(compute(model, from, sequences, measured->seq_len, false, arena, &here));
+    RP_TRY(compute(model, to, sequences, measured->seq_len, false, arena, &there));
     RP_TRY(check_moved(measured, &here, &there));
     rp_costs costs = *measured;
     RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (moved from %s)", model->name, to->gpu,
@@ -184,6 +210,7 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
                           measured->name, measured->source, to->name, from->name));
     RP_TRY(allocate_times(model->layers, arena, &costs));
     move_times(measured, &here, &there, &costs);
+    costs.kind = RP_MOVED;
     *costs_out = costs;
     return RP_OK;
 }

@@ -35,6 +35,17 @@ static const vector_pass swiglu_passes[RP_PASS_COUNT] = {
  * products 24, sigmoid 6, scale 4, sum 6, two clamps 12, interleaved slices 12. */
 static const vector_pass clamped_passes[RP_PASS_COUNT] = {
     {8, 6, 40, 8}, {16, 10, 64, 14}, {0, 0, 0, 0}};
+/* LayerNorm as one kernel, forward and backward; another for gradients of weight and bias. */
+static const vector_pass layer_norm_passes[RP_PASS_COUNT] = {
+    {8, 4, 4, 1}, {12, 6, 6, 1}, {4, 4, 4, 1}};
+static const vector_pass gelu_passes[RP_PASS_COUNT] = {{10, 4, 4, 1}, {20, 6, 6, 1}, {0, 0, 0, 0}};
+/* A bias is added by the matrix product; its gradient is a sum over the rows. */
+static const vector_pass bias_passes[RP_PASS_COUNT] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 2, 2, 1}};
+/* Beside fused attention, per element of q. Backward: rows of output times gradient 4; an fp32 sum
+ * for the gradient of q that is cleared 4, read 4 and cast 2; and as q, k and v are parts of one
+ * tensor, the three gradients are joined 12. */
+static const vector_pass around_passes[RP_PASS_COUNT] = {
+    {0, 0, 0, 0}, {2, 16, 26, 4}, {0, 0, 0, 0}};
 static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
 /* Of the router's logits: cast 6, softmax 8, top-k 4. */
@@ -52,6 +63,10 @@ static const vector_pass adapter_input_passes[RP_PASS_COUNT] = {
     {0, 0, 0, 0}, {1, 4, 6, 1}, {0, 0, 0, 0}};
 /* Logits are read for the log-sum-exp and turned into their gradient in place, in chunks. */
 static const vector_pass loss_passes[RP_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
+
+/* A cross-entropy for a metric: cast 6, log-softmax in fp32 that reads each row three times and
+ * writes it once 16; rows of a vocabulary are too long to stay in a cache. */
+static const vector_pass metric_passes[RP_PASS_COUNT] = {{6, 2, 22, 3}, {0, 0, 0, 0}, {0, 0, 0, 0}};
 
 typedef struct builder {
     const rp_model *model;
@@ -88,6 +103,7 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
     rp_operator *op = add_operator(b, name, RP_UNIT_GEMM);
     double bytes = 2 * (rows * in + copies * in * out + rows * out);
     rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies};
+    op->gemm = (rp_gemm_shape){rows, in, out, copies};
     op->work[F] = op->work[BI] = work;
     if (trained) {
         op->work[BW] = work;
@@ -116,6 +132,9 @@ static void add_linear(builder *b, const char *name, double rows, double in, dou
                        double copies)
 {
     add_gemm(b, name, rows, in, out, copies, b->trained);
+    if (b->model->linear_bias) {
+        add_vector(b, "bias", bias_passes, rows * out, copies);
+    }
     if (b->model->lora_rank != 0) {
         add_adapter(b, rows, in, out, copies);
     }
@@ -147,6 +166,12 @@ static void add_attention(builder *b, uint32_t layer, double sequences, double s
 static void add_mlp(builder *b, double tokens)
 {
     const rp_model *m = b->model;
+    if (m->plain_mlp) {
+        add_linear(b, "up", tokens, m->hidden, m->intermediate, 1);
+        add_vector(b, "GELU", gelu_passes, tokens * m->intermediate, 1);
+        add_linear(b, "down", tokens, m->intermediate, m->hidden, 1);
+        return;
+    }
     double rows = tokens * m->active_experts;
     double copies = fmin(m->experts, rows);
     bool sparse = m->experts > 1;
@@ -173,20 +198,30 @@ uint32_t rp_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequ
     double d = model->hidden;
     double q = (double)model->heads * model->head_dim;
     double kv = (double)model->kv_heads * model->head_dim;
-    add_vector(&b, "norms", norm_passes, 2 * tokens * d, 2);
-    add_linear(&b, "q", tokens, d, q, 1);
-    add_linear(&b, "k", tokens, d, kv, 1);
-    add_linear(&b, "v", tokens, d, kv, 1);
+    const vector_pass *norm = model->layer_norm ? layer_norm_passes : norm_passes;
+    add_vector(&b, "norms", norm, 2 * tokens * d, 2);
+    if (model->learned_positions) { /* GPT: one matrix for all three */
+        add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
+        add_vector(&b, "around attention", around_passes, tokens * q, 1);
+    } else {
+        add_linear(&b, "q", tokens, d, q, 1);
+        add_linear(&b, "k", tokens, d, kv, 1);
+        add_linear(&b, "v", tokens, d, kv, 1);
+    }
     if (model->qk_norm) {
         add_vector(&b, "QK-norm", norm_passes, tokens * (q + kv), 2);
     }
-    add_vector(&b, "RoPE", rope_passes, tokens * (q + kv), 1);
+    if (!model->learned_positions) {
+        add_vector(&b, "RoPE", rope_passes, tokens * (q + kv), 1);
+    }
     add_attention(&b, layer, sequences, seq_len);
     add_linear(&b, "o", tokens, q, d, 1);
     add_mlp(&b, tokens);
     add_vector(&b, "residuals", residual_passes, 2 * tokens * d, 2);
     /* One kernel per matrix: q, k, v, o; gate, up and down of each expert; two per adapter. */
-    double matrices = (4 + 3.0 * model->experts) * (model->lora_rank != 0 ? 2 : 1);
+    double of_attention = model->learned_positions ? 2 : 4;
+    double matrices = of_attention + (double)rp_model_mlp_matrices(model) * model->experts;
+    matrices *= model->lora_rank != 0 ? 2 : 1;
     add_accumulation(&b, (double)rp_model_trainable_layer(model), matrices);
     return b.count;
 }
@@ -196,9 +231,14 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
 {
     builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
     double tokens = (double)sequences * seq_len;
-    add_vector(&b, "final norm", norm_passes, tokens * model->hidden, 1);
+    add_vector(&b, "final norm", model->layer_norm ? layer_norm_passes : norm_passes,
+               tokens * model->hidden, 1);
     add_gemm(&b, "LM head", tokens, model->hidden, model->vocab, 1, b.trained);
     add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
+    if (model->loss_metrics != 0) {
+        add_vector(&b, "metrics", metric_passes, tokens * model->vocab * model->loss_metrics,
+                   model->loss_metrics);
+    }
     if (b.trained) {
         add_accumulation(&b, (double)model->embedding_parameters, 1);
     }

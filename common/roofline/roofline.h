@@ -11,6 +11,11 @@
  *  - memory: memory_effective_gb_per_s;
  *  - hop: rp_link_bytes_per_s, or peer_gb_per_s where all GPUs reach each other.
  *
+ * Where the platform has `sms` and the model `host_launch_us`, tables that nobody has measured are
+ * computed in more detail (rp_kernel_s), with the peak of fp32 accumulation; a pass of a layer then
+ * takes no less than the host needs to launch its kernels. Tables that move keep the ratio of the
+ * simple roofline, in which details cancel.
+ *
  * Not modelled: one expert's backward that writes the gradient of all experts (gpt-oss), experts
  * with uneven loads, routing that waits for the host.
  */
@@ -47,10 +52,19 @@ typedef struct rp_pass_work {
     double launches; /**< kernels */
 } rp_pass_work;
 
+/** A matrix product y = x W^T of x [rows, in] and W [out, in], or of several of them. */
+typedef struct rp_gemm_shape {
+    double rows; /**< of all of them together */
+    double in;
+    double out;
+    double copies; /**< matrices W, each with as many rows */
+} rp_gemm_shape;
+
 typedef struct rp_operator {
     const char *name;
     rp_unit unit;
     rp_pass_work work[RP_PASS_COUNT];
+    rp_gemm_shape gemm; /**< RP_UNIT_GEMM; otherwise zero */
 } rp_operator;
 
 /** Most operators of a layer or of the head. */
@@ -82,6 +96,20 @@ uint32_t rp_layer_window(const rp_model *model, uint32_t layer);
 
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
+
+/** A run, for times of its kernels. */
+typedef struct rp_kernel_run {
+    const rp_platform *platform; /**< rp_roofline_check accepts it, and it has `sms` */
+    double seq_len;
+    double host_launch_us; /**< rp_model.host_launch_us */
+} rp_kernel_run;
+
+/**
+ * One pass of an operator on a GPU whose multiprocessors the platform describes (`sms`): tiles and
+ * waves of matrix products, attention by sequence length (kernels.c).
+ * @return seconds on the GPU, launches included
+ */
+double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run);
 
 /** @return seconds of one pass on a platform that rp_roofline_check accepts. */
 double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_platform *platform);

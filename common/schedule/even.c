@@ -67,19 +67,30 @@ static uint32_t default_stages(uint32_t layers, uint32_t gpus)
     return gpus * (per_gpu == 0 ? 1 : per_gpu);
 }
 
+/* Weights are gathered layer by layer, whatever the head takes: a unit is a block. */
+static rp_status each_layer(uint32_t layers, rp_arena *arena, rp_partition *partition_out)
+{
+    *partition_out = (rp_partition){.forward_count = layers};
+    RP_TRY(rp_arena_alloc(arena, layers, sizeof(uint32_t), &partition_out->forward_layers));
+    for (uint32_t i = 0; i < layers; i++) {
+        partition_out->forward_layers[i] = 1;
+    }
+    return RP_OK;
+}
+
 static rp_status even_pipeline(const rp_schedule_type *schedule, const rp_costs *costs,
                                uint32_t stages, uint32_t gpus, rp_arena *arena,
                                rp_partition *partition_out)
 {
     int64_t *weights = NULL;
+    if (stages == 0 && rp_is_data_parallel(&schedule->traits)) {
+        return each_layer(costs->layers, arena, partition_out);
+    }
     RP_TRY(rp_arena_alloc(arena, costs->layers, sizeof *weights, &weights));
     for (uint32_t i = 0; i < costs->layers; i++) {
         weights[i] = 2 * costs->fwd_ps[i] + costs->bwd_ps[i];
     }
     split even = {weights, costs->layers, costs->head_fwd_ps + costs->head_bwd_ps, false};
-    if (stages == 0 && rp_is_data_parallel(&schedule->traits)) {
-        stages = costs->layers; /* weights are gathered layer by layer */
-    }
     if (stages == 0) {
         uint32_t exactly = rp_schedule_stages(schedule, gpus);
         stages = exactly == 0 ? default_stages(costs->layers, gpus) : exactly;

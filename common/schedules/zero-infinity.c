@@ -22,7 +22,7 @@ const rp_schedule_type rp_schedule_zero_infinity = {
                     .host_collects = true,
                     .host_optimizer = true,
                     .bucket_bytes =
-                        UINT64_C(3000000000), /* ZeRO-2's and 5e8 elements that are prefetched */
+                        UINT64_C(1000000000),           /* as ZeRO-2; what is prefetched is live */
                     .live_bytes = UINT64_C(2000000000), /* stage3_max_live_parameters, 1e9 */
                 },
             .unfused_loss = true,

@@ -18,7 +18,7 @@ const rp_schedule_type rp_schedule_zero_offload = {
                     .host_collects = true,
                     .host_optimizer = true,
                     .gather_after_step = true,
-                    .bucket_bytes = UINT64_C(2000000000), /* as ZeRO-2 */
+                    .bucket_bytes = UINT64_C(1000000000), /* as ZeRO-2 */
                 },
             .unfused_loss = true,
             .communicator = true,

@@ -13,8 +13,7 @@ const rp_schedule_type rp_schedule_zero2 = {
             .sharding =
                 {
                     .reductions = 2,
-                    .bucket_bytes =
-                        UINT64_C(2000000000), /* reduce and all-gather buckets, 5e8 elements each */
+                    .bucket_bytes = UINT64_C(1000000000), /* reduce_bucket_size, 5e8 elements */
                 },
             .unfused_loss = true,
             .communicator = true,

@@ -10,11 +10,11 @@
     " FROM json_each(runs.config_json) WHERE type <> 'null' AND value NOT IN (0, '') AND " keys    \
     " AND setting NOT IN ('dtype=fp32', 'accumulate=1', 'transport=auto', 'attention=own', "       \
     "'piece_mb=256',"                                                                              \
-    " 'device=host threads', 'grain=stage', 'partition=even', 'round=all')"                        \
+    " 'device=host threads', 'grain=stage', 'reduce_each=step', 'partition=even', 'round=all')"    \
     " ORDER BY key)), '')"
 
 /* Settings of one schedule, without its name and its recompute mode. */
-#define OF_SCHEDULE "'grain', 'partition', 'round', 'program_in'"
+#define OF_SCHEDULE "'grain', 'partition', 'round', 'reduce_each', 'program_in'"
 
 /* Settings with a column of their own or no effect on times; predictions may be of many records. */
 #define OF_NONE                                                                                    \

@@ -188,6 +188,7 @@ static void measure_rates(void *context)
 {
     bench *b = context;
     rpexec_host_rates *r = &b->found;
+    r->flops = 2.0 * SIZE * SIZE * SIZE * alone(b, multiply);
     r->copy_Bps = alone(b, copy_floats);
     r->update_Bps = RP_GPU_ADAM_BYTES * together(b, r->threads, update) / r->threads;
     r->collect_s = r->threads / together(b, r->threads, collect_gradients);

@@ -15,6 +15,7 @@ typedef struct rpexec_host_rates {
                                 products: below the number of processors where they are
                                 hyperthreads, or share caches, memory and power */
     uint32_t threads;      /**< processors that this process may use */
+    double flops;          /**< FLOP/s of one thread alone, in the same products */
     double copy_Bps;       /**< of one thread: memcpy of what no cache has */
     double collective_Bps; /**< of one rank: half gathered, half summed in fp32 */
     double update_Bps;     /**< a GPU's Adam on one thread while all threads do the same, in traffic

@@ -12,7 +12,8 @@ typedef struct rpexec_prediction {
     const char *costs_path;
     const char *platform_path;
     rp_costs costs;
-    bool bound; /**< GPUs' threads stayed on a core each (--bind) */
+    bool bound;      /**< GPUs' threads stayed on a core each (--bind) */
+    double busy_pct; /**< rp_platform.recorded_busy_pct */
 } rpexec_prediction;
 
 /** Text that a cost table's source begins with, before the conditions and a semicolon. */

@@ -18,11 +18,15 @@
  * and OPTIMIZER ops did, with as many threads as they had, or without such ops what all threads do
  * together (host/rates.h). On the host backend without limited links copies are work of threads:
  * their rates are those of the run's own ones, and there is no latency.
+ *
+ * A record of a busy machine (load.h) is marked: recorded_busy_pct in platform.yaml, of which every
+ * program warns that reads it, and the source of costs.yaml.
  */
 #pragma once
 
 #include "common/base/text.h"
 #include "exec/measure/calibrate.h"
+#include "exec/measure/load.h"
 #include "exec/measure/measure.h"
 #include "exec/run/link_machine.h"
 
@@ -46,6 +50,7 @@ typedef struct rpexec_recorded {
     const rpexec_machine *machine; /**< whose topology the platform file keeps */
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */
+    const rpexec_load *load; /**< when the run began; NULL: the record is not marked */
 } rpexec_recorded;
 
 /**

@@ -47,7 +47,9 @@ static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *m
 static rp_status check(const rp_model *c, uint32_t seq_len)
 {
     const char *what = NULL;
-    if (c->attention_bias || c->expert_bias) {
+    if (c->learned_positions || c->layer_norm || c->plain_mlp) {
+        what = "learned positions, LayerNorm or a plain MLP";
+    } else if (c->attention_bias || c->expert_bias || c->linear_bias) {
         what = "biases or attention sinks";
     } else if (strcmp(c->rope_scaling, "none") != 0 && strcmp(c->rope_scaling, "llama3") != 0) {
         what = c->rope_scaling;

@@ -2,6 +2,8 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "common/cli/tool.h"
+#include "common/inputs/data.h"
+#include "exec/describe/describe.h"
 #include "exec/rpexec/report.h"
 #include "exec/run/backend.h"
 #include "exec/run/runs.h"
@@ -65,6 +67,27 @@ static rp_status list_schedules(rp_arena *arena)
     return RP_OK;
 }
 
+static rp_status describe_to(const char *path, bool host_alone, rp_arena *arena)
+{
+    rp_output output = {0};
+    const char *name = NULL;
+    RP_TRY(rp_data_name_of(path, 64, "this-machine", arena, &name));
+    RP_TRY(rp_output_open(path, &output));
+    rp_status status = host_alone ? rpexec_describe_host(output.stream)
+                                  : rpexec_describe(name, arena, output.stream);
+    status = status == RP_OK ? rp_output_commit(&output) : status;
+    rp_output_discard(&output);
+    return status;
+}
+
+static rp_status describe(const rpexec_options *o, rp_arena *arena)
+{
+    if (o->host_rates != NULL) {
+        RP_TRY(describe_to(o->host_rates, true, arena));
+    }
+    return o->platform_out != NULL ? describe_to(o->platform_out, false, arena) : RP_OK;
+}
+
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpexec_options options;
@@ -77,6 +100,8 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
     switch (options.action) {
     case RPEXEC_ACTION_LIST:
         return strcmp(options.list, "backends") == 0 ? list_backends() : list_schedules(arena);
+    case RPEXEC_ACTION_DESCRIBE:
+        return describe(&options, arena);
     case RPEXEC_ACTION_RUN:
         RP_TRY(rpexec_train(&options, arena, &outcome));
         rpexec_report(&options, &outcome, stdout);

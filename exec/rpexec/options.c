@@ -247,13 +247,19 @@ static rp_status default_backend(rpexec_options *o)
     return RP_OK;
 }
 
-static rp_status complete(rpexec_options *o)
+/* Some rules ask the backend. */
+static rp_status check(rpexec_options *o)
 {
-    rpexec_gpu_set_connections(o->virtual_gpus != 0); /* before a backend looks for devices */
     if (o->backend == NULL) {
         RP_TRY(default_backend(o));
     }
-    RP_TRY(rp_options_check(&rpexec_command_line, o));
+    return rp_options_check(&rpexec_command_line, o);
+}
+
+static rp_status complete(rpexec_options *o)
+{
+    rpexec_gpu_set_connections(o->virtual_gpus != 0); /* before a backend looks for devices */
+    RP_TRY(check(o));
     o->transport = o->staged ? RPEXEC_TRANSPORT_STAGED : o->transport;
     o->staged = o->transport == RPEXEC_TRANSPORT_STAGED;
     if (o->gpus == 0) {
@@ -287,6 +293,8 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
     RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o));
     if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_RUN) {
         RP_TRY(complete(&o));
+    } else if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_DESCRIBE) {
+        RP_TRY(check(&o));
     }
     *options_out = o;
     return RP_OK;

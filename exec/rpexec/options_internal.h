@@ -8,6 +8,7 @@
 typedef enum rpexec_action {
     RPEXEC_ACTION_RUN,
     RPEXEC_ACTION_LIST,
+    RPEXEC_ACTION_DESCRIBE,
 } rpexec_action;
 
 #define RPEXEC_MAX_GPUS 64u

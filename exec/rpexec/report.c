@@ -143,6 +143,9 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_string(&json, "attention_why", out->attention.why);
     write_us(&json, "attention_own_us", out->attention.own_s);
     write_us(&json, "attention_cudnn_us", out->attention.cudnn_s);
+    rp_json_member_double(&json, "busy_pct", out->busy_pct);
+    rp_json_member_double(&json, "costs_busy_pct",
+                          isnan(out->predicted_iteration_ms) ? NAN : out->costs_busy_pct);
     rp_options_write_settings(&rpexec_command_line, o, true, &json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
@@ -201,6 +204,13 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     if (rpexec_scaler_needed(o->dtype)) {
         fprintf(stream, "loss scale %.0f, %" PRIu64 " steps skipped because of an overflow\n",
                 out->loss_scale, out->skipped_steps);
+    }
+    if (!isnan(out->predicted_iteration_ms) && out->costs_busy_pct > 0) {
+        fprintf(
+            stream,
+            "no prediction to trust: its costs were recorded while other processes used %.0f %% "
+            "of the processors\n",
+            out->costs_busy_pct);
     }
     if (!isnan(out->predicted_iteration_ms)) {
         fprintf(stream, "predicted %.3f ms per iteration, measured %.3f ms: %+.1f %%\n",

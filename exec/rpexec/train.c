@@ -264,7 +264,8 @@ static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t
                                       .conditions = t->conditions,
                                       .machine = &t->machine,
                                       .site = &site,
-                                      .sharing_gpus = t->o->virtual_gpus};
+                                      .sharing_gpus = t->o->virtual_gpus,
+                                      .load = &t->load};
     return rpexec_record_write(&t->session.plan, timeline, &t->flops, skip, &recorded, t->arena,
                                &t->record);
 }
@@ -400,11 +401,13 @@ static rp_status train(rpexec_trainer *t)
         RP_TRY(rpexec_loss_log_begin(&t->losses));
     }
     t->began_s = now_s();
+    t->load = rpexec_load_begin();
     if (t->o->save != NULL) {
         rp_interrupt_heed();
     }
     rp_status status = run_segments(t);
     rp_interrupt_exits();
+    t->outcome->busy_pct = rpexec_load_others_pct(&t->load);
     RP_TRY(status);
     set_rates(t);
     t->outcome->loss_scale = (double)t->state.scaler.scale;
@@ -444,6 +447,12 @@ static rp_status predict(rpexec_trainer *t)
     RP_TRY(median_iteration(t->timeline, t->o->asynchronous, t->arena, &measured_ms));
     t->outcome->predicted_iteration_ms = predicted_ms;
     t->outcome->prediction_error_pct = 100 * (predicted_ms / measured_ms - 1);
+    t->outcome->costs_busy_pct = t->prediction.busy_pct;
+    if (t->outcome->busy_pct > RPEXEC_BUSY_PCT) {
+        rp_log_warning("--predict: other processes used %.0f %% of the processors during this run: "
+                       "its measured time is not that of an idle machine",
+                       t->outcome->busy_pct);
+    }
     return RP_OK;
 }
 

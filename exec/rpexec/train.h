@@ -29,6 +29,9 @@ typedef struct rpexec_outcome {
     double predicted_iteration_ms; /**< median of the last program's iterations, without its first
                                         where there are several; NaN without --predict */
     double prediction_error_pct;   /**< against the same of the measured ones */
+    double busy_pct;       /**< of the processors that others used during the run (load.h) */
+    double costs_busy_pct; /**< the same while the costs that predict were recorded, where
+                                they are marked; 0 without --predict */
     bool checked;
     double
         max_grad_rel_err; /**< of the first step's elements, against one device: of rms + value */

@@ -41,6 +41,7 @@ typedef struct rpexec_trainer {
     rpexec_prediction prediction;
     const char *conditions; /* of the times that are measured */
     rpexec_record record;
+    rpexec_load load; /* when the first step began */
     rp_partition partition;
     rpexec_tokens tokens; /* mapping NULL: random ones */
     rpexec_progress progress;

@@ -111,20 +111,21 @@ static rp_status set_partition(rpexec_trainer *t)
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    t->work =
-        (rp_compile_config){.schedule = o->schedule,
-                            .gpus = o->gpus,
-                            .calls = o->accumulate,
-                            .microbatches = o->microbatches,
-                            .microbatch_size = o->microbatch_size,
-                            .round = o->round,
-                            .asynchronous = o->asynchronous,
-                            .recompute = o->recompute,
-                            .layer_grain = o->layer_grain,
-                            .peer_gpus = o->peers              ? UINT32_MAX
-                                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
-                                                               : 0,
-                            .piece_bytes = (uint64_t)o->piece_mb << 20};
+    t->work = (rp_compile_config){
+        .schedule = o->schedule,
+        .gpus = o->gpus,
+        .calls = o->accumulate,
+        .microbatches = o->microbatches,
+        .microbatch_size = o->microbatch_size,
+        .round = o->round,
+        .asynchronous = o->asynchronous,
+        .recompute = o->recompute,
+        .reductions = {.each_given = o->reduce_each_given, .each_microbatch = o->reduce_microbatch},
+        .layer_grain = o->layer_grain,
+        .peer_gpus = o->peers              ? UINT32_MAX
+                     : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
+                                           : 0,
+        .piece_bytes = (uint64_t)o->piece_mb << 20};
     RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
     RP_TRY(set_costs(t));
     if (o->costs != NULL) {

@@ -25,8 +25,8 @@ do for [m = 1 : panels] {
     set rmargin at screen (left + panel_width - 14) / width
     set tmargin at screen 1 - (above + 34) / height
     set bmargin at screen 1 - (above + panel_height - 30) / height
-    # A star where a constant was set: gnuplot cannot read an empty last column.
-    rows = "< awk -F, '$1 == \"" . model . "\" { print $0 ($7 == \"\" ? \"no\" : \"\") }' '" . data . "'"
+    # A star where a constant was set: gnuplot cannot read an empty column.
+    rows = "< awk -F, -v OFS=, '$1 == \"" . model . "\" { if ($7 == \"\") $7 = \"no\"; print }' '" . data . "'"
     stats rows using 3:4 nooutput name 'given'
     stats rows using 3:5 nooutput name 'mine'
     one = given_min_y
@@ -46,7 +46,9 @@ do for [m = 1 : panels] {
     }
     unset key
     # Signed errors of every other number of GPUs: all eight would touch each other.
-    plot one * x with lines dashtype 2 linewidth 1 linecolor rgb '#777777' notitle, \
+    plot rows using 3:8:9 with filledcurves fillcolor rgb '#5b2a86' fillstyle transparent solid 0.15 \
+            noborder notitle, \
+        one * x with lines dashtype 2 linewidth 1 linecolor rgb '#777777' notitle, \
         rows using 3:5 with linespoints pointtype 7 pointsize 0.5 * mark linewidth 1.6 \
             linecolor rgb '#5b2a86' notitle, \
         rows using 3:4 with points pointtype 6 pointsize 1.1 * mark linewidth 1.2 linecolor rgb ink notitle, \
@@ -75,6 +77,8 @@ set label 4 '* a constant of the model was set on this cell' at screen (left + 7
     screen 1 - 544.0 / height left font font_text noenhanced
 plot NaN with linespoints pointtype 7 pointsize 0.5 * mark linewidth 1.6 linecolor rgb '#5b2a86' \
         title 'ours, predicted', \
+    NaN with filledcurves fillcolor rgb '#5b2a86' fillstyle transparent solid 0.15 noborder \
+        title '80 % interval', \
     NaN with points pointtype 6 pointsize 1.1 * mark linewidth 1.2 linecolor rgb ink title 'published', \
     NaN with lines dashtype 2 linewidth 1 linecolor rgb '#777777' \
         title 'GPUs × published on one'

@@ -244,8 +244,8 @@ function scaling(    i, model, n, gpus, published, ours, limit, reach, ours_reac
 # --- on one GPU of 24 GB
 function one_gpu(    i, model, published, peak, usable, fit, ran, n, words, hosts)
 {
-    usable = platform_number(platform, "usable_memory_gb")
-    if (claimed("one_gpu", "memory") != platform_number(platform, "memory_gb")) {
+    usable = (platform_number(platform, "memory_gib") - platform_number(platform, "reserved_gib")) * 1.073741824
+    if (claimed("one_gpu", "memory") != int(platform_number(platform, "memory_gib") + 0.5)) {
         stop("the claim is about another size of memory than the platform's")
     }
     for (i = 1; i <= rows["one"]; i++) {

@@ -15,13 +15,19 @@ function cell(system_, model, gpus, value,    key, ours, error, mark) {
         absolute[group] += error < 0 ? -error : error
     }
     printf "%s,%s,%d,%s,%s,%s,%s", model, system_, gpus, value, ours, error, mark
-    printf kind == "throughput" ? "," fits[key] "\n" : "\n"
+    if (kind == "throughput") printf ",%s", fits[key]
+    if (kind != "lengths") printf ",%s", (ours + 0 > 0 ? interval[key] : ",")
+    print ""
 }
-BEGIN { print "model,system,gpus,published,ours,difference_pct,set_a_constant" (kind == "throughput" ? ",fits" : "") }
+BEGIN {
+    print "model,system,gpus,published,ours,difference_pct,set_a_constant" (kind == "throughput" ? ",fits" : "") \
+        (kind != "lengths" ? ",p10,p90" : "")
+}
 FILENAME ~ /\.md$/ {
     fields = split($0, f, / *\| */)
-    if (fields == 9 && f[5] + 0 > 0 && kind != "lengths") {
+    if (fields == 13 && f[5] + 0 > 0 && kind != "lengths") {
         prediction[f[3], f[4], f[5]] = f[7]
+        interval[f[3], f[4], f[5]] = f[9] "," f[11]
         if (f[2] ~ /-set$/) set_cell[f[3], f[4], f[5]]
     }
     if (fields == 7 && f[4] ~ /^[0-9]+$/ && kind == "lengths")
@@ -39,6 +45,7 @@ FNR == 1 {
     key = f[1] SUBSEP f[2] SUBSEP f[at["gpus"]]
     fits[key] = f[at["fits"]]
     answer[key] = fits[key] == "yes" ? f[at["tokens_per_s"]] : "OOM"
+    if (!(key in interval)) interval[key] = f[at["tokens_per_s_p10"]] "," f[at["tokens_per_s_p90"]]
     next
 }
 {

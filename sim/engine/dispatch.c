@@ -10,7 +10,7 @@
 /* Of one linear layer; with LoRA as PEFT wraps it. */
 static uint32_t linear_modules(const rp_model *m)
 {
-    return m->lora_rank != 0 ? 12 : 1;
+    return m->lora_rank != 0 ? 11 : 1;
 }
 
 static uint32_t linear_launches(const rp_model *m)
@@ -24,22 +24,55 @@ static uint32_t mlp_modules(const rp_model *m)
     return 3 * linear_modules(m) + 2;
 }
 
+/* Experts in one tensor, and their router, are no linear layers. */
+static bool has_one_tensor(const rp_model *m)
+{
+    return m->expert_bias;
+}
+
 static uint64_t layer_modules(const rp_model *m)
 {
     uint32_t attention = 4 * linear_modules(m) + (m->qk_norm ? 2 : 0) + 1;
     uint32_t norms_and_layer = 3;
     uint64_t mlp = mlp_modules(m);
     if (m->experts > 1) {
-        uint32_t router_and_containers = 2;
-        mlp = router_and_containers + (m->expert_bias ? 1 : m->experts * mlp);
+        uint32_t block = 1;
+        mlp = has_one_tensor(m) ? block + 2
+                                : block + linear_modules(m) + 1 + (uint64_t)m->experts * mlp;
     }
     return attention + norms_and_layer + mlp;
 }
 
-static uint64_t layer_launches(const rp_model *m)
+uint64_t rpsim_layer_launches(const rp_model *m)
 {
     uint64_t mlp = 3 * linear_launches(m);
-    return 40 + (m->experts > 1 ? m->experts * (10 + mlp) : mlp);
+    uint64_t experts = has_one_tensor(m) ? m->active_experts : m->experts;
+    return 40 + (m->experts > 1 ? experts * (10 + mlp) : mlp);
+}
+
+/* Trained tensors: norms and linear layers; with LoRA two of each linear layer. */
+static uint64_t layer_tensors(const rp_model *m)
+{
+    uint64_t linear = 4 + (uint64_t)3 * m->experts + (m->experts > 1 ? 1 : 0);
+    uint64_t biases = m->attention_bias ? 5 : 0; /* with the sinks */
+    if (has_one_tensor(m)) {                     /* two, each with its bias, and the router */
+        linear = 4 + 2;
+        biases += m->lora_rank != 0 ? 0 : 4;
+    }
+    return m->lora_rank != 0 ? 2 * linear : linear + biases + 2 + (m->qk_norm ? 2 : 0);
+}
+
+int64_t rpsim_dispatch_host_ps(const rpsim_dispatch_counts *counts, const rp_op *op,
+                               int64_t object_ps)
+{
+    bool layer = op->microbatch > 0 && op->microbatch <= counts->layers;
+    uint64_t tensors = counts->layer_tensors;
+    uint64_t objects = op->kind == RP_OP_OPTIMIZER ? counts->layers * tensors
+                       : layer                     ? counts->layer_modules + tensors
+                                                   : 0;
+    int64_t ps = 0;
+    bool endless = __builtin_mul_overflow(object_ps, objects, &ps);
+    return endless ? INT64_MAX : ps;
 }
 
 #define HEAD_LAUNCHES 20u /* norm, logits, loss */
@@ -55,7 +88,10 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
                                rpsim_dispatch_counts *counts_out)
 {
     rpsim_dispatch_counts counts = {.queue_depth = queue_depth,
-                                    .layer_launches = count_of(layer_launches(model)),
+                                    .layer_launches = count_of(rpsim_layer_launches(model)),
+                                    .layers = model->layers,
+                                    .layer_modules = count_of(layer_modules(model)),
+                                    .layer_tensors = count_of(layer_tensors(model)),
                                     .routing = model->experts > 1};
     size_t stages = program->stage_count;
     RP_TRY(rp_arena_alloc(arena, stages * RP_OP_KIND_COUNT, sizeof(uint32_t), &counts.launches));
@@ -65,7 +101,7 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
         uint64_t layers = stage->layer_end - stage->layer_begin;
         uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? HEAD_LAUNCHES : 0;
         bool runs = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
-        uint64_t forward = layers * layer_launches(model);
+        uint64_t forward = layers * rpsim_layer_launches(model);
         uint32_t *of = &counts.launches[s * RP_OP_KIND_COUNT];
         of[RP_OP_FORWARD] = count_of((runs ? forward : 0) + head + 1);
         of[RP_OP_RECOMPUTE] = count_of(forward + 1);
@@ -83,6 +119,7 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
 
 typedef enum item_kind {
     ITEM_JOB,      /* clone a stage's modules; `index` is the job */
+    ITEM_JOB_END,  /* give the clones up; likewise */
     ITEM_TRANSFER, /* `index` is the op */
     ITEM_COMPUTE,
 } item_kind;
@@ -94,7 +131,9 @@ typedef struct item {
 
 typedef struct job {
     uint32_t gpu;
-    uint32_t first; /* its first compute op */
+    uint32_t first;  /* its first compute op */
+    uint32_t params; /* its first upload of parameters */
+    bool begins_call;
     uint32_t order; /* place in which it is handed out */
 } job;
 
@@ -119,6 +158,8 @@ struct rpsim_dispatcher {
     const rp_program *program;
     const rpsim_dispatch_counts *counts;
     int64_t module_ps;
+    int64_t object_ps;
+    bool *ended; /* [op] host ops and compute ops */
     item *items;
     job *jobs;
     uint32_t *job_at; /* [order] */
@@ -160,8 +201,17 @@ static void add_item(rpsim_dispatcher *d, uint32_t *count, item_kind kind, uint3
     d->items[(*count)++] = (item){kind, index};
 }
 
-/* A worker issues a job's parameters, then unit for unit its uploads and its kernels. An upload is
- * issued just before the first compute op that needs it. */
+/* The GPU's newest job has all its items. */
+static void end_job(rpsim_dispatcher *d, uint32_t first_job, uint32_t *count)
+{
+    if (d->job_count > first_job) {
+        add_item(d, count, ITEM_JOB_END, d->job_count - 1);
+    }
+}
+
+/* A worker clones a job's modules and issues its parameters, then unit for unit its uploads and its
+ * kernels; then it gives the clones up. An upload is issued just before the first compute op that
+ * needs it. */
 static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues, uint32_t *count)
 {
     static const rp_queue none = {0};
@@ -171,12 +221,14 @@ static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues
     const rp_queue *acts = queues->acts == 0 ? &none : &p->queues[queues->acts - 1];
     uint32_t next_param = params->op_begin;
     uint32_t next_act = acts->op_begin;
+    uint32_t first_job = d->job_count;
     d->workers[gpu].next = *count;
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
         uint32_t param_end = needed(p, op, params, next_param);
         if (param_end > next_param) {
+            end_job(d, first_job, count);
             add_item(d, count, ITEM_JOB, d->job_count);
-            d->jobs[d->job_count++] = (job){.gpu = gpu, .first = op};
+            d->jobs[d->job_count++] = (job){.gpu = gpu, .first = op, .params = next_param};
         }
         for (; next_param < param_end; next_param++) {
             add_item(d, count, ITEM_TRANSFER, next_param);
@@ -192,6 +244,7 @@ static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues
     for (; next_act < acts->op_end; next_act++) {
         add_item(d, count, ITEM_TRANSFER, next_act);
     }
+    end_job(d, first_job, count);
     d->workers[gpu].end = *count;
 }
 
@@ -241,6 +294,10 @@ static rp_status order_jobs(rpsim_dispatcher *d, rp_arena *arena)
     for (uint32_t i = 0; i < d->job_count; i++) {
         d->jobs[ranks[i].job].order = i;
         d->job_at[i] = ranks[i].job;
+        const rp_op *op = &p->ops[d->jobs[ranks[i].job].first];
+        const rp_op *before = i > 0 ? &p->ops[d->jobs[ranks[i - 1].job].first] : NULL;
+        d->jobs[ranks[i].job].begins_call = before == NULL || before->iteration != op->iteration ||
+                                            before->microbatch != op->microbatch;
     }
     /* A GPU whose queue has jobs the other way round could never be served in this order. */
     for (uint32_t i = 1; i < d->job_count; i++) {
@@ -269,23 +326,55 @@ static void stand_in_line(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* True where the job has begun; then, if it takes time, its worker has the lock. */
-static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
+/* The share of cloning that giving the clones up takes: 1 of so many. Measured with the library's
+ * own code, sim/model.md section 10. */
+#define END_OF_CLONING 4
+
+/* A job's modules are worked on; if that takes time, the worker has the lock meanwhile. */
+static void hold_lock(rpsim_dispatcher *d, uint32_t gpu, const job *j, bool end)
 {
-    const job *j = &d->jobs[index];
-    if (d->next_job != UINT32_MAX && j->order != d->next_job) {
-        return false;
-    }
-    d->next_job += d->next_job != UINT32_MAX ? 1 : 0;
-    d->workers[gpu].next++;
-    int64_t modules = d->counts->modules[d->program->ops[j->first].stage];
+    int64_t walks = !end && j->begins_call ? 2 * (int64_t)d->counts->layers : 0;
+    int64_t call_ps = 0;
+    int64_t all = d->counts->modules[d->program->ops[j->first].stage];
+    int64_t modules = end ? all / END_OF_CLONING : all - all / END_OF_CLONING;
     int64_t ps = 0;
+    d->workers[gpu].next++;
     bool endless = __builtin_mul_overflow(d->module_ps, modules, &ps);
+    endless |= __builtin_mul_overflow(d->object_ps, walks * d->counts->layer_modules, &call_ps);
+    endless |= __builtin_add_overflow(ps, call_ps, &ps);
     if (ps > 0 || endless) {
         d->holder = gpu;
         d->news.holds = true;
         d->news.hold_ps = endless ? INT64_MAX : ps;
     }
+}
+
+/* The process waits for host ops and for losses before it hands a job out. */
+static bool is_held(const rpsim_dispatcher *d, const job *j)
+{
+    const rp_program *p = d->program;
+    for (uint32_t w = p->ops[j->params].wait_begin; w < p->ops[j->params + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        const rp_op *op = &p->ops[target];
+        bool head = (p->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+        bool waits = rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST ||
+                     (op->kind == RP_OP_FORWARD && head);
+        if (waits && !d->ended[target]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True where the job has begun. */
+static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
+{
+    const job *j = &d->jobs[index];
+    if ((d->next_job != UINT32_MAX && j->order != d->next_job) || is_held(d, j)) {
+        return false;
+    }
+    d->next_job += d->next_job != UINT32_MAX ? 1 : 0;
+    hold_lock(d, gpu, j, false);
     return true;
 }
 
@@ -327,6 +416,9 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu)
         case ITEM_JOB:
             done = begin_job(d, gpu, next->index);
             break;
+        case ITEM_JOB_END:
+            hold_lock(d, gpu, &d->jobs[next->index], true);
+            break;
         case ITEM_TRANSFER:
             d->ops[next->index].issued = 1;
             d->news.ops[d->news.op_count++] = next->index;
@@ -342,9 +434,13 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* The workers in line for the lock, and the worker whose job is next to be handed out. */
+/* The workers in line for the lock, and the worker whose job is next to be handed out; without an
+ * order any job may be. */
 static void advance_others(rpsim_dispatcher *d)
 {
+    for (uint32_t gpu = 0; d->next_job == UINT32_MAX && gpu < d->program->gpu_count; gpu++) {
+        advance(d, gpu);
+    }
     for (;;) {
         uint32_t before = d->next_job;
         while (d->holder == NO_GPU && d->line_count > 0) {
@@ -397,29 +493,32 @@ static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
             continue;
         }
         uint32_t launches = launches_of(d, op);
-        bool forward = op->kind == RP_OP_FORWARD || op->kind == RP_OP_RECOMPUTE;
         d->ops[i] = (op_state){.launches = launches,
                                .chunks = (launches - 1) / most + 1,
-                               .waits = forward && d->counts->routing};
+                               .waits = op->kind == RP_OP_FORWARD && d->counts->routing};
     }
 }
 
 rp_status rpsim_dispatcher_create(const rp_program *p, const rpsim_dispatch_counts *counts,
-                                  int64_t module_ps, rp_arena *arena,
+                                  int64_t module_ps, int64_t object_ps, rp_arena *arena,
                                   rpsim_dispatcher **dispatcher_out)
 {
     rpsim_dispatcher *d = NULL;
     gpu_queues *queues = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *d, &d));
-    *d = (rpsim_dispatcher){
-        .program = p, .counts = counts, .module_ps = module_ps, .holder = NO_GPU};
+    *d = (rpsim_dispatcher){.program = p,
+                            .counts = counts,
+                            .module_ps = module_ps,
+                            .object_ps = object_ps,
+                            .holder = NO_GPU};
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof *queues, &queues));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(worker), &d->workers));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint32_t), &d->line));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(op_state), &d->ops));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &d->news.ops));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(bool), &d->ended));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(job), &d->jobs));
-    RP_TRY(rp_arena_alloc(arena, 2 * (size_t)p->op_count, sizeof(item), &d->items));
+    RP_TRY(rp_arena_alloc(arena, 3 * (size_t)p->op_count, sizeof(item), &d->items));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         gpu_queues *of = &queues[p->queues[q].gpu];
         of->compute = p->queues[q].kind == RP_QUEUE_COMPUTE ? q + 1 : of->compute;
@@ -468,12 +567,21 @@ rpsim_chunk_state rpsim_dispatcher_chunk_end(rpsim_dispatcher *d, uint32_t op,
     d->workers[gpu].in_flight -= chunk_launches(o, o->done);
     o->done++;
     bool last = o->done == o->chunks;
+    d->ended[op] = last;
     o->held = !last && o->issued == o->done;
     bool held = o->held;
     advance(d, gpu);
     advance_others(d);
     *news_out = &d->news;
     return last ? RPSIM_CHUNK_LAST : held ? RPSIM_CHUNK_HELD : RPSIM_CHUNK_NEXT;
+}
+
+const rpsim_dispatch_news *rpsim_dispatcher_host_end(rpsim_dispatcher *d, uint32_t op)
+{
+    clear_news(d);
+    d->ended[op] = true;
+    advance_others(d);
+    return &d->news;
 }
 
 const rpsim_dispatch_news *rpsim_dispatcher_release(rpsim_dispatcher *d)

@@ -16,7 +16,7 @@
 typedef enum event_kind {
     EVENT_END,     /* of a compute op, or of a chunk of it */
     EVENT_START,   /* starting an op has taken its time */
-    EVENT_FLOW,    /* a transfer's latency is over */
+    EVENT_FLOW,    /* a transfer's latency is over, or a host op's objects have been gone through */
     EVENT_RELEASE, /* the host's lock is free */
 } event_kind;
 
@@ -161,6 +161,16 @@ static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
     }
 }
 
+/* The process goes through an op's modules and tensors before it works on their bytes. */
+static int64_t objects_ps(const engine *e, uint32_t op)
+{
+    bool host = rp_op_kind_class((rp_op_kind)e->ops[op].kind) == RP_CLASS_HOST;
+    return e->dispatcher != NULL && host
+               ? rpsim_dispatch_host_ps(&e->costs->dispatch, &e->program->ops[op],
+                                        e->machine->object_ps)
+               : 0;
+}
+
 static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
 {
     queue_state *q = &e->queues[queue];
@@ -171,6 +181,15 @@ static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
     e->start_ps[q->next] = now_ps;
     if (q->computes) {
         begin_compute(e, q->next, now_ps);
+        return;
+    }
+    rp_op_kind kind = (rp_op_kind)e->ops[q->next].kind;
+    bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
+    int64_t before_ps = collective
+                            ? rp_machine_collective_ps(e->machine, e->program->gpu_count, kind)
+                            : objects_ps(e, q->next);
+    if (before_ps > 0) {
+        push_event(e, now_ps, before_ps, q->next, EVENT_FLOW);
     } else {
         begin_flow(e, q->next, now_ps);
     }
@@ -281,7 +300,14 @@ static void end_flow(engine *e, uint32_t op, int64_t now_ps)
     if (--q->flows > 0) {
         return;
     }
-    q->computes ? end_compute(e, op, now_ps) : finish(e, op, now_ps);
+    if (q->computes) {
+        end_compute(e, op, now_ps);
+        return;
+    }
+    finish(e, op, now_ps);
+    if (e->dispatcher != NULL && rp_op_kind_class((rp_op_kind)e->ops[op].kind) == RP_CLASS_HOST) {
+        take_news(e, rpsim_dispatcher_host_end(e->dispatcher, op), now_ps);
+    }
 }
 
 static void take_event(engine *e, rp_heap_entry event)
@@ -377,8 +403,8 @@ static rp_status prepare_engine(engine *e, rp_arena *arena)
         }
     }
     if (e->costs->dispatch.queue_depth != 0) {
-        RP_TRY(rpsim_dispatcher_create(p, &e->costs->dispatch, e->machine->module_ps, arena,
-                                       &e->dispatcher));
+        RP_TRY(rpsim_dispatcher_create(p, &e->costs->dispatch, e->machine->module_ps,
+                                       e->machine->object_ps, arena, &e->dispatcher));
     }
     return rp_machine_network(p, e->machine, arena, &e->routes, &e->network);
 }

@@ -13,10 +13,15 @@ typedef struct scaling {
     double attention_fwd[2]; /* seconds of attention in the table's time */
     double attention_bwd[2];
     double growth[2];      /* of attention per token with the run's sequence length */
+    double launches_fwd;   /* seconds of starting the kernels of a layer's experts */
     double fixed_bwd;      /* of a layer */
     bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
     double fixed_head_bwd;
-    double loss; /* of an unfused loss, for the microbatch's tokens */
+    double loss; /* of the microbatch's, beyond the table's */
+    /* Of a layer, and of embedding and head: what collectives beside it cost. */
+    double collective_fwd;
+    double collective_bwd;
+    double collective_head_bwd;
 } scaling;
 
 static double seconds(int64_t ps)
@@ -39,6 +44,26 @@ static double pairs_per_token(const rp_model *model, uint32_t layer, double seq_
     return rp_attention_pairs(seq_len, rp_layer_window(model, layer)) / seq_len;
 }
 
+/* Memory traffic of the loss beyond the table's head, which had the logits of all tokens at once
+ * and a fused loss. In chunks the gradients of the head's table and of its input are added up:
+ *  - the table's: from the second chunk on a sum reads two tensors and writes one;
+ *  - the input's: each chunk fills the other chunks with zeros and copies all into one tensor; from
+ *    the second chunk on a sum follows;
+ *  - both are multiplied by the gradient of the loss in the end: read and written once more. */
+static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, double tokens,
+                         double trained)
+{
+    double unfused = rates->loss_bytes_per_logit * model->vocab * tokens;
+    if (rates->loss_chunk_tokens == 0) {
+        return unfused;
+    }
+    double chunks = ceil(tokens / rates->loss_chunk_tokens);
+    double table = 6 * (chunks - 1) + 4;
+    double zeros_and_copies = 2 * (chunks - 1) + 4 * chunks;
+    double input = zeros_and_copies + 6 * (chunks - 1) + 4;
+    return unfused + table * trained + input * tokens * model->hidden;
+}
+
 static scaling make_scaling(const rp_costs *table, const rp_model *model,
                             const rpsim_gpu_rates *rates, uint32_t seq_len, uint32_t sequences)
 {
@@ -49,11 +74,17 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
     double flops_per_pair = 4.0 * model->heads * model->head_dim;
     scaling s = {
         .tokens = tokens / reference_tokens,
+        .launches_fwd =
+            model->experts > 1 ? rates->launch_s * (double)rpsim_layer_launches(model) : 0,
         .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
         .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
         .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
-        .loss = rates->loss_bytes_per_logit * model->vocab * tokens / rates->memory_bytes_per_s,
+        .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
     };
+    double layer = (double)rp_model_held_layer(model);
+    s.collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer;
+    s.collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer;
+    s.collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters;
     for (uint32_t odd = 0; odd < 2; odd++) {
         double in_table = pairs_per_token(model, odd, table->seq_len);
         double flops = flops_per_pair * in_table * reference_tokens;
@@ -78,8 +109,9 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
         /* The backward's time beyond twice the forward's does not grow with the tokens then. */
         double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
         double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
-        *fwd_out +=
-            scale(seconds(table->fwd_ps[i]), 0, s->attention_fwd[odd], s->growth[odd], s->tokens);
+        fixed += 2 * s->launches_fwd;
+        *fwd_out += scale(seconds(table->fwd_ps[i]), s->launches_fwd, s->attention_fwd[odd],
+                          s->growth[odd], s->tokens);
         double bwd = scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
                            s->tokens);
         double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
@@ -99,6 +131,9 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
     double head_bwd =
         head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss : 0;
+    double layers = stage->layer_end - stage->layer_begin;
+    head_fwd += layers * s->collective_fwd; /* with the passes; a recompute has none of its own */
+    head_bwd += layers * s->collective_bwd + (head ? s->collective_head_bwd : 0);
     double most_s = seconds(RP_MAX_MICROBATCH_PS);
     if (fwd + head_fwd + bwd + head_bwd > most_s) {
         rp_log_error("--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
@@ -158,7 +193,8 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
     }
     rpsim_compute_costs costs = {.stage_count = program->stage_count,
                                  .layer_count = table->layers + 1,
-                                 .memory_ps_per_byte = 1e12 / rates->memory_bytes_per_s};
+                                 .memory_ps_per_byte = 1e12 / rates->memory_bytes_per_s,
+                                 .update_ps = to_ps(rates->update_s)};
     uint32_t *first_of = NULL;
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of));
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &first_of));

@@ -4,13 +4,17 @@
  * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (sim/model.md
  * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
  * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
- * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: 0
- * forward, and backward 6 bytes per trained parameter (accumulating dW) at memory bandwidth.
+ * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: backward
+ * 6 bytes per trained parameter (accumulating dW) at memory bandwidth. In MoE layers the launches
+ * of a pass at least so long each come on top, in both passes: experts' kernels are short.
  *
  * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
  * of short sequences stay positive, and they grow with s and with tok at any rates.
  * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
  * backward writes a full dW for any number of tokens (the same source, for gpt-oss).
+ *
+ * The table's head had the logits of all tokens at once. A fused loss goes over chunks of tokens,
+ * which adds memory traffic to the head's backward; an unfused one has its own.
  */
 #pragma once
 
@@ -25,7 +29,16 @@ typedef struct rpsim_gpu_rates {
     double attention_bwd_flops;
     double memory_bytes_per_s;   /**< effective */
     double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
-    uint32_t sequence_slices;    /**< of which a program's sequence is one; 0 or 1: it is whole */
+    uint32_t loss_chunk_tokens;  /**< of a fused loss; 0: it takes all tokens at once */
+    double launch_s;             /**< least time of a kernel */
+    /** Losses of a layer's forward and backward to FSDP's collectives beside them and to what
+     * prepares these (sim/model.md section 13): seconds, and seconds per parameter. */
+    double collective_fwd_s;
+    double collective_bwd_s;
+    double collective_fwd_parameter_s;
+    double collective_bwd_parameter_s;
+    double update_s;          /**< of the host, while an optimizer step on the GPU waits */
+    uint32_t sequence_slices; /**< of which a program's sequence is one; 0 or 1: it is whole */
 } rpsim_gpu_rates;
 
 /** Compute times of a lowered program. */
@@ -38,6 +51,7 @@ typedef struct rpsim_compute_costs {
     int64_t *layer_ps;
     uint32_t layer_count;           /**< layers + 1: with the head */
     double memory_ps_per_byte;      /**< of GPU memory, effective; 0: updates take no time */
+    int64_t update_ps;              /**< of an update beside its traffic */
     rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;
 
@@ -59,7 +73,8 @@ static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_pro
                                   uint32_t op)
 {
     if (!rp_op_kind_is_pass((rp_op_kind)program->ops[op].kind)) {
-        return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte);
+        return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte) +
+               costs->update_ps;
     }
     return rpsim_compute_ps(costs, &program->ops[op]);
 }

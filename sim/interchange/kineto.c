@@ -1,9 +1,11 @@
-/* Reads the PP: ranges of a Kineto trace. */
+/* Reads the ranges of a Kineto trace. */
 #include "sim/interchange/kineto.h"
 
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/formats/json_read.h"
+#include "sim/interchange/gunzip.h"
+#include "sim/interchange/roundpipe.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -34,6 +36,8 @@ typedef struct reader {
     uint32_t capacity;
     uint32_t unknown;
     uint32_t stage_count;
+    uint32_t roundpipe; /* events */
+    uint32_t pipeline;
 } reader;
 
 void rpsim_ranges_fini(rpsim_ranges *ranges)
@@ -50,6 +54,31 @@ static rp_status bad_event(const reader *r, size_t event, const char *name, cons
     return RP_INPUT;
 }
 
+static bool is_action(const char *name)
+{
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
+}
+
+/* @return false: nothing that computes */
+static bool parse_action(reader *r, const char *name, rpsim_range *range_out)
+{
+    rp_torch_action parts[2];
+    uint32_t count = rp_torch_action_parse(name + strlen(PREFIX), parts);
+    if (count == 0) {
+        r->unknown++;
+        return false;
+    }
+    bool next = parts[0].type == RP_TORCH_SEND_F || parts[0].type == RP_TORCH_RECV_B;
+    uint32_t last = parts[0].stage + (next ? 1 : 0);
+    last = count == 2 && parts[1].stage > last ? parts[1].stage : last;
+    r->stage_count = last >= r->stage_count ? last + 1 : r->stage_count;
+    *range_out = (rpsim_range){.stage = parts[0].stage,
+                               .pair_stage = count == 2 ? parts[1].stage : 0,
+                               .type = parts[0].type,
+                               .pair = count == 2};
+    return rp_torch_type_computes((rp_torch_type)parts[0].type);
+}
+
 static rp_status add_event(reader *r, size_t index, json_t *event, const char *name)
 {
     const char *key = rp_json_unknown_key(event, EVENT_KEYS);
@@ -58,18 +87,16 @@ static rp_status add_event(reader *r, size_t index, json_t *event, const char *n
                         index, name, key, EVENT_KEYS);
         return RP_INPUT;
     }
-    rp_torch_action parts[2];
-    uint32_t count = rp_torch_action_parse(name + strlen(PREFIX), parts);
-    if (count == 0) {
-        r->unknown++;
-        return RP_OK;
-    }
-    bool next = parts[0].type == RP_TORCH_SEND_F || parts[0].type == RP_TORCH_RECV_B;
-    uint32_t last = parts[0].stage + (next ? 1 : 0);
-    last = count == 2 && parts[1].stage > last ? parts[1].stage : last;
-    r->stage_count = last >= r->stage_count ? last + 1 : r->stage_count;
-    if (!rp_torch_type_computes((rp_torch_type)parts[0].type)) {
-        return RP_OK;
+    rpsim_range range;
+    if (is_action(name)) {
+        if (!parse_action(r, name, &range)) {
+            return RP_OK;
+        }
+        r->pipeline++;
+    } else {
+        uint32_t last = rpsim_roundpipe_range(name, &range);
+        r->stage_count = last >= r->stage_count ? last + 1 : r->stage_count;
+        r->roundpipe++;
     }
     const json_t *duration = json_object_get(event, "dur");
     double us = json_number_value(duration);
@@ -84,13 +111,9 @@ static rp_status add_event(reader *r, size_t index, json_t *event, const char *n
     bool known =
         json_is_number(call) && json_number_value(call) >= 0 && json_number_value(call) < 1e15;
     RP_TRY(rp_mem_reserve(&r->found, r->count, &r->capacity, sizeof *r->found));
-    r->found[r->count++] = (call_range){.call = known ? (int64_t)json_number_value(call) : -1,
-                                        .event = index,
-                                        .range = {.stage = parts[0].stage,
-                                                  .pair_stage = count == 2 ? parts[1].stage : 0,
-                                                  .type = parts[0].type,
-                                                  .pair = count == 2,
-                                                  .ps = (int64_t)llround(us * PS_PER_US)}};
+    range.ps = (int64_t)llround(us * PS_PER_US);
+    r->found[r->count++] =
+        (call_range){.call = known ? (int64_t)json_number_value(call) : -1, index, range};
     return RP_OK;
 }
 
@@ -104,8 +127,9 @@ static rp_status collect_ranges(reader *r, const json_t *events, bool on_gpu)
         const char *name = json_string_value(json_object_get(event, "name"));
         const char *phase = json_string_value(json_object_get(event, "ph"));
         const char *category = json_string_value(json_object_get(event, "cat"));
-        bool range = name != NULL && strncmp(name, PREFIX, strlen(PREFIX)) == 0 && phase != NULL &&
-                     strcmp(phase, "X") == 0;
+        rpsim_range unused;
+        bool range = name != NULL && phase != NULL && strcmp(phase, "X") == 0 &&
+                     (is_action(name) || rpsim_roundpipe_range(name, &unused) != UINT32_MAX);
         bool gpu = category != NULL && strcmp(category, GPU_CATEGORY) == 0;
         if (range && gpu == on_gpu) {
             RP_TRY(add_event(r, index, event, name));
@@ -127,7 +151,7 @@ static int compare_calls(const void *a, const void *b)
 static bool same_action(const rpsim_range *a, const rpsim_range *b)
 {
     return a->stage == b->stage && a->type == b->type && a->pair == b->pair &&
-           a->pair_stage == b->pair_stage;
+           a->recompute == b->recompute && a->pair_stage == b->pair_stage;
 }
 
 /* Takes what was found over; of one call on several streams the longest. */
@@ -149,6 +173,7 @@ static rp_status take_over(reader *r, bool on_gpu, rpsim_ranges *ranges)
         ranges->ranges[ranges->count++] = range;
     }
     ranges->on_gpu = on_gpu;
+    ranges->roundpipe = r->roundpipe > 0;
     ranges->stage_count =
         r->stage_count > ranges->stage_count ? r->stage_count : ranges->stage_count;
     ranges->name = ranges->name == NULL ? r->name : ranges->name;
@@ -168,8 +193,15 @@ static rp_status read_events(reader *r, const json_t *events, rpsim_ranges *rang
         rp_log_error_at(r->name, 0,
                         "none of its %zu events is a range such as PP:2F0; valid are traces of "
                         "steps of PyTorch's pipeline schedules with several stages per rank, or "
-                        "of its schedule runtime",
+                        "of its schedule runtime, and traces with RoundPipe's ranges, L[2]B[0]Fwd",
                         json_array_size(events));
+        return RP_INPUT;
+    }
+    bool other = ranges->name != NULL && ranges->roundpipe != (r->roundpipe > 0);
+    if (other || (r->roundpipe > 0 && r->pipeline > 0)) {
+        rp_log_error_at(r->name, 0,
+                        "ranges of PyTorch's pipelines (PP:2F0) and of RoundPipe (L[2]B[0]Fwd); "
+                        "valid are traces with one of the two");
         return RP_INPUT;
     }
     if (ranges->name != NULL && ranges->on_gpu != on_gpu) {
@@ -183,14 +215,10 @@ static rp_status read_events(reader *r, const json_t *events, rpsim_ranges *rang
     return take_over(r, on_gpu, ranges);
 }
 
-rp_status rpsim_kineto_read(const char *name, const char *text, size_t length, rpsim_ranges *ranges)
+static rp_status read_json(const char *name, const char *text, size_t length, rpsim_ranges *ranges)
 {
     json_error_t error;
     reader r = {.name = name};
-    if (length >= 2 && text[0] == '\x1f' && text[1] == '\x8b') {
-        rp_log_error_at(name, 1, "compressed with gzip; valid is JSON, as gunzip makes it");
-        return RP_INPUT;
-    }
     /* Addresses in Kineto's arguments may exceed an int64. */
     size_t flags = JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES;
     json_t *root = json_loadb(text, length, flags, &error);
@@ -212,5 +240,20 @@ rp_status rpsim_kineto_read(const char *name, const char *text, size_t length, r
     }
     rp_mem_release(&r.found);
     json_decref(root);
+    return status;
+}
+
+rp_status rpsim_kineto_read(const char *name, const char *text, size_t length, rpsim_ranges *ranges)
+{
+    rp_text expanded = {0};
+    if (!rpsim_is_gzip(text, length)) {
+        return read_json(name, text, length, ranges);
+    }
+    rp_status status = rpsim_gunzip(name, text, length, &expanded);
+    if (status == RP_OK) {
+        status =
+            read_json(name, expanded.bytes != NULL ? expanded.bytes : "", expanded.length, ranges);
+    }
+    rp_text_fini(&expanded);
     return status;
 }

@@ -1,11 +1,11 @@
-/** @file kineto.h  Costs from traces of PyTorch's profiler (formats.md 2).
+/** @file kineto.h  Costs from traces of PyTorch's profiler and RoundPipe's timer (formats.md 2).
  *
  * PyTorch's pipeline runtime wraps each action of a rank in a profiler range named "PP:" and the
- * action, "PP:2F0". A Kineto trace (Chrome JSON) has these ranges as complete events: on the GPU
- * from the first kernel of the range to the end of its last one (category gpu_user_annotation), on
- * the CPU as long as the call took (user_annotation). A call on the CPU includes the wait for its
- * input and, on a GPU, ends before the work does, so the ranges of the CPU are taken only where a
- * trace has none of the GPU.
+ * action, "PP:2F0". RoundPipe names layer and microbatch (roundpipe.h). A Kineto trace (Chrome
+ * JSON) has these ranges as complete events: on the GPU from the first kernel of the range to the
+ * end of its last one (category gpu_user_annotation), on the CPU as long as the call took
+ * (user_annotation). A call on the CPU includes the wait for its input and, on a GPU, ends before
+ * the work does, so the ranges of the CPU are taken only where a trace has none of the GPU.
  */
 #pragma once
 
@@ -13,13 +13,14 @@
 #include "common/inputs/partition.h"
 #include "common/torch/torch_csv.h"
 
-/** A range: an action, or a pair that overlaps. */
+/** A range: an action, or a pair that overlaps. Of RoundPipe a stage is a layer. */
 typedef struct rpsim_range {
     uint32_t stage;
-    uint32_t pair_stage; /**< of the pair's backward; 0 where there is no pair */
+    uint32_t pair_stage; /**< of the pair's backward; of a group of layers the last; otherwise 0 */
     uint8_t type;        /**< rp_torch_type; of a pair: RP_TORCH_FORWARD */
     bool pair;
-    int64_t ps; /**< time that it took */
+    bool recompute; /**< a forward that runs again before its backward */
+    int64_t ps;     /**< time that it took */
 } rpsim_range;
 
 /** All ranges of one job. */
@@ -30,6 +31,8 @@ typedef struct rpsim_ranges {
     uint32_t stage_count; /**< stages that they name, or send to or receive from */
     uint32_t unknown;     /**< ranges named PP: that are no action */
     bool on_gpu;          /**< measured on GPUs */
+    bool roundpipe;       /**< of RoundPipe's layers */
+    bool timer;           /**< by its timer, without a trace */
     const char *name;     /**< the first file that has ranges; borrowed. NULL: none yet */
 } rpsim_ranges;
 
@@ -37,11 +40,12 @@ typedef struct rpsim_ranges {
  * Adds the ranges of one rank's trace. A range whose work is on several streams counts once, with
  * the longest.
  * @param name of the file, for messages; must outlive `ranges`
- * @param text `length` bytes, an object with "traceEvents" or a bare list of events
+ * @param text `length` bytes, an object with "traceEvents" or a bare list of events; gzip or not
  * @param ranges zeroed before the first file; rpsim_ranges_fini
  * @retval RP_OK
  * @retval RP_INPUT no JSON ("name:line: cause"), no trace, a duration that is none ("name: event N
- *         (PP:…): cause"), no ranges, or ranges of the CPU beside a file with ranges of the GPU
+ *         (PP:…): cause"), no ranges, ranges of PyTorch's pipelines beside RoundPipe's, or of the
+ *         CPU beside a file with ranges of the GPU
  * @retval RP_NO_MEMORY
  */
 rp_status rpsim_kineto_read(const char *name, const char *text, size_t length,
@@ -62,6 +66,7 @@ typedef struct rpsim_range_summary {
     uint32_t pair_stage; /**< as in rpsim_range */
     uint8_t type;
     bool pair;
+    bool recompute;
     uint32_t count;
     int64_t min_ps;
     int64_t median_ps; /**< of an even count: the mean of the middle two, rounded down */
@@ -81,9 +86,9 @@ rp_status rpsim_ranges_summarise(rpsim_ranges *ranges, rp_arena *arena,
 /**
  * A cost table. A stage's time is shared evenly by its layers. What the last stage takes longer
  * than as many layers of the stages before it is the head's; without them, or without `partition`,
- * nothing is. A stage that has I and W has their sum as backward, otherwise B. Pairs give
- * overlap_saving, the median over the pairs' stages of (F + B - pair) / min(F, B). The hop is not
- * in these ranges and 0.
+ * nothing is (rpsim_roundpipe_ends). A stage without forwards has its recomputes' time. A stage
+ * that has I and W has their sum as backward, otherwise B. Pairs give overlap_saving, the median
+ * over the pairs' stages of (F + B - pair) / min(F, B). The hop is not in these ranges and 0.
  * @param partition layers of each stage; NULL: each stage counts as one layer
  * @param costs_out in `arena`; name, source, microbatch_size and seq_len are left to the caller
  * @retval RP_OK, RP_INPUT (an action of a stage is missing, the partition has other stages, or

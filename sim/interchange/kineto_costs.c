@@ -17,8 +17,8 @@
 
 static int compare_keys(const rpsim_range *x, const rpsim_range *y)
 {
-    const uint32_t a[] = {x->pair, x->stage, x->type, x->pair_stage};
-    const uint32_t b[] = {y->pair, y->stage, y->type, y->pair_stage};
+    const uint32_t a[] = {x->pair, x->stage, x->type, x->recompute, x->pair_stage};
+    const uint32_t b[] = {y->pair, y->stage, y->type, y->recompute, y->pair_stage};
     for (size_t i = 0; i < sizeof a / sizeof a[0]; i++) {
         if (a[i] != b[i]) {
             return a[i] < b[i] ? -1 : 1;
@@ -52,6 +52,7 @@ static rpsim_range_summary summarise(const rpsim_range *sorted, uint32_t count)
                                  .pair_stage = sorted->pair_stage,
                                  .type = sorted->type,
                                  .pair = sorted->pair,
+                                 .recompute = sorted->recompute,
                                  .count = count,
                                  .min_ps = sorted->ps,
                                  .median_ps = low + (sorted[count / 2].ps - low) / 2,
@@ -97,6 +98,13 @@ static int64_t value_of(const rpsim_range_summary *s, rpsim_statistic statistic)
 
 static rp_status missing(const rpsim_ranges *ranges, uint32_t stage, const char *what)
 {
+    if (ranges->roundpipe) {
+        rp_log_error_at(ranges->name, 0,
+                        "layer %" PRIu32 " has no time of its %s; valid are whole training steps, "
+                        "with a forward or recompute and a backward of each layer",
+                        stage, what[0] == 'F' ? "forward" : "backward");
+        return RP_INPUT;
+    }
     rp_log_error_at(ranges->name, 0,
                     "stage %" PRIu32 " has no %s by itself in these traces; valid are the traces "
                     "of all ranks, with at least one F and one B, or I and W, of each stage",
@@ -115,8 +123,9 @@ static rp_status collect_stages(const rpsim_ranges *ranges, const rpsim_range_su
         stages[s] = (stage_times){.ps = {-1, -1, -1, -1}, .layers = 1};
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!summaries[i].pair) {
-            stages[summaries[i].stage].ps[summaries[i].type] = value_of(&summaries[i], statistic);
+        int64_t *ps = &stages[summaries[i].stage].ps[summaries[i].type];
+        if (!summaries[i].pair && (!summaries[i].recompute || *ps < 0)) {
+            *ps = value_of(&summaries[i], statistic);
         }
     }
     for (uint32_t s = 0; s < stage_count; s++) {
@@ -309,7 +318,7 @@ static void write_summary(FILE *stream, const rpsim_range_summary *s)
     char name[RP_TORCH_NAME_SIZE];
     char median[RP_JSON_NUMBER_SIZE];
     char least[RP_JSON_NUMBER_SIZE];
-    const char *type = rp_torch_type_text((rp_torch_type)s->type);
+    const char *type = s->recompute ? "R" : rp_torch_type_text((rp_torch_type)s->type);
     if (s->pair) {
         snprintf(name, sizeof name, "(%" PRIu32 "F;%" PRIu32 "B)", s->stage, s->pair_stage);
     } else {
@@ -325,9 +334,12 @@ rp_status rpsim_kineto_write(const rp_costs *costs, const rpsim_ranges *ranges,
                              const rpsim_range_summary *summaries, uint32_t count, FILE *stream)
 {
     fprintf(stream,
-            "# Measured by PyTorch's profiler, ranges of the %s. In milliseconds:\n"
+            "# Measured by %s. In milliseconds:\n"
             "#   %-10s %6s  %14s  %14s  %14s  %14s\n",
-            ranges->on_gpu ? "GPU" : "CPU", "action", "count", "median", "min", "mean", "stddev");
+            ranges->timer    ? "RoundPipe's ModelTimer, CUDA events"
+            : ranges->on_gpu ? "PyTorch's profiler, ranges of the GPU"
+                             : "PyTorch's profiler, ranges of the CPU",
+            "action", "count", "median", "min", "mean", "stddev");
     for (uint32_t i = 0; i < count; i++) {
         write_summary(stream, &summaries[i]);
     }

@@ -2,24 +2,35 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/tool.h"
+#include "common/inputs/data.h"
+#include "sim/interchange/roundpipe.h"
 #include "sim/rpimport/chakra.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define MAX_TRACE_BYTES ((size_t)2 << 30)
 
-static rp_status read_traces(const rpimport_options *o, rpsim_ranges *ranges)
+typedef rp_status read_ranges(const char *name, const char *text, size_t length,
+                              rpsim_ranges *ranges);
+
+static rp_status read_file(const char *path, read_ranges *read, rpsim_ranges *ranges)
 {
+    rp_text text = {0};
+    rp_status status = rp_text_read_file(path, MAX_TRACE_BYTES, &text);
+    if (status == RP_OK) {
+        status = read(path, text.bytes != NULL ? text.bytes : "", text.length, ranges);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
+static rp_status read_all(const rpimport_options *o, rpsim_ranges *ranges)
+{
+    if (o->timer != NULL) {
+        return read_file(o->timer, rpsim_roundpipe_timer, ranges);
+    }
     for (uint32_t i = 0; i < o->trace_count; i++) {
-        rp_text text = {0};
-        rp_status status = rp_text_read_file(o->traces[i], MAX_TRACE_BYTES, &text);
-        if (status == RP_OK) {
-            status = rpsim_kineto_read(o->traces[i], text.bytes != NULL ? text.bytes : "",
-                                       text.length, ranges);
-        }
-        rp_text_fini(&text);
-        RP_TRY(status);
+        RP_TRY(read_file(o->traces[i], rpsim_kineto_read, ranges));
     }
     if (ranges->unknown != 0) {
         rp_log_warning("%u ranges named PP: are no actions and are left out", ranges->unknown);
@@ -31,20 +42,6 @@ static rp_status read_traces(const rpimport_options *o, rpsim_ranges *ranges)
     return RP_OK;
 }
 
-/* The name of a cost table is that of its file, or where that is no name, "kineto". */
-static rp_status name_table(const char *path, rp_arena *arena, const char **name_out)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-@";
-    const char *slash = strrchr(path, '/');
-    const char *base = slash != NULL ? slash + 1 : path;
-    size_t length = strlen(base);
-    length -= length > 5 && strcmp(base + length - 5, ".yaml") == 0 ? 5 : 0;
-    bool named =
-        strcmp(path, "-") != 0 && length > 0 && length <= 128 && strspn(base, allowed) >= length;
-    return rp_arena_copy_text(arena, named ? base : "kineto", named ? length : 6, name_out);
-}
-
 static rp_status write_costs(const rpimport_options *o, rpsim_ranges *ranges, rp_arena *arena,
                              rp_output *output)
 {
@@ -52,27 +49,38 @@ static rp_status write_costs(const rpimport_options *o, rpsim_ranges *ranges, rp
     uint32_t count = 0;
     rp_partition partition;
     rp_costs costs;
+    if (o->partition != NULL && ranges->roundpipe) {
+        rp_log_error("--partition: RoundPipe's ranges are of layers; valid without it");
+        return RP_USAGE;
+    }
     if (o->partition != NULL) {
         RP_TRY(rp_partition_parse("--partition", o->partition, arena, &partition));
+    }
+    if (ranges->roundpipe) {
+        RP_TRY(rpsim_roundpipe_share(ranges, arena));
     }
     RP_TRY(rpsim_ranges_summarise(ranges, arena, &summaries, &count));
     RP_TRY(rpsim_kineto_costs(ranges, summaries, count, o->statistic,
                               o->partition != NULL ? &partition : NULL, arena, &costs));
-    costs.source = "PyTorch's profiler, by rpimport --kineto";
+    if (ranges->roundpipe && !o->no_ends) {
+        RP_TRY(rpsim_roundpipe_ends(ranges, &costs));
+    }
+    costs.source = ranges->timer ? "RoundPipe's ModelTimer, by rpimport --timer"
+                                 : "PyTorch's profiler, by rpimport --kineto";
     costs.microbatch_size = o->microbatch_size;
     costs.seq_len = o->seq_len;
-    RP_TRY(name_table(o->out != NULL ? o->out : "-", arena, &costs.name));
+    RP_TRY(rp_data_name_of(o->out != NULL ? o->out : "-", 128, "kineto", arena, &costs.name));
     RP_TRY(rpsim_kineto_write(&costs, ranges, summaries, count, output->stream));
     return rp_output_commit(output);
 }
 
-static rp_status import_kineto(const rpimport_options *o, rp_arena *arena)
+static rp_status import_costs(const rpimport_options *o, rp_arena *arena)
 {
     rpsim_ranges ranges = {0};
     rp_output output = {0};
     rp_status status = rp_output_open(o->out != NULL ? o->out : "-", &output);
     if (status == RP_OK) {
-        status = read_traces(o, &ranges);
+        status = read_all(o, &ranges);
     }
     if (status == RP_OK) {
         status = write_costs(o, &ranges, arena, &output);
@@ -88,7 +96,7 @@ static rp_status act(const rpimport_options *options, rp_arena *arena)
         return rp_options_answer(&rpimport_command_line, options, stdout);
     }
     return options->chakra != NULL ? rpimport_chakra(options, arena, stdout)
-                                   : import_kineto(options, arena);
+                                   : import_costs(options, arena);
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)

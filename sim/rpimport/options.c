@@ -3,7 +3,7 @@
 enum { KINETO, CHAKRA };
 
 static const rp_option_group groups[] = {
-    [KINETO] = {"Cost tables from traces of PyTorch's profiler", true},
+    [KINETO] = {"Cost tables from PyTorch's profiler and RoundPipe's timer", true},
     [CHAKRA] = {"Chakra execution traces", true},
 };
 
@@ -18,29 +18,36 @@ static const rp_option rows[] = {
 static bool has_no_single_source(const void *options)
 {
     const rpimport_options *o = options;
-    return (o->trace_count != 0) == (o->chakra != NULL);
+    return (o->trace_count != 0) + (o->timer != NULL) + (o->chakra != NULL) != 1;
 }
 
 #define SIZES                                                                                      \
     "a cost table says what it was measured on, and a trace does not; valid with "                 \
     "--microbatch-size B and --seq-len S"
 
+static bool makes_unknown_sizes(const void *options)
+{
+    const rpimport_options *o = options;
+    return o->chakra == NULL && (o->microbatch_size == 0 || o->seq_len == 0);
+}
+
 static const rp_option_rule rules[] = {
     {.when = has_no_single_source,
-     .message = "one thing to import; valid is either --kineto F[,F…] or --chakra PREFIX; see "
-                "rpimport --help"},
+     .message =
+         "one thing to import; valid is one of --kineto F[,F…], --timer F and --chakra PREFIX; "
+         "see rpimport --help"},
     {.given = "chakra",
-     .with = "partition microbatch-size seq-len statistic out",
+     .with = "partition ends microbatch-size seq-len statistic out",
      .message = "makes no cost table; valid beside it are --platform and --format"},
     {.given = "platform format", .without = "chakra", .message = "valid only with --chakra PREFIX"},
-    {.given = "kineto", .without = "microbatch-size", .message = SIZES},
-    {.given = "kineto", .without = "seq-len", .message = SIZES},
+    {.when = makes_unknown_sizes, .message = SIZES},
 };
 
 const rp_options_program rpimport_command_line = {
     .name = "rpimport",
     .purpose = "takes measurements and runs over from other programs",
     .usage = "rpimport --kineto F[,F…] --microbatch-size B --seq-len S [options]\n"
+             "rpimport --timer F --microbatch-size B --seq-len S [options]\n"
              "rpimport --chakra PREFIX [options]",
     .description = "Takes measurements and runs over from other programs. Defaults are in "
                    "parentheses.",

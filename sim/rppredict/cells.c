@@ -23,12 +23,12 @@ enum {
 static const char *const columns[COLUMNS] = {"framework",    "model", "seq_len", "global_batch",
                                              "microbatches", "calls", "grain",   "sequence_slices"};
 
+/* A table while it is read. */
 typedef struct cells {
+    const rpsim_cells_inputs *inputs;
     rp_csv csv;
     uint32_t index[COLUMNS];
-    rp_platform platform;
-    rpsim_question *questions; /* [rows], as the answers */
-    rpsim_answer *answers;
+    uint32_t gpus; /* column; UINT32_MAX: there is none */
 } cells;
 
 static const char *cell(const cells *c, uint32_t row, int column)
@@ -83,15 +83,31 @@ static rp_status given_workload(const cells *c, uint32_t row, rpsim_workload *w)
     return RP_OK;
 }
 
+static const rp_costs *find_table(const rpsim_cells_inputs *inputs, const char *model)
+{
+    size_t length = strlen(model);
+    for (uint32_t i = 0; i < inputs->table_count; i++) {
+        const char *name = inputs->tables[i].name;
+        if (strncmp(name, model, length) == 0 && (name[length] == '@' || name[length] == '\0')) {
+            return &inputs->tables[i];
+        }
+    }
+    return NULL;
+}
+
 static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
 {
     const rp_schedule_type *schedule = NULL;
+    uint64_t gpus = c->inputs->platform.gpus;
+    if (c->gpus != UINT32_MAX) {
+        RP_TRY(rp_csv_u64(&c->csv, row, c->gpus, 1, gpus, &gpus));
+    }
     *q = (rpsim_question){.framework = cell(c, row, COLUMN_FRAMEWORK),
                           .model = cell(c, row, COLUMN_MODEL),
-                          .gpus = c->platform.gpus,
+                          .gpus = (uint32_t)gpus,
+                          .costs = find_table(c->inputs, cell(c, row, COLUMN_MODEL)),
                           .file = c->csv.name,
-                          .line = c->csv.lines[row],
-                          .memory = true};
+                          .line = c->csv.lines[row]};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false, &schedule));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
     q->asynchronous = strcmp(q->framework, "roundpipe") == 0;
@@ -108,59 +124,83 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     return given_workload(c, row, &q->workload);
 }
 
-static void write_answers(const cells *c, FILE *stream)
-{
-    fputs("framework,model,platform,gpus,seq_len,fits,tokens_per_s\n", stream);
-    for (uint32_t row = 0; row < c->csv.rows; row++) {
-        const rpsim_question *q = &c->questions[row];
-        const rpsim_answer *a = &c->answers[row];
-        fprintf(stream, "%s,%s,%s,%u,%u,%s,", q->framework, q->model, c->platform.name, q->gpus,
-                a->seq_len,
-                !a->fits        ? "no"
-                : a->host_known ? "yes"
-                                : "unknown");
-        if (!q->longest && a->fits) {
-            fprintf(stream, "%.2f", a->tokens_per_s);
-        }
-        fputc('\n', stream);
-    }
-}
-
-static rp_status predict(cells *c, rp_arena *arena, FILE *stream)
+static rp_status ask_all(cells *c, rp_arena *arena, rpsim_question **questions_out)
 {
     for (int i = 0; i < COLUMNS; i++) {
         RP_TRY(rp_csv_column(&c->csv, columns[i], &c->index[i]));
     }
-    RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof *c->questions, &c->questions));
-    RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof *c->answers, &c->answers));
+    c->gpus = UINT32_MAX;
+    for (uint32_t i = 0; i < c->csv.columns; i++) {
+        c->gpus = strcmp(c->csv.header[i], "gpus") == 0 ? i : c->gpus;
+    }
+    RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof **questions_out, questions_out));
     for (uint32_t row = 0; row < c->csv.rows; row++) {
         rp_log_set_place(c->csv.name, c->csv.lines[row]);
-        rp_status status = ask(c, row, &c->questions[row]);
+        rp_status status = ask(c, row, &(*questions_out)[row]);
         rp_log_set_place(NULL, 0);
         RP_TRY(status);
     }
-    RP_TRY(rpsim_answer_all(&c->platform, c->questions, c->csv.rows, c->answers));
-    write_answers(c, stream);
     return RP_OK;
 }
 
-rp_status rpsim_predict_cells(const char *path, const char *platform, FILE *stream)
+rp_status rpsim_cells_load(const char *platform, const char *const *tables, uint32_t table_count,
+                           rp_arena *arena, rpsim_cells_inputs *inputs)
 {
-    cells c = {0};
-    rp_arena *arena = NULL;
-    rp_text text = {0};
-    RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_platform_load(platform, arena, &c.platform);
-    if (status == RP_OK) {
-        status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    *inputs = (rpsim_cells_inputs){.table_count = table_count};
+    RP_TRY(rp_platform_load(platform, arena, &inputs->platform));
+    RP_TRY(rp_arena_alloc(arena, table_count, sizeof *inputs->tables, &inputs->tables));
+    for (uint32_t i = 0; i < table_count; i++) {
+        RP_TRY(rp_costs_load(tables[i], arena, &inputs->tables[i]));
     }
+    return RP_OK;
+}
+
+rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
+                           rpsim_cells *cells_out)
+{
+    cells c = {.inputs = inputs};
+    rp_text text = {0};
+    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
     if (status == RP_OK) {
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &c.csv);
     }
     if (status == RP_OK) {
-        status = predict(&c, arena, stream);
+        status = ask_all(&c, arena, &cells_out->questions);
+        cells_out->csv = c.csv;
     }
     rp_text_fini(&text);
-    rp_arena_destroy(arena);
     return status;
+}
+
+rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
+                              FILE *stream)
+{
+    rpsim_cells c;
+    rpsim_answer *answers = NULL;
+    RP_TRY(rpsim_cells_read(path, inputs, arena, &c));
+    RP_TRY(rp_arena_alloc(arena, c.csv.rows, sizeof *answers, &answers));
+    for (uint32_t row = 0; row < c.csv.rows; row++) {
+        c.questions[row].draws = RPSIM_PREDICT_DRAWS;
+    }
+    RP_TRY(rpsim_answer_all(&inputs->platform, c.questions, c.csv.rows, answers));
+    fputs("framework,model,platform,gpus,seq_len,fits,tokens_per_s,tokens_per_s_p10,"
+          "tokens_per_s_p50,tokens_per_s_p90\n",
+          stream);
+    for (uint32_t row = 0; row < c.csv.rows; row++) {
+        const rpsim_question *q = &c.questions[row];
+        const rpsim_answer *a = &answers[row];
+        fprintf(stream, "%s,%s,%s,%u,%u,%s,", q->framework, q->model, inputs->platform.name,
+                q->gpus, a->seq_len,
+                !a->fits        ? "no"
+                : a->host_known ? "yes"
+                                : "unknown");
+        if (q->longest || !a->fits) {
+            fputs(",,,\n", stream);
+            continue;
+        }
+        rpsim_interval speed;
+        RP_TRY(rpsim_noise_interval(a->draws, RPSIM_PREDICT_DRAWS, &speed));
+        fprintf(stream, "%.2f,%.2f,%.2f,%.2f\n", a->tokens_per_s, speed.p10, speed.p50, speed.p90);
+    }
+    return RP_OK;
 }

@@ -3,25 +3,58 @@
  */
 #pragma once
 
-#include "common/base/status.h"
+#include "common/formats/csv.h"
+#include "sim/rppredict/run.h"
 
 #include <stdio.h>
 
+/** Inputs that a table's rows share. */
+typedef struct rpsim_cells_inputs {
+    rp_platform platform;
+    rp_costs *tables; /**< [table_count] of a model each, which counts before those of traces/ */
+    uint32_t table_count;
+} rpsim_cells_inputs;
+
+/** A table of cells that has been read. */
+typedef struct rpsim_cells {
+    rp_csv csv;
+    rpsim_question *questions; /**< [csv.rows] */
+} rpsim_cells;
+
 /**
- * Answers every row of a CSV file, on all GPUs of a platform, and prints one row each:
- * `framework,model,platform,gpus,seq_len,fits,tokens_per_s`.
+ * Loads a platform and cost tables.
+ * @param platform a name or a file
+ * @param tables [table_count] names or files; each table is called MODEL@ANYTHING
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_cells_load(const char *platform, const char *const *tables, uint32_t table_count,
+                           rp_arena *arena, rpsim_cells_inputs *inputs_out);
+
+/**
+ * Reads a table of cells, as rpsim_predict_cells has them.
+ * @param inputs must outlive the cells
+ * @retval RP_OK, RP_USAGE, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
+                           rpsim_cells *cells_out);
+
+/**
+ * Answers every row of a CSV file and prints one row each:
+ * `framework,model,platform,gpus,seq_len,fits,tokens_per_s,tokens_per_s_p10,tokens_per_s_p50,
+ * tokens_per_s_p90`.
  *
  * Columns of the file (others are ignored): `framework` (as published) and `model`; `seq_len` in
  * tokens, or `longest` for the longest sequence that fits, in steps of 1024 tokens; `global_batch`,
  * `microbatches`, `calls`, `grain` (stage, layer) and `sequence_slices` as in
  * traces/configs/paper_seqlen.csv, or all five empty for the configuration of the published run
- * (paper.csv for a throughput, paper_seqlen.csv for a length). A framework trains asynchronously
- * only if it is roundpipe.
+ * (paper.csv for a throughput, paper_seqlen.csv for a length). A column `gpus` need not be there:
+ * all of the platform. A framework trains asynchronously only if it is roundpipe.
  *
  * Printed: `fits` is yes, no, or unknown where the GPUs have room and the platform does not
- * say its host memory. `tokens_per_s` is empty where a length is asked for or the run does
+ * say its host memory. `tokens_per_s` and its percentiles over the ranges of the inputs
+ * (sim/run/intervals.h) are empty where a length is asked for or the run does
  * not fit; `seq_len` is 0 where no length fits.
- * @param platform a name or a file
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_predict_cells(const char *path, const char *platform, FILE *stream);
+rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
+                              FILE *stream);

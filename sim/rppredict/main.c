@@ -2,7 +2,11 @@
  * has measured. */
 #include "common/cli/options.h"
 #include "common/cli/tool.h"
+#include "common/inputs/data.h"
 #include "sim/rppredict/cells.h"
+#include "sim/rppredict/constants.h"
+#include "sim/rppredict/fit.h"
+#include "sim/rppredict/fsdp.h"
 #include "sim/rppredict/prediction.h"
 #include "sim/rppredict/seqlen.h"
 
@@ -11,10 +15,16 @@
 typedef struct options {
     rp_options common; /* first, as rp_options_parse wants it */
     const char *cells;
+    const char *fit;
     const char *platform;
+    const char **costs;
+    uint32_t costs_count;
+    const char **constants;
+    uint32_t constant_count;
+    const char *platform_out;
 } options;
 
-static const rp_option_group groups[] = {{"Cells", true}};
+static const rp_option_group groups[] = {{"Cells", true}, {"One's own runs", true}};
 
 static const rp_option rows[] = {
     {"cells", "F", 0, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, cells),
@@ -22,34 +32,66 @@ static const rp_option rows[] = {
              "seq_len (tokens, or longest), global_batch, microbatches, calls, grain and "
              "sequence_slices, the last five empty for the published run's"},
     {"platform", "NAME|FILE", 0, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, platform),
-     .names = "platforms", .help = "of --cells (" PLATFORM ")"},
+     .names = "platforms", .help = "of --cells and --fit (" PLATFORM ")"},
+    {"costs", "NAME|FILE[,…]", 0, RP_OPTION_LIST, RP_OPTION_MEMBER(options, costs),
+     .count = RP_OPTION_MEMBER(options, costs_count),
+     .help =
+         "of --cells and --fit: cost tables, each called MODEL@ANYTHING, that count before those "
+         "of the platform's GPU"},
+    {"fit", "F", 1, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, fit),
+     .help =
+         "sets constants of the platform on rows of a table of runs, predicts its other rows, "
+         "and prints the errors; columns as --cells, and tokens_per_s, measured, and use, fit or "
+         "predict"},
+    {"fit-constants", "KEY[,KEY…]", 1, RP_OPTION_LIST, RP_OPTION_MEMBER(options, constants),
+     .count = RP_OPTION_MEMBER(options, constant_count),
+     .help =
+         "keys of the platform that --fit sets (rates of host, link and collectives, dispatch)"},
+    {"platform-out", "F", 1, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, platform_out),
+     .output = true, .help = "of --fit: the platform with the constants set"},
 };
 
 static bool has_no_single_source(const void *given)
 {
     const options *o = given;
-    return o->common.word_count > 1 || (o->common.word_count == 1) == (o->cells != NULL);
+    return o->common.word_count > 1 ||
+           o->common.word_count + (o->cells != NULL) + (o->fit != NULL) != 1;
+}
+
+static bool has_table(const options *o)
+{
+    return o->cells != NULL || o->fit != NULL;
+}
+
+static bool has_platform_alone(const void *given)
+{
+    const options *o = given;
+    return (o->platform != NULL || o->costs_count > 0) && !has_table(o);
 }
 
 static const rp_option_rule rules[] = {
     {.when = has_no_single_source,
-     .message = "valid is one argument, the folder of the published tables, or --cells F; see "
-                "rppredict --help"},
-    {.given = "platform",
-     .without = "cells",
-     .message = "valid only with --cells F; what is published was measured on " PLATFORM},
+     .message = "valid is one argument, the folder of the published tables, or --cells F, or --fit "
+                "F; see rppredict --help"},
+    {.when = has_platform_alone,
+     .message =
+         "--platform and --costs: valid only with --cells F or --fit F; what is published was "
+         "measured on " PLATFORM},
+    {.given = "fit-constants platform-out", .without = "fit", .message = "valid only with --fit F"},
 };
 
 static const rp_options_program command_line = {
     .name = "rppredict",
-    .purpose = "predicts the published runs, or a table of cells",
-    .usage = "rppredict FOLDER\nrppredict --cells F [--platform NAME|FILE]",
+    .purpose = "predicts the published runs, or a table of cells, or one's own runs",
+    .usage = "rppredict FOLDER\nrppredict --cells F [--platform NAME|FILE]\n"
+             "rppredict --fit F [--platform NAME|FILE] [--platform-out F]",
     .words = "DIR",
     .description =
         "Simulates every published run whose configuration is known at hardware fidelity and "
         "prints predicted against measured as Markdown. FOLDER holds throughput_4090.csv, "
-        "scaling_4090.csv and max_seqlen_4090.csv (paper-figures/published). With --cells the same "
-        "model predicts runs that need not have been measured.",
+        "scaling_4090.csv, max_seqlen_4090.csv and fsdp_mpt_a100.csv (paper-figures/published). "
+        "With --cells the same model predicts runs that need not have been measured, and with "
+        "--fit runs that one has measured oneself.",
     .exit_status = "0 success, 1 a run failed, 2 bad usage or bad input.",
     .example = "rppredict paper-figures/published",
     RP_OPTION_TABLES(groups, rows, rules),
@@ -59,18 +101,65 @@ static rp_status report(const char *folder)
 {
     rp_arena *arena = NULL;
     rpsim_prediction prediction;
+    rpsim_calibration calibration;
     rpsim_seqlens seqlens;
+    rpsim_fsdp fsdp;
+    rpsim_constants constants;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rpsim_predict(folder, arena, &prediction);
+    if (status == RP_OK) {
+        status = rpsim_prediction_calibrate(&prediction, arena, &calibration);
+    }
     if (status == RP_OK) {
         status = rpsim_predict_seqlens(folder, arena, &seqlens);
     }
     if (status == RP_OK) {
-        rpsim_prediction_write(&prediction, stdout);
+        status = rpsim_predict_fsdp(folder, arena, &fsdp);
+    }
+    if (status == RP_OK) {
+        status = rpsim_constants_load(arena, &constants);
+    }
+    if (status == RP_OK) {
+        rpsim_prediction_write(&prediction, &calibration, stdout);
         rpsim_seqlens_write(&seqlens, stdout);
+        rpsim_fsdp_write(&fsdp, stdout);
+        rpsim_constants_write(&constants, stdout);
     }
     rp_arena_destroy(arena);
     return status;
+}
+
+static rp_status fit(const options *o, const rpsim_cells_inputs *inputs, rp_arena *arena)
+{
+    rpsim_fit result;
+    const char *name = NULL;
+    rp_output output = {0};
+    if (o->platform_out != NULL) {
+        RP_TRY(rp_output_open(o->platform_out, &output));
+    }
+    rp_status status =
+        rpsim_fit_run(o->fit, inputs, o->constants, o->constant_count, arena, &result);
+    if (status == RP_OK && o->platform_out != NULL) {
+        status = rp_data_name_of(o->platform_out, 64, "fitted", arena, &name);
+    }
+    if (status == RP_OK && o->platform_out != NULL) {
+        rpsim_fit_write_platform(&result, name, o->fit, output.stream);
+        status = rp_output_commit(&output);
+    }
+    rp_output_discard(&output);
+    if (status == RP_OK) {
+        rpsim_fit_write(&result, stdout);
+    }
+    return status;
+}
+
+static rp_status predict(const options *o, rp_arena *arena)
+{
+    rpsim_cells_inputs inputs;
+    RP_TRY(rpsim_cells_load(o->platform != NULL ? o->platform : PLATFORM, o->costs, o->costs_count,
+                            arena, &inputs));
+    return o->fit != NULL ? fit(o, &inputs, arena)
+                          : rpsim_predict_cells(o->cells, &inputs, arena, stdout);
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)
@@ -82,9 +171,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
         return rp_options_answer(&command_line, &o, stdout);
     }
     RP_TRY(rp_options_check(&command_line, &o));
-    return o.cells != NULL
-               ? rpsim_predict_cells(o.cells, o.platform != NULL ? o.platform : PLATFORM, stdout)
-               : report(o.common.words[0]);
+    return has_table(&o) ? predict(&o, arena) : report(o.common.words[0]);
 }
 
 int main(int argc, char **argv)

@@ -18,17 +18,33 @@ typedef struct table {
     rp_text text;
 } table;
 
+/* Of a system whose configuration is not published (mobius): microbatches of so many sequences, and
+ * RoundPipe's batch, or so many microbatches for each GPU (from four on GPipe calls the bubble
+ * negligible: Huang et al., 2019). */
+static const uint32_t plausible_sizes[] = {1, 2, 4, 8};
+static const uint32_t plausible_per_gpu[] = {1, 4};
+#define SIZES (sizeof plausible_sizes / sizeof plausible_sizes[0])
+#define PER_GPU (sizeof plausible_per_gpu / sizeof plausible_per_gpu[0])
+#define PLAUSIBLE_DRAWS 4u      /* of each: their configuration makes most of the range */
+#define PLAUSIBLE_ITERATIONS 4u /* all steps of Mobius are alike */
+#define MOST_QUESTIONS                                                                             \
+    (1 + (1 + PER_GPU) * SIZES) /* of a cell; the first one's configuration is the listed one */
+
 typedef struct predictor {
     rp_arena *arena;
     rp_platform platform;
-    rpsim_question *questions; /* of the cell with the same index */
+    rpsim_question *questions; /* [question_count], those of a cell stand together */
+    uint32_t *cell_of;         /* [question_count] */
+    uint32_t question_count;
     rpsim_prediction *out;
 } predictor;
 
 /* "-set": cells that set a constant are no predictions (sim/model.md section 5); a column of
  * traces/configs/paper.csv says which. */
 static const char *const groups[] = {"async",
+                                     "async-set",
                                      "scaling-dense",
+                                     "scaling-dense-set",
                                      "sync-dense",
                                      "sync-dense-set",
                                      "sync-moe",
@@ -69,6 +85,31 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
+/* Of the cell that is added next. */
+static void add_question(predictor *p, const rpsim_question *question)
+{
+    p->cell_of[p->question_count] = p->out->count;
+    p->questions[p->question_count++] = *question;
+}
+
+static void add_plausible(predictor *p, const rpsim_question *listed)
+{
+    rpsim_question q = *listed;
+    q.draws = PLAUSIBLE_DRAWS;
+    q.iterations = PLAUSIBLE_ITERATIONS;
+    for (size_t i = 0; i < SIZES; i++) {
+        uint32_t size = plausible_sizes[i];
+        q.workload.global_batch = listed->workload.global_batch;
+        q.workload.microbatches = listed->workload.global_batch / size;
+        add_question(p, &q);
+        for (size_t k = 0; k < PER_GPU; k++) {
+            q.workload.microbatches = plausible_per_gpu[k] * listed->gpus;
+            q.workload.global_batch = size * q.workload.microbatches;
+            add_question(p, &q);
+        }
+    }
+}
+
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
@@ -81,28 +122,63 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     if (workload.sets_constant && set_at == gpus) {
         RP_TRY(rp_arena_print(p->arena, &group, "%s-set", group));
     }
-    p->questions[p->out->count] = (rpsim_question){.framework = framework,
-                                                   .model = model,
-                                                   .gpus = gpus,
-                                                   .asynchronous = asynchronous,
-                                                   .workload = workload};
+    const rpsim_question question = {.framework = framework,
+                                     .model = model,
+                                     .gpus = gpus,
+                                     .draws = RPSIM_PREDICT_DRAWS,
+                                     .asynchronous = asynchronous,
+                                     .workload = workload};
+    add_question(p, &question);
+    bool known = strcmp(framework, "mobius") != 0;
+    if (!known) {
+        add_plausible(p, &question);
+    }
     p->out->cells[p->out->count++] = (rpsim_cell){.group = group,
                                                   .framework = framework,
                                                   .model = model,
                                                   .gpus = gpus,
+                                                  .known = known,
                                                   .measured_tokens_per_s = measured};
+    return RP_OK;
+}
+
+/* Nobody draws a configuration: where it is not known, the range is from the slowest one's p10 to
+ * the fastest one's p90, of those that fit. The listed one, whose question is the first, is among
+ * them. */
+static rp_status find_range(const predictor *p, const rpsim_answer *answers, uint32_t question,
+                            rpsim_cell *cell)
+{
+    bool found = false;
+    uint32_t of_cell = p->cell_of[question];
+    RP_TRY(rpsim_noise_interval(answers[question].draws, RPSIM_PREDICT_DRAWS, &cell->range));
+    for (uint32_t i = question + 1; i < p->question_count && p->cell_of[i] == of_cell; i++) {
+        rpsim_interval one;
+        if (answers[i].fits) {
+            RP_TRY(rpsim_noise_interval(answers[i].draws, PLAUSIBLE_DRAWS, &one));
+            cell->range.p10 = found ? fmin(cell->range.p10, one.p10) : one.p10;
+            cell->range.p90 = found ? fmax(cell->range.p90, one.p90) : one.p90;
+            cell->range.p50 = sqrt(cell->range.p10 * cell->range.p90);
+            found = true;
+        }
+    }
     return RP_OK;
 }
 
 static rp_status answer_cells(predictor *p)
 {
     rpsim_answer *answers = NULL;
-    RP_TRY(rp_arena_alloc(p->arena, p->out->count, sizeof *answers, &answers));
-    RP_TRY(rpsim_answer_all(&p->platform, p->questions, p->out->count, answers));
-    for (uint32_t i = 0; i < p->out->count; i++) {
-        rpsim_cell *cell = &p->out->cells[i];
+    RP_TRY(rp_arena_alloc(p->arena, p->question_count, sizeof *answers, &answers));
+    RP_TRY(rpsim_answer_all(&p->platform, p->questions, p->question_count, answers));
+    for (uint32_t i = 0; i < p->question_count; i++) {
+        rpsim_cell *cell = &p->out->cells[p->cell_of[i]];
+        if (i > 0 && p->cell_of[i - 1] == p->cell_of[i]) {
+            continue;
+        }
+        cell->fits = answers[i].fits;
+        double relative = answers[i].tokens_per_s / cell->measured_tokens_per_s;
         cell->predicted_tokens_per_s = answers[i].tokens_per_s;
-        cell->error_pct = 100 * (cell->predicted_tokens_per_s / cell->measured_tokens_per_s - 1);
+        cell->error_pct = cell->known && cell->fits ? 100 * (relative - 1) : NAN;
+        RP_TRY(find_range(p, answers, i, cell));
     }
     return RP_OK;
 }
@@ -172,7 +248,9 @@ static rp_status predict_all(predictor *p, const char *folder, table *throughput
     RP_TRY(read_table(folder, "scaling_4090.csv", p->arena, scaling));
     size_t most = throughput->csv.rows + (size_t)scaling->csv.rows * scaling->csv.columns;
     RP_TRY(rp_arena_alloc(p->arena, most, sizeof(rpsim_cell), &p->out->cells));
-    RP_TRY(rp_arena_alloc(p->arena, most, sizeof *p->questions, &p->questions));
+    size_t questions = most * MOST_QUESTIONS;
+    RP_TRY(rp_arena_alloc(p->arena, questions, sizeof *p->questions, &p->questions));
+    RP_TRY(rp_arena_alloc(p->arena, questions, sizeof *p->cell_of, &p->cell_of));
     RP_TRY(add_throughput(p, &throughput->csv));
     RP_TRY(add_scaling(p, &scaling->csv));
     return answer_cells(p);
@@ -193,47 +271,143 @@ rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *p
 /* ---- the report -------------------------------------------------------------------------------
  */
 
-double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group)
+double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group,
+                             uint32_t *cells_out)
 {
     double sum = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < prediction->count; i++) {
-        if (strcmp(prediction->cells[i].group, group) == 0) {
-            sum += fabs(prediction->cells[i].error_pct);
+        const rpsim_cell *cell = &prediction->cells[i];
+        if (strcmp(cell->group, group) == 0 && isfinite(cell->error_pct)) {
+            sum += fabs(cell->error_pct);
             count++;
         }
+    }
+    if (cells_out != NULL) {
+        *cells_out = count;
     }
     return count == 0 ? NAN : sum / count;
 }
 
+static bool is_inside(const rpsim_cell *cell)
+{
+    return cell->measured_tokens_per_s >= cell->range.p10 &&
+           cell->measured_tokens_per_s <= cell->range.p90;
+}
+
+/* Cells that set a constant lie where it was set; those of "async" are in the scaling groups, too.
+ */
+static bool counts(const rpsim_cell *cell)
+{
+    size_t length = strlen(cell->group);
+    bool sets = length > 4 && strcmp(cell->group + length - 4, "-set") == 0;
+    return isfinite(cell->error_pct) && !sets && strcmp(cell->group, "async") != 0;
+}
+
+rp_status rpsim_prediction_calibrate(const rpsim_prediction *prediction, rp_arena *arena,
+                                     rpsim_calibration *calibration_out)
+{
+    rpsim_calibration c = {0};
+    rpsim_interval widths;
+    double *dense = NULL;
+    uint32_t dense_count = 0;
+    RP_TRY(rp_arena_alloc(arena, prediction->count, sizeof *dense, &dense));
+    for (uint32_t i = 0; i < prediction->count; i++) {
+        const rpsim_cell *cell = &prediction->cells[i];
+        if (!counts(cell)) {
+            continue;
+        }
+        c.cells++;
+        c.inside += is_inside(cell) ? 1 : 0;
+        c.below += cell->measured_tokens_per_s < cell->range.p10 ? 1 : 0;
+        if (is_dense(cell->model, arena)) {
+            dense[dense_count++] = 100 * (cell->range.p90 - cell->range.p10) / cell->range.p50;
+        }
+    }
+    if (dense_count > 0) {
+        RP_TRY(rpsim_noise_interval(dense, dense_count, &widths));
+        c.dense_width_pct = widths.p50;
+    }
+    *calibration_out = c;
+    return RP_OK;
+}
+
 static void write_groups(const rpsim_prediction *prediction, FILE *stream)
 {
-    fputs("| group | cells | mean absolute error % | worst % |\n|---|---|---|---|\n", stream);
+    fputs("| group | cells | mean absolute error % | worst % | inside p10 to p90 |\n"
+          "|---|---|---|---|---|\n",
+          stream);
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         uint32_t count = 0;
+        uint32_t inside = 0;
         double worst = 0;
+        double mape = rpsim_prediction_mape(prediction, groups[g], &count);
         for (uint32_t i = 0; i < prediction->count; i++) {
             const rpsim_cell *cell = &prediction->cells[i];
             if (strcmp(cell->group, groups[g]) == 0) {
-                count++;
+                inside += is_inside(cell) ? 1 : 0;
                 worst = fabs(cell->error_pct) > fabs(worst) ? cell->error_pct : worst;
             }
         }
-        fprintf(stream, "| %s | %u | %.2f | %+.2f |\n", groups[g], count,
-                rpsim_prediction_mape(prediction, groups[g]), worst);
+        fprintf(stream, "| %s | %u | ", groups[g], count);
+        if (count == 0) {
+            fputs("- | - ", stream);
+        } else {
+            fprintf(stream, "%.2f | %+.2f ", mape, worst);
+        }
+        fprintf(stream, "| %u |\n", inside);
     }
 }
 
-void rpsim_prediction_write(const rpsim_prediction *prediction, FILE *stream)
+static void write_cell(const rpsim_cell *c, FILE *stream)
 {
+    fprintf(stream, "| %s | %s | %s | %u | %.2f | ", c->group, c->framework, c->model, c->gpus,
+            c->measured_tokens_per_s);
+    if (c->fits) {
+        fprintf(stream, "%.2f | ", c->predicted_tokens_per_s);
+    } else {
+        fputs("does not fit | ", stream);
+    }
+    if (isfinite(c->error_pct)) {
+        fprintf(stream, "%+.2f | ", c->error_pct);
+    } else {
+        fputs("- | ", stream);
+    }
+    if (c->fits || !c->known) {
+        fprintf(stream, "%.2f | %.2f | %.2f | %s |\n", c->range.p10, c->range.p50, c->range.p90,
+                is_inside(c) ? "inside" : "outside");
+    } else {
+        fputs("- | - | - | - |\n", stream);
+    }
+}
+
+static void write_calibration(const rpsim_calibration *c, FILE *stream)
+{
+    fprintf(stream,
+            "\nIntervals, p10 to p90 over %u draws of the inputs: %u of %u published cells that "
+            "set nothing lie inside (%.0f %%; 80 %% would be right, valid are 65 to 95), %u below "
+            "and %u above. Median width on dense models: %.1f %% of p50 (at most 12).\n",
+            RPSIM_PREDICT_DRAWS, c->inside, c->cells, 100.0 * c->inside / c->cells, c->below,
+            c->cells - c->inside - c->below, c->dense_width_pct);
+}
+
+void rpsim_prediction_write(const rpsim_prediction *prediction,
+                            const rpsim_calibration *calibration, FILE *stream)
+{
+    uint32_t full = 0;
     write_groups(prediction, stream);
-    fputs("\n| group | system | model | GPUs | measured tokens/s | predicted | error % |\n"
-          "|---|---|---|---|---|---|---|\n",
+    write_calibration(calibration, stream);
+    fputs("\n| group | system | model | GPUs | measured tokens/s | predicted | error % | p10 | p50 "
+          "| p90 | measured is |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
           stream);
     for (uint32_t i = 0; i < prediction->count; i++) {
-        const rpsim_cell *c = &prediction->cells[i];
-        fprintf(stream, "| %s | %s | %s | %u | %.2f | %.2f | %+.2f |\n", c->group, c->framework,
-                c->model, c->gpus, c->measured_tokens_per_s, c->predicted_tokens_per_s,
-                c->error_pct);
+        write_cell(&prediction->cells[i], stream);
+        full += prediction->cells[i].fits ? 0 : 1;
+    }
+    if (full > 0) {
+        fprintf(stream,
+                "\n%u of these cells were measured although they do not fit here; they "
+                "count in no group.\n",
+                full);
     }
 }

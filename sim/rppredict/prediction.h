@@ -3,8 +3,9 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "common/base/status.h"
+#include "sim/run/noise.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -15,9 +16,24 @@ typedef struct rpsim_cell {
     const char *model;
     uint32_t gpus;
     double measured_tokens_per_s;
+    bool fits; /**< as predicted; otherwise the cell has no prediction and counts in no mean */
     double predicted_tokens_per_s;
-    double error_pct; /**< predicted / measured - 1 */
+    double error_pct;     /**< predicted / measured - 1; NaN where the run does not fit or its
+                               configuration is unknown */
+    rpsim_interval range; /**< tokens per second over the ranges of the inputs; where the
+                               configuration is unknown over all plausible ones that fit, p50 being
+                               the geometric mean of the two ends */
+    bool known;           /**< false: the run's batch and microbatches are not published; those of
+                               traces/configs/paper.csv are an assumption */
 } rpsim_cell;
+
+/** Calibration of the intervals: of those of 80 %, four of five should hold the measured value. */
+typedef struct rpsim_calibration {
+    uint32_t cells;         /**< that count */
+    uint32_t inside;        /**< measured between p10 and p90 */
+    uint32_t below;         /**< measured below p10: the prediction is too fast */
+    double dense_width_pct; /**< median of (p90 - p10) / p50 over the dense models' */
+} rpsim_calibration;
 
 typedef struct rpsim_prediction {
     rpsim_cell *cells;
@@ -33,8 +49,17 @@ typedef struct rpsim_prediction {
  */
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out);
 
-/** @return mean absolute error in percent of a group's cells; NaN where it has none. */
-double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group);
+/**
+ * @param cells_out NULL, or how many cells of the group have an error
+ * @return mean absolute error in percent of these; NaN where there are none
+ */
+double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group,
+                             uint32_t *cells_out);
 
-/** Prints the cells and the groups as Markdown tables. */
-void rpsim_prediction_write(const rpsim_prediction *prediction, FILE *stream);
+/** @retval RP_OK, RP_NO_MEMORY */
+rp_status rpsim_prediction_calibrate(const rpsim_prediction *prediction, rp_arena *arena,
+                                     rpsim_calibration *calibration_out);
+
+/** Prints the calibration, the cells and the groups as Markdown tables. */
+void rpsim_prediction_write(const rpsim_prediction *prediction,
+                            const rpsim_calibration *calibration, FILE *stream);

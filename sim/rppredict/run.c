@@ -1,15 +1,18 @@
 #include "sim/rppredict/run.h"
 
 #include "common/base/crew.h"
+#include "common/base/log.h"
 #include "common/inputs/published.h"
 #include "common/roofline/roofline.h"
-#include "sim/run/memory/library_run.h"
 #include "sim/run/seqlen.h"
 
 #include <math.h>
 #include <string.h>
 
-#define ITERATIONS 16u /* stages come to GPUs in another order in each */
+/* Stages come to GPUs in another order in each; a step of data-parallel systems is like any other.
+ */
+#define ITERATIONS 16u
+#define DATA_PARALLEL_ITERATIONS 2u
 
 typedef struct run_inputs {
     const rp_platform *platform;
@@ -33,6 +36,7 @@ static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
         return rp_partition_balanced(&in->model, gpus, in->arena, &in->partition);
     }
     if (schedule->separate_backward) {
+        in->workload.planned = true;
         return rpsim_run_plan(&in->costs, &in->model, in->platform, &in->workload, gpus, in->arena,
                               &in->partition, NULL);
     }
@@ -54,12 +58,23 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
     }
     uint32_t microbatches = in->workload.calls * in->workload.microbatches;
     uint32_t sequences = in->workload.global_batch / microbatches; /* for the roofline only */
-    RP_TRY(rp_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
-                         in->workload.seq_len, in->arena, &in->costs));
+    if (q->costs != NULL && q->costs->layers != in->model.layers) {
+        rp_log_error("--costs: %s has %u layers, model %s %u; valid is a table of the same model",
+                     q->costs->name, q->costs->layers, in->model.name, in->model.layers);
+        return RP_INPUT;
+    }
+    if (q->costs != NULL) {
+        in->costs = *q->costs;
+    } else {
+        RP_TRY(rp_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
+                             in->workload.seq_len, in->arena, &in->costs));
+    }
     RP_TRY(choose_partition(in, q->gpus, q->longest));
+    bool alike = rp_is_data_parallel(&in->schedule->traits);
+    uint32_t iterations = alike ? DATA_PARALLEL_ITERATIONS : ITERATIONS;
     in->config = (rp_schedule_config){.gpus = q->gpus,
                                       .microbatches = microbatches,
-                                      .iterations = ITERATIONS,
+                                      .iterations = q->iterations != 0 ? q->iterations : iterations,
                                       .round = in->workload.microbatches,
                                       .round_start = RP_ROUND_START_ROTATE,
                                       .asynchronous = q->asynchronous,
@@ -73,9 +88,8 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
 static rp_status longest(run_inputs *in, rpsim_answer *answer)
 {
     rpsim_result result;
-    RP_TRY(rpsim_seqlen_search(in->schedule, in->schedule->separate_backward, &in->config,
-                               &in->workload, &in->model, in->platform, in->arena, &answer->seq_len,
-                               &result));
+    RP_TRY(rpsim_seqlen_search(in->schedule, &in->config, &in->workload, &in->model, in->platform,
+                               in->arena, &answer->seq_len, &result));
     answer->host_known = result.memory.host_bytes != 0;
     rpsim_result_fini(&result);
     answer->fits = answer->seq_len != 0;
@@ -83,7 +97,28 @@ static rp_status longest(run_inputs *in, rpsim_answer *answer)
     return RP_OK;
 }
 
-static rp_status throughput(run_inputs *in, bool memory, rpsim_answer *answer)
+/* Answers run beside each other: one thread for each. */
+static rp_status draw(const run_inputs *in, const rpsim_question *q, const rpsim_result *result,
+                      rpsim_answer *answer)
+{
+    rpsim_intervals intervals;
+    const rpsim_interval_run run = {.program = result->program,
+                                    .costs = &in->costs,
+                                    .model = &in->model,
+                                    .platform = in->platform,
+                                    .workload = &in->workload,
+                                    .period_ps = result->period_ps};
+    if (q->draws == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rpsim_intervals_make(&run, q->draws, 0, 1, false, in->arena, &intervals));
+    for (uint32_t k = 0; k < q->draws; k++) {
+        answer->draws[k] = answer->tokens_per_s * intervals.speeds[k];
+    }
+    return RP_OK;
+}
+
+static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answer *answer)
 {
     const rpsim_workload *w = &in->workload;
     uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
@@ -93,13 +128,9 @@ static rp_status throughput(run_inputs *in, bool memory, rpsim_answer *answer)
     answer->seq_len = w->seq_len;
     answer->tokens_per_s =
         (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
-    rp_status status = RP_OK;
-    if (memory) {
-        status = rpsim_library_measure(in->schedule, in->schedule->separate_backward, &in->config,
-                                       w, &in->model, in->platform, &result.memory);
-        answer->fits = result.memory.known && result.memory.fits;
-        answer->host_known = result.memory.host_bytes != 0;
-    }
+    answer->fits = result.memory.known && result.memory.fits;
+    answer->host_known = result.memory.host_bytes != 0;
+    rp_status status = draw(in, q, &result, answer);
     rpsim_result_fini(&result);
     return status;
 }
@@ -119,8 +150,7 @@ static rp_status answer_one(void *context, uint32_t job)
     rp_log_set_place(q->file, q->line);
     rp_status status = prepare(q, &in);
     if (status == RP_OK) {
-        status = q->longest ? longest(&in, &a->answers[job])
-                            : throughput(&in, q->memory, &a->answers[job]);
+        status = q->longest ? longest(&in, &a->answers[job]) : throughput(&in, q, &a->answers[job]);
     }
     rp_log_set_place(NULL, 0);
     rp_arena_destroy(in.arena);

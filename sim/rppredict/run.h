@@ -4,7 +4,9 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "sim/run/hardware_case.h"
+#include "sim/run/intervals.h"
+
+#define RPSIM_PREDICT_DRAWS 32u
 
 /** One run that is asked for. */
 typedef struct rpsim_question {
@@ -12,8 +14,10 @@ typedef struct rpsim_question {
     const char *model;
     uint32_t gpus;           /**< 1 to the platform's */
     bool longest;            /**< the longest sequence that fits is asked for, no throughput */
-    bool memory;             /**< true where the run's memory is asked for, too */
+    uint32_t draws;          /**< of the inputs, at most RPSIM_PREDICT_DRAWS */
+    uint32_t iterations;     /**< steps that are simulated; 0: enough for a steady state */
     bool asynchronous;       /**< steps follow each other without a barrier */
+    const rp_costs *costs;   /**< times of layers; NULL: rp_find_costs */
     rpsim_workload workload; /**< seq_len is not read where `longest` */
     const char *file;        /**< that asks, for messages; NULL: none */
     size_t line;
@@ -21,9 +25,11 @@ typedef struct rpsim_question {
 
 typedef struct rpsim_answer {
     double tokens_per_s; /**< of the steady state, whether it fits or not; NaN where `longest` */
-    uint32_t seq_len;    /**< of the run; where `longest`, the longest, 0: none fits */
-    bool fits;           /**< only where `longest` or `memory` */
-    bool host_known;     /**< likewise; otherwise only GPUs are known to have room */
+    double draws[RPSIM_PREDICT_DRAWS]; /**< [draws of the question] tokens per second of each; not
+                                            where `longest` */
+    uint32_t seq_len; /**< of the run; where `longest`, the longest, 0: none fits */
+    bool fits;        /**< as far as limits are known */
+    bool host_known;  /**< otherwise only GPUs are known to have room */
 } rpsim_answer;
 
 /**

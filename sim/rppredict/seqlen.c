@@ -74,6 +74,9 @@ static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens
         cell.group = cell.framework;
         cell.measured_tokens = (uint32_t)steps * RPSIM_SEQLEN_STEP;
         RP_TRY(ask(&cell, &platform, &questions[out->count]));
+        if (questions[out->count].workload.sets_constant) {
+            RP_TRY(rp_arena_print(arena, &cell.group, "%s-set", cell.framework));
+        }
         out->cells[out->count++] = cell;
     }
     return answer_cells(questions, &platform, arena, out);
@@ -99,8 +102,10 @@ rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqle
 
 static bool is_in(const rpsim_seqlen_cell *cell, const char *group)
 {
+    bool predicted = strcmp(cell->group, cell->framework) == 0;
     bool length = strcmp(group, "lengths") == 0 && cell->measured_tokens != 0;
-    return length || strcmp(group, "all") == 0 || strcmp(group, cell->group) == 0;
+    bool pooled = length || strcmp(group, "all") == 0;
+    return (pooled && predicted) || strcmp(group, cell->group) == 0;
 }
 
 double rpsim_seqlens_mape(const rpsim_seqlens *seqlens, const char *group, uint32_t *cells_out)

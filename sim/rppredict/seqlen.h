@@ -1,7 +1,8 @@
 /** @file seqlen.h  Predicted against published longest sequences.
  *
  * Every cell of max_seqlen_4090.csv but those that were not run (N/A), with the configurations of
- * traces/configs/paper_seqlen.csv. No constant is set on any of them.
+ * traces/configs/paper_seqlen.csv. Its column `sets` names the cell that sets a constant; groups
+ * that end in "-set" hold it, and no other does.
  */
 #pragma once
 
@@ -12,7 +13,7 @@
 #include <stdio.h>
 
 typedef struct rpsim_seqlen_cell {
-    const char *group;     /**< the framework */
+    const char *group;     /**< the framework, with "-set" where the cell set a constant */
     const char *framework; /**< as published */
     const char *model;
     uint32_t measured_tokens; /**< 0: out of memory at any length */
@@ -37,7 +38,8 @@ typedef struct rpsim_seqlens {
 rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out);
 
 /**
- * @param group a framework; "lengths": all cells that were measured with a length; "all"
+ * @param group of cells; "lengths": all that were measured with a length and set nothing; "all":
+ * all that set nothing
  * @param cells_out NULL, or how many there are
  * @return mean absolute error in percent; NaN where there are none
  */

@@ -25,6 +25,7 @@ rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_are
     rpsim_study study;
     RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
     options.db = "the caller's"; /* rows are hashed for it */
+    options.intervals = options.intervals_given ? options.intervals : 0;
     rp_status status = rpsim_study_prepare(&options, arena, &study);
     if (status == RP_OK) {
         status = run_rows(&study, command, runs_out);

@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
-#include "sim/run/noise.h"
+#include "sim/run/intervals.h"
 
 #include <string.h>
 
@@ -76,6 +76,30 @@ static rp_status take_changes(const rp_option *row, const char *text, rp_arena *
     return rp_changes_add(row->name, text, arena, &((rpsim_options *)options)->changes);
 }
 
+static rp_status take_intervals(const rp_option *row, const char *text, rp_arena *arena,
+                                void *options)
+{
+    rpsim_options *o = options;
+    uint64_t draws = 0;
+    (void)arena;
+    if (strcmp(text, "off") != 0 && !rp_parse_u64(text, 1, RPSIM_MAX_DRAWS, &draws)) {
+        return rp_option_bad(row->name, text, row->valid);
+    }
+    o->intervals = (uint32_t)draws;
+    o->intervals_given = true;
+    return RP_OK;
+}
+
+/* Runs without them have no such key. */
+static void write_intervals(const void *options, rp_json *json)
+{
+    const rpsim_options *o = options;
+    if (o->intervals != 0) {
+        rp_json_key(json, "intervals");
+        rp_json_uint(json, o->intervals);
+    }
+}
+
 static rp_status take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
                                void *options)
 {
@@ -140,6 +164,11 @@ static bool at_stage(const void *options)
     return !((const rpsim_options *)options)->hardware;
 }
 
+static bool draws_at_stage(const void *options)
+{
+    return at_stage(options) && ((const rpsim_options *)options)->intervals != 0;
+}
+
 static bool has_no_single_source(const void *options)
 {
     const rpsim_options *o = options;
@@ -198,6 +227,11 @@ static bool is_single(const void *options)
     return ((const rpsim_options *)options)->dtype == RP_DTYPE_F32;
 }
 
+static bool reduces_half(const void *options)
+{
+    return ((const rpsim_options *)options)->reduce_dtype == RP_DTYPE_F16;
+}
+
 static const char *partition_of(const void *options)
 {
     return ((const rpsim_options *)options)->partition;
@@ -225,7 +259,7 @@ static const rp_option_rule rules[] = {
                 "--schedule NAME[,NAME…]|all (rpsim --list schedules)"},
     {.given = "program-in",
      .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
-             "config global-batch accumulate",
+             "config global-batch accumulate reduce-each reduce-dtype",
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
@@ -243,6 +277,9 @@ static const rp_option_rule rules[] = {
      .when = is_tuned,
      .message = "every length would need a search of its own; valid with it are --partition "
                 "paper, even, auto and lists"},
+    {.given = "intervals",
+     .when = draws_at_stage,
+     .message = "valid only with --fidelity hardware"},
     {.given = "replicas", .without = "jitter", .message = "valid only with --jitter CV"},
     {.given = "slow-gpu",
      .without = "jitter",
@@ -258,9 +295,10 @@ static const rp_option_rule rules[] = {
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "grain piece-mb dtype",
+    {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype",
      .when = at_stage,
      .message = "valid only with --fidelity hardware"},
+    {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
     {.given = "dtype",
      .with = "program-in",
      .message = "a program has its own type; valid without --program-in"},
@@ -320,6 +358,9 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
     if (o->common.request == RP_OPTIONS_RUN &&
         (o->action == RPSIM_ACTION_RUN || o->action == RPSIM_ACTION_CHECK)) {
         RP_TRY(rp_options_check(&rpsim_command_line, o));
+    }
+    if (o->hardware && !o->intervals_given) {
+        o->intervals = RPSIM_DEFAULT_DRAWS;
     }
     if (o->jitter_given && o->replicas == 0) {
         o->replicas = RPSIM_DEFAULT_REPLICAS;

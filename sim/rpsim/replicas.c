@@ -133,6 +133,22 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     return rpsim_noise_quantiles(ps, o->replicas, &row->quantiles);
 }
 
+rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row)
+{
+    const rpsim_options *o = study->options;
+    if (o->intervals == 0 || !row->hardware || isnan(row->result.period_ps)) {
+        return RP_OK;
+    }
+    const rpsim_interval_run run = {.program = row->result.program,
+                                    .costs = row->costs,
+                                    .model = row->model,
+                                    .platform = row->platform,
+                                    .workload = &row->workload,
+                                    .period_ps = row->result.period_ps};
+    RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *row->intervals, &row->intervals));
+    return rpsim_intervals_make(&run, o->intervals, o->seed, 0, true, study->arena, row->intervals);
+}
+
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b)
 {
     double work_a = (double)a->workload.global_batch * a->workload.seq_len;

@@ -23,7 +23,7 @@ static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs
 {
     const rp_costs *costs = in->costs;
     rp_schedule_config config = {
-        .gpus = o->gpus != 0 ? o->gpus : in->platform_gpus,
+        .gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus,
         .iterations = o->iterations,
         .round_start = o->round_start,
         .asynchronous = o->asynchronous,
@@ -38,6 +38,12 @@ static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs
         config.iterations = o->asynchronous ? RP_STEADY_ITERATIONS : 1;
     }
     return config;
+}
+
+static rp_reductions reductions_of(const rpsim_options *o)
+{
+    return (rp_reductions){o->reduce_each_given, o->reduce_microbatch, o->reduce_dtype_given,
+                           o->reduce_dtype};
 }
 
 /* At hardware fidelity a step has calls, sizes of its own and, by default, enough iterations for a
@@ -61,6 +67,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
         RP_TRY(rpsim_workload_published(row->schedule, row->model_name, o->optimizer_given,
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
+    w->reductions = reductions_of(o);
     w->dtype = o->dtype; /* published runs are of 16 bits, as the default */
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
@@ -122,11 +129,13 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
+    const rp_reductions reductions = reductions_of(o);
+    RP_TRY(rp_compile_check_reductions(row->schedule, &reductions));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
                                   o->recompute_count != 0));
     RP_TRY(set_workload(o, arena, row));
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
-                                  partition, &row->planned));
+                                  partition));
     row->config.partition = partition;
     if (rpsim_options_tuned(o) && !trial) {
         RP_TRY(rpsim_tune_row(o, in, arena, row));
@@ -285,6 +294,7 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     rpsim_options sized = *study->options;
     const rp_torch_csv *orders = study->orders;
     sized.gpus = orders->rank_count;
+    sized.nodes = 0; /* the platform has them */
     sized.microbatches = orders->microbatch_count;
     sized.stages = orders->stage_count;
     if (sized.hardware && sized.gpus > in->platform_gpus) {
@@ -445,9 +455,8 @@ static bool keeps_timeline(const rpsim_options *o)
 static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
 {
     if (row->given == NULL && row->hardware && longest) {
-        RP_TRY(rpsim_seqlen_search(row->schedule, row->planned, &row->config, &row->workload,
-                                   row->model, row->platform, arena, &row->max_seqlen,
-                                   &row->result));
+        RP_TRY(rpsim_seqlen_search(row->schedule, &row->config, &row->workload, row->model,
+                                   row->platform, arena, &row->max_seqlen, &row->result));
         return rp_partition_text(row->config.partition, arena, &row->partition_text);
     }
     if (row->given == NULL && row->hardware) {
@@ -494,6 +503,7 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
 {
     const rpsim_options *o = study->options;
     RP_TRY(rpsim_row_replicate(study, row));
+    RP_TRY(rpsim_row_draw(study, row));
     if (o->explain) {
         RP_TRY(rpsim_row_explain(row, study->arena));
     }

@@ -6,7 +6,7 @@
 #include "sim/rpsim/options_internal.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/hardware_case.h"
-#include "sim/run/noise.h"
+#include "sim/run/intervals.h"
 
 /** Explanation of a run, for --explain. */
 typedef struct rpsim_explained {
@@ -23,7 +23,6 @@ typedef struct rpsim_row {
     const rp_costs *costs;
     const char *partition_text;
     rp_schedule_config config;
-    bool planned;                /**< the partition is RoundPipe's plan for this length */
     uint64_t tune_evaluations;   /**< of --partition tuned; 0 without */
     bool tune_exact;             /**< the search has tried every point of its space */
     bool hardware;               /**< fidelity */
@@ -37,6 +36,7 @@ typedef struct rpsim_row {
     uint32_t max_seqlen;         /**< --max-seqlen: 0 where not even 1024 tokens fit */
     double *replica_ps;          /**< [options->replicas] iteration times; NULL without --jitter */
     rpsim_quantiles quantiles;   /**< of replica_ps */
+    rpsim_intervals *intervals;  /**< in the study's arena; NULL without --intervals */
     rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
     uint32_t rank;               /**< --schedule all, from 1; 0: does not fit, or not ranked */
     uint32_t ops;
@@ -82,6 +82,14 @@ rp_status rpsim_study_run(rpsim_study *study);
  * @retval as rpsim_study_run
  */
 rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row);
+
+/**
+ * With --intervals, draws the inputs of a row of hardware fidelity and sets `intervals`; nothing
+ * where its period is unknown.
+ * @param row as above
+ * @retval as rpsim_intervals_make
+ */
+rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row);
 
 /** @return how often, of all replicas, a takes less time per token than b; ties count half. */
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);

@@ -117,6 +117,23 @@ static void warn_of_times(const rpsim_options *o, const rp_costs *costs)
     }
 }
 
+/* Adapters of experts are thousands of modules per layer. Only the dispatcher of RoundPipe's
+ * library is modelled. */
+static void warn_of_host_work(const rpsim_options *o, const rpsim_inputs *in)
+{
+    const rp_model *m = in->model;
+    bool many = !o->quiet && o->hardware && m != NULL && m->lora_rank != 0 && m->experts > 1 &&
+                !m->expert_bias;
+    for (uint32_t i = 0; many && i < o->schedule_count; i++) {
+        if (!rp_schedule_find(o->schedules[i])->traits.one_dispatcher) {
+            rp_log_warning("--model: the host's work for the modules of %s's experts is in the "
+                           "times of roundpipe only; others are at most as fast as is said here",
+                           m->name);
+            return;
+        }
+    }
+}
+
 /* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
 static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
 {
@@ -134,7 +151,7 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
                      "rotate");
         return RP_USAGE;
     }
-    if (o->gpus > in->platform_gpus) {
+    if (o->nodes == 0 && o->gpus > in->platform_gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
                      "or a platform file with more",
                      in->platform->name, in->platform_gpus, in->platform_gpus);
@@ -143,11 +160,15 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
     return RP_OK;
 }
 
-static rp_status load_model(const char *name, rp_arena *arena, rpsim_inputs *in)
+static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *arena,
+                            rpsim_inputs *in)
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
     RP_TRY(rp_model_load(name, arena, model));
+    if (o->seq_len != 0) {
+        rp_model_set_seq_len(model, o->seq_len);
+    }
     in->model = model;
     in->model_name = model->name;
     in->hidden = model->hidden;
@@ -169,6 +190,9 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
     RP_TRY(rp_platform_load_changed(o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
                                     &o->changes, arena, platform));
+    if (o->nodes != 0) {
+        RP_TRY(rp_platform_set_nodes(platform, o->nodes, o->gpus));
+    }
     in->platform = platform;
     in->platform_gpus = platform->gpus;
     in->memory_limit = rp_plan_default_limit(platform);
@@ -179,14 +203,14 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
         RP_TRY(load_costs(o, o->costs, arena, in));
     }
     if (model != NULL) {
-        RP_TRY(load_model(model, arena, in));
+        RP_TRY(load_model(o, model, arena, in));
     } else {
         size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
     }
     if (o->costs == NULL && o->hardware) {
         RP_TRY(computed_costs(o, arena, in));
-        RP_TRY(load_model(model, arena, in)); /* again, as below */
+        RP_TRY(load_model(o, model, arena, in)); /* again, as below */
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;
@@ -195,9 +219,10 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
             return missing_table(name, arena);
         }
         RP_TRY(load_costs(o, name, arena, in));
-        RP_TRY(load_model(model, arena, in)); /* again: now the layer counts can be compared */
+        RP_TRY(load_model(o, model, arena, in)); /* again: now the layer counts can be compared */
     }
     warn_of_times(o, in->costs);
+    warn_of_host_work(o, in);
     return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
 }
 
@@ -231,15 +256,15 @@ static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_in
 
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
                                  const rpsim_inputs *in, const rp_schedule_config *config,
-                                 const rpsim_workload *workload, rp_arena *arena,
-                                 rp_partition *partition_out, bool *planned_out)
+                                 rpsim_workload *workload, rp_arena *arena,
+                                 rp_partition *partition_out)
 {
     const char *text =
         rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
-    *planned_out = false;
+    workload->planned = false;
     bool planned = text == NULL && o->config_paper && o->stages == 0 && schedule->separate_backward;
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
-        *planned_out = schedule->separate_backward;
+        workload->planned = schedule->separate_backward;
         return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
                               partition_out);
     }

@@ -29,10 +29,10 @@ rp_status rpsim_inputs_load(const rpsim_options *options, const char *model, rp_
 /**
  * Chooses a row's partition: a list as given, the published one, even or auto; for `tuned`, the one
  * without --partition (tune_row.h searches).
- * @param planned_out whether it is RoundPipe's plan, which depends on the sequence length
+ * @param workload `planned` is set: whether it is RoundPipe's plan, which depends on the length
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_NO_MEMORY
  */
 rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule_type *schedule,
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
-                                 const rpsim_workload *workload, rp_arena *arena,
-                                 rp_partition *partition_out, bool *planned_out);
+                                 rpsim_workload *workload, rp_arena *arena,
+                                 rp_partition *partition_out);

@@ -112,10 +112,10 @@ static rp_status add_reference(space *s, const char *text, bool bounds)
     const rpsim_row *row = s->row;
     rpsim_options options = *s->options;
     options.partition = text;
-    bool planned = false; /* a plan for this length or not, the search goes on from it */
+    rpsim_workload workload = row->workload; /* planned or not, the search goes on from it */
     rpsim_tune_point *point = &s->references[s->in.reference_count];
-    RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &row->workload,
-                                  s->arena, &point->partition, &planned));
+    RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &workload,
+                                  s->arena, &point->partition));
     if (!rp_partition_is_allowed(row->schedule, &row->config, &point->partition)) {
         return RP_OK;
     }
@@ -260,7 +260,7 @@ rp_status rpsim_tune_row(const rpsim_options *options, const rpsim_inputs *input
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     *partition = result.point.partition;
     row->config.partition = partition;
-    row->planned = false;
+    row->workload.planned = false;
     row->tune_evaluations = result.evaluations;
     row->tune_exact = result.exact;
     row->config.round = result.point.round;

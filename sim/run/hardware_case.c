@@ -9,6 +9,7 @@
 #include "sim/engine/clock.h"
 #include "sim/run/bounds/run.h"
 #include "sim/run/explain/explain.h"
+#include "sim/run/memory/library_run.h"
 
 #include <math.h>
 
@@ -52,7 +53,7 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
     return RP_OK;
 }
 
-static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs *in)
+static rp_status set_machine(const rp_platform *platform, inputs *in)
 {
     in->platform = platform;
     in->machine = rp_machine_of(platform);
@@ -79,21 +80,63 @@ static rp_status set_machine(const rp_platform *platform, uint32_t gpus, inputs 
         .attention_fwd_flops = 1e12 * platform->attention_fwd_tflops,
         .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
+        .launch_s = 1e-6 * platform->launch_overhead_us,
     };
     in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
-    in->limits = rpsim_memory_limits_of(platform, gpus, 0);
+    in->machine.object_ps = rp_ms_to_ps(1e-3 * platform->optimizer_us_per_object);
     return RP_OK;
 }
 
-/* Inputs that depend on the software, not on the server. */
-static void set_software(const rp_traits *traits, const rp_platform *platform, inputs *in)
+/* Costs of FSDP's collectives to the passes beside them (sim/model.md section 13). They keep some
+ * multiprocessors to themselves, from their start to their end. Where each microbatch is reduced,
+ * its gradients are put together (2 v bytes per parameter of v), cast to the type of the reduction
+ * (v + r) and divided by the ranks (2 r); the table has ACCUMULATED of that. */
+#define ACCUMULATED 6.0
+static void set_collectives(const rp_sharding *sharding, const rp_platform *platform, uint32_t gpus,
+                            rp_dtype dtype, inputs *in)
 {
+    if (!sharding->keeps_root || !sharding->overlap) {
+        return;
+    }
+    rpsim_gpu_rates *rates = &in->rates;
+    const rp_machine *machine = &in->machine;
+    double v = (double)rp_dtype_bytes(dtype);
+    double r = sharding->reduce_bytes != 0 ? sharding->reduce_bytes : v;
+    double reductions = sharding->reductions != 0 ? 1 : 0;
+    double share = platform->sms != 0 ? (double)platform->collective_sms / platform->sms : 0;
+    double bus_Bps = share > 0 ? rp_machine_bus_Bps(machine, gpus) : 1;
+    double byte_s = share * (gpus - 1.0) / gpus / bus_Bps;
+    double ring_s =
+        share * 1e-12 * (double)rp_machine_collective_ps(machine, gpus, RP_OP_ALL_GATHER);
+    double fwd = sharding->forward_gathers;
+    double bwd = sharding->backward_gathers;
+    rates->collective_fwd_s = ring_s * fwd;
+    rates->collective_bwd_s = ring_s * (bwd + reductions);
+    rates->collective_fwd_parameter_s = byte_s * fwd * v;
+    rates->collective_bwd_parameter_s = byte_s * (bwd * v + reductions * r);
+    if (sharding->reductions != 0) {
+        double prepared = 2 * v + (sharding->reduce_bytes != 0 ? v + r : 0) + 2 * r - ACCUMULATED;
+        rates->collective_bwd_parameter_s += prepared / rates->memory_bytes_per_s;
+    }
+}
+
+/* Inputs that depend on the software, not on the server. */
+static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype, inputs *in)
+{
+    const rp_platform *platform = in->platform;
     bool data_parallel = rp_is_data_parallel(traits);
-    in->rates.loss_bytes_per_logit = traits->unfused_loss ? UNFUSED_LOSS_BYTES : 0;
+    bool unfused = traits->unfused_loss && !in->model->fused_loss;
+    in->rates.loss_bytes_per_logit = unfused ? UNFUSED_LOSS_BYTES : 0;
+    in->rates.loss_chunk_tokens = traits->unfused_loss ? 0 : RP_LOSS_CHUNK_TOKENS;
+    set_collectives(&traits->sharding, platform, gpus, dtype, in);
+    bool steps = data_parallel && !traits->sharding.host_optimizer;
+    in->rates.update_s = steps ? 1e-3 * in->model->step_host_ms : 0;
     in->machine.local_memory = data_parallel;
-    in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
-    in->limits.gpu_fixed_bytes +=
-        traits->communicator ? (uint64_t)(1e9 * platform->communicator_gb) : 0;
+    if (!traits->one_dispatcher) { /* the three rates are those of RoundPipe's library */
+        in->machine.adam_Bps = in->machine.refresh_Bps = 0;
+        in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
+    }
+    in->limits = rpsim_memory_limits_of(platform, traits, gpus);
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 
@@ -134,7 +177,8 @@ static rp_status compile(const inputs *in, uint32_t iterations, rp_program **pro
                                            .piece_bytes = workload->piece_bytes,
                                            .partition = config->partition,
                                            .costs = config->costs,
-                                           .orders = config->orders};
+                                           .orders = config->orders,
+                                           .reductions = workload->reductions};
     return rp_compile(&description, program_out);
 }
 
@@ -156,16 +200,41 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
     return status;
 }
 
+/* Times and machine of a program as it is; of the workload, seq_len and sequence_slices count. */
+static rp_status set_program(const rp_program *program, const rp_costs *table,
+                             const rp_platform *platform, const rpsim_workload *workload,
+                             rp_arena *arena, inputs *in, rpsim_compute_costs *costs_out)
+{
+    RP_TRY(set_machine(platform, in));
+    in->rates.sequence_slices = workload->sequence_slices;
+    set_software(&program->traits, program->gpu_count, program->dtype, in);
+    return create_costs(in, program, table, workload->seq_len, arena, costs_out);
+}
+
 rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
                                 const rp_model *model, const rp_platform *platform,
                                 uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
                                 rp_machine *machine_out)
 {
     inputs in = {.model = model};
-    RP_TRY(set_machine(platform, program->gpu_count, &in));
-    set_software(&program->traits, platform, &in);
-    RP_TRY(create_costs(&in, program, table, seq_len, arena, costs_out));
+    rpsim_workload whole = {.seq_len = seq_len};
+    RP_TRY(set_program(program, table, platform, &whole, arena, &in, costs_out));
     *machine_out = in.machine;
+    return RP_OK;
+}
+
+rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table,
+                                const rp_model *model, const rp_platform *platform,
+                                const rpsim_workload *workload, rp_arena *arena,
+                                double *period_ps_out)
+{
+    inputs in = {.model = model};
+    rpsim_compute_costs costs;
+    rp_timeline *timeline = NULL;
+    RP_TRY(set_program(program, table, platform, workload, arena, &in, &costs));
+    RP_TRY(rpsim_hardware_run(program, &costs, &in.machine, &timeline));
+    *period_ps_out = rp_metrics_period_ps(timeline);
+    rp_timeline_destroy(timeline);
     return RP_OK;
 }
 
@@ -284,7 +353,8 @@ static rp_status run(inputs *in, rpsim_result *result)
         result->bounds = bounds;
     }
     result->period_ps = rp_metrics_period_ps(result->timeline);
-    return RP_OK;
+    return rpsim_library_measure(in->schedule, in->config, in->workload, in->model, in->platform,
+                                 &result->memory);
 }
 
 rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
@@ -298,8 +368,10 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, config->gpus, &in));
-    set_software(&schedule->traits, platform, &in);
+    RP_TRY(set_machine(platform, &in));
+    rp_traits traits = schedule->traits;
+    rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
+    set_software(&traits, config->gpus, workload->dtype, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run(&in, &result);
@@ -329,8 +401,8 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                 "programs of fewer ops"));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(set_machine(platform, program->gpu_count, &in));
-    set_software(&program->traits, platform, &in);
+    RP_TRY(set_machine(platform, &in));
+    set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = run_program(&in, costs, seq_len, &result);
     rp_arena_destroy(in.arena);

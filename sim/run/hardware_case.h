@@ -17,9 +17,11 @@ typedef struct rpsim_workload {
     uint32_t sequence_slices;
     uint64_t piece_bytes; /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
     bool layer_grain;     /**< recompute layer by layer */
+    bool planned;         /**< the partition is RoundPipe's plan for these sequences */
     rp_dtype dtype;       /**< of working weights, boundaries and gradients */
-    bool sets_constant;   /**< the published cell set a constant of the platform file */
-    uint32_t sets_gpus;   /**< the cell with this many GPUs did; 0: the cell with all GPUs */
+    rp_reductions reductions;
+    bool sets_constant; /**< the published cell set a constant of the platform file */
+    uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
 } rpsim_workload;
 
 /**
@@ -63,6 +65,17 @@ rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table
                                 const rp_model *model, const rp_platform *platform,
                                 uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
                                 rp_machine *machine_out);
+
+/**
+ * Period of a program (rp_metrics_period_ps) with other times or rates than those it was made for.
+ * @param workload seq_len and sequence_slices count
+ * @param arena holds what the run needs
+ * @retval as rpsim_hardware_inputs and rpsim_hardware_run
+ */
+rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table,
+                                const rp_model *model, const rp_platform *platform,
+                                const rpsim_workload *workload, rp_arena *arena,
+                                double *period_ps_out);
 
 /**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with

@@ -38,9 +38,9 @@ static uint32_t fmix32(uint32_t x)
     return x ^ x >> 16;
 }
 
-static uint32_t seed_of(const rpsim_noise *noise, uint32_t replica)
+static uint32_t seed_of(uint64_t seed, uint32_t replica)
 {
-    uint64_t hash = rp_splitmix64(noise->seed);
+    uint64_t hash = rp_splitmix64(seed);
     return fmix32((replica + (uint32_t)hash) ^ (uint32_t)(hash >> 32));
 }
 
@@ -62,7 +62,7 @@ static void draw(const rpsim_noise *noise, uint32_t replica, const rp_program *p
 {
     double variance = log1p(noise->cv * noise->cv);
     double sigma = sqrt(variance);
-    gsl_rng_set(generator, seed_of(noise, replica));
+    gsl_rng_set(generator, seed_of(noise->seed, replica));
     for (uint32_t i = 0; i < program->op_count; i++) {
         bool compute = rp_op_kind_class((rp_op_kind)program->ops[i].kind) == RP_CLASS_COMPUTE;
         factors[i] = compute ? gsl_ran_lognormal(generator, -0.5 * variance, sigma) : 1.0;
@@ -86,6 +86,19 @@ rp_status rpsim_noise_draw(const rpsim_noise *noise, uint32_t replica, const rp_
     gsl_rng *generator = NULL;
     RP_TRY(make_generator(&generator));
     draw(noise, replica, program, generator, factors_out);
+    gsl_rng_free(generator);
+    return RP_OK;
+}
+
+rp_status rpsim_noise_strata(uint64_t seed, uint32_t coordinate, uint32_t count, double *strata_out)
+{
+    gsl_rng *generator = NULL;
+    RP_TRY(make_generator(&generator));
+    gsl_rng_set(generator, seed_of(seed, coordinate));
+    for (uint32_t i = 0; i < count; i++) {
+        strata_out[i] = (i + 0.5) / count;
+    }
+    gsl_ran_shuffle(generator, strata_out, count, sizeof *strata_out);
     gsl_rng_free(generator);
     return RP_OK;
 }
@@ -157,20 +170,49 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
 /* ---- statistics -------------------------------------------------------------------------------
  */
 
+static rp_status sort(const double *values, uint32_t count, rp_arena *arena, double **sorted_out)
+{
+    RP_TRY(rp_arena_alloc(arena, count, sizeof **sorted_out, sorted_out));
+    memcpy(*sorted_out, values, count * sizeof **sorted_out);
+    gsl_sort(*sorted_out, 1, count);
+    return RP_OK;
+}
+
 rp_status rpsim_noise_quantiles(const double *values, uint32_t count,
                                 rpsim_quantiles *quantiles_out)
 {
     rp_arena *arena = NULL;
     double *sorted = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_arena_alloc(arena, count, sizeof *sorted, &sorted);
+    rp_status status = sort(values, count, arena, &sorted);
     if (status == RP_OK) {
-        memcpy(sorted, values, count * sizeof *sorted);
-        gsl_sort(sorted, 1, count);
         *quantiles_out =
             (rpsim_quantiles){.p05 = gsl_stats_quantile_from_sorted_data(sorted, 1, count, 0.05),
                               .median = gsl_stats_quantile_from_sorted_data(sorted, 1, count, 0.5),
                               .p95 = gsl_stats_quantile_from_sorted_data(sorted, 1, count, 0.95)};
+    }
+    rp_arena_destroy(arena);
+    return status;
+}
+
+/* GSL has the first value at 0 and the last one at 1. */
+static double quantile_of_strata(const double *sorted, uint32_t count, double probability)
+{
+    double place = count > 1 ? (probability * count - 0.5) / (count - 1.0) : 0;
+    double within = place < 0 ? 0 : place > 1 ? 1 : place;
+    return gsl_stats_quantile_from_sorted_data(sorted, 1, count, within);
+}
+
+rp_status rpsim_noise_interval(const double *values, uint32_t count, rpsim_interval *interval_out)
+{
+    rp_arena *arena = NULL;
+    double *sorted = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = sort(values, count, arena, &sorted);
+    if (status == RP_OK) {
+        *interval_out = (rpsim_interval){.p10 = quantile_of_strata(sorted, count, 0.1),
+                                         .p50 = quantile_of_strata(sorted, count, 0.5),
+                                         .p90 = quantile_of_strata(sorted, count, 0.9)};
     }
     rp_arena_destroy(arena);
     return status;

@@ -83,6 +83,30 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
 rp_status rpsim_noise_quantiles(const double *values, uint32_t count,
                                 rpsim_quantiles *quantiles_out);
 
+/** The 10th, 50th and 90th percentile. */
+typedef struct rpsim_interval {
+    double p10;
+    double p50;
+    double p90;
+} rpsim_interval;
+
+/**
+ * Quantiles of a stratified sample: the k-th smallest of n values, counted from 1, stands for the
+ * probability (k - 1/2) / n; linear between, constant beyond.
+ * @param values [count], at least one; need not be sorted
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rpsim_noise_interval(const double *values, uint32_t count, rpsim_interval *interval_out);
+
+/**
+ * One coordinate of a Latin hypercube: the centres of `count` equal strata of (0, 1), each once, in
+ * an order that depends on seed and coordinate alone (gsl_ran_shuffle).
+ * @param strata_out [count]
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rpsim_noise_strata(uint64_t seed, uint32_t coordinate, uint32_t count,
+                             double *strata_out);
+
 /**
  * @param a,b [count] times of two runs by replica number, of work_a and work_b units of work
  * @return the share of replicas in which a takes less time per unit of work; ties count half

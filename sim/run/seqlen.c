@@ -1,11 +1,9 @@
 #include "sim/run/seqlen.h"
 
 #include "common/base/log.h"
-#include "sim/run/memory/library_run.h"
 
 typedef struct search {
     const rp_schedule_type *schedule;
-    bool replan;
     rp_schedule_config *config;
     rpsim_workload *workload;
     const rp_model *model;
@@ -16,7 +14,7 @@ typedef struct search {
 static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
 {
     s->workload->seq_len = steps * RPSIM_SEQLEN_STEP;
-    if (s->replan) {
+    if (s->workload->planned) {
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
         RP_TRY(rpsim_run_plan(s->config->costs, s->model, s->platform, s->workload, s->config->gpus,
@@ -29,12 +27,7 @@ static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
         rpsim_result_fini(result_out);
         return rp_broken(); /* every lowered program has buffers */
     }
-    rp_status status = rpsim_library_measure(s->schedule, s->replan, s->config, s->workload,
-                                             s->model, s->platform, &result_out->memory);
-    if (status != RP_OK) {
-        rpsim_result_fini(result_out);
-    }
-    return status;
+    return RP_OK;
 }
 
 static rp_status try_length(const search *s, uint32_t steps, bool *fits_out)
@@ -95,12 +88,12 @@ static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad)
     return RP_OK;
 }
 
-rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, bool replan,
-                              rp_schedule_config *config, rpsim_workload *workload,
-                              const rp_model *model, const rp_platform *platform, rp_arena *arena,
+rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, rp_schedule_config *config,
+                              rpsim_workload *workload, const rp_model *model,
+                              const rp_platform *platform, rp_arena *arena,
                               uint32_t *max_seqlen_out, rpsim_result *result_out)
 {
-    search s = {schedule, replan, config, workload, model, platform, arena};
+    search s = {schedule, config, workload, model, platform, arena};
     uint32_t good = 0;
     uint32_t bad = 0;
     RP_TRY(bisect(&s, &good, &bad));

@@ -10,26 +10,22 @@
 
 /**
  * Finds the longest sequence, in steps of RPSIM_SEQLEN_STEP, whose run fits, by doubling and
- * bisection over runs at hardware fidelity; everything but the length, and with `replan` the plan
- * for it, is as given.
+ * bisection over runs at hardware fidelity; everything but the length, and where planned the plan
+ * for it, is as given. A run of that length by itself fits for the same reason.
  *
  * Bisection assumes that what fits at some length fits at any shorter one. Every buffer that
  * depends on the length grows with it, but which buffers live at the same time depends on the run's
- * times. So the assumption is checked at four more lengths, two on either side; where it fails, a
- * warning says at which length.
- *
- * A schedule with `library_memory` fits where RoundPipe's library does (library_run.h); with
- * `replan` the first step has the plan of a run that has measured nothing yet (rpsim_first_plan).
- * An allocator's fragments may make a longer sequence fit where a shorter one does not.
- * @param replan each length gets RoundPipe's plan for it (run_plan.h); otherwise all have the
- * partition of `config`
+ * times, and an allocator has fragments. So the assumption is checked at four more lengths, two on
+ * either side; where it fails, a warning says at which length. The length that is found fits in any
+ * case, and one step more does not.
  * @param config where planned, its partition is set to that of result_out, which lives in `arena`
- * @param workload seq_len is set to the length that result_out is of
+ * @param workload seq_len is set to the length that result_out is of; where planned, each length
+ * gets RoundPipe's plan for it (run_plan.h), otherwise all have the partition of `config`
  * @param max_seqlen_out 0 where not even one step fits; then the result is of one step
  * @param result_out the run at that length, rpsim_result_fini
  * @retval RP_OK, RP_BROKEN (a program without buffers), and as rpsim_hardware_case_run
  */
-rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, bool replan,
-                              rp_schedule_config *config, rpsim_workload *workload,
-                              const rp_model *model, const rp_platform *platform, rp_arena *arena,
+rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, rp_schedule_config *config,
+                              rpsim_workload *workload, const rp_model *model,
+                              const rp_platform *platform, rp_arena *arena,
                               uint32_t *max_seqlen_out, rpsim_result *result_out);

@@ -127,13 +127,14 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
 {
     const char *text = NULL;
     RP_TRY(find(csv, q, workload, asynchronous_out));
-    RP_TRY(find_text(csv, q, longest ? "grain" : "sets", &text));
     workload->layer_grain = rp_usual_layer_grain(q->schedule);
     workload->dtype = RP_DTYPE_F16; /* all published runs */
     if (longest) {
+        RP_TRY(find_text(csv, q, "grain", &text));
         workload->layer_grain = strcmp(text, "layer") == 0;
-        return find_number(csv, q, "sequence_slices", &workload->sequence_slices);
+        RP_TRY(find_number(csv, q, "sequence_slices", &workload->sequence_slices));
     }
+    RP_TRY(find_text(csv, q, "sets", &text));
     if (text[0] == '\0') {
         return RP_OK;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# README.md and docs/examples.md work as typed: every line of their sh blocks runs in a folder that has the sources and,
+# README.md, docs/examples.md and docs/your-server.md work as typed: every line of their sh blocks runs in a folder that has the sources and,
 # as build/release, this build. ./bootstrap.sh and cmake are run elsewhere. Release only: each program is tested elsewhere.
 set -euo pipefail
 source=$(cd "$1" && pwd)
@@ -18,7 +18,7 @@ cd "$work/tree"
 unset RP_TRACES RP_PLOTS RPEXEC_BACKEND
 
 # A block's lines share a shell's variables, as at a prompt; each line must succeed.
-for page in README.md docs/examples.md; do
+for page in README.md docs/examples.md docs/your-server.md; do
     awk -v out="$work/block" '/^```sh$/ { open = ++blocks; next } /^```$/ { open = 0 } open { print FNR "\t" $0 >(out "." open) }' "$page"
     for block in "$work"/block.*; do
         : >"$work/state"

@@ -48,9 +48,10 @@ check()
             n = split($0, f, "|")
             if (f[2] == "group") table = n > 6 ? "speed" : ""
             if (f[2] == "system") table = "length"
-            if (table == "speed" && n == 9 && name !~ /^11/) {
+            if (table == "speed" && n == 13 && name !~ /^11/) {
                 k = key(f[3], f[4], f[5])
                 said[k] = f[7]
+                between[k] = f[7] + 0 > 0 ? f[9] "," f[11] : ","
                 if (sub(/-set$/, "", f[2])) sets[k] = "yes"
             }
             if (table == "length" && n == 7 && name ~ /^11/) said[key(f[2], f[3], 8)] = f[5] + 0 == 0 ? "OOM" : f[5] / 1024
@@ -74,6 +75,7 @@ check()
             if (f[4] != paper[k]) print k ": published is " paper[k]
             if (paper[k] == "N/A" ? f[5] != "" : paper[k] == "OOM" && name ~ /^10/ ? f[5] != "OOM" || f[8] != "no" : \
                 f[5] != said[k]) print k ": ours is " f[5] ", rppredict says " said[k]
+            if (name !~ /^11/ && (k in between) && f[n - 1] "," f[n] != between[k]) print k ": p10 and p90 are " f[n - 1] " and " f[n]
             if (f[4] + 0 > 0 && f[5] + 0 > 0) {
                 error = (f[5] - f[4]) / f[4] * 100
                 if (f[6] == "" || f[6] - error > 0.00501 || error - f[6] > 0.00501) print k ": difference is " error
@@ -86,8 +88,8 @@ check()
         }
         END {
             if (rows != cells) print rows " rows, " cells " cells"
-            if (numbers != (name ~ /^15/ ? 40 : name ~ /^11/ ? 20 : 25)) print numbers " numbers"
-            if (marked != (name ~ /^15/ ? 1 : name ~ /^11/ ? 0 : 4)) print marked " marks"
+            if (numbers != (name ~ /^15/ ? 40 : name ~ /^11/ ? 20 : 22)) print numbers " numbers"
+            if (marked != (name ~ /^15/ ? 2 : name ~ /^11/ ? 0 : 5)) print marked " marks"
         }' "$work/out/prediction.md" "$published/$2" "$3"
 }
 

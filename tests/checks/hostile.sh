@@ -31,6 +31,7 @@ cp -r "$source/paper-figures/published" published
 cp "$source"/tests/golden/decoders/llama/{config.json,model.safetensors} weights
 cp "$source"/tests/golden/decoders/qwen3-moe/{config.json,model*} experts
 cp "$source/tests/golden/kineto/zb1p-p2v1m4.0.json" kineto.json
+cp "$source/tests/golden/roundpipe/"{timer.log,trace.json.gz} .
 printf '%s\n' '{"name":"s","link_capacity_Bps":{"up":1e9,"down":2e9},"flows":[' \
     ' {"id":1,"start_s":0,"bytes":1e6,"route":["up"]},' \
     ' {"id":2,"start_s":0.5,"bytes":3e6,"route":["up","down"]}]}' >flows.json
@@ -38,6 +39,8 @@ printf '%s\n' '{"mode":"train","fwd_time":[3,4,5],"bwd_time":[6,8,10],"fwd_bytes
     ' "bwd_bytes":[7,8,9],"memory_limit":50,"min_stages":2,"threshold_num":11,"threshold_den":10}' >instance.json
 printf '%s\n' framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices \
     roundpipe,qwen3-1.7b,2048,16,8,1,layer,1 megatron-pp,qwen3-1.7b,2048,8,8,1,layer,1 >cells.csv
+printf '%s\n' framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices,tokens_per_s,use \
+    roundpipe,qwen3-1.7b,2048,16,8,1,layer,1,30000,fit >runs.csv
 printf '%s\n' schedule,model,gpus,source,tokens_per_s gpipe,tiny,2,x,100 >reference.csv
 printf '%s\n' 'name: hostile' 'question: Does it end?' 'options:' '  fidelity: stage' '  microbatches: 4' \
     'cross:' '  gpus: [1, 2]' '  schedule: [gpipe, 1f1b]' >experiment.yaml

@@ -90,6 +90,8 @@ inject includes sim/zz_c.c "sim includes exec" <<<'#include "exec/run/backend.h"
 inject includes exec/zz_d.c "exec includes sim" <<<'#include "../sim/engine.h"'
 inject includes common/zz_e.h "GSL in common" <<<'#include <gsl/gsl_rng.h>'
 inject includes exec/zz_f.c "GSL in exec" <<<'#include <gsl/gsl_rng.h>'
+inject includes sim/zz_f.c "GSL in another file of sim" <<<'#include <gsl/gsl_blas.h>'
+inject includes sim/rppredict/fit.c "random numbers in the fit" <<<'#include <gsl/gsl_rng.h>'
 inject includes sim/zz_g.c "CUDA in sim" <<<'#include <cuda_runtime.h>'
 inject includes common/zz_h.c "cuBLAS in common" <<<'#include <cublas_v2.h>'
 
@@ -212,13 +214,15 @@ inject status sim/zz_status.c "perror" <<<'    perror("x");'
 inject status common/zz_status.c "exit" <<<'    exit(2);'
 
 suite='TestSuite(zz, .init = begin, .fini = end, .timeout = 60);'
-inject teardown tests/common/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
-inject teardown tests/common/zz_end.c "one in what it calls" \
+inject criterion tests/common/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
+inject criterion tests/common/zz_end.c "one in what it calls" \
     <<<$'static void zz_check(int x)\n{\n    cr_assert(eq(int, x, 0));\n}\nstatic void end(void)\n{\n    zz_check(1);\n}\n'"$suite"
 cat >"$tree/tests/support/zz_check.c" <<<$'void zz_check(int x,\n              int y)\n{\n    cr_assert(lt(int, x, y));\n}'
 cat >"$tree/tests/common/zz_end.c" <<<'Test(zz, zz, .fini = zz_check)'
-expect teardown tests/support/zz_check.c:4: "one in another file, of a single test"
+expect criterion tests/support/zz_check.c:4: "one in another file, of a single test"
 rm "$tree/tests/support/zz_check.c" "$tree/tests/common/zz_end.c"
+inject criterion tests/common/zz_limits.c "two time limits in a file" \
+    <<<$'TestSuite(zz, .timeout = 60);\n\nTest(zz, one, .timeout = 90)\n{\n}'
 
 echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
 [ "$failures" -eq 0 ]

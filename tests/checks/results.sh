@@ -84,7 +84,7 @@ awk -F' *[|] *' -v log_file="$source/experiments/prediction.md" '
         }
         if (!found) print "not in experiments/prediction.md: " $0
     }
-    END { if (groups != 8) print groups " groups" }' "$source/experiments/prediction.md" "$page" >"$work/wrong"
+    END { if (groups != 10) print groups " groups" }' "$source/experiments/prediction.md" "$page" >"$work/wrong"
 if [ -s "$work/wrong" ]; then
     cat "$work/wrong"
     failures=$((failures + 1))

@@ -15,7 +15,7 @@ both()
 {
     local sim=0 exec=0
     rm -f "$work"/*.program
-    "$rpsim" "$@" --iterations 2 --program-out "$work/sim.program" >/dev/null 2>"$work/sim.log" || sim=$?
+    "$rpsim" "$@" --intervals off --iterations 2 --program-out "$work/sim.program" >/dev/null 2>"$work/sim.log" || sim=$?
     "$build/exec/rpexec" "$@" --backend host --steps 2 --program-out "$work/exec.program" >/dev/null 2>"$work/exec.log" ||
         exec=$?
     if [ $sim -eq 2 ] && [ $exec -eq 2 ]; then
@@ -53,6 +53,10 @@ done < <("$rpsim" --list schedules)
 # Defaults are the same: grain, recompute, pieces, optimizer, partition.
 for schedule in roundpipe 1f1b fsdp zbv; do
     both --schedule $schedule --gpus 2 --model tiny --seq-len 32 --microbatch-size 1 --dtype fp32 --platform rtx4090x8
+done
+for each in step microbatch; do
+    both --schedule fsdp --gpus 4 --model tiny --seq-len 32 --microbatches 8 --microbatch-size 1 --dtype fp32 --reduce-each $each
+    both --schedule zero2 --gpus 2 --model tiny --seq-len 32 --microbatch-size 1 --dtype fp32 --reduce-each $each
 done
 echo "$same programs are the same, $refused are refused by both"
 [ $same -ge $((case / 16)) ] || fail "only $same programs could be compared"

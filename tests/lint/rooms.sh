@@ -36,7 +36,7 @@ awk 'function program(path) {
     }' "$lint_work/includes" | lint_report "programs do not include each other"
 
 # Training and records ask for the host's cores and its operators as a reference.
-awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|cuda\/tests)\// { print $1 ": includes " $3 }' \
+awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|describe|cuda\/tests)\// { print $1 ": includes " $3 }' \
     "$lint_work/includes" | lint_report "the executor knows no backend"
 
 # A program's name is a label: command lines alone turn names into schedules.

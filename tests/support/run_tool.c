@@ -142,15 +142,20 @@ rp_test_outcome rp_test_rpsim_well(const char *line)
     return result;
 }
 
-json_t *rp_test_rpsim_json(const char *line)
+json_t *rp_test_rpsim_rows(const char *before, const char *line)
 {
     json_error_t error;
-    rp_test_outcome result = rp_test_rpsim_after("--format json --fidelity stage", line);
+    rp_test_outcome result = rp_test_rpsim_after(before, line);
     cr_assert(result.status == 0, "%s: %s", line, result.messages);
     json_t *rows = json_loads(result.output, JSON_REJECT_DUPLICATES, &error);
     bool array = json_is_array(rows);
     cr_assert(array, "%s: %s: %s", line, error.text, result.output);
     return rows;
+}
+
+json_t *rp_test_rpsim_json(const char *line)
+{
+    return rp_test_rpsim_rows("--format json --fidelity stage", line);
 }
 
 rp_csv rp_test_tool_table(const char *name, const char *text, char separator)

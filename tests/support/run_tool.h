@@ -44,8 +44,11 @@ rp_test_outcome rp_test_rpsim(const char *line);
 /** As rp_test_rpsim; the run must succeed. */
 rp_test_outcome rp_test_rpsim_well(const char *line);
 
-/** As rp_test_rpsim_well with --format json and --fidelity stage. @return the array, json_decref is
- * the caller's */
+/** As rp_test_rpsim_after; the run must succeed and print JSON. @param before with --format json
+ * @return the array, json_decref is the caller's */
+json_t *rp_test_rpsim_rows(const char *before, const char *line);
+
+/** As rp_test_rpsim_rows with --format json and --fidelity stage. */
 json_t *rp_test_rpsim_json(const char *line);
 
 /** Parses separated values, which must be well formed. */

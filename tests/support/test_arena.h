@@ -2,7 +2,7 @@
  *
  * Criterion prints an assertion that fails in a suite's .fini, but lets the test pass; a process
  * that aborts there makes the whole program fail. Memory that a test leaves is therefore checked
- * with rp_test_none_left, never with cr_expect or cr_assert (tests/lint/teardown.sh).
+ * with rp_test_none_left, never with cr_expect or cr_assert (tests/lint/criterion.sh).
  */
 #pragma once
 

@@ -5,8 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$paper/../experiments/studies/lib/sweep.sh"
 sweep usd-per-token
 runs usd-per-token "$work/runs.csv"
-# Nominal memory in decimal GB, as the platform files have it.
-awk '/^memory_gb:/ { name = FILENAME; sub(/.*\//, "", name); sub(/\.yaml$/, "", name); print name "," $2 }' \
+# Memory in whole GiB, as the cards are sold.
+awk '/^memory_gib:/ { name = FILENAME; sub(/.*\//, "", name); sub(/\.yaml$/, "", name); print name "," int($2 + 0.5) }' \
     "$traces"/platforms/*.yaml > "$work/gpu_gb.csv"
 awk -F, -v prices="${RP_PRICES:-$paper/published/prices.csv}" -v servers="${RP_SERVERS:-$figure/servers.csv}" \
     -v gpu_gb="$work/gpu_gb.csv" -v points="$work/points.csv" -v best="$work/best.csv" -v table="$work/table.md" \

@@ -1,7 +1,7 @@
 # Bytes in use over time, from a run's JSON (its peaks) and its trace (live bytes by kind of buffer, in
-# counter events of one line each). Variables: schedule, kinds (columns), platform (YAML), communicators
-# (0 or 1: whether the schedule has NCCL's), peaks (file).
-# To a GPU's buffers come context, workspace and communicators, as the platform has them. What the host holds all the
+# counter events of one line each). Variables: schedule, kinds (columns), platform (YAML), software (key of what the
+# schedule's software takes on each GPU, or none), peaks (file).
+# To a GPU's buffers come context, workspace and that software, as the platform has them. What the host holds all the
 # time (weights, gradients and optimizer of the whole model) is in no trace: the peak less the buffers.
 
 function value(line, key,    from)
@@ -25,7 +25,7 @@ BEGIN {
     count = split(kinds, kind, ",")
     host = 1000
     always = 1e9 * (platform_number(platform, "context_gb") + platform_number(platform, "workspace_gb") + \
-        communicators * platform_number(platform, "communicator_gb"))
+        (software == "" ? 0 : platform_number(platform, software)))
 }
 
 FNR == NR {

@@ -100,6 +100,13 @@ static rpsim_field round_of(const rpsim_row *row)
     return all ? text("all") : whole(row->config.round);
 }
 
+/* Successive GPUs fill one server after the other. */
+static uint32_t nodes_of(const rpsim_row *row)
+{
+    uint32_t of_node = row->platform->gpus / row->platform->nodes;
+    return (row->config.gpus - 1) / of_node + 1;
+}
+
 static double bubble_pct_of(const rpsim_row *row)
 {
     const rp_metrics *m = &row->result.metrics;
@@ -135,6 +142,40 @@ static rpsim_field peaks_of(const rpsim_memory *m)
         field.uint = m->peak_gpu_bytes[i] > field.uint ? m->peak_gpu_bytes[i] : field.uint;
     }
     return known(m->known, field);
+}
+
+/* Tokens per second at a percentile: 0: p10, 1: p50, 2: p90. */
+static rpsim_field speed(const rpsim_row *row, const rpsim_options *o, int which)
+{
+    const rpsim_intervals *i = row->intervals;
+    double relative = i == NULL    ? NAN
+                      : which == 0 ? i->speed.p10
+                      : which == 1 ? i->speed.p50
+                                   : i->speed.p90;
+    return asked(o->hardware, real(relative * rpsim_row_tokens_per_s(row)));
+}
+
+/* One object for each input that the run uses. */
+static void write_inputs(const rpsim_study *study, const rpsim_row *row, rp_json *json)
+{
+    (void)study;
+    if (row->intervals == NULL) {
+        rp_json_null(json);
+        return;
+    }
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < row->intervals->input_count; i++) {
+        const rpsim_input *input = &row->intervals->inputs[i];
+        rp_json_begin_object(json);
+        rp_json_key(json, "name");
+        rp_json_string(json, rpsim_input_names[input->id]);
+        rp_json_key(json, "kind");
+        rp_json_string(json, rp_provenance_text(input->kind));
+        rp_json_key(json, "matters_pct");
+        rp_json_double(json, input->matters_pct);
+        rp_json_end_object(json);
+    }
+    rp_json_end_array(json);
 }
 
 /* Against every other row of the same model, by its index in the array. */
@@ -243,6 +284,14 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(tokens_per_s, real(rpsim_row_tokens_per_s(row)), .unit = "tokens/s",                         \
       .help = "tokens of a step / `iteration_ms`, never of the makespan", STORED("tokens_per_s"),  \
       TABLE(RUNS, "tokens/s", 9, 0))                                                               \
+    X(tokens_per_s_p10, speed(row, o, 0), .unit = "tokens/s",                                      \
+      .help = "10th percentile over the ranges of the inputs; null with `--intervals off`",        \
+      STORED("tokens_per_s_p10"), TABLE(INTERVALS, "p10", 8, 0))                                   \
+    X(tokens_per_s_p50, speed(row, o, 1), .unit = "tokens/s", .help = "their median, likewise",    \
+      STORED("tokens_per_s_p50"))                                                                  \
+    X(tokens_per_s_p90, speed(row, o, 2), .unit = "tokens/s",                                      \
+      .help = "their 90th percentile, likewise", STORED("tokens_per_s_p90"),                       \
+      TABLE(INTERVALS, "p90", 8, 0), .before = " - ")                                              \
     X(fits, fits_of(&row->memory),                                                                 \
       .help = "true, false, or null where the platform does not say its host memory",              \
       STORED("fits"))                                                                              \
@@ -292,11 +341,15 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       TABLE(RANK, "rank", 4, 0))                                                                   \
     X(dtype, known(row->hardware, text(rp_dtype_text(row->workload.dtype))),                       \
       .help = "as the option, or of the program; null at stage fidelity")                          \
+    X(nodes, known(row->hardware, whole(nodes_of(row))),                                           \
+      .help = "servers that the GPUs are in; null at stage fidelity")                              \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
       .help =                                                                                      \
           "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \
     X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
-      .help = "with `--explain`, JSON only: object, see below")
+      .help = "with `--explain`, JSON only: object, see below")                                    \
+    X(inputs, asked(row->hardware, object(write_inputs)),                                          \
+      .help = "JSON only: what the prediction rests on, see below; null with `--intervals off`")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \

@@ -42,7 +42,8 @@ typedef enum rpsim_table {
     RPSIM_TABLE_RANK = 1, /**< before the mark of the best row, with --schedule all */
     RPSIM_TABLE_STAGE = 2,
     RPSIM_TABLE_HARDWARE = 4,
-    RPSIM_TABLE_NOISE = 8, /**< of --jitter */
+    RPSIM_TABLE_NOISE = 8,      /**< of --jitter */
+    RPSIM_TABLE_INTERVALS = 16, /**< with --intervals, in the table of hardware fidelity */
     RPSIM_TABLE_RUNS = RPSIM_TABLE_STAGE | RPSIM_TABLE_HARDWARE,
     RPSIM_TABLE_ALL = RPSIM_TABLE_RUNS | RPSIM_TABLE_NOISE,
 } rpsim_table;

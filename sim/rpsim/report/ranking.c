@@ -157,6 +157,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
     options.quiet = true;
     options.explain = false;
     options.jitter_given = false;
+    options.intervals = 0;
     for (uint32_t i = 0; i < study->options->model_count; i++) {
         if (strcmp(study->options->models[i], like->model_name) == 0) { /* else all: it is a file */
             options.models = &study->options->models[i];

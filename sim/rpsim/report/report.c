@@ -6,6 +6,7 @@
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
 #include "sim/rpsim/report/columns.h"
+#include "sim/rpsim/report/decided.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"
 
@@ -211,6 +212,13 @@ static void write_cells(const rpsim_study *study, const rpsim_row *row, unsigned
     }
 }
 
+/* Tables that a run's columns are of. */
+static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
+{
+    unsigned intervals = study->options->intervals != 0 ? RPSIM_TABLE_INTERVALS : 0;
+    return row->hardware ? RPSIM_TABLE_HARDWARE | intervals : RPSIM_TABLE_STAGE;
+}
+
 static void write_group_head(const rpsim_study *study, const rpsim_row *row, int width,
                              FILE *stream)
 {
@@ -231,7 +239,7 @@ static void write_group_head(const rpsim_study *study, const rpsim_row *row, int
     }
     write_headings(study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
     fputc(' ', stream); /* the mark of the best row */
-    write_headings(row->hardware ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE, width, stream);
+    write_headings(tables_of(study, row), width, stream);
     fputc('\n', stream);
 }
 
@@ -240,8 +248,7 @@ static void write_table_row(const rpsim_study *study, const rpsim_row *row, bool
 {
     write_cells(study, row, study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
     fputc(best ? '*' : ' ', stream);
-    write_cells(study, row, row->hardware ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE, width,
-                stream);
+    write_cells(study, row, tables_of(study, row), width, stream);
     fputc('\n', stream);
 }
 
@@ -297,6 +304,19 @@ static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, F
     }
 }
 
+/* Weights in host memory: the run fits only where there is enough of it. With all schedules the
+ * column has to do. */
+static void write_host_need(const rpsim_study *study, const rpsim_row *row, FILE *stream)
+{
+    const rpsim_memory *m = &row->memory;
+    bool fits = m->known && m->fits && m->host_bytes != 0 && m->host_fixed_bytes != 0;
+    if (fits && !study->options->all_schedules) {
+        fprintf(stream, "  %s fits only where the host has %.1f GB; here it has %.1f GB\n",
+                row->schedule_name, 1e-9 * (double)m->peak_host_bytes,
+                1e-9 * (double)m->host_bytes);
+    }
+}
+
 /* All rows of a group run on the same servers. */
 static void write_host_note(const rpsim_row *row, FILE *stream)
 {
@@ -339,8 +359,10 @@ static void write_table_noise(const rpsim_study *study, uint32_t begin, uint32_t
                               FILE *stream)
 {
     const rpsim_options *o = study->options;
-    fprintf(stream, "  jitter: CV %g on compute times, %u replicas, seed %" PRIu64, o->jitter,
-            o->replicas, o->seed);
+    fprintf(
+        stream,
+        "  noise of single runs, not accuracy: CV %g on compute times, %u replicas, seed %" PRIu64,
+        o->jitter, o->replicas, o->seed);
     if (o->slow_factor != 0) {
         fprintf(stream, "; compute of GPU %u takes %g times as long", o->slow_gpu, o->slow_factor);
     }
@@ -385,8 +407,10 @@ static void write_table(const rpsim_study *study, FILE *stream)
             write_tuned_note(&study->rows[i], stream);
             write_period_note(&study->rows[i], stream);
             write_memory_notes(study, &study->rows[i], stream);
+            write_host_need(study, &study->rows[i], stream);
         }
         write_host_note(first, stream);
+        rpsim_intervals_write(study, begin, end, best, stream);
         if (first->replica_ps != NULL) {
             write_table_noise(study, begin, end, width, stream);
         }

@@ -139,7 +139,10 @@ typedef struct rpsim_bound_work {
     const rp_sizes *bytes;
     double upload_Bps;   /**< of all GPUs together */
     double download_Bps; /**< of all GPUs together */
-    double host_Bps;     /**< of all nodes together */
+    /** Host ops per second of all nodes together, in bytes of their memory traffic. */
+    double adam_Bps;
+    double refresh_Bps;
+    double collect_Bps;
     bool asynchronous;
 } rpsim_bound_work;
 

@@ -127,7 +127,9 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
         work.bytes = offload ? &bytes : NULL;
         work.upload_Bps = m->upload_Bps * p->gpu_count;
         work.download_Bps = m->download_Bps * p->gpu_count;
-        work.host_Bps = m->host_Bps * nodes;
+        work.adam_Bps = rp_machine_host_Bps(m, RP_OP_OPTIMIZER) * nodes;
+        work.refresh_Bps = rp_machine_host_Bps(m, RP_OP_REFRESH) * nodes;
+        work.collect_Bps = rp_machine_host_Bps(m, RP_OP_COLLECT) * nodes;
         status = rpsim_bounds_of_work(&work, bounds_out);
     }
     rp_arena_destroy(arena);

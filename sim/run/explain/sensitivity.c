@@ -70,8 +70,11 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
             scaled(machine.shared_scale[k], s->shared[k], s->shared_count[k], r->shared_scale[k]);
     }
     machine.host_Bps *= s->host;
+    machine.adam_Bps *= s->host;
+    machine.refresh_Bps *= s->host;
     machine.collect_Bps *= s->host;
     machine.module_ps = rpsim_scaled_ps(machine.module_ps, 1.0 / s->dispatch);
+    machine.object_ps = rpsim_scaled_ps(machine.object_ps, 1.0 / s->host);
     machine.collective_Bps *= s->peer;
     machine.peer_Bps *= s->peer;
     return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out);

@@ -1,37 +1,34 @@
 #include "sim/run/memory/caching_allocator.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define ROUNDING 512u
-#define SMALL_BYTES MIB         /* up to here from the small pool */
-#define SMALL_SEGMENT (2 * MIB) /* also what large segments are rounded to */
-#define MEDIUM_BYTES (10 * MIB) /* below, several blocks share a segment from the start */
-#define MEDIUM_SEGMENT (20 * MIB)
+#define SMALL_BYTES MIB /* up to here from the pool with small pages */
+#define SMALL_PAGE (2 * MIB)
+#define LARGE_PAGE (20 * MIB)
+#define ADDRESSES ((uint64_t)1 << 62)       /* of a pool; more than there is memory */
 #define POOLS (2 * RPSIM_ALLOCATOR_STREAMS) /* of each stream small, then large blocks */
 
+typedef enum block_state { BLOCK_LIVE, BLOCK_FREE, BLOCK_UNMAPPED } block_state;
+
+/* The blocks of a pool lie one after the other. No two free ones and no two unmapped ones are
+ * neighbours; the last one is unmapped. */
 struct rpsim_block {
+    uint64_t address;
     uint64_t bytes;
-    uint64_t asked;
-    rpsim_block *before; /* neighbours in the segment */
+    rpsim_block *before;
     rpsim_block *after;
-    rpsim_block *earlier; /* free ones of the same size and pool, in the order they came */
-    rpsim_block *later;
     uint32_t pool;
-    bool free;
+    block_state state;
 };
 
-/* Free blocks of one size, at least one. */
-typedef struct entry {
-    uint64_t bytes;
-    rpsim_block *first;
-    rpsim_block *last;
-} entry;
-
-/* Free blocks, ascending by size. There are far fewer sizes than blocks. */
 typedef struct pool {
-    entry *sizes;
+    uint64_t page;
+    rpsim_block *first;
+    rpsim_block *last;  /* from here on nothing has ever been mapped */
+    uint32_t holes;     /* unmapped blocks before the last one */
+    rpsim_block **free; /* ascending by size, then by address */
     uint32_t count;
     uint32_t room;
 } pool;
@@ -42,13 +39,8 @@ struct rpsim_allocator_state {
     rpsim_block *spare; /* chained by `after` */
 };
 
-rp_status rpsim_allocator_init(uint64_t limit_bytes, rp_arena *arena, rpsim_allocator *allocator)
-{
-    *allocator = (rpsim_allocator){.limit_bytes = limit_bytes};
-    RP_TRY(rp_arena_alloc(arena, 1, sizeof *allocator->state, &allocator->state));
-    allocator->state->arena = arena;
-    return RP_OK;
-}
+/* ---- blocks -----------------------------------------------------------------------------------
+ */
 
 static rp_status new_block(struct rpsim_allocator_state *s, rpsim_block **block_out)
 {
@@ -57,7 +49,21 @@ static rp_status new_block(struct rpsim_allocator_state *s, rpsim_block **block_
     }
     *block_out = s->spare;
     s->spare = s->spare->after;
-    **block_out = (rpsim_block){0};
+    return RP_OK;
+}
+
+rp_status rpsim_allocator_init(uint64_t limit_bytes, rp_arena *arena, rpsim_allocator *allocator)
+{
+    *allocator = (rpsim_allocator){.limit_bytes = limit_bytes};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *allocator->state, &allocator->state));
+    allocator->state->arena = arena;
+    for (uint32_t i = 0; i < POOLS; i++) {
+        pool *p = &allocator->state->pools[i];
+        p->page = i % 2 == 0 ? SMALL_PAGE : LARGE_PAGE;
+        RP_TRY(new_block(allocator->state, &p->first));
+        *p->first = (rpsim_block){.bytes = ADDRESSES, .pool = i, .state = BLOCK_UNMAPPED};
+        p->last = p->first;
+    }
     return RP_OK;
 }
 
@@ -67,148 +73,274 @@ static void drop_block(struct rpsim_allocator_state *s, rpsim_block *block)
     s->spare = block;
 }
 
-/* The first size that is not below `bytes`. */
-static uint32_t lower_bound(const pool *p, uint64_t bytes)
+/* Cuts a block; the second part has the same state and is in no list of free blocks. */
+static rp_status cut(struct rpsim_allocator_state *s, rpsim_block *block, uint64_t bytes,
+                     rpsim_block **rest_out)
+{
+    RP_TRY(new_block(s, rest_out));
+    **rest_out = *block;
+    (*rest_out)->address += bytes;
+    (*rest_out)->bytes -= bytes;
+    (*rest_out)->before = block;
+    block->bytes = bytes;
+    block->after = *rest_out;
+    if ((*rest_out)->after != NULL) {
+        (*rest_out)->after->before = *rest_out;
+    } else {
+        s->pools[block->pool].last = *rest_out;
+    }
+    return RP_OK;
+}
+
+/* `block` takes in the one after it. */
+static void join(struct rpsim_allocator_state *s, rpsim_block *block)
+{
+    rpsim_block *gone = block->after;
+    block->bytes += gone->bytes;
+    block->after = gone->after;
+    if (block->after != NULL) {
+        block->after->before = block;
+    } else {
+        s->pools[block->pool].last = block;
+    }
+    drop_block(s, gone);
+}
+
+/* ---- free ones --------------------------------------------------------------------------------
+ */
+
+/* The first free block that is not below a size and address. */
+static uint32_t lower_bound(const pool *p, uint64_t bytes, uint64_t address)
 {
     uint32_t low = 0;
     uint32_t high = p->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        bool before = p->sizes[middle].bytes < bytes;
-        low = before ? middle + 1 : low;
-        high = before ? high : middle;
+        const rpsim_block *b = p->free[middle];
+        bool below = b->bytes < bytes || (b->bytes == bytes && b->address < address);
+        low = below ? middle + 1 : low;
+        high = below ? high : middle;
     }
     return low;
-}
-
-static rp_status add_size(struct rpsim_allocator_state *s, pool *p, uint32_t at, uint64_t bytes)
-{
-    if (p->count == p->room) {
-        entry *grown = NULL;
-        uint32_t room = p->room == 0 ? 64 : 2 * p->room;
-        RP_TRY(rp_arena_alloc(s->arena, room, sizeof *grown, &grown));
-        if (p->count > 0) { /* an empty pool has no array */
-            memcpy(grown, p->sizes, p->count * sizeof *grown);
-        }
-        p->sizes = grown;
-        p->room = room;
-    }
-    memmove(p->sizes + at + 1, p->sizes + at, (p->count - at) * sizeof *p->sizes);
-    p->sizes[at] = (entry){.bytes = bytes};
-    p->count++;
-    return RP_OK;
-}
-
-static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
-{
-    pool *p = &s->pools[block->pool];
-    uint32_t at = lower_bound(p, block->bytes);
-    if (at == p->count || p->sizes[at].bytes != block->bytes) {
-        RP_TRY(add_size(s, p, at, block->bytes));
-    }
-    entry *e = &p->sizes[at];
-    block->free = true;
-    block->earlier = e->last;
-    block->later = NULL;
-    if (e->last != NULL) {
-        e->last->later = block;
-    } else {
-        e->first = block;
-    }
-    e->last = block;
-    return RP_OK;
 }
 
 static void remove_free(struct rpsim_allocator_state *s, const rpsim_block *block)
 {
     pool *p = &s->pools[block->pool];
-    if (block->earlier != NULL && block->later != NULL) {
-        block->earlier->later = block->later;
-        block->later->earlier = block->earlier;
-        return;
-    }
-    uint32_t at = lower_bound(p, block->bytes);
-    entry *e = &p->sizes[at];
-    if (block->earlier == NULL && block->later == NULL) { /* the last one of this size */
-        p->count--;
-        memmove(e, e + 1, (p->count - at) * sizeof *e);
-    } else if (block->earlier == NULL) {
-        e->first = block->later;
-        e->first->earlier = NULL;
-    } else {
-        e->last = block->earlier;
-        e->last->later = NULL;
-    }
+    uint32_t at = lower_bound(p, block->bytes, block->address);
+    p->count--;
+    memmove(p->free + at, p->free + at + 1, (p->count - at) * sizeof(rpsim_block *));
 }
 
-static uint64_t segment_for(uint64_t bytes)
+/* Makes a mapped block a free one, together with free neighbours. */
+static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
 {
-    if (bytes <= SMALL_BYTES) {
-        return SMALL_SEGMENT;
+    pool *p = &s->pools[block->pool];
+    if (block->before != NULL && block->before->state == BLOCK_FREE) {
+        block = block->before;
+        remove_free(s, block);
+        join(s, block);
     }
-    return bytes < MEDIUM_BYTES ? MEDIUM_SEGMENT
-                                : (bytes + SMALL_SEGMENT - 1) / SMALL_SEGMENT * SMALL_SEGMENT;
-}
-
-/* Gives segments without a live block back to the GPU. */
-static void flush(rpsim_allocator *a)
-{
-    struct rpsim_allocator_state *s = a->state;
-    for (uint32_t i = 0; i < POOLS; i++) {
-        pool *p = &s->pools[i];
-        for (uint32_t k = p->count; k-- > 0;) { /* from the end: sizes may go */
-            rpsim_block *next = NULL;
-            for (rpsim_block *b = p->sizes[k].first; b != NULL; b = next) {
-                next = b->later;
-                if (b->before == NULL && b->after == NULL) {
-                    a->reserved_bytes -= b->bytes;
-                    remove_free(s, b);
-                    drop_block(s, b);
-                }
-            }
+    if (block->after->state == BLOCK_FREE) {
+        remove_free(s, block->after);
+        join(s, block);
+    }
+    block->state = BLOCK_FREE;
+    if (p->count == p->room) {
+        rpsim_block **grown = NULL;
+        uint32_t room = p->room == 0 ? 64 : 2 * p->room;
+        RP_TRY(rp_arena_alloc_raw(s->arena, room, sizeof(rpsim_block *), &grown));
+        if (p->count > 0) { /* an empty pool has no array */
+            memcpy(grown, p->free, p->count * sizeof(rpsim_block *));
         }
+        p->free = grown;
+        p->room = room;
     }
-    a->flushes++;
+    uint32_t at = lower_bound(p, block->bytes, block->address);
+    memmove(p->free + at + 1, p->free + at, (p->count - at) * sizeof(rpsim_block *));
+    p->free[at] = block;
+    p->count++;
+    return RP_OK;
 }
 
-static rp_status new_segment(rpsim_allocator *a, uint64_t bytes, uint32_t pool_index,
-                             rpsim_block **block_out)
+/* With what it can grow by. */
+static uint64_t size_when_grown(const rpsim_block *block)
 {
-    uint64_t segment = segment_for(bytes);
-    *block_out = NULL;
-    if (segment > a->limit_bytes - a->reserved_bytes) {
-        flush(a);
+    return block->bytes + (block->after->state == BLOCK_UNMAPPED ? block->after->bytes : 0);
+}
+
+/* NULL where no free block is large enough. */
+static rpsim_block *best_free(struct rpsim_allocator_state *s, pool *p, uint64_t bytes)
+{
+    uint32_t at = lower_bound(p, bytes, 0);
+    if (at == p->count) {
+        return NULL;
     }
-    if (segment > a->limit_bytes - a->reserved_bytes) {
-        return RP_OK;
+    while (at + 1 < p->count && size_when_grown(p->free[at + 1]) < size_when_grown(p->free[at])) {
+        at++;
     }
-    RP_TRY(new_block(a->state, block_out));
-    (*block_out)->bytes = segment;
-    (*block_out)->pool = pool_index;
-    a->reserved_bytes += segment;
+    rpsim_block *best = p->free[at];
+    remove_free(s, best);
+    return best;
+}
+
+/* ---- counts -----------------------------------------------------------------------------------
+ */
+
+static void count_reserved(rpsim_allocator *a, uint64_t bytes)
+{
+    a->reserved_bytes += bytes;
     if (a->reserved_bytes > a->peak_reserved_bytes) {
         a->peak_reserved_bytes = a->reserved_bytes;
+    }
+}
+
+static void count_live(rpsim_allocator *a, uint64_t bytes)
+{
+    a->live_bytes += bytes;
+    a->peak_live_bytes = a->live_bytes > a->peak_live_bytes ? a->live_bytes : a->peak_live_bytes;
+}
+
+/* ---- pages ------------------------------------------------------------------------------------
+ */
+
+/* Maps the pages from the begin of an unmapped block that `bytes` need, and joins them with what is
+ * free beside them; no block where the GPU has too few. */
+static rp_status map(rpsim_allocator *a, rpsim_block *hole, uint64_t bytes, rpsim_block **block_out)
+{
+    struct rpsim_allocator_state *s = a->state;
+    pool *p = &s->pools[hole->pool];
+    uint64_t pages = (bytes + p->page - 1) / p->page * p->page;
+    *block_out = NULL;
+    if (pages > a->limit_bytes - a->reserved_bytes) {
+        return RP_OK;
+    }
+    rpsim_block *rest = NULL;
+    if (pages < hole->bytes) {
+        RP_TRY(cut(s, hole, pages, &rest));
+    } else {
+        p->holes--;
+    }
+    count_reserved(a, pages);
+    bool joins = hole->before != NULL && hole->before->state == BLOCK_FREE;
+    *block_out = joins ? hole->before : hole;
+    return put_free(s, hole);
+}
+
+/* The first of free and unmapped blocks in a row that are long enough, the first one or the one
+ * after it unmapped. */
+static rpsim_block *lowest_row(const pool *p, uint64_t bytes)
+{
+    rpsim_block *at = p->holes == 0 ? p->last : p->first;
+    for (; at != NULL; at = at->after) {
+        if (at->state != BLOCK_UNMAPPED) {
+            continue;
+        }
+        bool free_before = at->before != NULL && at->before->state == BLOCK_FREE;
+        rpsim_block *begin = free_before ? at->before : at;
+        uint64_t sum = 0;
+        for (rpsim_block *b = begin; b != NULL && b->state != BLOCK_LIVE && sum < bytes;
+             b = b->after) {
+            sum += b->bytes;
+        }
+        if (sum >= bytes) {
+            return begin;
+        }
+    }
+    return NULL; /* more than the addresses of a pool */
+}
+
+/* Maps what a block of `bytes` needs; none where the GPU has too little memory. */
+static rp_status grow(rpsim_allocator *a, pool *p, uint64_t bytes, rpsim_block **block_out)
+{
+    rpsim_block *block = lowest_row(p, bytes);
+    *block_out = NULL;
+    if (block != NULL && block->state == BLOCK_UNMAPPED) {
+        RP_TRY(map(a, block, bytes < block->bytes ? bytes : block->bytes, &block));
+    }
+    while (block != NULL && block->bytes < bytes) {
+        uint64_t missing = bytes - block->bytes;
+        rpsim_block *hole = block->after;
+        RP_TRY(map(a, hole, missing < hole->bytes ? missing : hole->bytes, &block));
+    }
+    if (block != NULL) {
+        remove_free(a->state, block);
+    }
+    *block_out = block;
+    return RP_OK;
+}
+
+/* Gives the pages of a free block back that are free as a whole. */
+static rp_status unmap(rpsim_allocator *a, rpsim_block *block)
+{
+    struct rpsim_allocator_state *s = a->state;
+    pool *p = &s->pools[block->pool];
+    uint64_t begin = (block->address + p->page - 1) / p->page * p->page;
+    uint64_t end = (block->address + block->bytes) / p->page * p->page;
+    if (end <= begin) {
+        return RP_OK;
+    }
+    rpsim_block *hole = block;
+    rpsim_block *tail = NULL;
+    remove_free(s, block);
+    if (begin > block->address) {
+        RP_TRY(cut(s, block, begin - block->address, &hole));
+    }
+    hole->state = BLOCK_UNMAPPED;
+    if (end < hole->address + hole->bytes) {
+        RP_TRY(cut(s, hole, end - hole->address, &tail));
+        RP_TRY(put_free(s, tail));
+    }
+    if (hole != block) {
+        RP_TRY(put_free(s, block));
+    }
+    a->reserved_bytes -= end - begin;
+    p->holes++;
+    if (hole->after->state == BLOCK_UNMAPPED) {
+        join(s, hole);
+        p->holes--;
+    }
+    if (hole->before != NULL && hole->before->state == BLOCK_UNMAPPED) {
+        join(s, hole->before);
+        p->holes--;
     }
     return RP_OK;
 }
 
-static rp_status split(struct rpsim_allocator_state *s, rpsim_block *block, uint64_t bytes,
-                       bool small)
+static rp_status flush(rpsim_allocator *a)
 {
-    uint64_t rest = block->bytes - bytes;
-    if (small ? rest < ROUNDING : rest <= SMALL_BYTES) {
-        return RP_OK;
+    a->flushes++;
+    for (uint32_t i = 0; i < POOLS; i++) {
+        rpsim_block *next = NULL;
+        for (rpsim_block *b = a->state->pools[i].first; b != NULL; b = next) {
+            next = b->after;
+            if (b->state == BLOCK_FREE) {
+                while (next != NULL && next->state == BLOCK_UNMAPPED) { /* may be joined */
+                    next = next->after;
+                }
+                RP_TRY(unmap(a, b));
+            }
+        }
     }
-    rpsim_block *after = NULL;
-    RP_TRY(new_block(s, &after));
-    *after =
-        (rpsim_block){.bytes = rest, .before = block, .after = block->after, .pool = block->pool};
-    if (block->after != NULL) {
-        block->after->before = after;
-    }
-    block->after = after;
-    block->bytes = bytes;
-    return put_free(s, after);
+    return RP_OK;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------
+ */
+
+/* At most: its begin and its end may share their pages with blocks that are free. */
+static uint64_t pages_of(uint64_t bytes)
+{
+    return bytes + 2 * (bytes <= SMALL_BYTES ? SMALL_PAGE : LARGE_PAGE);
+}
+
+static rp_status take_counted(rpsim_allocator *a, uint64_t size, rpsim_block **block_out)
+{
+    RP_TRY(new_block(a->state, block_out));
+    (*block_out)->bytes = size;
+    count_reserved(a, pages_of(size));
+    count_live(a, size);
+    return RP_OK;
 }
 
 rp_status rpsim_allocator_take(rpsim_allocator *a, uint32_t stream, uint64_t bytes,
@@ -216,54 +348,39 @@ rp_status rpsim_allocator_take(rpsim_allocator *a, uint32_t stream, uint64_t byt
 {
     struct rpsim_allocator_state *s = a->state;
     uint64_t size = (bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
-    bool small = size <= SMALL_BYTES;
-    uint32_t index = 2 * stream + (small ? 0 : 1);
-    pool *p = &s->pools[index];
-    uint32_t at = lower_bound(p, size);
-    rpsim_block *block = at < p->count ? p->sizes[at].first : NULL;
-    if (block != NULL) {
-        remove_free(s, block);
-    } else {
-        RP_TRY(new_segment(a, size, index, &block));
+    if (a->counts) {
+        return take_counted(a, size, block_out);
+    }
+    pool *p = &s->pools[2 * stream + (size <= SMALL_BYTES ? 0 : 1)];
+    rpsim_block *block = best_free(s, p, size);
+    if (block == NULL) {
+        RP_TRY(grow(a, p, size, &block));
+    }
+    if (block == NULL) {
+        RP_TRY(flush(a));
+        RP_TRY(grow(a, p, size, &block));
     }
     *block_out = block;
     if (block == NULL) {
         return RP_OK;
     }
-    block->free = false;
-    block->asked = size;
-    RP_TRY(split(s, block, size, small));
-    a->live_bytes += size;
-    a->peak_live_bytes = a->live_bytes > a->peak_live_bytes ? a->live_bytes : a->peak_live_bytes;
+    block->state = BLOCK_LIVE;
+    if (block->bytes > size) {
+        rpsim_block *rest = NULL;
+        RP_TRY(cut(s, block, size, &rest));
+        RP_TRY(put_free(s, rest));
+    }
+    count_live(a, size);
     return RP_OK;
-}
-
-/* `block` takes its neighbour in. */
-static void join(struct rpsim_allocator_state *s, rpsim_block *block, rpsim_block *neighbour)
-{
-    if (neighbour == NULL || !neighbour->free) {
-        return;
-    }
-    remove_free(s, neighbour);
-    block->bytes += neighbour->bytes;
-    if (neighbour == block->before) {
-        block->before = neighbour->before;
-        if (block->before != NULL) {
-            block->before->after = block;
-        }
-    } else {
-        block->after = neighbour->after;
-        if (block->after != NULL) {
-            block->after->before = block;
-        }
-    }
-    drop_block(s, neighbour);
 }
 
 rp_status rpsim_allocator_free(rpsim_allocator *a, rpsim_block *block)
 {
-    a->live_bytes -= block->asked;
-    join(a->state, block, block->before);
-    join(a->state, block, block->after);
+    a->live_bytes -= block->bytes;
+    if (a->counts) {
+        a->reserved_bytes -= pages_of(block->bytes);
+        drop_block(a->state, block);
+        return RP_OK;
+    }
     return put_free(a->state, block);
 }

@@ -27,8 +27,16 @@ typedef struct rpsim_layer_tensors {
     uint32_t input_gradient; /**< lives on after the backward, as do gradients of weights */
 } rpsim_layer_tensors;
 
+/** @return whether there is a recording for a model's kind of layer: those of models with LayerNorm
+ * or a plain MLP were not recorded. */
+static inline bool rpsim_layer_is_recorded(const rp_model *model)
+{
+    return !model->plain_mlp && !model->layer_norm;
+}
+
 /**
  * The recording for a model's kind of layer, for `tokens` tokens; experts get equal shares.
+ * @param model rpsim_layer_is_recorded
  * @param arena owns the events
  * @retval RP_OK, RP_INPUT (the recording is malformed; logged), RP_IO, RP_NO_MEMORY
  */

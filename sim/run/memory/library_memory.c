@@ -4,10 +4,9 @@
 
 #include <stdbool.h>
 
-/* From the third on, a job's microbatches are equal, and so are jobs of as many layers one after
+/* From the second on, a job's microbatches are equal, and so are jobs of as many layers one after
  * the other: what is held is of one before. */
-#define MOST_MICROBATCHES 3u
-#define MOST_ALIKE 3u
+#define MOST_EQUAL 2u
 
 enum { PARAMS, UPLOAD, COMPUTE };
 
@@ -50,15 +49,11 @@ typedef struct job {
 static rp_status take(replay *r, uint32_t stream, uint64_t bytes, rpsim_block **block_out)
 {
     *block_out = NULL;
-    if (bytes == 0) {
+    if (bytes == 0 || r->out_of_memory) {
         return RP_OK;
     }
     RP_TRY(rpsim_allocator_take(&r->allocator, stream, bytes, block_out));
-    if (*block_out == NULL) { /* goes on, so that the peak is the whole run's */
-        r->out_of_memory = true;
-        r->allocator.limit_bytes = UINT64_MAX;
-        RP_TRY(rpsim_allocator_take(&r->allocator, stream, bytes, block_out));
-    }
+    r->out_of_memory = *block_out == NULL;
     return RP_OK;
 }
 
@@ -385,8 +380,7 @@ static rp_status run_job(replay *r, const job *j)
         RP_TRY(rp_arena_alloc(r->arena, layers * r->run->tensors->tensors, sizeof *tapes, &tapes));
     }
     RP_TRY(upload_weights(r, j, &weights));
-    uint32_t most =
-        r->run->microbatches < MOST_MICROBATCHES ? r->run->microbatches : MOST_MICROBATCHES;
+    uint32_t most = r->run->microbatches < MOST_EQUAL ? r->run->microbatches : MOST_EQUAL;
     for (uint32_t m = 0; m < most; m++) {
         RP_TRY(j->backward ? backward_microbatch(r, j, tapes) : forward_microbatch(r, j));
     }
@@ -414,55 +408,108 @@ static job job_of(const rp_partition *plan, uint32_t blocks, uint32_t index)
     return (job){begin, index == 0 ? blocks + 2 : at + 1, true};
 }
 
-static bool alike(const replay *r, const job *a, const job *b)
+static uint64_t jobs_of(const rpsim_library_run *run)
 {
-    uint32_t head = r->run->model->layers + 1;
-    bool inner = a->begin > 0 && b->begin > 0 && a->end <= head && b->end <= head;
-    return inner && a->backward == b->backward && a->end - a->begin == b->end - b->begin;
+    uint64_t jobs = 0;
+    for (uint32_t p = 0; p < run->plan_count; p++) {
+        jobs +=
+            (uint64_t)run->calls[p] * (run->plans[p].forward_count + run->plans[p].backward_count);
+    }
+    return jobs;
+}
+
+/* Job `number` of the whole run. */
+static job job_at(const rpsim_library_run *run, uint64_t number)
+{
+    const rp_partition *plan = run->plans;
+    for (uint32_t p = 0; p < run->plan_count; p++) {
+        plan = &run->plans[p];
+        uint64_t jobs = (uint64_t)run->calls[p] * (plan->forward_count + plan->backward_count);
+        if (number < jobs) {
+            break;
+        }
+        number -= jobs;
+    }
+    uint64_t stages = plan->forward_count + plan->backward_count;
+    return job_of(plan, run->model->layers, (uint32_t)(number % stages));
+}
+
+/* Of as many blocks, and of the same tables. */
+static bool same_kind(const rpsim_library_run *run, const job *a, const job *b)
+{
+    uint32_t head = run->model->layers + 1;
+    bool tables = (a->begin > 0) == (b->begin > 0) && (a->end > head) == (b->end > head);
+    return tables && a->backward == b->backward && a->end - a->begin == b->end - b->begin;
+}
+
+static bool is_inner(const rpsim_library_run *run, const job *j)
+{
+    return j->begin > 0 && j->end <= run->model->layers + 1;
+}
+
+bool rpsim_library_same(const rpsim_library_run *run, uint32_t gpu, uint32_t other)
+{
+    uint64_t jobs = jobs_of(run);
+    uint64_t at = gpu;
+    uint64_t there = other;
+    for (; at < jobs && there < jobs; at += run->gpus, there += run->gpus) {
+        const job a = job_at(run, at);
+        const job b = job_at(run, there);
+        if (!same_kind(run, &a, &b)) {
+            return false;
+        }
+    }
+    return at >= jobs && there >= jobs;
 }
 
 static rp_status run_all(replay *r, uint32_t gpu)
 {
-    uint64_t number = 0;
+    uint64_t jobs = jobs_of(r->run);
     uint32_t repeated = 0;
     job before = {0};
-    for (uint32_t p = 0; p < r->run->plan_count; p++) {
-        const rp_partition *plan = &r->run->plans[p];
-        uint32_t jobs = r->run->calls[p] * (plan->forward_count + plan->backward_count);
-        for (uint32_t i = 0; i < jobs; i++) {
-            if (number++ % r->run->gpus != gpu) {
-                continue;
-            }
-            job j = job_of(plan, r->run->model->layers,
-                           i % (plan->forward_count + plan->backward_count));
-            repeated = alike(r, &before, &j) ? repeated + 1 : 0;
-            if (repeated < MOST_ALIKE) {
-                RP_TRY(run_job(r, &j));
-            }
-            before = j;
+    for (uint64_t number = gpu; number < jobs && !r->out_of_memory; number += r->run->gpus) {
+        job j = job_at(r->run, number);
+        bool again = is_inner(r->run, &j) && same_kind(r->run, &before, &j);
+        repeated = again ? repeated + 1 : 0;
+        if (repeated < MOST_EQUAL) {
+            RP_TRY(run_job(r, &j));
         }
+        before = j;
     }
     return RP_OK;
 }
 
-static rp_status replay_gpu(replay *r, uint32_t gpu, uint64_t limit_bytes)
+static rp_status replay_gpu(replay *r, uint32_t gpu, bool counts, uint64_t limit_bytes)
 {
     RP_TRY(rpsim_allocator_init(limit_bytes, r->arena, &r->allocator));
+    r->allocator.counts = counts;
     RP_TRY(rp_arena_alloc(r->arena, r->run->tensors->tensors, sizeof *r->tensors, &r->tensors));
     RP_TRY(
         rp_arena_alloc(r->arena, (size_t)r->run->model->layers + 2, sizeof *r->grads, &r->grads));
     return run_all(r, gpu);
 }
 
-rp_status rpsim_library_memory_of(const rpsim_library_run *run, uint32_t gpu, uint64_t limit_bytes,
-                                  rpsim_library_memory *memory_out)
+/* @param counts what is needed in any case, else the allocator itself */
+static rp_status replay_once(const rpsim_library_run *run, uint32_t gpu, bool counts,
+                             uint64_t limit_bytes, rpsim_library_memory *memory)
 {
     replay r = {.run = run};
     RP_TRY(rp_arena_create(&r.arena));
-    rp_status status = replay_gpu(&r, gpu, limit_bytes);
-    *memory_out = (rpsim_library_memory){.fits = !r.out_of_memory,
-                                         .peak_live_bytes = r.allocator.peak_live_bytes,
-                                         .peak_bytes = r.allocator.peak_reserved_bytes};
+    rp_status status = replay_gpu(&r, gpu, counts, limit_bytes);
+    memory->fits = !r.out_of_memory;
+    memory->peak_live_bytes = counts ? r.allocator.peak_live_bytes : memory->peak_live_bytes;
+    memory->peak_bytes = r.allocator.peak_reserved_bytes;
     rp_arena_destroy(r.arena);
     return status;
+}
+
+rp_status rpsim_library_memory_of(const rpsim_library_run *run, uint32_t gpu, uint64_t limit_bytes,
+                                  rpsim_library_memory *memory_out)
+{
+    *memory_out = (rpsim_library_memory){0};
+    RP_TRY(replay_once(run, gpu, true, limit_bytes, memory_out));
+    bool enough = memory_out->peak_bytes <= limit_bytes;
+    bool too_much = memory_out->peak_live_bytes > limit_bytes;
+    memory_out->fits = enough;
+    return enough || too_much ? RP_OK : replay_once(run, gpu, false, limit_bytes, memory_out);
 }

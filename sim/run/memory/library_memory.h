@@ -32,8 +32,8 @@ typedef struct rpsim_library_run {
 
 typedef struct rpsim_library_memory {
     bool fits;
-    uint64_t peak_live_bytes; /**< tensors, on the GPU where it is largest */
-    uint64_t peak_bytes; /**< reserved by the allocator; beyond the limit where it does not fit */
+    uint64_t peak_live_bytes; /**< tensors, of the whole run, whether it fits or not */
+    uint64_t peak_bytes;      /**< that the allocator reserves at most, until memory is out */
 } rpsim_library_memory;
 
 /**
@@ -43,3 +43,7 @@ typedef struct rpsim_library_memory {
  */
 rp_status rpsim_library_memory_of(const rpsim_library_run *run, uint32_t gpu, uint64_t limit_bytes,
                                   rpsim_library_memory *memory_out);
+
+/** @return whether two GPUs have jobs of the same kinds in the same order, and so as much memory.
+ */
+bool rpsim_library_same(const rpsim_library_run *run, uint32_t gpu, uint32_t other);

@@ -10,7 +10,6 @@ typedef struct measured {
     const rpsim_workload *workload;
     const rp_model *model;
     const rp_platform *platform;
-    bool planned;
 } measured;
 
 static void say(rpsim_memory *memory, uint32_t gpu, uint64_t limit, const rpsim_library_memory *m)
@@ -35,6 +34,14 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
     }
     for (uint32_t gpu = 0; gpu < memory->gpu_count; gpu++) {
         rpsim_library_memory taken;
+        uint32_t same = 0;
+        while (!rpsim_library_same(run, gpu, same)) {
+            same++;
+        }
+        if (same < gpu) {
+            memory->peak_gpu_bytes[gpu] = memory->peak_gpu_bytes[same];
+            continue;
+        }
         RP_TRY(rpsim_library_memory_of(run, gpu, limit, &taken));
         memory->peak_gpu_bytes[gpu] = fixed + taken.peak_live_bytes;
         if (memory->fits && !taken.fits) {
@@ -45,14 +52,14 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
     return RP_OK;
 }
 
-static rp_status measure(const measured *m, rp_arena *scratch, rpsim_memory *memory)
+static rp_status measure(const measured *m, const rpsim_memory_limits *limits, rp_arena *scratch,
+                         rpsim_memory *memory)
 {
     const rp_schedule_config *config = m->config;
     const rpsim_workload *w = m->workload;
     rp_partition plans[2] = {*config->partition, *config->partition};
     const uint32_t calls[2] = {w->calls, w->calls};
     uint32_t largest = (w->global_batch - 1) / (w->calls * w->microbatches) + 1;
-    rpsim_memory_limits limits = rpsim_memory_limits_of(m->platform, config->gpus, 0);
     rpsim_layer_tensors tensors;
     rpsim_library_run run = {.model = m->model,
                              .tensors = &tensors,
@@ -66,26 +73,29 @@ static rp_status measure(const measured *m, rp_arena *scratch, rpsim_memory *mem
     if (config->round != RP_ROUND_ALL && config->round < run.microbatches) {
         run.microbatches = config->round;
     }
-    if (m->planned) {
+    if (w->planned) {
         RP_TRY(rpsim_first_plan(config->costs, m->model, rp_plan_default_limit(m->platform),
                                 config->gpus, scratch, &plans[0]));
     }
     RP_TRY(rpsim_layer_tensors_load(m->model, run.tokens, scratch, &tensors));
-    return measure_gpus(&run, &limits, memory);
+    return measure_gpus(&run, limits, memory);
 }
 
-rp_status rpsim_library_measure(const rp_schedule_type *schedule, bool planned,
-                                const rp_schedule_config *config, const rpsim_workload *workload,
-                                const rp_model *model, const rp_platform *platform,
-                                rpsim_memory *memory)
+rp_status rpsim_library_measure(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                                const rpsim_workload *workload, const rp_model *model,
+                                const rp_platform *platform, rpsim_memory *memory)
 {
-    if (!schedule->library_memory || !memory->known) {
+    bool recorded = rp_dtype_bytes(workload->dtype) == 2 && rpsim_layer_is_recorded(model);
+    bool recomputes = config->recompute != RP_RECOMPUTE_NONE;
+    if (!schedule->library_memory || !recorded || !recomputes || !memory->known) {
         return RP_OK;
     }
-    const measured m = {config, workload, model, platform, planned};
+    const measured m = {config, workload, model, platform};
+    const rpsim_memory_limits limits =
+        rpsim_memory_limits_of(platform, &schedule->traits, config->gpus);
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = measure(&m, scratch, memory);
+    rp_status status = measure(&m, &limits, scratch, memory);
     rp_arena_destroy(scratch);
     return status;
 }

@@ -5,15 +5,15 @@
 #include "sim/run/run_plan.h"
 
 /**
- * Replaces the GPUs' part of a run's memory, for schedules with `library_memory`: peaks are bytes
- * of tensors that live together, fixed bytes included; what fits is for PyTorch's allocator to say,
- * so that a run may not fit whose peak is below what is usable. The host's part stays.
- * @param planned by the library itself: then its first step has rpsim_first_plan
+ * Replaces the GPUs' part of a run's memory, for schedules with `library_memory` that recompute in
+ * 16 bits, of models whose layers were recorded; other runs keep their program's buffers. Peaks are
+ * bytes of tensors that live together, fixed bytes included. PyTorch's allocator says what fits, so
+ * that a run may not fit whose peak is below what is usable. The host's part stays.
+ * @param workload where planned, the run's first step has rpsim_first_plan
  * @param memory of the run by its program's buffers; unknown stays unknown
  * @retval RP_OK, RP_INPUT, RP_IO (as rpsim_layer_tensors_load and rpsim_first_plan; logged),
  * RP_NO_MEMORY
  */
-rp_status rpsim_library_measure(const rp_schedule_type *schedule, bool planned,
-                                const rp_schedule_config *config, const rpsim_workload *workload,
-                                const rp_model *model, const rp_platform *platform,
-                                rpsim_memory *memory);
+rp_status rpsim_library_measure(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                                const rpsim_workload *workload, const rp_model *model,
+                                const rp_platform *platform, rpsim_memory *memory);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GIB 1073741824.0
 #define DIGIT_BITS 11
 #define DIGIT_COUNT (1u << DIGIT_BITS)
 
@@ -31,19 +32,22 @@ typedef struct meter {
     rpsim_memory *out;
 } meter;
 
-rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint32_t gpus,
-                                           uint64_t host_fixed_bytes)
+rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, const rp_traits *traits,
+                                           uint32_t gpus)
 {
     uint32_t of_server = platform->gpus / platform->nodes;
     uint32_t servers = (gpus - 1) / of_server + 1;
-    double usable_gb =
-        platform->usable_memory_gb > 0 ? platform->usable_memory_gb : platform->memory_gb;
+    double left_gb = platform->memory_gb - 1e-9 * GIB * platform->reserved_gib;
+    double usable_gb = platform->usable_memory_gb > 0 ? platform->usable_memory_gb
+                       : left_gb > 0                  ? left_gb
+                                                      : 0;
     double fixed_gb = platform->context_gb + platform->workspace_gb;
+    fixed_gb += traits->communicator ? platform->communicator_gb : 0;
+    fixed_gb += traits->one_dispatcher ? platform->process_gb : 0;
     return (rpsim_memory_limits){.gpu_bytes = (uint64_t)(usable_gb * 1e9),
                                  .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
                                  .gpu_overhead = platform->allocator_overhead_pct / 100,
                                  .host_bytes = (uint64_t)(servers * platform->host_memory_gb * 1e9),
-                                 .host_fixed_bytes = host_fixed_bytes,
                                  .host_servers = servers};
 }
 

@@ -42,8 +42,8 @@ typedef struct rpsim_memory {
  * Limits of a platform's GPUs and of the servers that `gpus` successive GPUs are in. Host memory is
  * that of these servers together: what lies there is spread over them (common/machine/machine.h).
  */
-rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, uint32_t gpus,
-                                           uint64_t host_fixed_bytes);
+rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, const rp_traits *traits,
+                                           uint32_t gpus);
 
 /** @return true where the host's part is within its limit, or that is unknown. */
 bool rpsim_memory_host_fits(const rpsim_memory *memory);

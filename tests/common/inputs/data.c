@@ -205,15 +205,15 @@ Test(data, platforms)
     } rows[] = {
         {"rtx3090x8", "rtx3090", 8, 142, 71, 24, 936, 32, 0, 56.25},
         {"rtx3090x8-pcie3", "rtx3090", 8, 142, 71, 24, 936, 16, 0, 0},
-        {"rtx4090x8", "rtx4090", 8, 330.3, 165.2, 24, 1008, 32, 20.97, 0},
-        {"rtx4090x16", "rtx4090", 16, 330.3, 165.2, 24, 1008, 32, 20.97, 0},
-        {"rtx4090x64", "rtx4090", 64, 330.3, 165.2, 24, 1008, 32, 20.97, 0},
-        {"rtx5090x8", "rtx5090", 8, 419, 209.5, 32, 1792, 64, 0, 0},
+        {"rtx4090x8", "rtx4090", 8, 330.3, 165.2, 24564 / 1024.0, 1008, 32, 20.97, 0},
+        {"rtx4090x16", "rtx4090", 16, 330.3, 165.2, 24564 / 1024.0, 1008, 32, 20.97, 0},
+        {"rtx4090x64", "rtx4090", 64, 330.3, 165.2, 24564 / 1024.0, 1008, 32, 20.97, 0},
+        {"rtx5090x8", "rtx5090", 8, 419, 209.5, 32607 / 1024.0, 1792, 64, 0, 0},
         {"a800x8", "a800", 8, 312, 312, 80, 2039, 32, 0, 200},
-        {"h100x8", "h100", 8, 989.5, 989.5, 80, 3350, 64, 0, 450},
-        {"h100x64", "h100", 64, 989.5, 989.5, 80, 3350, 64, 0, 450},
-        {"h200", "h200", 1, 989.5, 989.5, 141, 4800, 64, 0, 450},
-        {"h200x8", "h200", 8, 989.5, 989.5, 141, 4800, 64, 0, 450},
+        {"h100x8", "h100", 8, 989.5, 989.5, 81559 / 1024.0, 3350, 64, 0, 450},
+        {"h100x64", "h100", 64, 989.5, 989.5, 81559 / 1024.0, 3350, 64, 0, 450},
+        {"h200", "h200", 1, 989.5, 989.5, 143771 / 1024.0, 4800, 64, 0, 450},
+        {"h200x8", "h200", 8, 989.5, 989.5, 143771 / 1024.0, 4800, 64, 0, 450},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rp_platform platform;
@@ -222,7 +222,7 @@ Test(data, platforms)
         cr_expect(eq(u32, platform.gpus, rows[i].gpus));
         cr_expect(eq(dbl, platform.fp16_tflops_fp16_acc, rows[i].fp16_acc));
         cr_expect(eq(dbl, platform.fp16_tflops_fp32_acc, rows[i].fp32_acc));
-        cr_expect(eq(dbl, platform.memory_gb, rows[i].memory));
+        cr_expect(epsilon_eq(dbl, platform.memory_gb, rows[i].memory * 1.073741824, 1e-9));
         cr_expect(eq(dbl, platform.memory_gb_per_s, rows[i].bandwidth));
         cr_expect(eq(dbl, platform.link_gb_per_s, rows[i].link));
         cr_expect(eq(dbl, platform.link_effective_gb_per_s, rows[i].effective));
@@ -248,8 +248,12 @@ Test(data, everything_listed_loads)
     cr_expect(ge(u32, count, 6));
     for (uint32_t i = 0; i < count; i++) {
         cr_expect(eq(int, rp_platform_load(names[i], arena, &platform), RP_OK), "%s", names[i]);
-        bool stated = platform.host_memory_gb > 0;
-        cr_expect(stated, "%s: host memory", names[i]);
+        const double stated[] = {platform.host_memory_gb, platform.memory_gib,
+                                 platform.reserved_gib, platform.process_gb};
+        for (size_t k = 0; k < sizeof stated / sizeof stated[0]; k++) {
+            cr_expect(gt(dbl, stated[k], 0), "%s: what its memory is, %zu", names[i], k);
+        }
+        cr_expect(eq(dbl, platform.usable_memory_gb, 0), "%s: one rule for all", names[i]);
     }
     cr_assert(eq(int, rp_data_list("costs", arena, &names, &count), RP_OK));
     cr_expect(ge(u32, count, 5));

@@ -47,6 +47,8 @@ Test(platform, pcie_generations)
     cr_expect(eq(dbl, rp_link_bytes_per_s(&p), 1e9 * 20.97));
 }
 
+#define CARD_GB (24564 * 1.048576e-3) /* MiB of an RTX 4090 */
+
 /* 1 GiB = 1.073741824 GB; a change of either key takes the place of both. */
 Test(platform, memory_in_either_unit)
 {
@@ -60,8 +62,11 @@ Test(platform, memory_in_either_unit)
         double host_gb;
     } rows[] = {{"platform.memory_gib=24", 24 * 1.073741824, 800},
                 {"platform.memory_gb=25", 25, 800},
-                {"platform.host_memory_gib=100", 24, 107.3741824},
-                {"platform.host_memory_gb*0.5", 24, 400}};
+                {"platform.memory_gib*2", 2 * CARD_GB, 800},
+                {"platform.memory_gb*2", 2 * CARD_GB, 800},
+                {"platform.host_memory_gib=100", CARD_GB, 107.3741824},
+                {"platform.host_memory_gib*0.5", CARD_GB, 400},
+                {"platform.host_memory_gb*0.5", CARD_GB, 400}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rp_changes changes = {0};
         cr_assert(eq(int, rp_changes_add("set", rows[i].change, arena, &changes), RP_OK));
@@ -92,6 +97,28 @@ Test(platform, links_by_direction)
 }
 
 #define LINK "link_gb_per_s: 32\nlink_efficiency: 0.75\n"
+
+/* Each kind of host work has its own rate, or that of all of them. */
+Test(platform, rates_of_host_work)
+{
+    rp_platform p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\n"
+                               "host_adam_gb_per_s: 160\nhost_refresh_gb_per_s: 36\n");
+    rp_machine m = rp_machine_of(&p);
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_OPTIMIZER), 160e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_REFRESH), 36e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_COLLECT), 95e9));
+    p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\nhost_collect_gb_per_s: 50\n");
+    m = rp_machine_of(&p);
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_OPTIMIZER), 95e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_REFRESH), 95e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_COLLECT), 50e9));
+    p = parse(LINK "peer_gb_per_s: 0\noptimizer_threads: 10\noptimizer_thread_gb_per_s: 5\n"
+                   "host_adam_gb_per_s: 160\nhost_refresh_gb_per_s: 36\n");
+    m = rp_machine_of(&p); /* a pool of 50 GB/s */
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_OPTIMIZER), 50e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_REFRESH), 36e9));
+    cr_expect(eq(dbl, rp_machine_host_Bps(&m, RP_OP_COLLECT), 50e9));
+}
 
 Test(platform, what_is_absent_limits_nothing)
 {

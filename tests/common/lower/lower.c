@@ -248,6 +248,77 @@ Test(lower, host_bytes)
     rp_program_destroy(p);
 }
 
+static bool waits_for(const rp_program *p, uint32_t op, rp_op_kind kind, uint32_t iteration,
+                      uint32_t number)
+{
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        const rp_op *target = &p->ops[rp_wait_op(p->waits[w])];
+        bool host = rp_op_kind_class(kind) == RP_CLASS_HOST;
+        uint32_t of_target = host ? target->microbatch : target->stage;
+        if (target->kind == kind && target->iteration == iteration && of_target == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first uploads of jobs after the first step, and how many of them wait for the last layer. */
+static void count_fences(const rp_program *p, uint32_t *jobs_out, uint32_t *whole_out)
+{
+    *jobs_out = *whole_out = 0;
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        const rp_queue *queue = &p->queues[q];
+        for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
+            const rp_op *op = &p->ops[i];
+            bool first = queue->kind == RP_QUEUE_PARAM_UPLOAD && op->iteration > 0 &&
+                         (i == queue->op_begin || op[-1].stage != op->stage);
+            bool whole =
+                first && waits_for(p, i, RP_OP_REFRESH, op->iteration - 1u, p->layer_count + 1);
+            *jobs_out += first ? 1 : 0;
+            *whole_out += whole ? 1 : 0;
+        }
+    }
+}
+
+/* One process that steps synchronously: every job waits for the last layer's refresh, and the first
+ * collection for the weights of the last backward stage. Neither holds of asynchronous steps, nor
+ * of systems with finer waits. */
+Test(lower, one_process_steps_by_itself)
+{
+    for (uint32_t mode = 0; mode < 4; mode++) {
+        fixture f;
+        bool one = (mode & 1u) != 0;
+        bool synchronous = (mode & 2u) != 0;
+        make(&f, 3, 4, 2, 9, 3, 4);
+        f.config.asynchronous = !synchronous;
+        rp_program *schedule = NULL;
+        rp_program *p = NULL;
+        const rp_schedule_type *type = rp_schedule_find("roundpipe");
+        cr_assert(eq(int, rp_schedule_build(type, &f.config, &schedule), RP_OK));
+        schedule->traits.one_dispatcher = one;
+        cr_assert(eq(int, rp_lower(schedule, &f.lower, f.sequences, &p), RP_OK));
+        uint32_t jobs = 0;
+        uint32_t whole = 0;
+        count_fences(p, &jobs, &whole);
+        uint32_t with_head = 2 * 2; /* the head's stage, in two calls of two steps */
+        cr_expect(eq(u32, jobs, 2 * 2 * 7));
+        cr_expect(eq(u32, whole, one && synchronous ? jobs : with_head), "%u", mode);
+        uint32_t after_jobs = 0;
+        for (uint32_t i = 0; i < p->op_count; i++) {
+            bool last_stage = p->ops[i].kind == RP_OP_COLLECT &&
+                              waits_for(p, i, RP_OP_UPLOAD_PARAMS, p->ops[i].iteration,
+                                        p->backward_chain[p->backward_count - 1]);
+            if (last_stage) {
+                cr_expect(eq(u32, p->ops[i].microbatch, p->layer_count + 1));
+            }
+            after_jobs += last_stage ? 1 : 0;
+        }
+        cr_expect(eq(u32, after_jobs, one && synchronous ? 3 : 0), "%u", mode);
+        rp_program_destroy(schedule);
+        rp_program_destroy(p);
+    }
+}
+
 /* executor.md section 3, property 18: GPUs x microbatches x forward x backward stages, sync and
  * async, one call and two. Also that pieces keep their size and that the program is valid. */
 Test(lower, no_deadlock)

@@ -152,7 +152,7 @@ static void run_case(walk *w, const char *schedule)
              schedule, model_name, platform_name, gpus, lengths[pick(w, 6)],
              odd ? 1 + pick(w, 20) : gpus * (1 + pick(w, 2)), gpus <= 4 ? 16u : 1u,
              partitions[pick(w, 3)], modes[pick(w, 8)]);
-    rp_test_outcome outcome = rp_test_rpsim_after("--format json", w->line);
+    rp_test_outcome outcome = rp_test_rpsim_after("--format json --intervals off", w->line);
     if (outcome.status == 2) {
         bool silent = outcome.output[0] == '\0';
         cr_expect(silent && strstr(outcome.messages, "valid") != NULL, "rpsim %s: %s", w->line,

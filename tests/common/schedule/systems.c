@@ -273,6 +273,7 @@ typedef struct step_times {
     unit_times all;
     unit_times backward;
     unit_times first; /* forward of stage 0 */
+    unit_times end;   /* forward of the last stage */
     unit_times turn;  /* backward of the last stage: the first backward unit */
     unit_times last;  /* backward of stage 0 */
 } step_times;
@@ -288,6 +289,7 @@ static void add_unit_times(unit_times *to, unit_times u)
 static step_times times_of(const rp_program *p, const rp_machine *on)
 {
     step_times t = {.first = unit_of(p, 0, false, on), .last = unit_of(p, 0, true, on)};
+    t.end = unit_of(p, p->forward_count - 1, false, on);
     t.turn = unit_of(p, p->forward_count - 1, true, on);
     for (uint32_t s = 0; s < p->forward_count; s++) {
         unit_times backward = unit_of(p, s, true, on);
@@ -298,9 +300,9 @@ static step_times times_of(const rp_program *p, const rp_machine *on)
     return t;
 }
 
-/* A step by what binds it. Gathers run ahead of the compute but for the last microbatch's backward:
- * there a stage's gradients are reduced before the next stage is gathered. Then the last shard goes
- * down and Adam runs. */
+/* A step by what binds it. Gathers run ahead of the compute, but not from one direction into the
+ * other, and not in the last microbatch's backward: there a stage's gradients are reduced before
+ * the next stage is gathered. Then the last shard goes down and Adam runs. */
 Test(systems, fsdp_offload_step_times)
 {
     const uint32_t n = 4;
@@ -311,20 +313,23 @@ Test(systems, fsdp_offload_step_times)
     rp_machine on = machine; /* the GPUs */
     on.upload_Bps = on.download_Bps = on.collective_Bps = 4e12;
     step_times t = times_of(p, &on);
-    double step = t.first.up + t.first.gather + each * t.all.compute + t.backward.reduce +
-                  t.backward.gather - t.turn.gather + t.last.down + adam;
+    double turns = t.first.up + t.first.gather + t.turn.up + t.turn.gather;
+    double step = each * turns + each * t.all.compute + t.backward.reduce + t.backward.gather -
+                  t.turn.gather + t.last.down + adam;
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "GPUs");
 
     on.collective_Bps = 1e9; /* the collectives */
     t = times_of(p, &on);
-    step = t.first.up + each * t.all.gather + t.backward.reduce + t.backward.compute + t.last.down +
-           adam;
+    turns = each * (t.first.up + t.end.compute + t.turn.up) + (each - 1) * t.last.compute;
+    step =
+        turns + each * t.all.gather + t.backward.reduce + t.backward.compute + t.last.down + adam;
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "bus");
 
     on.collective_Bps = 4e12; /* the shards' way up */
     on.upload_Bps = 1e8;
     t = times_of(p, &on);
-    step = each * t.all.up + t.last.gather + t.last.compute + t.last.reduce + t.last.down + adam;
+    turns = each * (t.end.gather + t.end.compute + t.last.gather + t.last.compute);
+    step = each * t.all.up + turns + t.last.reduce + t.last.down + adam;
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "link");
     rp_program_destroy(p);
 }

@@ -166,8 +166,8 @@ Test(exec_program_in, a_name_is_a_label)
 {
     static const char *const simulated[] = {"schedule", "sim_wall_s"};
     static const char *const executed[] = {
-        "schedule",          "iteration_ms",        "tokens_per_s",   "program_in",
-        "wall_tokens_per_s", "executed_flop_per_s", "peak_host_bytes"};
+        "schedule",          "iteration_ms",        "tokens_per_s",    "program_in",
+        "wall_tokens_per_s", "executed_flop_per_s", "peak_host_bytes", "busy_pct"};
     bool all = getenv("RP_LONG") != NULL && strcmp(getenv("RP_LONG"), "1") == 0;
     const char *from = rp_test_tool_expand("@DIR@/p.txt", 11);
     const char *to = rp_test_tool_expand("@DIR@/q.txt", 11);

@@ -73,6 +73,8 @@ static void fini(bench *b)
 static void free_links(bench *b)
 {
     b->machine.upload_Bps = b->machine.download_Bps = b->machine.host_Bps = 1e15;
+    b->machine.adam_Bps = b->machine.refresh_Bps = 0;
+    b->machine.object_ps = 0;
 }
 
 static void every_compute_op(bench *b, int64_t ps, uint32_t launches)
@@ -96,8 +98,8 @@ static int64_t last_end(const bench *b)
 
 #define QWEN_1_7B "7,7,7|7,7,7,7"
 
-/* sim/model.md section 2, term 5: "4900 modules per layer" and "800-6400 launches" of a MoE layer
- * and microbatch, forward and backward. */
+/* Modules and trained tensors as counted in a layer of Hugging Face's implementation with PEFT's
+ * adapters on all linear layers; of gpt-oss four experts run (sim/model.md section 10). */
 Test(dispatch, counts_of_the_moe_models)
 {
     rp_stage stage = {.layer_begin = 3, .layer_end = 4, .roles = RP_STAGE_FORWARD_LAYERS};
@@ -106,26 +108,31 @@ Test(dispatch, counts_of_the_moe_models)
     rpsim_dispatch_counts c;
     cr_assert(eq(int, rp_model_load("qwen3-235b-lora", rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
-    cr_expect(eq(u32, c.modules[0] / 100, 49));
+    cr_expect(eq(u32, c.modules[0], 4543));
+    cr_expect(eq(u32, c.layer_modules, 4543));
+    cr_expect(eq(u32, c.layer_tensors, 778));
     cr_expect(eq(u32, c.launches[RP_OP_BACKWARD] / 100, 64));
     cr_expect(c.routing);
     cr_assert(eq(int, rp_model_load("gpt-oss-20b", rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
-    cr_expect(le(u32, c.modules[0], 20u));
-    cr_expect(ge(u32, c.launches[RP_OP_BACKWARD], 800u));
-    cr_expect(le(u32, c.launches[RP_OP_BACKWARD], 1000u));
+    cr_expect(eq(u32, c.modules[0], 11));
+    cr_expect(eq(u32, c.launches[RP_OP_FORWARD], 40 + 4 * 13 + 1));
+    cr_expect(eq(u32, c.layer_tensors, 4 + 4 + 1 + 2 + 2 + 2 + 2));
     cr_assert(eq(int, rp_model_load("qwen3-32b", rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpsim_dispatch_count(&program, &model, 1024, rp_test_arena, &c), RP_OK));
     cr_expect(not(c.routing));
+    cr_expect(eq(u32, c.layer_tensors, 11));
 }
 
-/* A queue that never fills and cloning that takes no time change nothing, to the bit. */
+/* In a single step, a queue that never fills, and cloning and tensors that take no time, change
+ * nothing, to the bit.
+ */
 Test(dispatch, without_limits_it_is_as_if_it_were_not_there)
 {
     for (uint32_t gpus = 1; gpus <= 8; gpus++) {
         bench b;
-        make(&b, "qwen3-1.7b", QWEN_1_7B, gpus, 6, 3);
-        b.machine.module_ps = 0;
+        make(&b, "qwen3-1.7b", QWEN_1_7B, gpus, 6, 1);
+        b.machine.module_ps = b.machine.object_ps = 0;
         b.costs.dispatch.queue_depth = UINT32_MAX;
         run(&b);
         uint64_t with = rp_timeline_hash(b.timeline);
@@ -149,6 +156,8 @@ Test(dispatch, the_host_is_serial)
         for (uint32_t s = 0; s < b.program->stage_count; s++) { /* each stage is one job a step */
             cloning += 2 * b.machine.module_ps * b.costs.dispatch.modules[s];
         }
+        uint32_t last = b.program->backward_chain[b.program->backward_count - 1];
+        cloning -= b.machine.module_ps * (b.costs.dispatch.modules[last] / 4); /* after all ops */
         run(&b);
         int64_t rest = last_end(&b) - cloning;
         cr_expect(ge(i64, rest, 0), "%u GPUs", gpus);
@@ -198,6 +207,87 @@ Test(dispatch, nothing_runs_ahead_of_a_full_queue)
     }
 }
 
+/* A quarter of a job's cloning comes when its kernels are issued, before the next job's: of two
+ * jobs on one GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
+Test(dispatch, giving_clones_up_takes_its_time)
+{
+    bench b;
+    make(&b, "qwen3-1.7b", QWEN_1_7B, 1, 1, 1);
+    free_links(&b);
+    every_compute_op(&b, 0, 1);
+    b.machine.module_ps = INT64_C(1000000000);
+    run(&b);
+    int64_t first = b.costs.dispatch.modules[b.program->forward_chain[0]];
+    int64_t second = b.costs.dispatch.modules[b.program->forward_chain[1]];
+    uint32_t op = find(b.program, RP_OP_UPLOAD_PARAMS, b.program->forward_chain[1], 0);
+    int64_t expected = b.machine.module_ps * (first + second - second / 4);
+    cr_expect(le(i64, llabs(b.timeline->start_ps[op] - expected), INT64_C(100000000)), "%ld %ld",
+              (long)b.timeline->start_ps[op], (long)expected);
+    fini(&b);
+}
+
+/* The first job of a step is handed out when its layers are refreshed. Then the process walks twice
+ * through all modules, and clones. */
+Test(dispatch, a_call_begins_after_the_refresh)
+{
+    bench b;
+    make(&b, "qwen3-1.7b", QWEN_1_7B, 2, 2, 2);
+    free_links(&b);
+    every_compute_op(&b, 0, 1);
+    b.machine.module_ps = INT64_C(1000000);
+    b.machine.object_ps = INT64_C(10000000);
+    b.machine.refresh_Bps = 1e9; /* the slowest of all */
+    run(&b);
+    uint32_t stage = b.program->forward_chain[0];
+    int64_t modules = b.costs.dispatch.modules[stage];
+    int64_t held = b.machine.module_ps * (modules - modules / 4) +
+                   2 * 28 * b.machine.object_ps * b.costs.dispatch.layer_modules;
+    uint32_t checked = 0;
+    for (uint32_t i = 0; i < b.program->op_count; i++) {
+        const rp_op *op = &b.program->ops[i];
+        int64_t refreshed = 0;
+        for (uint32_t w = op->wait_begin; w < op[1].wait_begin; w++) {
+            uint32_t target = rp_wait_op(b.program->waits[w]);
+            bool refresh = b.program->ops[target].kind == RP_OP_REFRESH;
+            refreshed = refresh ? b.timeline->end_ps[target] : refreshed;
+        }
+        if (op->kind == RP_OP_UPLOAD_PARAMS && op->stage == stage && refreshed > 0) {
+            cr_expect(eq(i64, b.timeline->start_ps[i], refreshed + held));
+            checked++;
+        }
+    }
+    cr_expect(eq(u32, checked, 1));
+    fini(&b);
+}
+
+/* Refresh and collection of a layer go through its modules and tensors one by one, Adam through the
+ * tensors of all layers; then come the bytes. */
+Test(dispatch, host_ops_take_time_for_each_object)
+{
+    bench b;
+    make(&b, "qwen3-235b-lora", "24,24,24,22|0,24,24,24,22", 4, 2, 2);
+    b.machine.object_ps = INT64_C(5000000);
+    run(&b);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < b.program->op_count; i++) {
+        const rp_op *op = &b.program->ops[i];
+        if (rp_op_kind_class((rp_op_kind)op->kind) != RP_CLASS_HOST) {
+            continue;
+        }
+        bool of_layer = op->microbatch >= 1 && op->microbatch <= 94;
+        int64_t objects = op->kind == RP_OP_OPTIMIZER ? 94 * 778 : of_layer ? 4543 + 778 : 0;
+        double bytes_s =
+            (double)b.program->op_bytes[i] / rp_machine_host_Bps(&b.machine, (rp_op_kind)op->kind);
+        int64_t expected = objects * b.machine.object_ps + (int64_t)(1e12 * bytes_s);
+        int64_t taken = b.timeline->end_ps[i] - b.timeline->start_ps[i];
+        cr_assert(le(i64, llabs(taken - expected), 2), "%u: %ld %ld", i, (long)taken,
+                  (long)expected);
+        seen++;
+    }
+    cr_expect(eq(u32, seen, 2 * (96 + 96 + 1)));
+    fini(&b);
+}
+
 /* Where the host waits for routing it has issued the last chunk when all others are done. */
 Test(dispatch, routing_leaves_one_chunk_in_flight)
 {
@@ -216,6 +306,29 @@ Test(dispatch, routing_leaves_one_chunk_in_flight)
     fini(&b);
 }
 
+/* A recompute has the counts that its forward saved: it is issued beside what runs. Of two ops of
+ * two chunks each, the second is issued at once where it is a recompute, and when the first is done
+ * where it is a forward. */
+Test(dispatch, recompute_does_not_wait_for_routing)
+{
+    bench b;
+    make(&b, "qwen3-1.7b", QWEN_1_7B, 1, 2, 1);
+    free_links(&b);
+    b.machine.module_ps = 0;
+    b.costs.dispatch.queue_depth = 1024;
+    b.costs.dispatch.routing = true;
+    every_compute_op(&b, INT64_C(6000000000), 1000);
+    run(&b);
+    uint32_t stage = b.program->backward_chain[1];
+    for (uint32_t m = 0; m < 2; m++) {
+        uint32_t forward = find(b.program, RP_OP_FORWARD, b.program->forward_chain[1], m);
+        uint32_t recompute = find(b.program, RP_OP_RECOMPUTE, stage, m);
+        cr_expect(eq(i64, b.timeline->held_ps[recompute], 0));
+        cr_expect(gt(i64, b.timeline->held_ps[forward], 0));
+    }
+    fini(&b);
+}
+
 /* While a job is cloned nobody launches: a GPU in the middle of an op stops when it has run what
  * was issued. GPU 0 runs the first job's op from the time its clone is done; the second job's
  * clone, longer than that op, begins at the same time. */
@@ -228,8 +341,9 @@ Test(dispatch, cloning_stops_every_gpu)
     b.costs.dispatch.queue_depth = 1024;
     every_compute_op(&b, op_ps, 3 * 1024);
     int64_t clone_ps = INT64_C(10000000000);
-    b.machine.module_ps = clone_ps / b.costs.dispatch.modules[0];
-    clone_ps = b.machine.module_ps * b.costs.dispatch.modules[0];
+    int64_t modules = b.costs.dispatch.modules[0] - b.costs.dispatch.modules[0] / 4;
+    b.machine.module_ps = clone_ps / modules;
+    clone_ps = b.machine.module_ps * modules;
     run(&b);
     uint32_t op = find(b.program, RP_OP_FORWARD, 0, 0);
     int64_t held = b.timeline->held_ps[op];

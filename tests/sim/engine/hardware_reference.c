@@ -33,7 +33,8 @@ enum {
     OUT = 6 * GPUS, /* to peers */
     IN = 7 * GPUS,
     HOST = 8 * GPUS,
-    DRAM, /* of each socket of each node */
+    OWN,            /* of Adam, refresh and collection where they have rates of their own */
+    DRAM = OWN + 3, /* of each socket of each node */
     NET_OUT = DRAM + MAX_NODES * MAX_SOCKETS,
     NET_IN = NET_OUT + MAX_NODES,
     BETWEEN = NET_IN + MAX_NODES, /* of each node, from each socket to each */
@@ -65,6 +66,9 @@ static void draw_machine(rp_random *random, rp_machine *m)
     m->root_Bps = draw_Bps(random);
     m->dram_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
     m->nvlink_gpus = groups[rp_random_between(random, 0, largest)];
+    m->adam_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
+    m->refresh_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
+    m->collect_Bps = rp_random_between(random, 0, 1) == 0 ? 0 : draw_Bps(random);
     m->copy_latency_ps = rp_random_between(random, 0, 1) * INT64_C(1234567);
     m->op_gap_ps = rp_random_between(random, 0, 1) * INT64_C(765432);
     m->op_wake_ps = rp_random_between(random, 0, 1) * INT64_C(3456789);
@@ -191,10 +195,12 @@ static void route_peers(const rp_machine *m, uint32_t from, uint32_t to, slow_ha
 }
 
 /* Every socket does its part, all at the same time. */
-static void route_host(const rp_machine *m, slow_hardware_op *op)
+static void route_host(const rp_machine *m, rp_op_kind kind, slow_hardware_op *op)
 {
+    const double own[] = {m->adam_Bps, m->refresh_Bps, m->collect_Bps};
+    uint32_t which = kind == RP_OP_OPTIMIZER ? 0 : kind == RP_OP_REFRESH ? 1 : 2;
     op->bytes /= socket_count(m);
-    add(op, HOST);
+    add(op, own[which] > 0 ? OWN + which : HOST);
     for (uint32_t socket = 0; m->dram_Bps > 0 && socket < socket_count(m); socket++) {
         add(op, DRAM + socket);
     }
@@ -239,7 +245,7 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
         op->bytes = 0;
         break;
     case RP_QUEUE_OPTIMIZER:
-        route_host(&b->machine, op);
+        route_host(&b->machine, (rp_op_kind)p->ops[number].kind, op);
         break;
     case RP_QUEUE_DISPATCH:
     case RP_QUEUE_KIND_COUNT:
@@ -252,8 +258,10 @@ static void fill_capacities(const rp_machine *m, double *capacities)
     for (uint32_t i = 0; i < LINKS; i++) {
         double of_group[] = {m->upload_Bps, m->download_Bps, m->switch_Bps, m->switch_Bps,
                              m->root_Bps,   m->root_Bps,     m->peer_Bps,   m->peer_Bps};
+        const double own[] = {m->adam_Bps, m->refresh_Bps, m->collect_Bps};
         capacities[i] = i < HOST      ? of_group[i / GPUS]
                         : i == HOST   ? m->host_Bps / m->sockets
+                        : i < DRAM    ? own[i - OWN] / m->sockets
                         : i < NET_OUT ? m->dram_Bps / m->sockets
                         : i < BETWEEN ? m->network_Bps
                                       : m->intersocket_Bps;

@@ -393,7 +393,8 @@ Test(chakra_cli, bad_command_lines)
         const char *line;
         const char *message;
     } cases[] = {
-        {"--chakra " GOLDEN "pipe --kineto a.json", "either --kineto F[,F…] or --chakra PREFIX"},
+        {"--chakra " GOLDEN "pipe --kineto a.json",
+         "one of --kineto F[,F…], --timer F and --chakra"},
         {"--chakra " GOLDEN "pipe --seq-len 3", "--chakra: makes no cost table; valid beside it"},
         {"--chakra " GOLDEN "pipe --out x", "--chakra: makes no cost table"},
         {"--chakra " GOLDEN "pipe --platform abacus", "abacus"},

@@ -241,7 +241,7 @@ Test(kineto, bad_traces)
         {"", NULL, "t.json:1: column 1: "},
         {"{\"traceEvents\": [\n{\"ph\":\n}]}", NULL, "t.json:3: column 1: "},
         {"{\"traceEvents\": [NaN]}", NULL, "t.json:1: column 20: "},
-        {"\x1f\x8b\x08", NULL, "t.json:1: compressed with gzip; valid is JSON"},
+        {"\x1f\x8b\x08", NULL, "t.json:1: the compressed file ends in its middle; valid are"},
         {"{}", NULL, "t.json:1: no list of events; valid is an object with \"traceEvents\""},
         {"{\"traceEvents\": {}}", NULL, "t.json:1: no list of events"},
         {"7", NULL, "t.json:1: "},
@@ -326,7 +326,7 @@ Test(kineto_cli, bad_command_lines)
         const char *line;
         const char *message;
     } cases[] = {
-        {"", "one thing to import; valid is either --kineto F[,F…] or --chakra PREFIX"},
+        {"", "one thing to import; valid is one of --kineto F[,F…], --timer F and --chakra PREFIX"},
         {"--kineto", "--kineto: the value is missing"},
         {"--kineto a,,b", "--kineto: 'a,,b' is not valid"},
         {"--kineto a.json", "valid with --microbatch-size B and --seq-len S"},

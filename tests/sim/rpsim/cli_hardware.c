@@ -14,13 +14,7 @@ TestSuite(cli_hardware, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .t
 
 static json_t *run(const char *line)
 {
-    char full[1024];
-    snprintf(full, sizeof full, "--fidelity hardware --format json %s", line);
-    rp_test_outcome outcome = rp_test_rpsim_well(full);
-    json_error_t error;
-    json_t *rows = json_loads(outcome.output, 0, &error);
-    cr_assert(ne(ptr, rows, NULL), "%s: %s", line, error.text);
-    return rows;
+    return rp_test_rpsim_rows("--fidelity hardware --format json", line);
 }
 
 /* The contract of cli.md: hardware where nothing is said. */
@@ -382,4 +376,28 @@ Test(cli_hardware, platform_without_rates)
     cr_expect(eq(int, outcome.status, 2));
     cr_expect(ne(ptr, strstr(outcome.messages, "bare has no link_effective_gb_per_s"), NULL));
     cr_expect(ne(ptr, strstr(outcome.messages, "valid are platform files"), NULL));
+}
+
+/* Adapters of experts: the host's work is in RoundPipe's times alone, and the others say so. */
+Test(cli_hardware, missing_host_work_is_said)
+{
+    static const struct {
+        const char *schedule, *model;
+        bool warns;
+    } rows[] = {{"fsdp", "qwen3-235b-lora", true},
+                {"roundpipe", "qwen3-235b-lora", false},
+                {"roundpipe,mobius", "qwen3-235b-lora", true},
+                {"fsdp", "qwen3-1.7b-lora", false},
+                {"fsdp", "gpt-oss-20b-lora", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[256];
+        snprintf(line, sizeof line,
+                 "--fidelity hardware --iterations 1 --gpus 8 --microbatches 8 --schedule %s "
+                 "--model %s",
+                 rows[i].schedule, rows[i].model);
+        rp_test_outcome outcome = rp_test_rpsim(line);
+        cr_expect(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+        bool warns = strstr(outcome.messages, "the host's work for the modules") != NULL;
+        cr_expect(eq(int, warns, rows[i].warns), "%s: %s", line, outcome.messages);
+    }
 }

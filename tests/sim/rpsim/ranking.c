@@ -13,11 +13,7 @@ TestSuite(ranking, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeou
 
 static json_t *run(const char *line)
 {
-    rp_test_outcome outcome = rp_test_rpsim_well(line);
-    json_error_t error;
-    json_t *rows = json_loads(outcome.output, 0, &error);
-    cr_assert(ne(ptr, rows, NULL), "%s: %s", line, error.text);
-    return rows;
+    return rp_test_rpsim_rows("", line);
 }
 
 static bool is_null(const json_t *row, const char *key)

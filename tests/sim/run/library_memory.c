@@ -3,6 +3,7 @@
 #include "sim/run/memory/library_memory.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
@@ -46,7 +47,7 @@ static void give(rpsim_allocator *a, rpsim_block *block)
     cr_assert(eq(int, rpsim_allocator_free(a, block), RP_OK));
 }
 
-Test(library_memory, segments)
+Test(library_memory, pages)
 {
     static const struct {
         uint64_t bytes;
@@ -55,9 +56,9 @@ Test(library_memory, segments)
     } cases[] = {{1, 512, 2 * MIB},
                  {MIB, MIB, 2 * MIB},
                  {MIB + 1, MIB + 512, 20 * MIB},
-                 {10 * MIB - 512, 10 * MIB - 512, 20 * MIB},
-                 {10 * MIB, 10 * MIB, 10 * MIB},
-                 {11 * MIB, 11 * MIB, 12 * MIB}};
+                 {20 * MIB, 20 * MIB, 20 * MIB},
+                 {20 * MIB + 1, 20 * MIB + 512, 40 * MIB},
+                 {1001 * MIB, 1001 * MIB, 1020 * MIB}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rpsim_allocator a = make(UNLIMITED);
         rpsim_block *block = take(&a, 0, cases[i].bytes);
@@ -65,7 +66,7 @@ Test(library_memory, segments)
         cr_expect(eq(u64, a.reserved_bytes, cases[i].reserved));
         give(&a, block);
         cr_expect(eq(u64, a.live_bytes, 0));
-        cr_expect(eq(u64, a.reserved_bytes, cases[i].reserved), "segments are kept");
+        cr_expect(eq(u64, a.reserved_bytes, cases[i].reserved), "pages stay mapped");
         cr_expect(eq(u64, a.peak_live_bytes, cases[i].live));
     }
 }
@@ -82,19 +83,19 @@ Test(library_memory, splits_and_joins)
     cr_expect(eq(u64, a.reserved_bytes, 60 * MIB));
     give(&a, part[1]);
     rpsim_block *longer = take(&a, 0, 30 * MIB); /* the gap is too short */
-    cr_expect(eq(u64, a.reserved_bytes, 90 * MIB));
+    cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
     give(&a, longer);
-    rpsim_block *best = take(&a, 0, 19 * MIB + 512); /* from the gap, not from the larger one */
-    rpsim_block *other = take(&a, 0, 30 * MIB);
-    cr_expect(eq(u64, a.reserved_bytes, 90 * MIB));
+    rpsim_block *best = take(&a, 0, 19 * MIB + 512); /* from the gap, not from the end */
+    rpsim_block *other = take(&a, 0, 40 * MIB);
+    cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
     give(&a, best);
     give(&a, part[0]);
     give(&a, part[2]);
     rpsim_block *whole = take(&a, 0, 60 * MIB);
-    cr_expect(eq(u64, a.reserved_bytes, 90 * MIB));
+    cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
     rpsim_block *elsewhere = take(&a, 1, 30 * MIB); /* another stream's pool is empty */
-    cr_expect(eq(u64, a.reserved_bytes, 120 * MIB));
-    cr_expect(eq(u64, a.live_bytes, 120 * MIB));
+    cr_expect(eq(u64, a.reserved_bytes, 140 * MIB));
+    cr_expect(eq(u64, a.live_bytes, 130 * MIB));
     give(&a, whole);
     give(&a, other);
     give(&a, elsewhere);
@@ -102,7 +103,29 @@ Test(library_memory, splits_and_joins)
     cr_expect(eq(u64, a.flushes, 0));
 }
 
-/* Unused segments are given back where the GPU is full; one with a live block is not. */
+/* A free end grows by what is missing, as no segment of its own size could: n requests that rise by
+ * a page each need the pages of the last one only. */
+Test(library_memory, grows_at_the_end)
+{
+    rpsim_allocator a = make(UNLIMITED);
+    for (uint64_t pages = 1; pages <= 30; pages++) {
+        give(&a, take(&a, 0, pages * 20 * MIB));
+        cr_expect(eq(u64, a.reserved_bytes, pages * 20 * MIB));
+    }
+    rpsim_block *low = take(&a, 0, 400 * MIB);
+    rpsim_block *high = take(&a, 0, 300 * MIB); /* 200 are free behind it */
+    cr_expect(eq(u64, a.reserved_bytes, 700 * MIB));
+    give(&a, low);
+    rpsim_block *longer = take(&a, 0, 410 * MIB); /* 400 are free before it */
+    cr_expect(eq(u64, a.reserved_bytes, 1120 * MIB));
+    give(&a, high);
+    give(&a, longer);
+    cr_expect(ne(ptr, take(&a, 0, 1120 * MIB), NULL), "one range of addresses");
+    cr_expect(eq(u64, a.reserved_bytes, 1120 * MIB));
+}
+
+/* Where the GPU is full, free pages of all pools are given back; not those of a live block, nor
+ * the free rest of its last page. */
 Test(library_memory, flushes)
 {
     rpsim_allocator a = make(100 * MIB);
@@ -112,12 +135,95 @@ Test(library_memory, flushes)
     cr_expect(eq(u64, a.reserved_bytes, 80 * MIB));
     cr_expect(eq(u64, a.flushes, 1));
     give(&a, large);
-    rpsim_block *small = take(&a, 1, 20 * MIB); /* a part of the 80 */
-    cr_expect(eq(ptr, take(&a, 0, 30 * MIB), NULL));
-    cr_expect(eq(u64, a.live_bytes, 20 * MIB));
-    give(&a, small);
-    cr_expect(ne(ptr, take(&a, 0, 100 * MIB), NULL));
-    cr_expect(eq(ptr, take(&a, 0, 1), NULL));
+    rpsim_block *first = take(&a, 1, 30 * MIB); /* a part of the 80, and its pages are two */
+    rpsim_block *other = take(&a, 0, 60 * MIB);
+    cr_expect(ne(ptr, other, NULL));
+    cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
+    cr_expect(eq(ptr, take(&a, 0, 20 * MIB), NULL));
+    cr_expect(eq(u64, a.live_bytes, 90 * MIB));
+    cr_expect(ne(ptr, take(&a, 1, 10 * MIB), NULL), "the rest of a page");
+    give(&a, other);
+    rpsim_block *again = take(&a, 1, 60 * MIB); /* from the pages that a flush gives back */
+    cr_expect(ne(ptr, again, NULL));
+    cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
+    give(&a, first);
+    cr_expect(eq(ptr, take(&a, 0, 40 * MIB), NULL), "10 MiB of the second page live");
+    cr_expect(ne(ptr, take(&a, 0, 20 * MIB), NULL));
+}
+
+/* Holes that a flush has left are mapped again, the lowest first. */
+Test(library_memory, holes_are_mapped_again)
+{
+    rpsim_allocator a = make(200 * MIB);
+    rpsim_block *block[5];
+    for (int i = 0; i < 5; i++) {
+        block[i] = take(&a, 0, 40 * MIB);
+    }
+    give(&a, block[1]);
+    give(&a, block[3]);
+    rpsim_block *other = take(&a, 1, 80 * MIB);
+    cr_assert(ne(ptr, other, NULL));
+    give(&a, other);
+    rpsim_block *low = take(&a, 0, 40 * MIB);
+    cr_assert(ne(ptr, low, NULL));
+    cr_expect(eq(u64, a.reserved_bytes, 160 * MIB));
+    give(&a, block[0]);
+    give(&a, low);
+    rpsim_block *joined = take(&a, 0, 80 * MIB); /* the first hole was the one mapped */
+    cr_expect(ne(ptr, joined, NULL));
+    cr_expect(eq(u64, a.reserved_bytes, 160 * MIB));
+    give(&a, block[2]);
+    give(&a, block[4]);
+    give(&a, joined);
+    cr_expect(ne(ptr, take(&a, 0, 200 * MIB), NULL));
+    cr_expect(eq(u64, a.live_bytes, 200 * MIB));
+}
+
+/* Random requests of two streams, beside an allocator that only counts: blocks that live do not
+ * exceed the pages, pages not the limit, and nothing is refused that is counted as enough. */
+Test(library_memory, random_requests)
+{
+    rp_random random = {.state = 7};
+    const uint64_t limit = 4000 * MIB;
+    rpsim_allocator a = make(limit);
+    rpsim_allocator counting = make(0);
+    rpsim_block *live[40] = {0};
+    rpsim_block *counted[40] = {0};
+    uint32_t refused = 0;
+    uint32_t enough = 0;
+    counting.counts = true;
+    for (int step = 0; step < 20000; step++) {
+        uint32_t at = rp_random_between(&random, 0, 39);
+        if (live[at] != NULL) {
+            give(&a, live[at]);
+            give(&counting, counted[at]);
+            live[at] = NULL;
+        } else {
+            uint64_t bytes =
+                rp_random_between(&random, 1, step % 1000 < 500 ? 90000000 : 300000000);
+            live[at] = take(&a, at % 2, bytes);
+            counted[at] = take(&counting, at % 2, bytes);
+            refused += live[at] == NULL ? 1 : 0;
+            enough += counting.reserved_bytes <= limit ? 1 : 0;
+            cr_assert(live[at] != NULL || counting.reserved_bytes > limit);
+            if (live[at] == NULL) {
+                give(&counting, counted[at]);
+            }
+        }
+        cr_assert(eq(u64, a.live_bytes, counting.live_bytes));
+        cr_assert(le(u64, a.live_bytes, a.reserved_bytes));
+        cr_assert(le(u64, a.reserved_bytes, limit));
+    }
+    cr_expect(gt(u32, refused, 100));
+    cr_expect(gt(u32, enough, 100));
+    cr_expect(gt(u64, a.flushes, 100));
+    for (int at = 0; at < 40; at++) {
+        if (live[at] != NULL) {
+            give(&a, live[at]);
+        }
+    }
+    cr_expect(eq(u64, a.live_bytes, 0));
+    cr_expect(ne(ptr, take(&a, 0, limit), NULL));
 }
 
 /* ---- layers -----------------------------------------------------------------------------------
@@ -246,4 +352,72 @@ Test(library_memory, limits)
         uint64_t longer = run_jobs(&model, plan, false, 8192, 2, UNLIMITED).peak_live_bytes;
         cr_expect(gt(u64, longer, all.peak_live_bytes));
     }
+}
+
+/* GPUs with the same kinds of jobs need the same memory, others do not; each GPU is its own like.
+ */
+Test(library_memory, gpus_with_the_same_jobs)
+{
+    rp_model model = load_model("llama3.1-8b");
+    rp_partition plan;
+    uint32_t calls = 2;
+    uint32_t alike = 0;
+    rpsim_library_memory memory[8];
+    rpsim_layer_tensors tensors = load_tensors(&model, 8192);
+    cr_assert(eq(int, rp_partition_parse("test", "4,4,4,4,4,4,4,4|0,4,4,4,4,4,4,4,4", arena, &plan),
+                 RP_OK));
+    rpsim_library_run run = {.model = &model,
+                             .tensors = &tensors,
+                             .tokens = 8192,
+                             .microbatches = 2,
+                             .gpus = 8,
+                             .plans = &plan,
+                             .calls = &calls,
+                             .plan_count = 1};
+    for (uint32_t gpu = 0; gpu < 8; gpu++) {
+        cr_assert(eq(int, rpsim_library_memory_of(&run, gpu, 10000 * MIB, &memory[gpu]), RP_OK));
+        for (uint32_t other = 0; other <= gpu; other++) {
+            bool same = memory[gpu].fits == memory[other].fits &&
+                        memory[gpu].peak_live_bytes == memory[other].peak_live_bytes &&
+                        memory[gpu].peak_bytes == memory[other].peak_bytes;
+            bool expected = rpsim_library_same(&run, gpu, other);
+            alike += expected ? 1 : 0;
+            cr_expect(same || !expected, "GPUs %u and %u", gpu, other);
+            cr_expect(gpu != other || expected);
+        }
+    }
+    cr_expect(gt(u32, alike, 8), "some are alike");
+    cr_expect(lt(u32, alike, 36), "and some not");
+    cr_expect(not(rpsim_library_same(&run, 0, 4)), "the embedding's");
+}
+
+/* ---- limits ------------------------------------------------------------------------------------
+ */
+
+/* sim/model.md section 4: nvidia-smi's total less what the driver keeps; the context, and what a
+ * system's software takes besides. */
+Test(library_memory, limits_of_the_4090)
+{
+    static const struct {
+        const char *schedule;
+        uint64_t software;
+    } rows[] = {{"1f1b", 0}, {"fsdp", 600000000}, {"roundpipe", 3000000000}, {"mobius", 0}};
+    rp_platform platform;
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const rp_traits *traits = &rp_schedule_find(rows[i].schedule)->traits;
+        rpsim_memory_limits limits = rpsim_memory_limits_of(&platform, traits, 8);
+        double usable = 24564.0 * (1 << 20) - 0.41 * (1 << 30);
+        cr_expect(epsilon_eq(dbl, (double)limits.gpu_bytes, usable, 2));
+        cr_expect(eq(u64, limits.gpu_fixed_bytes, 750000000 + (32u << 20) + rows[i].software), "%s",
+                  rows[i].schedule);
+        cr_expect(eq(u64, limits.host_bytes, UINT64_C(800000000000)));
+        cr_expect(eq(u64, limits.host_fixed_bytes, 0));
+    }
+    platform.usable_memory_gb = 25.5;
+    const rp_traits *traits = &rp_schedule_find("1f1b")->traits;
+    cr_expect(eq(u64, rpsim_memory_limits_of(&platform, traits, 8).gpu_bytes, 25500000000));
+    platform.usable_memory_gb = 0;
+    platform.memory_gb = 0.4; /* less than what is reserved */
+    cr_expect(eq(u64, rpsim_memory_limits_of(&platform, traits, 8).gpu_bytes, 0));
 }

@@ -506,28 +506,15 @@ static void load(machine *m)
                                      .costs = &m->costs};
 }
 
-static rpsim_result run_at(machine *m, uint32_t seq_len)
+static rpsim_result run_at(machine *m, const rp_schedule_type *schedule, uint32_t seq_len)
 {
     rpsim_result result;
     m->workload.seq_len = seq_len;
     cr_assert(eq(int,
-                 rpsim_hardware_case_run(rp_schedule_find("roundpipe"), &m->config, &m->workload,
-                                         &m->model, &m->platform, &result),
+                 rpsim_hardware_case_run(schedule, &m->config, &m->workload, &m->model,
+                                         &m->platform, &result),
                  RP_OK));
     return result;
-}
-
-/* 24 GiB - 0.45 GB of which the context takes 0.75 GB: sim/model.md section 4. */
-Test(memory, limits_of_the_4090)
-{
-    machine m;
-    load(&m);
-    rpsim_memory_limits limits = rpsim_memory_limits_of(&m.platform, 8, 17);
-    cr_expect(le(dbl, (double)limits.gpu_bytes, 24.0 * (1 << 30) - 0.45e9 + 1));
-    cr_expect(ge(dbl, (double)limits.gpu_bytes, 24.0 * (1 << 30) - 0.45e9 - 1));
-    cr_expect(eq(u64, limits.gpu_fixed_bytes, 750000000 + (32u << 20)));
-    cr_expect(eq(u64, limits.host_bytes, UINT64_C(800000000000)));
-    cr_expect(eq(u64, limits.host_fixed_bytes, 17));
 }
 
 /* 20 B per parameter on the host (executor.md 1.6: 32.0 GiB for 1.7B), and the tied head's slot. */
@@ -548,7 +535,7 @@ Test(memory, grows_with_the_sequence)
     load(&m);
     uint64_t before[4] = {0};
     for (uint32_t seq_len = 1024; seq_len <= 65536; seq_len *= 2) {
-        rpsim_result result = run_at(&m, seq_len);
+        rpsim_result result = run_at(&m, rp_schedule_find("roundpipe"), seq_len);
         for (uint32_t i = 0; i < 4; i++) {
             cr_expect(gt(u64, result.memory.peak_gpu_bytes[i], before[i]));
             before[i] = result.memory.peak_gpu_bytes[i];
@@ -570,16 +557,16 @@ Test(memory, longest_sequence)
         rpsim_result result;
         m.workload.layer_grain = grain == 1;
         cr_assert(eq(int,
-                     rpsim_seqlen_search(&schedule, false, &m.config, &m.workload, &m.model,
-                                         &m.platform, arena, &longest[grain], &result),
+                     rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
+                                         arena, &longest[grain], &result),
                      RP_OK));
         cr_expect(result.memory.fits);
         cr_expect(eq(u32, m.workload.seq_len, longest[grain]));
         rpsim_result_fini(&result);
-        result = run_at(&m, longest[grain]);
+        result = run_at(&m, &schedule, longest[grain]);
         cr_expect(result.memory.fits);
         rpsim_result_fini(&result);
-        result = run_at(&m, longest[grain] + 1024);
+        result = run_at(&m, &schedule, longest[grain] + 1024);
         cr_expect(not(result.memory.fits));
         rpsim_result_fini(&result);
     }
@@ -588,8 +575,8 @@ Test(memory, longest_sequence)
     uint32_t none = 1;
     rpsim_result result;
     cr_assert(eq(int,
-                 rpsim_seqlen_search(&schedule, false, &m.config, &m.workload, &m.model,
-                                     &m.platform, arena, &none, &result),
+                 rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
+                                     arena, &none, &result),
                  RP_OK));
     cr_expect(eq(u32, none, 0));
     cr_expect(not(result.memory.fits));

@@ -34,7 +34,8 @@ static int64_t distance(int64_t a, int64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* For the sizes that it was measured with a table stays what it is, but for a picosecond. */
+/* For the sizes that it was measured with a table stays what it is, but for a picosecond and for
+ * the loss, whose two chunks of 4096 tokens move 10 V h + 20 t h bytes (sim/model.md section 2). */
 Test(run_plan, the_tables_own_sizes_change_nothing)
 {
     rp_costs run;
@@ -47,7 +48,9 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
         cr_expect(le(i64, distance(run.bwd_ps[i], costs.bwd_ps[i]), 1));
     }
     cr_expect(le(i64, distance(run.head_fwd_ps, costs.head_fwd_ps), 1));
-    cr_expect(le(i64, distance(run.head_bwd_ps, costs.head_bwd_ps), 1));
+    double bytes = 10.0 * model.vocab * model.hidden + 20.0 * 8192 * model.hidden;
+    int64_t chunks_ps = (int64_t)(1e3 * bytes / platform.memory_effective_gb_per_s);
+    cr_expect(le(i64, distance(run.head_bwd_ps, costs.head_bwd_ps + chunks_ps), 2));
 }
 
 /* With as many tokens, a layer's forward grows by its attention, 2 H h s FLOP per token at the

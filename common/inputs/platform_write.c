@@ -1,0 +1,136 @@
+#include "common/inputs/platform_write.h"
+
+#include "common/formats/json.h"
+#include "common/inputs/provenance.h"
+
+#include <string.h>
+
+static const void *member_of(const rp_platform *p, const rp_config_field *field)
+{
+    return (const char *)p + field->offset;
+}
+
+double *rp_platform_rate(rp_platform *platform, const char *key)
+{
+    for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
+        const rp_config_field *field = &rp_platform_schema.fields[i];
+        if (field->type == RP_CONFIG_DOUBLE && strcmp(field->key, key) == 0) {
+            return (double *)((char *)platform + field->offset);
+        }
+    }
+    return NULL;
+}
+
+/* Another key says it, or the lists at the end do. */
+static bool is_derived(const rp_platform *p, const char *key)
+{
+    rp_provenance list;
+    if (rp_provenance_parse(key, strlen(key), &list)) {
+        return true;
+    }
+    const struct {
+        const char *key;
+        bool derived;
+    } keys[] = {{"memory_gb", p->memory_gib > 0},
+                {"host_memory_gb", p->host_memory_gib > 0},
+                {"link_gb_per_s", p->pcie_gen > 0},
+                {"pcie_lanes", p->pcie_gen == 0}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strcmp(keys[i].key, key) == 0) {
+            return keys[i].derived;
+        }
+    }
+    return false;
+}
+
+static void write_text(const char *text, bool quoted, FILE *stream)
+{
+    if (!quoted) {
+        fputs(text, stream);
+        return;
+    }
+    fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            fputc('\\', stream);
+        }
+        fputc(*text, stream);
+    }
+    fputc('"', stream);
+}
+
+/* @return false where there is nothing to say */
+static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *stream)
+{
+    const char *text = NULL;
+    double number = 0;
+    uint32_t count = 0;
+    char digits[RP_JSON_NUMBER_SIZE];
+    if (field->type == RP_CONFIG_TEXT || field->type == RP_CONFIG_NAME) {
+        memcpy(&text, member_of(p, field), sizeof text);
+    } else if (field->type == RP_CONFIG_U32) {
+        memcpy(&count, member_of(p, field), sizeof count);
+    } else {
+        memcpy(&number, member_of(p, field), sizeof number);
+    }
+    if (text == NULL && count == 0 && number == 0 && field->optional) {
+        return false;
+    }
+    fprintf(stream, "%s: ", field->key);
+    if (text != NULL) {
+        bool word = field->type == RP_CONFIG_NAME || field->choices != NULL;
+        write_text(text, !word, stream);
+    } else if (field->type == RP_CONFIG_U32) {
+        fprintf(stream, "%u", count);
+    } else {
+        rp_json_print_double(number, digits);
+        fputs(digits, stream);
+    }
+    return true;
+}
+
+/* As its note says, which a new value has; otherwise as the platform was read. */
+static rp_provenance kind_of(const rp_platform *p, const char *key, const rp_platform_note *notes,
+                             uint32_t count)
+{
+    rp_provenance kind = rp_platform_provenance(p, key);
+    for (uint32_t n = 0; n < count; n++) {
+        if (strcmp(notes[n].key, key) == 0 &&
+            !rp_provenance_parse(notes[n].text, strcspn(notes[n].text, " :"), &kind)) {
+            kind = RP_ASSUMED;
+        }
+    }
+    return kind;
+}
+
+void rp_platform_write(const rp_platform *platform, const char *head, const rp_platform_note *notes,
+                       uint32_t count, FILE *stream)
+{
+    bool written[RP_CONFIG_MAX_FIELDS];
+    fputs(head, stream);
+    for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
+        const rp_config_field *field = &rp_platform_schema.fields[i];
+        written[i] = !is_derived(platform, field->key) && write_key(platform, field, stream);
+        if (!written[i]) {
+            continue;
+        }
+        for (uint32_t n = 0; n < count; n++) {
+            if (strcmp(notes[n].key, field->key) == 0) {
+                fprintf(stream, "  # %s", notes[n].text);
+            }
+        }
+        fputc('\n', stream);
+    }
+    for (rp_provenance kind = RP_MEASURED; kind <= RP_SET; kind++) {
+        const char *before = ": ";
+        for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
+            const char *key = rp_platform_schema.fields[i].key;
+            if (written[i] && kind_of(platform, key, notes, count) == kind) {
+                fprintf(stream, "%s%s%s", before[0] == ':' ? rp_provenance_text(kind) : "", before,
+                        key);
+                before = " ";
+            }
+        }
+        fputs(before[0] == ' ' ? "\n" : "", stream);
+    }
+}

@@ -1,0 +1,94 @@
+#include "common/inputs/provenance.h"
+
+#include "common/base/log.h"
+
+#include <string.h>
+
+#define SEPARATORS " ,"
+
+static const char *const words[] = {
+#define WORD(name, word) [RP_##name] = word,
+    RP_PROVENANCES(WORD)
+#undef WORD
+};
+
+const char *rp_provenance_text(rp_provenance kind)
+{
+    return words[kind];
+}
+
+bool rp_provenance_parse(const char *word, size_t length, rp_provenance *kind_out)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i]) == length && strncmp(words[i], word, length) == 0) {
+            *kind_out = (rp_provenance)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Index of a key that has a number, or the number of fields. */
+static size_t find_key(const char *key, size_t length)
+{
+    const rp_config_schema *schema = &rp_platform_schema;
+    size_t i = 0;
+    while (i < schema->field_count && !(strlen(schema->fields[i].key) == length &&
+                                        strncmp(schema->fields[i].key, key, length) == 0 &&
+                                        (schema->fields[i].type == RP_CONFIG_DOUBLE ||
+                                         schema->fields[i].type == RP_CONFIG_U32))) {
+        i++;
+    }
+    return i;
+}
+
+static rp_status read_list(const char *name, const size_t *lines, rp_provenance kind,
+                           const char *list, uint8_t *kinds)
+{
+    size_t own = 0; /* for messages: the line of the list */
+    while (own < rp_platform_schema.field_count &&
+           strcmp(rp_platform_schema.fields[own].key, words[kind]) != 0) {
+        own++;
+    }
+    for (const char *at = list; list != NULL && *(at += strspn(at, SEPARATORS)) != '\0';) {
+        size_t length = strcspn(at, SEPARATORS);
+        size_t field = find_key(at, length);
+        if (field == rp_platform_schema.field_count) {
+            rp_log_error_at(name, lines[own],
+                            "'%s' names '%.*s'; valid values are keys of a platform that have a "
+                            "number, with blanks between them",
+                            words[kind], (int)length, at);
+            return RP_INPUT;
+        }
+        if (kinds[field] != RP_ASSUMED) {
+            rp_log_error_at(name, lines[own],
+                            "'%s' names '%.*s', which '%s' has named; valid is each key in one "
+                            "list, once",
+                            words[kind], (int)length, at, words[kinds[field]]);
+            return RP_INPUT;
+        }
+        kinds[field] = (uint8_t)kind;
+        at += length;
+    }
+    return RP_OK;
+}
+
+rp_status rp_provenance_read(const char *name, const size_t *lines, rp_arena *arena,
+                             rp_platform *platform)
+{
+    uint8_t *kinds = NULL;
+    RP_TRY(rp_arena_alloc(arena, rp_platform_schema.field_count, sizeof *kinds, &kinds));
+    memset(kinds, RP_ASSUMED, rp_platform_schema.field_count);
+    RP_TRY(read_list(name, lines, RP_MEASURED, platform->measured, kinds));
+    RP_TRY(read_list(name, lines, RP_MOVED, platform->moved, kinds));
+    RP_TRY(read_list(name, lines, RP_SET, platform->set, kinds));
+    platform->provenance = kinds;
+    return RP_OK;
+}
+
+rp_provenance rp_platform_provenance(const rp_platform *platform, const char *key)
+{
+    size_t field = find_key(key, strlen(key));
+    bool known = platform->provenance != NULL && field < rp_platform_schema.field_count;
+    return known ? (rp_provenance)platform->provenance[field] : RP_ASSUMED;
+}

@@ -1,0 +1,103 @@
+/* Times of kernels on a GPU whose multiprocessors (SMs) are described: how many there are and how
+ * fast they run. Everything here follows from the shapes of tiles and from data sheets, except
+ * gemm_fp32_acc_efficiency and the attention rates of the platform. */
+#include "common/roofline/roofline.h"
+
+#include <math.h>
+
+/* A tile of a matrix product: rows and columns of the result that one SM computes at a time. The
+ * sizes are those of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide, section 3). */
+typedef struct tile {
+    double rows;
+    double columns;
+} tile;
+
+static const tile tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
+                             {64, 256},  {128, 64},  {64, 128},  {64, 64}};
+
+/* An SM reads operands from the L2 cache, and writes results, at 64 bytes per clock (NVIDIA A100
+ * whitepaper: 5120 bytes per clock for the whole cache, at most 64 to one SM). */
+#define SM_BYTES_PER_CLOCK 64.0
+/* Before the first product a tile waits for its operands: latency of device memory in clocks
+ * (Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture", 2022: 290 to 570). */
+#define FILL_CLOCKS 570.0
+/* cuBLAS splits the inner dimension of products whose results have few tiles. */
+#define MOST_SPLITS 16.0
+
+/* Clocks that one tile takes: the inner loop at the rate of the tensor cores or of the operands,
+ * the first operands' latency, the result's way out. */
+static double tile_clocks(tile t, double inner, double flops_per_clock)
+{
+    double flops = 2 * t.rows * t.columns / flops_per_clock;
+    double operands = 2 * (t.rows + t.columns) / SM_BYTES_PER_CLOCK;
+    double result = 2 * t.rows * t.columns / SM_BYTES_PER_CLOCK;
+    return inner * fmax(flops, operands) + FILL_CLOCKS + result;
+}
+
+/* The library picks the tile that is fastest. SMs work in waves: the last one may be partly empty.
+ */
+static double product_clocks(double rows, double columns, double inner, double copies, double sms,
+                             double flops_per_clock)
+{
+    double best = INFINITY;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        double count = copies * ceil(rows / tiles[i].rows) * ceil(columns / tiles[i].columns);
+        for (double splits = 1; splits <= MOST_SPLITS; splits *= 2) {
+            double waves = ceil(count * splits / sms);
+            double clocks = waves * tile_clocks(tiles[i], inner / splits, flops_per_clock);
+            /* Parts of a split product are added up in fp32: written once, read once. */
+            double sums = splits > 1 ? 8 * splits * copies * rows * columns : 0;
+            best = fmin(best, clocks + sums / (SM_BYTES_PER_CLOCK * sms));
+        }
+    }
+    return best;
+}
+
+static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_platform *p)
+{
+    double rows = ceil(g->rows / g->copies); /* of one matrix */
+    double peak = 1e12 * p->fp16_tflops_fp32_acc;
+    double clock = 1e9 * p->sm_clock_ghz;
+    double flops_per_clock = peak / (p->sms * clock);
+    double clocks = 0;
+    switch (pass) {
+    case RP_PASS_BACKWARD_INPUT:
+        clocks = product_clocks(rows, g->in, g->out, g->copies, p->sms, flops_per_clock);
+        break;
+    case RP_PASS_BACKWARD_WEIGHT:
+        clocks = product_clocks(g->out, g->in, rows, g->copies, p->sms, flops_per_clock);
+        break;
+    case RP_PASS_FORWARD:
+    case RP_PASS_COUNT:
+        clocks = product_clocks(rows, g->out, g->in, g->copies, p->sms, flops_per_clock);
+        break;
+    }
+    return clocks / (clock * p->gemm_fp32_acc_efficiency);
+}
+
+/* Rows and columns of pairs that fused attention computes together: on the diagonal half of them
+ * are masked. Its rates are about the same with heads of 64 and 128 (Dao, FlashAttention-2, 2023,
+ * figure 4, FlashAttention and Triton). */
+#define ATTENTION_BLOCK 128.0
+
+static double attention_s(double flops, rp_pass pass, const rp_kernel_run *run)
+{
+    const rp_platform *p = run->platform;
+    double rate = 1e12 * (pass == RP_PASS_FORWARD ? p->flash_fwd_tflops : p->flash_bwd_tflops);
+    double masked = 1 + fmin(ATTENTION_BLOCK, run->seq_len) / run->seq_len;
+    return flops * masked / rate;
+}
+
+double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
+{
+    const rp_pass_work *work = &op->work[pass];
+    const rp_platform *p = run->platform;
+    double compute_s = 0;
+    if (op->unit == RP_UNIT_GEMM && work->flops > 0) {
+        compute_s = gemm_s(&op->gemm, pass, p);
+    } else if (op->unit == RP_UNIT_ATTENTION) {
+        compute_s = attention_s(work->flops, pass, run);
+    }
+    double memory_s = work->traffic / (1e9 * p->memory_effective_gb_per_s);
+    return fmax(compute_s, memory_s) + work->launches * 1e-6 * p->launch_overhead_us;
+}

@@ -1,0 +1,264 @@
+#include "sim/rppredict/fsdp.h"
+
+#include "common/base/crew.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/formats/csv.h"
+#include "common/roofline/roofline.h"
+#include "sim/run/hardware_case.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FILE_NAME "fsdp_mpt_a100.csv"
+#define SERVER_GPUS 8u
+#define ITERATIONS 4u /* every step is like the others */
+
+enum {
+    COLUMN_GPU,
+    COLUMN_MODEL,
+    COLUMN_SEQ_LEN,
+    COLUMN_GPUS,
+    COLUMN_SIZE,
+    COLUMN_ACCUMULATION,
+    COLUMN_MODE,
+    COLUMN_CHECKPOINTING,
+    COLUMN_TOKENS,
+    COLUMN_SETS,
+    COLUMNS
+};
+
+static const char *const columns[COLUMNS] = {"gpu",
+                                             "model",
+                                             "seq_len",
+                                             "gpus",
+                                             "microbatch_size",
+                                             "accumulation",
+                                             "mixed_precision_mode",
+                                             "checkpointing",
+                                             "tokens_per_s",
+                                             "sets"};
+
+static const struct {
+    const char *gpu; /* as published */
+    const char *platform;
+    const char *group;
+} servers[] = {{"a100_80gb", "a100-80x8", "fsdp-a100-80"},
+               {"a100_40gb", "a100-40x8", "fsdp-a100-40"}};
+
+static const char *const groups[] = {"fsdp-a100-80", "fsdp-a100-80-set", "fsdp-a100-40",
+                                     "fsdp-a100-40-set"};
+
+/* A row as it is run. */
+typedef struct run {
+    const char *platform;
+    uint32_t accumulation;
+    bool fp32; /* gradients are reduced in it */
+} run;
+
+typedef struct reader {
+    rp_csv csv;
+    uint32_t index[COLUMNS];
+    rp_arena *arena;
+    rpsim_fsdp *out;
+    run *runs;
+} reader;
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+static rp_status whole(const reader *r, uint32_t row, int column, uint32_t least,
+                       uint32_t *value_out)
+{
+    uint64_t value = 0;
+    RP_TRY(rp_csv_u64(&r->csv, row, r->index[column], least, 1u << 20, &value));
+    *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+static rp_status refuse(const reader *r, uint32_t row, const char *what)
+{
+    rp_log_error_at(r->csv.name, r->csv.lines[row], "%s", what);
+    return RP_INPUT;
+}
+
+static const char *cell(const reader *r, uint32_t row, int column)
+{
+    return rp_csv_cell(&r->csv, row, r->index[column]);
+}
+
+static rp_status read_row(reader *r, uint32_t row)
+{
+    rpsim_fsdp_row *of = &r->out->rows[row];
+    run *as = &r->runs[row];
+    uint32_t recomputes = 0;
+    const char *mode = cell(r, row, COLUMN_MODE);
+    size_t server = 0;
+    size_t count = sizeof servers / sizeof servers[0];
+    while (server < count && strcmp(cell(r, row, COLUMN_GPU), servers[server].gpu) != 0) {
+        server++;
+    }
+    as->fp32 = strcmp(mode, "DEFAULT") == 0;
+    if (server == count || (!as->fp32 && strcmp(mode, "PURE") != 0)) {
+        return refuse(r, row,
+                      "columns gpu and mixed_precision_mode; valid values are a100_80gb and "
+                      "a100_40gb, DEFAULT and PURE");
+    }
+    as->platform = servers[server].platform;
+    bool sets = cell(r, row, COLUMN_SETS)[0] != '\0';
+    RP_TRY(rp_arena_print(r->arena, &of->group, "%s%s", servers[server].group, sets ? "-set" : ""));
+    RP_TRY(rp_arena_print(r->arena, &of->model, "mpt-%s", cell(r, row, COLUMN_MODEL)));
+    RP_TRY(whole(r, row, COLUMN_SEQ_LEN, 1, &of->seq_len));
+    RP_TRY(whole(r, row, COLUMN_GPUS, 1, &of->gpus));
+    RP_TRY(whole(r, row, COLUMN_SIZE, 1, &of->microbatch_size));
+    RP_TRY(whole(r, row, COLUMN_ACCUMULATION, 1, &as->accumulation));
+    RP_TRY(whole(r, row, COLUMN_CHECKPOINTING, 0, &recomputes));
+    of->recomputes = recomputes != 0;
+    return rp_csv_double(&r->csv, row, r->index[COLUMN_TOKENS], 1e-3, 1e12,
+                         &of->measured_tokens_per_s);
+}
+
+static rp_status read_rows(reader *r)
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        RP_TRY(rp_csv_column(&r->csv, columns[i], &r->index[i]));
+    }
+    r->out->count = r->csv.rows;
+    RP_TRY(rp_arena_alloc(r->arena, r->csv.rows, sizeof *r->out->rows, &r->out->rows));
+    RP_TRY(rp_arena_alloc(r->arena, r->csv.rows, sizeof *r->runs, &r->runs));
+    for (uint32_t row = 0; row < r->csv.rows; row++) {
+        RP_TRY(read_row(r, row));
+    }
+    return RP_OK;
+}
+
+/* ---- runs -------------------------------------------------------------------------------------
+ */
+
+static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
+{
+    rp_platform platform;
+    rp_model model;
+    rp_costs costs;
+    rp_partition partition;
+    rpsim_result result;
+    const rp_schedule_type *schedule = rp_schedule_find("fsdp");
+    uint32_t servers_used = (of->gpus - 1) / SERVER_GPUS + 1;
+    RP_TRY(rp_platform_load(as->platform, arena, &platform));
+    RP_TRY(rp_platform_set_nodes(&platform, servers_used, of->gpus / servers_used));
+    RP_TRY(rp_model_load(of->model, arena, &model));
+    rp_model_set_seq_len(&model, of->seq_len);
+    RP_TRY(rp_find_costs(&model, &platform, of->microbatch_size, of->seq_len, arena, &costs));
+    RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition));
+    const rpsim_workload workload = {
+        .global_batch = of->gpus * as->accumulation * of->microbatch_size,
+        .calls = 1,
+        .microbatches = of->gpus * as->accumulation,
+        .seq_len = of->seq_len,
+        .layer_grain = rp_usual_layer_grain(schedule),
+        .dtype = RP_DTYPE_BF16,
+        .reductions = {.each_given = true,
+                       .each_microbatch = true,
+                       .dtype_given = true,
+                       .dtype = as->fp32 ? RP_DTYPE_F32 : RP_DTYPE_BF16}};
+    const rp_schedule_config config = {.gpus = platform.gpus,
+                                       .microbatches = workload.microbatches,
+                                       .iterations = ITERATIONS,
+                                       .round = workload.microbatches,
+                                       .round_start = RP_ROUND_START_ROTATE,
+                                       .recompute =
+                                           of->recomputes ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
+                                       .layers = model.layers,
+                                       .partition = &partition,
+                                       .costs = &costs};
+    RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &platform, &result));
+    double tokens = (double)workload.global_batch * of->seq_len;
+    of->predicted_tokens_per_s = tokens / (result.period_ps * 1e-12);
+    of->error_pct = 100 * (of->predicted_tokens_per_s / of->measured_tokens_per_s - 1);
+    of->fits = result.memory.known && result.memory.fits;
+    rpsim_result_fini(&result);
+    return RP_OK;
+}
+
+static rp_status predict_one(void *context, uint32_t job)
+{
+    reader *r = context;
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_log_set_place(r->csv.name, r->csv.lines[job]);
+    rp_status status = predict(&r->runs[job], &r->out->rows[job], arena);
+    rp_log_set_place(NULL, 0);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fsdp_out)
+{
+    const char *path = NULL;
+    rp_text text = {0};
+    *fsdp_out = (rpsim_fsdp){0};
+    reader r = {.arena = arena, .out = fsdp_out};
+    RP_TRY(rp_arena_print(arena, &path, "%s/" FILE_NAME, folder));
+    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    if (status == RP_OK) {
+        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &r.csv);
+    }
+    if (status == RP_OK) {
+        status = read_rows(&r);
+    }
+    if (status == RP_OK) {
+        status = rp_crew_run(0, r.csv.rows, predict_one, &r);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
+/* ---- the report -------------------------------------------------------------------------------
+ */
+
+double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group)
+{
+    double sum = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < fsdp->count; i++) {
+        bool in = strcmp(fsdp->rows[i].group, group) == 0;
+        sum += in ? fabs(fsdp->rows[i].error_pct) : 0;
+        count += in ? 1 : 0;
+    }
+    return count == 0 ? NAN : sum / count;
+}
+
+static void write_group(const rpsim_fsdp *fsdp, const char *group, FILE *stream)
+{
+    uint32_t count = 0;
+    double worst = 0;
+    for (uint32_t i = 0; i < fsdp->count; i++) {
+        const rpsim_fsdp_row *row = &fsdp->rows[i];
+        bool in = strcmp(row->group, group) == 0;
+        count += in ? 1 : 0;
+        worst = in && fabs(row->error_pct) > fabs(worst) ? row->error_pct : worst;
+    }
+    if (count > 0) {
+        fprintf(stream, "| %s | %u | %.2f | %+.2f |\n", group, count, rpsim_fsdp_mape(fsdp, group),
+                worst);
+    }
+}
+
+void rpsim_fsdp_write(const rpsim_fsdp *fsdp, FILE *stream)
+{
+    fputs("\n| group | cells | mean absolute error % | worst % |\n|---|---|---|---|\n", stream);
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        write_group(fsdp, groups[g], stream);
+    }
+    fputs("\n| group | model | GPUs | sequences x tokens | recomputes | measured tokens/s | "
+          "predicted "
+          "| error % | fits |\n|---|---|---|---|---|---|---|---|---|\n",
+          stream);
+    for (uint32_t i = 0; i < fsdp->count; i++) {
+        const rpsim_fsdp_row *r = &fsdp->rows[i];
+        fprintf(stream, "| %s | %s | %u | %u x %u | %s | %.2f | %.2f | %+.2f | %s |\n", r->group,
+                r->model, r->gpus, r->microbatch_size, r->seq_len, r->recomputes ? "yes" : "no",
+                r->measured_tokens_per_s, r->predicted_tokens_per_s, r->error_pct,
+                r->fits ? "yes" : "no");
+    }
+}

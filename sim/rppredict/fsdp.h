@@ -1,0 +1,46 @@
+/** @file fsdp.h  Predicted against measured throughput of MPT models under FSDP on A100 servers,
+ * row by row (paper-figures/published/fsdp_mpt_a100.csv).
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** One measured run and what the simulator says of it. */
+typedef struct rpsim_fsdp_row {
+    const char
+        *group; /**< "fsdp-" and the platform's GPU; of rows that set a constant with "-set" */
+    const char *model;
+    uint32_t seq_len;         /**< tokens */
+    uint32_t gpus;            /**< in servers of 8 */
+    uint32_t microbatch_size; /**< sequences */
+    bool recomputes;
+    bool fits;
+    double measured_tokens_per_s;
+    double predicted_tokens_per_s;
+    double error_pct; /**< predicted / measured - 1 */
+} rpsim_fsdp_row;
+
+typedef struct rpsim_fsdp {
+    rpsim_fsdp_row *rows;
+    uint32_t count;
+} rpsim_fsdp;
+
+/**
+ * Simulates every row on a100-80x8 or a100-40x8, as rpsim does with --schedule fsdp, --dtype bf16,
+ * --reduce-each microbatch and --reduce-dtype as the row says, on all cores.
+ * @param folder with fsdp_mpt_a100.csv
+ * @param fsdp_out lives in `arena`
+ * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
+ */
+rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fsdp_out);
+
+/** @return mean absolute error in percent of a group's rows; NaN where it has none. */
+double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group);
+
+/** Prints the groups and the rows as Markdown tables. */
+void rpsim_fsdp_write(const rpsim_fsdp *fsdp, FILE *stream);

@@ -1,0 +1,218 @@
+#include "sim/rpsim/report/decided.h"
+
+#include "sim/rpsim/report/columns.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RIVALS_TOLD 3u
+#define INPUTS_TOLD 5u
+/* Percent of tokens/s: less than that is not worth a word. */
+#define MATTERS_PCT 0.5
+/* Of a normal distribution, from the mean to the share that decides. */
+#define DECIDED_SIGMAS 1.2815515655446004
+/* Variance of an input over the squared distance of its ends (ranges.h): a uniform distribution
+ * of which they are 80 %. */
+#define UNIFORM_VARIANCE (1 / (0.8 * 0.8 * 12))
+
+/* ---- pairs ------------------------------------------------------------------------------------
+ */
+
+static const rpsim_input *find(const rpsim_intervals *intervals, rpsim_input_id id)
+{
+    for (uint32_t i = 0; i < intervals->input_count; i++) {
+        if (intervals->inputs[i].id == id) {
+            return &intervals->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Logarithm of the speed at the range's high end over that at its low end. */
+static double width(const rpsim_input *input)
+{
+    return input != NULL ? log(input->at_high / input->at_low) : 0;
+}
+
+static void measure(const rpsim_intervals *a, double scale_a, const rpsim_intervals *b,
+                    double scale_b, double *mean_out, double *variance_out)
+{
+    double mean = 0;
+    double squares = 0;
+    for (uint32_t k = 0; k < a->draws; k++) {
+        double lead = log(a->speeds[k] * scale_a / (b->speeds[k] * scale_b));
+        double step = lead - mean;
+        mean += step / (k + 1);
+        squares += step * (lead - mean);
+    }
+    *mean_out = mean;
+    *variance_out = squares / a->draws;
+}
+
+static void find_what_decides(const rpsim_intervals *a, const rpsim_intervals *b, double mean,
+                              double variance, rpsim_decision *decision)
+{
+    double allowed = mean * mean / (DECIDED_SIGMAS * DECIDED_SIGMAS);
+    double best = 0; /* factor on a range that decides */
+    double most = 0; /* variance of an input */
+    decision->input = RPSIM_INPUT_COUNT;
+    for (int id = 0; id < RPSIM_INPUT_COUNT; id++) {
+        const rpsim_input *of_a = find(a, (rpsim_input_id)id);
+        const rpsim_input *of_b = find(b, (rpsim_input_id)id);
+        const rpsim_input *either = of_a != NULL ? of_a : of_b;
+        double apart = width(of_a) - width(of_b);
+        double part = fmin(UNIFORM_VARIANCE * apart * apart, variance);
+        if (!(part > 0)) {
+            continue;
+        }
+        double left = allowed - (variance - part);
+        double factor = left > 0 ? fmin(sqrt(left / part), 1) : 0;
+        if (factor > best || (best == 0 && part > most)) {
+            double half = (either->range.high - either->range.low) / 2;
+            decision->input = (rpsim_input_id)id;
+            decision->today = half;
+            decision->needed = factor * half;
+            best = factor;
+            most = part;
+        }
+    }
+}
+
+rpsim_decision rpsim_decide(const rpsim_intervals *a, double scale_a, const rpsim_intervals *b,
+                            double scale_b)
+{
+    double mean = 0;
+    double variance = 0;
+    rpsim_decision decision = {.ahead = rpsim_intervals_beats(a, scale_a, b, scale_b),
+                               .input = RPSIM_INPUT_COUNT};
+    decision.decided = decision.ahead >= RPSIM_DECIDED || decision.ahead <= 1 - RPSIM_DECIDED;
+    if (!decision.decided) {
+        measure(a, scale_a, b, scale_b, &mean, &variance);
+        find_what_decides(a, b, mean, variance, &decision);
+    }
+    return decision;
+}
+
+/* ---- the table's notes ------------------------------------------------------------------------
+ */
+
+static int most_first(const void *a, const void *b)
+{
+    double left = ((const rpsim_input *)a)->matters_pct;
+    double right = ((const rpsim_input *)b)->matters_pct;
+    return (left < right) - (left > right);
+}
+
+static void write_inputs(const rpsim_row *row, FILE *stream)
+{
+    const rpsim_intervals *i = row->intervals;
+    rpsim_input inputs[RPSIM_INPUT_COUNT];
+    double tokens = rpsim_row_tokens_per_s(row);
+    memcpy(inputs, i->inputs, sizeof inputs);
+    qsort(inputs, i->input_count, sizeof *inputs, most_first);
+    fprintf(stream, "  %s: %.0f to %.0f tokens/s in 80 %% of %u draws of its inputs",
+            row->schedule_name, i->speed.p10 * tokens, i->speed.p90 * tokens, i->draws);
+    for (uint32_t k = 0;
+         k < i->input_count && k < INPUTS_TOLD && inputs[k].matters_pct >= MATTERS_PCT; k++) {
+        fprintf(stream, "%s%s (%s) %.1f %%", k == 0 ? "; alone, from p10 to p90: " : ", ",
+                rpsim_input_names[inputs[k].id], rp_provenance_text(inputs[k].kind),
+                inputs[k].matters_pct);
+    }
+    fputc('\n', stream);
+}
+
+/* The table of layer times says whether anybody has measured this. */
+static void write_unmeasured(const rpsim_row *row, FILE *stream)
+{
+    const rpsim_input *layers = find(row->intervals, RPSIM_INPUT_LAYERS);
+    if (layers != NULL && layers->kind != RP_MEASURED && layers->kind != RP_SET) {
+        fprintf(stream, "  nobody has measured %s on %s: its layer times are %s (%s)\n",
+                row->model_name, row->platform_name, rp_provenance_text(layers->kind),
+                row->costs->name);
+    }
+}
+
+static void write_what_decides(const rpsim_decision *d, FILE *stream)
+{
+    if (d->input == RPSIM_INPUT_COUNT) {
+        return;
+    }
+    const char *name = rpsim_input_names[d->input];
+    if (d->needed > 0) {
+        fprintf(stream, "; knowing %s to +-%.1f %% instead of +-%.1f %% would decide it", name,
+                100 * d->needed, 100 * d->today);
+    } else {
+        fprintf(stream, "; no single input would decide it, most hangs on %s (+-%.1f %%)", name,
+                100 * d->today);
+    }
+}
+
+static bool competes(const rpsim_row *row)
+{
+    return row->intervals != NULL && (!row->memory.known || row->memory.fits);
+}
+
+/* One line for an undecided pair, the first RIVALS_TOLD of them. Ties in all draws are no question.
+ */
+static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, uint32_t *count,
+                       FILE *stream)
+{
+    rpsim_decision d = rpsim_decide(ahead->intervals, rpsim_row_tokens_per_s(ahead),
+                                    behind->intervals, rpsim_row_tokens_per_s(behind));
+    if (d.decided || d.input == RPSIM_INPUT_COUNT || (*count)++ >= RIVALS_TOLD) {
+        return;
+    }
+    bool modes = ahead->config.recompute != behind->config.recompute;
+    fprintf(stream, "  not decided: %s%s%s is ahead of %s%s%s in %.0f %% of the draws",
+            ahead->schedule_name, modes ? ", recompute " : "",
+            modes ? rp_recompute_text(ahead->config.recompute) : "", behind->schedule_name,
+            modes ? ", recompute " : "", modes ? rp_recompute_text(behind->config.recompute) : "",
+            100 * d.ahead);
+    write_what_decides(&d, stream);
+    fputc('\n', stream);
+}
+
+static void write_more(uint32_t count, const char *of, FILE *stream)
+{
+    if (count > RIVALS_TOLD) {
+        fprintf(stream, "  not decided either: %u more pairs %s\n", count - RIVALS_TOLD, of);
+    }
+}
+
+/* Of a ranking each row and the next one, in each recompute mode; otherwise the best row and each
+ * of the others. */
+static void write_undecided(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
+                            FILE *stream)
+{
+    uint32_t count = 0;
+    bool ranked = study->options->all_schedules;
+    for (uint32_t i = begin; i < end; i++) {
+        const rpsim_row *row = &study->rows[i];
+        const rpsim_row *ahead = ranked ? row - 1 : &study->rows[best];
+        bool next = !ranked || (i > begin && competes(ahead) &&
+                                ahead->config.recompute == row->config.recompute);
+        if (ranked && i > begin && ahead->config.recompute != row->config.recompute) {
+            write_more(count, "of the ranking", stream);
+            count = 0;
+        }
+        if (next && row != ahead && competes(row)) {
+            write_pair(ahead, row, &count, stream);
+        }
+    }
+    write_more(count, ranked ? "of the ranking" : "with the best one", stream);
+}
+
+void rpsim_intervals_write(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
+                           FILE *stream)
+{
+    const rpsim_row *row = &study->rows[best < end ? best : begin];
+    if (row->intervals == NULL) {
+        return;
+    }
+    write_inputs(row, stream);
+    write_unmeasured(row, stream);
+    if (best < end) {
+        write_undecided(study, begin, end, best, stream);
+    }
+}

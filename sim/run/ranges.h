@@ -1,0 +1,55 @@
+/** @file ranges.h  How well each input of a prediction is known: traces/ranges.csv.
+ *
+ * A range is two factors on the value that is used, its 10th and its 90th percentile; the value
+ * itself is the median. Between and beyond, the logarithm is linear in the probability on either
+ * side of the median, so that a factor is never beyond low^1.25 or high^1.25: no rate exceeds what
+ * the hardware can do by much, and a draw is a plain function of a uniform number.
+ */
+#pragma once
+
+#include "common/inputs/provenance.h"
+
+/** X(enumerator, name in ranges.csv and JSON). */
+#define RPSIM_INPUTS(X)                                                                            \
+    X(LAYERS, "layer_times")                                                                       \
+    X(HEAD, "head_times")                                                                          \
+    X(ATTENTION, "attention_tflops")                                                               \
+    X(MEMORY, "memory_effective_gb_per_s")                                                         \
+    X(LINK, "link_gb_per_s")                                                                       \
+    X(PEER, "peer_gb_per_s")                                                                       \
+    X(COLLECTIVE, "collective_gb_per_s")                                                           \
+    X(NETWORK, "network_gb_per_s")                                                                 \
+    X(HOST, "host_optimizer_gb_per_s")                                                             \
+    X(ZERO_GRADIENT, "zero_gradient_gb_per_s")                                                     \
+    X(DISPATCH, "dispatch_us_per_module")                                                          \
+    X(LAUNCH, "launch_overhead_us")                                                                \
+    X(RUN, "run")
+
+typedef enum rpsim_input_id {
+#define RPSIM_INPUT_ENUM(name, text) RPSIM_INPUT_##name,
+    RPSIM_INPUTS(RPSIM_INPUT_ENUM)
+#undef RPSIM_INPUT_ENUM
+        RPSIM_INPUT_COUNT
+} rpsim_input_id;
+
+extern const char *const rpsim_input_names[RPSIM_INPUT_COUNT];
+
+/** Factors; low <= 1 <= high. */
+typedef struct rpsim_range {
+    double low;  /**< 10th percentile; 0: the file has no such row */
+    double high; /**< 90th percentile */
+} rpsim_range;
+
+typedef struct rpsim_ranges {
+    rpsim_range of[RPSIM_INPUT_COUNT][RP_SET + 1]; /**< by rp_provenance */
+} rpsim_ranges;
+
+/** Reads ROOT/ranges.csv (rp_data_root). @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY */
+rp_status rpsim_ranges_load(rpsim_ranges *ranges_out);
+
+/** As rpsim_ranges_load, from bytes. @param name for messages */
+rp_status rpsim_ranges_parse(const char *name, const char *bytes, size_t length,
+                             rpsim_ranges *ranges_out);
+
+/** @return the factor at a probability of (0, 1). */
+double rpsim_range_factor(const rpsim_range *range, double probability);

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# rpexec --platform-out and --host-rates: a platform of this machine, and of machines that hwloc's and NVIDIA's libraries
+# say there are (tests/golden/hwloc, tests/tools/fake_nvidia.c). Each file is one that rpsim takes.
+set -euo pipefail
+source=$(cd "$1" && pwd)
+build=$(cd "$2" && pwd)
+rpsim=$(realpath "$3")
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
+cd "$work"
+rpexec=$build/exec/rpexec
+
+# takes FILE GPUS MODEL: rpsim runs with the platform.
+takes()
+{
+    "$rpsim" --platform "$1" --gpus "$2" --model "$3" --schedule roundpipe,1f1b --format csv >out 2>err ||
+        fail "rpsim does not take $1: $(cat err "$1")"
+}
+
+# says FILE LINE: a line of the file, by an extended regular expression.
+says()
+{
+    grep -qE "^$2\$" "$1" || fail "no line '$2' in $1: $(cat "$1")"
+}
+
+# between KEY LOW HIGH FILE
+between()
+{
+    awk -v key="$1:" -v low="$2" -v high="$3" '$1 == key { found = $2 >= low && $2 <= high } END { exit !found }' "$4" ||
+        fail "$1 is not from $2 to $3 in $4: $(grep "^$1" "$4")"
+}
+
+# hwloc closes plugins that leave memory behind.
+export ASAN_OPTIONS=detect_leaks=0
+memory_gib=$(awk '$1 == "MemTotal:" { print $2 / 1048576 }' /proc/meminfo)
+if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml; then
+    "$rpexec" --platform-out here.yaml 2>err || fail "--platform-out fails: $(cat err)"
+    says here.yaml '# No GPU \(.*\): GPUs are threads of this host, as rpexec --backend host runs them\.'
+    says here.yaml 'name: here'
+    says here.yaml 'gpu: host'
+    between host_memory_gib "$(awk -v m="$memory_gib" 'BEGIN { print 0.97 * m }')" "$(awk -v m="$memory_gib" 'BEGIN { print 1.03 * m }')" here.yaml
+    between host_optimizer_gb_per_s 0.5 2000 here.yaml
+    takes here.yaml 2 tiny
+else
+    echo "a GPU: the description of a machine without one is skipped"
+fi
+
+"$rpexec" --host-rates rates.txt 2>err || fail "--host-rates fails: $(cat err)"
+says rates.txt 'host_optimizer_gb_per_s: [0-9.]+'
+for pass in adam refresh collect; do
+    says rates.txt "host_${pass}_gb_per_s: [0-9.]+"
+done
+[ "$(grep -cE '^# +[0-9]+ +[0-9]+( +[0-9.]+){3}$' rates.txt)" -ge 3 ] || fail "rates by threads and sizes: $(cat rates.txt)"
+expect 2 "valid is a file of its own" "$rpexec" --host-rates x --platform-out x
+# Rules that ask the backend find one.
+expect 2 "the host backend has no devices" "$rpexec" --host-rates x --transport nccl --backend host
+RPEXEC_BACKEND=host expect 2 "the host backend has no devices" "$rpexec" --host-rates x --transport nccl
+expect 2 "cannot be written" "$rpexec" --platform-out /nowhere/x.yaml
+
+fake=$build/tests/fake_nvidia
+[ -e "$fake/libcuda.so.1" ] || { echo "no fake driver in this build"; end; exit 0; }
+export LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export HWLOC_XMLFILE=$source/tests/golden/hwloc/two-switches.xml
+
+# A GPU that is known: its rates are the shipped platform's, its link is read and measured.
+RP_FAKE_LINK=8 "$rpexec" --platform-out known.yaml 2>err || fail "--platform-out fails with GPUs: $(cat err)"
+says known.yaml '# 4 x NVIDIA GeForce RTX 4090\. The GPU is known: values without a word are those of platform rtx4090x8\.'
+says known.yaml 'gpu: rtx4090'
+says known.yaml 'fp16_tflops_fp16_acc: 330\.3'
+says known.yaml 'gpus: 4  # read: NVML'
+says known.yaml 'memory_gib: 24  # read: NVML'
+says known.yaml 'memory_gb_per_s: 1008  # read: NVML, bus width and clock'
+says known.yaml 'pcie_gen: 4  # read: NVML'
+says known.yaml 'peer: none'
+says known.yaml 'measured: .*link_effective_gb_per_s .*upload_gb_per_s.*'
+says known.yaml 'moved: .*dispatch_us_per_module.*'
+! grep -q '^set:' known.yaml || fail "nothing was set on this server: $(grep ^set: known.yaml)"
+between upload_gb_per_s 6 8.1 known.yaml
+between download_gb_per_s 6 8.1 known.yaml
+if ! grep -q '^# Built without hwloc' known.yaml; then
+    says known.yaml '# hwloc: 2 sockets, 2 NUMA nodes, 4 cores, 4 processors, 256\.0 GiB of memory, 4 GPUs on PCI\.'
+    says known.yaml 'gpus_per_switch: 2  # read: hwloc, GPUs behind one root port'
+    says known.yaml 'sockets: 2  # read: hwloc'
+fi
+grep -q "The host's part of a step in GB/s, on pinned memory" known.yaml || fail "memory is not pinned"
+takes known.yaml 4 qwen3-1.7b
+
+# One that nobody has heard of: peaks by generation, cores and clock; NVLink; PCIe beyond what rpsim knows.
+RP_FAKE_GPU="NVIDIA Foo 9" RP_FAKE_GIB=47.5 RP_FAKE_PCIE=6 RP_FAKE_NVLINKS=4 RP_FAKE_LINK=100 "$rpexec" --platform-out unknown.yaml 2>err ||
+    fail "--platform-out fails with unknown GPUs: $(cat err)"
+says unknown.yaml '# 4 x NVIDIA Foo 9\. The GPU is not known: values without a word are those of platform rtx4090x8\.'
+says unknown.yaml 'gpu: foo9'
+says unknown.yaml 'fp16_tflops_fp32_acc: 165\.2' # 16384 cores x 2.52 GHz x 4 FLOP
+says unknown.yaml 'memory_gib: 47\.5  # read: NVML'
+says unknown.yaml 'link_gb_per_s: 128  # read: NVML'
+says unknown.yaml 'peer_gb_per_s: 100  # read: links that NVML has up, nominal'
+! grep -q usable_memory_gb unknown.yaml || fail "an unknown GPU has a known one's usable memory"
+takes unknown.yaml 4 qwen3-1.7b
+
+# The driver is installed and does not run: as without one, but for a warning.
+RP_FAKE_NO_DRIVER=1 "$rpexec" --platform-out none.yaml 2>err || fail "--platform-out fails without a driver: $(cat err)"
+says none.yaml '# No GPU \(NVML does not start: no driver runs\): .*'
+grep -q '^# Built without hwloc' none.yaml ||
+    grep -q 'warning: hwloc sees 4 GPUs of NVIDIA on PCI, but NVML does not start' err || fail "nothing is said of GPUs on PCI: $(cat err)"
+takes none.yaml 2 tiny
+end
+echo "described: this machine, and three others"

@@ -1,0 +1,122 @@
+/* MPT models under FSDP on A100 servers: gates that can only tighten (tests/golden/fsdp_gates.csv),
+ * and what must hold whatever the numbers are. Release only. */
+#include "sim/rppredict/fsdp.h"
+#include "common/base/text.h"
+#include "common/formats/csv.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PUBLISHED RP_SOURCE_ROOT "/paper-figures/published"
+
+static rp_arena *arena;
+static rp_text text;
+static rpsim_fsdp fsdp;
+
+static void begin(void)
+{
+    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
+    cr_assert(eq(int, rpsim_predict_fsdp(PUBLISHED, arena, &fsdp), RP_OK));
+}
+
+static void end(void)
+{
+    rp_text_fini(&text);
+    rp_arena_destroy(arena);
+}
+
+TestSuite(fsdp, .init = begin, .fini = end, .timeout = 300);
+
+static rp_csv read(const char *path)
+{
+    rp_csv csv;
+    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
+    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv), RP_OK));
+    return csv;
+}
+
+static bool sets(const rpsim_fsdp_row *row)
+{
+    return strstr(row->group, "-set") != NULL;
+}
+
+static uint32_t rows_of(const char *group)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < fsdp.count; i++) {
+        count += strcmp(fsdp.rows[i].group, group) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+Test(fsdp, accuracy_gates)
+{
+    rp_csv gates = read(RP_TEST_ROOT "/golden/fsdp_gates.csv");
+    uint32_t covered = 0;
+    for (uint32_t row = 0; row < gates.rows; row++) {
+        const char *group = rp_csv_cell(&gates, row, 0);
+        double most = strtod(rp_csv_cell(&gates, row, 2), NULL);
+        double mape = rpsim_fsdp_mape(&fsdp, group);
+        cr_expect(
+            eq(u32, rows_of(group), (uint32_t)strtoul(rp_csv_cell(&gates, row, 1), NULL, 10)));
+        cr_expect(le(dbl, mape, most), "%s: %.3f %%", group, mape);
+        cr_expect(ge(dbl, mape, most - 0.25), "%s is better than its gate (%.3f %%): tighten it",
+                  group, mape);
+        covered += rows_of(group);
+    }
+    cr_expect(eq(u32, covered, fsdp.count));
+}
+
+/* Rows that set nothing are off by at most 6 % on one server and 8 % on several, on average. */
+Test(fsdp, errors_by_servers)
+{
+    double sums[2] = {0, 0};
+    uint32_t counts[2] = {0, 0};
+    for (uint32_t i = 0; i < fsdp.count; i++) {
+        const rpsim_fsdp_row *row = &fsdp.rows[i];
+        if (!sets(row)) {
+            sums[row->gpus > 8] += fabs(row->error_pct);
+            counts[row->gpus > 8]++;
+        }
+    }
+    cr_assert(counts[0] > 0 && counts[1] > 0);
+    cr_expect(le(dbl, sums[0] / counts[0], 6));
+    cr_expect(le(dbl, sums[1] / counts[1], 8));
+}
+
+/* All of these have run. More servers do more, as measured. */
+Test(fsdp, rows_fit_and_scale)
+{
+    uint32_t pairs = 0;
+    for (uint32_t i = 0; i < fsdp.count; i++) {
+        const rpsim_fsdp_row *a = &fsdp.rows[i];
+        cr_expect(a->fits, "row %u", i);
+        for (uint32_t k = 0; k < fsdp.count; k++) {
+            const rpsim_fsdp_row *b = &fsdp.rows[k];
+            bool series = strcmp(a->group, b->group) == 0 && strcmp(a->model, b->model) == 0 &&
+                          a->seq_len == b->seq_len && a->gpus < b->gpus;
+            bool scales = a->predicted_tokens_per_s < b->predicted_tokens_per_s;
+            cr_expect(scales || !series, "%u, %u", i, k);
+            pairs += series ? 1 : 0;
+        }
+    }
+    cr_expect(eq(u32, pairs, 20)); /* 8, 16, 32, 64 and 128 GPUs, two models */
+}
+
+/* At most three constants, each on one row. */
+Test(fsdp, constants_are_few)
+{
+    rp_csv csv = read(PUBLISHED "/fsdp_mpt_a100.csv");
+    uint32_t column = 0;
+    uint32_t count = 0;
+    cr_assert(eq(int, rp_csv_column(&csv, "sets", &column), RP_OK));
+    for (uint32_t row = 0; row < csv.rows; row++) {
+        bool constant = rp_csv_cell(&csv, row, column)[0] != '\0';
+        cr_expect(eq(int, constant ? 1 : 0, sets(&fsdp.rows[row]) ? 1 : 0));
+        count += constant ? 1 : 0;
+    }
+    cr_expect(le(u32, count, 3));
+}
