@@ -1,6 +1,6 @@
 /* --help: groups as headings, options in two columns, wrapped. */
-#define _DEFAULT_SOURCE /* struct winsize */
 #include "common/cli/options_internal.h"
+#include "common/cli/paragraph.h"
 
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -8,54 +8,17 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #define USUAL_COLUMNS 80u
-#define LEAST_COLUMNS 40u
 #define HELP_COLUMN 26u
 #define NARROW_COLUMNS 60u /* then help stands below the option */
-
-/* Characters, not bytes, of UTF-8. */
-static uint32_t width_of(const char *text, size_t length)
-{
-    uint32_t width = 0;
-    for (size_t i = 0; i < length; i++) {
-        width += ((unsigned char)text[i] & 0xC0) != 0x80 ? 1 : 0;
-    }
-    return width;
-}
-
-/* Writes words up to the end of the line in `text`, from column `at` on; further lines begin at
- * `indent`. */
-static void wrap(const char *text, uint32_t at, uint32_t indent, uint32_t columns, FILE *stream)
-{
-    size_t end = strcspn(text, "\n");
-    bool first = true;
-    for (const char *stop = text + end; text < stop;) {
-        size_t length = strcspn(text, " \n");
-        uint32_t width = width_of(text, length);
-        if (!first && at + 1 + width > columns) {
-            fprintf(stream, "\n%*s", (int)indent, "");
-            at = indent;
-        } else if (!first) {
-            fputc(' ', stream);
-            at++;
-        }
-        fwrite(text, 1, length, stream);
-        at += width;
-        first = false;
-        text += length;
-        text += *text == ' ' ? 1 : 0;
-    }
-    fputc('\n', stream);
-}
 
 /* Each line of `text` is a paragraph. */
 static void write_paragraphs(const char *text, uint32_t columns, FILE *stream)
 {
     for (size_t length = 0; (length = rp_options_piece(&text, "\n")) > 0; text += length) {
         fputc('\n', stream);
-        wrap(text, 0, 0, columns, stream);
+        rp_paragraph_write(text, 0, 0, columns, stream);
     }
 }
 
@@ -67,10 +30,10 @@ static void write_row(const rp_option *row, uint32_t columns, FILE *stream)
     const char letter[] = {'-', row->letter, ',', ' ', '\0'};
     (void)snprintf(name, sizeof name, "  %s--%s%s%s", row->letter != 0 ? letter : "", row->name,
                    argument != NULL ? " " : "", argument != NULL ? argument : "");
-    uint32_t width = width_of(name, strlen(name));
+    uint32_t width = rp_paragraph_width(name, strlen(name));
     bool below = width + 2 > indent;
     fprintf(stream, "%s%s%*s", name, below ? "\n" : "", (int)(below ? indent : indent - width), "");
-    wrap(row->help, indent, indent, columns, stream);
+    rp_paragraph_write(row->help, indent, indent, columns, stream);
 }
 
 void rp_options_help(const rp_options_program *program, uint32_t columns, FILE *stream)
@@ -81,7 +44,7 @@ void rp_options_help(const rp_options_program *program, uint32_t columns, FILE *
     const char *before = "Usage: ";
     for (size_t length = 0; (length = rp_options_piece(&usage, "\n")) > 0; usage += length) {
         fputs(before, stream);
-        wrap(usage, 7, 7, columns, stream);
+        rp_paragraph_write(usage, 7, 7, columns, stream);
         before = "       ";
     }
     write_paragraphs(program->description, columns, stream);
@@ -94,26 +57,12 @@ void rp_options_help(const rp_options_program *program, uint32_t columns, FILE *
     }
     write_paragraphs(program->notes != NULL ? program->notes : "", columns, stream);
     fputs("\nExit status: ", stream);
-    wrap(rp_options_exit_status(program), 13, 0, columns, stream);
+    rp_paragraph_write(rp_options_exit_status(program), 13, 0, columns, stream);
     fputs("Example: ", stream);
-    wrap(program->example, 9, 9, columns, stream);
+    rp_paragraph_write(program->example, 9, 9, columns, stream);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
-
-static uint32_t columns_of(FILE *stream)
-{
-    uint64_t columns = USUAL_COLUMNS;
-    struct winsize size;
-    const char *set = getenv("COLUMNS");
-    if (set != NULL && rp_parse_u64(set, LEAST_COLUMNS, UINT32_MAX, &columns)) {
-        return (uint32_t)columns;
-    }
-    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST_COLUMNS) {
-        return size.ws_col;
-    }
-    return USUAL_COLUMNS;
-}
 
 /* Sizes of the members that the kinds write. */
 static bool fits(const rp_option *row)
@@ -166,7 +115,7 @@ rp_status rp_options_answer(const rp_options_program *program, const void *optio
     }
     switch (request) {
     case RP_OPTIONS_HELP:
-        rp_options_help(program, columns_of(stream), stream);
+        rp_options_help(program, rp_paragraph_columns(stream, USUAL_COLUMNS), stream);
         return RP_OK;
     case RP_OPTIONS_VERSION:
         fprintf(stream, "%s %s\n", program->name, rp_version());

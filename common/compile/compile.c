@@ -92,6 +92,17 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
     return RP_USAGE;
 }
 
+rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute)
+{
+    if (recompute != RP_RECOMPUTE_NONE || !schedule->separate_backward) {
+        return RP_OK;
+    }
+    rp_log_error("--recompute: a backward of %s runs on another GPU than its forward and finds "
+                 "nothing there but the stage's input; valid on hardware are wait and early",
+                 schedule->name);
+    return RP_USAGE;
+}
+
 /* ---- reductions -------------------------------------------------------------------------------
  */
 

@@ -84,6 +84,13 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
                                  bool layer_grain, bool recompute_given);
 
 /**
+ * Checks that a backward finds what it needs where it runs: no program sends a forward's tape to
+ * another GPU.
+ * @retval RP_OK, RP_USAGE (logged)
+ */
+rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute);
+
+/**
  * Looks at --reduce-each and --reduce-dtype, which only FSDP has.
  * @retval RP_OK, RP_USAGE (logged)
  */

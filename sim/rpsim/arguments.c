@@ -34,3 +34,12 @@ rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_are
     rpsim_study_fini(&study);
     return status;
 }
+
+rp_status rpsim_arguments_study(int argc, char **argv, rp_arena *arena, rpsim_study *study_out)
+{
+    rpsim_options *options = NULL;
+    *study_out = (rpsim_study){.arena = arena};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *options, &options));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, options));
+    return rpsim_study_prepare(options, arena, study_out);
+}

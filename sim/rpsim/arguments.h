@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/store/store.h"
+#include "sim/rpsim/study.h"
 
 /** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
@@ -15,3 +16,10 @@ rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena);
  */
 rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_arena *arena,
                               rp_store_run **runs_out, uint32_t *count_out);
+
+/**
+ * The study of a command line, prepared; nothing has run yet.
+ * @param study_out rpsim_study_fini, also after a failure; rows and options live in `arena`
+ * @retval as rpsim_study_prepare
+ */
+rp_status rpsim_arguments_study(int argc, char **argv, rp_arena *arena, rpsim_study *study_out);

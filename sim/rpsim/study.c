@@ -133,6 +133,9 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     RP_TRY(rp_compile_check_reductions(row->schedule, &reductions));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
                                   o->recompute_count != 0));
+    if (o->hardware) {
+        RP_TRY(rp_compile_check_recompute(row->schedule, row->config.recompute));
+    }
     RP_TRY(set_workload(o, arena, row));
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
                                   partition));

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Diagnostics go through common/base/log.h: nobody else writes to stderr, and nobody but main ends the
-# process (_exit is for the child of a fork). Progress of training and of sweeps is written to stderr, too. A broken
+# process (_exit is for the child of a fork). Progress of training, sweeps and searches is on stderr, too. A broken
 # invariant says where it is.
 source "$(dirname "$0")/lib/lint.sh"
 
-mapfile -t files < <(lint_files "c h inc" common sim exec experiments | grep -vE '^common/base/log.c$|^exec/cuda/(tests|emulator)/|^(exec/rpexec/train|experiments/sweep).c$')
+mapfile -t files < <(lint_files "c h inc" common sim exec experiments | grep -vE '^common/base/log.c$|^exec/cuda/(tests|emulator)/|^(exec/rpexec/train|experiments/sweep|sim/rpadvise/trial).c$')
 lint_bare "${files[@]}" >"$lint_work/bare"
 { grep -E '[^A-Za-z0-9_]stderr([^A-Za-z0-9_]|$)|[^A-Za-z0-9_.>](perror|psignal|warnx?|errx?|syslog)[[:space:]]*\(' \
     "$lint_work/bare" || true; } | lint_report "messages go through common/base/log.h"

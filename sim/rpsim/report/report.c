@@ -54,19 +54,24 @@ static void write_json_value(const rpsim_study *study, const rpsim_row *row,
     }
 }
 
+void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json)
+{
+    rpsim_field fields[RPSIM_MAX_FIELDS];
+    uint32_t count = rpsim_row_fields(study, row, fields);
+    for (uint32_t k = 0; k < count; k++) {
+        rp_json_key(json, fields[k].key);
+        write_json_value(study, row, &fields[k], json);
+    }
+}
+
 static void write_json(const rpsim_study *study, FILE *stream)
 {
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_array(&json);
     for (uint32_t i = 0; i < study->row_count; i++) {
-        rpsim_field fields[RPSIM_MAX_FIELDS];
-        uint32_t count = rpsim_row_fields(study, &study->rows[i], fields);
         rp_json_begin_object(&json);
-        for (uint32_t k = 0; k < count; k++) {
-            rp_json_key(&json, fields[k].key);
-            write_json_value(study, &study->rows[i], &fields[k], &json);
-        }
+        rpsim_row_write_members(study, &study->rows[i], &json);
         rp_json_end_object(&json);
     }
     rp_json_end_array(&json);

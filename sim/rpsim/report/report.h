@@ -1,6 +1,7 @@
 /** @file report.h  Output of a study on stdout: table, JSON, CSV, key=value. */
 #pragma once
 
+#include "common/formats/json.h"
 #include "common/store/store.h"
 #include "sim/rpsim/study.h"
 
@@ -9,6 +10,9 @@
 /** Writes the study in options->format. Write errors stay in the stream. @retval RP_OK,
  * RP_NO_MEMORY */
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream);
+
+/** Writes keys and values of a row's columns into an open object. */
+void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json);
 
 /** Output of --list. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rpsim_report_list(const char *kind, rp_arena *arena, FILE *stream);

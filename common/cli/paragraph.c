@@ -1,0 +1,57 @@
+#define _DEFAULT_SOURCE /* struct winsize */
+#include "common/cli/paragraph.h"
+
+#include "common/base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define LEAST_COLUMNS 40u
+
+uint32_t rp_paragraph_columns(FILE *stream, uint32_t usual)
+{
+    uint64_t columns = usual;
+    struct winsize size;
+    const char *set = getenv("COLUMNS");
+    if (set != NULL && rp_parse_u64(set, LEAST_COLUMNS, UINT32_MAX, &columns)) {
+        return (uint32_t)columns;
+    }
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST_COLUMNS) {
+        return size.ws_col;
+    }
+    return usual;
+}
+
+uint32_t rp_paragraph_width(const char *text, size_t length)
+{
+    uint32_t width = 0;
+    for (size_t i = 0; i < length; i++) {
+        width += ((unsigned char)text[i] & 0xC0) != 0x80 ? 1 : 0;
+    }
+    return width;
+}
+
+void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t columns,
+                        FILE *stream)
+{
+    size_t end = strcspn(text, "\n");
+    bool first = true;
+    for (const char *stop = text + end; text < stop;) {
+        size_t length = strcspn(text, " \n");
+        uint32_t width = rp_paragraph_width(text, length);
+        if (!first && at + 1 + width > columns) {
+            fprintf(stream, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', stream);
+            at++;
+        }
+        fwrite(text, 1, length, stream);
+        at += width;
+        first = false;
+        text += length;
+        text += *text == ' ' ? 1 : 0;
+    }
+    fputc('\n', stream);
+}

@@ -1,0 +1,458 @@
+#include "sim/rpadvise/advice.h"
+
+#include "common/inputs/sizes.h"
+#include "sim/rpsim/report/columns.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
+#define WORTH_IT 1.02     /* of the best speed */
+#define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
+
+static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
+{
+    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+/* A row of this mode; of an asynchronous run also a synchronous one of the schedule that is as
+ * fast: then stale weights buy nothing. */
+static bool has_row(const rpadvise_advice *a, const rpadvise_trial *trial)
+{
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        const rpadvise_trial *row = a->rows[i].trial;
+        bool as_fast = trial->candidate.asynchronous && !row->candidate.asynchronous &&
+                       trial->candidate.schedule == row->candidate.schedule;
+        if (as_fast || same_mode(&row->candidate, &trial->candidate)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Orders and times of the found may change while runs are added: rows keep copies. */
+static rp_status keep(rp_arena *arena, const rpadvise_trial *trial, const rpadvise_trial **copy_out)
+{
+    rpadvise_trial *copy = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *copy, &copy));
+    *copy = *trial;
+    *copy_out = copy;
+    return RP_OK;
+}
+
+static rp_status choose_rows(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    RP_TRY(rp_arena_alloc(s->arena, s->options->top, sizeof *a->rows, &a->rows));
+    for (uint32_t i = 0; i < s->found_count && a->row_count < s->options->top; i++) {
+        const rpadvise_trial *t = &s->found[i];
+        if (t->outcome.fits && !has_row(a, t)) {
+            rpadvise_row *row = &a->rows[a->row_count];
+            *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};
+            RP_TRY(keep(s->arena, t, &row->trial));
+            a->row_count++;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status run_rows(rpadvise_advice *a)
+{
+    static const rpadvise_manner with_intervals = {.intervals = true};
+    const rpadvise_search *s = a->search;
+    const rpadvise_options *o = s->options;
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        rpadvise_row *row = &a->rows[i];
+        RP_TRY(rpadvise_candidate_command(s->bench->work, &row->trial->candidate, s->arena,
+                                          &row->command));
+        RP_TRY(rpadvise_study(s->bench, &row->trial->candidate, &with_intervals, s->arena,
+                              &row->study));
+        row->study.rows[0].rank = i + 1;
+        row->hours = o->tokens > 0 ? o->tokens / row->trial->outcome.tokens_per_s / 3600 : NAN;
+        row->usd = o->usd_per_hour > 0 ? row->hours * o->usd_per_hour : NAN;
+    }
+    for (uint32_t i = 0; i + 1 < a->row_count; i++) {
+        const rpsim_row *one = &a->rows[i].study.rows[0];
+        const rpsim_row *next = &a->rows[i + 1].study.rows[0];
+        if (one->intervals != NULL && next->intervals != NULL) {
+            a->rows[i].decision = rpsim_decide(one->intervals, rpsim_row_tokens_per_s(one),
+                                               next->intervals, rpsim_row_tokens_per_s(next));
+            a->rows[i].decided = a->rows[i].decision.decided;
+        }
+    }
+    return RP_OK;
+}
+
+/* A partition that was searched for is one for these sizes only. */
+static void drop_list(rpadvise_candidate *candidate)
+{
+    candidate->partition = candidate->tune_budget != 0 ? NULL : candidate->partition;
+    candidate->tune_budget = 0;
+}
+
+/* ---- fronts -----------------------------------------------------------------------------------
+ */
+
+static rp_status set_memory_front(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < s->found_count && a->memory_count < RPADVISE_MOST_POINTS; i++) {
+        const rpadvise_trial *t = &s->found[i];
+        bool smaller = (double)t->outcome.gpu_bytes < 0.95 * (double)least;
+        if (t->outcome.fits && smaller) {
+            least = t->outcome.gpu_bytes;
+            RP_TRY(keep(s->arena, t, &a->memory_front[a->memory_count++]));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status set_staleness(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    for (uint32_t i = 0; i < s->found_count; i++) {
+        const rpadvise_trial *t = &s->found[i];
+        const rpadvise_trial **place = t->candidate.asynchronous ? &a->late : &a->fresh;
+        if (t->outcome.fits && *place == NULL) {
+            RP_TRY(keep(s->arena, t, place));
+        }
+    }
+    return RP_OK;
+}
+
+/* Half as many microbatches, and so on until one per GPU. */
+static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
+{
+    rpadvise_candidate smaller[RPADVISE_MOST_POINTS] = {0};
+    uint32_t count = 0;
+    rpadvise_candidate c = a->rows[0].trial->candidate;
+    c.microbatches *= c.calls;
+    c.calls = 1;
+    drop_list(&c);
+    while (c.microbatches / 2 >= s->gpus && count < RPADVISE_MOST_POINTS) {
+        c.microbatches = c.microbatches / 2 / s->gpus * s->gpus;
+        smaller[count++] = c;
+    }
+    RP_TRY(rpadvise_search_add(s, smaller, count, 0));
+    for (uint32_t i = 0; i < count; i++) {
+        const rpadvise_trial *t = rpadvise_search_find(s, &smaller[i]);
+        if (t != NULL && t->outcome.fits) {
+            RP_TRY(keep(s->arena, t, &a->batch_front[a->batch_count++]));
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- what rules the others out ----------------------------------------------------------------
+ */
+
+/* Of GPU and host memory, what is needed over what there is; the larger. */
+static double shortfall(const rpadvise_outcome *o)
+{
+    double gpu = (double)o->gpu_bytes / (double)o->gpu_limit_bytes;
+    double host =
+        o->host_limit_bytes != 0 ? (double)o->host_bytes / (double)o->host_limit_bytes : 0;
+    return fmax(gpu, host);
+}
+
+static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_candidate *best)
+{
+    if (f->at_n.fits) {
+        if (f->estimate > note->tokens_per_s) {
+            note->reason = RPADVISE_REASON_SLOWER;
+            note->tokens_per_s = f->estimate;
+            *best = f->candidate;
+        }
+    } else if (f->at_n.ran && note->tokens_per_s <= 0) {
+        bool first = note->reason == RPADVISE_REASON_REFUSED;
+        note->best = first || shortfall(&f->at_n) < shortfall(&note->best) ? f->at_n : note->best;
+        note->reason = RPADVISE_REASON_MEMORY;
+    } else if (note->reason == RPADVISE_REASON_REFUSED && note->best.cause[0] == '\0') {
+        note->best = f->at_n;
+    }
+}
+
+static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_candidate *best)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < s->found_count && !known; i++) {
+        known = s->found[i].candidate.schedule == note->schedule && s->found[i].outcome.fits;
+        if (known) {
+            note->tokens_per_s = s->found[i].outcome.tokens_per_s;
+            *best = s->found[i].candidate;
+        }
+    }
+    for (uint32_t i = 0; i < s->screened_count && !known; i++) {
+        known = s->screened[i].candidate.schedule == note->schedule && s->screened[i].outcome.fits;
+        if (known) {
+            note->tokens_per_s = s->screened[i].outcome.tokens_per_s;
+            *best = s->screened[i].candidate;
+        }
+    }
+}
+
+static bool schedule_has_row(const rpadvise_advice *a, const rp_schedule_type *schedule)
+{
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        if (a->rows[i].trial->candidate.schedule == schedule) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Runs of the slower ones, at two microbatches per GPU, say what they wait for. */
+static rp_status explain_notes(rpadvise_advice *a, const rpadvise_candidate *best)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_trial *trials = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, a->note_count, sizeof *trials, &trials));
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < a->note_count; i++) {
+        if (a->notes[i].reason == RPADVISE_REASON_SLOWER) {
+            rpadvise_trial *t = &trials[count++];
+            *t = (rpadvise_trial){.candidate = best[i],
+                                  .manner = {.iterations = 1, .explain = true}};
+            uint32_t most = 2 * s->gpus;
+            if (s->options->global_batch == 0 && t->candidate.microbatches > most) {
+                t->candidate.microbatches = most;
+                t->candidate.calls = 1;
+            }
+        }
+    }
+    RP_TRY(rpadvise_try(s->bench, trials, count, "why not the others"));
+    for (uint32_t i = 0, k = 0; i < a->note_count; i++) {
+        if (a->notes[i].reason == RPADVISE_REASON_SLOWER) {
+            a->notes[i].best = trials[k++].outcome;
+        }
+    }
+    return RP_OK;
+}
+
+/* Slower ones first, the fastest of them first; then those that do not fit, least need first. */
+static bool goes_before(const rpadvise_note *a, const rpadvise_note *b)
+{
+    if (a->reason != b->reason) {
+        return a->reason < b->reason;
+    }
+    if (a->reason == RPADVISE_REASON_SLOWER) {
+        return a->tokens_per_s > b->tokens_per_s;
+    }
+    return a->reason == RPADVISE_REASON_MEMORY && shortfall(&a->best) < shortfall(&b->best);
+}
+
+static void sort_notes(rpadvise_note *notes, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        rpadvise_note note = notes[i];
+        uint32_t at = i;
+        while (at > 0 && goes_before(&note, &notes[at - 1])) {
+            notes[at] = notes[at - 1];
+            at--;
+        }
+        notes[at] = note;
+    }
+}
+
+static rp_status make_notes(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_candidate *best = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *a->notes, &a->notes));
+    RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *best, &best));
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        uint32_t at = 0;
+        while (at < a->note_count && a->notes[at].schedule != f->candidate.schedule) {
+            at++;
+        }
+        if (schedule_has_row(a, f->candidate.schedule)) {
+            continue;
+        }
+        if (at == a->note_count) {
+            a->notes[a->note_count++] = (rpadvise_note){.schedule = f->candidate.schedule,
+                                                        .reason = RPADVISE_REASON_REFUSED};
+        }
+        note_family(&a->notes[at], f, &best[at]);
+    }
+    for (uint32_t i = 0; i < a->note_count; i++) {
+        note_runs(s, &a->notes[i], &best[i]);
+    }
+    RP_TRY(explain_notes(a, best));
+    sort_notes(a->notes, a->note_count);
+    return RP_OK;
+}
+
+/* ---- what would change the answer -------------------------------------------------------------
+ */
+
+static void add_change(rpadvise_advice *a, rpadvise_change_kind kind, const rpadvise_trial *trial)
+{
+    if (a->change_count < RPADVISE_MOST_CHANGES) {
+        a->changes[a->change_count++] = (rpadvise_change){
+            .kind = kind, .candidate = trial->candidate, .outcome = trial->outcome};
+    }
+}
+
+static double best_speed(const rpadvise_advice *a)
+{
+    return a->rows[0].trial->outcome.tokens_per_s;
+}
+
+/* The rows once more on another server. */
+static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind, const char *change,
+                               uint32_t gpus)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_trial *trials = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, a->row_count, sizeof *trials, &trials));
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        rpadvise_trial *t = &trials[i];
+        *t = (rpadvise_trial){
+            .candidate = a->rows[i].trial->candidate, .change = change, .gpus = gpus};
+        if (gpus != 0 && s->options->global_batch == 0) {
+            t->candidate.microbatches = t->candidate.microbatches / s->gpus * gpus;
+        }
+        if (gpus != 0) {
+            drop_list(&t->candidate);
+        }
+    }
+    RP_TRY(rpadvise_try(s->bench, trials, a->row_count, "another server"));
+    const rpadvise_trial *best = NULL;
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        bool better = best == NULL || trials[i].outcome.tokens_per_s > best->outcome.tokens_per_s;
+        best = trials[i].outcome.fits && better ? &trials[i] : best;
+    }
+    if (best != NULL) {
+        add_change(a, kind, best);
+    }
+    return RP_OK;
+}
+
+/* The family that lacks this memory and is the fastest in its short run, of modes that are not in
+ * `trials` yet. */
+static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_lack lack,
+                                              const rpadvise_trial *trials, uint32_t count)
+{
+    const rpadvise_family *best = NULL;
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.lack != lack;
+        for (uint32_t k = 0; k < count && !listed; k++) {
+            listed = same_mode(&trials[k].candidate, &f->candidate);
+        }
+        if (!listed && (best == NULL || f->at_n.tokens_per_s > best->at_n.tokens_per_s)) {
+            best = f;
+        }
+    }
+    return best;
+}
+
+/* With more memory: of the runs that beat the answer then, the one that needs least. */
+static rp_status change_memory(rpadvise_advice *a, rpadvise_lack lack)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_trial trials[RIVALS_CHANGED];
+    uint32_t count = 0;
+    while (count < RIVALS_CHANGED) {
+        const rpadvise_family *f = fastest_lacking(s, lack, trials, count);
+        if (f == NULL) {
+            break;
+        }
+        trials[count++] = (rpadvise_trial){.candidate = f->candidate};
+    }
+    RP_TRY(rpadvise_try(s->bench, trials, count, "with more memory"));
+    const rpadvise_trial *best = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const rpadvise_outcome *o = &trials[i].outcome;
+        bool helps =
+            o->ran && !o->fits && o->lack == lack && o->tokens_per_s > WORTH_IT * best_speed(a);
+        if (helps && (best == NULL || shortfall(o) < shortfall(&best->outcome))) {
+            best = &trials[i];
+        }
+    }
+    if (best != NULL) {
+        add_change(
+            a, lack == RPADVISE_LACK_GPU ? RPADVISE_CHANGE_GPU_MEMORY : RPADVISE_CHANGE_HOST_MEMORY,
+            best);
+    }
+    return RP_OK;
+}
+
+static rp_status make_changes(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    const char *gpus = NULL;
+    RP_TRY(change_memory(a, RPADVISE_LACK_GPU));
+    RP_TRY(change_memory(a, RPADVISE_LACK_HOST));
+    RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, LINKS_TWICE, 0));
+    RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
+    return change_server(a, RPADVISE_CHANGE_GPU, gpus, s->gpus + 1);
+}
+
+/* ---- where nothing fits -----------------------------------------------------------------------
+ */
+
+static rp_status set_layers(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    rp_model model;
+    rp_sizes all;
+    rp_sizes fewer;
+    RP_TRY(rp_model_load(s->bench->work->model, s->arena, &model));
+    a->layers = model.layers;
+    RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &all));
+    model.layers--;
+    if (a->least->lack != RPADVISE_LACK_HOST || model.layers == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &fewer));
+    uint64_t layer = rp_sizes_host_bytes(&all, 1) - rp_sizes_host_bytes(&fewer, 1);
+    uint64_t missing = a->least->host_bytes - a->least->host_limit_bytes;
+    uint64_t gone = layer != 0 ? (missing + layer - 1) / layer : a->layers;
+    a->layers_fit = gone < a->layers ? a->layers - (uint32_t)gone : 0;
+    return RP_OK;
+}
+
+static rp_status set_least(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        if (f->at_n.ran && (a->least == NULL || shortfall(&f->at_n) < shortfall(a->least))) {
+            a->least = &f->at_n;
+            a->least_schedule = f->candidate.schedule;
+        }
+    }
+    return a->least != NULL ? set_layers(a) : RP_OK;
+}
+
+rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_out)
+{
+    rpadvise_advice *a = advice_out;
+    *a = (rpadvise_advice){.search = search};
+    RP_TRY(choose_rows(a));
+    RP_TRY(make_notes(a));
+    if (a->row_count == 0) {
+        return set_least(a);
+    }
+    if (search->options->global_batch == 0) {
+        RP_TRY(set_batch_front(search, a));
+    }
+    RP_TRY(set_memory_front(a));
+    RP_TRY(set_staleness(a));
+    RP_TRY(make_changes(a));
+    return run_rows(a);
+}
+
+void rpadvise_advice_fini(rpadvise_advice *advice)
+{
+    for (uint32_t i = 0; i < advice->row_count; i++) {
+        rpsim_study_fini(&advice->rows[i].study);
+    }
+}

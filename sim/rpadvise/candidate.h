@@ -1,0 +1,58 @@
+/** @file candidate.h  A configuration that the search tries: some options of rpsim. */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/schedule/schedule_type.h"
+
+/** Work and server, which all candidates of a search share. */
+typedef struct rpadvise_work {
+    const char *model;
+    const char *platform;
+    uint32_t gpus;         /**< as given; 0: the platform's */
+    uint32_t seq_len;      /**< as given; 0: the cost table's */
+    uint32_t global_batch; /**< as given; 0: free */
+    uint64_t seed;
+    const char *change; /**< of --set, what if the server were another one; NULL: none */
+} rpadvise_work;
+
+typedef struct rpadvise_candidate {
+    const rp_schedule_type *schedule;
+    bool asynchronous;
+    rp_recompute recompute;
+    bool layer_grain;
+    const char *partition; /**< of --partition; NULL: rpsim's default */
+    uint32_t tune_budget;  /**< that found the partition; 0: it was not searched for */
+    uint32_t microbatch_size;
+    uint32_t microbatches; /**< of a call */
+    uint32_t calls;
+} rpadvise_candidate;
+
+/** Manner of a run; zeroed: as the candidate's command says, without intervals. */
+typedef struct rpadvise_manner {
+    uint32_t iterations;  /**< 0: rpsim's default, a steady state */
+    uint32_t tune_budget; /**< evaluations of --partition tuned, in place of the candidate's; 0:
+                             none */
+    bool intervals;
+    bool explain;
+} rpadvise_manner;
+
+/** @return whether both are the same options. */
+bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candidate *b);
+
+/**
+ * Options of rpsim that run the candidate; what is rpsim's default is left out.
+ * @param argv_out [*argc_out] the program's name first; in `arena`
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpadvise_candidate_arguments(const rpadvise_work *work,
+                                       const rpadvise_candidate *candidate,
+                                       const rpadvise_manner *manner, rp_arena *arena,
+                                       int *argc_out, char ***argv_out);
+
+/**
+ * The command line of rpsim that runs the candidate, for a user's shell. It searches once more for
+ * a partition that was searched for, because the list itself has hundreds of characters.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_candidate *candidate,
+                                     rp_arena *arena, const char **command_out);

@@ -1,0 +1,305 @@
+/* Steps 1 and 2 of the search: many families, shortly. */
+#define _GNU_SOURCE /* qsort_r */
+#include "sim/rpadvise/search_internal.h"
+
+#include "common/compile/compile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define LARGEST_SIZE 64u /* sequences per microbatch */
+#define MOST_ROUNDS 16u  /* microbatches per GPU, where the batch is free */
+#define SHORT_SYNC 2     /* iterations: all synchronous ones are equal */
+#define SHORT_ASYNC 4    /* within 4 % of a steady state */
+
+/* ---- sizes ------------------------------------------------------------------------------------
+ */
+
+/* Microbatches of a step: of the batch that is given, or as many as its tokens allow. */
+uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size, uint32_t seq_len)
+{
+    uint32_t n = s->gpus;
+    uint32_t batch = s->options->global_batch;
+    if (batch != 0) {
+        uint32_t units = (batch + size - 1) / size;
+        uint32_t whole = rpadvise_multiple(units + n - 1, n); /* equal rounds, a little smaller */
+        return units > n && whole <= batch ? whole : units;
+    }
+    uint64_t tokens = (uint64_t)size * seq_len;
+    uint64_t units = s->options->max_step_tokens / (tokens != 0 ? tokens : 1);
+    units = units < MOST_ROUNDS * n ? units : MOST_ROUNDS * n;
+    return units >= n ? rpadvise_multiple((uint32_t)units, n) : (uint32_t)units;
+}
+
+rpadvise_manner rpadvise_shortly(const rpadvise_candidate *c)
+{
+    return (rpadvise_manner){.iterations = c->asynchronous ? SHORT_ASYNC : SHORT_SYNC};
+}
+
+uint32_t rpadvise_allowed(const rpadvise_search *s, uint32_t wanted)
+{
+    uint64_t left = s->bench->budget - rpadvise_least(s->bench->budget, s->bench->spent);
+    return wanted < left ? wanted : (uint32_t)left;
+}
+
+/* ---- steps 1 and 2: families ------------------------------------------------------------------
+ */
+
+static bool may_differ(const rp_schedule_type *schedule, uint32_t partition)
+{
+    return partition == 0 || schedule->separate_backward; /* only RoundPipe's planner has another */
+}
+
+static const rp_schedule_type *schedule_at(const rpadvise_options *o, uint32_t index)
+{
+    return o->schedule_count != 0 ? rp_schedule_find(o->schedules[index]) : rp_schedules[index];
+}
+
+static void add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
+                       rp_recompute recompute)
+{
+    rpadvise_family *family = &s->families[s->family_count];
+    *family = (rpadvise_family){.candidate = {.schedule = schedule,
+                                              .asynchronous = bits & 1,
+                                              .recompute = recompute,
+                                              .layer_grain = bits & 2,
+                                              .partition = bits & 4 ? "auto" : NULL,
+                                              .microbatch_size = 1,
+                                              .calls = 1},
+                                .least = s->gpus};
+    bool layers = family->candidate.layer_grain != rp_usual_layer_grain(schedule);
+    bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
+    bool late = (bits & 1) && s->options->synchronous;
+    s->family_count += !nothing && !late && may_differ(schedule, bits & 4);
+}
+
+static rp_status list_families(rpadvise_search *s)
+{
+    const rpadvise_options *o = s->options;
+    uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
+    uint32_t sizes = 1;
+    for (uint32_t size = 1; size < LARGEST_SIZE; size *= 2) {
+        sizes++;
+    }
+    size_t room = (size_t)schedules * 8 * RP_RECOMPUTE_COUNT * sizes;
+    RP_TRY(rp_arena_alloc(s->arena, room, sizeof *s->families, &s->families));
+    for (uint32_t i = 0; i < schedules; i++) {
+        for (uint32_t bits = 0; bits < 8; bits++) {
+            for (int mode = 0; mode < RP_RECOMPUTE_COUNT; mode++) {
+                add_family(s, schedule_at(o, i), bits, (rp_recompute)mode);
+            }
+        }
+    }
+    return RP_OK;
+}
+
+/* Trials of families [begin, end) that `wanted` picks, at so many microbatches. */
+typedef struct probe {
+    rpadvise_search *search;
+    rpadvise_trial *trials;
+    uint32_t *of; /* [count] the family of each */
+    uint32_t count;
+} probe;
+
+static rp_status probe_begin(rpadvise_search *s, uint32_t room, probe *p)
+{
+    *p = (probe){.search = s};
+    RP_TRY(rp_arena_alloc(s->arena, room, sizeof *p->trials, &p->trials));
+    return rp_arena_alloc(s->arena, room, sizeof *p->of, &p->of);
+}
+
+static void probe_add(probe *p, uint32_t family, uint32_t microbatches)
+{
+    const rpadvise_candidate *c = &p->search->families[family].candidate;
+    rpadvise_trial *trial = &p->trials[p->count];
+    *trial = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
+    trial->candidate.microbatches = microbatches;
+    p->of[p->count++] = family;
+}
+
+static rp_status probe_run(probe *p, const char *what)
+{
+    p->count = rpadvise_allowed(p->search, p->count);
+    return rpadvise_try(p->search->bench, p->trials, p->count, what);
+}
+
+/* The next larger size of every family of [begin, end) that fits; the batch may forbid it. */
+static void double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        const rpadvise_family *f = &s->families[i];
+        uint32_t size = 2 * f->candidate.microbatch_size;
+        bool allowed_size = s->options->global_batch != 0
+                                ? size <= s->options->global_batch
+                                : rpadvise_target(s, size, f->at_n.seq_len) >= f->least;
+        if (f->at_n.fits && size <= LARGEST_SIZE && allowed_size) {
+            rpadvise_family larger = {.candidate = f->candidate, .least = f->least};
+            larger.candidate.microbatch_size = size;
+            s->families[s->family_count++] = larger;
+        }
+    }
+}
+
+static uint32_t first_point(const rpadvise_search *s, const rpadvise_family *f)
+{
+    uint32_t batch = s->options->global_batch;
+    return batch != 0
+               ? rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size, 0), f->least)
+               : f->least;
+}
+
+static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadvise_outcome *o)
+{
+    f->at_n = *o;
+    f->estimate = o->fits ? o->tokens_per_s : 0;
+    if (o->ran) {
+        uint32_t target = rpadvise_target(s, f->candidate.microbatch_size, o->seq_len);
+        f->candidate.microbatches = target > f->least ? target : first_point(s, f);
+    }
+}
+
+/* Schedules that fill both directions want 2 N. */
+static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
+{
+    uint32_t batch = s->options->global_batch;
+    return !f->at_n.ran && f->least == s->gpus && f->candidate.microbatch_size == 1 &&
+           (batch == 0 || batch >= 2 * s->gpus);
+}
+
+static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
+{
+    probe p;
+    RP_TRY(probe_begin(s, end - begin, &p));
+    for (uint32_t i = begin; i < end; i++) {
+        probe_add(&p, i, first_point(s, &s->families[i]));
+    }
+    RP_TRY(probe_run(&p, "what fits"));
+    for (uint32_t i = 0; i < p.count; i++) {
+        take_first(s, &s->families[p.of[i]], &p.trials[i].outcome);
+    }
+    p.count = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        if (wants_more(s, &s->families[i])) {
+            probe_add(&p, i, 2 * s->gpus);
+        }
+    }
+    RP_TRY(probe_run(&p, "what fits"));
+    for (uint32_t i = 0; i < p.count; i++) {
+        rpadvise_family *f = &s->families[p.of[i]];
+        if (p.trials[i].outcome.ran) {
+            f->least = 2 * s->gpus;
+            take_first(s, f, &p.trials[i].outcome);
+        }
+    }
+    return RP_OK;
+}
+
+/* Tokens per second that no step of this compute can have. */
+static double ceiling_of(const rpadvise_family *f)
+{
+    return f->at_n.work_s > 0 ? (double)f->at_n.batch * f->at_n.seq_len / f->at_n.work_s : INFINITY;
+}
+
+/* With a batch that is given, every run is of all of it. */
+static uint32_t second_point(const rpadvise_search *s, const rpadvise_family *f)
+{
+    return s->options->global_batch != 0 ? f->candidate.microbatches
+                                         : rpadvise_least(2 * f->least, f->candidate.microbatches);
+}
+
+static void set_estimate(const rpadvise_search *s, rpadvise_family *f)
+{
+    const rpadvise_outcome *one = &f->at_n;
+    const rpadvise_outcome *two = &f->at_2n;
+    if (!two->fits || s->options->global_batch != 0) {
+        f->estimate = two->fits ? two->tokens_per_s : f->estimate;
+        return;
+    }
+    if (f->candidate.microbatches == f->least) {
+        return;
+    }
+    double n = f->least;
+    double slope = fmax((two->period_s - one->period_s) / n, one->work_s / n);
+    double period = two->period_s + slope * (f->candidate.microbatches - 2 * n);
+    double tokens = (double)f->candidate.microbatches * f->candidate.microbatch_size * two->seq_len;
+    f->estimate = period > 0 ? fmax(tokens / period, two->tokens_per_s) : two->tokens_per_s;
+}
+
+/* Microbatches until `limit`, through the points at N and 2 N: memory is affine in them. */
+static double room_for(uint32_t n, uint64_t at_n, uint64_t at_2n, uint64_t limit)
+{
+    double slope = ((double)at_2n - (double)at_n) / n;
+    bool endless = limit == 0 || slope <= 0;
+    return endless ? INFINITY : n + ((double)limit - (double)at_n) / slope;
+}
+
+/* The target, or what memory has room for. */
+static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
+{
+    const rpadvise_outcome *one = &f->at_n;
+    const rpadvise_outcome *two = &f->at_2n;
+    double most = fmin(room_for(f->least, one->gpu_bytes, two->gpu_bytes, one->gpu_limit_bytes),
+                       room_for(f->least, one->host_bytes, two->host_bytes, one->host_limit_bytes));
+    if (two->ran && s->options->global_batch == 0 && most < f->candidate.microbatches) {
+        f->candidate.microbatches = rpadvise_multiple((uint32_t)fmax(most, f->least), s->gpus);
+    }
+}
+
+int rpadvise_compare_families(const void *a, const void *b, void *families)
+{
+    const rpadvise_family *f = families;
+    uint32_t one = *(const uint32_t *)a;
+    uint32_t other = *(const uint32_t *)b;
+    double lead = f[one].estimate - f[other].estimate;
+    return lead > 0 ? -1 : lead < 0 ? 1 : (int)(one > other) - (int)(one < other);
+}
+
+/* The fastest at N first, a quarter at a time: their estimates rule others out by their bounds. */
+static rp_status try_at_2n(rpadvise_search *s)
+{
+    uint32_t *order = NULL;
+    uint32_t count = 0;
+    double best = 0;
+    RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        if (f->at_n.fits && f->candidate.microbatches > f->least) {
+            order[count++] = i;
+        }
+    }
+    qsort_r(order, count, sizeof *order, rpadvise_compare_families, s->families);
+    for (uint32_t begin = 0, end = 0; begin < count; begin = end) {
+        probe p;
+        end = rpadvise_least(count, begin + count / 4 + 1);
+        RP_TRY(probe_begin(s, end - begin, &p));
+        for (uint32_t i = begin; i < end; i++) {
+            const rpadvise_family *f = &s->families[order[i]];
+            if (ceiling_of(f) < best) {
+                s->pruned++;
+            } else {
+                probe_add(&p, order[i], second_point(s, f));
+            }
+        }
+        RP_TRY(probe_run(&p, "how it scales"));
+        for (uint32_t i = 0; i < p.count; i++) {
+            rpadvise_family *f = &s->families[p.of[i]];
+            f->at_2n = p.trials[i].outcome;
+            set_microbatches(s, f);
+            set_estimate(s, f);
+            best = f->at_2n.fits ? fmax(best, f->at_2n.tokens_per_s) : best;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpadvise_families_measure(rpadvise_search *s)
+{
+    RP_TRY(list_families(s));
+    for (uint32_t begin = 0, end = s->family_count; begin < end;) {
+        RP_TRY(try_at_n(s, begin, end));
+        double_sizes(s, begin, end);
+        begin = end;
+        end = s->family_count;
+    }
+    return try_at_2n(s);
+}

@@ -1,0 +1,81 @@
+/* rpadvise: which configuration trains a model fastest on a server (cli.md). */
+#include "common/base/log.h"
+#include "common/cli/tool.h"
+#include "common/inputs/model.h"
+#include "common/inputs/platform.h"
+#include "sim/engine/clock.h"
+#include "sim/rpadvise/report.h"
+
+#include <unistd.h>
+
+/* Aloud, once: what is wrong with the inputs is no reason of a schedule's. */
+static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32_t *gpus_out)
+{
+    rp_platform platform;
+    rp_model model;
+    RP_TRY(rp_platform_load(o->platform, arena, &platform));
+    RP_TRY(rp_model_load(o->model, arena, &model));
+    *gpus_out = o->gpus != 0 ? o->gpus : platform.gpus;
+    if (o->gpus > platform.gpus) {
+        rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
+                     platform.gpus);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
+{
+    rpadvise_advice advice;
+    rp_status status = rpadvise_advice_make(search, &advice);
+    rpadvise_bench_end(search->bench);
+    if (status == RP_OK && o->json) {
+        rpadvise_report_write_json(&advice, stdout);
+    } else if (status == RP_OK) {
+        rpadvise_report_write(&advice, stdout);
+    }
+    if (status == RP_OK && advice.row_count == 0) {
+        rp_log_error("nothing fits");
+        status = RP_TOOL;
+    }
+    rpadvise_advice_fini(&advice);
+    return status;
+}
+
+static rp_status advise(const rpadvise_options *o, rp_arena *arena)
+{
+    uint32_t gpus = 0;
+    rpadvise_search search;
+    RP_TRY(check_inputs(o, arena, &gpus));
+    rpadvise_work work = {.model = o->model,
+                          .platform = o->platform,
+                          .gpus = o->gpus,
+                          .seq_len = o->seq_len,
+                          .global_batch = o->global_batch,
+                          .seed = o->seed};
+    rpadvise_bench bench = {.work = &work,
+                            .budget = o->budget,
+                            .begin_s = rpsim_clock_s(),
+                            .progress = isatty(STDERR_FILENO) == 1};
+    rp_status status = rpadvise_search_run(o, gpus, &bench, arena, &search);
+    if (status != RP_OK) {
+        rpadvise_bench_end(&bench);
+        return status;
+    }
+    return answer(o, &search);
+}
+
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    rpadvise_options options;
+    RP_TRY(rpadvise_options_parse(argc, argv, arena, &options));
+    if (options.common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpadvise_command_line, &options, stdout);
+    }
+    return advise(&options, arena);
+}
+
+int main(int argc, char **argv)
+{
+    return rp_tool_main("rpadvise", argc, argv, run);
+}

@@ -1,0 +1,105 @@
+#include "sim/rpadvise/options.h"
+
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
+#include "common/schedule/schedule_type.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_STEP_TOKENS (1u << 20)
+#define DEFAULT_TOP 5
+#define DEFAULT_BUDGET 5000
+
+/* Tokens are counted in thousands, millions, billions (B, as in names of models) and so on. */
+static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
+{
+    static const char letters[] = "KMBT";
+    rpadvise_options *o = options;
+    (void)arena;
+    char *end = NULL;
+    double value = strtod(text, &end);
+    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
+    if (letter != NULL) {
+        value *= pow(1000, (double)(letter - letters) + 1);
+        end++;
+    }
+    if (*end != '\0' || !(value >= 1) || value > 1e18) {
+        return rp_option_bad(row->name, text,
+                             "counts from 1, also with K, M, B or T behind them, such as 300M");
+    }
+    o->tokens = value;
+    return RP_OK;
+}
+
+enum { WORK, SERVER, SEARCH, OUTPUT };
+
+static const rp_option_group groups[] = {
+    [WORK] = {"Work", true},
+    [SERVER] = {"Server", true},
+    [SEARCH] = {"Search", true},
+    [OUTPUT] = {"Output", false},
+};
+
+#define TO(member) .to = RP_OPTION_MEMBER(rpadvise_options, member)
+#define COUNT(member) .count = RP_OPTION_MEMBER(rpadvise_options, member)
+
+static const rp_option rows[] = {
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "sim/rpadvise/options_rows.inc"
+#undef OPTION
+};
+
+static bool has_words(const void *options)
+{
+    return ((const rpadvise_options *)options)->common.word_count > 0;
+}
+
+static bool names_no_schedule(const void *options)
+{
+    const rpadvise_options *o = options;
+    for (uint32_t i = 0; i < o->schedule_count; i++) {
+        const rp_schedule_type *schedule = NULL;
+        if (rp_schedule_require("--schedule", o->schedules[i], false, &schedule) != RP_OK) {
+            return true; /* logged */
+        }
+    }
+    return false;
+}
+
+static const rp_option_rule rules[] = {
+    {.when = has_words, .message = "valid are options; see rpadvise --help"},
+    {.when = names_no_schedule},
+    {.given = "max-step-tokens",
+     .with = "global-batch",
+     .message = "the batch is given; valid without --global-batch"},
+};
+
+const rp_options_program rpadvise_command_line = {
+    .name = "rpadvise",
+    .purpose = "finds the configuration that trains a model fastest on a server",
+    .usage = "rpadvise --model M --platform P [options]",
+    .description = "Searches schedule, optimizer mode, microbatches, recompute and partition for "
+                   "the configuration that trains a model fastest on a server, within the memory "
+                   "of its GPUs and of its host. Defaults are in parentheses.",
+    .notes = "Each row of the answer is a run of rpsim, and its command prints the same tokens "
+             "per second.",
+    .exit_status = "0 success; 1 nothing fits, or the run failed; 2 bad usage or bad input",
+    .example = "rpadvise --model llama3.1-8b --platform rtx4090x8 --tokens 1B --usd-per-hour 3.2",
+    RP_OPTION_TABLES(groups, rows, rules),
+};
+
+rp_status rpadvise_options_parse(int argc, char **argv, rp_arena *arena,
+                                 rpadvise_options *options_out)
+{
+    rpadvise_options *o = options_out;
+    *o = (rpadvise_options){.model = "qwen3-1.7b",
+                            .platform = "rtx4090x8",
+                            .max_step_tokens = DEFAULT_STEP_TOKENS,
+                            .top = DEFAULT_TOP,
+                            .budget = DEFAULT_BUDGET};
+    RP_TRY(rp_options_parse(&rpadvise_command_line, argc, argv, arena, o));
+    return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpadvise_command_line, o)
+                                               : RP_OK;
+}

@@ -1,0 +1,405 @@
+#include "sim/rpadvise/report.h"
+
+#include "common/base/text.h"
+#include "common/cli/paragraph.h"
+#include "sim/rpsim/report/columns.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define USUAL_COLUMNS 100u
+#define NAME_COLUMNS 19
+#define NO_CHANGE_PCT 0.2
+
+typedef struct page {
+    const rpadvise_advice *advice;
+    uint32_t columns;
+    FILE *stream;
+} page;
+
+/* ---- words ------------------------------------------------------------------------------------
+ */
+
+/* A paragraph; what follows its first line is indented. */
+RP_PRINTF(3, 4) static void say(const page *p, uint32_t indent, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    rp_paragraph_write(text, 0, indent, p->columns, p->stream);
+}
+
+static double gb(uint64_t bytes)
+{
+    return 1e-9 * (double)bytes;
+}
+
+/* "32 microbatches of 16 sequences, in 2 calls" */
+static const char *sizes_of(const rpadvise_candidate *c, char text[static 96])
+{
+    int length = snprintf(text, 96, "%u microbatches of %u sequence%s", c->microbatches * c->calls,
+                          c->microbatch_size, c->microbatch_size == 1 ? "" : "s");
+    if (c->calls > 1 && length > 0 && length < 96) {
+        (void)snprintf(text + length, 96 - (size_t)length, " in %u calls", c->calls);
+    }
+    return text;
+}
+
+static const char *mode_of(const rpadvise_candidate *c)
+{
+    return c->asynchronous ? "asynchronous" : "synchronous";
+}
+
+static const rpsim_interval *interval_of(const rpadvise_row *row)
+{
+    const rpsim_intervals *intervals = row->study.rows[0].intervals;
+    return intervals != NULL ? &intervals->speed : NULL;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------
+ */
+
+static void write_question(const page *p)
+{
+    const rpadvise_search *s = p->advice->search;
+    const rpadvise_options *o = s->options;
+    char batch[64];
+    if (o->global_batch != 0) {
+        (void)snprintf(batch, sizeof batch, "%u sequences a step", o->global_batch);
+    } else {
+        (void)snprintf(batch, sizeof batch, "any batch up to %u tokens a step", o->max_step_tokens);
+    }
+    uint32_t seq_len = s->family_count != 0 ? s->families[0].at_n.seq_len : 0;
+    for (uint32_t i = 0; i < s->family_count && seq_len == 0; i++) {
+        seq_len = s->families[i].at_n.seq_len;
+    }
+    say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s", o->model, o->platform, s->gpus,
+        s->gpus == 1 ? "" : "s", seq_len, batch);
+    fputc('\n', p->stream);
+}
+
+static void write_winner(const page *p)
+{
+    const rpadvise_row *row = &p->advice->rows[0];
+    const rpadvise_options *o = p->advice->search->options;
+    const rpadvise_outcome *out = &row->trial->outcome;
+    const rpsim_interval *speed = interval_of(row);
+    char sizes[96];
+    char interval[64] = "";
+    char host[64];
+    char price[96] = "";
+    if (speed != NULL) {
+        (void)snprintf(interval, sizeof interval, " (%.0f to %.0f in 80 %% of the draws)",
+                       speed->p10 * out->tokens_per_s, speed->p90 * out->tokens_per_s);
+    }
+    if (out->host_limit_bytes != 0) {
+        (void)snprintf(host, sizeof host, "%.1f of %.1f GB", gb(out->host_bytes),
+                       gb(out->host_limit_bytes));
+    } else {
+        (void)snprintf(host, sizeof host, "%.1f GB", gb(out->host_bytes));
+    }
+    if (!isnan(row->usd)) {
+        (void)snprintf(price, sizeof price, " %.4g billion tokens take %.1f hours and %.2f USD.",
+                       1e-9 * o->tokens, row->hours, row->usd);
+    } else if (!isnan(row->hours)) {
+        (void)snprintf(price, sizeof price, " %.4g billion tokens take %.1f hours.",
+                       1e-9 * o->tokens, row->hours);
+    }
+    say(p, 0,
+        "Run %s, %s, %s (%u a step): %.0f tokens/s%s, with %.1f of %.1f GB on the fullest GPU and "
+        "%s of host memory.%s",
+        row->trial->candidate.schedule->name, mode_of(&row->trial->candidate),
+        sizes_of(&row->trial->candidate, sizes), out->batch, out->tokens_per_s, interval,
+        gb(out->gpu_bytes), gb(out->gpu_limit_bytes), host, price);
+    fputc('\n', p->stream);
+}
+
+/* Lines of a command end with a backslash where they go on. */
+static void write_command(const page *p, const char *command)
+{
+    uint32_t at = 2;
+    fputs("  ", p->stream);
+    while (*command != '\0') {
+        size_t length = strcspn(command, " ");
+        /* an option stays with its value */
+        size_t value = command[length] == ' ' && strncmp(command, "--", 2) == 0 &&
+                               strncmp(command + length + 1, "--", 2) != 0
+                           ? 1 + strcspn(command + length + 1, " ")
+                           : 0;
+        uint32_t width = rp_paragraph_width(command, length + value);
+        if (at > 4 && at + width + 3 > p->columns) {
+            fputs("\\\n    ", p->stream);
+            at = 4;
+        }
+        fprintf(p->stream, "%.*s", (int)(length + value), command);
+        at += width + 1;
+        command += length + value;
+        bool more = *command == ' ';
+        fputs(more ? " " : "", p->stream);
+        command += more ? 1 : 0;
+    }
+    fputs("\n\n", p->stream);
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+static void write_rows(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    bool hours = a->search->options->tokens > 0;
+    bool usd = hours && a->search->options->usd_per_hour > 0;
+    fprintf(p->stream, "   %-*s %-5s %12s %-9s %-5s %9s %17s %6s %7s%s%s\n", NAME_COLUMNS,
+            "schedule", "optim", "microbatches", "recompute", "grain", "tokens/s", "p10 - p90",
+            "GPU GB", "host GB", hours ? "   hours" : "", usd ? "      USD" : "");
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        const rpadvise_row *row = &a->rows[i];
+        const rpadvise_candidate *c = &row->trial->candidate;
+        const rpadvise_outcome *out = &row->trial->outcome;
+        const rpsim_interval *speed = interval_of(row);
+        char sizes[48];
+        char interval[48] = "-";
+        (void)snprintf(sizes, sizeof sizes, "%u x %u", c->microbatches * c->calls,
+                       c->microbatch_size);
+        if (speed != NULL) {
+            (void)snprintf(interval, sizeof interval, "%.0f - %.0f", speed->p10 * out->tokens_per_s,
+                           speed->p90 * out->tokens_per_s);
+        }
+        fprintf(p->stream, "%2u %-*s %-5s %12s %-9s %-5s %9.0f %17s %6.1f %7.1f", i + 1,
+                NAME_COLUMNS, c->schedule->name, c->asynchronous ? "async" : "sync", sizes,
+                rp_recompute_text(c->recompute), c->layer_grain ? "layer" : "stage",
+                out->tokens_per_s, interval, gb(out->gpu_bytes), gb(out->host_bytes));
+        if (hours) {
+            fprintf(p->stream, " %7.1f", row->hours);
+        }
+        if (usd) {
+            fprintf(p->stream, " %8.2f", row->usd);
+        }
+        fputc('\n', p->stream);
+    }
+    fputc('\n', p->stream);
+}
+
+static void write_undecided(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    bool any = false;
+    for (uint32_t i = 0; i + 1 < a->row_count; i++) {
+        const rpsim_decision *d = &a->rows[i].decision;
+        char helps[160] = "";
+        if (a->rows[i].decided) {
+            continue;
+        }
+        if (d->input != RPSIM_INPUT_COUNT && d->needed > 0) {
+            (void)snprintf(helps, sizeof helps,
+                           "; knowing %s to +-%.1f %% instead of +-%.1f %% would decide it",
+                           rpsim_input_names[d->input], 100 * d->needed, 100 * d->today);
+        } else if (d->input != RPSIM_INPUT_COUNT) {
+            (void)snprintf(helps, sizeof helps, "; no single input would decide it");
+        }
+        say(p, 2, "Not decided: %u is ahead of %u in %.0f %% of the draws%s.", i + 1, i + 2,
+            100 * d->ahead, helps);
+        any = true;
+    }
+    fputs(any ? "\n" : "", p->stream);
+}
+
+/* ---- trades -----------------------------------------------------------------------------------
+ */
+
+static void write_points(const page *p, const char *title, const rpadvise_trial *const *points,
+                         uint32_t count)
+{
+    double best = p->advice->rows[0].trial->outcome.tokens_per_s;
+    if (count < 2) {
+        return;
+    }
+    fprintf(p->stream, "%s\n", title);
+    for (uint32_t i = 0; i < count; i++) {
+        const rpadvise_outcome *o = &points[i]->outcome;
+        const rpadvise_candidate *c = &points[i]->candidate;
+        char sizes[48];
+        (void)snprintf(sizes, sizeof sizes, "%u x %u", c->microbatches * c->calls,
+                       c->microbatch_size);
+        fprintf(
+            p->stream,
+            "  %9.0f tokens/s %4.0f %%  %6.1f GB of GPU, %7.1f GB of host memory  %-*s %-5s %s\n",
+            o->tokens_per_s, 100 * o->tokens_per_s / best, gb(o->gpu_bytes), gb(o->host_bytes),
+            NAME_COLUMNS - 2, c->schedule->name, c->asynchronous ? "async" : "sync", sizes);
+    }
+    fputc('\n', p->stream);
+}
+
+static void write_trades(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    write_points(p, "Less GPU memory, in exchange for speed (microbatches x sequences):",
+                 a->memory_front, a->memory_count);
+    if (a->fresh != NULL && a->late != NULL) {
+        double best = a->rows[0].trial->outcome.tokens_per_s;
+        bool equal = a->fresh->outcome.tokens_per_s >= a->late->outcome.tokens_per_s;
+        say(p, 2,
+            equal
+                ? "Staleness buys nothing: %s with gradients of the newest weights runs at %.0f "
+                  "tokens/s (%.0f %%)."
+                : "Staleness: weights that are up to a step old make this speed. Never stale: %s, "
+                  "%.0f tokens/s (%.0f %%).",
+            a->fresh->candidate.schedule->name, a->fresh->outcome.tokens_per_s,
+            100 * a->fresh->outcome.tokens_per_s / best);
+        fputc('\n', p->stream);
+    }
+    const rpadvise_trial *points[RPADVISE_MOST_POINTS + 1] = {a->rows[0].trial};
+    memcpy(&points[1], a->batch_front, a->batch_count * sizeof(points[0]));
+    write_points(p, "Smaller batches of the same configuration:", points, a->batch_count + 1);
+}
+
+/* ---- the others -------------------------------------------------------------------------------
+ */
+
+static void write_need(const page *p, const char *name, const rpadvise_outcome *o)
+{
+    bool host = o->lack == RPADVISE_LACK_HOST;
+    say(p, NAME_COLUMNS + 3, "  %-*s needs %.1f of %.1f GB of %s memory%s", NAME_COLUMNS, name,
+        gb(host ? o->host_bytes : o->gpu_bytes),
+        gb(host ? o->host_limit_bytes : o->gpu_limit_bytes), host ? "host" : "GPU",
+        host ? "" : ", even with one sequence a microbatch");
+}
+
+/* rpsim's message, without its first words and its advice. */
+static void write_refusal(const page *p, const char *name, const char *cause)
+{
+    const char *begin = strstr(cause, ": ");
+    begin = begin != NULL && cause[0] == '-' ? begin + 2 : cause;
+    fprintf(p->stream, "  %-*s ", NAME_COLUMNS, name);
+    char text[RPADVISE_CAUSE_SIZE];
+    (void)snprintf(text, sizeof text, "%.*s", (int)strcspn(begin, ";\n"), begin);
+    rp_paragraph_write(text, NAME_COLUMNS + 3, NAME_COLUMNS + 3, p->columns, p->stream);
+}
+
+static void write_notes(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    double best = a->row_count != 0 ? a->rows[0].trial->outcome.tokens_per_s : 0;
+    if (a->note_count != 0) {
+        fputs("Not the others:\n", p->stream);
+    }
+    for (uint32_t i = 0; i < a->note_count; i++) {
+        const rpadvise_note *note = &a->notes[i];
+        const char *name = note->schedule->name;
+        switch (note->reason) {
+        case RPADVISE_REASON_SLOWER:
+            say(p, NAME_COLUMNS + 3, "  %-*s %.*f x slower (%.0f tokens/s): %s", NAME_COLUMNS, name,
+                best / note->tokens_per_s < 1.1 ? 2 : 1, best / note->tokens_per_s,
+                note->tokens_per_s, note->best.cause);
+            break;
+        case RPADVISE_REASON_MEMORY:
+            write_need(p, name, &note->best);
+            break;
+        case RPADVISE_REASON_REFUSED:
+            write_refusal(p, name, note->best.cause);
+            break;
+        }
+    }
+    fputs(a->note_count != 0 ? "\n" : "", p->stream);
+}
+
+/* ---- changes ----------------------------------------------------------------------------------
+ */
+
+static void write_change(const page *p, const rpadvise_change *change)
+{
+    const rpadvise_advice *a = p->advice;
+    const rpadvise_outcome *o = &change->outcome;
+    double gain = 100 * (o->tokens_per_s / a->rows[0].trial->outcome.tokens_per_s - 1);
+    char what[96] = "";
+    switch (change->kind) {
+    case RPADVISE_CHANGE_GPU_MEMORY:
+        (void)snprintf(what, sizeof what, "%.1f GB of usable memory per GPU instead of %.1f",
+                       gb(o->gpu_bytes), gb(o->gpu_limit_bytes));
+        break;
+    case RPADVISE_CHANGE_HOST_MEMORY:
+        (void)snprintf(what, sizeof what, "%.1f GB of host memory instead of %.1f",
+                       gb(o->host_bytes), gb(o->host_limit_bytes));
+        break;
+    case RPADVISE_CHANGE_LINK:
+        (void)snprintf(what, sizeof what, "host links twice as fast");
+        break;
+    case RPADVISE_CHANGE_GPU:
+        (void)snprintf(what, sizeof what, "one GPU more");
+        break;
+    }
+    if (fabs(gain) < NO_CHANGE_PCT) {
+        say(p, 4, "  %s: nothing (%+.1f %%)", what, gain);
+        return;
+    }
+    say(p, 4, "  %s: %s, %s, at %.0f tokens/s (%+.1f %%)", what, change->candidate.schedule->name,
+        mode_of(&change->candidate), o->tokens_per_s, gain);
+}
+
+static void write_changes(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    if (a->change_count == 0) {
+        return;
+    }
+    fputs("What would change the answer:\n", p->stream);
+    for (uint32_t i = 0; i < a->change_count; i++) {
+        write_change(p, &a->changes[i]);
+    }
+    fputc('\n', p->stream);
+}
+
+/* ---- nothing fits -----------------------------------------------------------------------------
+ */
+
+static void write_nothing(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    const rpadvise_outcome *o = a->least;
+    if (o == NULL) {
+        say(p, 0, "Nothing can run: rpsim refuses all schedules.");
+        return;
+    }
+    bool host = o->lack == RPADVISE_LACK_HOST;
+    uint64_t need = host ? o->host_bytes : o->gpu_bytes;
+    uint64_t limit = host ? o->host_limit_bytes : o->gpu_limit_bytes;
+    say(p, 0,
+        "Nothing fits. %s comes nearest: it needs %.1f GB of %s memory, %.1f GB more than the %.1f "
+        "GB that there are.",
+        a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit));
+    if (a->layers_fit != 0) {
+        say(p, 2, "  Fewer layers: %u of its %u would fit.", a->layers_fit, a->layers);
+    }
+}
+
+static void write_cost(const page *p)
+{
+    const rpadvise_search *s = p->advice->search;
+    say(p, 0,
+        "%u configurations in %llu simulations; %u ruled out by a lower bound. Speeds are "
+        "predictions: draws vary all inputs within their ranges (traces/ranges.csv).",
+        s->family_count + s->screened_count + s->found_count, (unsigned long long)s->bench->spent,
+        s->pruned);
+}
+
+void rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)
+{
+    page p = {advice, rp_paragraph_columns(stream, USUAL_COLUMNS), stream};
+    write_question(&p);
+    if (advice->row_count == 0) {
+        write_nothing(&p);
+        write_notes(&p);
+        return;
+    }
+    write_winner(&p);
+    write_command(&p, advice->rows[0].command);
+    write_rows(&p);
+    write_undecided(&p);
+    write_trades(&p);
+    write_notes(&p);
+    write_changes(&p);
+    write_cost(&p);
+}

@@ -1,0 +1,12 @@
+/** @file report.h  The answer on stdout, for people and as JSON. */
+#pragma once
+
+#include "sim/rpadvise/advice.h"
+
+#include <stdio.h>
+
+/** Words and tables of at most COLUMNS columns, where that is set, else 100. */
+void rpadvise_report_write(const rpadvise_advice *advice, FILE *stream);
+
+/** An array of the rows with the keys of rpsim's JSON and some more (cli.md). */
+void rpadvise_report_write_json(const rpadvise_advice *advice, FILE *stream);

@@ -1,0 +1,109 @@
+#include "sim/rpadvise/report.h"
+#include "sim/rpsim/report/report.h"
+
+#include <math.h>
+
+static const char *const change_names[] = {[RPADVISE_CHANGE_GPU_MEMORY] = "gpu_memory",
+                                           [RPADVISE_CHANGE_HOST_MEMORY] = "host_memory",
+                                           [RPADVISE_CHANGE_LINK] = "host_links_twice",
+                                           [RPADVISE_CHANGE_GPU] = "one_gpu_more"};
+static const char *const reason_names[] = {[RPADVISE_REASON_SLOWER] = "slower",
+                                           [RPADVISE_REASON_MEMORY] = "memory",
+                                           [RPADVISE_REASON_REFUSED] = "refused"};
+
+static void write_run(const rpadvise_candidate *c, const rpadvise_outcome *o, rp_json *json)
+{
+    rp_json_member_string(json, "schedule", c->schedule->name);
+    rp_json_member_string(json, "optimizer", c->asynchronous ? "async" : "sync");
+    rp_json_member_uint(json, "microbatch_size", c->microbatch_size);
+    rp_json_member_uint(json, "microbatches", c->microbatches);
+    rp_json_member_uint(json, "accumulate", c->calls);
+    rp_json_member_uint(json, "global_batch", o->batch);
+    rp_json_member_double(json, "tokens_per_s", o->tokens_per_s);
+    rp_json_member_uint(json, "gpu_bytes", o->gpu_bytes);
+    rp_json_member_uint(json, "host_bytes", o->host_bytes);
+}
+
+static void write_front(const char *key, const rpadvise_trial *const *points, uint32_t count,
+                        rp_json *json)
+{
+    rp_json_key(json, key);
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < count; i++) {
+        rp_json_begin_object(json);
+        write_run(&points[i]->candidate, &points[i]->outcome, json);
+        rp_json_end_object(json);
+    }
+    rp_json_end_array(json);
+}
+
+static void write_changes(const rpadvise_advice *a, rp_json *json)
+{
+    rp_json_key(json, "changes");
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < a->change_count; i++) {
+        rp_json_begin_object(json);
+        rp_json_member_string(json, "change", change_names[a->changes[i].kind]);
+        write_run(&a->changes[i].candidate, &a->changes[i].outcome, json);
+        rp_json_end_object(json);
+    }
+    rp_json_end_array(json);
+}
+
+static void write_notes(const rpadvise_advice *a, rp_json *json)
+{
+    rp_json_key(json, "others");
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < a->note_count; i++) {
+        const rpadvise_note *note = &a->notes[i];
+        rp_json_begin_object(json);
+        rp_json_member_string(json, "schedule", note->schedule->name);
+        rp_json_member_string(json, "reason", reason_names[note->reason]);
+        rp_json_member_double(json, "tokens_per_s",
+                              note->tokens_per_s > 0 ? note->tokens_per_s : NAN);
+        rp_json_member_uint(json, "gpu_bytes", note->best.gpu_bytes);
+        rp_json_member_uint(json, "host_bytes", note->best.host_bytes);
+        rp_json_member_string(json, "cause", note->best.cause);
+        rp_json_end_object(json);
+    }
+    rp_json_end_array(json);
+}
+
+/* Of the search as a whole: in the first row only. */
+static void write_answer(const rpadvise_advice *a, rp_json *json)
+{
+    rp_json_key(json, "answer");
+    rp_json_begin_object(json);
+    rp_json_member_uint(json, "simulations", a->search->bench->spent);
+    rp_json_member_uint(json, "budget", a->search->bench->budget);
+    write_front("memory_front", a->memory_front, a->memory_count, json);
+    write_front("batch_front", a->batch_front, a->batch_count, json);
+    const rpadvise_trial *ages[2] = {a->fresh, a->late};
+    bool none = a->fresh == NULL; /* then only asynchronous runs fit */
+    write_front("staleness_front", &ages[none], (!none ? 1 : 0) + (a->late != NULL), json);
+    write_changes(a, json);
+    write_notes(a, json);
+    rp_json_end_object(json);
+}
+
+void rpadvise_report_write_json(const rpadvise_advice *a, FILE *stream)
+{
+    rp_json json;
+    rp_json_begin_document(&json, stream, 1);
+    rp_json_begin_array(&json);
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        const rpadvise_row *row = &a->rows[i];
+        rp_json_begin_object(&json);
+        rpsim_row_write_members(&row->study, &row->study.rows[0], &json);
+        rp_json_member_bool(&json, "decided", row->decided);
+        rp_json_member_string(&json, "command", row->command);
+        rp_json_member_double(&json, "hours", row->hours);
+        rp_json_member_double(&json, "usd", row->usd);
+        if (i == 0) {
+            write_answer(a, &json);
+        }
+        rp_json_end_object(&json);
+    }
+    rp_json_end_array(&json);
+    rp_json_end_document(&json);
+}

@@ -1,0 +1,321 @@
+#define _GNU_SOURCE /* qsort_r */
+#include "sim/rpadvise/search_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_SCREENED 512u /* room for step 3 */
+#define MOST_FOUND 1024u   /* room for step 4 */
+#define SCREENED_FIRST 80u
+#define SCREENED_SHARE 0.85 /* of the best estimate */
+#define FOUND_FIRST 14u
+#define RIVAL_SHARE 0.25 /* of the best: slower schedules are not run in full */
+#define REFINED 3u       /* of the best, whose neighbours are tried */
+#define TUNED 2u         /* schedules whose partitions are tuned */
+#define TUNE_BUDGET 24u
+
+/* ---- order ------------------------------------------------------------------------------------
+ */
+
+/* Runs that fit go first, then the faster; equals in the order in which they were thought of. */
+static int compare_trials(const void *a, const void *b)
+{
+    const rpadvise_trial *one = a;
+    const rpadvise_trial *other = b;
+    if (one->outcome.fits != other->outcome.fits) {
+        return one->outcome.fits ? -1 : 1;
+    }
+    double lead = one->outcome.tokens_per_s - other->outcome.tokens_per_s;
+    return lead > 0 ? -1 : lead < 0 ? 1 : 0;
+}
+
+static void insert_sorted(rpadvise_trial *trials, uint32_t *count, const rpadvise_trial *trial)
+{
+    uint32_t at = *count;
+    while (at > 0 && compare_trials(&trials[at - 1], trial) > 0) {
+        trials[at] = trials[at - 1];
+        at--;
+    }
+    trials[at] = *trial;
+    (*count)++;
+}
+
+/* ---- step 3: at the batch that is asked for ---------------------------------------------------
+ */
+
+typedef struct worklist {
+    rpadvise_trial *trials; /* [MOST_SCREENED] */
+    uint32_t count;
+    uint32_t begin; /* of those that have not run */
+} worklist;
+
+static void push(worklist *w, const rpadvise_candidate *c)
+{
+    for (uint32_t i = 0; i < w->count; i++) {
+        if (rpadvise_candidate_equal(&w->trials[i].candidate, c)) {
+            return;
+        }
+    }
+    if (w->count < MOST_SCREENED) {
+        w->trials[w->count++] = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
+    }
+}
+
+/* As many microbatches as a call has room for, in as many calls as the batch allows. */
+static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_family *f)
+{
+    uint32_t target = rpadvise_target(s, f->candidate.microbatch_size, f->at_n.seq_len);
+    rpadvise_candidate several = f->candidate;
+    several.calls = target / f->candidate.microbatches;
+    if (s->options->global_batch == 0 && several.calls > 1) {
+        push(w, &several);
+    }
+}
+
+/* In place of a run that does not fit after all: a batch that is given in more calls, a free one
+ * smaller. */
+static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_candidate *c)
+{
+    uint32_t n = s->gpus;
+    rpadvise_candidate next = *c;
+    if (s->options->global_batch != 0) {
+        next.microbatches = rpadvise_multiple(c->microbatches / 2 + n - 1, n);
+        next.calls *= 2;
+    } else {
+        next.microbatches =
+            c->calls > 1 ? c->microbatches - n : rpadvise_multiple(c->microbatches / 2, n);
+    }
+    if (next.microbatches >= n && next.microbatches < c->microbatches) {
+        push(w, &next);
+    }
+}
+
+static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
+{
+    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
+}
+
+/* The best estimates, and the best of each schedule and optimizer mode; then those that are not
+ * beaten in both speed and memory. */
+static rp_status choose(rpadvise_search *s, worklist *w)
+{
+    uint32_t *order = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        order[i] = i;
+    }
+    qsort_r(order, s->family_count, sizeof *order, rpadvise_compare_families, s->families);
+    double best = s->family_count != 0 ? s->families[order[0]].estimate : 0;
+    uint64_t smallest = UINT64_MAX;
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[order[i]];
+        if (!(f->estimate > RIVAL_SHARE / 2 * best)) {
+            break;
+        }
+        bool first = true;
+        for (uint32_t k = 0; k < w->count && first; k++) {
+            first = !same_mode(&w->trials[k].candidate, &f->candidate);
+        }
+        bool small = f->at_n.gpu_bytes < smallest;
+        smallest = small ? f->at_n.gpu_bytes : smallest;
+        if (first || small || (i < SCREENED_FIRST && f->estimate > SCREENED_SHARE * best)) {
+            push(w, &f->candidate);
+            push_calls(s, w, f);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status screen(rpadvise_search *s)
+{
+    worklist w = {0};
+    RP_TRY(rp_arena_alloc(s->arena, MOST_SCREENED, sizeof *w.trials, &w.trials));
+    RP_TRY(choose(s, &w));
+    while (w.begin < w.count) {
+        uint32_t begin = w.begin;
+        w.count = begin + rpadvise_allowed(s, w.count - begin);
+        if (w.count == begin) {
+            break;
+        }
+        RP_TRY(rpadvise_try(s->bench, &w.trials[begin], w.count - begin, "the batch asked for"));
+        w.begin = w.count;
+        for (uint32_t i = begin, end = w.count; i < end; i++) {
+            if (w.trials[i].outcome.ran && !w.trials[i].outcome.fits) {
+                push_smaller(s, &w, &w.trials[i].candidate);
+            }
+        }
+    }
+    RP_TRY(rp_arena_alloc(s->arena, MOST_SCREENED, sizeof *s->screened, &s->screened));
+    for (uint32_t i = 0; i < w.begin; i++) {
+        insert_sorted(s->screened, &s->screened_count, &w.trials[i]);
+    }
+    return RP_OK;
+}
+
+/* ---- step 4: as rpsim runs them ---------------------------------------------------------------
+ */
+
+const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,
+                                           const rpadvise_candidate *candidate)
+{
+    for (uint32_t i = 0; i < search->found_count; i++) {
+        if (rpadvise_candidate_equal(&search->found[i].candidate, candidate)) {
+            return &search->found[i];
+        }
+    }
+    return NULL;
+}
+
+/* A partition that was searched for is one like any other. */
+static rp_status take_partition(rpadvise_search *s, rpadvise_trial *trial)
+{
+    const char *text = trial->outcome.partition;
+    if (trial->manner.tune_budget == 0 || text[0] == '\0') {
+        return RP_OK;
+    }
+    trial->candidate.tune_budget = trial->manner.tune_budget;
+    trial->manner = (rpadvise_manner){0};
+    return rp_arena_copy_text(s->arena, text, strlen(text), &trial->candidate.partition);
+}
+
+/* Ways to cut stages often give the same stages. */
+static bool same_stages(const rpadvise_search *s, const rpadvise_trial *trial)
+{
+    for (uint32_t i = 0; i < s->found_count; i++) {
+        rpadvise_candidate other = s->found[i].candidate;
+        other.partition = trial->candidate.partition;
+        if (rpadvise_candidate_equal(&other, &trial->candidate) &&
+            strcmp(s->found[i].outcome.partition, trial->outcome.partition) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *candidates,
+                              uint32_t count, uint32_t tune_budget)
+{
+    rpadvise_trial *trials = NULL;
+    uint32_t wanted = 0;
+    RP_TRY(rp_arena_alloc(s->arena, count, sizeof *trials, &trials));
+    for (uint32_t i = 0; i < count; i++) {
+        if (tune_budget != 0 || rpadvise_search_find(s, &candidates[i]) == NULL) {
+            trials[wanted++] = (rpadvise_trial){.candidate = candidates[i],
+                                                .manner = {.tune_budget = tune_budget}};
+        }
+    }
+    wanted = rpadvise_least(rpadvise_allowed(s, wanted), MOST_FOUND - s->found_count);
+    RP_TRY(rpadvise_try(s->bench, trials, wanted, tune_budget != 0 ? "partitions" : "the best"));
+    for (uint32_t i = 0; i < wanted; i++) {
+        bool partial = trials[i].manner.tune_budget != 0 && trials[i].outcome.partition[0] == '\0';
+        if (trials[i].outcome.ran && !partial && !same_stages(s, &trials[i])) {
+            RP_TRY(take_partition(s, &trials[i]));
+            insert_sorted(s->found, &s->found_count, &trials[i]);
+        }
+    }
+    return RP_OK;
+}
+
+/* The first of the screened, and the first of each schedule and mode that comes near. */
+static rp_status run_best(rpadvise_search *s)
+{
+    rpadvise_candidate best[MOST_SCREENED] = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
+        const rpadvise_trial *t = &s->screened[i];
+        bool rival = t->outcome.tokens_per_s > RIVAL_SHARE * s->screened[0].outcome.tokens_per_s;
+        for (uint32_t k = 0; k < count && rival; k++) {
+            rival = !same_mode(&best[k], &t->candidate);
+        }
+        if (i < FOUND_FIRST || rival) {
+            best[count++] = t->candidate;
+        }
+    }
+    return rpadvise_search_add(s, best, count, 0);
+}
+
+/* One option changed, with about the same batch. */
+static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c,
+                           rpadvise_candidate out[static 8])
+{
+    uint32_t n = s->gpus;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        out[i] = *c;
+    }
+    if (c->schedule->separate_backward && c->partition == NULL) {
+        out[count++].partition = "auto";
+    }
+    if (c->microbatches % (2 * n) == 0) {
+        out[count].calls = 2 * c->calls;
+        out[count++].microbatches = c->microbatches / 2;
+        out[count].microbatch_size = 2 * c->microbatch_size;
+        out[count++].microbatches = c->microbatches / 2;
+    }
+    if (c->microbatch_size % 2 == 0) {
+        out[count].microbatch_size = c->microbatch_size / 2;
+        out[count++].microbatches = 2 * c->microbatches;
+        out[count].microbatch_size = c->microbatch_size / 2 * 3;
+        out[count++].microbatches = rpadvise_multiple(c->microbatches * 2 / 3 + n - 1, n);
+    }
+    if (s->options->global_batch == 0 && c->microbatches >= 4 * n) {
+        out[count++].microbatches = rpadvise_multiple(c->microbatches * 3 / 4, n);
+    }
+    return count;
+}
+
+static bool within_batch(const rpadvise_search *s, const rpadvise_candidate *c, uint32_t seq_len)
+{
+    uint64_t units = (uint64_t)c->microbatches * c->calls;
+    if (s->options->global_batch != 0) {
+        return units <= s->options->global_batch;
+    }
+    return units * c->microbatch_size * seq_len <= s->options->max_step_tokens;
+}
+
+static rp_status refine(rpadvise_search *s)
+{
+    rpadvise_candidate all[8 * REFINED] = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rpadvise_least(REFINED, s->found_count); i++) {
+        rpadvise_candidate near[8];
+        uint32_t found = neighbours(s, &s->found[i].candidate, near);
+        for (uint32_t k = 0; k < found; k++) {
+            if (within_batch(s, &near[k], s->found[i].outcome.seq_len)) {
+                all[count++] = near[k];
+            }
+        }
+    }
+    return rpadvise_search_add(s, all, count, 0);
+}
+
+static rp_status tune(rpadvise_search *s)
+{
+    rpadvise_candidate best[TUNED] = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->found_count && count < TUNED && s->found[i].outcome.fits; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < count; k++) {
+            known = known || same_mode(&best[k], &s->found[i].candidate);
+        }
+        if (!known) {
+            best[count++] = s->found[i].candidate;
+        }
+    }
+    return rpadvise_search_add(s, best, count, TUNE_BUDGET);
+}
+
+rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rpadvise_bench *bench,
+                              rp_arena *arena, rpadvise_search *search_out)
+{
+    rpadvise_search *s = search_out;
+    *s = (rpadvise_search){.options = options, .bench = bench, .arena = arena, .gpus = gpus};
+    RP_TRY(rp_arena_alloc(arena, MOST_FOUND, sizeof *s->found, &s->found));
+    RP_TRY(rpadvise_families_measure(s));
+    RP_TRY(screen(s));
+    RP_TRY(run_best(s));
+    for (int round = 0; round < 2; round++) {
+        RP_TRY(refine(s));
+    }
+    return tune(s);
+}

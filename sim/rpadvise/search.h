@@ -1,0 +1,68 @@
+/** @file search.h  The search for the fastest configuration.
+ *
+ * A **family** is a schedule with an optimizer mode, a recompute mode, a grain, a way to cut stages
+ * and a microbatch size; its members differ in microbatches and calls. The search goes from many
+ * short simulations to few long ones, all at hardware fidelity:
+ *  1. every family at N microbatches (2 N, where a schedule wants more) and few iterations, sizes
+ *     ascending: a family that does not fit there fits nowhere, nor does it with larger
+ *     microbatches, because no buffer shrinks with either;
+ *  2. those left at twice as many microbatches, but for families whose compute alone (bounds.h,
+ * WORK) takes longer than the best estimate: a synchronous step is affine in its microbatches, an
+ *     asynchronous one convex (the longer of host and GPUs), so the line through both is exact for
+ *     the former and optimistic for the latter;
+ *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
+ *     calls, and with fewer microbatches;
+ *  4. the best of these as rpsim runs them, then their neighbours, then tuned partitions for the
+ *     two best schedules.
+ * Each simulation counts against the budget; the order of steps and the choice in each depend on
+ * inputs and seed only.
+ */
+#pragma once
+
+#include "sim/rpadvise/options.h"
+#include "sim/rpadvise/trial.h"
+
+/** A family after its short runs. */
+typedef struct rpadvise_family {
+    rpadvise_candidate candidate; /**< at the batch that is asked for */
+    uint32_t least;               /**< microbatches of its first run: N, or 2 N where those are
+                                     too few */
+    rpadvise_outcome at_n;        /**< with as many */
+    rpadvise_outcome at_2n;       /**< with twice as many; has not run where it was not needed */
+    double estimate;              /**< tokens/s of the candidate; 0: it does not fit */
+} rpadvise_family;
+
+typedef struct rpadvise_search {
+    const rpadvise_options *options;
+    rpadvise_bench *bench;
+    rp_arena *arena;
+    uint32_t gpus; /**< N */
+    rpadvise_family *families;
+    uint32_t family_count;
+    rpadvise_trial *screened; /**< step 3, with few iterations; by tokens/s, what fits first */
+    uint32_t screened_count;
+    rpadvise_trial *found; /**< step 4, as rpsim runs them; likewise */
+    uint32_t found_count;
+    uint32_t pruned; /**< families left out by their bound */
+} rpadvise_search;
+
+/**
+ * Searches.
+ * @param gpus of the server, or as many as are to be used
+ * @param search_out everything lives in `arena`; found_count is 0 where nothing fits
+ * @retval RP_OK, RP_IO, RP_NO_MEMORY, RP_BROKEN
+ */
+rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rpadvise_bench *bench,
+                              rp_arena *arena, rpadvise_search *search_out);
+
+/**
+ * Runs candidates as rpsim does, adds them to `found` and keeps its order. Those that are there
+ * already are not run again; what is beyond the budget is left out.
+ * @param tune_budget of --partition tuned; 0: each has its own partition
+ */
+rp_status rpadvise_search_add(rpadvise_search *search, const rpadvise_candidate *candidates,
+                              uint32_t count, uint32_t tune_budget);
+
+/** @return the first of `found` that is this candidate; NULL: it was not run. */
+const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,
+                                           const rpadvise_candidate *candidate);

@@ -1,0 +1,32 @@
+/** @file search_internal.h  Parts of the search. */
+#pragma once
+
+#include "sim/rpadvise/search.h"
+
+/** @return `value` or the next smaller multiple of `unit`. */
+static inline uint32_t rpadvise_multiple(uint32_t value, uint32_t unit)
+{
+    return value / unit * unit;
+}
+
+static inline uint32_t rpadvise_least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/** @return microbatches of a step: of the batch that is given, or as many as its tokens allow. */
+uint32_t rpadvise_target(const rpadvise_search *search, uint32_t size, uint32_t seq_len);
+
+/** @return how the short runs are made. */
+rpadvise_manner rpadvise_shortly(const rpadvise_candidate *candidate);
+
+/** @return as many of `wanted` simulations as the budget has left. */
+uint32_t rpadvise_allowed(const rpadvise_search *search, uint32_t wanted);
+
+/** Compares two indices of families (an array, the context of qsort_r) by estimate, largest first,
+ * then by index. */
+int rpadvise_compare_families(const void *a, const void *b, void *families);
+
+/** Steps 1 and 2: lists the families and sets their outcomes and estimates. @retval as
+ * rpadvise_search_run */
+rp_status rpadvise_families_measure(rpadvise_search *search);

@@ -1,0 +1,191 @@
+#include "sim/rpadvise/trial.h"
+
+#include "common/base/crew.h"
+#include "common/base/log.h"
+#include "sim/engine/clock.h"
+#include "sim/rpsim/arguments.h"
+#include "sim/rpsim/report/columns.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PROGRESS_EVERY 16
+
+/* ---- one trial --------------------------------------------------------------------------------
+ */
+
+static uint64_t largest(const uint64_t *values, uint32_t count)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        most = values[i] > most ? values[i] : most;
+    }
+    return most;
+}
+
+static rpadvise_lack lack_of(const rpsim_memory *memory)
+{
+    if (memory->fits) {
+        return RPADVISE_LACK_NONE;
+    }
+    return rpsim_memory_host_fits(memory) ? RPADVISE_LACK_GPU : RPADVISE_LACK_HOST;
+}
+
+/* The largest part of the GPUs' time that is no forward, backward or update. */
+static void explain(const rpsim_row *row, rpadvise_outcome *out)
+{
+    static const char *const words[RPSIM_SHARE_COUNT] = {
+#define WORDS(name, key, words) [RPSIM_SHARE_##name] = words,
+        RPSIM_SHARE_LIST(WORDS)
+#undef WORDS
+    };
+    const rpsim_explanation *e = &row->explained->explanation;
+    int64_t share[RPSIM_SHARE_COUNT];
+    memcpy(share, e->share_ps, sizeof share);
+    share[RPSIM_SHARE_FILL] += share[RPSIM_SHARE_DRAIN];
+    share[RPSIM_SHARE_DRAIN] = 0;
+    share[RPSIM_SHARE_FORWARD] = share[RPSIM_SHARE_BACKWARD] = share[RPSIM_SHARE_UPDATE] = 0;
+    int most = 0;
+    for (int i = 0; i < RPSIM_SHARE_COUNT; i++) {
+        most = share[i] > share[most] ? i : most;
+    }
+    double all_ps = (double)e->makespan_ps * e->gpus;
+    const char *what = most == RPSIM_SHARE_FILL ? "fill and drain" : words[most];
+    (void)snprintf(out->cause, sizeof out->cause, "%.0f %% of its time %s",
+                   all_ps > 0 ? 100 * (double)share[most] / all_ps : 0, what);
+}
+
+static void describe(const rpsim_row *row, rpadvise_outcome *out)
+{
+    const rpsim_memory *memory = &row->memory;
+    const rpsim_memory_limits limits =
+        rpsim_memory_limits_of(row->platform, &row->schedule->traits, row->config.gpus);
+    double speed = rpsim_row_tokens_per_s(row);
+    *out = (rpadvise_outcome){
+        .ran = true,
+        .fits = memory->known && memory->fits && speed > 0,
+        .lack = lack_of(memory),
+        .tokens_per_s = speed > 0 ? speed : 0,
+        .period_s = 1e-12 * row->result.period_ps,
+        .work_s = 1e-12 * (double)row->result.bounds.ps[RPSIM_BOUND_WORK],
+        .gpu_bytes = largest(memory->peak_gpu_bytes, memory->gpu_count),
+        .gpu_limit_bytes = limits.gpu_bytes,
+        .host_bytes = memory->peak_host_bytes,
+        .host_limit_bytes = memory->host_bytes,
+        .batch = row->workload.global_batch,
+        .seq_len = row->workload.seq_len,
+    };
+    (void)snprintf(out->cause, sizeof out->cause, "%s", memory->oom_reason);
+    if (row->explained != NULL) {
+        explain(row, out);
+    }
+    if (strlen(row->partition_text) < sizeof out->partition) {
+        (void)snprintf(out->partition, sizeof out->partition, "%s", row->partition_text);
+    }
+}
+
+/* The last line of what was said: warnings may stand before it. */
+static void refuse(char *messages, rpadvise_outcome *out)
+{
+    size_t length = strlen(messages);
+    while (length > 0 && messages[length - 1] == '\n') {
+        messages[--length] = '\0';
+    }
+    const char *line = strrchr(messages, '\n');
+    *out = (rpadvise_outcome){0};
+    (void)snprintf(out->cause, sizeof out->cause, "%s", line != NULL ? line + 1 : messages);
+}
+
+static rp_status prepare(const rpadvise_work *work, const rpadvise_candidate *candidate,
+                         const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
+{
+    int argc = 0;
+    char **argv = NULL;
+    *study_out = (rpsim_study){.arena = arena};
+    RP_TRY(rpadvise_candidate_arguments(work, candidate, manner, arena, &argc, &argv));
+    RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out));
+    return rpsim_study_run(study_out);
+}
+
+static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
+{
+    char messages[2048];
+    rp_arena *arena = NULL;
+    rpsim_study study = {0};
+    rpadvise_work work = *bench->work;
+    work.change = trial->change;
+    work.gpus = trial->gpus != 0 ? trial->gpus : work.gpus;
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rp_arena_create(&arena);
+    if (status == RP_OK) {
+        status = prepare(&work, &trial->candidate, &trial->manner, arena, &study);
+    }
+    rp_log_capture_end();
+    if (status == RP_OK) {
+        describe(&study.rows[0], &trial->outcome);
+    } else if (status == RP_USAGE || status == RP_INPUT) {
+        refuse(messages, &trial->outcome);
+        status = RP_OK;
+    } else {
+        rp_log_error("%s", messages);
+    }
+    rpsim_study_fini(&study);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+typedef struct batch {
+    rpadvise_bench *bench;
+    rpadvise_trial *trials;
+    uint32_t count;
+    const char *what;
+    atomic_uint done;
+} batch;
+
+static void show(const batch *b, uint32_t done)
+{
+    if (b->bench->progress && (done % PROGRESS_EVERY == 0 || done == b->count)) {
+        (void)fprintf(stderr, "\r\033[Krpadvise: %s, %u of %u; %" PRIu64 " simulations, %.0f s",
+                      b->what, done, b->count, b->bench->spent + done,
+                      rpsim_clock_s() - b->bench->begin_s);
+    }
+}
+
+static rp_status run_job(void *context, uint32_t job)
+{
+    batch *b = context;
+    RP_TRY(run_trial(b->bench, &b->trials[job]));
+    show(b, atomic_fetch_add(&b->done, 1) + 1);
+    return RP_OK;
+}
+
+rp_status rpadvise_try(rpadvise_bench *bench, rpadvise_trial *trials, uint32_t count,
+                       const char *what)
+{
+    batch b = {.bench = bench, .trials = trials, .count = count, .what = what};
+    if (count == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_crew_run(0, count, run_job, &b));
+    bench->spent += count;
+    return RP_OK;
+}
+
+rp_status rpadvise_study(const rpadvise_bench *bench, const rpadvise_candidate *candidate,
+                         const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
+{
+    return prepare(bench->work, candidate, manner, arena, study_out);
+}
+
+void rpadvise_bench_end(const rpadvise_bench *bench)
+{
+    if (bench->progress) {
+        (void)fprintf(stderr, "\r\033[K");
+    }
+}
