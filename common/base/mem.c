@@ -114,7 +114,7 @@ rp_status rp_arena_create(rp_arena **arena_out)
 /* Mapped blocks that arenas have given back, for the next arena: a page that has been touched
    before is far cheaper than one that the kernel must find and clear. Bounded, so that a large run
    does not hold its memory for ever. */
-#define MAX_SPARE_BLOCKS 8
+#define MAX_SPARE_BLOCKS 32
 #define MAX_SPARE_BYTES ((size_t)256 << 20)
 
 static struct {
@@ -216,23 +216,27 @@ static void *map_bytes(size_t *size_in_out, bool zeroed)
     return bytes;
 }
 
-static void *heap_bytes(size_t size)
+/* Undefined content is made visible where mistakes are looked for. */
+#define UNDEFINED_BYTE 0xa5
+
+static void *heap_bytes(size_t size, bool zeroed)
 {
     if (EVERY_BLOCK_ALONE) {
-        return calloc(1, size);
+        void *bytes = calloc(1, size);
+        return bytes != NULL && !zeroed ? memset(bytes, UNDEFINED_BYTE, size) : bytes;
     }
     void *bytes = NULL;
     if (posix_memalign(&bytes, LARGE_ALIGNMENT, size) != 0) {
         return NULL;
     }
-    return memset(bytes, 0, size);
+    return zeroed ? memset(bytes, 0, size) : bytes;
 }
 
 /* A block of its own, for which the list has room; NULL when the system has no memory. */
 static void *add_block(rp_arena *arena, size_t size, bool zeroed)
 {
     block new = {.size = size, .mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE};
-    new.bytes = new.mapped ? map_bytes(&new.size, zeroed) : heap_bytes(size);
+    new.bytes = new.mapped ? map_bytes(&new.size, zeroed) : heap_bytes(size, zeroed);
     if (!new.bytes) {
         return NULL;
     }
@@ -245,7 +249,7 @@ static void *bump_bytes(rp_arena *arena, size_t size)
 {
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     if (rounded > arena->bump_left) {
-        char *bytes = add_block(arena, BUMP_BLOCK_BYTES, true);
+        char *bytes = add_block(arena, BUMP_BLOCK_BYTES, false);
         if (!bytes) {
             return NULL;
         }
@@ -255,7 +259,7 @@ static void *bump_bytes(rp_arena *arena, size_t size)
     void *pointer = arena->bump;
     arena->bump += rounded;
     arena->bump_left -= rounded;
-    return pointer;
+    return memset(pointer, 0, rounded); /* all of the block at once would be for little */
 }
 
 static rp_status allocate(rp_arena *arena, size_t count, size_t size, bool zeroed,

@@ -26,6 +26,7 @@ static rp_status simulate(rpsim_study *study, const char *command)
 static rp_status run_study(const rpsim_options *options, const char *command, rp_arena *arena)
 {
     rpsim_study study;
+    rp_mem_keep_freed(); /* a ranking has hundreds of runs */
     rp_status status = rpsim_study_prepare(options, arena, &study);
     if (status == RP_OK && options->action == RPSIM_ACTION_CHECK) {
         status = rpsim_study_check(&study);
