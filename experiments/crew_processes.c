@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* prctl */
 #include "common/base/log.h"
 #include "experiments/crew.h"
+#include "sim/rpsim/arguments.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -58,12 +59,13 @@ static bool write_all(int to, const void *from, size_t size)
 }
 
 /* One message: its length, then an outcome. */
-static bool send_outcome(const rpsweep_crew_config *config, uint64_t number, int to, rp_text *text)
+static bool send_outcome(const rpsweep_crew_config *config, rpsim_session *session, uint64_t number,
+                         int to, rp_text *text)
 {
     uint64_t length = 0;
     text->length = 0;
     if (rp_text_append(text, (const char *)&length, sizeof length) != RP_OK ||
-        rpsweep_point_run(config->experiment, config->rpexec, number, text) != RP_OK) {
+        rpsweep_point_run(config->experiment, config->rpexec, session, number, text) != RP_OK) {
         return false;
     }
     length = text->length - sizeof length;
@@ -76,14 +78,16 @@ static void serve(const rpsweep_crew_config *config, int from, int to)
     uint64_t numbers[RPSWEEP_CHUNK];
     uint32_t count = 0;
     rp_text text = {0};
-    bool goes_on = true;
+    rpsim_session *session = NULL;
     rp_mem_keep_freed(); /* thousands of short runs */
+    bool goes_on = rpsim_session_create(&session) == RP_OK;
     while (goes_on && read_all(from, &count, sizeof count) &&
            read_all(from, numbers, count * sizeof *numbers)) {
         for (uint32_t i = 0; i < count && goes_on; i++) {
-            goes_on = send_outcome(config, numbers[i], to, &text);
+            goes_on = send_outcome(config, session, numbers[i], to, &text);
         }
     }
+    rpsim_session_destroy(session);
     rp_text_fini(&text);
 }
 

@@ -156,8 +156,8 @@ static rp_status execute(const char *rpexec, int argc, char **argv, rp_arena *ar
 /* ---- both -------------------------------------------------------------------------------------
  */
 
-static rp_status run(const rpsweep_experiment *e, const char *rpexec, uint64_t number,
-                     rp_arena *arena, rpsweep_outcome *outcome)
+static rp_status run(const rpsweep_experiment *e, const char *rpexec, rpsim_session *session,
+                     uint64_t number, rp_arena *arena, rpsweep_outcome *outcome)
 {
     rpsweep_point point;
     bool included = false;
@@ -168,7 +168,7 @@ static rp_status run(const rpsweep_experiment *e, const char *rpexec, uint64_t n
     RP_TRY(rpsweep_point_command(e, &point, arena, &command));
     RP_TRY(rpsweep_point_arguments(e, &point, arena, &argc, &argv));
     return e->executed ? execute(rpexec, argc, argv, arena, outcome)
-                       : rpsim_arguments_run(argc, argv, command, arena, &outcome->runs,
+                       : rpsim_arguments_run(session, argc, argv, command, arena, &outcome->runs,
                                              &outcome->run_count);
 }
 
@@ -181,7 +181,7 @@ static void trim(char *text)
 }
 
 rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rpexec,
-                            uint64_t number, rp_text *message)
+                            rpsim_session *session, uint64_t number, rp_text *message)
 {
     char failure[MESSAGE_BYTES];
     rp_arena *arena = NULL;
@@ -189,7 +189,7 @@ rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rp
     rp_log_capture_begin(failure, sizeof failure);
     rp_status status = rp_arena_create(&arena);
     if (status == RP_OK) {
-        status = run(experiment, rpexec, number, arena, &outcome);
+        status = run(experiment, rpexec, session, number, arena, &outcome);
     }
     rp_log_capture_end();
     if (status != RP_OK) {

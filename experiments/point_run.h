@@ -12,14 +12,17 @@ typedef struct rpsweep_outcome {
     uint32_t run_count;
 } rpsweep_outcome;
 
+struct rpsim_session;
+
 /**
  * Runs a point, in this process or, for rpexec, in another one, and appends its outcome to a
  * message. That a point fails is an outcome, not a failure of this function.
  * @param rpexec the program for executed points
+ * @param session of the points that this process runs (sim/rpsim/arguments.h)
  * @retval RP_OK, RP_NO_MEMORY (there is no room for the outcome)
  */
 rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rpexec,
-                            uint64_t number, rp_text *message);
+                            struct rpsim_session *session, uint64_t number, rp_text *message);
 
 /** Appends an outcome. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpsweep_outcome_pack(const rpsweep_outcome *outcome, rp_text *message);

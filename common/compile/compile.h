@@ -118,6 +118,20 @@ rp_status rp_compile_partition(const char *text, const char *words, const char *
                                const rp_schedule_config *config, rp_arena *arena,
                                rp_partition *partition_out);
 
+/** Where published partitions come from; as rp_partition_published, which reads the file. */
+typedef struct rp_published_source {
+    rp_status (*find)(void *context, const char *schedule, const char *model, rp_arena *arena,
+                      rp_partition *partition_out, bool *found_out);
+    void *context;
+} rp_published_source;
+
+/** As rp_compile_partition, which reads published partitions from the file. */
+rp_status rp_compile_partition_from(const rp_published_source *source, const char *text,
+                                    const char *words, const char *model, uint32_t stages,
+                                    const rp_schedule_type *schedule,
+                                    const rp_schedule_config *config, rp_arena *arena,
+                                    rp_partition *partition_out);
+
 /** @return true where the schedule's rules allow a partition for these sizes; nothing is logged. */
 bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
                              const rp_partition *partition);

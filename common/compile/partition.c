@@ -5,14 +5,21 @@
 
 #include <string.h>
 
-static rp_status published(const rp_schedule_type *schedule, const char *model, rp_arena *arena,
-                           rp_partition *partition_out, bool *found_out)
+static const char *published_name(const rp_schedule_type *schedule)
 {
-    const char *name = schedule->published_as != NULL    ? schedule->published_as
-                       : schedule->partitions_of != NULL ? schedule->partitions_of
-                                                         : schedule->name;
-    return rp_partition_published(name, model, arena, partition_out, found_out);
+    return schedule->published_as != NULL    ? schedule->published_as
+           : schedule->partitions_of != NULL ? schedule->partitions_of
+                                             : schedule->name;
 }
+
+static rp_status read_published(void *context, const char *schedule, const char *model,
+                                rp_arena *arena, rp_partition *partition_out, bool *found_out)
+{
+    (void)context;
+    return rp_partition_published(schedule, model, arena, partition_out, found_out);
+}
+
+static const rp_published_source file_source = {.find = read_published};
 
 bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
                              const rp_partition *partition)
@@ -31,6 +38,16 @@ rp_status rp_compile_partition(const char *text, const char *words, const char *
                                const rp_schedule_config *config, rp_arena *arena,
                                rp_partition *partition_out)
 {
+    return rp_compile_partition_from(&file_source, text, words, model, stages, schedule, config,
+                                     arena, partition_out);
+}
+
+rp_status rp_compile_partition_from(const rp_published_source *source, const char *text,
+                                    const char *words, const char *model, uint32_t stages,
+                                    const rp_schedule_type *schedule,
+                                    const rp_schedule_config *config, rp_arena *arena,
+                                    rp_partition *partition_out)
+{
     bool paper = text != NULL && strcmp(text, "paper") == 0;
     bool even = text != NULL && strcmp(text, "even") == 0;
     bool found = false;
@@ -44,7 +61,8 @@ rp_status rp_compile_partition(const char *text, const char *words, const char *
         return RP_USAGE;
     }
     if (paper || (!even && stages == 0)) {
-        RP_TRY(published(schedule, model, arena, partition_out, &found));
+        RP_TRY(source->find(source->context, published_name(schedule), model, arena, partition_out,
+                            &found));
     }
     if (paper && !found) {
         rp_log_error("--partition: the paper lists none for %s with %s; valid values are even%s, "

@@ -5,6 +5,8 @@
 #include "common/base/status.h"
 #include "common/base/text.h"
 
+#include <stdbool.h>
+
 /** One kind of data file. */
 typedef struct rp_data_kind {
     const char *folder; /**< under rp_data_root() */
@@ -23,6 +25,13 @@ extern const rp_data_kind rp_data_costs;
  */
 rp_status rp_data_path(const rp_data_kind *kind, const char *name_or_path, rp_arena *arena,
                        const char **path_out);
+
+/**
+ * Path of the registered file of a name, and whether there is one.
+ * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *arena,
+                       const char **path_out, bool *found_out);
 
 /**
  * rp_data_path, then the bytes of the file.

@@ -258,10 +258,13 @@ static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch)
                           sizeof(uint32_t), &e->iteration_begin);
 }
 
-static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule_config *config,
+static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule_config *with_costs,
                              const void *plan, rp_emitter *e)
 {
     rp_program *program = e->program;
+    rp_schedule_config without = *with_costs;
+    const rp_schedule_config *config = schedule->prepare != NULL ? with_costs : &without;
+    without.costs = NULL;
     for (uint32_t gpu = 0; gpu < program->gpu_count; gpu++) {
         uint32_t *begins = &e->iteration_begin[(size_t)gpu * (program->iteration_count + 1)];
         rp_queue *queue = &program->queues[gpu];

@@ -105,7 +105,8 @@ typedef struct rp_schedule_type {
      */
     rp_status (*check)(const rp_schedule_config *config);
     /**
-     * Computes what all ranks share (RoundPipe's start GPUs); NULL: nothing.
+     * Computes what all ranks share (RoundPipe's start GPUs); NULL: nothing. Schedules without it
+     * do not see costs: runs that differ in times alone have the same program.
      * @param program stages and chains are set, there are no ops yet
      * @param plan_out allocated from `arena`, which lives until the program is built
      */

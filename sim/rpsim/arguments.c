@@ -18,12 +18,13 @@ static rp_status run_rows(rpsim_study *study, const char *command, rp_store_run 
     return RP_OK;
 }
 
-rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_arena *arena,
-                              rp_store_run **runs_out, uint32_t *count_out)
+rp_status rpsim_arguments_run(rpsim_session *session, int argc, char **argv, const char *command,
+                              rp_arena *arena, rp_store_run **runs_out, uint32_t *count_out)
 {
     rpsim_options options;
     rpsim_study study;
     RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    options.session = session;
     options.db = "the caller's"; /* rows are hashed for it */
     options.intervals = options.intervals_given ? options.intervals : 0;
     rp_status status = rpsim_study_prepare(&options, arena, &study);

@@ -4,18 +4,28 @@
 #include "common/store/store.h"
 #include "sim/rpsim/study.h"
 
+/** What command lines that follow each other have in common (session.h). */
+typedef struct rpsim_session rpsim_session;
+
+/** @retval RP_OK (the caller destroys it), RP_NO_MEMORY */
+rp_status rpsim_session_create(rpsim_session **session_out);
+
+/** NULL is allowed. */
+void rpsim_session_destroy(rpsim_session *session);
+
 /** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
 rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena);
 
 /**
  * Runs a command line and gives its rows as runs of a store; files that it names are not written.
- * @param command borrowed by the runs
+ * @param session NULL: none
+ * @param command borrowed by the runs, as texts of the session
  * @param runs_out [*count_out] in the arena
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_arguments_run(int argc, char **argv, const char *command, rp_arena *arena,
-                              rp_store_run **runs_out, uint32_t *count_out);
+rp_status rpsim_arguments_run(rpsim_session *session, int argc, char **argv, const char *command,
+                              rp_arena *arena, rp_store_run **runs_out, uint32_t *count_out);
 
 /**
  * The study of a command line, prepared; nothing has run yet.

@@ -28,7 +28,8 @@ typedef struct rpsim_options {
 #define OPTION(members, ...) members;
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
-    bool quiet; /**< not an option: schedules that are left out are no news */
+    bool quiet;                    /**< not an option: schedules that are left out are no news */
+    struct rpsim_session *session; /**< nor this: of the process; NULL: none */
 } rpsim_options;
 
 /**

@@ -7,6 +7,7 @@
 #include "common/schedule/build.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"
+#include "sim/rpsim/session.h"
 #include "sim/rpsim/study_internal.h"
 #include "sim/rpsim/tune_row.h"
 #include "sim/run/seqlen.h"
@@ -455,9 +456,10 @@ static bool keeps_timeline(const rpsim_options *o)
            o->program_out != NULL || o->torch_csv_out != NULL || o->chakra_out != NULL || o->db_ops;
 }
 
-static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
+/* Rows that keep their programs cannot share them. */
+static rp_status run_row(const rpsim_options *o, rp_arena *arena, rpsim_row *row)
 {
-    if (row->given == NULL && row->hardware && longest) {
+    if (row->given == NULL && row->hardware && o->max_seqlen) {
         RP_TRY(rpsim_seqlen_search(row->schedule, &row->config, &row->workload, row->model,
                                    row->platform, arena, &row->max_seqlen, &row->result));
         return rp_partition_text(row->config.partition, arena, &row->partition_text);
@@ -467,7 +469,8 @@ static rp_status run_row(bool longest, rp_arena *arena, rpsim_row *row)
                                        row->platform, &row->result);
     }
     if (row->given == NULL) {
-        return rpsim_case_run(row->schedule, &row->config, &row->result);
+        rpsim_kept *kept = keeps_timeline(o) ? NULL : rpsim_session_programs(o->session);
+        return rpsim_case_run_kept(kept, row->schedule, &row->config, &row->result);
     }
     rp_status status =
         row->hardware
@@ -484,11 +487,11 @@ static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused
     const rpsim_options *o = study->options;
     *refused_out = false;
     if (!o->all_schedules) {
-        return run_row(o->max_seqlen, study->arena, row);
+        return run_row(o, study->arena, row);
     }
     char messages[2048];
     rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = run_row(o->max_seqlen, study->arena, row);
+    rp_status status = run_row(o, study->arena, row);
     rp_log_capture_end();
     if (status == RP_USAGE || status == RP_INPUT) {
         *refused_out = true;
@@ -513,7 +516,8 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
     row->ops = row->result.program->op_count;
     RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
     if (o->db != NULL) {
-        row->program_hash = rp_program_hash(row->result.program);
+        uint64_t known = row->result.program_hash;
+        row->program_hash = known != 0 ? known : rp_program_hash(row->result.program);
     }
     if (!keeps_timeline(o)) {
         rpsim_result_fini(&row->result);

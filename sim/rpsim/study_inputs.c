@@ -1,6 +1,7 @@
 /* Inputs that the runs of one model share: platform, model, cost table, partitions. */
 #include "common/compile/compile.h"
 #include "common/inputs/data.h"
+#include "sim/rpsim/session.h"
 #include "sim/rpsim/study_internal.h"
 
 #include "common/base/log.h"
@@ -45,7 +46,7 @@ static rp_status load_costs(const rpsim_options *o, const char *name, rp_arena *
 {
     rp_costs *costs = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rp_costs_load_changed(name, &o->changes, arena, costs));
+    RP_TRY(rpsim_session_costs(o->session, name, &o->changes, arena, costs));
     in->costs = costs;
     return RP_OK;
 }
@@ -54,15 +55,9 @@ static rp_status load_costs(const rpsim_options *o, const char *name, rp_arena *
 static rp_status implied_costs(const char *model, const char *gpu, rp_arena *arena,
                                const char **name_out, bool *found_out)
 {
-    *found_out = false;
+    const char *path = NULL;
     RP_TRY(rp_arena_print(arena, name_out, "%s@%s", model, gpu));
-    const char **names = NULL;
-    uint32_t count = 0;
-    RP_TRY(rp_data_list("costs", arena, &names, &count));
-    for (uint32_t i = 0; i < count && !*found_out; i++) {
-        *found_out = strcmp(names[i], *name_out) == 0;
-    }
-    return RP_OK;
+    return rp_data_find(&rp_data_costs, *name_out, arena, &path, found_out);
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
@@ -165,7 +160,7 @@ static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
-    RP_TRY(rp_model_load(name, arena, model));
+    RP_TRY(rpsim_session_model(o->session, name, arena, model));
     if (o->seq_len != 0) {
         rp_model_set_seq_len(model, o->seq_len);
     }
@@ -188,8 +183,8 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
-    RP_TRY(rp_platform_load_changed(o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
-                                    &o->changes, arena, platform));
+    RP_TRY(rpsim_session_platform(o->session, o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
+                                  &o->changes, arena, platform));
     if (o->nodes != 0) {
         RP_TRY(rp_platform_set_nodes(platform, o->nodes, o->gpus));
     }
@@ -268,6 +263,7 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
         return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
                               partition_out);
     }
-    return rp_compile_partition(text, RP_PARTITION_WORDS ", auto, tuned", in->model_name, o->stages,
-                                schedule, config, arena, partition_out);
+    return rpsim_session_partition(o->session, text, RP_PARTITION_WORDS ", auto, tuned",
+                                   in->model_name, o->stages, schedule, config, arena,
+                                   partition_out);
 }

@@ -5,53 +5,76 @@
 #include "sim/engine/clock.h"
 #include "sim/run/bounds/run.h"
 
-/* Validates, runs and measures; the program stays the caller's. Cycles are left to the engine. */
+/* Runs and measures a program that has been checked; it stays the caller's. */
 static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                             const rp_costs *costs, rp_arena *scratch, rpsim_result *result)
+                             const rp_costs *costs, const rp_producers *producers,
+                             rp_arena *scratch, rpsim_result *result)
 {
     const rp_program *program = result->program;
     rp_metrics *metrics = &result->metrics;
     rp_stage_times times;
-    rp_producers producers;
-    RP_TRY(rp_program_check_but_cycles(program, scratch, &producers));
     RP_TRY(rp_stage_times_compute(program, costs, scratch, &times));
     RP_TRY(rpsim_stage_run(program, &times, &result->timeline, metrics));
     bool separate = rp_program_has_separate_backward(program);
     RP_TRY(rp_metrics_measure(result->timeline, separate, metrics));
     if (program->iteration_count == 1) {
-        RP_TRY(rpsim_bounds_stage(schedule, config, &producers, &times, costs, metrics->busy_ps,
+        RP_TRY(rpsim_bounds_stage(schedule, config, producers, &times, costs, metrics->busy_ps,
                                   &result->bounds));
         metrics->lower_bound_ps = rpsim_bounds_best(&result->bounds);
     }
     return RP_OK;
 }
 
-/* @param schedule and config NULL: unknown */
+/* Validates, too. Cycles are left to the engine.
+ * @param schedule and config NULL: unknown */
 static rp_status simulate(const rp_schedule_type *schedule, const rp_schedule_config *config,
                           const rp_costs *costs, rpsim_result *result)
 {
     rp_arena *scratch = NULL;
+    rp_producers producers;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = simulate_in(schedule, config, costs, scratch, result);
+    rp_status status = rp_program_check_but_cycles(result->program, scratch, &producers);
+    if (status == RP_OK) {
+        status = simulate_in(schedule, config, costs, &producers, scratch, result);
+    }
     rp_arena_destroy(scratch);
     return status;
 }
 
-static rp_status build_and_simulate(const rp_schedule_type *schedule,
+static rp_status simulate_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
+                               const rp_schedule_config *config, rpsim_result *result)
+{
+    const rpsim_kept_program *program = NULL;
+    rp_arena *scratch = NULL;
+    RP_TRY(rpsim_kept_stage(kept, schedule, config, &program));
+    result->program = program->program;
+    result->program_hash = program->hash;
+    result->program_is_kept = true;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status =
+        simulate_in(schedule, config, config->costs, &program->producers, scratch, result);
+    rp_arena_destroy(scratch);
+    return status;
+}
+
+static rp_status build_and_simulate(rpsim_kept *kept, const rp_schedule_type *schedule,
                                     const rp_schedule_config *config, rpsim_result *result)
 {
+    if (kept != NULL) {
+        return simulate_kept(kept, schedule, config, result);
+    }
     RP_TRY(rp_schedule_build(schedule, config, &result->program));
     return simulate(schedule, config, config->costs, result);
 }
 
-static rp_status add_steady_state(const rp_schedule_type *schedule,
+static rp_status add_steady_state(rpsim_kept *kept, const rp_schedule_type *schedule,
                                   const rp_schedule_config *config, rpsim_result *result)
 {
     if (config->iterations > 1) {
         rp_metrics one_iteration = result->metrics;
         rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
-        RP_TRY(build_and_simulate(schedule, config, result));
+        RP_TRY(build_and_simulate(kept, schedule, config, result));
         result->metrics = one_iteration;
         result->bounds = bounds;
     }
@@ -63,6 +86,12 @@ static rp_status add_steady_state(const rp_schedule_type *schedule,
 rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
                          rpsim_result *result_out)
 {
+    return rpsim_case_run_kept(NULL, schedule, config, result_out);
+}
+
+rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
+                              const rp_schedule_config *config, rpsim_result *result_out)
+{
     double begin_s = rpsim_clock_s();
     rpsim_result result = {.separate_backward = schedule->separate_backward};
     rp_schedule_config one_iteration = *config;
@@ -73,10 +102,10 @@ rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_con
                                       RP_FOOTPRINT_VALID);
     }
     if (status == RP_OK) {
-        status = build_and_simulate(schedule, &one_iteration, &result);
+        status = build_and_simulate(kept, schedule, &one_iteration, &result);
     }
     if (status == RP_OK) {
-        status = add_steady_state(schedule, config, &result);
+        status = add_steady_state(kept, schedule, config, &result);
     }
     if (status != RP_OK) {
         rpsim_result_fini(&result);
@@ -108,8 +137,12 @@ rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_re
 void rpsim_result_fini(rpsim_result *result)
 {
     rp_timeline_destroy(result->timeline);
-    rp_program_destroy(result->program);
+    if (!result->program_is_kept) {
+        rp_program_destroy(result->program);
+    }
     result->timeline = NULL;
     result->program = NULL;
+    result->program_is_kept = false;
+    result->program_hash = 0;
     result->memory = (rpsim_memory){0};
 }

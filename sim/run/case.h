@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sim/run/bounds/bounds.h"
+#include "sim/run/kept.h"
 
 typedef struct rpsim_result {
     /** Of one iteration by itself. */
@@ -11,8 +12,10 @@ typedef struct rpsim_result {
      * not been simulated. */
     double period_ps;
     bool separate_backward;
-    /** Of all iterations; owned by the result. */
+    /** Of all iterations; owned by the result, unless it is kept for other runs. */
     rp_program *program;
+    bool program_is_kept;
+    uint64_t program_hash; /**< 0: nobody has computed it */
     rp_timeline *timeline;
     rpsim_bounds bounds; /**< of one iteration; 0 where only several were run */
     rpsim_memory memory; /**< hardware fidelity; its array is the program's */
@@ -33,6 +36,13 @@ typedef struct rpsim_result {
  */
 rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
                          rpsim_result *result_out);
+
+/**
+ * As rpsim_case_run, with the programs of runs before where they are the same ones.
+ * @param kept NULL: none. The result's program is its, and lives until the next run with it.
+ */
+rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
+                              const rp_schedule_config *config, rpsim_result *result_out);
 
 /**
  * As rpsim_case_run for a program that exists (--program-in); its metrics are those of the whole

@@ -68,7 +68,7 @@ static void simulate(const char *schedule, const char *model, rp_arena *arena, r
                          (char *)schedule, NULL};
     rp_store_run *runs = NULL;
     uint32_t count = 0;
-    require(rpsim_arguments_run(11, arguments, "rpsim", arena, &runs, &count));
+    require(rpsim_arguments_run(NULL, 11, arguments, "rpsim", arena, &runs, &count));
     *run = runs[0];
 }
 

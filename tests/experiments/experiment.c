@@ -201,7 +201,7 @@ Test(experiment, outcomes_survive_the_way)
         eq(int, parse("name: a\noptions: {schedule: '1f1b,gpipe', fidelity: stage, gpus: 4}\n", &e),
            RP_OK));
     rp_log_capture_end();
-    cr_assert(eq(int, rpsweep_point_run(&e, "rpexec", 0, &message), RP_OK));
+    cr_assert(eq(int, rpsweep_point_run(&e, "rpexec", NULL, 0, &message), RP_OK));
     cr_assert(eq(int,
                  rpsweep_outcome_unpack(message.bytes, message.length, rp_test_arena, &outcome),
                  RP_OK));
