@@ -66,7 +66,8 @@ const char *rp_options_argument(const rp_option *row)
 
 static bool has_name(const rp_option *row, const char *name, size_t length)
 {
-    return strncmp(row->name, name, length) == 0 && row->name[length] == '\0';
+    return row->name[0] == name[0] && strncmp(row->name, name, length) == 0 &&
+           row->name[length] == '\0';
 }
 
 uint32_t rp_options_find(const rp_options_program *program, const char *name, size_t length)
@@ -378,11 +379,14 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         const rp_option *without = NULL;
         RP_TRY(find_given(program, options, rule->given != NULL ? rule->given : "",
                           rule->names_last, &given));
+        if (rule->given != NULL && given == NULL) {
+            continue; /* nearly always */
+        }
         RP_TRY(find_given(program, options, rule->with != NULL ? rule->with : "", false, &with));
         RP_TRY(find_given(program, options, rule->without != NULL ? rule->without : "", false,
                           &without));
-        if ((rule->given != NULL && given == NULL) || (rule->with != NULL && with == NULL) ||
-            without != NULL || (rule->when != NULL && !rule->when(options))) {
+        if ((rule->with != NULL && with == NULL) || without != NULL ||
+            (rule->when != NULL && !rule->when(options))) {
             continue;
         }
         return refuse_combination(rule, given, options);

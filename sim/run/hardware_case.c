@@ -317,17 +317,19 @@ static rp_status find_communication(const inputs *in, const rpsim_compute_costs 
     return RP_OK;
 }
 
-/* Validates, runs and measures result->program. */
+/* Validates, runs and measures result->program. @param without RPSIM_WITHOUT_* */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
-                             rpsim_result *result)
+                             unsigned without, rpsim_result *result)
 {
     rpsim_compute_costs costs;
-    RP_TRY(rp_program_check(result->program));
+    if ((without & RPSIM_WITHOUT_CHECK) == 0) {
+        RP_TRY(rp_program_check(result->program));
+    }
     RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs));
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
     RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
-    if (result->program->iteration_count > 1) {
+    if (result->program->iteration_count > 1 || (without & RPSIM_WITHOUT_STEP) != 0) {
         return RP_OK;
     }
     RP_TRY(find_communication(in, &costs, result));
@@ -337,18 +339,20 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
 static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)
 {
     RP_TRY(compile(in, iterations, &result->program));
-    return run_program(in, in->config->costs, in->workload->seq_len, result);
+    return run_program(in, in->config->costs, in->workload->seq_len, in->workload->without, result);
 }
 
 static rp_status run(inputs *in, rpsim_result *result)
 {
     RP_TRY(rpsim_workload_split(in->workload, in->arena, &in->sequences));
-    RP_TRY(run_steps(in, 1, result));
-    if (in->config->iterations > 1) {
+    uint32_t iterations = in->config->iterations;
+    bool alone = (in->workload->without & RPSIM_WITHOUT_STEP) == 0;
+    RP_TRY(run_steps(in, alone ? 1 : iterations, result));
+    if (iterations > 1 && alone) {
         rp_metrics one = result->metrics;
         rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
-        RP_TRY(run_steps(in, in->config->iterations, result));
+        RP_TRY(run_steps(in, iterations, result));
         result->metrics = one;
         result->bounds = bounds;
     }
@@ -404,7 +408,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     RP_TRY(set_machine(platform, &in));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = run_program(&in, costs, seq_len, &result);
+    rp_status status = run_program(&in, costs, seq_len, 0, &result);
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {
         rp_timeline_destroy(result.timeline);

@@ -6,6 +6,16 @@
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
 
+/** Parts of a run that searches do without: who ranks thousands of candidates by period and memory
+ * runs the few that are left once more, with all parts. */
+enum {
+    /** The step by itself. Metrics are then those of all iterations, there are no bounds, and
+     * comm_total and comm_exposed are 0. */
+    RPSIM_WITHOUT_STEP = 1,
+    /** The validator; a program that could not end is noticed by the engine. */
+    RPSIM_WITHOUT_CHECK = 2,
+};
+
 /** Data that one optimizer step trains on. */
 typedef struct rpsim_workload {
     uint32_t global_batch; /**< sequences per step, at least one per microbatch */
@@ -22,6 +32,7 @@ typedef struct rpsim_workload {
     rp_reductions reductions;
     bool sets_constant; /**< the published cell set a constant of the platform file */
     uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
+    unsigned without;   /**< RPSIM_WITHOUT_*; 0: the run has all parts */
 } rpsim_workload;
 
 /**
@@ -81,7 +92,7 @@ rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
  * resident weights and the optimizer on the GPU. Metrics are those of one step by itself;
  * comm_total and comm_exposed as rpsim_explain_communication has them. The period is measured over
- * config->iterations steps (rp_metrics_period_ps).
+ * config->iterations steps (rp_metrics_period_ps). Of the workload, `without` leaves parts out.
  * @param config microbatches must be those of a step, all calls together; round the microbatches of
  * a call for schedules with rounds
  * @retval as rpsim_case_run; RP_INPUT also where the platform does not say what is needed
