@@ -120,7 +120,8 @@ static rp_status draw(const run_inputs *in, const rpsim_question *q, const rpsim
 
 static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answer *answer)
 {
-    const rpsim_workload *w = &in->workload;
+    rpsim_workload *w = &in->workload;
+    w->without = RPSIM_WITHOUT_STEP;
     uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
     rpsim_result result;
     RP_TRY(

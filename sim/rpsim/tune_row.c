@@ -53,8 +53,10 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
                                     double *ps_out)
 {
     const rpsim_row *row = context;
+    rpsim_workload workload = row->workload;
     rpsim_result result;
-    RP_TRY(rpsim_hardware_case_run(row->schedule, config, &row->workload, row->model, row->platform,
+    workload.without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK; /* as at stage fidelity */
+    RP_TRY(rpsim_hardware_case_run(row->schedule, config, &workload, row->model, row->platform,
                                    &result));
     double period = result.period_ps;
     *ps_out = isnan(period) ? (double)result.metrics.makespan_ps : period;

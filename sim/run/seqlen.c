@@ -11,9 +11,11 @@ typedef struct search {
     rp_arena *arena;
 } search;
 
-static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
+/* @param without RPSIM_WITHOUT_* */
+static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_result *result_out)
 {
     s->workload->seq_len = steps * RPSIM_SEQLEN_STEP;
+    s->workload->without = without;
     if (s->workload->planned) {
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
@@ -33,7 +35,7 @@ static rp_status run(const search *s, uint32_t steps, rpsim_result *result_out)
 static rp_status try_length(const search *s, uint32_t steps, bool *fits_out)
 {
     rpsim_result result;
-    RP_TRY(run(s, steps, &result));
+    RP_TRY(run(s, steps, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK, &result));
     *fits_out = result.memory.fits;
     rpsim_result_fini(&result);
     return RP_OK;
@@ -99,5 +101,5 @@ rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, rp_schedule_conf
     RP_TRY(bisect(&s, &good, &bad));
     RP_TRY(check_monotone(&s, good, bad));
     *max_seqlen_out = good * RPSIM_SEQLEN_STEP;
-    return run(&s, good == 0 ? 1 : good, result_out);
+    return run(&s, good == 0 ? 1 : good, 0, result_out);
 }

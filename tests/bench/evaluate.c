@@ -4,7 +4,7 @@
  * Usage: bench_evaluate REPETITIONS OPTIONS-OF-RPSIM... > evaluate.csv
  * For each run of the command line: ops of all iterations, and the median of the milliseconds of
  * CPU time (the machine may be busy) that rpsim_hardware_case_run takes for all that it finds, for
- * what a search needs (rpsim_workload.without), and for that with 4 iterations. Repetitions take
+ * what a search needs (rpsim_workload.without), and for that with 2 iterations. Repetitions take
  * turns; the first one is a warm-up. The last columns are the periods that the two numbers of
  * iterations give, in milliseconds. */
 #include "sim/rpsim/study.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define MAX_REPETITIONS 101
-#define FEW_ITERATIONS 4u
+#define FEW_ITERATIONS 2u
 
 enum { ALL, SEARCH, FEW, WAYS };
 
@@ -64,6 +64,7 @@ static void bench(const rpsim_row *row, int repetitions)
 {
     double ms[WAYS][MAX_REPETITIONS + 1];
     double period_ps[WAYS] = {0};
+    uint64_t peaks[WAYS] = {0};
     uint32_t ops = 0;
     for (int i = 0; i <= repetitions; i++) {
         for (int way = 0; way < WAYS; way++) {
@@ -72,6 +73,11 @@ static void bench(const rpsim_row *row, int repetitions)
                 return; /* it says why */
             }
             period_ps[way] = result.period_ps;
+            for (uint32_t g = 0; g < row->config.gpus; g++) {
+                peaks[way] = result.memory.peak_gpu_bytes[g] > peaks[way]
+                                 ? result.memory.peak_gpu_bytes[g]
+                                 : peaks[way];
+            }
             ops = way == ALL ? result.program->op_count : ops;
             rpsim_result_fini(&result);
         }
@@ -82,7 +88,8 @@ static void bench(const rpsim_row *row, int repetitions)
     for (int way = 0; way < WAYS; way++) {
         printf(",%.3f", median(&ms[way][1], repetitions));
     }
-    printf(",%.6f,%.6f\n", 1e-9 * period_ps[ALL], 1e-9 * period_ps[FEW]);
+    printf(",%.6f,%.6f", 1e-9 * period_ps[ALL], 1e-9 * period_ps[FEW]);
+    printf(",%" PRIu64 ",%" PRIu64 "\n", peaks[ALL], peaks[FEW]);
 }
 
 int main(int argc, char **argv)
@@ -100,7 +107,7 @@ int main(int argc, char **argv)
     require(rpsim_options_parse(argc - 1, argv + 1, arena, &options));
     require(rpsim_study_prepare(&options, arena, &study));
     printf("schedule,model,recompute,optimizer,microbatches,ops,all_ms,search_ms,few_ms,period_ms,"
-           "period_few_ms\n");
+           "period_few_ms,peak_bytes,peak_few_bytes\n");
     for (uint32_t i = 0; i < study.row_count; i++) {
         bench(&study.rows[i], repetitions);
     }

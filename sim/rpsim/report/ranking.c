@@ -176,6 +176,9 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
     if (status == RP_OK && c->transfers != 1) {
         status = scale_transfers(&changed, c->transfers);
     }
+    for (uint32_t i = 0; i < changed.row_count; i++) {
+        changed.rows[i].workload.without = RPSIM_WITHOUT_STEP; /* standings need the period */
+    }
     if (status == RP_OK) {
         status = rpsim_study_run(&changed);
     }
