@@ -11,12 +11,26 @@ static bool forward_then_backward(const rp_op *alloc, const rp_op *release)
            alloc->kind == RP_OP_FORWARD && rp_op_kind_is_backward((rp_op_kind)release->kind);
 }
 
-static bool comes_after(const rp_program *p, uint32_t alloc, uint32_t release)
+/* The queue of every op: found by search, one after the other, it would be most of the work. */
+static rp_status list_queues(const rp_checker *c, uint32_t **queue_of_out)
+{
+    const rp_program *p = c->program;
+    RP_TRY(rp_arena_alloc_raw(c->arena, p->op_count, sizeof(uint32_t), queue_of_out));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t op = p->queues[q].op_begin; op < p->queues[q].op_end; op++) {
+            (*queue_of_out)[op] = q;
+        }
+    }
+    return RP_OK;
+}
+
+static bool comes_after(const rp_program *p, const uint32_t *queue_of, uint32_t alloc,
+                        uint32_t release)
 {
     if (forward_then_backward(&p->ops[alloc], &p->ops[release])) {
         return true;
     }
-    const rp_queue *queue = &p->queues[rp_program_queue_of(p, alloc)];
+    const rp_queue *queue = &p->queues[queue_of[alloc]];
     if (release >= queue->op_begin && release < queue->op_end) {
         return release >= alloc;
     }
@@ -42,7 +56,8 @@ typedef struct query {
  * needs; longer chains are refused. */
 typedef struct open_buffers {
     const rp_program *program;
-    const uint32_t *found; /* buffers */
+    const uint32_t *queue_of; /* [op] */
+    const uint32_t *found;    /* buffers */
     uint32_t found_count;
     bool *fine; /* [found_count] */
     query *queries;
@@ -74,13 +89,13 @@ static void sweep_queue(open_buffers *open, const rp_queue *queue)
     for (uint32_t op = queue->op_begin; op < queue->op_end; op++) {
         for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
             uint32_t target = rp_wait_op(p->waits[w]);
-            uint32_t *reached = &open->reached[rp_program_queue_of(p, target)];
+            uint32_t *reached = &open->reached[open->queue_of[target]];
             *reached = target >= *reached ? target + 1 : *reached;
         }
         uint32_t end = op + 1 < p->op_count ? open->begin[op + 2] : open->count;
         for (uint32_t k = open->begin[op + 1]; k < end; k++) {
             const query *asked = &open->queries[open->order[k]];
-            bool before = asked->alloc < open->reached[rp_program_queue_of(p, asked->alloc)];
+            bool before = asked->alloc < open->reached[open->queue_of[asked->alloc]];
             bool same = asked->alloc >= queue->op_begin && asked->alloc <= op;
             open->fine[asked->number] |= before || same;
         }
@@ -124,10 +139,12 @@ static rp_status ask_further(const rp_checker *c, open_buffers *open)
     return RP_OK;
 }
 
-static rp_status check_open(const rp_checker *c, const uint32_t *found, uint32_t count)
+static rp_status check_open(const rp_checker *c, const uint32_t *queue_of, const uint32_t *found,
+                            uint32_t count)
 {
     const rp_program *p = c->program;
-    open_buffers open = {.program = p, .found = found, .found_count = count, .count = count};
+    open_buffers open = {
+        .program = p, .queue_of = queue_of, .found = found, .found_count = count, .count = count};
     RP_TRY(rp_arena_alloc(c->arena, count, sizeof(bool), &open.fine));
     RP_TRY(rp_arena_alloc(c->arena, count, sizeof(query), &open.queries));
     RP_TRY(rp_arena_alloc(c->arena, p->queue_count, sizeof(uint32_t), &open.reached));
@@ -151,8 +168,10 @@ static rp_status check_open(const rp_checker *c, const uint32_t *found, uint32_t
 rp_status rp_check_buffers(const rp_checker *c)
 {
     const rp_program *p = c->program;
+    uint32_t *queue_of = NULL;
     uint32_t *found = NULL;
     uint32_t count = 0;
+    RP_TRY(list_queues(c, &queue_of));
     RP_TRY(rp_arena_alloc_raw(c->arena, p->buffer_count, sizeof(uint32_t), &found));
     for (uint32_t i = 0; i < p->buffer_count; i++) {
         const rp_buffer *buffer = &p->buffers[i];
@@ -165,11 +184,11 @@ rp_status rp_check_buffers(const rp_checker *c)
         if (buffer->kind >= RP_BUFFER_KIND_COUNT || buffer->unused != 0) {
             return rp_check_violated(RP_RULE_BUFFER_KIND, "buffer", i);
         }
-        if (!comes_after(p, buffer->alloc_op, buffer->free_op)) {
+        if (!comes_after(p, queue_of, buffer->alloc_op, buffer->free_op)) {
             found[count++] = i;
         }
     }
-    return count == 0 ? RP_OK : check_open(c, found, count);
+    return count == 0 ? RP_OK : check_open(c, queue_of, found, count);
 }
 
 /* ---- cycles -----------------------------------------------------------------------------------

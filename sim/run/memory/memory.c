@@ -3,11 +3,11 @@
 #include "common/base/units.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GIB 1073741824.0
-#define DIGIT_BITS 11
-#define DIGIT_COUNT (1u << DIGIT_BITS)
+#define FEW_CHANGES 32u /* sorted by insertion */
 
 /* A buffer comes or goes. */
 typedef struct change {
@@ -79,42 +79,71 @@ void rpsim_memory_blame_host(rpsim_memory *memory)
 /* ---- in the order of time ---------------------------------------------------------------------
  */
 
-/* One pass of a stable radix sort. */
-static void sort_digit(const change *from, change *to, size_t count, uint32_t shift)
+/* By time, and changes of the same time as they are listed: frees first. */
+static int compare_changes(const void *left, const void *right)
 {
-    size_t begins[DIGIT_COUNT + 1] = {0};
-    for (size_t i = 0; i < count; i++) {
-        begins[(from[i].time_ps >> shift & (DIGIT_COUNT - 1)) + 1]++;
+    const change *a = left;
+    const change *b = right;
+    if (a->time_ps != b->time_ps) {
+        return a->time_ps < b->time_ps ? -1 : 1;
     }
-    for (uint32_t d = 0; d < DIGIT_COUNT; d++) {
-        begins[d + 1] += begins[d];
-    }
-    for (size_t i = 0; i < count; i++) {
-        to[begins[from[i].time_ps >> shift & (DIGIT_COUNT - 1)]++] = from[i];
+    return a->freed != b->freed ? (a->freed ? -1 : 1)
+                                : (a->buffer > b->buffer) - (a->buffer < b->buffer);
+}
+
+static void insert_sorted(change *changes, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        change c = changes[i];
+        uint32_t to = i;
+        for (; to > 0 && changes[to - 1].time_ps > c.time_ps; to--) {
+            changes[to] = changes[to - 1];
+        }
+        changes[to] = c;
     }
 }
 
-static change *sort_changes(change *changes, change *spare, size_t count)
+/* Times are spread over the run: as many buckets as there are changes, by the first bits of the
+ * time, leave few to sort in each. Nothing is moved past another one of the same time.
+ * @param begins [count + 3] zeroed */
+static void sort_changes(const change *changes, uint32_t count, uint32_t *begins, change *sorted)
 {
     uint64_t last_ps = 0;
-    for (size_t i = 0; i < count; i++) {
+    uint32_t shift = 0;
+    for (uint32_t i = 0; i < count; i++) {
         last_ps = changes[i].time_ps > last_ps ? changes[i].time_ps : last_ps;
     }
-    for (uint32_t shift = 0; shift < 64 && last_ps >> shift != 0; shift += DIGIT_BITS) {
-        sort_digit(changes, spare, count, shift);
-        change *sorted = spare;
-        spare = changes;
-        changes = sorted;
+    while (last_ps >> shift > count) {
+        shift++;
     }
-    return changes;
+    uint32_t buckets = (uint32_t)(last_ps >> shift) + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        begins[(changes[i].time_ps >> shift) + 1]++;
+    }
+    for (uint32_t k = 0; k < buckets; k++) {
+        begins[k + 1] += begins[k];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sorted[begins[changes[i].time_ps >> shift]++] = changes[i];
+    }
+    uint32_t begin = 0;
+    for (uint32_t k = 0; k < buckets; k++) { /* begins[k] is its end by now */
+        uint32_t of_bucket = begins[k] - begin;
+        if (of_bucket > FEW_CHANGES) {
+            qsort(&sorted[begin], of_bucket, sizeof *sorted, compare_changes);
+        } else {
+            insert_sorted(&sorted[begin], of_bucket);
+        }
+        begin = begins[k];
+    }
 }
 
 /* Frees before allocations, so that a stable sort leaves them in front at the same time. A buffer
  * that never lives must not go before it has come. */
-static size_t list_changes(const meter *m, change *changes)
+static uint32_t list_changes(const meter *m, change *changes)
 {
     const rp_program *p = m->program;
-    size_t count = 0;
+    uint32_t count = 0;
     for (uint32_t b = 0; b < p->buffer_count; b++) {
         int64_t begin_ps = m->timeline->start_ps[p->buffers[b].alloc_op];
         int64_t end_ps = m->timeline->end_ps[p->buffers[b].free_op];
@@ -122,8 +151,8 @@ static size_t list_changes(const meter *m, change *changes)
             changes[count++] = (change){(uint64_t)end_ps, b, true};
         }
     }
-    size_t lives = count;
-    for (size_t i = 0; i < lives; i++) {
+    uint32_t lives = count;
+    for (uint32_t i = 0; i < lives; i++) {
         uint32_t b = changes[i].buffer;
         int64_t begin_ps = m->timeline->start_ps[p->buffers[b].alloc_op];
         changes[count++] = (change){(uint64_t)begin_ps, b, false};
@@ -180,12 +209,12 @@ static void check(meter *m, uint32_t where, const change *c)
     }
 }
 
-static void follow(meter *m, const change *changes, size_t count)
+static void follow(meter *m, const change *changes, uint32_t count)
 {
     for (uint32_t i = 0; i <= m->program->gpu_count; i++) {
         check(m, i, NULL);
     }
-    for (size_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const rp_buffer *buffer = &m->program->buffers[changes[i].buffer];
         uint32_t where = buffer->place == RP_PLACE_HOST ? m->program->gpu_count : buffer->place;
         int64_t bytes = (int64_t)buffer->bytes;
@@ -201,9 +230,10 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
 {
     const rp_program *p = m->program;
     change *changes = NULL;
-    change *spare = NULL;
+    change *sorted = NULL;
+    uint32_t *begins = NULL;
     RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *changes, &changes));
-    RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *spare, &spare));
+    RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *sorted, &sorted));
     RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(place), &m->places));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
     for (uint32_t i = 0; i < p->gpu_count; i++) {
@@ -213,8 +243,10 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     }
     m->places[p->gpu_count] =
         (place){.limit = limits->host_bytes, .fixed = limits->host_fixed_bytes};
-    size_t count = list_changes(m, changes);
-    follow(m, sort_changes(changes, spare, count), count);
+    uint32_t count = list_changes(m, changes);
+    RP_TRY(rp_arena_alloc(scratch, (size_t)count + 3, sizeof *begins, &begins));
+    sort_changes(changes, count, begins, sorted);
+    follow(m, sorted, count);
     for (uint32_t i = 0; i < p->gpu_count; i++) {
         m->out->peak_gpu_bytes[i] = m->places[i].peak;
     }
