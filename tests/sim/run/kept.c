@@ -1,0 +1,224 @@
+/* Programs kept from run to run: whatever ran before, a run's result is that of a run by itself. */
+#include "sim/run/kept.h"
+#include "common/schedule/build.h"
+#include "sim/run/case.h"
+#include "tests/support/random_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#define CASES 60u
+#define MAX_UNITS 1500u
+
+TestSuite(kept, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 120);
+
+static bool same_period(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void expect_same_run(rpsim_kept *kept, const rp_random_case *c)
+{
+    rpsim_result alone;
+    rpsim_result again;
+    char text[512];
+    rp_random_case_print(c, text, sizeof text);
+    cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &alone), RP_OK), "%s", text);
+    cr_assert(eq(int, rpsim_case_run_kept(kept, c->schedule, &c->config, &again), RP_OK), "%s",
+              text);
+    cr_expect(eq(u64, again.program_hash, rp_program_hash(alone.program)), "%s", text);
+    cr_expect(eq(u64, rp_program_hash(again.program), again.program_hash), "%s", text);
+    cr_expect(eq(u64, rp_timeline_hash(again.timeline), rp_timeline_hash(alone.timeline)), "%s",
+              text);
+    cr_expect(eq(i64, again.metrics.makespan_ps, alone.metrics.makespan_ps), "%s", text);
+    cr_expect(eq(i64, again.metrics.comm_exposed_ps, alone.metrics.comm_exposed_ps), "%s", text);
+    cr_expect(eq(int, memcmp(&again.bounds, &alone.bounds, sizeof alone.bounds), 0), "%s", text);
+    cr_expect(same_period(again.period_ps, alone.period_ps), "%s", text);
+    rpsim_result_fini(&alone);
+    rpsim_result_fini(&again);
+}
+
+static void change_times(rp_random *random, rp_random_case *c)
+{
+    for (uint32_t i = 0; i < c->costs.layers; i++) {
+        c->costs.fwd_ps[i] += rp_random_between(random, 0, 1000);
+        c->costs.bwd_ps[i] += rp_random_between(random, 0, 1000);
+    }
+    c->costs.hop_ps += rp_random_between(random, 0, 100);
+}
+
+/* Other schedules, sizes and times follow each other; then times alone change, and change back. */
+Test(kept, runs_do_not_depend_on_those_before)
+{
+    static rp_random_case c;
+    rp_random random = {29};
+    rpsim_kept *kept = NULL;
+    cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
+    for (uint32_t i = 0; i < CASES; i++) {
+        rp_random_case_draw(&random, MAX_UNITS, &c);
+        expect_same_run(kept, &c);
+        change_times(&random, &c);
+        expect_same_run(kept, &c);
+        c.config.microbatches = c.config.microbatches > 1 && c.schedule->check == NULL
+                                    ? c.config.microbatches - 1
+                                    : c.config.microbatches;
+        expect_same_run(kept, &c);
+    }
+    rpsim_kept_destroy(kept);
+}
+
+/* ---- settings ---------------------------------------------------------------------------------
+ */
+
+enum { LAYERS = 8 };
+
+typedef struct settings {
+    rp_schedule_config config;
+    rp_partition partition;
+    uint32_t forward[LAYERS];
+    uint32_t backward[LAYERS];
+    rp_costs costs;
+    int64_t fwd_ps[LAYERS];
+    int64_t bwd_ps[LAYERS];
+    int64_t bwd_input_ps[LAYERS];
+} settings;
+
+/* Points into itself. Two stages per GPU. */
+static void make(settings *s)
+{
+    *s = (settings){
+        .partition = {4, s->forward, 0, NULL},
+        .forward = {2, 2, 2, 2},
+        .backward = {2, 3, 3},
+        .costs = {
+            .name = "kept", .layers = LAYERS, .head_fwd_ps = 40, .head_bwd_ps = 90, .hop_ps = 7}};
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        s->fwd_ps[i] = 50 + i;
+        s->bwd_ps[i] = 110 + i;
+        s->bwd_input_ps[i] = 60;
+    }
+    s->costs.fwd_ps = s->fwd_ps;
+    s->costs.bwd_ps = s->bwd_ps;
+    s->costs.bwd_input_ps = s->bwd_input_ps;
+    s->config = (rp_schedule_config){.gpus = 2,
+                                     .microbatches = 8,
+                                     .iterations = 2,
+                                     .round = 2,
+                                     .round_start = RP_ROUND_START_FREE_FIRST,
+                                     .recompute = RP_RECOMPUTE_WAIT,
+                                     .layers = LAYERS,
+                                     .partition = &s->partition,
+                                     .costs = &s->costs,
+                                     .boundary_bytes = 100};
+}
+
+static const rpsim_kept_program *expect_same_program(rpsim_kept *kept, const char *name,
+                                                     const settings *s)
+{
+    const rp_schedule_type *schedule = rp_schedule_find(name);
+    const rpsim_kept_program *program = NULL;
+    rp_program *fresh = NULL;
+    cr_assert(eq(int, rp_schedule_build(schedule, &s->config, &fresh), RP_OK), "%s: %s", name,
+              rp_test_messages);
+    cr_assert(eq(int, rpsim_kept_stage(kept, schedule, &s->config, &program), RP_OK));
+    cr_expect(eq(u64, program->hash, rp_program_hash(fresh)), "%s", name);
+    rp_program_destroy(fresh);
+    return program;
+}
+
+static void expect_settings_to_count(rpsim_kept *kept, const char *name, bool separate)
+{
+    settings base;
+    make(&base);
+    if (separate) {
+        base.partition = (rp_partition){3, base.forward, 3, base.backward};
+    }
+#define VARY(statement)                                                                            \
+    do {                                                                                           \
+        settings s = base; /* its pointers are the base's: nothing below writes through them */    \
+        (void)expect_same_program(kept, name, &base);                                              \
+        statement;                                                                                 \
+        (void)expect_same_program(kept, name, &s);                                                 \
+    } while (0)
+    uint32_t other_forward[] = {1, 3, 2, 2};
+    uint32_t other_backward[] = {2, 2, 4};
+    rp_partition forward = base.partition;
+    rp_partition backward = base.partition;
+    forward.forward_layers = other_forward;
+    backward.backward_layers = separate ? other_backward : NULL;
+    int64_t slow_ps[LAYERS] = {900, 1, 1, 1, 1, 1, 1, 700};
+    rp_costs slow = base.costs;
+    slow.bwd_ps = slow_ps;
+    slow.fwd_ps = slow_ps;
+    VARY(s.config.microbatches = 6);
+    VARY(s.config.iterations = 3);
+    VARY(s.config.asynchronous = true);
+    VARY(s.config.recompute = RP_RECOMPUTE_NONE);
+    VARY(s.config.recompute = RP_RECOMPUTE_EARLY);
+    VARY(s.config.boundary_bytes = 200);
+    VARY(s.config.partition = &forward);
+    VARY(s.config.partition = &backward);
+    VARY(s.config.costs = &slow);
+    VARY(s.config.round = 4);
+    VARY(s.config.round_start = RP_ROUND_START_ROTATE);
+    VARY(s.config.round = RP_ROUND_ALL);
+    VARY(s.config.gpus = 1);
+#undef VARY
+}
+
+Test(kept, every_setting_counts)
+{
+    rpsim_kept *kept = NULL;
+    cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
+    expect_settings_to_count(kept, "looped-bfs", false);
+    expect_settings_to_count(kept, "roundpipe", true);
+    rpsim_kept_destroy(kept);
+}
+
+/* What it is for: other times, the same program; times twice as long place RoundPipe's rounds as
+ * before. */
+Test(kept, a_program_is_built_once)
+{
+    settings s;
+    rpsim_kept *kept = NULL;
+    cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
+    static const char *const names[] = {"looped-bfs", "roundpipe"};
+    for (int i = 0; i < 2; i++) {
+        make(&s);
+        if (i == 1) {
+            s.partition = (rp_partition){3, s.forward, 3, s.backward};
+        }
+        const rp_program *before = expect_same_program(kept, names[i], &s)->program;
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            s.fwd_ps[l] *= 2;
+            s.bwd_ps[l] *= 2;
+            s.bwd_input_ps[l] *= 2;
+        }
+        s.costs.head_fwd_ps *= 2;
+        s.costs.head_bwd_ps *= 2;
+        s.costs.hop_ps *= 2;
+        cr_expect(expect_same_program(kept, names[i], &s)->program == before, "%s", names[i]);
+        s.config.microbatches = 4;
+        (void)expect_same_program(kept, names[i], &s);
+    }
+    rpsim_kept_destroy(kept);
+}
+
+Test(kept, what_cannot_be_built_leaves_nothing)
+{
+    settings s;
+    const rpsim_kept_program *program = NULL;
+    rpsim_kept *kept = NULL;
+    make(&s);
+    cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
+    (void)expect_same_program(kept, "looped-bfs", &s);
+    s.forward[0] = 3; /* more layers than the model has */
+    const rp_schedule_type *schedule = rp_schedule_find("looped-bfs");
+    cr_expect(eq(int, rpsim_kept_stage(kept, schedule, &s.config, &program), RP_USAGE));
+    s.forward[0] = 2;
+    (void)expect_same_program(kept, "looped-bfs", &s);
+    rpsim_kept_destroy(kept);
+}
