@@ -440,7 +440,7 @@ static rp_status read_pair(reader *in)
 
 static rp_status refuse_document(const reader *in, const char *cause)
 {
-    char keys[1024];
+    char keys[RP_CONFIG_KEYS_SIZE];
     rp_config_join_keys(in->schema, keys, sizeof keys);
     rp_log_error_at(in->name, event_line(in),
                     "%s; valid values are the keys of %s, one per line: %s", cause,
@@ -481,18 +481,14 @@ static rp_status end_stream(reader *in)
 
 static rp_status check_missing(const reader *in, size_t line)
 {
-    const rp_config_schema *schema = in->schema;
-    for (size_t i = 0; i < schema->field_count; i++) {
-        const rp_config_field *field = &schema->fields[i];
-        if (in->lines[i] == 0 && !field->optional) {
-            char valid[512];
-            rp_log_error_at(in->name, line, "%s needs the key '%s'; valid values are %s",
-                            schema->what, field->key,
-                            rp_config_valid_values(field, valid, sizeof valid));
-            return RP_INPUT;
-        }
+    rp_text missing = {0};
+    rp_status status = rp_config_list_missing(in->schema, in->lines, &missing);
+    if (status == RP_OK && missing.length > 0) {
+        rp_log_error_at(in->name, line, "%s needs %s", in->schema->what, missing.bytes);
+        status = RP_INPUT;
     }
-    return RP_OK;
+    rp_text_fini(&missing);
+    return status;
 }
 
 static rp_status read_document(reader *in)

@@ -51,14 +51,21 @@ typedef struct rp_config_field {
     size_t offset;              /**< of the member in the struct that is filled */
 } rp_config_field;
 
+/** Two optional keys of which a file needs one: the same value in two units. */
+typedef struct rp_config_either {
+    size_t fields[2];
+} rp_config_either;
+
 typedef struct rp_config_schema {
     const char *what; /**< as "a model", for messages */
     const rp_config_field *fields;
-    size_t field_count; /**< at most RP_CONFIG_MAX_FIELDS */
+    size_t field_count;             /**< at most RP_CONFIG_MAX_FIELDS */
+    const rp_config_either *either; /**< NULL: none */
+    size_t either_count;
 } rp_config_schema;
 
 /**
- * Reads one YAML document.
+ * Reads one YAML document. Keys that are missing are named all at once.
  * @param name origin of the bytes, for messages
  * @param bytes need not end in NUL; not kept
  * @param arena owns texts and lists

@@ -87,7 +87,7 @@ static const char *find_nearest(const rp_config_schema *schema, const char *key)
 void rp_config_refuse_key(const char *file, size_t line, const char *key,
                           const rp_config_schema *schema)
 {
-    char keys[1024];
+    char keys[RP_CONFIG_KEYS_SIZE];
     char hint[160] = "";
     const rp_config_field *other = find_other_unit(schema, key);
     const char *nearest = other ? NULL : find_nearest(schema, key);
@@ -98,4 +98,67 @@ void rp_config_refuse_key(const char *file, size_t line, const char *key,
     }
     rp_config_join_keys(schema, keys, sizeof keys);
     rp_log_error_at(file, line, "unknown key '%s'%s; valid values are %s", key, hint, keys);
+}
+
+/* A missing key, or two of which one is missing. */
+typedef struct missing_key {
+    const rp_config_field *field;
+    const rp_config_field *other; /* NULL: none */
+} missing_key;
+
+static size_t find_missing(const rp_config_schema *schema, const size_t *lines, missing_key *keys)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < schema->field_count; i++) {
+        if (lines[i] == 0 && !schema->fields[i].optional) {
+            keys[count++] = (missing_key){.field = &schema->fields[i]};
+        }
+    }
+    for (size_t i = 0; i < schema->either_count; i++) {
+        const size_t *pair = schema->either[i].fields;
+        if (lines[pair[0]] == 0 && lines[pair[1]] == 0) {
+            keys[count++] = (missing_key){&schema->fields[pair[0]], &schema->fields[pair[1]]};
+        }
+    }
+    return count;
+}
+
+static rp_status list_key(const missing_key *key, const char *before, rp_text *text)
+{
+    RP_TRY(rp_text_print(text, "%s'%s'", before, key->field->key));
+    return key->other != NULL ? rp_text_print(text, " or '%s'", key->other->key) : RP_OK;
+}
+
+/* "numbers from 0 to 1", after the key where there are several. */
+static rp_status list_values(const rp_config_field *field, bool named, rp_text *text)
+{
+    char valid[512];
+    rp_config_valid_values(field, valid, sizeof valid);
+    return named ? rp_text_print(text, "%s: %s", field->key, valid)
+                 : rp_text_print(text, "%s", valid);
+}
+
+rp_status rp_config_list_missing(const rp_config_schema *schema, const size_t *lines,
+                                 rp_text *text_out)
+{
+    missing_key keys[2 * RP_CONFIG_MAX_FIELDS];
+    size_t count = find_missing(schema, lines, keys);
+    if (count == 0) {
+        return RP_OK;
+    }
+    bool named = count > 1 || keys[0].other != NULL;
+    RP_TRY(rp_text_print(text_out, count > 1 ? "the keys " : "the key "));
+    for (size_t i = 0; i < count; i++) {
+        RP_TRY(list_key(&keys[i], i == 0 ? "" : i + 1 < count ? ", " : " and ", text_out));
+    }
+    RP_TRY(rp_text_print(text_out, "; valid values are "));
+    for (size_t i = 0; i < count; i++) {
+        RP_TRY(rp_text_print(text_out, i > 0 ? "; " : ""));
+        RP_TRY(list_values(keys[i].field, named, text_out));
+        if (keys[i].other != NULL) {
+            RP_TRY(rp_text_print(text_out, ", or "));
+            RP_TRY(list_values(keys[i].other, true, text_out));
+        }
+    }
+    return RP_OK;
 }

@@ -1,7 +1,11 @@
 /** @file config_key_internal.h  Messages about the keys of a schema; used by config.c only. */
 #pragma once
 
+#include "common/base/text.h"
 #include "common/formats/config.h"
+
+/** Enough for the keys of any schema. */
+#define RP_CONFIG_KEYS_SIZE (RP_CONFIG_MAX_FIELDS * 40u)
 
 /** Writes "a, b, c" of a NULL-terminated list, cut at `size` bytes. */
 void rp_config_join_choices(const char *const *choices, char *buffer, size_t size);
@@ -15,3 +19,13 @@ void rp_config_join_keys(const rp_config_schema *schema, char *buffer, size_t si
  */
 void rp_config_refuse_key(const char *file, size_t line, const char *key,
                           const rp_config_schema *schema);
+
+/**
+ * Lists the keys that a file lacks, and their values: "the key 'a'; valid values are …", or "the
+ * keys 'a', 'b' or 'c', …" with the values of each.
+ * @param lines [field_count] 0 where the file has no such key
+ * @param text_out appended to; nothing where none is missing
+ * @retval RP_OK, RP_NO_MEMORY (logged)
+ */
+rp_status rp_config_list_missing(const rp_config_schema *schema, const size_t *lines,
+                                 rp_text *text_out);

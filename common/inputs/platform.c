@@ -175,8 +175,14 @@ static const rp_config_field fields[] = {
     RATE(process_gb, true, 0, 1e4, "GB"),
 };
 
-const rp_config_schema rp_platform_schema = {
-    .what = "a platform", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+static const rp_config_either either[] = {{{FIELD_LINK, FIELD_PCIE_GEN}},
+                                          {{FIELD_MEMORY, FIELD_MEMORY_GIB}}};
+
+const rp_config_schema rp_platform_schema = {.what = "a platform",
+                                             .fields = fields,
+                                             .field_count = sizeof fields / sizeof *fields,
+                                             .either = either,
+                                             .either_count = sizeof either / sizeof *either};
 
 /* A count that stands for nothing at `none`, and the rate that belongs to it. */
 typedef struct count_and_rate {
@@ -334,11 +340,11 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
 {
     bool lanes = lines[FIELD_PCIE_GEN] != 0;
     bool rate = lines[FIELD_LINK] != 0;
-    if (lanes == rate) {
-        rp_log_error_at(name, rate ? lines[FIELD_PCIE_GEN] : 1,
-                        "a platform needs %s the keys 'link_gb_per_s' and 'pcie_gen'; valid values "
-                        "are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, 4 or 5",
-                        rate ? "only one of" : "one of");
+    if (lanes && rate) {
+        rp_log_error_at(name, lines[FIELD_PCIE_GEN],
+                        "a platform needs only one of the keys 'link_gb_per_s' and 'pcie_gen'; "
+                        "valid values are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, "
+                        "4 or 5");
         return RP_INPUT;
     }
     if (lines[FIELD_PCIE_LANES] != 0 && !lanes) {
@@ -391,12 +397,6 @@ static rp_status set_memory(const char *name, const size_t *lines, const two_uni
                         "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
                         "%.9f GB",
                         fields[u->binary].key, fields[u->decimal].key, GB_PER_GIB);
-        return RP_INPUT;
-    }
-    if (u->decimal == FIELD_MEMORY && lines[u->decimal] == 0 && lines[u->binary] == 0) {
-        rp_log_error_at(name, 1,
-                        "a platform needs one of the keys 'memory_gb' and 'memory_gib'; valid "
-                        "values are numbers from 0.001 to 100000");
         return RP_INPUT;
     }
     *u->gb = lines[u->binary] != 0 ? *u->gib * GB_PER_GIB : *u->gb;
