@@ -173,6 +173,7 @@ static const rp_config_field fields[] = {
     RATE(optimizer_us_per_object, true, 0, 1e6, "us"),
     RATE(reserved_gib, true, 0, 1e4, "GiB"),
     RATE(process_gb, true, 0, 1e4, "GB"),
+    LIST(gpu_names),
 };
 
 static const rp_config_either either[] = {{{FIELD_LINK, FIELD_PCIE_GEN}},

@@ -29,6 +29,7 @@ typedef struct rp_platform {
     const char *name;
     const char *source;
     const char *gpu;                /**< cost tables are called MODEL@GPU */
+    const char *gpu_names;          /**< products that it is, with commas between; NULL: none */
     uint32_t gpus;                  /**< of all nodes together */
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
     double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
