@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define PATH_SIZE 4096
 
@@ -94,6 +96,11 @@ uint64_t rp_host_memory_available(const char *root)
         }
         *last = '\0';
     }
+}
+
+double rp_host_memory_physical(void)
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
 rp_status rp_host_memory_require(uint64_t bytes, const char *what)

@@ -19,6 +19,9 @@
  */
 uint64_t rp_host_memory_available(const char *root);
 
+/** @return bytes of this machine's memory, used or not. */
+double rp_host_memory_physical(void);
+
 /**
  * @param what it is for, for the message
  * @retval RP_OK, RP_NO_MEMORY (logged, with both numbers)

@@ -3,6 +3,7 @@
 #include "common/formats/config.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
+#include "common/inputs/detect/detect.h"
 #include "common/inputs/provenance.h"
 #include "common/program/limits.h"
 
@@ -576,10 +577,12 @@ rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platfor
 rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
                                    rp_arena *arena, rp_platform *platform_out)
 {
-    const char *path;
+    const char *path = "--platform detect";
     const char *shown = NULL;
     rp_text text = {0};
-    rp_status status = rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
+    rp_status status = strcmp(name_or_path, RP_PLATFORM_DETECT) == 0
+                           ? rp_detect_text(arena, &text)
+                           : rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
         shown = path;
         status = rp_changes_name(changes, true, arena, &shown);

@@ -4,7 +4,7 @@
  * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
  * valid values are …" and RP_INPUT. `name_or_path` is a registered name
  * (traces/platforms/NAME.yaml) or, when it contains '/' or ends in ".yaml", a path. An unknown name
- * lists the known ones. Objects live in `arena`.
+ * lists the known ones. "detect" is this machine (detect/detect.h). Objects live in `arena`.
  */
 #pragma once
 

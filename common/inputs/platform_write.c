@@ -10,6 +10,13 @@ static const void *member_of(const rp_platform *p, const rp_config_field *field)
     return (const char *)p + field->offset;
 }
 
+void rp_platform_add_note(rp_noted_platform *p, const char *key, const char *text)
+{
+    if (p->note_count < RP_PLATFORM_NOTES) {
+        p->notes[p->note_count++] = (rp_platform_note){key, text};
+    }
+}
+
 double *rp_platform_rate(rp_platform *platform, const char *key)
 {
     for (size_t i = 0; i < rp_platform_schema.field_count; i++) {

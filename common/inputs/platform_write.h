@@ -12,6 +12,20 @@ typedef struct rp_platform_note {
     const char *text; /**< one line */
 } rp_platform_note;
 
+/** Most notes of a platform. */
+#define RP_PLATFORM_NOTES 64u
+
+/** A platform while it is made; zeroes are an empty one. */
+typedef struct rp_noted_platform {
+    rp_platform platform;
+    rp_platform_note notes[RP_PLATFORM_NOTES];
+    uint32_t note_count;
+} rp_noted_platform;
+
+/** Adds what stands behind a key. More than RP_PLATFORM_NOTES are dropped. @param text static, or
+ * in an arena */
+void rp_platform_add_note(rp_noted_platform *platform, const char *key, const char *text);
+
 /**
  * Writes every key that the platform says something with: what is 0 or NULL is left out, unless a
  * platform must have it. Of memory and link, which may be said in two ways, the way that was read

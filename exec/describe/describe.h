@@ -1,6 +1,6 @@
 /** @file describe.h  This machine as a platform of rpsim, without a run.
  *
- * Read: sockets, memory and PCI tree (topology.h), GPUs by NVML (gpus.h). Measured: the host's part
+ * Read: sockets, PCI tree and GPUs (common/inputs/detect/detect.h). Measured: the host's part
  * of a step (host_bench.h), copies of the first GPU where its driver is there, and without a GPU
  * what threads do (host/rates.h). Everything else of a GPU is that of a shipped platform with the
  * same GPU, or assumed. Each line of the file says which.

@@ -1,5 +1,6 @@
 #include "exec/describe/host_bench.h"
 
+#include "common/base/host_limits.h"
 #include "common/base/crew.h"
 #include "common/base/median.h"
 #include "common/lower/lower.h"
@@ -141,7 +142,7 @@ static rp_status measure(arrays *a, rpexec_pins *pins, rpexec_host_bench *bench)
 static uint64_t most_floats(void)
 {
     size_t i = SIZES - 1;
-    while (i > 0 && 20.0 / 4 * sizes_mib[i] * 1048576 * MEMORY_PART > rpexec_physical_memory()) {
+    while (i > 0 && 20.0 / 4 * sizes_mib[i] * 1048576 * MEMORY_PART > rp_host_memory_physical()) {
         i--;
     }
     return ((uint64_t)sizes_mib[i] << 20) / sizeof(float);

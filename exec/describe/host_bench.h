@@ -8,7 +8,7 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "exec/describe/gpus.h"
+#include "exec/describe/pins.h"
 
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 #include "exec/measure/platform.h"
 
+#include "common/base/host_limits.h"
 #include "exec/host/cores.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* GPUs are threads: a machine has as many as anybody wants. */
 #define EMULATED_GPUS 64u
@@ -13,18 +13,6 @@
 /* GPUs that get less together than alone share something: a tenth is no chance. Parts of a device
  * share its link in any case. */
 #define SHARED 0.9
-
-double rpexec_physical_memory(void)
-{
-    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-}
-
-void rpexec_platform_note(rpexec_measured_platform *p, const char *key, const char *text)
-{
-    if (p->note_count < RPEXEC_NOTES_MOST) {
-        p->notes[p->note_count++] = (rp_platform_note){key, text};
-    }
-}
 
 /* As many digits as a file has. */
 static double short_of(double value)
@@ -93,7 +81,7 @@ static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_besi
 
 /* Of one GPU alone, and rates of both directions at once; those of all GPUs at once are for the
  * reader alone. */
-static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rpexec_measured_platform *p)
+static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rp_noted_platform *p)
 {
     const rpexec_way up = RPEXEC_WAY_UP, down = RPEXEC_WAY_DOWN;
     const char *text = NULL;
@@ -106,10 +94,10 @@ static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rpexec_m
     RP_TRY(rp_arena_print(arena, &text,
                           "measured: one GPU alone (links.csv); both directions at once: %.9g",
                           fitted(l, up, RPEXEC_BESIDE_BACK)));
-    rpexec_platform_note(p, "upload_gb_per_s", text);
+    rp_platform_add_note(p, "upload_gb_per_s", text);
     RP_TRY(rp_arena_print(arena, &text, "measured: the same, %.9g",
                           fitted(l, down, RPEXEC_BESIDE_BACK)));
-    rpexec_platform_note(p, "download_gb_per_s", text);
+    rp_platform_add_note(p, "download_gb_per_s", text);
     if (both > 0 && both < alone) {
         p->platform.duplex_efficiency = short_of(both > alone / 2 ? both / alone : 0.5);
     }
@@ -120,7 +108,7 @@ static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rpexec_m
             "%.9g, down %.9g",
             fitted(l, up, RPEXEC_BESIDE_ALL), fitted(l, down, RPEXEC_BESIDE_ALL),
             fitted(l, up, RPEXEC_BESIDE_ALL_BACK), fitted(l, down, RPEXEC_BESIDE_ALL_BACK)));
-        rpexec_platform_note(p, "link_effective_gb_per_s", text);
+        rp_platform_add_note(p, "link_effective_gb_per_s", text);
     }
     return RP_OK;
 }
@@ -146,7 +134,7 @@ static double together_Bps(const rpexec_platform_of *of, double alone_Bps)
     return of->gpus * each_Bps;
 }
 
-static void set_shared(const rpexec_platform_of *of, double alone_Bps, rpexec_measured_platform *p)
+static void set_shared(const rpexec_platform_of *of, double alone_Bps, rp_noted_platform *p)
 {
     const rp_platform *given = &of->machine->platform;
     double all_Bps = together_Bps(of, alone_Bps);
@@ -157,7 +145,7 @@ static void set_shared(const rpexec_platform_of *of, double alone_Bps, rpexec_me
         double Bps = measured ? all_Bps : alone_Bps; /* of a device's parts */
         p->platform.gpus_per_switch = of->gpus;
         p->platform.switch_gb_per_s = short_of(p->platform.link_gb_per_s * Bps / alone_Bps);
-        rpexec_platform_note(p, "gpus_per_switch",
+        rp_platform_add_note(p, "gpus_per_switch",
                              of->sharing_gpus > 1 ? "parts of one device"
                                                   : "all GPUs at once get less");
     } else if (given->name != NULL) {
@@ -166,7 +154,7 @@ static void set_shared(const rpexec_platform_of *of, double alone_Bps, rpexec_me
 }
 
 static rp_status set_links(const rpexec_platform_of *of, const rpexec_rates *m, rp_arena *arena,
-                           rpexec_measured_platform *p)
+                           rp_noted_platform *p)
 {
     const rp_platform *given = &of->machine->platform;
     double alone_Bps = (m->upload_Bps + m->download_Bps) / 2;
@@ -186,7 +174,7 @@ static rp_status set_links(const rpexec_platform_of *of, const rpexec_rates *m, 
     } else {
         const char *text = NULL;
         RP_TRY(rp_arena_print(arena, &text, "measured: up %.9g, down %.9g", up, down));
-        rpexec_platform_note(p, "link_effective_gb_per_s", text);
+        rp_platform_add_note(p, "link_effective_gb_per_s", text);
     }
     p->platform.peer = peer > 0 ? "pcie" : "none";
     p->platform.peer_gb_per_s = peer < nominal ? peer : nominal;
@@ -196,17 +184,17 @@ static rp_status set_links(const rpexec_platform_of *of, const rpexec_rates *m, 
 }
 
 /* One key stands for all changes of queues, be they of one GPU or of two. */
-static void set_starts(const rpexec_starts *s, rpexec_measured_platform *p)
+static void set_starts(const rpexec_starts *s, rp_noted_platform *p)
 {
     double wake_s = s->far_count > 0 ? (s->wake_s + s->far_s) / 2 : s->wake_s;
     p->platform.op_gap_us = short_of(1e6 * (s->gap_s > 0 ? s->gap_s : 0));
     p->platform.op_wake_us = short_of(1e6 * wake_s);
-    rpexec_platform_note(p, "op_gap_us", "measured: ops that do nothing (starts.csv)");
-    rpexec_platform_note(p, "op_wake_us", "measured: likewise");
+    rp_platform_add_note(p, "op_gap_us", "measured: ops that do nothing (starts.csv)");
+    rp_platform_add_note(p, "op_wake_us", "measured: likewise");
 }
 
 /* Keys that no note has said anything about. */
-static void note_measured(rpexec_measured_platform *out)
+static void note_measured(rp_noted_platform *out)
 {
     static const char *const keys[] = {
         "attention_fwd_tflops",      "attention_bwd_tflops",      "memory_gb_per_s",
@@ -221,17 +209,17 @@ static void note_measured(rpexec_measured_platform *out)
             n++;
         }
         if (n == count && *rp_platform_rate(&out->platform, keys[i]) > 0) {
-            rpexec_platform_note(out, keys[i], "measured");
+            rp_platform_add_note(out, keys[i], "measured");
         }
     }
 }
 
 rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
-                               rpexec_measured_platform *out)
+                               rp_noted_platform *out)
 {
     const rp_platform *given = &of->machine->platform;
     rpexec_rates m = *of->rates;
-    *out = (rpexec_measured_platform){0};
+    *out = (rp_noted_platform){0};
     rp_platform *p = &out->platform;
     if (has_links(of)) {
         prefer_links(of->links, &m);
@@ -248,17 +236,17 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
     p->fp16_tflops_fp16_acc = p->fp16_tflops_fp32_acc = tera(m.forward_flops);
     p->attention_fwd_tflops = tera(m.forward_flops);
     p->attention_bwd_tflops = tera(m.backward_flops);
-    rpexec_platform_note(out, "fp16_tflops_fp16_acc",
+    rp_platform_add_note(out, "fp16_tflops_fp16_acc",
                          of->rates->forward_flops > 0 || on_gpus(of)
                              ? "of a layer's forward; matrix products and attention together"
                              : "matrix products of one thread");
-    p->host_memory_gb = short_of(1e-9 * rpexec_physical_memory());
+    p->host_memory_gb = short_of(1e-9 * rp_host_memory_physical());
     p->memory_gb = on_gpus(of) ? short_of(1e-9 * (double)of->gpu_bytes) : p->host_memory_gb;
     p->memory_gb_per_s = p->memory_effective_gb_per_s = giga(m.update_Bps);
-    rpexec_platform_note(out, "memory_gb_per_s", "measured: Adam on GPUs");
+    rp_platform_add_note(out, "memory_gb_per_s", "measured: Adam on GPUs");
     p->optimizer_threads = of->optimizer_threads;
     p->optimizer_thread_gb_per_s = short_of(giga(host) / of->optimizer_threads);
-    rpexec_platform_note(out, "optimizer_threads", "of the host, together");
+    rp_platform_add_note(out, "optimizer_threads", "of the host, together");
     RP_TRY(set_links(of, &m, arena, out));
     if (of->starts->wake_count > 0) {
         set_starts(of->starts, out);
@@ -268,7 +256,7 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
         return RP_OK; /* GPUs compute themselves */
     }
     p->host_cores = short_of(of->host->cores);
-    rpexec_platform_note(out, "host_cores", "measured: all threads together over one alone");
+    rp_platform_add_note(out, "host_cores", "measured: all threads together over one alone");
     p->copies = of->machine->limited ? "links" : "cores";
     p->bound_cores = of->bound ? rpexec_host_cores() : 0;
     return RP_OK;

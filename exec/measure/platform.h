@@ -8,16 +8,6 @@
 #include "exec/measure/measure.h"
 #include "exec/run/link_machine.h"
 
-/** Most notes. */
-#define RPEXEC_NOTES_MOST 64u
-
-/** A platform while it is made; zeroes are an empty one. */
-typedef struct rpexec_measured_platform {
-    rp_platform platform;
-    rp_platform_note notes[RPEXEC_NOTES_MOST];
-    uint32_t note_count;
-} rpexec_measured_platform;
-
 /** Measurements that it is made of. */
 typedef struct rpexec_platform_of {
     const char *backend;           /**< its name is the platform's and the GPU's */
@@ -33,17 +23,10 @@ typedef struct rpexec_platform_of {
     const rpexec_starts *starts;    /**< likewise */
 } rpexec_platform_of;
 
-/** Adds what stands behind a key. More than RPEXEC_NOTES_MOST are dropped. @param text static, or
- * in an arena */
-void rpexec_platform_note(rpexec_measured_platform *platform, const char *key, const char *text);
-
 /**
  * Makes a platform of measurements. Rates that no run has shown are those that threads have alone.
  * @param platform_out notes of links are in `arena`
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
-                               rpexec_measured_platform *platform_out);
-
-/** @return bytes of this machine's memory. */
-double rpexec_physical_memory(void);
+                               rp_noted_platform *platform_out);

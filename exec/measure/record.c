@@ -129,7 +129,7 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
                                 double *busy_pct_out, FILE *stream)
 {
     rpexec_host_rates h;
-    rpexec_measured_platform p;
+    rp_noted_platform p;
     RP_TRY(rpexec_host_measure(plan->model->dtype, &h));
     const rpexec_platform_of of = {.backend = r->backend,
                                    .machine = r->machine,

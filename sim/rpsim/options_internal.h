@@ -8,6 +8,9 @@
 /** Most evaluations of --partition tuned. */
 #define RPSIM_MAX_TUNE_BUDGET 100000000u
 
+/** Of --platform. */
+#define RPSIM_DEFAULT_PLATFORM "rtx4090x8"
+
 typedef enum rpsim_format {
     RPSIM_FORMAT_TABLE,
     RPSIM_FORMAT_JSON,
@@ -20,6 +23,7 @@ typedef enum rpsim_action {
     RPSIM_ACTION_CHECK,
     RPSIM_ACTION_LIST,
     RPSIM_ACTION_FLOWS,
+    RPSIM_ACTION_PLATFORM,
 } rpsim_action;
 
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */

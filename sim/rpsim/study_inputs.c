@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#define DEFAULT_PLATFORM "rtx4090x8"
-
 static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
 {
     const char **names = NULL;
@@ -183,7 +181,8 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
-    RP_TRY(rpsim_session_platform(o->session, o->platform != NULL ? o->platform : DEFAULT_PLATFORM,
+    RP_TRY(rpsim_session_platform(o->session,
+                                  o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM,
                                   &o->changes, arena, platform));
     if (o->nodes != 0) {
         RP_TRY(rp_platform_set_nodes(platform, o->nodes, o->gpus));

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /** 0: not known. */
-typedef struct rpexec_topology {
+typedef struct rp_topology {
     uint32_t sockets;
     uint32_t nodes; /**< of memory (NUMA) */
     uint32_t cores;
@@ -15,7 +15,7 @@ typedef struct rpexec_topology {
     uint32_t gpus;            /**< display and 3D controllers of NVIDIA on PCI */
     uint32_t gpus_per_switch; /**< that share a root port, where all do and equally many; else 0 */
     double link_gb_per_s; /**< of the slowest of them as it runs now, which saving power lowers */
-} rpexec_topology;
+} rp_topology;
 
 /** Reads it. HWLOC_XMLFILE in the environment names another machine's, as hwloc has it. */
-rpexec_topology rpexec_topology_read(void);
+rp_topology rp_topology_read(void);

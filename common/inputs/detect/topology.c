@@ -1,4 +1,4 @@
-#include "exec/describe/topology.h"
+#include "common/inputs/detect/topology.h"
 
 #include <hwloc.h>
 
@@ -23,7 +23,7 @@ static hwloc_obj_t root_port(hwloc_obj_t device)
     return port;
 }
 
-static void read_gpus(hwloc_topology_t topology, rpexec_topology *t)
+static void read_gpus(hwloc_topology_t topology, rp_topology *t)
 {
     hwloc_obj_t ports[PORTS];
     uint32_t behind[PORTS] = {0};
@@ -56,9 +56,9 @@ static void read_gpus(hwloc_topology_t topology, rpexec_topology *t)
     t->gpus_per_switch = each > 1 ? each : 0;
 }
 
-rpexec_topology rpexec_topology_read(void)
+rp_topology rp_topology_read(void)
 {
-    rpexec_topology t = {0};
+    rp_topology t = {0};
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) {
         return t;

@@ -1,0 +1,35 @@
+/** @file pins.h  Pinned memory and copies of the first GPU, without CUDA at build time.
+ *
+ * libcuda.so.1 is opened when it is asked for. Where it is not there, there is no memory to pin.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Rates of copies between the first GPU and pinned memory, one direction at a time, by CUDA's
+ * driver; the median of five copies of 256 MiB. 0: not measured. */
+typedef struct rpexec_gpu_copies {
+    double up_Bps, down_Bps;
+} rpexec_gpu_copies;
+
+/** Memory that the driver has pinned. */
+typedef struct rpexec_pins rpexec_pins;
+
+/**
+ * Opens the driver and a context on the first GPU.
+ * @return NULL where there is no driver or no GPU
+ */
+rpexec_pins *rpexec_pins_open(void);
+
+/** Pins memory for copies. @return false: the driver refuses, and it stays as it is. */
+bool rpexec_pins_add(rpexec_pins *pins, void *memory, size_t bytes);
+
+/** Lets memory go that was pinned. @param pins may be NULL */
+void rpexec_pins_remove(rpexec_pins *pins, void *memory);
+
+/** Measures copies. @return zeroes where the driver refuses */
+rpexec_gpu_copies rpexec_pins_copies(rpexec_pins *pins);
+
+/** Gives the context back. @param pins may be NULL */
+void rpexec_pins_close(rpexec_pins *pins);
