@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rpexec --platform-out and --host-rates: a platform of this machine, and of machines that hwloc's and NVIDIA's libraries
-# say there are (tests/golden/hwloc, tests/tools/fake_nvidia.c). Each file is one that rpsim takes.
+# rpexec --platform-out and --host-rates, --platform detect: a platform of this machine, and of machines that hwloc's and
+# NVIDIA's libraries say there are (tests/golden/hwloc, tests/tools/fake_nvidia.c). Each file is one that rpsim takes.
 set -euo pipefail
 source=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)
@@ -40,6 +40,10 @@ if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml; then
     between host_memory_gib "$(awk -v m="$memory_gib" 'BEGIN { print 0.97 * m }')" "$(awk -v m="$memory_gib" 'BEGIN { print 1.03 * m }')" here.yaml
     between host_optimizer_gb_per_s 0.5 2000 here.yaml
     takes here.yaml 2 tiny
+    expect 2 "no GPU of NVIDIA answers (libnvidia-ml.so.1: " \
+        "$rpsim" --platform detect --schedule 1f1b
+    expect 2 "no GPU of NVIDIA answers" "$rpsim" --platform detect --platform-out none.yaml
+    [ ! -e none.yaml ] || fail "a refused --platform-out leaves a file"
 else
     echo "a GPU: the description of a machine without one is skipped"
 fi
@@ -83,6 +87,49 @@ if ! grep -q '^# Built without hwloc' known.yaml; then
 fi
 grep -q "The host's part of a step in GB/s, on pinned memory" known.yaml || fail "memory is not pinned"
 takes known.yaml 4 qwen3-1.7b
+
+# rpsim reads the same and measures nothing; what it writes and what it takes as detect give the same results.
+"$rpsim" --platform detect --platform-out read.yaml 2>err || fail "rpsim --platform-out fails: $(cat err)"
+says read.yaml '# 4 x NVIDIA GeForce RTX 4090\. The GPU is known: .*'
+says read.yaml 'name: read'
+says read.yaml 'link_efficiency: 0\.655  # assumed: no copies were measured'
+between host_memory_gib "$(awk -v m="$memory_gib" 'BEGIN { print 0.97 * m }')" "$(awk -v m="$memory_gib" 'BEGIN { print 1.03 * m }')" read.yaml
+says read.yaml 'moved: .*host_optimizer_gb_per_s.*dispatch_us_per_module.*'
+! grep -qE '^(measured|set):' read.yaml || fail "nothing was measured or set on this server: $(cat read.yaml)"
+for file in known.yaml read.yaml; do # what was read is the same in both
+    grep '# read: ' "$file" | sort >"$file.read"
+done
+cmp known.yaml.read read.yaml.read || fail "rpexec and rpsim read different machines: $(diff known.yaml.read read.yaml.read)"
+for platform in detect read.yaml; do
+    "$rpsim" --platform "$platform" --schedule roundpipe,1f1b --format json 2>err >out || fail "--platform $platform fails: $(cat err)"
+    sed -E 's/"(platform|sim_wall_s)": *[^,]*,//g' out >"$platform.json"
+done
+cmp detect.json read.yaml.json || fail "detect and its file differ: $(diff detect.json read.yaml.json)"
+
+# GPUs by the product's name, their slot by NVML: PCIe 3 halves links and collectives of an L40S.
+RP_FAKE_GPU="NVIDIA L40S" RP_FAKE_PCIE=3 "$rpsim" --platform detect --platform-out l40s.yaml || fail "an L40S is not detected"
+says l40s.yaml 'gpu: l40s'
+says l40s.yaml 'peer: pcie'
+says l40s.yaml 'peer_gb_per_s: 16  # .*'
+says l40s.yaml 'collective_gb_per_s: 10\.48  # moved: by the ratio of the links'
+takes l40s.yaml 4 qwen3-1.7b
+while IFS='|' read -r name gpu peer; do
+    RP_FAKE_GPU="NVIDIA $name" RP_FAKE_NVLINKS=12 "$rpsim" --platform detect --platform-out - >one.yaml || fail "$name is not detected"
+    says one.yaml "gpu: $gpu"
+    says one.yaml "peer_gb_per_s: $peer"
+done <<'GPUS'
+A100-SXM4-80GB|a100-80|300
+A100-PCIE-40GB|a100-40-pcie|300
+A100 80GB PCIe|a100-80-pcie|300
+H100 80GB HBM3|h100|450
+H100 PCIe|h100-pcie|300
+B200|b200|900
+RTX A6000|a6000|56.25
+GeForce RTX 3090|rtx3090|56.25
+GPUS
+# A laptop's or an export version of a known GPU is another one.
+RP_FAKE_GPU="NVIDIA GeForce RTX 4090 D" "$rpsim" --platform detect --platform-out - | grep -q 'RTX 4090 D. The GPU is not known' ||
+    fail "an RTX 4090 D is taken for an RTX 4090"
 
 # One that nobody has heard of: peaks by generation, cores and clock; NVLink; PCIe beyond what rpsim knows.
 RP_FAKE_GPU="NVIDIA Foo 9" RP_FAKE_GIB=47.5 RP_FAKE_PCIE=6 RP_FAKE_NVLINKS=4 RP_FAKE_LINK=100 "$rpexec" --platform-out unknown.yaml 2>err ||
