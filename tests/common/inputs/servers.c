@@ -132,7 +132,7 @@ Test(servers, run_with_some_of_their_gpus)
     }
 }
 
-/* What compute binds follows the peaks that the fp16 kernels reach; schedules that only compute
+/* Compute-bound runs follow the peaks that the fp16 kernels reach; schedules that only compute
  * on GPUs show it. */
 Test(servers, faster_gpus_are_faster)
 {
