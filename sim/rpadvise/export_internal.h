@@ -1,0 +1,46 @@
+/** @file export_internal.h  Writers of an export, one per system. */
+#pragma once
+
+#include "sim/rpadvise/systems.h"
+
+/** Inputs of a writer. */
+typedef struct rpadvise_job {
+    const rpsim_row *row;
+    rpadvise_layout layout;
+    const char *command; /**< the line of rpsim that gives the row */
+    rp_arena *arena;
+} rpadvise_job;
+
+/** A file of an export. */
+typedef struct rpadvise_file {
+    const char *name; /**< NULL: none */
+    /** Write errors stay in the stream. @retval RP_OK, RP_USAGE, RP_NO_MEMORY, RP_IO */
+    rp_status (*write)(const rpadvise_job *job, FILE *stream);
+} rpadvise_file;
+
+/** A system's files. */
+typedef struct rpadvise_exporter {
+    const char *system; /**< as in systems.csv */
+    rpadvise_file files[2];
+    /** Writes list items: what the files cannot express. */
+    void (*notes)(const rpadvise_job *job, FILE *stream);
+} rpadvise_exporter;
+
+extern const rpadvise_exporter rpadvise_export_roundpipe;
+extern const rpadvise_exporter rpadvise_export_deepspeed;
+extern const rpadvise_exporter rpadvise_export_megatron;
+extern const rpadvise_exporter rpadvise_export_torch_pipelining;
+extern const rpadvise_exporter rpadvise_export_torch_fsdp;
+extern const rpadvise_exporter rpadvise_export_rpexec;
+
+/** @return PyTorch's name of the type: "float16"; static. */
+const char *rpadvise_torch_dtype(rp_dtype dtype);
+
+/** @return the most layers that a stage of a pipeline has. */
+uint32_t rpadvise_most_layers(const rp_partition *partition);
+
+/** Writes `counts` with ", " between. */
+void rpadvise_write_counts(const uint32_t *counts, uint32_t count, FILE *stream);
+
+/** Writes the item that tells sizes which are the training script's: microbatches and calls. */
+void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream);

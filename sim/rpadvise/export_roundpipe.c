@@ -1,0 +1,80 @@
+/* Configuration of RoundPipe's library: a Python module with its own classes, as it reads no files.
+ * Names are those of RoundPipe 0.1.1 (run_config.py, scheduler.py, roundpipe.py). */
+#include "sim/rpadvise/export_internal.h"
+
+/* Ranges of layers: the library's preset has the embedding first and norm and head last. */
+static void write_ranges(const char *name, const uint32_t *counts, uint32_t count, uint32_t begin,
+                         bool descending, uint32_t head, FILE *stream)
+{
+    fprintf(stream, "%s = [\n", name);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t length = counts[i] + (i == 0 ? (descending ? head : 1) : 0);
+        length += descending && i + 1 == count ? 1 : 0; /* the embedding's backward */
+        begin -= descending ? length : 0;
+        fprintf(stream, "    range(%u, %u),\n", begin, begin + length);
+        begin += descending ? 0 : length;
+    }
+    fputs("]\n", stream);
+}
+
+static rp_status write_module(const rpadvise_job *job, FILE *stream)
+{
+    const rpsim_row *row = job->row;
+    const rp_partition *p = row->config.partition;
+    const rpadvise_layout *l = &job->layout;
+    fprintf(stream,
+            "\"\"\"%s with RoundPipe 0.1.1: options of the library; README.md has the rest.\"\"\"\n"
+            "import torch\n"
+            "from roundpipe import ModelExecutePlan, RoundPipeRunConfig\n\n"
+            "GPUS = %u\n"
+            "CALLS_PER_STEP = %u  # of forward_backward, before each step\n"
+            "SEQUENCES_PER_STEP = %u\n"
+            "TOKENS_PER_SEQUENCE = %u\n"
+            "PARAM_DTYPE = torch.%s\n\n"
+            "# Layer 0 is the embedding, the last one the final norm with the head.\n"
+            "EXECUTE_PLAN = ModelExecutePlan()\n",
+            row->model->name, l->gpus, l->calls, l->batch, row->workload.seq_len,
+            rpadvise_torch_dtype(row->workload.dtype));
+    write_ranges("EXECUTE_PLAN.fwd_plan", p->forward_layers, p->forward_count, 0, false, 0, stream);
+    write_ranges("EXECUTE_PLAN.bwd_plan", p->backward_layers, p->backward_count,
+                 row->config.layers + 2, true, 1, stream);
+    fprintf(stream,
+            "\n# RoundPipe(model, **MODEL), model.forward_backward(..., run_config=RUN_CONFIG),\n"
+            "# model.step(step_fn, **STEP)\n"
+            "MODEL = {\"optim_dtype\": torch.float32}\n"
+            "RUN_CONFIG = RoundPipeRunConfig(\n"
+            "    recompute_grain=\"%s\",\n"
+            "    num_microbatch=%u,\n"
+            "    execute_plan=EXECUTE_PLAN,\n"
+            ")\n"
+            "STEP = {\"is_async\": %s}\n",
+            row->workload.layer_grain ? "layer" : "stage", row->workload.microbatches,
+            row->config.asynchronous ? "True" : "False");
+    return RP_OK;
+}
+
+static void write_notes(const rpadvise_job *job, FILE *stream)
+{
+    const rp_model *m = job->row->model;
+    fprintf(stream,
+            "- The layers of the plan are those of the library's presets for Hugging Face models "
+            "(`wrap_model_to_roundpipe`): embedding, %u blocks, final norm with head.\n"
+            "- When a recompute begins is the library's own; %s has no option.\n",
+            m->layers, job->row->config.recompute == RP_RECOMPUTE_WAIT ? "`wait`" : "`early`");
+    if (!job->layout.even) {
+        fputs("- The library splits the sequences of a call by itself; microbatches differ in "
+              "size.\n",
+              stream);
+    }
+    if (m->lora_rank != 0) {
+        fprintf(stream, "- Adapters of rank %u are put into the model before it is wrapped.\n",
+                m->lora_rank);
+    }
+    rpadvise_note_sizes(job, stream);
+}
+
+const rpadvise_exporter rpadvise_export_roundpipe = {
+    .system = "roundpipe",
+    .files = {{"roundpipe_config.py", write_module}},
+    .notes = write_notes,
+};

@@ -1,0 +1,112 @@
+/* rpexec's command line (common/cli/cli.md) as a shell script. */
+#include "sim/rpadvise/export_internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Length of a word of a shell's command line; quotes of both kinds may hold blanks. */
+static size_t word_length(const char *word)
+{
+    char quote = '\0';
+    size_t i = 0;
+    for (; word[i] != '\0' && (quote != '\0' || word[i] != ' '); i++) {
+        if (word[i] == quote) {
+            quote = '\0';
+        } else if (quote == '\0' && (word[i] == '\'' || word[i] == '"')) {
+            quote = word[i];
+        }
+    }
+    return i;
+}
+
+/* The word behind an option, as the shell has it; NULL where the option is not given. */
+static const char *argument(const char *command, const char *option, size_t *length_out)
+{
+    for (const char *at = command; *at != '\0';) {
+        size_t length = word_length(at);
+        bool found = length == strlen(option) && strncmp(at, option, length) == 0;
+        at += length + strspn(at + length, " ");
+        if (found) {
+            *length_out = word_length(at);
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* A name, or a path from the root: the script may run in another folder. */
+static void write_input(const rpadvise_job *job, const char *option, const char *name, FILE *stream)
+{
+    size_t length = 0;
+    const char *word = argument(job->command, option, &length);
+    char folder[4096];
+    bool path = word != NULL && memchr(word, '/', length) != NULL;
+    path = path || (word != NULL && length > 5 && strncmp(word + length - 5, ".yaml", 5) == 0);
+    if (word == NULL) {
+        fprintf(stream, " %s %s", option, name);
+    } else if (path && *word != '/' && strncmp(word, "'/", 2) != 0 &&
+               getcwd(folder, sizeof folder) != NULL && strchr(folder, '\'') == NULL) {
+        fprintf(stream, " %s '%s'/%.*s", option, folder, (int)length, word);
+    } else {
+        fprintf(stream, " %s %.*s", option, (int)length, word);
+    }
+}
+
+static void write_options(const rpsim_row *row, FILE *stream)
+{
+    const rpsim_workload *w = &row->workload;
+    fprintf(stream, " \\\n    --gpus %u --microbatches %u --microbatch-size %u --accumulate %u",
+            row->config.gpus, w->microbatches, w->global_batch / (w->calls * w->microbatches),
+            w->calls);
+    fprintf(stream, " --seq-len %u --dtype %s \\\n    --optimizer %s --recompute %s", w->seq_len,
+            rp_dtype_text(w->dtype), row->config.asynchronous ? "async" : "sync",
+            rp_recompute_text(row->config.recompute));
+    if (row->config.recompute != RP_RECOMPUTE_NONE) {
+        fprintf(stream, " --grain %s", w->layer_grain ? "layer" : "stage");
+    }
+    fprintf(stream, " \\\n    --partition '%s'", row->partition_text);
+    if (w->piece_bytes >= 1u << 20) {
+        fprintf(stream, " --piece-mb %u", (unsigned)(w->piece_bytes >> 20));
+    }
+    if (w->reductions.each_given) {
+        fprintf(stream, " --reduce-each %s", w->reductions.each_microbatch ? "microbatch" : "step");
+    }
+    if (row->model->lora_rank != 0) {
+        fprintf(stream, " --lora-rank %u", row->model->lora_rank);
+    }
+}
+
+static rp_status write_command(const rpadvise_job *job, FILE *stream)
+{
+    fputs("#!/bin/sh\n"
+          "# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, such "
+          "as --steps,\n"
+          "# --weights, --data, --backend and --record, may follow.\n"
+          "exec \"${RPEXEC:-rpexec}\"",
+          stream);
+    fprintf(stream, " --schedule %s", job->row->schedule_name);
+    write_input(job, "--model", job->row->model->name, stream);
+    write_input(job, "--platform", job->row->platform->name, stream);
+    write_options(job->row, stream);
+    fputs(" \\\n    \"$@\"\n", stream);
+    return RP_OK;
+}
+
+static void write_notes(const rpadvise_job *job, FILE *stream)
+{
+    fputs("- The platform gives partitions their times, and GPUs that are simulated on a CPU their "
+          "links and memory. Without GPUs, `--backend host` trains on the CPU.\n",
+          stream);
+    if (job->row->workload.reductions.dtype_given) {
+        fputs("- The type in which gradients are reduced has no option.\n", stream);
+    }
+    if (job->row->platform->peer_gb_per_s > 0) {
+        fputs("- `--peers` lets pipelines send boundary tensors from GPU to GPU.\n", stream);
+    }
+}
+
+const rpadvise_exporter rpadvise_export_rpexec = {
+    .system = "rpexec",
+    .files = {{"rpexec.sh", write_command}},
+    .notes = write_notes,
+};

@@ -1,0 +1,140 @@
+/* PyTorch 2.15: schedule CSV of torch.distributed.pipelining with its side-car, and arguments of
+ * torch.distributed.fsdp.fully_shard. */
+#include "common/schedule/build.h"
+#include "sim/interchange/torch_sidecar.h"
+#include "sim/rpadvise/export_internal.h"
+
+/* ---- pipelining --------------------------------------------------------------------------------
+ */
+
+typedef rp_status print_orders(const rp_program *program, const rp_torch_csv *csv, rp_arena *arena,
+                               FILE *stream);
+
+/* One call is a schedule of PyTorch's: a step that has several runs it several times. */
+static rp_status print_of_call(const rpadvise_job *job, print_orders *print, FILE *stream)
+{
+    rp_schedule_config config = job->row->config;
+    rp_program *program = NULL;
+    rp_torch_csv csv;
+    config.microbatches = job->row->workload.microbatches;
+    config.iterations = 1;
+    RP_TRY(rp_schedule_build(job->row->schedule, &config, &program));
+    rp_status status = rp_torch_csv_of_program(program, false, job->arena, &csv);
+    if (status == RP_OK) {
+        status = print(program, &csv, job->arena, stream);
+    }
+    rp_program_destroy(program);
+    return status;
+}
+
+static rp_status print_csv(const rp_program *program, const rp_torch_csv *csv, rp_arena *arena,
+                           FILE *stream)
+{
+    (void)program;
+    (void)arena;
+    return rp_torch_csv_print(csv, stream);
+}
+
+static rp_status write_csv(const rpadvise_job *job, FILE *stream)
+{
+    return print_of_call(job, print_csv, stream);
+}
+
+static rp_status write_sidecar(const rpadvise_job *job, FILE *stream)
+{
+    return print_of_call(job, rpsim_sidecar_write, stream);
+}
+
+static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
+{
+    const rpsim_row *row = job->row;
+    fputs("- Reads as `_PipelineScheduleRuntime._load_csv(\"torch-pipelining.csv\")` in the "
+          "compute-only format; PyTorch places transfers itself.\n"
+          "- The CSV has no layers: `forward_layers` of the JSON are the layers of each stage, and "
+          "`ranks` the stages of each rank.\n",
+          stream);
+    if (row->config.recompute != RP_RECOMPUTE_NONE) {
+        fprintf(stream,
+                "- Recompute has no action: modules of a stage have to checkpoint %s "
+                "(`torch.utils.checkpoint`).\n",
+                row->workload.layer_grain ? "each layer" : "the whole stage");
+    }
+    if (row->schedule->splits_backward && row->config.recompute != RP_RECOMPUTE_NONE) {
+        fputs("- The simulation recomputes once, before the gradient of the input; whether PyTorch "
+              "does is not known here.\n",
+              stream);
+    }
+    fprintf(stream, "- Parameters and activations are `torch.%s`.\n",
+            rpadvise_torch_dtype(row->workload.dtype));
+    rpadvise_note_sizes(job, stream);
+}
+
+const rpadvise_exporter rpadvise_export_torch_pipelining = {
+    .system = "torch-pipelining",
+    .files = {{"torch-pipelining.csv", write_csv}, {"torch-pipelining.json", write_sidecar}},
+    .notes = write_pipelining_notes,
+};
+
+/* ---- FSDP --------------------------------------------------------------------------------------
+ */
+
+static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
+{
+    const rpsim_row *row = job->row;
+    const rpsim_workload *w = &row->workload;
+    const rp_sharding *sharding = &row->schedule->traits.sharding;
+    const rpadvise_layout *l = &job->layout;
+    const rp_partition *p = row->config.partition;
+    rp_dtype reduce = w->reductions.dtype_given ? w->reductions.dtype : w->dtype;
+    fprintf(
+        stream,
+        "\"\"\"%s with PyTorch's FSDP2: arguments of fully_shard; README.md has the rest.\"\"\"\n"
+        "import torch\n"
+        "from torch.distributed.fsdp import %s, MixedPrecisionPolicy\n\n"
+        "GPUS = %u\n"
+        "MICROBATCHES_PER_GPU = %u  # of a step: gradients are accumulated over them\n"
+        "SEQUENCES_PER_MICROBATCH = %u\n"
+        "TOKENS_PER_SEQUENCE = %u\n"
+        "# Blocks that are wrapped together, in order; the root has embedding, norm and head.\n"
+        "BLOCKS_PER_UNIT = [",
+        row->model->name, sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus,
+        l->microbatches, l->size, w->seq_len);
+    rpadvise_write_counts(p->forward_layers, p->forward_count, stream);
+    fprintf(stream,
+            "]\n"
+            "# fully_shard(blocks of a unit, **FULLY_SHARD), then fully_shard(model, **ROOT)\n"
+            "FULLY_SHARD = {\n"
+            "    \"reshard_after_forward\": %s,\n"
+            "    \"mp_policy\": MixedPrecisionPolicy(\n"
+            "        param_dtype=torch.%s, reduce_dtype=torch.%s\n"
+            "    ),\n"
+            "    \"offload_policy\": %s(),\n"
+            "}\n"
+            "ROOT = {**FULLY_SHARD, \"reshard_after_forward\": %s}\n"
+            "# False: model.set_requires_gradient_sync(False) until the last microbatch of a step\n"
+            "SYNC_EACH_MICROBATCH = %s\n",
+            sharding->backward_gathers != 0 ? "True" : "False", rpadvise_torch_dtype(w->dtype),
+            rpadvise_torch_dtype(reduce),
+            sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy",
+            sharding->keeps_root ? "False" : "True",
+            w->reductions.each_given && w->reductions.each_microbatch ? "True" : "False");
+    return RP_OK;
+}
+
+static void write_fsdp_notes(const rpadvise_job *job, FILE *stream)
+{
+    if (job->row->config.recompute != RP_RECOMPUTE_NONE) {
+        fputs("- Recompute is the model's: each block has to be checkpointed "
+              "(`torch.utils.checkpoint`, or `apply_activation_checkpointing`).\n",
+              stream);
+    }
+    fputs("- The optimizer is made after `fully_shard`; with CPU offload it steps on the CPU.\n",
+          stream);
+    rpadvise_note_sizes(job, stream);
+}
+
+const rpadvise_exporter rpadvise_export_torch_fsdp = {
+    .system = "torch-fsdp",
+    .files = {{"torch_fsdp.py", write_fsdp}},
+    .notes = write_fsdp_notes,
+};

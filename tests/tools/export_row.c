@@ -1,0 +1,39 @@
+/* export_row DIR WORDS...: writes what rpadvise exports for one line of rpsim. */
+#include "common/cli/tool.h"
+#include "sim/rpadvise/export.h"
+#include "sim/rpsim/arguments.h"
+
+#include <string.h>
+
+static rp_status line_of(int argc, char **argv, rp_arena *arena, const char **line_out)
+{
+    const char *line = "rpsim";
+    for (int i = 1; i < argc; i++) {
+        bool quoted = strpbrk(argv[i], " |") != NULL;
+        RP_TRY(rp_arena_print(arena, &line, quoted ? "%s '%s'" : "%s %s", line, argv[i]));
+    }
+    *line_out = line;
+    return RP_OK;
+}
+
+static rp_status run(int argc, char **argv, rp_arena *arena)
+{
+    const char *line = NULL;
+    rpsim_study study;
+    if (argc < 2) {
+        return RP_USAGE;
+    }
+    RP_TRY(line_of(argc - 1, argv + 1, arena, &line));
+    rp_status status = rpsim_arguments_study(argc - 1, argv + 1, arena, &study);
+    if (status == RP_OK) {
+        status = rpadvise_export(&study.rows[0], line, argv[1], arena);
+    }
+    rpsim_study_fini(&study);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    rp_tool_begin("export_row");
+    return rp_tool_main("export_row", argc, argv, run);
+}
