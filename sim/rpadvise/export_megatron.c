@@ -151,7 +151,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
     }
     if (l->tensor > 1) {
         fputs("- The simulation is of tensor parallelism with all-reduces: without "
-              "`--sequence-parallel`.\n",
+              "`--sequence-parallel`. Before Blackwell it wants `CUDA_DEVICE_MAX_CONNECTIONS=1`.\n",
               stream);
     }
     if (job->row->schedule->published_as == NULL && l->pipeline > 1) {

@@ -307,6 +307,9 @@ static const rp_option_rule rules[] = {
      .message =
          "what RoundPipe's library allocates is known for 16 bits; valid are --dtype fp16 and "
          "bf16"},
+    {.given = "lora-rank",
+     .with = "program-in",
+     .message = "a program has its own trained parameters; valid without --program-in"},
     {.given = "piece-mb",
      .with = "program-in",
      .message = "a program has its own pieces; valid without --program-in"},

@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#define MAX_ADAPTERS 1e15 /* as of a model's file */
+
 static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
 {
     const char **names = NULL;
@@ -153,12 +155,63 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
     return RP_OK;
 }
 
+/* Name of a model with adapters: that of the file where there is one with this rank, since tables
+ * and published runs are found by it. */
+static rp_status name_adapters(rp_arena *arena, rp_model *model)
+{
+    size_t length = strlen(model->name);
+    size_t end = strlen("-lora");
+    bool named = length > end && strcmp(model->name + length - end, "-lora") == 0;
+    const char *name = NULL;
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_arena_print(arena, &name, "%s%s", model->name, named ? "" : "-lora"));
+    RP_TRY(rp_data_list("models", arena, &names, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        rp_model file;
+        if (strcmp(names[i], name) == 0) {
+            RP_TRY(rp_model_load(name, arena, &file));
+            if (file.lora_rank == model->lora_rank) {
+                model->name = name;
+                return RP_OK;
+            }
+        }
+    }
+    return rp_arena_print(arena, &model->name, "%s-%u", name, model->lora_rank);
+}
+
+/* As a model's file with lora_rank has it. */
+static rp_status give_adapters(const rpsim_options *o, rp_arena *arena, rp_model *model)
+{
+    if (o->lora_rank == 0) {
+        return RP_OK;
+    }
+    if (model->plain_mlp || model->linear_bias || model->layer_norm) {
+        rp_log_error("--lora-rank: %s has a plain MLP, biases or LayerNorm, whose adapters nobody "
+                     "has described; valid with models of the other families",
+                     model->name);
+        return RP_USAGE;
+    }
+    double widths = 4 * (model->hidden + (double)model->heads * model->head_dim) +
+                    3 * ((double)model->hidden + model->intermediate) * model->experts;
+    if (model->layers * widths * o->lora_rank > MAX_ADAPTERS) {
+        rp_log_error(
+            "--lora-rank: adapters of rank %u for %s have up to %.3g parameters; valid are "
+            "up to %.0g",
+            o->lora_rank, model->name, model->layers * widths * o->lora_rank, MAX_ADAPTERS);
+        return RP_USAGE;
+    }
+    rp_model_set_lora_rank(model, o->lora_rank);
+    return name_adapters(arena, model);
+}
+
 static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *arena,
                             rpsim_inputs *in)
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
     RP_TRY(rpsim_session_model(o->session, name, arena, model));
+    RP_TRY(give_adapters(o, arena, model));
     if (o->seq_len != 0) {
         rp_model_set_seq_len(model, o->seq_len);
     }
@@ -198,6 +251,10 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
     }
     if (model != NULL) {
         RP_TRY(load_model(o, model, arena, in));
+    } else if (o->lora_rank != 0) {
+        rp_log_error("--lora-rank: the model is not known; valid is --model NAME|FILE beside "
+                     "--costs");
+        return RP_USAGE;
     } else {
         size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));

@@ -63,6 +63,7 @@ def parse_megatron(path):
     from megatron.training import arguments
 
     os.environ["WORLD_SIZE"], os.environ["RANK"] = str(row["gpus"]), "0"
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # as README.md says
     # Transformer Engine's fusions are not there without its package.
     sys.argv = ["pretrain_gpt.py"] + open(path).read().split() + ["--no-rope-fusion"]
     arguments.get_device_arch_version = lambda: 9  # of the GPU, asked for with tensor parallelism

@@ -8,6 +8,7 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <sqlite3.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(cli_hardware, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
@@ -399,5 +400,43 @@ Test(cli_hardware, missing_host_work_is_said)
         cr_expect(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
         bool warns = strstr(outcome.messages, "the host's work for the modules") != NULL;
         cr_expect(eq(int, warns, rows[i].warns), "%s: %s", line, outcome.messages);
+    }
+}
+
+/* The rows without what differs by design: wall time. */
+static char *rows_of(const char *line)
+{
+    json_t *rows = run(line);
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        json_object_del(row, "sim_wall_s");
+    }
+    char *text = json_dumps(rows, JSON_SORT_KEYS);
+    json_decref(rows);
+    return text;
+}
+
+/* Files of rank 32: what the option gives equals them; of another rank there is no file and no
+ * measured table. */
+Test(cli_hardware, lora_rank_is_the_file_with_adapters)
+{
+    static const char *const models[] = {"qwen3-1.7b", "qwen3-235b"};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        const char *common = "--schedule roundpipe,1f1b --platform h100x8 --intervals off --model ";
+        char line[256];
+        snprintf(line, sizeof line, "%s%s --lora-rank 32", common, models[i]);
+        char *given = rows_of(line);
+        snprintf(line, sizeof line, "%s%s-lora", common, models[i]);
+        char *file = rows_of(line);
+        snprintf(line, sizeof line, "%s%s-lora --lora-rank 8", common, models[i]);
+        json_t *other = run(line);
+        cr_expect(eq(str, given, file));
+        const char *costs = rp_test_json_text(json_array_get(other, 0), "costs");
+        cr_expect(strstr(costs, "-lora-8@h100 (roofline)") != NULL, "%s", costs);
+        json_decref(other);
+        free(given);
+        free(file);
     }
 }
