@@ -1,4 +1,5 @@
-/* A pipeline's partition by parameters: all blocks are equal, embedding and head are not. */
+/* A pipeline's partition by parameters: all blocks count as the mean one, embedding and head are
+ * counted in such blocks. */
 #include "common/inputs/model.h"
 #include "common/inputs/partition.h"
 
@@ -39,7 +40,11 @@ static void fill_sums(const loads *fixed, uint32_t blocks, double *best)
 rp_status rp_partition_balanced(const rp_model *model, uint32_t stages, rp_arena *arena,
                                 rp_partition *partition_out)
 {
-    double block = (double)rp_model_held_layer(model);
+    double block = 0;
+    for (uint32_t i = 0; i < model->layers; i++) {
+        block += (double)rp_model_held_layer(rp_model_of_layer(model, i));
+    }
+    block /= model->layers;
     double table = (double)model->embedding_parameters;
     loads fixed = {table / block, (table + model->hidden) / block, stages};
     size_t row = (size_t)model->layers + 1;

@@ -3,13 +3,12 @@
 #include "common/base/log.h"
 #include "common/formats/config.h"
 #include "common/inputs/data.h"
+#include "common/inputs/huggingface/config.h"
 #include "common/inputs/published.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-
-/* More parameters than this are a mistake in the file; all counts then fit into 64 bits. */
-#define MAX_PARAMETERS 1e15
 
 typedef struct model_file {
     rp_model model;
@@ -113,7 +112,7 @@ static const rp_config_field fields[] = {
                             .high = 16,
                             .choices = rope_scalings,
                             .offset = offsetof(model_file, model.rope_scaling)},
-    [FIELD_PUBLISHED] = PUBLISHED(published_parameters, false),
+    [FIELD_PUBLISHED] = PUBLISHED(published_parameters, true),
     [FIELD_WITHOUT_EMBEDDING] = PUBLISHED(published_without_embedding, true),
     [FIELD_ACTIVE] = PUBLISHED(published_active, true),
     [FIELD_ACTIVE_WITHOUT_TABLE] = PUBLISHED(published_active_without_input_table, true),
@@ -231,107 +230,18 @@ static rp_status check_experts(const char *name, const size_t *lines, const rp_m
     return RP_OK;
 }
 
-/* Counts, executor.md section 4.2. In double first: an absurd file must not overflow. */
-
-static uint64_t count_attention(const rp_model *model)
-{
-    uint64_t d = model->hidden;
-    uint64_t q = (uint64_t)model->heads * model->head_dim;
-    uint64_t kv = (uint64_t)model->kv_heads * model->head_dim;
-    uint64_t biases = q + 2 * kv + d;
-    biases = model->attention_bias ? biases + model->heads : model->linear_bias ? biases : 0;
-    return d * (q + 2 * kv) + q * d + biases;
-}
-
-/* The router belongs to MoE models only; its bias comes with the experts' own. */
-static uint64_t count_mlp(const rp_model *model, uint64_t experts)
-{
-    uint64_t d = model->hidden;
-    uint64_t f = model->intermediate;
-    uint64_t matrices = rp_model_mlp_matrices(model);
-    uint64_t total = experts * matrices * d * f;
-    total += model->linear_bias ? (matrices - 1) * f + d : 0;
-    if (model->experts > 1) {
-        total += model->experts * d;
-    }
-    if (model->expert_bias) {
-        total += model->experts + experts * (2 * f + d);
-    }
-    return total;
-}
-
-/* Low-rank pairs [rank, in] and [out, rank] on q, k, v, o and on every expert's gate, up and down.
- * The router is frozen. */
-static uint64_t count_adapters(const rp_model *model)
-{
-    uint64_t d = model->hidden;
-    uint64_t q = (uint64_t)model->heads * model->head_dim;
-    uint64_t kv = (uint64_t)model->kv_heads * model->head_dim;
-    uint64_t attention = 2 * (d + q) + 2 * (d + kv);
-    uint64_t experts = 3 * (d + model->intermediate) * model->experts;
-    return model->lora_rank * (attention + experts);
-}
-
-void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
-{
-    if (model->learned_positions) {
-        model->max_positions = seq_len;
-        rp_model_count(model);
-    }
-}
-
-void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
-{
-    model->lora_rank = rank;
-    model->adapter_parameters = count_adapters(model);
-}
-
-static uint64_t count_head(const rp_model *model)
-{
-    return model->tied_head ? 0 : model->embedding_parameters;
-}
-
-static double estimate(const rp_model *model)
-{
-    double d = model->hidden;
-    double attention = 2 * d * ((double)model->heads + model->kv_heads) * model->head_dim;
-    double mlp = (3 * d * model->intermediate + d) * model->experts;
-    double widths = 4 * (d + (double)model->heads * model->head_dim) +
-                    3 * (d + model->intermediate) * model->experts;
-    double tables = 2.0 * model->vocab + (model->learned_positions ? model->max_positions : 0);
-    return model->layers * (attention + mlp + model->lora_rank * widths) + d * tables;
-}
-
 static rp_status count_parameters(const char *name, const size_t *lines, rp_model *model)
 {
-    if (estimate(model) > MAX_PARAMETERS) {
+    double estimate = rp_model_estimate(model);
+    if (estimate > RP_MODEL_MAX_PARAMETERS) {
         rp_log_error_at(name, lines[FIELD_LAYERS],
                         "%" PRIu32 " layers of these sizes have %.3g parameters; valid values are "
                         "models of at most %.0g",
-                        model->layers, estimate(model), MAX_PARAMETERS);
+                        model->layers, estimate, RP_MODEL_MAX_PARAMETERS);
         return RP_INPUT;
     }
     rp_model_count(model);
     return RP_OK;
-}
-
-void rp_model_count(rp_model *model)
-{
-    uint64_t d = model->hidden;
-    model->attention_parameters = count_attention(model);
-    model->mlp_parameters = count_mlp(model, model->experts);
-    model->norm_parameters = 2 * rp_model_final_norm(model);
-    model->norm_parameters += model->qk_norm ? 2 * (uint64_t)model->head_dim : 0;
-    model->layer_parameters =
-        model->attention_parameters + model->mlp_parameters + model->norm_parameters;
-    model->adapter_parameters = count_adapters(model);
-    model->embedding_parameters = model->vocab * d;
-    model->total_parameters = model->layers * model->layer_parameters +
-                              model->embedding_parameters +
-                              rp_model_positions(model, model->max_positions) + count_head(model) +
-                              rp_model_final_norm(model);
-    uint64_t idle = model->mlp_parameters - count_mlp(model, model->active_experts);
-    model->active_parameters = model->total_parameters - model->layers * idle;
 }
 
 static rp_status check_published(const char *name, size_t line, const char *key, const char *text,
@@ -359,7 +269,7 @@ static rp_status check_published(const char *name, size_t line, const char *key,
 static rp_status check_all_published(const char *name, const size_t *lines, const model_file *file)
 {
     const rp_model *model = &file->model;
-    uint64_t tables = model->embedding_parameters + count_head(model);
+    uint64_t tables = model->embedding_parameters * (model->tied_head ? 1 : 2);
     const struct {
         int field;
         const char *text;
@@ -390,11 +300,12 @@ rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_
     RP_TRY(set_family(name, lines, &file));
     RP_TRY(count_parameters(name, lines, &file.model));
     RP_TRY(check_all_published(name, lines, &file));
+    file.model.recorded = file.model.name;
     *model_out = file.model;
     return RP_OK;
 }
 
-rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out)
+static rp_status load_file(const char *name_or_path, rp_arena *arena, rp_model *model_out)
 {
     const char *path;
     rp_text text = {0};
@@ -405,4 +316,68 @@ rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *mod
     rp_text_fini(&text);
     RP_TRY(status);
     return rp_data_check_name(name_or_path, path, model_out->name);
+}
+
+/* ---- GPTs by their size -----------------------------------------------------------------------
+ */
+
+#define GPT "gpt:"
+#define GPT_VOCABULARY 50257u
+#define GPT_PADDING 128u /* Megatron-LM's make-vocab-size-divisible-by */
+
+/* As Megatron-LM trains it: learned positions, LayerNorm, GELU, biases, a tied head. */
+static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out)
+{
+    uint32_t hidden = 0;
+    uint32_t heads = 0;
+    uint32_t layers = 0;
+    int end = 0;
+    bool plain = strspn(name + strlen(GPT), "0123456789x") == strlen(name) - strlen(GPT);
+    int count = sscanf(name, GPT "%7" SCNu32 "x%5" SCNu32 "x%5" SCNu32 "%n", &hidden, &heads,
+                       &layers, &end);
+    bool sized = plain && count == 3 && name[end] == '\0' && hidden >= 2 && hidden <= 1048576 &&
+                 heads > 0 && layers > 0 && layers <= RP_MAX_LAYERS && hidden % heads == 0 &&
+                 hidden / heads % 2 == 0;
+    if (!sized) {
+        rp_log_error("--model: '%.80s': valid are gpt:HIDDENxHEADSxLAYERS with heads of an even "
+                     "size that divide HIDDEN (at most 1048576), and 1 to %u layers, as "
+                     "gpt:1024x16x24",
+                     name, RP_MAX_LAYERS);
+        return RP_INPUT;
+    }
+    *model_out = (rp_model){.source = "its size",
+                            .layers = layers,
+                            .hidden = hidden,
+                            .heads = heads,
+                            .kv_heads = heads,
+                            .head_dim = hidden / heads,
+                            .intermediate = 4 * hidden,
+                            .experts = 1,
+                            .active_experts = 1,
+                            .vocab = (GPT_VOCABULARY + GPT_PADDING - 1) / GPT_PADDING * GPT_PADDING,
+                            .max_positions = 2048,
+                            .norm_eps = 1e-5,
+                            .tied_head = true,
+                            .rope_scaling = "none",
+                            .learned_positions = true,
+                            .layer_norm = true,
+                            .plain_mlp = true,
+                            .linear_bias = true};
+    rp_model_count(model_out);
+    return rp_arena_copy_text(arena, name, strlen(name), &model_out->name);
+}
+
+rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_arena *arena,
+                           rp_model *model_out)
+{
+    if (strncmp(name_or_path, GPT, strlen(GPT)) == 0) {
+        return make_gpt(name_or_path, arena, model_out);
+    }
+    return rp_hf_is_config(name_or_path) ? rp_hf_model_load(name_or_path, assume, arena, model_out)
+                                         : load_file(name_or_path, arena, model_out);
+}
+
+rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out)
+{
+    return rp_model_load_as(name_or_path, NULL, arena, model_out);
 }

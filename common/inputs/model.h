@@ -1,10 +1,12 @@
-/** @file model.h  Decoder models: data in traces/models.
+/** @file model.h  Decoder models: data in traces/models, config.json of Hugging Face, and GPTs by
+ * their size.
  *
  * The loader reads a YAML file by a schema (common/formats/config.h): unknown keys, wrong types,
  * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
  * valid values are …" and RP_INPUT. `name_or_path` is a registered name (traces/models/NAME.yaml)
- * or, when it contains '/' or ends in ".yaml", a path. An unknown name lists the known ones.
- * Objects live in `arena`.
+ * or, when it contains '/' or ends in ".yaml", a path. An unknown name lists the known ones. A path
+ * that ends in ".json", or a folder, is a Hugging Face model (huggingface/config.h);
+ * `gpt:HIDDENxHEADSxLAYERS` a GPT of that size. Objects live in `arena`.
  */
 #pragma once
 
@@ -15,17 +17,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** A decoder-only transformer as its config.json describes it. */
+/** Most kinds of layers that a model has. */
+#define RP_MODEL_KINDS 8u
+
+/** Most linear layers of an attention block. */
+#define RP_MODEL_ATTENTION_LINEARS 5u
+
+/** A linear layer y = x W^T + b. */
+typedef struct rp_model_linear {
+    const char *name;
+    uint64_t in;
+    uint64_t out;
+    bool bias;
+} rp_model_linear;
+
+/** A decoder-only transformer as its config.json describes it. Where its layers differ, fields of
+ * shapes and parameters of one layer are those of the kind that most layers have; `kinds` has all,
+ * and rp_model_of_layer finds a layer's own. */
 typedef struct rp_model {
     const char *name;
-    const char *source;      /**< where the configuration comes from */
-    uint32_t layers;         /**< transformer blocks, without embedding and head */
-    uint32_t hidden;         /**< d */
-    uint32_t heads;          /**< query heads H */
-    uint32_t kv_heads;       /**< K, divides H */
-    uint32_t head_dim;       /**< h, an independent field: H * h need not be d */
-    uint32_t intermediate;   /**< f, per expert for MoE */
-    uint32_t experts;        /**< E, 1 for dense */
+    const char *recorded;  /**< whose cost tables are this model's own: its name; NULL: none are */
+    const char *source;    /**< where the configuration comes from */
+    uint32_t layers;       /**< transformer blocks, without embedding and head */
+    uint32_t hidden;       /**< d */
+    uint32_t heads;        /**< query heads H */
+    uint32_t kv_heads;     /**< K, divides H */
+    uint32_t head_dim;     /**< h, an independent field: H * h need not be d */
+    uint32_t intermediate; /**< f, per expert for MoE */
+    uint32_t experts;      /**< E, 1 for dense */
     uint32_t active_experts; /**< per token, 1 for dense */
     uint32_t vocab;          /**< V */
     uint32_t max_positions;
@@ -55,11 +74,34 @@ typedef struct rp_model {
     double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
     bool raw_routing; /**< experts' weights are the softmax's own: config.json's norm_topk_prob is
                            false. Otherwise the chosen ones are divided by their sum */
+    /* Of config.json alone (huggingface/config.h): */
+    bool qkv_bias;     /**< biases on q, k and v; with kv_rank on what leads to their ranks */
+    bool output_bias;  /**< on o */
+    bool mlp_bias;     /**< on gate, up and down of a dense MLP and of shared experts */
+    bool wide_qk_norm; /**< qk_norm, over all heads together (OLMo 2) */
+    bool four_norms;   /**< of a layer: before and behind attention, before and behind the MLP
+                            (Gemma 2 and 3); otherwise two */
+    uint32_t kv_rank;  /**< keys and values from a vector of this length, normed (DeepSeek's MLA);
+                            0: from the hidden vector. kv_heads is heads then, and head_dim that of
+                            queries and keys, of which rope_dim are rotated and one for all heads */
+    uint32_t q_rank;   /**< with kv_rank, queries the same way; 0: from the hidden vector */
+    uint32_t rope_dim;
+    uint32_t value_dim;           /**< with kv_rank, of values: otherwise head_dim */
+    uint32_t shared_intermediate; /**< of the experts that every token goes through, together */
+    bool shared_gate;             /**< the shared experts' output is weighted by a sigmoid */
+    const char *other_values; /**< that differs from these fields' computation without altering a
+                                   shape (softcapping, gates of GELU); NULL: nothing */
+    uint32_t kind_count;
+    struct rp_model
+        *kinds; /**< [kind_count] this model with all layers alike, whose sliding_window is
+                     of every layer; NULL: all layers are alike but for sliding_window */
+    const uint8_t *kind_of; /**< [layers] */
     /* computed by rp_model_load, formulas of executor.md section 4.2 */
     uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
-    uint64_t mlp_parameters;       /**< one layer: 3df, 2df if plain, or E * 3df + Ed (+ biases) */
-    uint64_t norm_parameters;      /**< one layer: 2d (+ 2h with QK-norm); LayerNorm: 4d */
-    uint64_t layer_parameters;     /**< the sum of the three */
+    uint64_t mlp_parameters;   /**< one layer: 3df, 2df if plain, or E * 3df + Ed (+ biases), and
+                                    shared experts */
+    uint64_t norm_parameters;  /**< one layer: 2d (+ 2h with QK-norm); LayerNorm: 4d */
+    uint64_t layer_parameters; /**< the sum of the three */
     uint64_t embedding_parameters; /**< V * d, the table once */
     uint64_t total_parameters;     /**< layers, embedding, positions that are learned, head unless
                                         tied, final norm */
@@ -67,6 +109,25 @@ typedef struct rp_model {
     uint64_t adapter_parameters;   /**< one layer: lora_rank * (in + out) of q, k, v, o and of gate,
                                         up and down of every expert; counted in none of the above */
 } rp_model;
+
+/** @return the model with all layers like this one: 0, 1, … layers - 1. */
+static inline const rp_model *rp_model_of_layer(const rp_model *model, uint32_t layer)
+{
+    return model->kinds == NULL ? model : &model->kinds[model->kind_of[layer]];
+}
+
+/** @return the window of a layer's attention in tokens, 0 where it attends to everything. */
+static inline uint32_t rp_model_window(const rp_model *model, uint32_t layer)
+{
+    uint32_t even = layer % 2 == 0 ? model->sliding_window : 0;
+    return model->kinds == NULL ? even : rp_model_of_layer(model, layer)->sliding_window;
+}
+
+/** @return the length of a head's value. */
+static inline uint32_t rp_model_value_dim(const rp_model *model)
+{
+    return model->kv_rank != 0 ? model->value_dim : model->head_dim;
+}
 
 /** @return trained parameters of one layer: its adapters where there are any, else all. */
 static inline uint64_t rp_model_trainable_layer(const rp_model *model)
@@ -98,11 +159,24 @@ static inline uint64_t rp_model_positions(const rp_model *model, uint64_t seq_le
     return model->learned_positions ? seq_len * model->hidden : 0;
 }
 
+/**
+ * The linear layers of a layer's attention, in the order of their use.
+ * @param linears_out [RP_MODEL_ATTENTION_LINEARS]
+ * @return their number
+ */
+uint32_t rp_model_attention_linears(const rp_model *model, rp_model_linear *linears_out);
+
+/** @return an estimate of all parameters that cannot overflow, to check a file's sizes. */
+double rp_model_estimate(const rp_model *model);
+
+/** More parameters than this are a mistake in the file; all counts fit into 64 bits then. */
+#define RP_MODEL_MAX_PARAMETERS 1e15
+
 /** A model with learned positions is built for the sequences that it is trained on: as many rows
  * as these have tokens. Others are not changed. */
 void rp_model_set_seq_len(rp_model *model, uint32_t seq_len);
 
-/** Sets the numbers of parameters from the shapes. */
+/** Sets the numbers of parameters from the shapes, of all kinds of layers. */
 void rp_model_count(rp_model *model);
 
 /** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
@@ -113,6 +187,11 @@ void rp_model_set_lora_rank(rp_model *model, uint32_t rank);
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY
  */
 rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out);
+
+/** As rp_model_load. @param assume family that a config.json of an unknown one is read as; NULL: an
+ * unknown one is refused */
+rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_arena *arena,
+                           rp_model *model_out);
 
 /**
  * As rp_model_load, from bytes in memory (fuzzing, tests).

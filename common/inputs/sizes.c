@@ -20,10 +20,15 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
     }
     uint64_t h = m->hidden;
     uint64_t q = (uint64_t)m->heads * m->head_dim;
-    uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
-    uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    uint64_t bytes = 4 * v * active + (8 + 6 * v) * h + v * (q + 2 * kv) + v * q;
-    bytes += m->qk_norm ? (4 + 2 * v) * (q + kv) : 0;
+    uint64_t k = (uint64_t)m->kv_heads * m->head_dim;
+    uint64_t values = (uint64_t)m->kv_heads * rp_model_value_dim(m);
+    uint64_t out = (uint64_t)m->heads * rp_model_value_dim(m);
+    uint64_t active = (uint64_t)m->intermediate * m->active_experts + m->shared_intermediate;
+    uint64_t norms = m->four_norms ? 2 : 1; /* pairs, with their inputs */
+    uint64_t bytes = 4 * v * active + norms * (8 + 6 * v) * h + v * (q + k + values) + v * out;
+    bytes += m->qk_norm ? (4 + 2 * v) * (q + k) : 0;
+    /* Latent vectors before and behind their norms, and the part of keys that is rotated. */
+    bytes += (4 + 3 * v) * ((uint64_t)m->kv_rank + m->q_rank) + v * m->rope_dim;
     /* Gathers of a mixture: each expert's inputs, and its outputs before they are weighted. */
     return bytes + (m->experts > 1 ? 2 * v * h * m->active_experts : 0);
 }
@@ -35,7 +40,9 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    return 6 * v * (uint64_t)m->hidden + 2 * v * active / m->experts;
+    uint64_t rows = 2 * v * active / m->experts;
+    uint64_t shared = 2 * v * m->shared_intermediate;
+    return 6 * v * (uint64_t)m->hidden + (shared > rows ? shared : rows);
 }
 
 /* The final norm: the fp32 copy, the normalised value, the output; of the 20 h of a layer, the two
@@ -54,9 +61,10 @@ static rp_status fill_memory(const rp_model *model, uint64_t seq_len, uint64_t v
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes->optimizer_bytes));
     for (uint32_t i = 0; i < count; i++) {
         bool block = i > 0 && i + 1 < count;
+        const rp_model *layer = block ? rp_model_of_layer(model, i - 1) : model;
         uint64_t head = i == 0 ? 0 : head_tape_per_token(model, v);
-        sizes->tape_bytes[i] = seq_len * (block ? tape_per_token(model, v) : head);
-        sizes->temporary_bytes[i] = seq_len * (block    ? temporary_per_token(model, v)
+        sizes->tape_bytes[i] = seq_len * (block ? tape_per_token(layer, v) : head);
+        sizes->temporary_bytes[i] = seq_len * (block    ? temporary_per_token(layer, v)
                                                : i == 0 ? 0
                                                         : 6 * v * model->hidden);
         sizes->optimizer_bytes[i] = RP_RESIDENT_OPTIMIZER_BYTES * (sizes->gradient_bytes[i] / v);
@@ -88,9 +96,10 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
         norm += positions ? rp_model_positions(model, seq_len) : 0;
         uint64_t table = model->embedding_parameters;
         bool block = i != 0 && !head;
-        uint64_t held = block ? rp_model_held_layer(model) : table + norm;
+        const rp_model *layer = block ? rp_model_of_layer(model, i - 1) : model;
+        uint64_t held = block ? rp_model_held_layer(layer) : table + norm;
         uint64_t trained = model->lora_rank != 0 ? 0 : held; /* LoRA freezes tables and norms */
-        trained = block ? rp_model_trainable_layer(model) : trained;
+        trained = block ? rp_model_trainable_layer(layer) : trained;
         sizes.weight_bytes[i] = v * held;
         sizes.gradient_bytes[i] = v * trained;
         sizes.parameters[i] = head && model->tied_head && trained != 0 ? norm : trained;

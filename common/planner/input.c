@@ -19,9 +19,11 @@ static void set_bytes(const rp_model *model, uint64_t *fwd, uint64_t *bwd)
 {
     uint32_t head = model->layers + 1;
     for (uint32_t i = 0; i <= head; i++) {
-        uint64_t held = rp_model_held_layer(model);
-        uint64_t trained = rp_model_trainable_layer(model);
-        if (i == 0 || i == head) {
+        bool block = i != 0 && i != head;
+        const rp_model *layer = block ? rp_model_of_layer(model, i - 1) : model;
+        uint64_t held = rp_model_held_layer(layer);
+        uint64_t trained = rp_model_trainable_layer(layer);
+        if (!block) {
             held = model->embedding_parameters + (i == head ? model->hidden : 0);
             trained = model->lora_rank != 0 ? 0 : held; /* LoRA freezes tables and norms */
         }

@@ -238,11 +238,11 @@ static rp_status find_moved(const rp_model *model, const rp_platform *platform, 
 {
     const char **names = NULL;
     uint32_t count = 0;
-    size_t length = strlen(model->name);
+    size_t length = strlen(model->recorded);
     *found_out = false;
     RP_TRY(rp_data_list("costs", arena, &names, &count));
     for (uint32_t i = 0; i < count && !*found_out; i++) {
-        if (strncmp(names[i], model->name, length) != 0 || names[i][length] != '@') {
+        if (strncmp(names[i], model->recorded, length) != 0 || names[i][length] != '@') {
             continue;
         }
         rp_platform from;
@@ -262,7 +262,10 @@ rp_status rp_find_costs(const rp_model *model, const rp_platform *platform, uint
     const char *name = NULL;
     const char **names = NULL;
     uint32_t count = 0;
-    RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->name, platform->gpu));
+    if (model->recorded == NULL) {
+        return rp_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
+    }
+    RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->recorded, platform->gpu));
     RP_TRY(rp_data_list("costs", arena, &names, &count));
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(names[i], name) == 0) {

@@ -48,6 +48,8 @@ static const vector_pass around_passes[RP_PASS_COUNT] = {
     {0, 0, 0, 0}, {2, 16, 26, 4}, {0, 0, 0, 0}};
 static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
+/* Parts of queries and keys that are rotated and that are not, joined. */
+static const vector_pass join_passes[RP_PASS_COUNT] = {{0, 4, 4, 2}, {0, 4, 4, 2}, {0, 0, 0, 0}};
 /* Of the router's logits: cast 6, softmax 8, top-k 4. */
 static const vector_pass routing_passes[RP_PASS_COUNT] = {
     {5, 4, 18, 6}, {5, 4, 30, 9}, {0, 0, 0, 0}};
@@ -128,12 +130,17 @@ static void add_adapter(builder *b, double rows, double in, double out, double c
     add_vector(b, "adapter input gradient", adapter_input_passes, rows * in, copies);
 }
 
+static void add_bias(builder *b, double elements, double copies)
+{
+    add_vector(b, "bias", bias_passes, elements, copies);
+}
+
 static void add_linear(builder *b, const char *name, double rows, double in, double out,
                        double copies)
 {
     add_gemm(b, name, rows, in, out, copies, b->trained);
     if (b->model->linear_bias) {
-        add_vector(b, "bias", bias_passes, rows * out, copies);
+        add_bias(b, rows * out, copies);
     }
     if (b->model->lora_rank != 0) {
         add_adapter(b, rows, in, out, copies);
@@ -146,20 +153,40 @@ double rp_attention_pairs(double seq_len, double window)
     return limited ? seq_len * window - window * window / 2 : seq_len * seq_len / 2;
 }
 
-uint32_t rp_layer_window(const rp_model *model, uint32_t layer)
-{
-    return layer % 2 == 0 ? model->sliding_window : 0;
-}
-
-static void add_attention(builder *b, uint32_t layer, double sequences, double seq_len)
+static void add_attention(builder *b, const rp_model *layers, uint32_t layer, double sequences,
+                          double seq_len)
 {
     const rp_model *m = b->model;
     rp_operator *op = add_operator(b, "attention", RP_UNIT_ATTENTION);
-    double pairs = sequences * rp_attention_pairs(seq_len, rp_layer_window(m, layer));
-    double flops = 4 * pairs * m->heads * m->head_dim;
-    double bytes = 2 * sequences * seq_len * (2.0 * m->heads + 2.0 * m->kv_heads) * m->head_dim;
+    double pairs = sequences * rp_attention_pairs(seq_len, rp_model_window(layers, layer));
+    double widths = (double)m->head_dim + rp_model_value_dim(m);
+    double flops = 2 * pairs * m->heads * widths;
+    double bytes = 2 * sequences * seq_len * ((double)m->heads + m->kv_heads) * widths;
     op->work[F] = (rp_pass_work){flops, bytes, bytes, 1};
     op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3};
+}
+
+/* Experts that every token goes through, as one gated MLP; its output is weighted and added. */
+static void add_shared(builder *b, double tokens)
+{
+    const rp_model *m = b->model;
+    double f = m->shared_intermediate;
+    if (m->shared_intermediate == 0) {
+        return;
+    }
+    add_linear(b, "shared gate", tokens, m->hidden, f, 1);
+    add_linear(b, "shared up", tokens, m->hidden, f, 1);
+    add_vector(b, "shared SwiGLU", swiglu_passes, tokens * f, 1);
+    add_linear(b, "shared down", tokens, f, m->hidden, 1);
+    if (m->mlp_bias) {
+        add_bias(b, tokens * (2 * f + m->hidden), 3);
+    }
+    if (m->shared_gate) {
+        add_gemm(b, "weight of shared experts", tokens, m->hidden, 1, 1, b->trained);
+        add_vector(b, "weighting", combine_passes, tokens * m->hidden, 1);
+    } else {
+        add_vector(b, "shared sum", residual_passes, tokens * m->hidden, 1);
+    }
 }
 
 /* Experts share the rows evenly; with few rows not every expert has one. */
@@ -187,42 +214,83 @@ static void add_mlp(builder *b, double tokens)
     add_linear(b, "down", rows, m->intermediate, m->hidden, copies);
     if (sparse) {
         add_vector(b, "combine", combine_passes, rows * m->hidden, copies);
+    } else if (m->mlp_bias) {
+        add_bias(b, tokens * (2.0 * m->intermediate + m->hidden), 3);
     }
+    add_shared(b, tokens);
 }
 
-uint32_t rp_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+/* Queries, keys and values: how many matrices that is. Ranks of latent vectors have norms. */
+static double add_projections(builder *b, double tokens)
+{
+    const rp_model *m = b->model;
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    uint32_t count = rp_model_attention_linears(m, linears) - 1; /* the last one is o */
+    for (uint32_t i = 0; i < count; i++) {
+        add_linear(b, linears[i].name, tokens, (double)linears[i].in, (double)linears[i].out, 1);
+        if (m->qkv_bias && linears[i].bias) {
+            add_bias(b, tokens * (double)linears[i].out, 1);
+        }
+    }
+    if (m->kv_rank != 0) {
+        add_vector(b, "latent norms", norm_passes, tokens * ((double)m->kv_rank + m->q_rank),
+                   m->q_rank != 0 ? 2 : 1);
+        add_vector(b, "joins", join_passes, 2 * tokens * m->heads * m->head_dim, 1);
+    }
+    return count;
+}
+
+/* Elements of queries and keys that are rotated. */
+static double rotated_of(const rp_model *m)
+{
+    return m->kv_rank != 0 ? (m->heads + 1.0) * m->rope_dim
+                           : (double)m->heads * m->head_dim + (double)m->kv_heads * m->head_dim;
+}
+
+/* Matrices of a layer, each with a kernel that adds its gradient up; adapters have two of their
+ * own.
+ */
+static double accumulations(const rp_model *m, double of_attention)
+{
+    double matrices = of_attention + (double)rp_model_mlp_matrices(m) * m->experts;
+    matrices += m->shared_intermediate != 0 ? 3 : 0;
+    return matrices * (m->lora_rank != 0 ? 2 : 1);
+}
+
+uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t sequences,
                             uint32_t seq_len, rp_operator *operators_out)
 {
+    const rp_model *model = rp_model_of_layer(layers, layer);
     builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
     double tokens = (double)sequences * seq_len;
     double d = model->hidden;
     double q = (double)model->heads * model->head_dim;
     double kv = (double)model->kv_heads * model->head_dim;
-    const vector_pass *norm = model->layer_norm ? layer_norm_passes : norm_passes;
-    add_vector(&b, "norms", norm, 2 * tokens * d, 2);
+    double norms = model->four_norms ? 4 : 2;
+    double projections = 1;
+    add_vector(&b, "norms", model->layer_norm ? layer_norm_passes : norm_passes, norms * tokens * d,
+               norms);
     if (model->learned_positions) { /* GPT: one matrix for all three */
         add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
         add_vector(&b, "around attention", around_passes, tokens * q, 1);
     } else {
-        add_linear(&b, "q", tokens, d, q, 1);
-        add_linear(&b, "k", tokens, d, kv, 1);
-        add_linear(&b, "v", tokens, d, kv, 1);
+        projections = add_projections(&b, tokens);
     }
     if (model->qk_norm) {
         add_vector(&b, "QK-norm", norm_passes, tokens * (q + kv), 2);
     }
     if (!model->learned_positions) {
-        add_vector(&b, "RoPE", rope_passes, tokens * (q + kv), 1);
+        add_vector(&b, "RoPE", rope_passes, tokens * rotated_of(model), 1);
     }
-    add_attention(&b, layer, sequences, seq_len);
-    add_linear(&b, "o", tokens, q, d, 1);
+    add_attention(&b, layers, layer, sequences, seq_len);
+    add_linear(&b, "o", tokens, (double)model->heads * rp_model_value_dim(model), d, 1);
+    if (model->output_bias) {
+        add_bias(&b, tokens * d, 1);
+    }
     add_mlp(&b, tokens);
     add_vector(&b, "residuals", residual_passes, 2 * tokens * d, 2);
-    /* One kernel per matrix: q, k, v, o; gate, up and down of each expert; two per adapter. */
-    double of_attention = model->learned_positions ? 2 : 4;
-    double matrices = of_attention + (double)rp_model_mlp_matrices(model) * model->experts;
-    matrices *= model->lora_rank != 0 ? 2 : 1;
-    add_accumulation(&b, (double)rp_model_trainable_layer(model), matrices);
+    add_accumulation(&b, (double)rp_model_trainable_layer(model),
+                     accumulations(model, projections + 1));
     return b.count;
 }
 

@@ -72,12 +72,13 @@ typedef struct rp_operator {
 
 /**
  * The operators of one transformer block.
- * @param layer its number: even layers have the sliding window where the model has one
+ * @param layers the model
+ * @param layer its number: layers may be of several kinds, and windows of every other one
  * @param sequences of the microbatch, of seq_len tokens each; at least 1
  * @param operators_out [RP_MAX_OPERATORS]
  * @return their number
  */
-uint32_t rp_layer_operators(const rp_model *model, uint32_t layer, uint32_t sequences,
+uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t sequences,
                             uint32_t seq_len, rp_operator *operators_out);
 
 /** As rp_layer_operators, for final norm, LM head and chunked loss. */
@@ -85,14 +86,12 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
                            rp_operator *operators_out);
 
 /**
- * FLOP of causal attention over a query-key pair count: 4 H h per pair.
+ * FLOP of causal attention over a query-key pair count: 4 H h per pair, 2 H (h + h') where values
+ * have h'.
  * @param window 0: every earlier token; otherwise at most so many
  * @return pairs of one sequence: s^2 / 2, with a window w < s it is s w - w^2 / 2
  */
 double rp_attention_pairs(double seq_len, double window);
-
-/** @return the window of a layer, 0 where it attends to everything. */
-uint32_t rp_layer_window(const rp_model *model, uint32_t layer);
 
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
@@ -141,7 +140,8 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
                          const rp_platform *to, rp_arena *arena, rp_costs *costs_out);
 
 /**
- * The table of a model on a platform, by the first rule that applies: MODEL@GPU as measured; a
+ * The table of a model on a platform, by the first rule that applies, where MODEL is
+ * rp_model.recorded: MODEL@GPU as measured; a
  * table of the same model on another GPU, moved; the roofline. rp_costs.source says which.
  * @param sequences,seq_len of the run, for the roofline only: tables are scaled where they are used
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY

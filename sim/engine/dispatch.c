@@ -24,6 +24,30 @@ static uint32_t mlp_modules(const rp_model *m)
     return 3 * linear_modules(m) + 2;
 }
 
+static uint32_t attention_linears(const rp_model *m)
+{
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    return rp_model_attention_linears(m, linears);
+}
+
+/* Of queries and keys, or of latent vectors. */
+static uint32_t inner_norms(const rp_model *m)
+{
+    return (m->qk_norm ? 2 : 0) + (m->kv_rank != 0 ? 1 : 0) + (m->q_rank != 0 ? 1 : 0);
+}
+
+/* Of linear layers that have one, beside gpt-oss' and those of plain MLPs. */
+static uint32_t biases_of(const rp_model *m)
+{
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    uint32_t count = rp_model_attention_linears(m, linears);
+    uint32_t biases = m->mlp_bias ? 3 : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        biases += linears[i].bias && !m->attention_bias && !m->linear_bias ? 1 : 0;
+    }
+    return biases;
+}
+
 /* Experts in one tensor, and their router, are no linear layers. */
 static bool has_one_tensor(const rp_model *m)
 {
@@ -32,34 +56,38 @@ static bool has_one_tensor(const rp_model *m)
 
 static uint64_t layer_modules(const rp_model *m)
 {
-    uint32_t attention = 4 * linear_modules(m) + (m->qk_norm ? 2 : 0) + 1;
-    uint32_t norms_and_layer = 3;
+    uint32_t attention = attention_linears(m) * linear_modules(m) + inner_norms(m) + 1;
+    uint32_t norms_and_layer = m->four_norms ? 5 : 3;
+    uint64_t shared = m->shared_intermediate != 0 ? mlp_modules(m) + (m->shared_gate ? 1 : 0) : 0;
     uint64_t mlp = mlp_modules(m);
     if (m->experts > 1) {
         uint32_t block = 1;
         mlp = has_one_tensor(m) ? block + 2
                                 : block + linear_modules(m) + 1 + (uint64_t)m->experts * mlp;
     }
-    return attention + norms_and_layer + mlp;
+    return attention + norms_and_layer + mlp + shared;
 }
 
 uint64_t rpsim_layer_launches(const rp_model *m)
 {
     uint64_t mlp = 3 * linear_launches(m);
     uint64_t experts = has_one_tensor(m) ? m->active_experts : m->experts;
-    return 40 + (m->experts > 1 ? experts * (10 + mlp) : mlp);
+    uint64_t shared = m->shared_intermediate != 0 ? mlp : 0;
+    return 40 + shared + (m->experts > 1 ? experts * (10 + mlp) : mlp);
 }
 
 /* Trained tensors: norms and linear layers; with LoRA two of each linear layer. */
 static uint64_t layer_tensors(const rp_model *m)
 {
-    uint64_t linear = 4 + (uint64_t)3 * m->experts + (m->experts > 1 ? 1 : 0);
-    uint64_t biases = m->attention_bias ? 5 : 0; /* with the sinks */
-    if (has_one_tensor(m)) {                     /* two, each with its bias, and the router */
+    uint64_t linear = attention_linears(m) + (uint64_t)3 * m->experts + (m->experts > 1 ? 1 : 0);
+    uint64_t biases = (m->attention_bias ? 5 : 0) + biases_of(m); /* with the sinks */
+    linear += m->shared_intermediate != 0 ? (m->shared_gate ? 4 : 3) : 0;
+    if (has_one_tensor(m)) { /* two, each with its bias, and the router */
         linear = 4 + 2;
         biases += m->lora_rank != 0 ? 0 : 4;
     }
-    return m->lora_rank != 0 ? 2 * linear : linear + biases + 2 + (m->qk_norm ? 2 : 0);
+    return m->lora_rank != 0 ? 2 * linear
+                             : linear + biases + (m->four_norms ? 4 : 2) + inner_norms(m);
 }
 
 int64_t rpsim_dispatch_host_ps(const rpsim_dispatch_counts *counts, const rp_op *op,
@@ -98,17 +126,21 @@ rp_status rpsim_dispatch_count(const rp_program *program, const rp_model *model,
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &counts.modules));
     for (uint32_t s = 0; s < stages; s++) {
         const rp_stage *stage = &program->stages[s];
-        uint64_t layers = stage->layer_end - stage->layer_begin;
         uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? HEAD_LAUNCHES : 0;
         bool runs = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
-        uint64_t forward = layers * rpsim_layer_launches(model);
+        uint64_t forward = 0;
+        uint64_t modules = head != 0 ? 2 : 0;
+        for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
+            forward += rpsim_layer_launches(rp_model_of_layer(model, i));
+            modules += layer_modules(rp_model_of_layer(model, i));
+        }
         uint32_t *of = &counts.launches[s * RP_OP_KIND_COUNT];
         of[RP_OP_FORWARD] = count_of((runs ? forward : 0) + head + 1);
         of[RP_OP_RECOMPUTE] = count_of(forward + 1);
         of[RP_OP_BACKWARD] = count_of(2 * (forward + head) + 1);
         of[RP_OP_BACKWARD_INPUT] = count_of(forward + head + 1);
         of[RP_OP_BACKWARD_WEIGHT] = count_of(forward + head + 1);
-        counts.modules[s] = count_of(layers * layer_modules(model) + (head != 0 ? 2 : 0));
+        counts.modules[s] = count_of(modules);
     }
     *counts_out = counts;
     return RP_OK;

@@ -6,23 +6,33 @@
 
 #include <math.h>
 
+/* What layers of one kind have, in seconds. */
+typedef struct layer_scaling {
+    double attention_fwd; /* of attention in the table's time */
+    double attention_bwd;
+    double growth;         /* of attention per token with the run's sequence length */
+    double launches_fwd;   /* of starting the kernels of a layer's experts */
+    double fixed_bwd;      /* of a layer */
+    bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
+    double collective_fwd; /* of collectives beside a layer */
+    double collective_bwd;
+} layer_scaling;
+
 /* One layer's or the head's times for a given number of tokens, in seconds. */
 typedef struct scaling {
     double tokens; /* of the microbatch, relative to the table's */
-    /* Even and odd layers, which differ where the model has a sliding window: */
-    double attention_fwd[2]; /* seconds of attention in the table's time */
-    double attention_bwd[2];
-    double growth[2];      /* of attention per token with the run's sequence length */
-    double launches_fwd;   /* seconds of starting the kernels of a layer's experts */
-    double fixed_bwd;      /* of a layer */
-    bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
+    const rp_model *model;
+    layer_scaling layers[RP_MODEL_KINDS]; /* by kind_of */
     double fixed_head_bwd;
-    double loss; /* of the microbatch's, beyond the table's */
-    /* Of a layer, and of embedding and head: what collectives beside it cost. */
-    double collective_fwd;
-    double collective_bwd;
-    double collective_head_bwd;
+    double loss;                /* of the microbatch's, beyond the table's */
+    double collective_head_bwd; /* of collectives beside embedding and head */
 } scaling;
+
+/* Even and odd layers differ where the model has a sliding window. */
+static uint32_t kind_of(const rp_model *model, uint32_t layer)
+{
+    return model->kinds != NULL ? model->kind_of[layer] : layer % 2;
+}
 
 static double seconds(int64_t ps)
 {
@@ -39,9 +49,9 @@ static double scale(double time_s, double fixed_s, double attention_s, double gr
     return fixed + (time_s - fixed + attention * (growth - 1)) * tokens;
 }
 
-static double pairs_per_token(const rp_model *model, uint32_t layer, double seq_len)
+static double pairs_per_token(uint32_t window, double seq_len)
 {
-    return rp_attention_pairs(seq_len, rp_layer_window(model, layer)) / seq_len;
+    return rp_attention_pairs(seq_len, window) / seq_len;
 }
 
 /* Memory traffic of the loss beyond the table's head, which had the logits of all tokens at once
@@ -64,6 +74,27 @@ static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, do
     return unfused + table * trained + input * tokens * model->hidden;
 }
 
+static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, uint32_t window,
+                                 const rpsim_gpu_rates *rates, uint32_t seq_len)
+{
+    double reference_tokens = (double)table->microbatch_size * table->seq_len;
+    double flops_per_pair = 2.0 * model->heads * (model->head_dim + rp_model_value_dim(model));
+    double in_table = pairs_per_token(window, table->seq_len);
+    double flops = flops_per_pair * in_table * reference_tokens;
+    double layer = (double)rp_model_held_layer(model);
+    return (layer_scaling){
+        .attention_fwd = flops / rates->attention_fwd_flops,
+        .attention_bwd = 2.5 * flops / rates->attention_bwd_flops,
+        .growth = pairs_per_token(window, seq_len) / in_table,
+        .launches_fwd =
+            model->experts > 1 ? rates->launch_s * (double)rpsim_layer_launches(model) : 0,
+        .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
+        .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
+        .collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer,
+        .collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer,
+    };
+}
+
 static scaling make_scaling(const rp_costs *table, const rp_model *model,
                             const rpsim_gpu_rates *rates, uint32_t seq_len, uint32_t sequences)
 {
@@ -71,26 +102,19 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
     double slices = rates->sequence_slices != 0 ? rates->sequence_slices : 1;
     double tokens = (double)sequences * seq_len / slices;
     double head_parameters = model->lora_rank != 0 ? 0 : (double)model->embedding_parameters;
-    double flops_per_pair = 4.0 * model->heads * model->head_dim;
     scaling s = {
         .tokens = tokens / reference_tokens,
-        .launches_fwd =
-            model->experts > 1 ? rates->launch_s * (double)rpsim_layer_launches(model) : 0,
-        .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
-        .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
+        .model = model,
         .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
         .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
+        .collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters,
     };
-    double layer = (double)rp_model_held_layer(model);
-    s.collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer;
-    s.collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer;
-    s.collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters;
-    for (uint32_t odd = 0; odd < 2; odd++) {
-        double in_table = pairs_per_token(model, odd, table->seq_len);
-        double flops = flops_per_pair * in_table * reference_tokens;
-        s.attention_fwd[odd] = flops / rates->attention_fwd_flops;
-        s.attention_bwd[odd] = 2.5 * flops / rates->attention_bwd_flops;
-        s.growth[odd] = pairs_per_token(model, odd, seq_len) / in_table;
+    for (uint32_t k = 0; k < model->kind_count; k++) {
+        const rp_model *kind = &model->kinds[k];
+        s.layers[k] = scale_layer(table, kind, kind->sliding_window, rates, seq_len);
+    }
+    for (uint32_t odd = 0; model->kinds == NULL && odd < 2; odd++) {
+        s.layers[odd] = scale_layer(table, model, rp_model_window(model, odd), rates, seq_len);
     }
     return s;
 }
@@ -105,18 +129,33 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
                        double *fwd_out, double *bwd_out, double *weight_out)
 {
     for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
-        uint32_t odd = i % 2;
+        const layer_scaling *layer = &s->layers[kind_of(s->model, i)];
         /* The backward's time beyond twice the forward's does not grow with the tokens then. */
         double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
-        double fixed = s->experts_write_dw ? fmax(s->fixed_bwd, beyond) : s->fixed_bwd;
-        fixed += 2 * s->launches_fwd;
-        *fwd_out += scale(seconds(table->fwd_ps[i]), s->launches_fwd, s->attention_fwd[odd],
-                          s->growth[odd], s->tokens);
-        double bwd = scale(seconds(table->bwd_ps[i]), fixed, s->attention_bwd[odd], s->growth[odd],
-                           s->tokens);
+        double fixed = layer->experts_write_dw ? fmax(layer->fixed_bwd, beyond) : layer->fixed_bwd;
+        fixed += 2 * layer->launches_fwd;
+        *fwd_out += scale(seconds(table->fwd_ps[i]), layer->launches_fwd, layer->attention_fwd,
+                          layer->growth, s->tokens);
+        double bwd =
+            scale(seconds(table->bwd_ps[i]), fixed, layer->attention_bwd, layer->growth, s->tokens);
         double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
         *bwd_out += bwd;
         *weight_out += fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
+    }
+}
+
+/* With the passes; a recompute has none of its own. */
+static void add_collectives(const rp_stage *stage, const scaling *s, double *fwd, double *bwd)
+{
+    if (s->model->kinds == NULL) { /* one product: sums of many would round otherwise */
+        double layers = stage->layer_end - stage->layer_begin;
+        *fwd += layers * s->layers[0].collective_fwd;
+        *bwd += layers * s->layers[0].collective_bwd;
+        return;
+    }
+    for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
+        *fwd += s->layers[kind_of(s->model, i)].collective_fwd;
+        *bwd += s->layers[kind_of(s->model, i)].collective_bwd;
     }
 }
 
@@ -131,9 +170,10 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
     double head_bwd =
         head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss : 0;
-    double layers = stage->layer_end - stage->layer_begin;
-    head_fwd += layers * s->collective_fwd; /* with the passes; a recompute has none of its own */
-    head_bwd += layers * s->collective_bwd + (head ? s->collective_head_bwd : 0);
+    double head_collective = head ? s->collective_head_bwd : 0;
+    double collective_bwd = 0;
+    add_collectives(stage, s, &head_fwd, &collective_bwd);
+    head_bwd += collective_bwd + head_collective;
     double most_s = seconds(RP_MAX_MICROBATCH_PS);
     if (fwd + head_fwd + bwd + head_bwd > most_s) {
         rp_log_error("--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "

@@ -62,10 +62,10 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     row->hardware = true;
     w->layer_grain = rp_usual_layer_grain(row->schedule);
     if (o->config_paper && o->max_seqlen) {
-        RP_TRY(
-            rpsim_workload_longest(row->schedule, row->model_name, w, &row->config.asynchronous));
+        RP_TRY(rpsim_workload_longest(row->schedule, row->recorded_name, w,
+                                      &row->config.asynchronous));
     } else if (o->config_paper) {
-        RP_TRY(rpsim_workload_published(row->schedule, row->model_name, o->optimizer_given,
+        RP_TRY(rpsim_workload_published(row->schedule, row->recorded_name, o->optimizer_given,
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
     w->reductions = reductions_of(o);
@@ -166,6 +166,7 @@ static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *
     return (rpsim_row){.schedule_name = schedule->name,
                        .schedule = schedule,
                        .model_name = in->model_name,
+                       .recorded_name = in->recorded_name,
                        .platform_name = in->platform_name,
                        .model = in->model,
                        .platform = in->platform,
@@ -360,6 +361,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
     RP_TRY(rp_program_read_file(study->options->program_in, &program));
     rpsim_row *row = &study->rows[study->row_count++];
     *row = (rpsim_row){.model_name = in->model_name,
+                       .recorded_name = in->recorded_name,
                        .platform_name = in->platform_name,
                        .costs = in->costs,
                        .model = in->model,

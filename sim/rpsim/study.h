@@ -19,6 +19,7 @@ typedef struct rpsim_row {
     const char *schedule_name;
     const rp_schedule_type *schedule; /**< NULL for a program that was given */
     const char *model_name;           /**< of the model, else of the cost table up to '@' */
+    const char *recorded_name;        /**< whose published runs its own are; may be "" */
     const char *platform_name;        /**< NULL where no platform was used */
     const rp_costs *costs;
     const char *partition_text;

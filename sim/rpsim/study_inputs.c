@@ -67,7 +67,7 @@ static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_i
     const char *name = NULL;
     bool found = false;
     if (rp_changes_any(&o->changes, false)) { /* of a file */
-        RP_TRY(implied_costs(in->model_name, in->platform->gpu, arena, &name, &found));
+        RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
         if (!found) {
             rp_log_error("--set: there is no table %s whose times could change, they are computed; "
                          "valid are changes of the platform, or --costs NAME|FILE",
@@ -210,19 +210,26 @@ static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
-    RP_TRY(rpsim_session_model(o->session, name, arena, model));
+    RP_TRY(o->assume != NULL ? rp_model_load_as(name, o->assume, arena, model)
+                             : rpsim_session_model(o->session, name, arena, model));
     RP_TRY(give_adapters(o, arena, model));
     if (o->seq_len != 0) {
         rp_model_set_seq_len(model, o->seq_len);
     }
     in->model = model;
     in->model_name = model->name;
+    in->recorded_name = model->recorded != NULL ? model->recorded : "";
     in->hidden = model->hidden;
-    if (in->costs != NULL && in->costs->layers != model->layers) {
+    return RP_OK;
+}
+
+static rp_status check_layers(const rpsim_inputs *in)
+{
+    if (in->model != NULL && in->costs->layers != in->model->layers) {
         rp_log_error(
             "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
             "model",
-            in->costs->name, in->costs->layers, model->name, model->layers);
+            in->costs->name, in->costs->layers, in->model->name, in->model->layers);
         return RP_USAGE;
     }
     return RP_OK;
@@ -258,20 +265,21 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
     } else {
         size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
+        in->recorded_name = in->model_name;
     }
     if (o->costs == NULL && o->hardware) {
         RP_TRY(computed_costs(o, arena, in));
-        RP_TRY(load_model(o, model, arena, in)); /* again, as below */
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;
-        RP_TRY(implied_costs(in->model_name, platform->gpu, arena, &name, &found));
+        RP_TRY(implied_costs(in->recorded_name, platform->gpu, arena, &name, &found));
         if (!found) {
+            RP_TRY(rp_arena_print(arena, &name, "%s@%s", in->model_name, platform->gpu));
             return missing_table(name, arena);
         }
         RP_TRY(load_costs(o, name, arena, in));
-        RP_TRY(load_model(o, model, arena, in)); /* again: now the layer counts can be compared */
     }
+    RP_TRY(check_layers(in));
     warn_of_times(o, in->costs);
     warn_of_host_work(o, in);
     return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
@@ -320,6 +328,6 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
                               partition_out);
     }
     return rpsim_session_partition(o->session, text, RP_PARTITION_WORDS ", auto, tuned",
-                                   in->model_name, o->stages, schedule, config, arena,
+                                   in->recorded_name, o->stages, schedule, config, arena,
                                    partition_out);
 }

@@ -7,6 +7,8 @@
 /** Inputs that all schedules of one model share. */
 typedef struct rpsim_inputs {
     const char *model_name;
+    const char
+        *recorded_name; /* whose tables, partitions and published runs these are; may be "" */
     const char *platform_name;
     uint32_t platform_gpus;
     const rp_costs *costs;

@@ -233,6 +233,9 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "name; of `--costs` alone, the table's name up to `@`")                              \
     X(platform, text(row->platform_name),                                                          \
       .help = "name, with what `--set` changed; null where none was used")                         \
+    X(parameters,                                                                                  \
+      known(row->model != NULL, whole(row->model != NULL ? row->model->total_parameters : 0)),     \
+      .help = "of the model, all of them, a tied table once; null with `--costs` alone")           \
     X(gpus, whole(row->config.gpus), .help = "number of GPUs")                                     \
     X(microbatches, whole(row->workload.microbatches), .help = "microbatches of a call")           \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \

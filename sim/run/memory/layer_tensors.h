@@ -28,10 +28,13 @@ typedef struct rpsim_layer_tensors {
 } rpsim_layer_tensors;
 
 /** @return whether there is a recording for a model's kind of layer: those of models with LayerNorm
- * or a plain MLP were not recorded. */
+ * or a plain MLP were not recorded, nor what only config.json says, nor layers of several kinds. */
 static inline bool rpsim_layer_is_recorded(const rp_model *model)
 {
-    return !model->plain_mlp && !model->layer_norm;
+    bool biases = model->qkv_bias || model->output_bias || model->mlp_bias;
+    bool latent = model->kv_rank != 0 || model->shared_intermediate != 0;
+    return !model->plain_mlp && !model->layer_norm && !biases && !latent && !model->four_norms &&
+           !model->wide_qk_norm && model->kinds == NULL;
 }
 
 /**

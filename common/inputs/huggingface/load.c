@@ -1,0 +1,371 @@
+/* Hugging Face models: from a path to rp_model. */
+#include "common/base/log.h"
+#include "common/formats/json_read.h"
+#include "common/inputs/data.h"
+#include "common/inputs/huggingface/config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LIMIT_BYTES ((size_t)1 << 20)
+#define NAME_LIMIT 64u /* half of what a cost table's name, MODEL@BACKEND, may have */
+#define FILE_NAME "config.json"
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    size_t tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool rp_hf_is_config(const char *name_or_path)
+{
+    bool named = strchr(name_or_path, '/') != NULL || strcmp(name_or_path, ".") == 0 ||
+                 strcmp(name_or_path, "..") == 0;
+    return ends_in(name_or_path, ".json") || (named && is_folder(name_or_path));
+}
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+/* With the characters and the length that names in files of rpsim may have. */
+static rp_status plain_name(const char *text, size_t length, rp_arena *arena, const char **name_out)
+{
+    char name[NAME_LIMIT + 1] = "checkpoint"; /* of the root folder */
+    uint32_t count = 0;
+    for (const char *c = text; c < text + length && count < NAME_LIMIT; c++) {
+        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= '0' && *c <= '9') || strchr("._+-", *c) != NULL;
+        name[count++] = plain ? *c : '_';
+        name[count] = '\0';
+    }
+    return rp_arena_copy_text(arena, name, strlen(name), name_out);
+}
+
+/* The folder's name; a file with a name of its own has that. */
+static rp_status name_model(const char *path, rp_arena *arena, const char **name_out)
+{
+    char real[PATH_MAX];
+    const char *folder = NULL;
+    const char *end = strrchr(path, '/'); /* the file itself may be a link to somewhere else */
+    const char *file = end != NULL ? end + 1 : path;
+    size_t length = strlen(file);
+    if (ends_in(file, ".json") && length > 5 && strcmp(file, FILE_NAME) != 0) {
+        return plain_name(file, length - 5, arena, name_out);
+    }
+    RP_TRY(rp_arena_print(arena, &folder, "%.*s/", end != NULL ? (int)(end - path) : 1,
+                          end != NULL ? path : "."));
+    if (realpath(folder, real) == NULL) {
+        rp_log_error("%s: realpath: %s", folder, strerror(errno));
+        return RP_IO;
+    }
+    const char *last = strrchr(real, '/') + 1;
+    return plain_name(last, strlen(last), arena, name_out);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+static rp_status read_text(const rp_text *text, const char *path, rp_hf_reader reader,
+                           void *context, rp_arena *arena, rp_model *model)
+{
+    json_error_t error;
+    json_t *root = json_loadb(text->bytes, text->length, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line, error.text);
+        return RP_INPUT;
+    }
+    rp_hf_config config = {.path = path, .text = text, .values = root};
+    rp_status status = json_is_object(root)
+                           ? rp_hf_copy_keys(&config)
+                           : rp_hf_refuse(&config, "config", "", "one JSON object");
+    status = status == RP_OK ? reader(&config, arena, context, model) : status;
+    json_decref(config.rest);
+    json_decref(root);
+    return status;
+}
+
+rp_status rp_hf_read(const char *path, rp_hf_reader reader, void *context, rp_arena *arena,
+                     rp_model *model_out)
+{
+    rp_text text = {0};
+    rp_model model = {.source = path};
+    RP_TRY(rp_text_read_file(path, LIMIT_BYTES, &text));
+    rp_status status = name_model(path, arena, &model.name);
+    status = status == RP_OK ? read_text(&text, path, reader, context, arena, &model) : status;
+    rp_text_fini(&text);
+    *model_out = model;
+    return status;
+}
+
+/* ---- simulated models -------------------------------------------------------------------------
+ */
+
+/* Text models inside of files for several modes. */
+static const struct {
+    const char *outer;
+    const char *inner;
+} wrappers[] = {{"gemma3", "gemma3_text"}};
+
+static const json_t *inner_type(const json_t *outer, const json_t *inner)
+{
+    const json_t *type = json_object_get(inner, "model_type");
+    return type != NULL ? type : json_object_get(outer, "model_type");
+}
+
+static const rp_hf_family *family_of(const json_t *type)
+{
+    const char *name = json_string_value(type);
+    const rp_hf_family *family = rp_hf_family_of(type);
+    for (size_t i = 0; name != NULL && i < sizeof wrappers / sizeof wrappers[0]; i++) {
+        if (strcmp(name, wrappers[i].outer) == 0) {
+            json_t *inner = json_string(wrappers[i].inner);
+            family = rp_hf_family_of(inner);
+            json_decref(inner);
+        }
+    }
+    return family;
+}
+
+static rp_status understood_keys(const rp_hf_config *config, rp_arena *arena, const char **keys_out)
+{
+    const char *key;
+    json_t *value;
+    *keys_out = "";
+    json_t *llama = json_loads(rp_hf_family_at(0)->defaults, 0, NULL);
+    rp_status status = RP_OK;
+    json_object_foreach(config->rest, key, value)
+    {
+        if (status == RP_OK && json_object_get(llama, key) != NULL) {
+            status = rp_arena_print(arena, keys_out, "%s%s%s", *keys_out,
+                                    **keys_out != '\0' ? ", " : "", key);
+        }
+    }
+    json_decref(llama);
+    return status;
+}
+
+static rp_status refuse_family(const rp_hf_config *config, const char *type, rp_arena *arena)
+{
+    const char *names = NULL;
+    const char *keys = NULL;
+    const char *cause = NULL;
+    const char *valid = NULL;
+    RP_TRY(rp_hf_family_names(arena, &names));
+    RP_TRY(understood_keys(config, arena, &keys));
+    RP_TRY(rp_arena_print(arena, &cause, "family '%.64s' is not known", type));
+    RP_TRY(rp_arena_print(arena, &valid,
+                          "%s; or --assume llama, which reads it as that family (of its keys %s "
+                          "are understood) and names what is not used",
+                          names, keys[0] != '\0' ? keys : "none"));
+    return rp_hf_refuse(config, "model_type", cause, valid);
+}
+
+/* `assume` counts where the file's own family is unknown. */
+static rp_status choose_family(rp_hf_config *config, const json_t *outer, const char *assume,
+                               rp_arena *arena)
+{
+    const json_t *type = inner_type(outer, config->values);
+    const char *name = json_is_string(type) ? json_string_value(type) : "";
+    config->family = family_of(type);
+    if (config->family != NULL) {
+        return RP_OK;
+    }
+    if (assume == NULL) {
+        return refuse_family(config, name, arena);
+    }
+    json_t *assumed = json_string(assume);
+    config->family = rp_hf_family_of(assumed);
+    json_decref(assumed);
+    if (config->family == NULL) {
+        const char *names = NULL;
+        RP_TRY(rp_hf_family_names(arena, &names));
+        rp_log_error("--assume: '%.64s' is not a family that is known; valid values are %s", assume,
+                     names);
+        return RP_USAGE;
+    }
+    rp_log_warning("%s:%zu: family '%.64s' is not known; it is read as %s, as --assume says",
+                   config->path, rp_hf_line(config, "model_type"), name, config->family->type);
+    return RP_OK;
+}
+
+/* Gates of other functions than SiLU cost as much. */
+static void read_activation(const rp_hf_config *config, rp_model *model)
+{
+    static const char *const known[] = {"silu",     "swish",      "gelu", "gelu_pytorch_tanh",
+                                        "gelu_new", "quick_gelu", NULL};
+    static const char *const names[] = {"hidden_act", "hidden_activation"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *value = rp_hf_get(config, names[i]);
+        const char *text = json_string_value(value);
+        bool found = value == NULL || json_is_null(value);
+        for (size_t k = 0; text != NULL && known[k] != NULL; k++) {
+            found = found || strcmp(text, known[k]) == 0;
+        }
+        if (!found) {
+            rp_log_warning("%s:%zu: %s: the function is not known and simulated as a gate of SiLU",
+                           config->path, rp_hf_line(config, names[i]), names[i]);
+        }
+        bool other = text != NULL && strcmp(text, "silu") != 0 && strcmp(text, "swish") != 0;
+        if (other && model->other_values == NULL) {
+            model->other_values = "another activation than SiLU";
+        }
+    }
+}
+
+/* Of the name alone: its numbers alter no shape. */
+static void read_rope_type(const rp_hf_config *config, rp_model *model)
+{
+    const json_t *older = json_object_get(config->values, "rope_scaling");
+    const json_t *rope =
+        json_is_object(older) ? older : json_object_get(config->values, "rope_parameters");
+    const json_t *type = json_object_get(rope, "rope_type");
+    const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
+    model->rope_theta = 10000;
+    if (name != NULL && strcmp(name, "llama3") == 0) {
+        model->rope_scaling = "llama3";
+    } else if (name != NULL && strcmp(name, "yarn") == 0) {
+        model->rope_scaling = "yarn";
+    }
+}
+
+/* Sizes that no file leaves out: a number must not come from a class's defaults without a word. */
+static rp_status warn_of_defaults(const rp_hf_config *config, rp_arena *arena)
+{
+    static const char *const keys[] = {"num_hidden_layers", "hidden_size", "intermediate_size",
+                                       "num_attention_heads", "vocab_size"};
+    const char *list = "";
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (json_object_get(config->values, keys[i]) == NULL) {
+            const json_t *value = json_object_get(config->defaults, keys[i]);
+            RP_TRY(rp_arena_print(arena, &list, "%s%s%s %lld", list, list[0] != '\0' ? ", " : "",
+                                  keys[i], (long long)json_integer_value(value)));
+        }
+    }
+    if (list[0] != '\0') {
+        rp_log_warning("%s: keys that are not there are the defaults of family %s: %s",
+                       config->path, config->family->type, list);
+    }
+    return RP_OK;
+}
+
+static rp_status read_object(rp_hf_config *config, rp_arena *arena, rp_model *model)
+{
+    json_t *defaults = json_loads(config->family->defaults, 0, NULL);
+    if (defaults == NULL) {
+        rp_log_error("out of memory: %s", config->path);
+        return RP_NO_MEMORY;
+    }
+    config->defaults = defaults;
+    rp_status status = rp_hf_read_shapes(config, arena, model);
+    if (status == RP_OK) {
+        status = warn_of_defaults(config, arena);
+        read_activation(config, model);
+        read_rope_type(config, model);
+        rp_hf_warn_of_rest(config);
+    }
+    config->defaults = NULL;
+    json_decref(defaults);
+    return status;
+}
+
+/* The text part of a file for several modes; a word about the rest. */
+static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *arena,
+                            rp_model *model)
+{
+    const char *unused = "";
+    const char *key;
+    json_t *value;
+    bool tied = false;
+    RP_TRY(read_object(inner, arena, model));
+    if (json_object_get(outer->values, "tie_word_embeddings") != NULL) { /* it comes first */
+        RP_TRY(rp_hf_flag(outer, "tie_word_embeddings", &tied));
+        model->tied_head = tied;
+        rp_model_count(model);
+    }
+    json_object_foreach(outer->rest, key, value)
+    {
+        bool quiet = rp_hf_is_unneeded(key) || strcmp(key, inner->name) == 0 ||
+                     strcmp(key, "model_type") == 0 || strcmp(key, "architectures") == 0;
+        if (!quiet) {
+            RP_TRY(rp_arena_print(arena, &unused, "%s%s%s", unused, unused[0] != '\0' ? ", " : "",
+                                  key));
+        }
+    }
+    rp_log_warning("%s:%zu: only the text model, '%s', is simulated%s%s", outer->path,
+                   rp_hf_line(outer, inner->name), inner->name,
+                   unused[0] != '\0' ? "; not used: " : "", unused);
+    return RP_OK;
+}
+
+static rp_status read_model(rp_hf_config *config, rp_arena *arena, void *context, rp_model *model)
+{
+    const char *assume = context;
+    rp_hf_config inner = *config;
+    inner.values = json_object_get(config->values, "text_config");
+    if (!json_is_object(inner.values)) {
+        RP_TRY(choose_family(config, config->values, assume, arena));
+        return read_object(config, arena, model);
+    }
+    inner.name = "text_config";
+    RP_TRY(rp_hf_copy_keys(&inner));
+    rp_status status = choose_family(&inner, config->values, assume, arena);
+    status = status == RP_OK ? read_inner(config, &inner, arena, model) : status;
+    json_decref(inner.rest);
+    return status;
+}
+
+/* ---- models that have been measured -----------------------------------------------------------
+ */
+
+static bool same_shapes(const rp_model *a, const rp_model *b)
+{
+    return a->layers == b->layers && a->hidden == b->hidden && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
+           a->intermediate == b->intermediate && a->experts == b->experts &&
+           a->active_experts == b->active_experts && a->vocab == b->vocab &&
+           a->sliding_window == b->sliding_window && a->lora_rank == b->lora_rank &&
+           a->learned_positions == b->learned_positions && a->kinds == NULL &&
+           a->layer_parameters == b->layer_parameters && a->total_parameters == b->total_parameters;
+}
+
+static rp_status find_recorded(rp_arena *arena, rp_model *model)
+{
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_data_list("models", arena, &names, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        rp_model known;
+        RP_TRY(rp_model_load(names[i], arena, &known));
+        if (same_shapes(model, &known)) {
+            model->recorded = known.name;
+            model->fused_loss = known.fused_loss;
+            model->loss_metrics = known.loss_metrics;
+            model->host_launch_us = known.host_launch_us;
+            model->step_host_ms = known.step_host_ms;
+            return RP_OK;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rp_hf_model_load(const char *path, const char *assume, rp_arena *arena,
+                           rp_model *model_out)
+{
+    const char *file = path;
+    if (is_folder(path)) {
+        const char *slash = ends_in(path, "/") ? "" : "/";
+        RP_TRY(rp_arena_print(arena, &file, "%s%s" FILE_NAME, path, slash));
+    }
+    RP_TRY(rp_hf_read(file, read_model, (void *)(uintptr_t)assume, arena, model_out));
+    return find_recorded(arena, model_out);
+}

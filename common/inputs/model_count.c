@@ -1,0 +1,177 @@
+/* Parameters of models, executor.md section 4.2 and docs of each field of rp_model. */
+#include "common/inputs/model.h"
+
+static rp_model_linear linear(const char *name, uint64_t in, uint64_t out, bool bias)
+{
+    return (rp_model_linear){name, in, out, bias};
+}
+
+/* Keys and values through a vector of kv_rank, with the part of keys that is rotated and one for
+ * all heads beside it (DeepSeek-V2, arXiv 2405.04434, section 2.1). */
+static uint32_t latent_linears(const rp_model *m, rp_model_linear *out)
+{
+    uint32_t count = 0;
+    uint64_t q = (uint64_t)m->heads * m->head_dim;
+    uint64_t values = (uint64_t)m->heads * m->value_dim;
+    uint64_t kept = (uint64_t)m->heads * (m->head_dim - m->rope_dim);
+    if (m->q_rank != 0) {
+        out[count++] = linear("q_a", m->hidden, m->q_rank, m->qkv_bias);
+        out[count++] = linear("q_b", m->q_rank, q, false);
+    } else {
+        out[count++] = linear("q", m->hidden, q, false);
+    }
+    out[count++] = linear("kv_a", m->hidden, (uint64_t)m->kv_rank + m->rope_dim, m->qkv_bias);
+    out[count++] = linear("kv_b", m->kv_rank, kept + values, false);
+    out[count++] = linear("o", values, m->hidden, m->output_bias);
+    return count;
+}
+
+uint32_t rp_model_attention_linears(const rp_model *model, rp_model_linear *linears_out)
+{
+    uint64_t q = (uint64_t)model->heads * model->head_dim;
+    uint64_t kv = (uint64_t)model->kv_heads * model->head_dim;
+    bool all = model->attention_bias || model->linear_bias;
+    bool qkv = all || model->qkv_bias;
+    if (model->kv_rank != 0) {
+        return latent_linears(model, linears_out);
+    }
+    linears_out[0] = linear("q", model->hidden, q, qkv);
+    linears_out[1] = linear("k", model->hidden, kv, qkv);
+    linears_out[2] = linear("v", model->hidden, kv, qkv);
+    linears_out[3] = linear("o", q, model->hidden, all || model->output_bias);
+    return 4;
+}
+
+static uint64_t count_attention(const rp_model *model)
+{
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    uint32_t count = rp_model_attention_linears(model, linears);
+    uint64_t total = model->attention_bias ? model->heads : 0; /* sinks */
+    for (uint32_t i = 0; i < count; i++) {
+        total += linears[i].in * linears[i].out + (linears[i].bias ? linears[i].out : 0);
+    }
+    return total;
+}
+
+/* The router belongs to MoE models only; its bias comes with the experts' own. */
+static uint64_t count_mlp(const rp_model *model, uint64_t experts)
+{
+    uint64_t d = model->hidden;
+    uint64_t f = model->intermediate;
+    uint64_t shared = model->shared_intermediate;
+    uint64_t matrices = rp_model_mlp_matrices(model);
+    uint64_t total = experts * matrices * d * f;
+    total += model->linear_bias ? (matrices - 1) * f + d : 0;
+    if (model->experts > 1) {
+        total += model->experts * d;
+    }
+    if (model->expert_bias) {
+        total += model->experts + experts * (2 * f + d);
+    }
+    if (model->mlp_bias) {
+        total += model->experts == 1 ? 2 * f + d : shared != 0 ? 2 * shared + d : 0;
+    }
+    return total + 3 * d * shared + (model->shared_gate ? d : 0);
+}
+
+static uint64_t count_norms(const rp_model *m)
+{
+    uint64_t total = (m->four_norms ? 4 : 2) * rp_model_final_norm(m);
+    uint64_t heads = m->wide_qk_norm ? (uint64_t)m->heads + m->kv_heads : 2;
+    total += m->qk_norm ? heads * m->head_dim : 0;
+    return total + m->kv_rank + m->q_rank;
+}
+
+/* Low-rank pairs [rank, in] and [out, rank] on the linear layers of attention, on gate, up and down
+ * of every expert, and of the shared ones. The router is frozen. */
+static uint64_t count_adapters(const rp_model *model)
+{
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    uint32_t count = rp_model_attention_linears(model, linears);
+    uint64_t d = model->hidden;
+    uint64_t shared = model->shared_intermediate;
+    uint64_t widths = 3 * (d + model->intermediate) * model->experts;
+    widths += shared != 0 ? 3 * (d + shared) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        widths += linears[i].in + linears[i].out;
+    }
+    return model->lora_rank * widths;
+}
+
+static void count_layer(rp_model *model)
+{
+    model->attention_parameters = count_attention(model);
+    model->mlp_parameters = count_mlp(model, model->experts);
+    model->norm_parameters = count_norms(model);
+    model->layer_parameters =
+        model->attention_parameters + model->mlp_parameters + model->norm_parameters;
+    model->adapter_parameters = count_adapters(model);
+    model->embedding_parameters = (uint64_t)model->vocab * model->hidden;
+}
+
+/* Everything but the layers. */
+static uint64_t count_rest(const rp_model *model)
+{
+    return model->embedding_parameters * (model->tied_head ? 1 : 2) +
+           rp_model_positions(model, model->max_positions) + rp_model_final_norm(model);
+}
+
+void rp_model_count(rp_model *model)
+{
+    count_layer(model);
+    for (uint32_t k = 0; k < model->kind_count; k++) {
+        count_layer(&model->kinds[k]);
+    }
+    model->total_parameters = count_rest(model);
+    uint64_t idle = 0;
+    for (uint32_t i = 0; i < model->layers; i++) {
+        const rp_model *layer = rp_model_of_layer(model, i);
+        model->total_parameters += layer->layer_parameters;
+        idle += layer->mlp_parameters - count_mlp(layer, layer->active_experts);
+    }
+    model->active_parameters = model->total_parameters - idle;
+}
+
+void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
+{
+    if (model->learned_positions) {
+        model->max_positions = seq_len;
+        rp_model_count(model);
+    }
+}
+
+void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
+{
+    model->lora_rank = rank;
+    model->adapter_parameters = count_adapters(model);
+    for (uint32_t k = 0; k < model->kind_count; k++) {
+        rp_model_set_lora_rank(&model->kinds[k], rank);
+    }
+}
+
+static double estimate_layer(const rp_model *m)
+{
+    double d = m->hidden;
+    double q = (double)m->heads * m->head_dim;
+    double attention = 2 * d * ((double)m->heads + m->kv_heads) * m->head_dim;
+    if (m->kv_rank != 0) {
+        double ranks = (double)m->q_rank + m->kv_rank + m->rope_dim;
+        double values = (double)m->heads * m->value_dim;
+        attention = d * (q + values + ranks) + ranks * (2 * q + values);
+    }
+    double mlp = (3 * d * m->intermediate + d) * m->experts + 3 * d * m->shared_intermediate;
+    double widths = 4 * (d + q) + 3 * (d + m->intermediate) * m->experts;
+    return attention + mlp + m->lora_rank * widths;
+}
+
+double rp_model_estimate(const rp_model *model)
+{
+    double layer = estimate_layer(model);
+    for (uint32_t k = 0; k < model->kind_count; k++) {
+        double other = estimate_layer(&model->kinds[k]);
+        layer = other > layer ? other : layer;
+    }
+    double tables =
+        2.0 * model->vocab + (model->learned_positions ? (double)model->max_positions : 0);
+    return model->layers * layer + model->hidden * tables;
+}
