@@ -10,15 +10,20 @@
 #include "exec/state/state.h"
 
 /**
- * Reads a config.json in either style (rope_theta and rope_scaling, or rope_parameters) of
- * model_type llama, qwen3 or qwen3_moe. Of the latter every layer must have experts; their weights
- * are divided by their sum where norm_topk_prob says so, which a file without it does not. Missing
- * keys are what transformers takes for them. Keys that training depends on and that are not
- * computed, and unknown ones, are refused, all of them by name (config_keys.c).
+ * Reads a config.json for training: shapes as rpsim reads them (common/inputs/huggingface/config.h),
+ * in either style (rope_theta and rope_scaling, or rope_parameters) of model_type llama, qwen3 or
+ * qwen3_moe; of others what is not computed is named. Of the latter every layer must have experts;
+ * their weights are divided by their sum where norm_topk_prob says so, which a file without it does
+ * not. Sizes must be there; other missing keys are what transformers takes for them. Keys that
+ * training depends on and that are not computed, and unknown ones, are refused, all of them by name
+ * (config_keys.c).
+ * @param path of the file; a folder's config.json is meant by the folder, too
+ * @param assume model_type that the file is read as where its own is unknown; NULL: refused
  * @param model_out lives in `arena`; its name is the folder's, _ for what names may not have
  * @retval RP_OK, RP_INPUT ("path:line: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY
  */
-rp_status rpexec_config_load(const char *path, rp_arena *arena, rp_model *model_out);
+rp_status rpexec_config_load(const char *path, const char *assume, rp_arena *arena,
+                             rp_model *model_out);
 
 /**
  * Fills the master weights from a folder and refreshes the working ones. With LoRA: the frozen

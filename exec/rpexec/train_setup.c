@@ -1,5 +1,6 @@
 /* Preparations of a training run, before its first step. */
 #include "common/base/log.h"
+#include "common/inputs/huggingface/config.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/even.h"
 #include "exec/checkpoint/weights.h"
@@ -12,12 +13,16 @@
 
 static rp_status load_config(rpexec_trainer *t)
 {
-    const char *path = NULL;
-    if (t->o->weights == NULL) {
-        RP_TRY(rp_model_load(t->o->model, t->arena, &t->config));
-    } else {
+    const char *path = t->o->model;
+    bool file = t->o->weights != NULL;
+    if (file) {
         RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
-        RP_TRY(rpexec_config_load(path, t->arena, &t->config));
+    }
+    file = file || rp_hf_is_config(path);
+    RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
+                : rp_model_load(path, t->arena, &t->config));
+    if (file && t->o->platform != NULL) { /* its times may be known */
+        RP_TRY(rp_hf_find_recorded(t->arena, &t->config));
     }
     if (t->o->lora_rank != 0) {
         rp_model_set_lora_rank(&t->config, t->o->lora_rank);

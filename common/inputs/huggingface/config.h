@@ -81,6 +81,11 @@ bool rp_hf_is_config(const char *name_or_path);
 rp_status rp_hf_model_load(const char *path, const char *assume, rp_arena *arena,
                            rp_model *model_out);
 
+/** Looks for the model of traces/models that has the same shapes and sets what is known of it:
+ * `recorded`, and properties of the software that trains it. @retval RP_OK, RP_INPUT, RP_NO_MEMORY
+ */
+rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model);
+
 /* ---- for readers of such files ----------------------------------------------------------------
  */
 
@@ -89,7 +94,8 @@ typedef rp_status (*rp_hf_reader)(rp_hf_config *config, rp_arena *arena, void *c
                                   rp_model *model);
 
 /**
- * Reads and parses a file, gives its object to `reader`, names the model and releases everything.
+ * Reads and parses a file, or a folder's config.json, gives its object to `reader`, names the model
+ * and releases everything.
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY, and the reader's
  */
 rp_status rp_hf_read(const char *path, rp_hf_reader reader, void *context, rp_arena *arena,

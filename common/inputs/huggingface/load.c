@@ -98,10 +98,15 @@ rp_status rp_hf_read(const char *path, rp_hf_reader reader, void *context, rp_ar
                      rp_model *model_out)
 {
     rp_text text = {0};
-    rp_model model = {.source = path};
-    RP_TRY(rp_text_read_file(path, LIMIT_BYTES, &text));
-    rp_status status = name_model(path, arena, &model.name);
-    status = status == RP_OK ? read_text(&text, path, reader, context, arena, &model) : status;
+    const char *file = path;
+    if (is_folder(path)) {
+        const char *slash = ends_in(path, "/") ? "" : "/";
+        RP_TRY(rp_arena_print(arena, &file, "%s%s" FILE_NAME, path, slash));
+    }
+    rp_model model = {.source = file};
+    RP_TRY(rp_text_read_file(file, LIMIT_BYTES, &text));
+    rp_status status = name_model(file, arena, &model.name);
+    status = status == RP_OK ? read_text(&text, file, reader, context, arena, &model) : status;
     rp_text_fini(&text);
     *model_out = model;
     return status;
@@ -338,7 +343,7 @@ static bool same_shapes(const rp_model *a, const rp_model *b)
            a->layer_parameters == b->layer_parameters && a->total_parameters == b->total_parameters;
 }
 
-static rp_status find_recorded(rp_arena *arena, rp_model *model)
+rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model)
 {
     const char **names = NULL;
     uint32_t count = 0;
@@ -361,11 +366,6 @@ static rp_status find_recorded(rp_arena *arena, rp_model *model)
 rp_status rp_hf_model_load(const char *path, const char *assume, rp_arena *arena,
                            rp_model *model_out)
 {
-    const char *file = path;
-    if (is_folder(path)) {
-        const char *slash = ends_in(path, "/") ? "" : "/";
-        RP_TRY(rp_arena_print(arena, &file, "%s%s" FILE_NAME, path, slash));
-    }
-    RP_TRY(rp_hf_read(file, read_model, (void *)(uintptr_t)assume, arena, model_out));
-    return find_recorded(arena, model_out);
+    RP_TRY(rp_hf_read(path, read_model, (void *)(uintptr_t)assume, arena, model_out));
+    return rp_hf_find_recorded(arena, model_out);
 }

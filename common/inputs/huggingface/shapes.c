@@ -133,10 +133,10 @@ static rp_status count_experts(const rp_hf_config *r, rp_model *m)
     for (size_t i = 0; key == NULL; i++) { /* each mixture has a default of one of them */
         key = has_default(r, names[i]) ? names[i] : NULL;
     }
-    RP_TRY(rp_hf_count(r, key, 0, MOST_EXPERTS, 0, false, &m->experts));
+    RP_TRY(rp_hf_count(r, key, 1, MOST_EXPERTS, 0, false, &m->experts));
     uint32_t same = m->experts;
     if (other != NULL) {
-        RP_TRY(rp_hf_count(r, other, 0, MOST_EXPERTS, 0, false, &same));
+        RP_TRY(rp_hf_count(r, other, 1, MOST_EXPERTS, 0, false, &same));
     }
     if (same != m->experts) {
         return rp_hf_refuse(r, key, "differs from num_experts", "equal ones");

@@ -152,8 +152,8 @@ Test(roofline, sliding_windows)
         }
     }
     rp_model model = load_model("gpt-oss-20b");
-    cr_expect(eq(u32, rp_layer_window(&model, 0), 128)); /* executor.md 4.1: even layers */
-    cr_expect(eq(u32, rp_layer_window(&model, 1), 0));
+    cr_expect(eq(u32, rp_model_window(&model, 0), 128)); /* executor.md 4.1: even layers */
+    cr_expect(eq(u32, rp_model_window(&model, 1), 0));
 }
 
 /* GEMMs and vector operators of the mixtures: 22.19B and 3.61B active parameters, 2 FLOP each and

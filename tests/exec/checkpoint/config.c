@@ -22,7 +22,7 @@ static rp_status load_text(const char *text, rp_model *model_out, char *message,
     cr_assert(fputs(text, stream) >= 0);
     cr_assert(eq(int, fclose(stream), 0));
     rp_log_capture_begin(message, size);
-    rp_status status = rpexec_config_load(path, rp_test_arena, model_out);
+    rp_status status = rpexec_config_load(path, NULL, rp_test_arena, model_out);
     rp_log_capture_end();
     (void)unlink(path);
     return status;

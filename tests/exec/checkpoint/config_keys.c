@@ -138,7 +138,7 @@ static rp_status load(const json_t *config, rp_model *model_out, char *message, 
     cr_assert(eq(int, json_dumpfd(config, descriptor, JSON_INDENT(2)), 0));
     cr_assert(eq(int, close(descriptor), 0));
     rp_log_capture_begin(message, size);
-    rp_status status = rpexec_config_load(path, rp_test_arena, model_out);
+    rp_status status = rpexec_config_load(path, NULL, rp_test_arena, model_out);
     rp_log_capture_end();
     (void)unlink(path);
     return status;

@@ -74,7 +74,7 @@ static void check(const char *folder, const char *adapters)
     rpexec_safetensors expected;
     rpexec_lane lane;
     cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, "%s/config.json", folder), RP_OK));
-    cr_assert(eq(int, rpexec_config_load(path, rp_test_arena, &config), RP_OK));
+    cr_assert(eq(int, rpexec_config_load(path, NULL, rp_test_arena, &config), RP_OK));
     if (adapters != NULL) { /* as make.py has them */
         rp_model_set_lora_rank(&config, 3);
         config.lora_alpha = 6;
