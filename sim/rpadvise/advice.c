@@ -60,17 +60,32 @@ static rp_status choose_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
+/* The run itself, and its intervals from fewer iterations: they are shares of a speed, which a
+ * synchronous run has after two iterations and an asynchronous one nearly after six. */
+static rp_status run_row(const rpadvise_search *s, rpadvise_row *row)
+{
+    static const rpadvise_manner as_it_is = {0};
+    const rpadvise_candidate *c = &row->trial->candidate;
+    const rpadvise_manner drawn = {.iterations = c->asynchronous ? 6 : 2, .intervals = true};
+    rpsim_study draws;
+    RP_TRY(rpadvise_study(s->bench, c, &as_it_is, s->arena, &row->study));
+    rp_status status = rpadvise_study(s->bench, c, &drawn, s->arena, &draws);
+    if (status == RP_OK) {
+        row->study.rows[0].intervals = draws.rows[0].intervals;
+    }
+    rpsim_study_fini(&draws);
+    return status;
+}
+
 static rp_status run_rows(rpadvise_advice *a)
 {
-    static const rpadvise_manner with_intervals = {.intervals = true};
     const rpadvise_search *s = a->search;
     const rpadvise_options *o = s->options;
     for (uint32_t i = 0; i < a->row_count; i++) {
         rpadvise_row *row = &a->rows[i];
         RP_TRY(rpadvise_candidate_command(s->bench->work, &row->trial->candidate, s->arena,
                                           &row->command));
-        RP_TRY(rpadvise_study(s->bench, &row->trial->candidate, &with_intervals, s->arena,
-                              &row->study));
+        RP_TRY(run_row(s, row));
         row->study.rows[0].rank = i + 1;
         row->hours = o->tokens > 0 ? o->tokens / row->trial->outcome.tokens_per_s / 3600 : NAN;
         row->usd = o->usd_per_hour > 0 ? row->hours * o->usd_per_hour : NAN;

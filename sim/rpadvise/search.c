@@ -8,11 +8,13 @@
 #define MOST_FOUND 1024u   /* room for step 4 */
 #define SCREENED_FIRST 80u
 #define SCREENED_SHARE 0.85 /* of the best estimate */
-#define FOUND_FIRST 14u
+#define FOUND_FIRST 10u
 #define RIVAL_SHARE 0.25 /* of the best: slower schedules are not run in full */
 #define REFINED 3u       /* of the best, whose neighbours are tried */
 #define TUNED 2u         /* schedules whose partitions are tuned */
-#define TUNE_BUDGET 24u
+#define TUNE_BUDGET 32u
+#define TUNE_LEAST 8u
+#define TUNE_OPS 2000000u /* of all its trials */
 
 /* ---- order ------------------------------------------------------------------------------------
  */
@@ -289,20 +291,31 @@ static rp_status refine(rpadvise_search *s)
     return rpadvise_search_add(s, all, count, 0);
 }
 
+/* Long programs leave time for few trials, and tell less: their stages are many and short. */
+static uint32_t tune_budget(const rpadvise_trial *trial)
+{
+    uint32_t budget = TUNE_OPS / (trial->outcome.ops + 1);
+    return budget < TUNE_LEAST ? 0 : rpadvise_least(budget, TUNE_BUDGET);
+}
+
 static rp_status tune(rpadvise_search *s)
 {
-    rpadvise_candidate best[TUNED] = {0};
+    rpadvise_trial best[TUNED] = {0};
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->found_count && count < TUNED && s->found[i].outcome.fits; i++) {
         bool known = false;
         for (uint32_t k = 0; k < count; k++) {
-            known = known || same_mode(&best[k], &s->found[i].candidate);
+            known = known || same_mode(&best[k].candidate, &s->found[i].candidate);
         }
         if (!known) {
-            best[count++] = s->found[i].candidate;
+            best[count++] = s->found[i];
         }
     }
-    return rpadvise_search_add(s, best, count, TUNE_BUDGET);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t budget = tune_budget(&best[i]);
+        RP_TRY(budget != 0 ? rpadvise_search_add(s, &best[i].candidate, 1, budget) : RP_OK);
+    }
+    return RP_OK;
 }
 
 rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rpadvise_bench *bench,

@@ -77,6 +77,7 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
         .host_limit_bytes = memory->host_bytes,
         .batch = row->workload.global_batch,
         .seq_len = row->workload.seq_len,
+        .ops = row->ops,
     };
     (void)snprintf(out->cause, sizeof out->cause, "%s", memory->oom_reason);
     if (row->explained != NULL) {

@@ -172,11 +172,12 @@ static rp_status name_adapters(rp_arena *arena, rp_model *model)
         if (strcmp(names[i], name) == 0) {
             RP_TRY(rp_model_load(name, arena, &file));
             if (file.lora_rank == model->lora_rank) {
-                model->name = name;
+                model->name = model->recorded = name;
                 return RP_OK;
             }
         }
     }
+    model->recorded = NULL; /* times of full training are others */
     return rp_arena_print(arena, &model->name, "%s-%u", name, model->lora_rank);
 }
 
