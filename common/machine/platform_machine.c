@@ -1,5 +1,7 @@
 #include "common/machine/platform_machine.h"
 
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/base/units.h"
 
 /* Threads have a rate each; what the platform says of all of them, and DRAM, limit them too. */
@@ -77,4 +79,24 @@ uint32_t rp_peer_gpus(const rp_platform *platform)
         return 0;
     }
     return platform->nvlink_gpus != 0 ? platform->nvlink_gpus : UINT32_MAX;
+}
+
+rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *needed, size_t count,
+                           const char *why)
+{
+    rp_text missing = {0};
+    rp_status status = RP_OK;
+    for (size_t i = 0; i < count && status == RP_OK; i++) {
+        if (!(needed[i].value > 0)) {
+            status = rp_text_print(&missing, "%s%s", missing.length > 0 ? ", no " : "no ",
+                                   needed[i].keys);
+        }
+    }
+    if (status == RP_OK && missing.length > 0) {
+        rp_log_error("--platform: %s has %s, %s; valid are platform files with a positive value",
+                     platform->name, missing.bytes, why);
+        status = RP_INPUT;
+    }
+    rp_text_fini(&missing);
+    return status;
 }

@@ -27,3 +27,18 @@ rp_machine rp_machine_of(const rp_platform *platform);
 /** @return the number of successive GPUs that send boundary tensors to each other directly
  * (rp_lower_config.peer_gpus): 0: none, UINT32_MAX: all, over NVLink, PCIe or the network. */
 uint32_t rp_peer_gpus(const rp_platform *platform);
+
+/** A rate that something needs, as it is to be named. */
+typedef struct rp_needed_rate {
+    const char *keys; /**< of the file: "a", or "a or b" */
+    double value;
+} rp_needed_rate;
+
+/**
+ * Refuses a platform that does not say all rates, and names those that it lacks.
+ * @param needed [count]
+ * @param why for the message, as "which hardware fidelity needs"
+ * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY
+ */
+rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *needed, size_t count,
+                           const char *why);

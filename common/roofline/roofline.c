@@ -320,25 +320,15 @@ double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq
 
 rp_status rp_roofline_check(const rp_platform *platform)
 {
-    const struct {
-        const char *key;
-        double value;
-    } needed[] = {
+    const rp_needed_rate needed[] = {
         {"gemm_efficiency", platform->gemm_efficiency},
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
         {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
     };
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (!(needed[i].value > 0)) {
-            rp_log_error("--platform: %s has no %s, which costs that nobody has measured are "
-                         "computed from; valid are platform files with a positive value",
-                         platform->name, needed[i].key);
-            return RP_INPUT;
-        }
-    }
-    return RP_OK;
+    return rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
+                            "which costs that nobody has measured are computed from");
 }
 
 static double flops_per_s(const rp_platform *p, rp_unit unit, rp_pass pass)

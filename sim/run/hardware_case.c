@@ -58,24 +58,15 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
     in->platform = platform;
     in->machine = rp_machine_of(platform);
     in->peer_gpus = rp_peer_gpus(platform);
-    const struct {
-        const char *key;
-        double value;
-    } needed[] = {
+    const rp_needed_rate needed[] = {
         {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
         {"host_optimizer_gb_per_s or optimizer_threads", in->machine.host_Bps},
     };
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (!(needed[i].value > 0)) {
-            rp_log_error("--platform: %s has no %s, which hardware fidelity needs; valid are "
-                         "platform files with a positive value",
-                         platform->name, needed[i].key);
-            return RP_INPUT;
-        }
-    }
+    RP_TRY(rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
+                            "which hardware fidelity needs"));
     in->rates = (rpsim_gpu_rates){
         .attention_fwd_flops = 1e12 * platform->attention_fwd_tflops,
         .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,

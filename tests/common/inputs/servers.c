@@ -187,3 +187,54 @@ Test(servers, some_gpus_keep_their_switches_and_the_host)
     cr_expect(eq(dbl, host_bytes(HOST "--platform rtx4090x16 --gpus 2"),
                  host_bytes(HOST "--platform rtx4090x16 --gpus 16")));
 }
+
+/* True where a key's value is the same in both; texts are compared, not where they lie. */
+static bool is_same(const rp_config_field *field, const rp_platform *a, const rp_platform *b)
+{
+    const char *at = (const char *)a + field->offset;
+    const char *bt = (const char *)b + field->offset;
+    if (field->type == RP_CONFIG_U32) {
+        return memcmp(at, bt, sizeof(uint32_t)) == 0;
+    }
+    if (field->type == RP_CONFIG_DOUBLE) {
+        return memcmp(at, bt, sizeof(double)) == 0;
+    }
+    const char *texts[2];
+    memcpy(&texts[0], at, sizeof texts[0]);
+    memcpy(&texts[1], bt, sizeof texts[1]);
+    return texts[0] == texts[1] ||
+           (texts[0] != NULL && texts[1] != NULL && strcmp(texts[0], texts[1]) == 0);
+}
+
+/* rpsim --platform-out writes every platform as it was read, and with what --set changes. */
+Test(servers, platform_out_is_the_platform)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/copy.yaml", rp_test_tool_folder());
+    for (size_t i = 0; i < SERVERS; i++) {
+        char line[640];
+        snprintf(line, sizeof line, "--platform %s --platform-out %s", servers[i].name, path);
+        (void)rp_test_rpsim_well(line);
+        rp_platform before = load(servers[i].name);
+        rp_platform after = load(path);
+        cr_expect(eq(str, (char *)after.name, "copy"));
+        for (size_t f = 0; f < rp_platform_schema.field_count; f++) {
+            const rp_config_field *field = &rp_platform_schema.fields[f];
+            bool listed = strcmp(field->key, "moved") == 0 || strcmp(field->key, "set") == 0;
+            if (strcmp(field->key, "name") == 0 || listed) { /* lists in the order of the keys */
+                continue;
+            }
+            cr_expect(is_same(field, &before, &after), "%s: %s", servers[i].name, field->key);
+            cr_expect(eq(int, rp_platform_provenance(&after, field->key),
+                         rp_platform_provenance(&before, field->key)),
+                      "%s: %s", servers[i].name, field->key);
+        }
+    }
+    char line[640];
+    snprintf(line, sizeof line, "--platform rtx5090x8 --set platform.pcie_gen=3 --platform-out %s",
+             path);
+    (void)rp_test_rpsim_well(line);
+    rp_platform changed = load(path);
+    cr_expect(eq(str, (char *)changed.gpu, "rtx5090"));
+    cr_expect(eq(dbl, changed.link_gb_per_s, 16));
+}

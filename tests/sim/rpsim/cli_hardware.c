@@ -355,7 +355,7 @@ Test(cli_hardware, artefacts)
     cr_expect(ne(ptr, strstr(rp_test_tool_read(path), "host"), NULL)); /* the optimizer's row */
 }
 
-/* A platform that does not say what hardware fidelity needs is refused by name. */
+/* A platform that does not say what hardware fidelity needs is refused, all that lacks by name. */
 Test(cli_hardware, platform_without_rates)
 {
     char path[512];
@@ -375,7 +375,14 @@ Test(cli_hardware, platform_without_rates)
         path);
     rp_test_outcome outcome = rp_test_rpsim(line);
     cr_expect(eq(int, outcome.status, 2));
-    cr_expect(ne(ptr, strstr(outcome.messages, "bare has no link_effective_gb_per_s"), NULL));
+    cr_expect(
+        ne(ptr,
+           strstr(outcome.messages, "bare has no link_effective_gb_per_s or link_efficiency, no "
+                                    "attention_fwd_tflops, no attention_bwd_tflops, no "
+                                    "memory_effective_gb_per_s, no host_optimizer_gb_per_s or "
+                                    "optimizer_threads, which hardware fidelity needs"),
+           NULL),
+        "%s", outcome.messages);
     cr_expect(ne(ptr, strstr(outcome.messages, "valid are platform files"), NULL));
 }
 
