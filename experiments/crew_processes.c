@@ -2,7 +2,6 @@
 #define _GNU_SOURCE /* prctl */
 #include "common/base/log.h"
 #include "experiments/crew.h"
-#include "sim/rpsim/arguments.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -59,8 +58,8 @@ static bool write_all(int to, const void *from, size_t size)
 }
 
 /* One message: its length, then an outcome. */
-static bool send_outcome(const rpsweep_crew_config *config, rpsim_session *session, uint64_t number,
-                         int to, rp_text *text)
+static bool send_outcome(const rpsweep_crew_config *config, struct rpsim_session *session,
+                         uint64_t number, int to, rp_text *text)
 {
     uint64_t length = 0;
     text->length = 0;
@@ -78,16 +77,15 @@ static void serve(const rpsweep_crew_config *config, int from, int to)
     uint64_t numbers[RPSWEEP_CHUNK];
     uint32_t count = 0;
     rp_text text = {0};
-    rpsim_session *session = NULL;
-    rp_mem_keep_freed(); /* thousands of short runs */
-    bool goes_on = rpsim_session_create(&session) == RP_OK;
+    struct rpsim_session *session = NULL;
+    bool goes_on = rpsweep_session_begin(&session) == RP_OK;
     while (goes_on && read_all(from, &count, sizeof count) &&
            read_all(from, numbers, count * sizeof *numbers)) {
         for (uint32_t i = 0; i < count && goes_on; i++) {
             goes_on = send_outcome(config, session, numbers[i], to, &text);
         }
     }
-    rpsim_session_destroy(session);
+    rpsweep_session_end(session);
     rp_text_fini(&text);
 }
 

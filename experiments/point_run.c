@@ -172,6 +172,17 @@ static rp_status run(const rpsweep_experiment *e, const char *rpexec, rpsim_sess
                                              &outcome->run_count);
 }
 
+rp_status rpsweep_session_begin(rpsim_session **session_out)
+{
+    rp_mem_keep_freed(); /* thousands of short runs */
+    return rpsim_session_create(session_out);
+}
+
+void rpsweep_session_end(rpsim_session *session)
+{
+    rpsim_session_destroy(session);
+}
+
 static void trim(char *text)
 {
     size_t length = strlen(text);

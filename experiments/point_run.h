@@ -15,10 +15,19 @@ typedef struct rpsweep_outcome {
 struct rpsim_session;
 
 /**
+ * Begins what the points that this process runs have in common; freed memory is kept from now on.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsweep_session_begin(struct rpsim_session **session_out);
+
+/** Ends it. NULL is allowed. */
+void rpsweep_session_end(struct rpsim_session *session);
+
+/**
  * Runs a point, in this process or, for rpexec, in another one, and appends its outcome to a
  * message. That a point fails is an outcome, not a failure of this function.
  * @param rpexec the program for executed points
- * @param session of the points that this process runs (sim/rpsim/arguments.h)
+ * @param session NULL: none
  * @retval RP_OK, RP_NO_MEMORY (there is no room for the outcome)
  */
 rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rpexec,

@@ -4,7 +4,7 @@
 #include "common/store/store.h"
 #include "sim/rpsim/study.h"
 
-/** What command lines that follow each other have in common (session.h). */
+/** Files and programs that command lines one after the other have in common (session.h). */
 typedef struct rpsim_session rpsim_session;
 
 /** @retval RP_OK (the caller destroys it), RP_NO_MEMORY */

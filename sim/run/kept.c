@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* What a program was built from, in copies of its own. */
+/* Everything that a program was built from, in copies of its own. */
 typedef struct origin {
     const rp_schedule_type *schedule; /* NULL: nothing is kept */
     rp_schedule_config config;

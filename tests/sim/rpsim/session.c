@@ -62,7 +62,7 @@ Test(session, gives_what_each_command_line_gives_alone)
         "--schedule roundpipe,fsdp --model llama3.1-8b --iterations 2",
         "--schedule fsdp --model llama3.1-8b --iterations 2 --set platform.gpus=4",
         "--schedule roundpipe --model llama3.1-8b --iterations 2 --seq-len 4096",
-        "--schedule 1f1b --model llama3.1-8b --nodes 2 --platform a800x8 --iterations 2",
+        "--schedule 1f1b --model llama3.1-8b --nodes 2 --platform h100x8 --iterations 2",
     };
     rpsim_session *session = NULL;
     cr_assert(eq(int, rpsim_session_create(&session), RP_OK));

@@ -178,7 +178,7 @@ Test(kept, every_setting_counts)
     rpsim_kept_destroy(kept);
 }
 
-/* What it is for: other times, the same program; times twice as long place RoundPipe's rounds as
+/* Other times, the same program; times twice as long place RoundPipe's rounds as
  * before. */
 Test(kept, a_program_is_built_once)
 {
