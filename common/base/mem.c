@@ -314,13 +314,17 @@ rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,
 
 rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *format, ...)
 {
+    char small[256]; /* most texts are short: formatted once */
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = vsnprintf(small, sizeof small, format, arguments);
     va_end(arguments);
     if (length < 0) {
         rp_log_error("a text is too long to be formatted");
         return RP_NO_MEMORY;
+    }
+    if ((size_t)length < sizeof small) {
+        return rp_arena_copy_text(arena, small, (size_t)length, text_out);
     }
     char *text;
     RP_TRY(rp_arena_alloc(arena, (size_t)length + 1, 1, &text));
