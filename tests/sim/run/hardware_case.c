@@ -1,0 +1,102 @@
+/* Runs that leave parts out, as searches make them: what is left is that of the whole run. */
+#include "sim/run/hardware_case.h"
+#include "sim/rpsim/study.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
+
+static void prepare(const char *optimizer, rpsim_options *options, rpsim_study *study)
+{
+    char *argv[] = {"rpsim",   "--schedule",  "all",
+                    "--model", "llama3.1-8b", "--recompute",
+                    "wait",    "--optimizer", (char *)(uintptr_t)optimizer,
+                    NULL};
+    rp_arena *arena = rp_test_tool_arena();
+    cr_assert(eq(int, rpsim_options_parse(9, argv, arena, options), RP_OK));
+    options->quiet = true;
+    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK));
+    cr_assert(gt(u32, study->row_count, 20));
+}
+
+static rpsim_result run(const rpsim_row *row, unsigned without, uint32_t iterations)
+{
+    rpsim_result result;
+    rp_schedule_config config = row->config;
+    rpsim_workload workload = row->workload;
+    config.iterations = iterations;
+    workload.without = without;
+    cr_assert(eq(int,
+                 rpsim_hardware_case_run(row->schedule, &config, &workload, row->model,
+                                         row->platform, &result),
+                 RP_OK),
+              "%s", row->schedule_name);
+    return result;
+}
+
+static void expect_same_memory(const rpsim_memory *a, const rpsim_memory *b, const char *name)
+{
+    cr_expect(eq(int, a->fits, b->fits), "%s", name);
+    cr_expect(eq(u64, a->peak_host_bytes, b->peak_host_bytes), "%s", name);
+    cr_assert(eq(u32, a->gpu_count, b->gpu_count));
+    cr_expect(
+        eq(int, memcmp(a->peak_gpu_bytes, b->peak_gpu_bytes, a->gpu_count * sizeof(uint64_t)), 0),
+        "%s", name);
+}
+
+static void expect_same(const rpsim_row *row, uint32_t iterations)
+{
+    const char *name = row->schedule_name;
+    rpsim_result whole = run(row, 0, iterations);
+    rpsim_result part = run(row, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK, iterations);
+    bool unknown = isnan(whole.period_ps) && isnan(part.period_ps);
+    cr_expect(unknown || whole.period_ps == part.period_ps, "%s", name);
+    cr_expect(eq(u64, rp_timeline_hash(whole.timeline), rp_timeline_hash(part.timeline)), "%s",
+              name);
+    cr_expect(eq(u64, rp_program_hash(whole.program), rp_program_hash(part.program)), "%s", name);
+    expect_same_memory(&whole.memory, &part.memory, name);
+    cr_expect(gt(i64, whole.metrics.lower_bound_ps, 0), "%s", name);
+    cr_expect(eq(i64, part.metrics.lower_bound_ps, 0), "%s", name);
+    cr_expect(eq(i64, part.metrics.makespan_ps, rp_metrics_makespan_ps(part.timeline)), "%s", name);
+    rpsim_result_fini(&whole);
+    rpsim_result_fini(&part);
+}
+
+Test(hardware_case, parts_that_are_left_out_change_no_other)
+{
+    static const char *const optimizers[] = {"sync", "async"};
+    for (int i = 0; i < 2; i++) {
+        rpsim_options options;
+        rpsim_study study;
+        prepare(optimizers[i], &options, &study);
+        for (uint32_t k = 0; k < study.row_count; k++) {
+            expect_same(&study.rows[k], 3);
+            expect_same(&study.rows[k], 1);
+        }
+        rpsim_study_fini(&study);
+    }
+}
+
+/* Why a search may ask for two iterations of a synchronous run: the second is as long as all that
+ * follow it, and holds as much. */
+Test(hardware_case, synchronous_runs_repeat_themselves)
+{
+    rpsim_options options;
+    rpsim_study study;
+    prepare("sync", &options, &study);
+    for (uint32_t i = 0; i < study.row_count; i++) {
+        const rpsim_row *row = &study.rows[i];
+        rpsim_result many = run(row, RPSIM_WITHOUT_STEP, RP_STEADY_ITERATIONS);
+        rpsim_result few = run(row, RPSIM_WITHOUT_STEP, 2);
+        cr_expect(many.period_ps == few.period_ps, "%s: %.0f and %.0f ps", row->schedule_name,
+                  many.period_ps, few.period_ps);
+        expect_same_memory(&many.memory, &few.memory, row->schedule_name);
+        rpsim_result_fini(&many);
+        rpsim_result_fini(&few);
+    }
+    rpsim_study_fini(&study);
+}
