@@ -370,8 +370,14 @@ static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out
 rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_arena *arena,
                            rp_model *model_out)
 {
-    if (strncmp(name_or_path, GPT, strlen(GPT)) == 0) {
+    if (assume == NULL && strncmp(name_or_path, GPT, strlen(GPT)) == 0) {
         return make_gpt(name_or_path, arena, model_out);
+    }
+    if (assume != NULL && !rp_hf_is_config(name_or_path)) {
+        rp_log_error("--assume: %.80s has no config.json; valid only with --model "
+                     "DIR|config.json",
+                     name_or_path);
+        return RP_USAGE;
     }
     return rp_hf_is_config(name_or_path) ? rp_hf_model_load(name_or_path, assume, arena, model_out)
                                          : load_file(name_or_path, arena, model_out);

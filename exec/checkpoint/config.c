@@ -166,7 +166,8 @@ static rp_status check_experts(const rp_hf_config *r)
 static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_arena *arena)
 {
     bool sharing = strstr(f->defaults, "shared_expert") != NULL;
-    bool windows = f->windows == RP_HF_ALL_WINDOWS || f->windows == RP_HF_PATTERN_WINDOWS;
+    bool windows = strstr(f->defaults, "\"sliding_window\"") != NULL;
+    bool other_experts = f->mixture == RP_HF_ALL_EXPERTS;
     const struct {
         bool has;
         const char *text;
@@ -178,6 +179,7 @@ static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_
         {f->four_norms, "four norms a layer"},
         {f->wide_qk_norm, "norms of queries and keys over all heads"},
         {windows, "sliding windows"},
+        {other_experts, "experts of other names"},
         {f->other_values != NULL, f->other_values}};
     const char *list = "";
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -196,7 +198,11 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
     static const char *const types[] = {"llama", "qwen3", "qwen3_moe"};
     const rp_hf_family *family = rp_hf_family_of(json_object_get(r->values, "model_type"));
     json_t *assumed = assume != NULL ? json_string(assume) : NULL;
-    family = family == NULL ? rp_hf_family_of(assumed) : family;
+    if (family == NULL && assumed != NULL) {
+        family = rp_hf_family_of(assumed);
+        rp_log_warning("%s: the family is not known; it is read as %.64s, as --assume says",
+                       r->path, assume);
+    }
     json_decref(assumed);
     for (size_t i = 0; family != NULL && i < sizeof types / sizeof types[0]; i++) {
         if (strcmp(types[i], family->type) == 0) {

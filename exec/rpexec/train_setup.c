@@ -20,7 +20,7 @@ static rp_status load_config(rpexec_trainer *t)
     }
     file = file || rp_hf_is_config(path);
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
-                : rp_model_load(path, t->arena, &t->config));
+                : rp_model_load_as(path, t->o->assume, t->arena, &t->config));
     if (file && t->o->platform != NULL) { /* its times may be known */
         RP_TRY(rp_hf_find_recorded(t->arena, &t->config));
     }

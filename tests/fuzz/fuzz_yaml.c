@@ -1,5 +1,7 @@
-/* The YAML readers. The first byte picks model, platform or costs; the rest is the file. */
+/* The YAML readers. The first byte picks model, platform or costs; the rest is the file. Input that
+ * begins with { is a config.json as a whole. */
 #include "common/inputs/costs.h"
+#include "common/inputs/huggingface/config.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,6 +19,23 @@ static void check_model(const rp_model *m)
                  "a layer is the sum of its parts");
     fuzz_require(m->active_parameters <= m->total_parameters, "active ones are some of all");
     fuzz_require(m->total_parameters / m->layers >= m->layer_parameters, "all layers fit a count");
+}
+
+/* Layers may be of several kinds; the model's own is one of them. */
+static void check_kinds(const rp_model *m)
+{
+    uint64_t total = 0;
+    fuzz_require(m->kind_count <= RP_MODEL_KINDS, "few kinds");
+    for (uint32_t i = 0; i < m->layers; i++) {
+        const rp_model *layer = rp_model_of_layer(m, i);
+        fuzz_require(layer->kinds == NULL || layer == m, "a kind has no kinds");
+        fuzz_require(layer->experts >= 1 && layer->active_experts <= layer->experts, "experts");
+        total += layer->layer_parameters;
+    }
+    fuzz_require(m->heads % m->kv_heads == 0, "heads divide");
+    fuzz_require(total < m->total_parameters && m->total_parameters < 2000000000000000u,
+                 "all layers are counted");
+    fuzz_require(m->active_parameters <= m->total_parameters, "active ones are some of all");
 }
 
 static void check_platform(const rp_platform *p)
@@ -90,9 +109,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_begin();
     rp_arena *arena = NULL;
     fuzz_require(rp_arena_create(&arena) == RP_OK, "an arena");
-    rp_status status = parse(data[0], (const char *)data + 1, size - 1, arena);
-    if (status != RP_OK) {
-        fuzz_require_refusal(status, NULL);
+    bool json = data[0] == '{';
+    rp_model model;
+    rp_status status =
+        json ? rp_hf_model_parse(FUZZ_FILE, (const char *)data, size, NULL, arena, &model)
+             : parse(data[0], (const char *)data + 1, size - 1, arena);
+    if (json && status == RP_OK) {
+        check_kinds(&model);
+    } else if (status != RP_OK) {
+        fuzz_require_refusal(status, json ? "valid values are" : NULL);
         fuzz_require(strstr(fuzz_log(), "; valid values are ") != NULL, "valid values are named");
     }
     rp_arena_destroy(arena);

@@ -81,6 +81,11 @@ bool rp_hf_is_config(const char *name_or_path);
 rp_status rp_hf_model_load(const char *path, const char *assume, rp_arena *arena,
                            rp_model *model_out);
 
+/** As rp_hf_model_load, from bytes in memory (fuzzing, tests), without the look for recorded models.
+ * @param name origin of the bytes, for messages, and the model's name */
+rp_status rp_hf_model_parse(const char *name, const char *bytes, size_t length, const char *assume,
+                            rp_arena *arena, rp_model *model_out);
+
 /** Looks for the model of traces/models that has the same shapes and sets what is known of it:
  * `recorded`, and properties of the software that trains it. @retval RP_OK, RP_INPUT, RP_NO_MEMORY
  */

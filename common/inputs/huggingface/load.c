@@ -81,7 +81,8 @@ static rp_status read_text(const rp_text *text, const char *path, rp_hf_reader r
     json_error_t error;
     json_t *root = json_loadb(text->bytes, text->length, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        rp_log_error("%s:%d: %s; valid is one JSON object", path, error.line, error.text);
+        rp_log_error("%s:%d: %s; valid values are one JSON object", path,
+                     error.line > 0 ? error.line : 1, error.text);
         return RP_INPUT;
     }
     rp_hf_config config = {.path = path, .text = text, .values = root};
@@ -167,7 +168,8 @@ static rp_status refuse_family(const rp_hf_config *config, const char *type, rp_
     const char *valid = NULL;
     RP_TRY(rp_hf_family_names(arena, &names));
     RP_TRY(understood_keys(config, arena, &keys));
-    RP_TRY(rp_arena_print(arena, &cause, "family '%.64s' is not known", type));
+    RP_TRY(rp_arena_print(arena, &cause, "%s%.64s%s", type[0] != '\0' ? "family '" : "no family",
+                          type, type[0] != '\0' ? "' is not known" : " is said"));
     RP_TRY(rp_arena_print(arena, &valid,
                           "%s; or --assume llama, which reads it as that family (of its keys %s "
                           "are understood) and names what is not used",
@@ -183,6 +185,10 @@ static rp_status choose_family(rp_hf_config *config, const json_t *outer, const 
     const char *name = json_is_string(type) ? json_string_value(type) : "";
     config->family = family_of(type);
     if (config->family != NULL) {
+        if (assume != NULL && strcmp(assume, config->family->type) != 0) {
+            rp_log_warning("%s: --assume: family %s is known and read as itself", config->path,
+                           config->family->type);
+        }
         return RP_OK;
     }
     if (assume == NULL) {
@@ -360,6 +366,16 @@ rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model)
             return RP_OK;
         }
     }
+    return RP_OK;
+}
+
+rp_status rp_hf_model_parse(const char *name, const char *bytes, size_t length, const char *assume,
+                            rp_arena *arena, rp_model *model_out)
+{
+    const rp_text text = {.bytes = (char *)(uintptr_t)bytes, .length = length};
+    rp_model model = {.source = name, .name = name};
+    RP_TRY(read_text(&text, name, read_model, (void *)(uintptr_t)assume, arena, &model));
+    *model_out = model;
     return RP_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/formats/csv.h"
+#include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/test_arena.h"
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LENGTH 64 /* tokens, of make.py */
@@ -181,4 +183,229 @@ Test(huggingface, active_parameters_of_mixtures)
     rp_model mixtral = load("mixtral-8x7b", message, sizeof message);
     cr_expect(eq(u64, (mixtral.total_parameters + 500000000) / 1000000000, 47));
     cr_expect(eq(u64, (mixtral.active_parameters + 500000000) / 1000000000, 13));
+}
+
+/* ---- what is not used -------------------------------------------------------------------------
+ */
+
+#define LLAMA                                                                                      \
+    "\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 6,\n"                 \
+    "\"intermediate_size\": 160, \"vocab_size\": 1000,\n"
+
+static rp_status parse(const char *text, const char *assume, rp_model *model_out, char *message,
+                       size_t size)
+{
+    rp_log_capture_begin(message, size);
+    rp_status status = rp_hf_model_parse("f", text, strlen(text), assume, rp_test_arena, model_out);
+    rp_log_capture_end();
+    return status;
+}
+
+/* Each message is one of those that are said; an empty list means that nothing is. */
+Test(huggingface, all_that_is_not_used_is_named)
+{
+    static const struct {
+        const char *text, *assume, *messages[3];
+    } cases[] = {
+        {"{\"model_type\": \"llama\",\n" LLAMA "\"torch_dtype\": \"bfloat16\", \"rope_theta\": 5e5,"
+         "\"architectures\": [\"LlamaForCausalLM\"], \"pad_token_id\": 0}",
+         NULL,
+         {NULL}},
+        {"{\"model_type\": \"llama\",\n" LLAMA "\"gated_residual\": false,\n\"sliding_window\": 8}",
+         NULL,
+         {"f:4: key 'gated_residual' is not known of family llama and was not used",
+          "f:5: sliding_window: the family has no windows", NULL}},
+        {"{\"model_type\": \"llama\",\n" LLAMA "\"hidden_act\": \"xielu\",\n"
+         "\"quantization_config\": {\"quant_method\": \"fp8\"}, \"attention_dropout\": 0.1}",
+         NULL,
+         {"f:4: hidden_act: the function is not known and simulated as a gate of SiLU",
+          "f:5: quantization_config: weights are simulated in the type that --dtype says",
+          "f:5: attention_dropout: dropout is not simulated"}},
+        {"{\"model_type\": \"deepseek_v3\",\n" LLAMA "\"num_nextn_predict_layers\": 1}",
+         NULL,
+         {"f:4: num_nextn_predict_layers: layers of multi-token prediction are not counted", NULL}},
+        {"{\"model_type\": \"mllama\", \"vision_config\": {},\n\"text_config\": {\"model_type\": "
+         "\"llama\",\n" LLAMA "\"odd\": 1}}",
+         NULL,
+         {"f:5: key 'text_config.odd' is not known",
+          "f:2: only the text model, 'text_config', is simulated; not used: vision_config", NULL}},
+        {"{\"model_type\":\n\"nobody\",\n" LLAMA "\"odd\": 1}",
+         "llama",
+         {"f:1: family 'nobody' is not known; it is read as llama, as --assume says",
+          "f:5: key 'odd' is not known of family llama and was not used", NULL}},
+        {"{\"model_type\": \"qwen3\",\n" LLAMA "\"num_key_value_heads\": 4}",
+         "llama",
+         {"f: --assume: family qwen3 is known and read as itself", NULL}},
+        {"{\"model_type\": \"mistral\"}",
+         NULL,
+         {"f: keys that are not there are the defaults of family mistral: num_hidden_layers 32, "
+          "hidden_size 4096, intermediate_size 14336, num_attention_heads 32, vocab_size 32000",
+          NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[4096] = "";
+        rp_model model;
+        rp_status status = parse(cases[i].text, cases[i].assume, &model, message, sizeof message);
+        cr_assert(eq(int, status, RP_OK), "%s: %s", cases[i].text, message);
+        size_t said = 0;
+        for (const char *c = message; *c != '\0'; c++) {
+            said += *c == '\n';
+        }
+        size_t wanted = 0;
+        for (; wanted < 3 && cases[i].messages[wanted] != NULL; wanted++) {
+            cr_expect(strstr(message, cases[i].messages[wanted]) != NULL, "%s: %s", message,
+                      cases[i].messages[wanted]);
+        }
+        cr_expect(eq(sz, said, wanted), "%s", message);
+    }
+}
+
+Test(huggingface, what_cannot_be_read_is_refused)
+{
+    static const struct {
+        const char *text, *assume, *message;
+        rp_status status;
+    } cases[] = {
+        {"{\"model_type\": \"nobody\",\n" LLAMA "\"odd\": 1}", NULL,
+         "f:1: model_type: family 'nobody' is not known; valid values are llama, mistral, "
+         "mixtral, ",
+         RP_INPUT},
+        {"{\"model_type\": \"nobody\",\n" LLAMA "\"odd\": 1}", NULL,
+         "(of its keys hidden_size, num_attention_heads, num_hidden_layers, intermediate_size, "
+         "vocab_size are understood)",
+         RP_INPUT},
+        {"{" LLAMA "\"odd\": 1}", NULL, "f: model_type: no family is said; valid", RP_INPUT},
+        {"{\"model_type\": \"x\"}", "y",
+         "--assume: 'y' is not a family that is known; valid values", RP_USAGE},
+        {"{\"model_type\": \"llama\",\n\"hidden_size\": \"4096\"}", NULL,
+         "f:2: hidden_size: valid values are integers from 1 to", RP_INPUT},
+        {"{\"model_type\": \"llama\",\n\"num_key_value_heads\": 5}", NULL,
+         "f:2: num_key_value_heads: valid values are divisors of num_attention_heads", RP_INPUT},
+        {"{\"model_type\": \"gemma2\",\n\"layer_types\": [\"chunked_attention\"]}", NULL,
+         "f:2: layer_types: valid values are a list with sliding_attention or full_att", RP_INPUT},
+        {"{\"model_type\": \"gemma2\",\n\"num_hidden_layers\": 1, \"layer_types\": [\"chunked\"]}",
+         NULL, "f:2: layer_types: other kinds of attention are not described", RP_INPUT},
+        {"{\"model_type\": \"gpt_oss\",\n\"attention_bias\": false}", NULL,
+         "f:2: attention_bias: sinks without biases are not described", RP_INPUT},
+        {"{\"model_type\": \"deepseek_v2\"}", NULL, "f: num_experts_per_tok: valid values are",
+         RP_INPUT},
+        {"{\"model_type\": \"deepseek_v3\",\n\"moe_layer_freq\": 2}", NULL,
+         "f:2: moe_layer_freq: valid values are integers from 1 to 1", RP_INPUT},
+        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 60000, \"hidden_size\": 1000000}",
+         NULL, "num_hidden_layers: the model has more than 1e15 parameters", RP_INPUT},
+        {"{\"model_type\": \"llama\",\n\"a\": 1, \"a\": 2}", NULL, "f:2: duplicate object key",
+         RP_INPUT},
+        {"[]", NULL, "f: config: valid values are one JSON object", RP_INPUT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[4096] = "";
+        rp_model model;
+        rp_status status = parse(cases[i].text, cases[i].assume, &model, message, sizeof message);
+        cr_expect(eq(int, status, cases[i].status), "%s", cases[i].text);
+        cr_expect(strstr(message, cases[i].message) != NULL, "%s: %s", message, cases[i].message);
+    }
+}
+
+/* ---- beside files of traces/ ------------------------------------------------------------------
+ */
+
+/* Shapes that a model of traces/models has make its recorded times the file's own; others do not,
+ * whatever the file is called. */
+Test(huggingface, recorded_times_belong_to_equal_shapes)
+{
+    static const char *const names[] = {"qwen3-1.7b", "llama3.1-8b", "gpt-oss-20b", "qwen3-32b",
+                                        "qwen3-235b"};
+    rp_platform platform;
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char message[4096] = "";
+        rp_model known;
+        rp_costs costs[2];
+        rp_model model = load(names[i], message, sizeof message);
+        cr_assert(eq(int, rp_model_load(names[i], rp_test_arena, &known), RP_OK));
+        cr_expect(eq(u64, model.total_parameters, known.total_parameters), "%s", names[i]);
+        cr_expect(eq(u64, model.active_parameters, known.active_parameters), "%s", names[i]);
+        cr_expect(model.kinds == NULL && model.sliding_window == known.sliding_window);
+        cr_assert(eq(str, (char *)(uintptr_t)model.recorded, (char *)(uintptr_t)names[i]));
+        model.name = "another";
+        cr_assert(
+            eq(int, rp_find_costs(&model, &platform, 4, 2048, rp_test_arena, &costs[0]), RP_OK));
+        cr_assert(
+            eq(int, rp_find_costs(&known, &platform, 4, 2048, rp_test_arena, &costs[1]), RP_OK));
+        cr_expect(eq(int, costs[0].kind, RP_MEASURED), "%s", names[i]);
+        cr_expect(eq(i64, costs[0].fwd_ps[1], costs[1].fwd_ps[1]), "%s", names[i]);
+    }
+}
+
+Test(huggingface, a_name_alone_has_no_recorded_times)
+{
+    rp_model model;
+    rp_platform platform;
+    rp_costs costs;
+    char path[] = "/tmp/roundpipe-hf-XXXXXX";
+    char file[256];
+    char folder[256];
+    cr_assert(mkdtemp(path) != NULL);
+    (void)snprintf(folder, sizeof folder, "%s/qwen3-1.7b", path);
+    cr_assert(eq(int, mkdir(folder, 0700), 0));
+    (void)snprintf(file, sizeof file, "%s/qwen3-1.7b/config.json", path);
+    FILE *stream = fopen(file, "w");
+    cr_assert(stream != NULL);
+    (void)fputs("{\"model_type\": \"llama\",\n" LLAMA "\"rms_norm_eps\": 1e-6}", stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_assert(eq(int, rp_model_load(folder, rp_test_arena, &model), RP_OK)); /* by its folder */
+    cr_expect(eq(str, (char *)(uintptr_t)model.name, "qwen3-1.7b"));
+    cr_expect(model.recorded == NULL);
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
+    cr_assert(eq(int, rp_find_costs(&model, &platform, 1, 128, rp_test_arena, &costs), RP_OK));
+    cr_expect(eq(int, costs.kind, RP_ASSUMED));
+    (void)unlink(file);
+    (void)rmdir(folder);
+    (void)rmdir(path);
+}
+
+/* What moves and is planned with is each layer's own. */
+Test(huggingface, sizes_are_of_each_layer)
+{
+    char message[4096] = "";
+    rp_sizes sizes;
+    rp_model model = load("deepseek-v3-defaults", message, sizeof message);
+    uint64_t total = 0;
+    cr_assert(
+        eq(int, rp_sizes_of_model(&model, 4096, RP_DTYPE_BF16, rp_test_arena, &sizes), RP_OK));
+    for (uint32_t i = 0; i < model.layers + 2; i++) {
+        total += sizes.weight_bytes[i];
+    }
+    cr_expect(eq(u64, sizes.weight_bytes[3], 2 * 583483392u)); /* the last dense layer */
+    cr_expect(eq(u64, sizes.weight_bytes[4], 2 * UINT64_C(11507286016)));
+    cr_expect(eq(u64, total, 2 * model.total_parameters));
+    cr_expect(ne(u64, sizes.tape_bytes[3], sizes.tape_bytes[4]));
+    rp_model_set_lora_rank(&model, 16);
+    /* q_a, q_b, kv_a, kv_b, o and three matrices of a dense MLP, 16 (in + out) each. */
+    uint64_t attention =
+        (7168 + 1536) + (1536 + 128 * 192) + (7168 + 576) + (512 + 128 * 256) + (128 * 128 + 7168);
+    cr_expect(eq(u64, rp_model_of_layer(&model, 0)->adapter_parameters,
+                 16 * (attention + 3 * (7168 + 18432))));
+}
+
+/* GPT-2 medium has 354,823,168 parameters (Radford et al., 2019: 355 M; transformers' GPT2Config
+ * with n_embd 1024, n_layer 24) with 50257 rows and 1024 positions; here are 47 rows and 1024
+ * positions more. */
+Test(huggingface, gpts_by_their_size)
+{
+    static const char *const bad[] = {"gpt:",          "gpt:1024x16",     "gpt:1024x15x24",
+                                      "gpt:1024x16x0", "gpt:1024x16x24x", "gpt:-1x1x1",
+                                      "gpt:6x2x1"};
+    rp_model model;
+    cr_assert(eq(int, rp_model_load("gpt:1024x16x24", rp_test_arena, &model), RP_OK));
+    cr_expect(eq(u64, model.total_parameters, 354823168 + (47 + 1024) * 1024));
+    cr_expect(eq(u32, model.vocab, 50304));
+    cr_expect(eq(u32, model.intermediate, 4096));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char message[512] = "";
+        rp_log_capture_begin(message, sizeof message);
+        cr_expect(eq(int, rp_model_load(bad[i], rp_test_arena, &model), RP_INPUT), "%s", bad[i]);
+        rp_log_capture_end();
+        cr_expect(strstr(message, "valid are gpt:HIDDENxHEADSxLAYERS") != NULL, "%s", message);
+    }
 }
