@@ -162,7 +162,7 @@ static rp_status check_experts(const rp_hf_config *r)
     return dense == NULL || rp_hf_is_empty(dense) ? RP_OK : refuse(r, "mlp_only_layers", "none");
 }
 
-/* What the layers of other families have. */
+/* Names what the layers of other families have. */
 static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_arena *arena)
 {
     bool sharing = strstr(f->defaults, "shared_expert") != NULL;
@@ -214,7 +214,7 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
                           : refuse(r, "model_type", FAMILIES "; or --assume llama");
 }
 
-/* What is left of the keys when shapes have been read: `rest` is all that is not computed. */
+/* Keys beside those of shapes: `rest` is all that is not computed. */
 static rp_status read_rest(rp_hf_config *r, rp_model *m)
 {
     json_decref(r->rest);

@@ -10,12 +10,12 @@
 #include "exec/state/state.h"
 
 /**
- * Reads a config.json for training: shapes as rpsim reads them (common/inputs/huggingface/config.h),
- * in either style (rope_theta and rope_scaling, or rope_parameters) of model_type llama, qwen3 or
- * qwen3_moe; of others what is not computed is named. Of the latter every layer must have experts;
- * their weights are divided by their sum where norm_topk_prob says so, which a file without it does
- * not. Sizes must be there; other missing keys are what transformers takes for them. Keys that
- * training depends on and that are not computed, and unknown ones, are refused, all of them by name
+ * Reads a config.json for training: shapes as rpsim reads them (huggingface/config.h), in either
+ * style (rope_theta and rope_scaling, or rope_parameters) of model_type llama, qwen3 or qwen3_moe;
+ * of others what is not computed is named. In qwen3_moe every layer must have experts; their
+ * weights are divided by their sum where norm_topk_prob says so, which a file without it does not.
+ * Sizes must be there; other missing keys are what transformers takes for them. Keys that training
+ * depends on and that are not computed, and unknown ones, are refused, all of them by name
  * (config_keys.c).
  * @param path of the file; a folder's config.json is meant by the folder, too
  * @param assume model_type that the file is read as where its own is unknown; NULL: refused

@@ -37,13 +37,17 @@
 typedef struct rpsim_dispatch_counts {
     uint32_t queue_depth;    /**< launches; 0: not modelled */
     uint32_t *launches;      /**< [stage][RP_OP_KIND_COUNT] kernels of a pass, at least 1 */
-    uint32_t layer_launches; /**< kernels of one layer's forward; its backward has twice as many */
+    uint32_t layer_launches; /**< kernels of one layer's forward, of the mean one where layers
+                                differ; its backward has twice as many */
     uint32_t *modules;       /**< [stage] that a job of the stage clones */
     uint32_t layers;
     uint32_t layer_modules;
     uint32_t layer_tensors; /**< that the optimizer steps, of one layer */
     bool routing;           /**< forwards wait for routing */
 } rpsim_dispatch_counts;
+
+/** Kernels of the head's forward: norm, logits, loss. */
+#define RPSIM_HEAD_LAUNCHES 20u
 
 /**
  * Counts modules and launches from the model's structure.

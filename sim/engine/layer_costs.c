@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* What layers of one kind have, in seconds. */
+/* Times of layers of one kind, in seconds. */
 typedef struct layer_scaling {
     double attention_fwd; /* of attention in the table's time */
     double attention_bwd;

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-/** How a family's keys say which layers have a sliding window; `layer_types` comes first where the
+/** Rules for which layers have a sliding window; `layer_types` comes first where the
  * family has it. */
 typedef enum rp_hf_windows {
     RP_HF_NO_WINDOWS,
@@ -25,7 +25,7 @@ typedef enum rp_hf_windows {
     RP_HF_PATTERN_WINDOWS,   /**< all but every n-th, n: sliding_window_pattern, or 2 */
 } rp_hf_windows;
 
-/** How a family's keys say which layers have experts. */
+/** Rules for which layers have experts. */
 typedef enum rp_hf_mixture {
     RP_HF_DENSE,
     RP_HF_ALL_EXPERTS,      /**< num_local_experts of intermediate_size in every layer */
@@ -81,7 +81,7 @@ bool rp_hf_is_config(const char *name_or_path);
 rp_status rp_hf_model_load(const char *path, const char *assume, rp_arena *arena,
                            rp_model *model_out);
 
-/** As rp_hf_model_load, from bytes in memory (fuzzing, tests), without the look for recorded models.
+/** As rp_hf_model_load, from bytes in memory (fuzzing, tests): no recorded model is looked for.
  * @param name origin of the bytes, for messages, and the model's name */
 rp_status rp_hf_model_parse(const char *name, const char *bytes, size_t length, const char *assume,
                             rp_arena *arena, rp_model *model_out);
@@ -94,7 +94,7 @@ rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model);
 /* ---- for readers of such files ----------------------------------------------------------------
  */
 
-/** What a reader does with an open file. @param context the caller's */
+/** A reader of an open file. @param context the caller's */
 typedef rp_status (*rp_hf_reader)(rp_hf_config *config, rp_arena *arena, void *context,
                                   rp_model *model);
 

@@ -11,7 +11,7 @@
 #define MOST_VOCAB 16777216u
 #define MOST_POSITIONS 1073741824u
 
-/* What distinguishes a layer from the others. */
+/* Properties in which layers differ. */
 typedef struct layer {
     bool experts;
     bool window;

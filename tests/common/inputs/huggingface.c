@@ -364,7 +364,7 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     (void)rmdir(path);
 }
 
-/* What moves and is planned with is each layer's own. */
+/* Bytes that move are each layer's own. */
 Test(huggingface, sizes_are_of_each_layer)
 {
     char message[4096] = "";
