@@ -12,7 +12,8 @@
 
 TestSuite(exec_config, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
-static rp_status load_text(const char *text, rp_model *model_out, char *message, size_t size)
+static rp_status load_assumed(const char *text, const char *assume, rp_model *model_out,
+                              char *message, size_t size)
 {
     char path[] = "/tmp/roundpipe-config-XXXXXX";
     int descriptor = mkstemp(path);
@@ -22,10 +23,15 @@ static rp_status load_text(const char *text, rp_model *model_out, char *message,
     cr_assert(fputs(text, stream) >= 0);
     cr_assert(eq(int, fclose(stream), 0));
     rp_log_capture_begin(message, size);
-    rp_status status = rpexec_config_load(path, NULL, rp_test_arena, model_out);
+    rp_status status = rpexec_config_load(path, assume, rp_test_arena, model_out);
     rp_log_capture_end();
     (void)unlink(path);
     return status;
+}
+
+static rp_status load_text(const char *text, rp_model *model_out, char *message, size_t size)
+{
+    return load_assumed(text, NULL, model_out, message, size);
 }
 
 /* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` takes their place.
@@ -161,4 +167,39 @@ Test(exec_config, what_does_not_alter_the_model_is_read)
     cr_expect(eq(u32, m.head_dim, 8));
     cr_expect(eq(dbl, m.rope_theta, 10000));
     cr_expect(eq(str, (char *)m.rope_scaling, "none"));
+}
+
+#define LLAMA_REST                                                                                 \
+    ", \"hidden_size\": 32, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"                 \
+    " \"intermediate_size\": 40, \"vocab_size\": 97, \"max_position_embeddings\": 64,"             \
+    " \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
+
+/* Of families that are not computed all that is missing is named; an unknown one may be assumed,
+ * but its own keys are refused even so. */
+Test(exec_config, other_families_are_refused_or_assumed)
+{
+    static const struct {
+        const char *text, *assume, *message;
+        rp_status status;
+    } cases[] = {
+        {"{\"model_type\": \"deepseek_v2\"}", NULL,
+         "model_type: deepseek_v2 has latent attention (MLA), shared experts, scaled weights of "
+         "experts, which the executor does not compute; valid values are llama, qwen3 and "
+         "qwen3_moe",
+         RP_INPUT},
+        {"{\"model_type\": \"mixtral\"}", "llama", "mixtral has experts of other names", RP_INPUT},
+        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
+         "model_type: valid values are llama, qwen3 and qwen3_moe; or --assume llama", RP_INPUT},
+        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as llama", RP_OK},
+        {"{\"model_type\": \"nobody\"" LLAMA_REST ", \"odd\": 1}", "llama",
+         "odd: is not understood, and might alter the model", RP_INPUT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[2048] = "";
+        rp_model m;
+        rp_status status =
+            load_assumed(cases[i].text, cases[i].assume, &m, message, sizeof message);
+        cr_expect(eq(int, status, cases[i].status), "%s: %s", cases[i].text, message);
+        cr_expect(strstr(message, cases[i].message) != NULL, "%s", message);
+    }
 }
