@@ -1,0 +1,8 @@
+#!/bin/sh
+# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, such as --steps,
+# --weights, --data, --backend and --record, may follow.
+exec "${RPEXEC:-rpexec}" --schedule dualpipev --model qwen3-1.7b --platform rtx4090x8 \
+    --gpus 2 --microbatches 4 --microbatch-size 4 --accumulate 2 --seq-len 2048 --dtype fp16 \
+    --optimizer sync --recompute none \
+    --partition '8,8,8,4' \
+    "$@"

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, such as --steps,
+# --weights, --data, --backend and --record, may follow.
+exec "${RPEXEC:-rpexec}" --schedule roundpipe --model qwen3-1.7b --platform rtx4090x8 \
+    --gpus 8 --microbatches 10 --microbatch-size 12 --accumulate 4 --seq-len 2048 --dtype fp16 \
+    --optimizer async --recompute early --grain stage \
+    --partition '8,10,10|0,1,3,3,3,3,3,3,3,3,3' \
+    "$@"

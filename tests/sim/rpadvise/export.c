@@ -1,0 +1,316 @@
+/* Exports of configurations: files of each system beside golden ones, names of options beside lists
+ * that the packages gave (golden/exports/packages.py), sizes, rpexec's command, and the folder. */
+#include "sim/rpadvise/export.h"
+#include "common/base/log.h"
+#include "sim/rpsim/arguments.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(export, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
+
+#define MOST_WORDS 48
+#define GOLDEN RP_TEST_ROOT "/golden/exports"
+
+static char messages[4096];
+
+static const char *print(const char *format, const char *first, const char *second)
+{
+    const char *text = NULL;
+    char line[4096];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(line, sizeof line, format, first, second);
+#pragma GCC diagnostic pop
+    cr_assert(eq(int, rp_arena_copy_text(rp_test_tool_arena(), line, strlen(line), &text), RP_OK));
+    return text;
+}
+
+static rpsim_study study_of(const char *line)
+{
+    char words[1024];
+    char *argv[MOST_WORDS] = {NULL};
+    int argc = 0;
+    rpsim_study study;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+        const char *kept = NULL;
+        size_t length = strlen(word);
+        cr_assert(eq(int, rp_arena_copy_text(rp_test_tool_arena(), word, length, &kept), RP_OK));
+        argv[argc++] = (char *)kept;
+    }
+    cr_assert(eq(int, rpsim_arguments_study(argc, argv, rp_test_tool_arena(), &study), RP_OK));
+    return study;
+}
+
+static rp_status export_to(const char *dir, const char *line)
+{
+    rpsim_study study = study_of(line);
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rpadvise_export(&study.rows[0], line, dir, rp_test_tool_arena());
+    rp_log_capture_end();
+    rpsim_study_fini(&study);
+    return status;
+}
+
+static const char *in_folder(const char *name)
+{
+    return print("%s/%s", rp_test_tool_folder(), name);
+}
+
+/* Number of entries of a folder; -1: there is none. */
+static int entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int count = 0;
+    if (folder == NULL) {
+        return -1;
+    }
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count - 2;
+}
+
+/* Lines of golden/exports/lines.tsv: name and rpsim's line. */
+static rp_csv golden_lines(void)
+{
+    return rp_test_tool_table("lines.tsv", rp_test_tool_read(GOLDEN "/lines.tsv"), '\t');
+}
+
+Test(export, files_are_the_golden_ones)
+{
+    rp_csv lines = golden_lines();
+    for (uint32_t i = 0; i < lines.rows; i++) {
+        const char *name = rp_test_tool_cell(&lines, i, "name");
+        const char *golden = print("%s/%s", GOLDEN, name);
+        const char *dir = in_folder(name);
+        cr_assert(eq(int, export_to(dir, rp_test_tool_cell(&lines, i, "line")), RP_OK), "%s",
+                  messages);
+        cr_expect(eq(int, entries(dir), entries(golden)), "%s", name);
+        DIR *folder = opendir(golden);
+        for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+            if (*entry->d_name != '.') {
+                const char *expected = rp_test_tool_read(print("%s/%s", golden, entry->d_name));
+                const char *found = rp_test_tool_read(print("%s/%s", dir, entry->d_name));
+                cr_expect(eq(str, (char *)found, (char *)expected), "%s/%s", name, entry->d_name);
+            }
+        }
+        closedir(folder);
+    }
+    cr_expect(eq(int, entries(rp_test_tool_folder()), (int)lines.rows));
+}
+
+/* ---- names of options --------------------------------------------------------------------------
+ */
+
+static rp_csv options;
+
+static bool is_option(const char *package, const char *of, const char *name)
+{
+    for (uint32_t i = 0; i < options.rows; i++) {
+        if (strcmp(rp_test_tool_cell(&options, i, "package"), package) == 0 &&
+            strcmp(rp_test_tool_cell(&options, i, "of"), of) == 0 &&
+            strcmp(rp_test_tool_cell(&options, i, "option"), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void load_options(void)
+{
+    options = rp_test_tool_table("options.csv", rp_test_tool_read(GOLDEN "/options.csv"), ',');
+    cr_expect(is_option("megatron-core", "argument", "--num-layers"));
+    cr_expect(eq(int, is_option("megatron-core", "argument", "--number-of-layers"), false));
+}
+
+static const char *exported(const char *line, const char *file)
+{
+    static int count;
+    char name[32];
+    snprintf(name, sizeof name, "e%d", count++);
+    const char *dir = in_folder(name);
+    cr_assert(eq(int, export_to(dir, line), RP_OK), "%s: %s", line, messages);
+    const char *path = print("%s/%s", dir, file);
+    return access(path, R_OK) == 0 ? rp_test_tool_read(path) : NULL;
+}
+
+/* Words that begin with "--" are options; what follows is no concern here. */
+static uint32_t expect_arguments(const char *text)
+{
+    char words[4096];
+    uint32_t count = 0;
+    snprintf(words, sizeof words, "%s", text);
+    for (char *word = strtok(words, " \n"); word != NULL; word = strtok(NULL, " \n")) {
+        bool option = strncmp(word, "--", 2) == 0;
+        count += option ? 1 : 0;
+        cr_expect(eq(int, option, option && is_option("megatron-core", "argument", word)), "%s", word);
+    }
+    return count;
+}
+
+Test(export, arguments_are_megatrons)
+{
+    static const char *const lines[] = {
+        "rpsim --schedule 1f1b --gpus 4 --partition 8,8,8,4 --dtype bf16",
+        "rpsim --schedule interleaved-1f1b --gpus 4 --partition 4,4,4,4,4,4,4,0",
+        "rpsim --schedule interleaved-1f1b --gpus 7 --microbatches 14 "
+        "--partition 2,2,2,2,2,2,2,2,2,2,2,2,2,2",
+        "rpsim --schedule megatron-tp --model qwen3-235b --platform h100x8 --recompute none",
+        "rpsim --schedule megatron-pp --model mpt-1b --platform a100-80x8",
+        "rpsim --schedule megatron-pp --model llama3.1-8b --platform h100x8 --grain layer",
+    };
+    load_options();
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *text = exported(lines[i], "megatron-lm.args");
+        cr_assert(text != NULL, "%s", lines[i]);
+        cr_expect(ge(u32, expect_arguments(text), 18));
+    }
+}
+
+/* Keys of an object, and of the objects in it by their own lists. */
+static void expect_keys(json_t *object, const char *of)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        cr_expect(is_option("deepspeed", of, key), "%s: %s", of, key);
+        if (json_is_object(value)) {
+            expect_keys(value, key);
+        }
+    }
+}
+
+Test(export, keys_are_deepspeeds)
+{
+    static const char *const lines[] = {
+        "rpsim --schedule zero2 --dtype bf16",
+        "rpsim --schedule zero-offload --recompute none",
+        "rpsim --schedule zero-infinity --dtype fp32",
+        "rpsim --schedule 1f1b --gpus 4 --partition 7,7,7,7",
+    };
+    load_options();
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        json_t *config = json_loads(exported(lines[i], "deepspeed.json"), 0, NULL);
+        cr_assert(config != NULL, "%s", lines[i]);
+        expect_keys(config, "key");
+        /* DeepSpeed's own rule: the batch is micro * accumulation * replicas. */
+        double replicas = json_object_get(config, "pipeline") != NULL ? 1 : 8;
+        cr_expect(eq(dbl, rp_test_json_number(config, "train_batch_size"),
+                     rp_test_json_number(config, "train_micro_batch_size_per_gpu") *
+                         rp_test_json_number(config, "gradient_accumulation_steps") * replicas));
+        json_decref(config);
+    }
+}
+
+static void expect_words(const char *text, const char *package, const char *of,
+                         const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        cr_expect(strstr(text, *names) != NULL, "%s", *names);
+        cr_expect(is_option(package, of, *names), "%s: %s", of, *names);
+    }
+}
+
+Test(export, names_are_roundpipes_and_fsdps)
+{
+    load_options();
+    const char *text =
+        exported("rpsim --schedule roundpipe --partition auto", "roundpipe_config.py");
+    expect_words(text, "RoundPipe", "RoundPipeRunConfig",
+                 (const char *[]){"num_microbatch", "recompute_grain", "execute_plan", NULL});
+    expect_words(text, "RoundPipe", "ModelExecutePlan",
+                 (const char *[]){"fwd_plan", "bwd_plan", NULL});
+    expect_words(text, "RoundPipe", "RoundPipe", (const char *[]){"optim_dtype", NULL});
+    expect_words(text, "RoundPipe", "step", (const char *[]){"is_async", NULL});
+    text = exported("rpsim --schedule fsdp", "torch_fsdp.py");
+    expect_words(text, "torch", "fully_shard",
+                 (const char *[]){"reshard_after_forward", "mp_policy", "offload_policy", NULL});
+    expect_words(text, "torch", "MixedPrecisionPolicy",
+                 (const char *[]){"param_dtype", "reduce_dtype", NULL});
+}
+
+/* ---- rpexec ------------------------------------------------------------------------------------
+ */
+
+/* The command trains, and its program is the one that rpsim simulates, byte for byte. */
+Test(export, rpexec_runs_the_command)
+{
+    static const char *const lines[] = {
+        "rpsim --schedule roundpipe --gpus 2 --model tiny --seq-len 32 --microbatch-size 1 "
+        "--optimizer async --dtype fp32 --accumulate 2 --iterations 2",
+        "rpsim --schedule fsdp --gpus 2 --model tiny --seq-len 32 --microbatch-size 1 --dtype bf16 "
+        "--reduce-each microbatch --iterations 2",
+        "rpsim --schedule 1f1b --gpus 2 --model " RP_SOURCE_ROOT
+        "/traces/models/small.yaml --seq-len 16 --microbatch-size 2 --lora-rank 4 --grain layer "
+        "--iterations 2",
+    };
+    setenv("RPEXEC", RPEXEC_PATH, 1);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *dir = in_folder("run");
+        const char *script = print("%s/%s", dir, "rpexec.sh");
+        const char *ours = in_folder("exec.program");
+        const char *its = in_folder("sim.program");
+        cr_assert(eq(int, export_to(dir, lines[i]), RP_OK), "%s", messages);
+        rp_test_outcome run = rp_test_tool_execute(
+            "/bin/sh", (const char *[]){"sh", script, "--backend", "host", "--steps", "2",
+                                        "--program-out", ours, NULL});
+        cr_assert(eq(int, run.status, 0), "%s: %s", lines[i], run.messages);
+        rp_test_rpsim_well(print("%s --intervals off --program-out %s", lines[i] + 6, its));
+        cr_expect(eq(str, (char *)rp_test_tool_read(ours), (char *)rp_test_tool_read(its)), "%s",
+                  lines[i]);
+        rp_test_tool_execute("/bin/rm", (const char *[]){"rm", "-r", dir, NULL});
+    }
+}
+
+/* ---- the folder --------------------------------------------------------------------------------
+ */
+
+#define LINE "rpsim --schedule 1f1b --gpus 4 --partition 7,7,7,7"
+
+Test(export, an_empty_folder_is_taken)
+{
+    const char *dir = in_folder("empty");
+    cr_assert(eq(int, mkdir(dir, 0777), 0));
+    cr_expect(eq(int, export_to(print("%s/%s", dir, ""), LINE), RP_OK), "%s", messages);
+    cr_expect(eq(int, entries(dir), 6));
+    cr_expect(eq(int, entries(rp_test_tool_folder()), 1), "nothing else is left");
+}
+
+Test(export, a_folder_with_files_is_refused)
+{
+    const char *dir = in_folder("full");
+    cr_assert(eq(int, export_to(dir, LINE), RP_OK), "%s", messages);
+    cr_expect(eq(int, export_to(dir, LINE), RP_USAGE));
+    cr_expect(strstr(messages, "has files; valid is a folder that does not exist") != NULL, "%s",
+              messages);
+    cr_expect(eq(int, export_to(print("%s/%s", dir, "README.md"), LINE), RP_USAGE));
+    cr_expect(strstr(messages, "is no folder") != NULL, "%s", messages);
+    cr_expect(eq(int, export_to(print("%s/%s", dir, "none/x"), LINE), RP_USAGE));
+    cr_expect(eq(int, export_to(".", LINE), RP_USAGE));
+    cr_expect(eq(int, export_to("/", LINE), RP_USAGE));
+    cr_expect(eq(int, export_to(print("%s/%s", dir, ".."), LINE), RP_USAGE));
+    cr_expect(eq(int, entries(dir), 6));
+    cr_expect(eq(int, entries(rp_test_tool_folder()), 1));
+}
+
+/* Orders that cannot be built: files of DeepSpeed and Megatron-LM are written by then. */
+Test(export, all_files_or_none)
+{
+    rpsim_study study = study_of(LINE);
+    study.rows[0].config.layers++;
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rpadvise_export(&study.rows[0], LINE, in_folder("x"), rp_test_tool_arena());
+    rp_log_capture_end();
+    cr_expect(ne(int, status, RP_OK));
+    cr_expect(eq(int, entries(rp_test_tool_folder()), 0));
+    rpsim_study_fini(&study);
+}
