@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #define README "README.md"
 #define MOST_FILES 16
 #define MOST_TRIES 1000
+#define LINE_COLUMNS 100
+#define NOTE_SIZE 2048
 
 static const rpadvise_exporter *const exporters[] = {
     &rpadvise_export_roundpipe,        &rpadvise_export_deepspeed,  &rpadvise_export_megatron,
@@ -47,16 +50,50 @@ void rpadvise_write_counts(const uint32_t *counts, uint32_t count, FILE *stream)
     }
 }
 
+/* A line of Markdown over several of at most LINE_COLUMNS columns, as far as its words allow. */
+static void write_wrapped(const char *line, size_t length, FILE *stream)
+{
+    size_t column = 0;
+    for (size_t at = 0; at < length;) {
+        size_t word = 0;
+        while (at + word < length && line[at + word] != ' ') {
+            word++;
+        }
+        bool fits = column == 0 || column + 1 + word <= LINE_COLUMNS;
+        const char *before = column == 0 ? "" : fits ? " " : "\n  ";
+        fprintf(stream, "%s%.*s", before, (int)word, line + at);
+        column = fits ? column + word + (column != 0 ? 1 : 0) : 2 + word;
+        at += word + (at + word < length ? 1 : 0);
+    }
+    putc('\n', stream);
+}
+
+void rpadvise_note(FILE *stream, const char *format, ...)
+{
+    char text[NOTE_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (const char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        write_wrapped(line, length, stream);
+        line += length + (line[length] == '\n' ? 1 : 0);
+    }
+}
+
 void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    fprintf(stream, "- The training script gives sequences of %u tokens",
-            job->row->workload.seq_len);
+    uint32_t tokens = job->row->workload.seq_len;
     if (l->calls > 1) {
-        fprintf(stream, ", and %u calls of %u microbatches each before the optimizer steps",
-                l->calls, l->microbatches / l->calls);
+        rpadvise_note(stream,
+                      "- The training script gives sequences of %u tokens, and %u calls of %u "
+                      "microbatches each before the optimizer steps.",
+                      tokens, l->calls, l->microbatches / l->calls);
+    } else {
+        rpadvise_note(stream, "- The training script gives sequences of %u tokens.", tokens);
     }
-    fputs(".\n", stream);
 }
 
 /* ---- README ------------------------------------------------------------------------------------
@@ -88,7 +125,11 @@ static void write_table(const rpadvise_job *job, FILE *stream)
                 l->pipeline, l->data);
     }
     write_sizes(job, stream);
-    fprintf(stream, "| layers of each stage | `%s` |\n", row->partition_text);
+    if (l->data * l->tensor == 1) {
+        fprintf(stream, "| layers of each stage | `%s` |\n", row->partition_text);
+    } else { /* gathered, and recomputed, a unit at a time */
+        fprintf(stream, "| units of layers | %u |\n", row->config.partition->forward_count);
+    }
     fprintf(stream, "| recompute | %s", rp_recompute_text(row->config.recompute));
     if (row->config.recompute != RP_RECOMPUTE_NONE) {
         fputs(row->workload.layer_grain ? ", layer by layer" : ", a stage at a time", stream);

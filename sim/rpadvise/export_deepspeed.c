@@ -109,24 +109,28 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
     const rpsim_row *row = job->row;
     if (rp_is_data_parallel(&row->schedule->traits)) {
         if (row->config.recompute != RP_RECOMPUTE_NONE) {
-            fputs("- The JSON says how activations are kept, and the model says which: it has to "
-                  "recompute each block (`deepspeed.checkpointing.checkpoint` or "
-                  "`gradient_checkpointing_enable`).\n",
-                  stream);
+            rpadvise_note(
+                stream,
+                "- The JSON says how activations are kept, and the model says which: it has to "
+                "recompute each block (`deepspeed.checkpointing.checkpoint` or "
+                "`gradient_checkpointing_enable`).\n");
         }
-        fputs("- The simulation overlaps no collective with compute; DeepSpeed's `overlap_comm` is "
-              "left at its default.\n"
-              "- Units of the partition have no option: ZeRO works on buckets and on modules.\n",
-              stream);
+        rpadvise_note(
+            stream,
+            "- The simulation overlaps no collective with compute; DeepSpeed's `overlap_comm` is "
+            "left at its default.\n"
+            "- Units of the partition have no option: ZeRO works on buckets and on modules.\n");
     } else {
-        fprintf(stream,
-                "- Stages are those of `PipelineModule(num_stages=%u, "
-                "partition_method=\"type:decoder\", activation_checkpoint_interval=%u)`: the "
-                "training script has to pass them. `decoder` stands for the class of a block, and "
-                "embedding and head go to the first and last stage.\n",
-                job->layout.stages, interval(row));
+        rpadvise_note(
+            stream,
+            "- Stages are those of `PipelineModule(num_stages=%u, "
+            "partition_method=\"type:decoder\", activation_checkpoint_interval=%u)`: the "
+            "training script has to pass them. `decoder` stands for the class of a block, and "
+            "embedding and head go to the first and last stage.\n",
+            job->layout.stages, interval(row));
     }
-    fputs("- The learning rate is DeepSpeed's default; nothing here depends on it.\n", stream);
+    rpadvise_note(stream,
+                  "- The learning rate is DeepSpeed's default; nothing here depends on it.\n");
     rpadvise_note_sizes(job, stream);
 }
 

@@ -1,6 +1,7 @@
 /** @file export_internal.h  Writers of an export, one per system. */
 #pragma once
 
+#include "common/base/log.h"
 #include "sim/rpadvise/systems.h"
 
 /** Inputs of a writer. */
@@ -41,6 +42,9 @@ uint32_t rpadvise_most_layers(const rp_partition *partition);
 
 /** Writes `counts` with ", " between. */
 void rpadvise_write_counts(const uint32_t *counts, uint32_t count, FILE *stream);
+
+/** Writes list items, each a line of the text that `format` gives, over lines of 100 columns. */
+void rpadvise_note(FILE *stream, const char *format, ...) RP_PRINTF(2, 3);
 
 /** Writes the item that tells sizes which are the training script's: microbatches and calls. */
 void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream);

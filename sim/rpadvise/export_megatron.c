@@ -139,25 +139,26 @@ static rp_status write_arguments(const rpadvise_job *job, FILE *stream)
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    fprintf(
+    rpadvise_note(
         stream,
         "- `xargs -a megatron-lm.args torchrun ... pretrain_gpt.py ...` on %u GPUs, with options "
         "for data, tokenizer, learning rate and length of the training.\n",
         l->gpus);
     if (l->calls > 1 && l->pipeline == 1) {
-        fputs("- Calls have no option: all microbatches of a step are one call. Without a pipeline "
-              "that changes nothing.\n",
-              stream);
+        rpadvise_note(
+            stream,
+            "- Calls have no option: all microbatches of a step are one call. Without a pipeline "
+            "that changes nothing.\n");
     }
     if (l->tensor > 1) {
-        fputs("- The simulation is of tensor parallelism with all-reduces: without "
-              "`--sequence-parallel`. Before Blackwell it wants `CUDA_DEVICE_MAX_CONNECTIONS=1`.\n",
-              stream);
+        rpadvise_note(
+            stream,
+            "- The simulation is of tensor parallelism with all-reduces: without "
+            "`--sequence-parallel`. Before Blackwell it wants `CUDA_DEVICE_MAX_CONNECTIONS=1`.\n");
     }
     if (job->row->schedule->published_as == NULL && l->pipeline > 1) {
-        fputs("- The simulated loss is fused; Megatron-LM's is with "
-              "`--cross-entropy-loss-fusion`.\n",
-              stream);
+        rpadvise_note(stream, "- The simulated loss is fused; Megatron-LM's is with "
+                              "`--cross-entropy-loss-fusion`.\n");
     }
 }
 

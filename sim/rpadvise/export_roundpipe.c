@@ -56,19 +56,22 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rp_model *m = job->row->model;
-    fprintf(stream,
-            "- The layers of the plan are those of the library's presets for Hugging Face models "
-            "(`wrap_model_to_roundpipe`): embedding, %u blocks, final norm with head.\n"
-            "- When a recompute begins is the library's own; %s has no option.\n",
-            m->layers, job->row->config.recompute == RP_RECOMPUTE_WAIT ? "`wait`" : "`early`");
+    rpadvise_note(
+        stream,
+        "- The layers of the plan are those of the library's presets for Hugging Face models "
+        "(`wrap_model_to_roundpipe`): embedding, %u blocks, final norm with head.\n"
+        "- When a recompute begins is the library's own; %s has no option.\n",
+        m->layers, job->row->config.recompute == RP_RECOMPUTE_WAIT ? "`wait`" : "`early`");
     if (!job->layout.even) {
-        fputs("- The library splits the sequences of a call by itself; microbatches differ in "
-              "size.\n",
-              stream);
+        rpadvise_note(
+            stream,
+            "- The library splits the sequences of a call by itself; microbatches differ in "
+            "size.\n");
     }
     if (m->lora_rank != 0) {
-        fprintf(stream, "- Adapters of rank %u are put into the model before it is wrapped.\n",
-                m->lora_rank);
+        rpadvise_note(stream,
+                      "- Adapters of rank %u are put into the model before it is wrapped.\n",
+                      m->lora_rank);
     }
     rpadvise_note_sizes(job, stream);
 }

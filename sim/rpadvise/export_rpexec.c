@@ -94,14 +94,16 @@ static rp_status write_command(const rpadvise_job *job, FILE *stream)
 
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
-    fputs("- The platform gives partitions their times, and GPUs that are simulated on a CPU their "
-          "links and memory. Without GPUs, `--backend host` trains on the CPU.\n",
-          stream);
+    rpadvise_note(
+        stream,
+        "- The platform gives partitions their times, and GPUs that are simulated on a CPU their "
+        "links and memory. Without GPUs, `--backend host` trains on the CPU.\n");
     if (job->row->workload.reductions.dtype_given) {
-        fputs("- The type in which gradients are reduced has no option.\n", stream);
+        rpadvise_note(stream, "- The type in which gradients are reduced has no option.\n");
     }
     if (job->row->platform->peer_gb_per_s > 0) {
-        fputs("- `--peers` lets pipelines send boundary tensors from GPU to GPU.\n", stream);
+        rpadvise_note(stream,
+                      "- `--peers` lets pipelines send boundary tensors from GPU to GPU.\n");
     }
 }
 

@@ -48,24 +48,26 @@ static rp_status write_sidecar(const rpadvise_job *job, FILE *stream)
 static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
-    fputs("- Reads as `_PipelineScheduleRuntime._load_csv(\"torch-pipelining.csv\")` in the "
-          "compute-only format; PyTorch places transfers itself.\n"
-          "- The CSV has no layers: `forward_layers` of the JSON are the layers of each stage, and "
-          "`ranks` the stages of each rank.\n",
-          stream);
+    rpadvise_note(
+        stream,
+        "- Reads as `_PipelineScheduleRuntime._load_csv(\"torch-pipelining.csv\")` in the "
+        "compute-only format; PyTorch places transfers itself.\n"
+        "- The CSV has no layers: `forward_layers` of the JSON are the layers of each stage, and "
+        "`ranks` the stages of each rank.\n");
     if (row->config.recompute != RP_RECOMPUTE_NONE) {
-        fprintf(stream,
-                "- Recompute has no action: modules of a stage have to checkpoint %s "
-                "(`torch.utils.checkpoint`).\n",
-                row->workload.layer_grain ? "each layer" : "the whole stage");
+        rpadvise_note(stream,
+                      "- Recompute has no action: modules of a stage have to checkpoint %s "
+                      "(`torch.utils.checkpoint`).\n",
+                      row->workload.layer_grain ? "each layer" : "the whole stage");
     }
     if (row->schedule->splits_backward && row->config.recompute != RP_RECOMPUTE_NONE) {
-        fputs("- The simulation recomputes once, before the gradient of the input; whether PyTorch "
-              "does is not known here.\n",
-              stream);
+        rpadvise_note(
+            stream,
+            "- The simulation recomputes once, before the gradient of the input; whether PyTorch "
+            "does is not known here.\n");
     }
-    fprintf(stream, "- Parameters and activations are `torch.%s`.\n",
-            rpadvise_torch_dtype(row->workload.dtype));
+    rpadvise_note(stream, "- Parameters and activations are `torch.%s`.\n",
+                  rpadvise_torch_dtype(row->workload.dtype));
     rpadvise_note_sizes(job, stream);
 }
 
@@ -124,12 +126,12 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
 static void write_fsdp_notes(const rpadvise_job *job, FILE *stream)
 {
     if (job->row->config.recompute != RP_RECOMPUTE_NONE) {
-        fputs("- Recompute is the model's: each block has to be checkpointed "
-              "(`torch.utils.checkpoint`, or `apply_activation_checkpointing`).\n",
-              stream);
+        rpadvise_note(stream, "- Recompute is the model's: each block has to be checkpointed "
+                              "(`torch.utils.checkpoint`, or `apply_activation_checkpointing`).\n");
     }
-    fputs("- The optimizer is made after `fully_shard`; with CPU offload it steps on the CPU.\n",
-          stream);
+    rpadvise_note(
+        stream,
+        "- The optimizer is made after `fully_shard`; with CPU offload it steps on the CPU.\n");
     rpadvise_note_sizes(job, stream);
 }
 

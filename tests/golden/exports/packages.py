@@ -137,8 +137,15 @@ def parse_deepspeed(path):
           device(config.zero_config.offload_param)), zero.get(row["schedule"], (0, None, None)))
     if replicas == 1:
         check("deepspeed stages", config.pipeline["stages"], len(layers_of(row["partition"])[0]))
-        parameters = inspect.signature(importlib.import_module("deepspeed.runtime.pipe.module").PipelineModule).parameters
-        check("deepspeed interval", "activation_checkpoint_interval" in parameters, True)
+        pipeline = importlib.import_module("deepspeed.runtime.pipe.module").PipelineModule
+        inspect.signature(pipeline.__init__).bind(None, [], num_stages=config.pipeline["stages"], activation_checkpoint_interval=1,
+                                                  partition_method=config.pipeline["partition"])
+        # Its rule for partition_method "type:": each block counts 1; embedding, norm and head count 0.
+        layers = layers_of(row["partition"])[0]
+        utils = importlib.import_module("deepspeed.runtime.utils")
+        bounds = utils.partition_balanced(weights=[0] + [1] * sum(layers) + [0, 0], num_parts=len(layers))
+        blocks = lambda begin, end: sum(1 <= layer <= sum(layers) for layer in range(begin, end))
+        check("deepspeed partition", [blocks(*pair) for pair in zip(bounds, bounds[1:])], layers)
 
 
 # ---- PyTorch ----------------------------------------------------------------------------------------------------------
