@@ -279,7 +279,8 @@ rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
     l.microbatches = units / ranks > 0 ? units / ranks : 1;
     uint32_t parts = l.microbatches * l.data;
     l.size = l.batch / parts + (l.batch % parts != 0 ? 1 : 0);
-    l.even = units % ranks == 0 && w->global_batch % slices == 0 && l.batch % parts == 0;
+    l.even = units % ranks == 0 && w->global_batch % units == 0 && w->global_batch % slices == 0 &&
+             l.batch % parts == 0;
     return l;
 }
 
