@@ -115,6 +115,12 @@ while read -r name model platform gpus; do
     grid "$name" "$model" "$platform" "$gpus" "$store"
     listing "$store" >"$work/$name.csv"
     points=$(ask "$store" 'SELECT count(*) FROM points')
+    run=$(ask "$store" 'SELECT count(*) FROM results')
+    if [ $((2 * run)) -lt "$points" ]; then
+        miss "$name: only $run of $points points have run: $(ask "$store" 'SELECT failure FROM failures LIMIT 1')"
+        rm -f "$store"*
+        continue
+    fi
     fit=$(ask "$store" 'SELECT count(*) FROM results WHERE fits IS NOT 0 AND tokens_per_s IS NOT NULL')
     IFS=, read -r _ schedule optimizer size count grain best _ < <(sed -n 2p "$work/$name.csv") || best=0
     # One process of rpsim says the same as the sweep did, or the store is of other code.
