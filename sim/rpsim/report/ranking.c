@@ -145,9 +145,12 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
 /* Difference of one study from the one that was asked for. */
 typedef struct change {
     const char *what;
-    const char *partition;  /* NULL: the same */
-    rp_recompute recompute; /* mode of the rows that count */
-    double transfers;       /* factor on their price; 1: the same */
+    const char *partition;    /* NULL: the same */
+    rp_recompute recompute;   /* mode of the rows that count */
+    double transfers;         /* factor on their price; 0: the same */
+    bool other_optimizer;     /* with a barrier, or without one */
+    uint32_t microbatch_size; /* 0: the same */
+    uint32_t microbatches;    /* 0: the same */
 } change;
 
 static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, const change *c,
@@ -167,13 +170,18 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
     options.recomputes[0] = c->recompute;
     options.recompute_count = 1;
     options.partition = c->partition != NULL ? c->partition : options.partition;
+    options.asynchronous = options.asynchronous != c->other_optimizer;
+    options.optimizer_given = options.optimizer_given || c->other_optimizer;
+    options.microbatch_size =
+        c->microbatch_size != 0 ? c->microbatch_size : options.microbatch_size;
+    options.microbatches = c->microbatches != 0 ? c->microbatches : options.microbatches;
     options.gantt_out = options.db = NULL;
     options.db_ops = false;
     rpsim_study changed;
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rpsim_study_prepare(&options, arena, &changed);
-    if (status == RP_OK && c->transfers != 1) {
+    if (status == RP_OK && c->transfers != 0) {
         status = scale_transfers(&changed, c->transfers);
     }
     for (uint32_t i = 0; i < changed.row_count; i++) {
@@ -220,7 +228,7 @@ static rp_status add_flip(const rpsim_study *study, const rpsim_row *like, const
     for (uint32_t i = 0; i < comparison->count; i++) {
         flip->standings[i].schedule = comparison->standings[i].schedule;
     }
-    bool other_mode = c->recompute != comparison->recompute;
+    bool other_mode = c->recompute != comparison->recompute; /* and nothing else */
     if (!other_mode || !read_rows(study, like, c, comparison)) {
         RP_TRY(run_changed(study, like, c, comparison));
     }
@@ -228,11 +236,21 @@ static rp_status add_flip(const rpsim_study *study, const rpsim_row *like, const
     return RP_OK;
 }
 
+static bool has_standing(const rpsim_comparison *comparison, const char *schedule)
+{
+    for (uint32_t i = 0; i < comparison->count; i++) {
+        if (strcmp(comparison->standings[i].schedule, schedule) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_comparison *comparison)
 {
     const rpsim_row *like = &study->rows[first];
-    RP_TRY(rp_arena_alloc(study->arena, study->row_count - first, sizeof(rpsim_standing),
-                          &comparison->standings));
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count - first + study->refusal_count,
+                          sizeof(rpsim_standing), &comparison->standings));
     for (uint32_t i = first; i < study->row_count && same_model(like, &study->rows[i]) &&
                              study->rows[i].config.recompute == like->config.recompute;
          i++) {
@@ -240,7 +258,56 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
             .schedule = study->rows[i].schedule_name,
             .tokens_per_s = may_fit(&study->rows[i]) ? rpsim_row_tokens_per_s(&study->rows[i]) : 0};
     }
+    for (uint32_t i = 0; i < study->refusal_count; i++) {
+        const rpsim_refusal *refusal = &study->refusals[i];
+        if (strcmp(refusal->model_name, like->model_name) == 0 &&
+            !has_standing(comparison, refusal->schedule_name)) {
+            comparison->standings[comparison->count++] =
+                (rpsim_standing){.schedule = refusal->schedule_name};
+        }
+    }
     return RP_OK;
+}
+
+/* Another number of sequences per microbatch in a step of the same batch: a smaller step would lose
+ * by its optimizer, which is another question. */
+static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint32_t size,
+                          rpsim_comparison *comparison)
+{
+    uint64_t unit = (uint64_t)size * like->workload.calls;
+    uint64_t microbatches = like->workload.global_batch / unit;
+    if (like->workload.global_batch % unit != 0 || microbatches > RP_MAX_MICROBATCHES) {
+        return RP_OK;
+    }
+    if (microbatches > like->config.microbatches &&
+        microbatches * like->config.gpus > RPSIM_FLIP_JOBS) {
+        comparison->untried_size = size;
+        return RP_OK;
+    }
+    change c = {.recompute = comparison->recompute,
+                .microbatch_size = size,
+                .microbatches = (uint32_t)microbatches};
+    RP_TRY(rp_arena_print(study->arena, &c.what, "microbatch size %u", size));
+    return add_flip(study, like, &c, comparison);
+}
+
+/* Settings that no schedule chooses. At stage fidelity a microbatch has the table's size; with
+ * --config paper each schedule has settings of its own. */
+static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
+                              rpsim_comparison *comparison)
+{
+    const rpsim_options *o = study->options;
+    const change optimizer = {.what = o->asynchronous ? "optimizer sync" : "optimizer async",
+                              .recompute = comparison->recompute,
+                              .other_optimizer = true};
+    if (o->asynchronous || o->iterations != 1) { /* without a barrier one iteration has no period */
+        RP_TRY(add_flip(study, like, &optimizer, comparison));
+    }
+    uint32_t size = (uint32_t)rpsim_row_microbatch_size(like);
+    if (o->hardware && size != 1) {
+        RP_TRY(add_size(study, like, 1, comparison));
+    }
+    return o->hardware && size != 0 ? add_size(study, like, 2 * size, comparison) : RP_OK;
 }
 
 /* A list of layers fits few schedules, and a search takes long: what was searched for is not
@@ -252,24 +319,33 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
     const rpsim_options *o = study->options;
     rp_recompute mode = like->config.recompute;
     bool tuned = rpsim_options_tuned(o);
-    *comparison_out = (rpsim_comparison){.model_name = like->model_name, .recompute = mode};
+    *comparison_out =
+        (rpsim_comparison){.model_name = like->model_name, .recompute = mode, .first = first};
     RP_TRY(collect(study, first, comparison_out));
+    if (!tuned && !o->config_paper) {
+        RP_TRY(add_settings(study, like, comparison_out));
+    }
+    const char *even = tuned ? "even" : NULL;
     const change changes[] = {
-        {"recompute none", tuned ? "even" : NULL, RP_RECOMPUTE_NONE, 1},
-        {"recompute wait", tuned ? "even" : NULL, RP_RECOMPUTE_WAIT, 1},
-        {"recompute early", tuned ? "even" : NULL, RP_RECOMPUTE_EARLY, 1},
-        {"partition even", "even", mode, 1},
-        {"partition auto", "auto", mode, 1},
-        {o->hardware ? "host links twice as fast" : "hops for half the time", NULL, mode, 0.5},
-        {o->hardware ? "host links half as fast" : "hops for twice the time", NULL, mode, 2},
+        {.what = "recompute none", .partition = even, .recompute = RP_RECOMPUTE_NONE},
+        {.what = "recompute wait", .partition = even, .recompute = RP_RECOMPUTE_WAIT},
+        {.what = "recompute early", .partition = even, .recompute = RP_RECOMPUTE_EARLY},
+        {.what = "partition even", .partition = "even", .recompute = mode},
+        {.what = "partition auto", .partition = "auto", .recompute = mode},
+        {.what = o->hardware ? "host links twice as fast" : "hops for half the time",
+         .recompute = mode,
+         .transfers = 0.5},
+        {.what = o->hardware ? "host links half as fast" : "hops for twice the time",
+         .recompute = mode,
+         .transfers = 2},
     };
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         const change *c = &changes[i];
         bool same_partition =
             c->partition != NULL && o->partition != NULL && strcmp(c->partition, o->partition) == 0;
-        bool same_mode = c->partition == NULL && c->transfers == 1 && c->recompute == mode;
-        bool free = !o->hardware && c->transfers != 1 && like->costs->hop_ps == 0;
-        bool searched = tuned && (c->transfers != 1 || c->recompute != mode);
+        bool same_mode = c->partition == NULL && c->transfers == 0 && c->recompute == mode;
+        bool free = !o->hardware && c->transfers != 0 && like->costs->hop_ps == 0;
+        bool searched = tuned && (c->transfers != 0 || c->recompute != mode);
         if (!same_partition && !same_mode && !searched && !free) {
             RP_TRY(add_flip(study, like, c, comparison_out));
         }

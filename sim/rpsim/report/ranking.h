@@ -6,9 +6,13 @@
  * not fit is behind all that may, an unknown rate behind all known ones; neither has a rank.
  *
  * **Flips.** All schedules once more with one assumption changed and everything else as it was: the
- * recompute mode, the way to choose partitions, the price of a transfer (the hop at stage fidelity,
+ * recompute mode, the way to choose partitions, the optimizer mode, the sequences per microbatch
+ * (hardware fidelity: 1, and twice as many), the price of a transfer (the hop at stage fidelity,
  * the rate of the host links at hardware fidelity). A conclusion changes where the best schedule is
- * another one, or where of two schedules the other one is ahead.
+ * another one, or where of two schedules the other one is ahead. Each flip is one run of every
+ * schedule in one recompute mode, without draws, and there are at most RPSIM_MAX_FLIPS per model.
+ * Other sequences per microbatch leave the step's batch as it is, so the smaller ones are as many
+ * more: beyond RPSIM_FLIP_JOBS they are not run, and the report says so.
  */
 #pragma once
 
@@ -34,7 +38,7 @@ void rpsim_study_rank(rpsim_study *study);
 /** One schedule under one set of assumptions. */
 typedef struct rpsim_standing {
     const char *schedule;
-    double tokens_per_s; /**< 0 where it does not run or does not fit */
+    double tokens_per_s; /**< 0 where it is refused, does not run or does not fit */
 } rpsim_standing;
 
 /** All schedules with one assumption changed. */
@@ -43,14 +47,19 @@ typedef struct rpsim_flip {
     rpsim_standing *standings; /**< [count of the comparison] */
 } rpsim_flip;
 
-#define RPSIM_MAX_FLIPS 8u
+#define RPSIM_MAX_FLIPS 10u
+
+/** Most microbatches times GPUs of a flip that has more microbatches than the run itself. */
+#define RPSIM_FLIP_JOBS 1024u
 
 /** Comparison of the rows of one model in one recompute mode. */
 typedef struct rpsim_comparison {
     const char *model_name;
     rp_recompute recompute;
+    uint32_t first;        /**< index of the first row */
+    uint32_t untried_size; /**< sequences per microbatch of a flip that would take long; 0: none */
     uint32_t count;
-    rpsim_standing *standings; /**< in the order of the study's rows, best first */
+    rpsim_standing *standings; /**< in the order of the study's rows, best first; then refusals */
     rpsim_flip flips[RPSIM_MAX_FLIPS];
     uint32_t flip_count;
 } rpsim_comparison;
@@ -86,6 +95,10 @@ uint32_t rpsim_flip_reversals(const rpsim_comparison *comparison, const rpsim_fl
 /** Prints what could not run. */
 void rpsim_refusals_write(const rpsim_study *study, FILE *stream);
 
-/** Prints what each flip changes. @retval RP_OK, RP_NO_MEMORY */
+/**
+ * Prints the settings that all rows have in common, who searches them (rpadvise), and what each
+ * flip changes.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
 rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_comparison *comparison,
                                  FILE *stream);

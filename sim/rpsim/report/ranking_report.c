@@ -1,4 +1,5 @@
 /* Output of --schedule all other than the table. */
+#include "sim/rpsim/report/columns.h"
 #include "sim/rpsim/report/ranking.h"
 
 #include <string.h>
@@ -60,16 +61,62 @@ static void write_reversals(const rpsim_comparison *c, const rpsim_reversal *rev
     }
 }
 
-/* Schedules that run and fit on one side only. */
-static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, FILE *stream)
+/* Schedules that run and fit on one side only: with the flip, or without it. */
+static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, bool with, FILE *stream)
 {
+    uint32_t told = 0;
     for (uint32_t i = 0; i < c->count; i++) {
         bool was = c->standings[i].tokens_per_s > 0;
         bool is = flip->standings[i].tokens_per_s > 0;
-        if (was != is) {
-            fprintf(stream, "; %s %s", c->standings[i].schedule,
-                    is ? "now fits" : "does not run or fit any more");
+        if (was != is && is == with) {
+            const char *before = with ? "; now fits: " : "; does not run or fit any more: ";
+            fprintf(stream, "%s%s", told++ == 0 ? before : ", ", c->standings[i].schedule);
         }
+    }
+}
+
+/* Options that rpadvise takes, too; the others are inputs or what it searches. */
+static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE *stream)
+{
+    const rpsim_options *o = study->options;
+    const char *model = o->model_count == 1 ? o->models[0] : like->model_name;
+    fprintf(stream,
+            "  rpadvise searches these settings within GPU and host memory: rpadvise --model %s "
+            "--platform %s",
+            model, o->platform != NULL ? o->platform : like->platform_name);
+    if (o->gpus != 0) {
+        fprintf(stream, " --gpus %u", o->gpus);
+    }
+    if (o->seq_len != 0) {
+        fprintf(stream, " --seq-len %u", o->seq_len);
+    }
+    if (o->global_batch != 0) {
+        fprintf(stream, " --global-batch %u", o->global_batch);
+    }
+    fputc('\n', stream);
+}
+
+/* All rows have it in common, and no schedule chose it. */
+static void write_fixed(const rpsim_study *study, const rpsim_row *like, FILE *stream)
+{
+    const rpsim_options *o = study->options;
+    fprintf(stream, "\n%s: held fixed for all schedules: ", like->model_name);
+    if (o->config_paper) {
+        fputs("--config paper, the published settings of each", stream);
+    } else {
+        fprintf(stream,
+                "optimizer %s, %g sequences of %u tokens per microbatch, %u x %u "
+                "microbatches per step",
+                o->asynchronous ? "async" : "sync", rpsim_row_microbatch_size(like),
+                like->workload.seq_len, like->workload.calls, like->workload.microbatches);
+    }
+    fprintf(stream, ", grain %s, partition %s\n",
+            !o->grain_given  ? "as usual"
+            : o->layer_grain ? "layer"
+                             : "stage",
+            o->partition != NULL ? o->partition : "as published or even");
+    if (like->hardware) {
+        write_pointer(study, like, stream);
     }
 }
 
@@ -77,6 +124,7 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
 {
     const rpsim_options *o = study->options;
     rpsim_reversal *reversals = NULL;
+    write_fixed(study, &study->rows[c->first], stream);
     size_t pairs_most = (size_t)c->count * c->count / 2 + 1;
     RP_TRY(rp_arena_alloc(study->arena, pairs_most, sizeof *reversals, &reversals));
     fprintf(stream,
@@ -89,8 +137,15 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
         fprintf(stream, "  %-24s ", c->flips[f].what);
         write_best(c, &c->flips[f], stream);
         write_reversals(c, reversals, count, pairs, stream);
-        write_movers(c, &c->flips[f], stream);
+        write_movers(c, &c->flips[f], true, stream);
+        write_movers(c, &c->flips[f], false, stream);
         fputs(".\n", stream);
+    }
+    if (c->untried_size != 0) {
+        fprintf(stream,
+                "  microbatch size %-8u not run: so many microbatches take long; --microbatch-size "
+                "%u with --microbatches does.\n",
+                c->untried_size, c->untried_size);
     }
     fprintf(stream,
             "  %-24s nothing: a receive takes no time of its GPU, so where it stands makes no "
