@@ -166,6 +166,7 @@ Test(ranking, flips_agree_with_runs)
     } flips[] = {
         {"\n  recompute none ", "--recompute none"},
         {"\n  recompute early ", "--recompute early"},
+        {"\n  optimizer async ", "--recompute wait --optimizer async"},
         {"\n  partition even ", "--recompute wait --partition even"},
         {"\n  partition auto ", "--recompute wait --partition auto"},
     };
@@ -195,6 +196,125 @@ Test(ranking, flips_agree_with_runs)
     /* Several schedules that somebody has named are compared, not ranked. */
     rp_test_outcome two = rp_test_rpsim_well("--schedule gpipe,1f1b --fidelity stage");
     cr_expect(strstr(two.output, "flips") == NULL);
+}
+
+#define SERVER "--schedule all --model llama3.1-8b --platform rtx4090x8 --gpus 4 --iterations 2 "
+#define SETTING SERVER "--recompute wait --intervals off --global-batch 32 "
+
+/* The name of the best of what fits, and its rate. */
+static const char *best_row(const json_t *rows, double *tokens_out)
+{
+    cr_assert(not(is_null(json_array_get(rows, 0), "rank")), "something fits");
+    *tokens_out = rp_test_json_number(json_array_get(rows, 0), "tokens_per_s");
+    return rp_test_json_text(json_array_get(rows, 0), "schedule");
+}
+
+static bool fits_in(const json_t *rows, const char *schedule)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(rp_test_json_text(row, "schedule"), schedule) == 0) {
+            return !is_null(row, "rank");
+        }
+    }
+    return false;
+}
+
+/* True where a line lists `name` behind `heading`, before the next ';' or its end. */
+static bool lists(const char *line, const char *heading, const char *name)
+{
+    const char *at = strstr(line, heading);
+    if (at == NULL || at >= line + strcspn(line, "\n")) {
+        return false;
+    }
+    at += strlen(heading);
+    const char *end = at + strcspn(at, ";\n");
+    while (at < end) {
+        size_t length = strcspn(at, ",.;\n");
+        if (length == strlen(name) && strncmp(at, name, length) == 0) {
+            return true;
+        }
+        at += length;
+        at += strspn(at, ",. ");
+    }
+    return false;
+}
+
+/* A flip's line says what a run with its options does: who is best, by how much, who fits now. */
+static void check_setting(const rp_test_outcome *all, const json_t *base, const char *what,
+                          const char *options)
+{
+    char text[512];
+    double was = 0;
+    double is = 0;
+    best_row(base, &was);
+    snprintf(text, sizeof text, SERVER "--recompute wait --global-batch 32 --format json %s",
+             options);
+    json_t *rows = run(text);
+    const char *best = best_row(rows, &is);
+    const char *line = strstr(all->output, what);
+    cr_assert(line != NULL, "%s in %s", what, all->output);
+    line++;
+    snprintf(text, sizeof text, "%s is ", best);
+    const char *at = strstr(line, text);
+    cr_expect(at != NULL && at < line + strcspn(line, "\n"), "%s: %s", what, text);
+    snprintf(text, sizeof text, "(%+.2f %% tokens/s)", 100 * (is / was - 1));
+    at = strstr(line, text);
+    cr_expect(at != NULL && at < line + strcspn(line, "\n"), "%s: %s", what, text);
+    uint32_t moved = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const char *name = rp_test_json_text(json_array_get(rows, i), "schedule");
+        bool now = fits_in(rows, name) && !fits_in(base, name);
+        bool gone = !fits_in(rows, name) && fits_in(base, name);
+        cr_expect(eq(int, lists(line, "now fits: ", name), now), "%s: %s", what, name);
+        cr_expect(eq(int, lists(line, "fit any more: ", name), gone), "%s: %s", what, name);
+        moved += now || gone;
+    }
+    cr_expect(gt(u32, moved, 0), "%s moves nothing: choose another case", what);
+    json_decref(rows);
+}
+
+/* Every step has the 32 sequences that were asked for. */
+Test(ranking, flips_of_settings_agree_with_runs)
+{
+    rp_test_outcome all = rp_test_rpsim_well(SETTING);
+    json_t *base = run(SETTING "--format json");
+    check_setting(&all, base, "\n  optimizer async ", "--intervals off --optimizer async");
+    check_setting(&all, base, "\n  microbatch size 1 ",
+                  "--intervals off --microbatches 32 --microbatch-size 1");
+    check_setting(&all, base, "\n  microbatch size 8 ",
+                  "--intervals off --microbatches 4 --microbatch-size 8");
+    json_decref(base);
+}
+
+Test(ranking, settings_held_fixed_are_said)
+{
+    rp_test_outcome all = rp_test_rpsim_well(SETTING "--seq-len 1024");
+    cr_expect(strstr(all.output, "\nllama3.1-8b: held fixed for all schedules: optimizer sync, 4 "
+                                 "sequences of 1024 tokens per microbatch, 1 x 8 microbatches per "
+                                 "step, grain as usual, partition as published or even\n") != NULL,
+              "%s", all.output);
+    cr_expect(strstr(all.output, ": rpadvise --model llama3.1-8b --platform rtx4090x8 --gpus 4 "
+                                 "--seq-len 1024 --global-batch 32\n") != NULL);
+    rp_test_outcome stage = rp_test_rpsim_well("--schedule all --fidelity stage --optimizer async");
+    cr_expect(strstr(stage.output, "held fixed for all schedules: optimizer async, ") != NULL);
+    cr_expect(strstr(stage.output, "\n  optimizer sync ") != NULL);
+    cr_expect(strstr(stage.output, "\n  microbatch size ") == NULL,
+              "the table's size is the only one");
+    cr_expect(strstr(stage.output, "rpadvise") == NULL, "it knows hardware fidelity only");
+}
+
+/* More microbatches than a run has, on many GPUs, take long; one asynchronous iteration has no
+ * period. */
+Test(ranking, flips_that_are_left_out)
+{
+    rp_test_outcome all =
+        rp_test_rpsim_well("--schedule all --partition 4,4,4,4,4,4,4,0 --microbatches 72 "
+                           "--microbatch-size 2 --iterations 1 --recompute wait --intervals off");
+    cr_expect(strstr(all.output, "\n  microbatch size 1        not run: ") != NULL, "%s",
+              all.output);
+    cr_expect(strstr(all.output, "\n  microbatch size 4 ") != NULL);
+    cr_expect(strstr(all.output, "\n  optimizer async") == NULL);
 }
 
 /* By hand: a 10 % ahead of b falls 20 % behind; b against c is a tie, then not; d does not fit. */
