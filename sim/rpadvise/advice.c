@@ -351,13 +351,13 @@ static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind, co
 
 /* The family that lacks this memory and is the fastest in its short run, of modes that are not in
  * `trials` yet. */
-static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_lack lack,
+static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_shortage short_of,
                                               const rpadvise_trial *trials, uint32_t count)
 {
     const rpadvise_family *best = NULL;
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[i];
-        bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.lack != lack;
+        bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.short_of != short_of;
         for (uint32_t k = 0; k < count && !listed; k++) {
             listed = same_mode(&trials[k].candidate, &f->candidate);
         }
@@ -369,13 +369,13 @@ static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise
 }
 
 /* With more memory: of the runs that beat the answer then, the one that needs least. */
-static rp_status change_memory(rpadvise_advice *a, rpadvise_lack lack)
+static rp_status change_memory(rpadvise_advice *a, rpadvise_shortage short_of)
 {
     const rpadvise_search *s = a->search;
     rpadvise_trial trials[RIVALS_CHANGED];
     uint32_t count = 0;
     while (count < RIVALS_CHANGED) {
-        const rpadvise_family *f = fastest_lacking(s, lack, trials, count);
+        const rpadvise_family *f = fastest_lacking(s, short_of, trials, count);
         if (f == NULL) {
             break;
         }
@@ -385,16 +385,17 @@ static rp_status change_memory(rpadvise_advice *a, rpadvise_lack lack)
     const rpadvise_trial *best = NULL;
     for (uint32_t i = 0; i < count; i++) {
         const rpadvise_outcome *o = &trials[i].outcome;
-        bool helps =
-            o->ran && !o->fits && o->lack == lack && o->tokens_per_s > WORTH_IT * best_speed(a);
+        bool helps = o->ran && !o->fits && o->short_of == short_of &&
+                     o->tokens_per_s > WORTH_IT * best_speed(a);
         if (helps && (best == NULL || shortfall(o) < shortfall(&best->outcome))) {
             best = &trials[i];
         }
     }
     if (best != NULL) {
-        add_change(
-            a, lack == RPADVISE_LACK_GPU ? RPADVISE_CHANGE_GPU_MEMORY : RPADVISE_CHANGE_HOST_MEMORY,
-            best);
+        add_change(a,
+                   short_of == RPADVISE_SHORT_OF_GPU ? RPADVISE_CHANGE_GPU_MEMORY
+                                                     : RPADVISE_CHANGE_HOST_MEMORY,
+                   best);
     }
     return RP_OK;
 }
@@ -403,8 +404,8 @@ static rp_status make_changes(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
     const char *gpus = NULL;
-    RP_TRY(change_memory(a, RPADVISE_LACK_GPU));
-    RP_TRY(change_memory(a, RPADVISE_LACK_HOST));
+    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
+    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
     RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, LINKS_TWICE, 0));
     RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
     return change_server(a, RPADVISE_CHANGE_GPU, gpus, s->gpus + 1);
@@ -423,7 +424,7 @@ static rp_status set_layers(rpadvise_advice *a)
     a->layers = model.layers;
     RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &all));
     model.layers--;
-    if (a->least->lack != RPADVISE_LACK_HOST || model.layers == 0) {
+    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || model.layers == 0) {
         return RP_OK;
     }
     RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &fewer));

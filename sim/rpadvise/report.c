@@ -261,7 +261,7 @@ static void write_trades(const page *p)
 
 static void write_need(const page *p, const char *name, const rpadvise_outcome *o)
 {
-    bool host = o->lack == RPADVISE_LACK_HOST;
+    bool host = o->short_of == RPADVISE_SHORT_OF_HOST;
     say(p, NAME_COLUMNS + 3, "  %-*s needs %.1f of %.1f GB of %s memory%s", NAME_COLUMNS, name,
         gb(host ? o->host_bytes : o->gpu_bytes),
         gb(host ? o->host_limit_bytes : o->gpu_limit_bytes), host ? "host" : "GPU",
@@ -363,7 +363,7 @@ static void write_nothing(const page *p)
         say(p, 0, "Nothing can run: rpsim refuses all schedules.");
         return;
     }
-    bool host = o->lack == RPADVISE_LACK_HOST;
+    bool host = o->short_of == RPADVISE_SHORT_OF_HOST;
     uint64_t need = host ? o->host_bytes : o->gpu_bytes;
     uint64_t limit = host ? o->host_limit_bytes : o->gpu_limit_bytes;
     say(p, 0,

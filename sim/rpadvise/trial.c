@@ -26,12 +26,12 @@ static uint64_t largest(const uint64_t *values, uint32_t count)
     return most;
 }
 
-static rpadvise_lack lack_of(const rpsim_memory *memory)
+static rpadvise_shortage shortage_of(const rpsim_memory *memory)
 {
     if (memory->fits) {
-        return RPADVISE_LACK_NONE;
+        return RPADVISE_SHORT_OF_NOTHING;
     }
-    return rpsim_memory_host_fits(memory) ? RPADVISE_LACK_GPU : RPADVISE_LACK_HOST;
+    return rpsim_memory_host_fits(memory) ? RPADVISE_SHORT_OF_GPU : RPADVISE_SHORT_OF_HOST;
 }
 
 /* The largest part of the GPUs' time that is no forward, backward or update. */
@@ -67,7 +67,7 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
     *out = (rpadvise_outcome){
         .ran = true,
         .fits = memory->known && memory->fits && speed > 0,
-        .lack = lack_of(memory),
+        .short_of = shortage_of(memory),
         .tokens_per_s = speed > 0 ? speed : 0,
         .period_s = 1e-12 * row->result.period_ps,
         .work_s = 1e-12 * (double)row->result.bounds.ps[RPSIM_BOUND_WORK],

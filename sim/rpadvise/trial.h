@@ -7,16 +7,16 @@
 #define RPADVISE_CAUSE_SIZE 320
 
 /** Memory that a run could not have. */
-typedef enum rpadvise_lack {
-    RPADVISE_LACK_NONE,
-    RPADVISE_LACK_GPU,
-    RPADVISE_LACK_HOST,
-} rpadvise_lack;
+typedef enum rpadvise_shortage {
+    RPADVISE_SHORT_OF_NOTHING,
+    RPADVISE_SHORT_OF_GPU,
+    RPADVISE_SHORT_OF_HOST,
+} rpadvise_shortage;
 
 typedef struct rpadvise_outcome {
     bool ran;  /**< false: rpsim refuses the options */
     bool fits; /**< in GPU memory and, where that is known, host memory */
-    rpadvise_lack lack;
+    rpadvise_shortage short_of;
     double tokens_per_s; /**< also of what does not fit */
     double period_s;
     double work_s;      /**< lower bound on any step of this compute (bounds.h, WORK) */

@@ -1,6 +1,6 @@
 /* export_row DIR WORDS...: writes what rpadvise exports for one line of rpsim. */
 #include "common/cli/tool.h"
-#include "sim/rpadvise/export.h"
+#include "sim/rpadvise/export/export.h"
 #include "sim/rpsim/arguments.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Exports of configurations: files of each system beside golden ones, names of options beside lists
  * that the packages gave (golden/exports/packages.py), sizes, rpexec's command, and the folder. */
-#include "sim/rpadvise/export.h"
+#include "sim/rpadvise/export/export.h"
 #include "common/base/log.h"
 #include "sim/rpsim/arguments.h"
 #include "tests/support/run_tool.h"

@@ -1,6 +1,6 @@
 /* Systems that can run a configuration: the table beside what the executor, PyTorch's CSV and the
  * schedules say of themselves, and each condition. */
-#include "sim/rpadvise/systems.h"
+#include "sim/rpadvise/export/systems.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/schedule/build.h"

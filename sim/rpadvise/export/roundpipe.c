@@ -1,6 +1,6 @@
 /* Configuration of RoundPipe's library: a Python module with its own classes, as it reads no files.
  * Names are those of RoundPipe 0.1.1 (run_config.py, scheduler.py, roundpipe.py). */
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 /* Ranges of layers: the library's preset has the embedding first and norm and head last. */
 static void write_ranges(const char *name, const uint32_t *counts, uint32_t count, uint32_t begin,

@@ -1,5 +1,5 @@
 /* rpexec's command line (common/cli/cli.md) as a shell script. */
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 #include <string.h>
 #include <unistd.h>

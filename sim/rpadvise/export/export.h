@@ -1,7 +1,7 @@
 /** @file export.h  A configuration as the files that other systems read. */
 #pragma once
 
-#include "sim/rpadvise/systems.h"
+#include "sim/rpadvise/export/systems.h"
 
 /**
  * Says early whether rpadvise_export can write a folder: its parent is there, and it is no file

@@ -1,7 +1,7 @@
-#include "sim/rpadvise/export.h"
+#include "sim/rpadvise/export/export.h"
 
 #include "common/base/text.h"
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Arguments of Megatron-LM, one option a line. Names are those of megatron-core 0.19.2
  * (megatron/training/arguments.py). */
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * torch.distributed.fsdp.fully_shard. */
 #include "common/schedule/build.h"
 #include "sim/interchange/torch_sidecar.h"
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 /* ---- pipelining --------------------------------------------------------------------------------
  */

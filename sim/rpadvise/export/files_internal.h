@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/base/log.h"
-#include "sim/rpadvise/systems.h"
+#include "sim/rpadvise/export/systems.h"
 
 /** Inputs of a writer. */
 typedef struct rpadvise_job {

@@ -1,4 +1,4 @@
-#include "sim/rpadvise/systems.h"
+#include "sim/rpadvise/export/systems.h"
 
 #include "common/base/text.h"
 #include "common/formats/csv.h"

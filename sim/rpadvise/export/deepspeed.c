@@ -1,7 +1,7 @@
 /* DeepSpeed's JSON. Names are those of DeepSpeed 0.19.8 (runtime/config.py, runtime/zero/config.py,
  * runtime/pipe/module.py). */
 #include "common/formats/json.h"
-#include "sim/rpadvise/export_internal.h"
+#include "sim/rpadvise/export/files_internal.h"
 
 /* Elements of 16 bits, as DeepSpeed counts buckets and live parameters. */
 #define ELEMENT_BYTES 2
