@@ -9,6 +9,8 @@
 
 #define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
 #define WORTH_IT 1.02     /* of the best speed */
+#define ADAPTERS_RANK 16u
+#define ADAPTERS_BUDGET 600u
 #define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
 
 static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
@@ -77,6 +79,19 @@ static rp_status run_row(const rpadvise_search *s, rpadvise_row *row)
     return status;
 }
 
+static rp_status set_systems(const rpadvise_search *s, rpadvise_row *row)
+{
+    const rpadvise_systems *systems = s->bench->systems;
+    RP_TRY(rp_arena_alloc(s->arena, systems->name_count, sizeof *row->systems, &row->systems));
+    for (uint32_t i = 0; i < systems->name_count; i++) {
+        const char *why = NULL;
+        if (rpadvise_runs(systems, systems->names[i], &row->study.rows[0], &why)) {
+            row->systems[row->system_count++] = systems->names[i];
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status run_rows(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
@@ -86,6 +101,7 @@ static rp_status run_rows(rpadvise_advice *a)
         RP_TRY(rpadvise_candidate_command(s->bench->work, &row->trial->candidate, s->arena,
                                           &row->command));
         RP_TRY(run_row(s, row));
+        RP_TRY(set_systems(s, row));
         row->study.rows[0].rank = i + 1;
         row->hours = o->tokens > 0 ? o->tokens / row->trial->outcome.tokens_per_s / 3600 : NAN;
         row->usd = o->usd_per_hour > 0 ? row->hours * o->usd_per_hour : NAN;
@@ -414,14 +430,38 @@ static rp_status make_changes(rpadvise_advice *a)
 /* ---- where nothing fits -----------------------------------------------------------------------
  */
 
+/* Adapters alone, for which gradients and optimizer take next to nothing. */
+static rp_status set_lora(rpadvise_advice *a, const rp_model *model)
+{
+    const rpadvise_search *s = a->search;
+    if (model->lora_rank != 0 || s->bench->work->lora_rank != 0) {
+        return RP_OK;
+    }
+    rpadvise_work work = *s->bench->work;
+    rpadvise_bench bench = *s->bench;
+    rpadvise_search with_adapters;
+    work.lora_rank = ADAPTERS_RANK;
+    bench.work = &work;
+    bench.budget = bench.spent + ADAPTERS_BUDGET;
+    RP_TRY(rpadvise_search_run(s->options, s->gpus, &bench, s->arena, &with_adapters));
+    s->bench->spent = bench.spent;
+    if (with_adapters.found_count == 0 || !with_adapters.found[0].outcome.fits) {
+        return RP_OK;
+    }
+    a->lora = &with_adapters.found[0].outcome;
+    return rpadvise_candidate_command(&work, &with_adapters.found[0].candidate, s->arena,
+                                      &a->lora_command);
+}
+
 static rp_status set_layers(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
     rp_model model;
     rp_sizes all;
     rp_sizes fewer;
-    RP_TRY(rp_model_load(s->bench->work->model, s->arena, &model));
+    RP_TRY(rp_model_load_as(s->bench->work->model, s->bench->work->assume, s->arena, &model));
     a->layers = model.layers;
+    RP_TRY(set_lora(a, &model));
     RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &all));
     model.layers--;
     if (a->least->short_of != RPADVISE_SHORT_OF_HOST || model.layers == 0) {

@@ -8,10 +8,12 @@
 /** A row: the best run of a schedule in one optimizer mode. */
 typedef struct rpadvise_row {
     const rpadvise_trial *trial;
-    const char *command; /**< of rpsim; prints the same tokens_per_s */
-    rpsim_study study;   /**< of this run, with intervals */
-    bool decided;        /**< faster than the next row, as far as the intervals say; the last: true
-                          */
+    const char *command;  /**< of rpsim; prints the same tokens_per_s */
+    const char **systems; /**< [system_count] that can run it */
+    uint32_t system_count;
+    rpsim_study study; /**< of this run, with intervals */
+    bool decided;      /**< faster than the next row, as far as the intervals say; the last: true
+                        */
     rpsim_decision decision; /**< against the next row */
     double hours;            /**< of --tokens; NaN without */
     double usd;              /**< of these hours; NaN without a price */
@@ -69,7 +71,9 @@ typedef struct rpadvise_advice {
     const rpadvise_outcome
         *least; /**< of what needs least beyond what there is; NULL: all refused */
     const rp_schedule_type *least_schedule;
-    uint32_t layers;     /**< blocks of the model */
+    uint32_t layers;              /**< blocks of the model */
+    const rpadvise_outcome *lora; /**< the fastest with adapters instead; NULL: nor does that fit */
+    const char *lora_command;
     uint32_t layers_fit; /**< with so many of them its state would fit in host memory; 0: unknown */
 } rpadvise_advice;
 

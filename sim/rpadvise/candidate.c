@@ -47,6 +47,12 @@ static void add_count(list *l, const char *option, uint64_t value)
 static void add_work(list *l, const rpadvise_work *work)
 {
     add(l, "--model", work->model);
+    if (work->assume != NULL) {
+        add(l, "--assume", work->assume);
+    }
+    if (work->lora_rank != 0) {
+        add_count(l, "--lora-rank", work->lora_rank);
+    }
     add(l, "--platform", work->platform);
     if (work->gpus != 0) {
         add_count(l, "--gpus", work->gpus);

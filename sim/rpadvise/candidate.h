@@ -9,6 +9,8 @@ typedef struct rpadvise_work {
     const char *model;
     const char *platform;
     uint32_t gpus;         /**< as given; 0: the platform's */
+    uint32_t lora_rank;    /**< as given; 0: as the model says */
+    const char *assume;    /**< as given; NULL: not */
     uint32_t seq_len;      /**< as given; 0: the cost table's */
     uint32_t global_batch; /**< as given; 0: free */
     uint64_t seed;

@@ -4,6 +4,7 @@
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
 #include "sim/engine/clock.h"
+#include "sim/rpadvise/export/export.h"
 #include "sim/rpadvise/report.h"
 
 #include <unistd.h>
@@ -14,7 +15,7 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32
     rp_platform platform;
     rp_model model;
     RP_TRY(rp_platform_load(o->platform, arena, &platform));
-    RP_TRY(rp_model_load(o->model, arena, &model));
+    RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
     *gpus_out = o->gpus != 0 ? o->gpus : platform.gpus;
     if (o->gpus > platform.gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
@@ -29,6 +30,10 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
     rpadvise_advice advice;
     rp_status status = rpadvise_advice_make(search, &advice);
     rpadvise_bench_end(search->bench);
+    if (status == RP_OK && o->export_dir != NULL && advice.row_count != 0) {
+        const rpadvise_row *row = &advice.rows[0];
+        status = rpadvise_export(&row->study.rows[0], row->command, o->export_dir, search->arena);
+    }
     if (status == RP_OK && o->json) {
         rpadvise_report_write_json(&advice, stdout);
     } else if (status == RP_OK) {
@@ -46,14 +51,26 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
 {
     uint32_t gpus = 0;
     rpadvise_search search;
+    rpadvise_systems systems;
     RP_TRY(check_inputs(o, arena, &gpus));
+    RP_TRY(rpadvise_systems_load(arena, &systems));
+    if (o->runnable != NULL) {
+        RP_TRY(rpadvise_systems_require(&systems, "--runnable", o->runnable));
+    }
+    if (o->export_dir != NULL) {
+        RP_TRY(rpadvise_export_check(o->export_dir));
+    }
     rpadvise_work work = {.model = o->model,
                           .platform = o->platform,
                           .gpus = o->gpus,
+                          .lora_rank = o->lora_rank,
+                          .assume = o->assume,
                           .seq_len = o->seq_len,
                           .global_batch = o->global_batch,
                           .seed = o->seed};
     rpadvise_bench bench = {.work = &work,
+                            .systems = &systems,
+                            .runnable = o->runnable,
                             .budget = o->budget,
                             .begin_s = rpsim_clock_s(),
                             .progress = isatty(STDERR_FILENO) == 1};

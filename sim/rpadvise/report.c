@@ -183,6 +183,21 @@ static void write_rows(const page *p)
     fputc('\n', p->stream);
 }
 
+static void write_systems(const page *p)
+{
+    const rpadvise_row *row = &p->advice->rows[0];
+    char names[256] = "";
+    size_t length = 0;
+    for (uint32_t i = 0; i < row->system_count && length < sizeof names; i++) {
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                   i == 0 ? "" : ", ", row->systems[i]);
+    }
+    say(p, 2, "%s can run the first%s%s.", row->system_count != 0 ? names : "No system known here",
+        row->system_count != 0 ? "; --export DIR writes what they need" : "",
+        p->advice->search->options->runnable == NULL ? ", --runnable SYSTEM asks for one" : "");
+    fputc('\n', p->stream);
+}
+
 static void write_undecided(const page *p)
 {
     const rpadvise_advice *a = p->advice;
@@ -370,6 +385,11 @@ static void write_nothing(const page *p)
         "Nothing fits. %s comes nearest: it needs %.1f GB of %s memory, %.1f GB more than the %.1f "
         "GB that there are.",
         a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit));
+    if (a->lora != NULL) {
+        say(p, 2,
+            "  Adapters alone (LoRA) of rank 16 fit, at %.0f tokens/s:", a->lora->tokens_per_s);
+        write_command(p, a->lora_command);
+    }
     if (a->layers_fit != 0) {
         say(p, 2, "  Fewer layers: %u of its %u would fit.", a->layers_fit, a->layers);
     }
@@ -398,6 +418,7 @@ void rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)
     write_command(&p, advice->rows[0].command);
     write_rows(&p);
     write_undecided(&p);
+    write_systems(&p);
     write_trades(&p);
     write_notes(&p);
     write_changes(&p);

@@ -97,6 +97,12 @@ void rpadvise_report_write_json(const rpadvise_advice *a, FILE *stream)
         rpsim_row_write_members(&row->study, &row->study.rows[0], &json);
         rp_json_member_bool(&json, "decided", row->decided);
         rp_json_member_string(&json, "command", row->command);
+        rp_json_key(&json, "systems");
+        rp_json_begin_array(&json);
+        for (uint32_t k = 0; k < row->system_count; k++) {
+            rp_json_string(&json, row->systems[k]);
+        }
+        rp_json_end_array(&json);
         rp_json_member_double(&json, "hours", row->hours);
         rp_json_member_double(&json, "usd", row->usd);
         if (i == 0) {

@@ -111,6 +111,16 @@ static rp_status prepare(const rpadvise_work *work, const rpadvise_candidate *ca
     return rpsim_study_run(study_out);
 }
 
+/* A run that the system asked for cannot be told to do is as good as refused. */
+static void restrict_to(const rpadvise_bench *bench, const rpsim_row *row, rpadvise_outcome *out)
+{
+    const char *why = NULL;
+    if (bench->runnable != NULL && !rpadvise_runs(bench->systems, bench->runnable, row, &why)) {
+        *out = (rpadvise_outcome){0};
+        (void)snprintf(out->cause, sizeof out->cause, "%s: %s", bench->runnable, why);
+    }
+}
+
 static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
 {
     char messages[2048];
@@ -127,6 +137,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     rp_log_capture_end();
     if (status == RP_OK) {
         describe(&study.rows[0], &trial->outcome);
+        restrict_to(bench, &study.rows[0], &trial->outcome);
     } else if (status == RP_USAGE || status == RP_INPUT) {
         refuse(messages, &trial->outcome);
         status = RP_OK;

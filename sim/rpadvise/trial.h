@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sim/rpadvise/candidate.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpadvise/export/systems.h"
 
 #define RPADVISE_CAUSE_SIZE 320
 
@@ -43,8 +43,10 @@ typedef struct rpadvise_trial {
 /** Counts what was simulated, and shows it on a terminal. */
 typedef struct rpadvise_bench {
     const rpadvise_work *work;
-    uint64_t spent;  /**< simulations so far */
-    uint64_t budget; /**< most of them */
+    const rpadvise_systems *systems;
+    const char *runnable; /**< system that must be able to run what counts; NULL: any */
+    uint64_t spent;       /**< simulations so far */
+    uint64_t budget;      /**< most of them */
     double begin_s;
     bool progress; /**< on stderr */
 } rpadvise_bench;
