@@ -10,7 +10,7 @@
 #define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
 #define WORTH_IT 1.02     /* of the best speed */
 #define ADAPTERS_RANK 16u
-#define ADAPTERS_BUDGET 600u
+#define ADAPTERS_BUDGET 2000u
 #define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
 
 static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
