@@ -6,7 +6,8 @@ once, and those of each layer (COUNTxLAYERS, in order). `windows` has a letter p
 attention has a sliding window, f where it is full. FLOP are those of torch.utils.flop_counter in one
 forward of LENGTH tokens with eager attention, of the first and the last layer: `linear` are products
 with weights, `attention` those of queries, keys and values, over all pairs, masked ones as well. They
-are empty for mixtures, whose loops the meta device cannot run, and for models of more than 100 layers.
+are empty for models of more than 100 layers, and for mixtures, whose loops the meta device cannot run,
+but for the small ones, which run on the CPU with random weights.
 
 Shapes are the defaults of transformers' configuration classes or those of litgpt's table
 (litgpt/config.py, whose entries name the config.json that they repeat); column `source`. Keys of the
@@ -122,6 +123,19 @@ MODELS = [
     ("deepseek-v3-dense", "deepseek_v3", None, dict(num_hidden_layers=3)),
     ("gpt-oss-defaults", "gpt_oss", None, {}),
     ("gpt-oss-20b", "gpt_oss", None, dict(num_hidden_layers=24, num_local_experts=32)),
+    ("mixtral-small", "mixtral", None,
+     dict(SMALL, num_key_value_heads=2, intermediate_size=48, num_local_experts=8)),
+    ("qwen2-moe-small", "qwen2_moe", None,
+     dict(SMALL, num_key_value_heads=2, intermediate_size=160, num_experts=8,
+          num_experts_per_tok=2, moe_intermediate_size=48, shared_expert_intermediate_size=96)),
+    ("deepseek-v3-small", "deepseek_v3", None,
+     dict(SMALL, num_key_value_heads=4, q_lora_rank=40, kv_lora_rank=32, qk_nope_head_dim=16,
+          qk_rope_head_dim=8, v_head_dim=24, intermediate_size=160, moe_intermediate_size=48,
+          n_routed_experts=16, num_experts_per_tok=2, n_group=4, topk_group=2,
+          first_k_dense_replace=2, tie_word_embeddings=True)),
+    ("gpt-oss-small", "gpt_oss", None,
+     dict(SMALL, num_key_value_heads=2, head_dim=16, intermediate_size=48, num_local_experts=8,
+          num_experts_per_tok=2)),
 ]
 
 
@@ -157,8 +171,9 @@ def windows_of(config):
 def flops_of(model, config):
     if config.num_hidden_layers > 100:
         return [""] * 4
-    ids = torch.zeros(1, LENGTH, dtype=torch.long, device="meta")
-    mask = torch.zeros(1, 1, LENGTH, LENGTH, device="meta")  # made ready: its making asks for values
+    device = next(model.parameters()).device
+    ids = torch.zeros(1, LENGTH, dtype=torch.long, device=device)
+    mask = torch.zeros(1, 1, LENGTH, LENGTH, device=device)  # made ready: its making asks for values
     layers = layers_of(model)
     found = []
     for layer in (layers[0], layers[-1]):
@@ -182,12 +197,12 @@ def flops_of(model, config):
     return found
 
 
-def build(family, keys):
+def build(family, keys, device="meta"):
     config = transformers.AutoConfig.for_model(family, **keys)
     wrapped = family == "gemma3"
     auto = transformers.AutoModelForImageTextToText if wrapped else transformers.AutoModelForCausalLM
-    with torch.device("meta"):
-        model = auto.from_config(config, attn_implementation="eager")
+    with torch.device(device):
+        model = auto.from_config(config, attn_implementation="eager", experts_implementation="eager")
     model.tie_weights()
     return config, model.eval()
 
@@ -205,7 +220,10 @@ def main(folder):
         other = sum(p.numel() for part in ("vision_tower", "multi_modal_projector")
                     for p in getattr(model.model, part, torch.nn.Module()).parameters())
         mixture = any("expert" in n for n, _ in model.named_parameters())
-        flops = [""] * 4 if mixture else flops_of(model, text)
+        small = sum(total.values()) < 1e6
+        if mixture and small:
+            model = build(family, keys, "cpu")[1]
+        flops = flops_of(model, text) if small or not mixture else [""] * 4
         source = f"litgpt {entry}" if entry else "class defaults"
         if beside:
             source += "; " + ", ".join(sorted(beside)) + " set"
