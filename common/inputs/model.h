@@ -89,8 +89,6 @@ typedef struct rp_model {
     uint32_t value_dim;           /**< with kv_rank, of values: otherwise head_dim */
     uint32_t shared_intermediate; /**< of the experts that every token goes through, together */
     bool shared_gate;             /**< the shared experts' output is weighted by a sigmoid */
-    const char *other_values; /**< that differs from these fields' computation without altering a
-                                   shape (softcapping, gates of GELU); NULL: nothing */
     uint32_t kind_count;
     struct rp_model
         *kinds; /**< [kind_count] this model with all layers alike, whose sliding_window is

@@ -200,8 +200,7 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
     json_t *assumed = assume != NULL ? json_string(assume) : NULL;
     if (family == NULL && assumed != NULL) {
         family = rp_hf_family_of(assumed);
-        rp_log_warning("%s: the family is not known; it is read as %.64s, as --assume says",
-                       r->path, assume);
+        rp_hf_warn(r, "model_type", "the family is not known; it is read as --assume says");
     }
     json_decref(assumed);
     for (size_t i = 0; family != NULL && i < sizeof types / sizeof types[0]; i++) {

@@ -49,12 +49,19 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     const char *what = NULL;
     if (c->learned_positions || c->layer_norm || c->plain_mlp) {
         what = "learned positions, LayerNorm or a plain MLP";
-    } else if (c->attention_bias || c->expert_bias || c->linear_bias) {
+    } else if (c->attention_bias || c->expert_bias || c->linear_bias || c->qkv_bias ||
+               c->output_bias || c->mlp_bias) {
         what = "biases or attention sinks";
+    } else if (c->kv_rank != 0 || c->shared_intermediate != 0) {
+        what = "latent attention or shared experts";
+    } else if (c->four_norms || c->wide_qk_norm) {
+        what = "norms at other places";
     } else if (strcmp(c->rope_scaling, "none") != 0 && strcmp(c->rope_scaling, "llama3") != 0) {
         what = c->rope_scaling;
     } else if (c->sliding_window != 0) {
         what = "sliding windows";
+    } else if (c->kinds != NULL) {
+        what = "layers of several kinds";
     }
     if (what != NULL) {
         rp_log_error("--model: %s has %s, which the executor does not compute; valid are models of "

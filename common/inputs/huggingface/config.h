@@ -51,7 +51,7 @@ typedef struct rp_hf_family {
     bool normalises; /**< experts' weights are divided by their sum, without a key that says so */
     rp_hf_windows windows;
     rp_hf_mixture mixture;
-    const char *other_values; /**< as rp_model.other_values */
+    const char *other_values; /**< computed otherwise than rpexec does, without altering a shape */
 } rp_hf_family;
 
 /** A file's object, or one inside of it. */
@@ -126,6 +126,12 @@ rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *mod
  * @retval RP_INPUT */
 rp_status rp_hf_refuse(const rp_hf_config *config, const char *key, const char *cause,
                        const char *valid);
+
+/** Warns "FILE:LINE: KEY: EFFECT", without a line where the key is missing. */
+void rp_hf_warn(const rp_hf_config *config, const char *key, const char *effect);
+
+/** Warns "FILE:LINE: key 'KEY' is not known and was not used", likewise. */
+void rp_hf_warn_unknown(const rp_hf_config *config, const char *key);
 
 /** @return the line of a key in the file; 0 where it is missing or written with escapes. */
 size_t rp_hf_line(const rp_hf_config *config, const char *key);

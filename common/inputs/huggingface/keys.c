@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define SHOWN_BYTES 64 /* of a key, in a message */
-
 /* Neither shapes nor values of a training run depend on them, at any value, and why. */
 static const struct {
     const char *why;
@@ -187,20 +185,15 @@ static const struct effect *find_effect(const char *key)
 
 void rp_hf_warn_of_rest(const rp_hf_config *config)
 {
-    const char *inside = config->name != NULL ? config->name : "";
-    const char *dot = config->name != NULL ? "." : "";
     const char *key;
     json_t *value;
     json_object_foreach(config->rest, key, value)
     {
         const struct effect *effect = find_effect(key);
-        size_t line = rp_hf_line(config, key);
         if (effect != NULL && !effect->holds(value)) {
-            rp_log_warning("%s:%zu: %s%s%s: %s", config->path, line, inside, dot, key,
-                           effect->effect);
+            rp_hf_warn(config, key, effect->effect);
         } else if (effect == NULL && !rp_hf_is_unneeded(key) && !is_shapeless(key)) {
-            rp_log_warning("%s:%zu: key '%s%s%.*s' is not known of family %s and was not used",
-                           config->path, line, inside, dot, SHOWN_BYTES, key, config->family->type);
+            rp_hf_warn_unknown(config, key);
         }
     }
 }

@@ -204,13 +204,16 @@ static rp_status choose_family(rp_hf_config *config, const json_t *outer, const 
                      names);
         return RP_USAGE;
     }
-    rp_log_warning("%s:%zu: family '%.64s' is not known; it is read as %s, as --assume says",
-                   config->path, rp_hf_line(config, "model_type"), name, config->family->type);
+    const char *effect = NULL;
+    RP_TRY(rp_arena_print(arena, &effect,
+                          "family '%.64s' is not known; it is read as %s, as --assume says", name,
+                          config->family->type));
+    rp_hf_warn(config, "model_type", effect);
     return RP_OK;
 }
 
 /* Gates of other functions than SiLU cost as much. */
-static void read_activation(const rp_hf_config *config, rp_model *model)
+static void check_activation(const rp_hf_config *config)
 {
     static const char *const known[] = {"silu",     "swish",      "gelu", "gelu_pytorch_tanh",
                                         "gelu_new", "quick_gelu", NULL};
@@ -223,25 +226,23 @@ static void read_activation(const rp_hf_config *config, rp_model *model)
             found = found || strcmp(text, known[k]) == 0;
         }
         if (!found) {
-            rp_log_warning("%s:%zu: %s: the function is not known and simulated as a gate of SiLU",
-                           config->path, rp_hf_line(config, names[i]), names[i]);
-        }
-        bool other = text != NULL && strcmp(text, "silu") != 0 && strcmp(text, "swish") != 0;
-        if (other && model->other_values == NULL) {
-            model->other_values = "another activation than SiLU";
+            rp_hf_warn(config, names[i],
+                       "the function is not known and simulated as a gate of SiLU");
         }
     }
 }
 
-/* Of the name alone: its numbers alter no shape. */
-static void read_rope_type(const rp_hf_config *config, rp_model *model)
+/* Rotation alters no shape: a name that is not known, and numbers, are left as they are. */
+static void read_rope(const rp_hf_config *config, rp_model *model)
 {
     const json_t *older = json_object_get(config->values, "rope_scaling");
-    const json_t *rope =
-        json_is_object(older) ? older : json_object_get(config->values, "rope_parameters");
+    const json_t *newer = json_object_get(config->values, "rope_parameters");
+    const json_t *rope = json_is_object(older) ? older : newer;
     const json_t *type = json_object_get(rope, "rope_type");
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
-    model->rope_theta = 10000;
+    const json_t *theta = json_object_get(config->values, "rope_theta");
+    theta = theta != NULL ? theta : json_object_get(newer, "rope_theta");
+    model->rope_theta = json_is_number(theta) ? json_number_value(theta) : 10000;
     if (name != NULL && strcmp(name, "llama3") == 0) {
         model->rope_scaling = "llama3";
     } else if (name != NULL && strcmp(name, "yarn") == 0) {
@@ -280,8 +281,8 @@ static rp_status read_object(rp_hf_config *config, rp_arena *arena, rp_model *mo
     rp_status status = rp_hf_read_shapes(config, arena, model);
     if (status == RP_OK) {
         status = warn_of_defaults(config, arena);
-        read_activation(config, model);
-        read_rope_type(config, model);
+        check_activation(config);
+        read_rope(config, model);
         rp_hf_warn_of_rest(config);
     }
     config->defaults = NULL;
@@ -312,9 +313,10 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
                                   key));
         }
     }
-    rp_log_warning("%s:%zu: only the text model, '%s', is simulated%s%s", outer->path,
-                   rp_hf_line(outer, inner->name), inner->name,
-                   unused[0] != '\0' ? "; not used: " : "", unused);
+    const char *effect = NULL;
+    RP_TRY(rp_arena_print(arena, &effect, "only the text model is simulated%s%s",
+                          unused[0] != '\0' ? "; not used: " : "", unused));
+    rp_hf_warn(outer, inner->name, effect);
     return RP_OK;
 }
 

@@ -415,7 +415,6 @@ rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *mod
     model->wide_qk_norm = f->wide_qk_norm;
     model->four_norms = f->four_norms;
     model->rope_scaling = "none";
-    model->other_values = f->other_values;
     (void)rp_hf_get(config, "model_type");
     RP_TRY(read_sizes(config, model));
     RP_TRY(read_biases(config, model));

@@ -57,16 +57,49 @@ size_t rp_hf_line(const rp_hf_config *config, const char *key)
     return 0;
 }
 
+/* "OBJECT.KEY" of an object inside. */
+static const char *show(const rp_hf_config *config, const char *key, char shown[static SHOWN_BYTES])
+{
+    bool inside = config->name != NULL;
+    (void)snprintf(shown, SHOWN_BYTES, "%s%s%s", inside ? config->name : "", inside ? "." : "",
+                   key);
+    return shown;
+}
+
 rp_status rp_hf_refuse(const rp_hf_config *config, const char *key, const char *cause,
                        const char *valid)
 {
     char shown[SHOWN_BYTES];
-    bool inside = config->name != NULL;
-    (void)snprintf(shown, sizeof shown, "%s%s%s", inside ? config->name : "", inside ? "." : "",
-                   key);
-    rp_log_error_at(config->path, rp_hf_line(config, key), "%s: %s%svalid values are %s", shown,
-                    cause, cause[0] != '\0' ? "; " : "", valid);
+    rp_log_error_at(config->path, rp_hf_line(config, key), "%s: %s%svalid values are %s",
+                    show(config, key, shown), cause, cause[0] != '\0' ? "; " : "", valid);
     return RP_INPUT;
+}
+
+/* ":12", or nothing where there is no line. */
+static const char *place_of(const rp_hf_config *config, const char *key, char place[static 24])
+{
+    size_t line = rp_hf_line(config, key);
+    place[0] = '\0';
+    if (line != 0) {
+        (void)snprintf(place, 24, ":%zu", line);
+    }
+    return place;
+}
+
+void rp_hf_warn(const rp_hf_config *config, const char *key, const char *effect)
+{
+    char shown[SHOWN_BYTES];
+    char place[24];
+    rp_log_warning("%s%s: %s: %s", config->path, place_of(config, key, place),
+                   show(config, key, shown), effect);
+}
+
+void rp_hf_warn_unknown(const rp_hf_config *config, const char *key)
+{
+    char shown[SHOWN_BYTES];
+    char place[24];
+    rp_log_warning("%s%s: key '%s' is not known and was not used", config->path,
+                   place_of(config, key, place), show(config, key, shown));
 }
 
 /* ---- values -----------------------------------------------------------------------------------

@@ -190,7 +190,8 @@ Test(exec_config, other_families_are_refused_or_assumed)
         {"{\"model_type\": \"mixtral\"}", "llama", "mixtral has experts of other names", RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
          "model_type: valid values are llama, qwen3 and qwen3_moe; or --assume llama", RP_INPUT},
-        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as llama", RP_OK},
+        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as --assume says",
+         RP_OK},
         {"{\"model_type\": \"nobody\"" LLAMA_REST ", \"odd\": 1}", "llama",
          "odd: is not understood, and might alter the model", RP_INPUT},
     };
@@ -201,5 +202,32 @@ Test(exec_config, other_families_are_refused_or_assumed)
             load_assumed(cases[i].text, cases[i].assume, &m, message, sizeof message);
         cr_expect(eq(int, status, cases[i].status), "%s: %s", cases[i].text, message);
         cr_expect(strstr(message, cases[i].message) != NULL, "%s", message);
+    }
+}
+
+/* Models that rpsim reads are refused as well where they come another way. */
+Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
+{
+    static const struct {
+        const char *name, *message;
+    } cases[] = {{"qwen2.5-7b", "biases"},
+                 {"llama-biases", "biases"},
+                 {"deepseek-v3-small", "latent attention or shared experts"},
+                 {"gemma3-1b", "norms at other places"},
+                 {"olmo2-7b", "norms at other places"},
+                 {"mistral-7b-v0.1", "sliding windows"},
+                 {"qwen3-moe-dense-layers", "biases"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[256];
+        char message[4096] = "";
+        rp_model m;
+        rpexec_model model;
+        (void)snprintf(path, sizeof path, RP_TEST_ROOT "/golden/hf/%s.json", cases[i].name);
+        rp_log_capture_begin(message, sizeof message);
+        cr_assert(eq(int, rp_model_load(path, rp_test_arena, &m), RP_OK));
+        rp_status status = rpexec_model_create(&m, 16, RP_DTYPE_F32, rp_test_arena, &model);
+        rp_log_capture_end();
+        cr_expect(eq(int, status, RP_INPUT), "%s", cases[i].name);
+        cr_expect(strstr(message, cases[i].message) != NULL, "%s: %s", cases[i].name, message);
     }
 }
