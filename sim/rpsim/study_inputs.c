@@ -202,6 +202,11 @@ static rp_status give_adapters(const rpsim_options *o, rp_arena *arena, rp_model
             o->lora_rank, model->name, model->layers * widths * o->lora_rank, MAX_ADAPTERS);
         return RP_USAGE;
     }
+    if (model->kinds != NULL) { /* a session's model is read once and has others' kinds, too */
+        const rp_model *kinds = model->kinds;
+        RP_TRY(rp_arena_alloc(arena, model->kind_count, sizeof *kinds, &model->kinds));
+        memcpy(model->kinds, kinds, model->kind_count * sizeof *kinds);
+    }
     rp_model_set_lora_rank(model, o->lora_rank);
     return name_adapters(arena, model);
 }

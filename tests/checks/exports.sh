@@ -41,6 +41,8 @@ done < <(tail -n +2 "$golden/lines.tsv")
 # Further: learned positions and LayerNorm, fp32 and an untied head, other stages of ZeRO, a V, reductions.
 read_one positions "--schedule megatron-pp --model mpt-1b --platform a100-80x8 --recompute none"
 read_one untied "--schedule 1f1b --model llama3.1-8b --platform h100x8 --dtype fp32 --partition 4,4,4,4,4,4,4,4"
+read_one qkv "--schedule 1f1b --model $source_root/tests/golden/hf/qwen2.5-7b.json --platform h100x8 --gpus 4"
+read_one experts "--schedule megatron-pp --model $source_root/tests/golden/hf/mixtral-8x7b.json --platform h100x8"
 read_one zero2 "--schedule zero2 --recompute none"
 read_one offload "--schedule zero-offload --dtype bf16"
 read_one zbv "--schedule zbv --gpus 4 --accumulate 2"

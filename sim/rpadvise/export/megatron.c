@@ -57,6 +57,7 @@ static void write_model(const rp_model *m, uint32_t seq_len, FILE *stream)
     flag("qk-layernorm", m->qk_norm, stream);
     flag("swiglu", !m->plain_mlp, stream);
     flag("disable-bias-linear", !m->linear_bias, stream);
+    flag("add-qkv-bias", m->qkv_bias, stream);
     flag("untie-embeddings-and-output-weights", !m->tied_head, stream);
     write_experts(m, stream);
     fputs("--attention-dropout 0\n--hidden-dropout 0\n", stream);
@@ -149,6 +150,10 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
             stream,
             "- Calls have no option: all microbatches of a step are one call. Without a pipeline "
             "that changes nothing.\n");
+    }
+    if (strcmp(job->row->model->rope_scaling, "llama3") == 0) {
+        rpadvise_note(stream, "- The factor of the rotary scaling is Megatron-LM's default, 8: "
+                              "`--rope-scaling-factor` gives another.\n");
     }
     if (l->tensor > 1) {
         rpadvise_note(

@@ -322,8 +322,22 @@ static bool has_trait(const rp_model *m, rpadvise_lack lack)
         return m->plain_mlp;
     case RPADVISE_LACK_SLIDING_WINDOW:
         return m->sliding_window != 0;
-    case RPADVISE_LACK_YARN:
-        return strcmp(m->rope_scaling, "yarn") == 0;
+    case RPADVISE_LACK_ROPE_SCALING:
+        return strcmp(m->rope_scaling, "none") != 0 && strcmp(m->rope_scaling, "llama3") != 0;
+    case RPADVISE_LACK_QKV_BIASES:
+        return m->qkv_bias;
+    case RPADVISE_LACK_OTHER_BIASES:
+        return m->output_bias || m->mlp_bias;
+    case RPADVISE_LACK_OTHER_NORMS:
+        return m->four_norms || m->wide_qk_norm;
+    case RPADVISE_LACK_LATENT_ATTENTION:
+        return m->kv_rank != 0;
+    case RPADVISE_LACK_SHARED_EXPERTS:
+        return m->shared_intermediate != 0;
+    case RPADVISE_LACK_MIXED_LAYERS:
+        return m->kinds != NULL;
+    case RPADVISE_LACK_OTHER_VALUES:
+        return m->other_values != NULL;
     case RPADVISE_LACK_COUNT:
         break;
     }

@@ -20,7 +20,15 @@
     X(LAYER_NORM, "layer-norm", "LayerNorm is not covered")                                        \
     X(PLAIN_MLP, "plain-mlp", "MLPs without a gate are not covered")                               \
     X(SLIDING_WINDOW, "sliding-window", "sliding windows are not covered")                         \
-    X(YARN, "yarn", "YaRN's rotary embedding is not covered")
+    X(ROPE_SCALING, "rope-scaling", "this scaling of rotary embeddings is not covered")            \
+    X(QKV_BIASES, "qkv-biases", "biases of queries, keys and values are not covered")              \
+    X(OTHER_BIASES, "other-biases", "biases of outputs or of MLPs alone are not covered")          \
+    X(OTHER_NORMS, "other-norms",                                                                  \
+      "four norms in a layer, or norms over all heads, are not covered")                           \
+    X(LATENT_ATTENTION, "latent-attention", "attention over latent vectors is not covered")        \
+    X(SHARED_EXPERTS, "shared-experts", "shared experts are not covered")                          \
+    X(MIXED_LAYERS, "mixed-layers", "layers that differ are not covered")                          \
+    X(OTHER_VALUES, "other-values", "what the family computes otherwise is not covered")
 
 typedef enum rpadvise_lack {
 #define RPADVISE_LACK_ENUM(name, word, text) RPADVISE_LACK_##name,
