@@ -336,8 +336,6 @@ static bool has_trait(const rp_model *m, rpadvise_lack lack)
         return m->shared_intermediate != 0;
     case RPADVISE_LACK_MIXED_LAYERS:
         return m->kinds != NULL;
-    case RPADVISE_LACK_OTHER_VALUES:
-        return m->other_values != NULL;
     case RPADVISE_LACK_COUNT:
         break;
     }

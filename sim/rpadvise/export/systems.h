@@ -27,8 +27,7 @@
       "four norms in a layer, or norms over all heads, are not covered")                           \
     X(LATENT_ATTENTION, "latent-attention", "attention over latent vectors is not covered")        \
     X(SHARED_EXPERTS, "shared-experts", "shared experts are not covered")                          \
-    X(MIXED_LAYERS, "mixed-layers", "layers that differ are not covered")                          \
-    X(OTHER_VALUES, "other-values", "what the family computes otherwise is not covered")
+    X(MIXED_LAYERS, "mixed-layers", "layers that differ are not covered")
 
 typedef enum rpadvise_lack {
 #define RPADVISE_LACK_ENUM(name, word, text) RPADVISE_LACK_##name,
