@@ -37,7 +37,7 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
     if (status == RP_OK && o->json) {
         rpadvise_report_write_json(&advice, stdout);
     } else if (status == RP_OK) {
-        rpadvise_report_write(&advice, stdout);
+        status = rpadvise_report_write(&advice, stdout);
     }
     if (status == RP_OK && advice.row_count == 0) {
         rp_log_error("nothing fits");

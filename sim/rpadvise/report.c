@@ -2,6 +2,7 @@
 
 #include "common/base/text.h"
 #include "common/cli/paragraph.h"
+#include "common/cli/table.h"
 #include "sim/rpsim/report/columns.h"
 
 #include <math.h>
@@ -147,40 +148,52 @@ static void write_command(const page *p, const char *command)
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
-static void write_rows(const page *p)
+enum { KEEP_SOMETIMES = 1, KEEP_OFTEN, KEEP_USUALLY, KEEP };
+
+static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *table)
 {
+    const rpadvise_options *o = a->search->options;
+    const rpadvise_row *row = &a->rows[index];
+    const rpadvise_candidate *c = &row->trial->candidate;
+    const rpadvise_outcome *out = &row->trial->outcome;
+    const rpsim_interval *speed = interval_of(row);
+    double share = speed != NULL ? out->tokens_per_s : 0;
+    RP_TRY(rp_table_print(table, "%u", index + 1));
+    RP_TRY(rp_table_print(table, "%s", c->schedule->name));
+    RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
+    RP_TRY(rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size));
+    RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->recompute)));
+    RP_TRY(rp_table_print(table, "%s", c->layer_grain ? "layer" : "stage"));
+    RP_TRY(rp_table_print(table, "%.0f", out->tokens_per_s));
+    RP_TRY(rp_table_print(table, share > 0 ? "%.0f - %.0f" : "-",
+                          share > 0 ? speed->p10 * share : 0, share > 0 ? speed->p90 * share : 0));
+    RP_TRY(rp_table_print(table, "%.1f", gb(out->gpu_bytes)));
+    RP_TRY(rp_table_print(table, "%.1f", gb(out->host_bytes)));
+    RP_TRY(rp_table_print(table, o->tokens > 0 ? "%.1f" : "", row->hours));
+    bool priced = o->tokens > 0 && o->usd_per_hour > 0;
+    return rp_table_print(table, priced ? "%.2f" : "", row->usd);
+}
+
+static rp_status write_rows(const page *p)
+{
+    static const rp_table_column columns[] = {
+        {"", false, KEEP},         {"schedule", true, KEEP},
+        {"optim", true, KEEP},     {"microbatches", false, KEEP},
+        {"recompute", true, 0},    {"grain", true, 0},
+        {"tokens/s", false, KEEP}, {"p10 - p90", false, KEEP_OFTEN},
+        {"GPU GB", false, KEEP},   {"host GB", false, KEEP_USUALLY},
+        {"hours", false, KEEP},    {"USD", false, KEEP},
+    };
     const rpadvise_advice *a = p->advice;
-    bool hours = a->search->options->tokens > 0;
-    bool usd = hours && a->search->options->usd_per_hour > 0;
-    fprintf(p->stream, "   %-*s %-5s %12s %-9s %-5s %9s %17s %6s %7s%s%s\n", NAME_COLUMNS,
-            "schedule", "optim", "microbatches", "recompute", "grain", "tokens/s", "p10 - p90",
-            "GPU GB", "host GB", hours ? "   hours" : "", usd ? "      USD" : "");
+    rp_table *table = NULL;
+    RP_TRY(rp_table_create(columns, sizeof columns / sizeof columns[0], a->row_count,
+                           a->search->arena, &table));
     for (uint32_t i = 0; i < a->row_count; i++) {
-        const rpadvise_row *row = &a->rows[i];
-        const rpadvise_candidate *c = &row->trial->candidate;
-        const rpadvise_outcome *out = &row->trial->outcome;
-        const rpsim_interval *speed = interval_of(row);
-        char sizes[48];
-        char interval[48] = "-";
-        (void)snprintf(sizes, sizeof sizes, "%u x %u", c->microbatches * c->calls,
-                       c->microbatch_size);
-        if (speed != NULL) {
-            (void)snprintf(interval, sizeof interval, "%.0f - %.0f", speed->p10 * out->tokens_per_s,
-                           speed->p90 * out->tokens_per_s);
-        }
-        fprintf(p->stream, "%2u %-*s %-5s %12s %-9s %-5s %9.0f %17s %6.1f %7.1f", i + 1,
-                NAME_COLUMNS, c->schedule->name, c->asynchronous ? "async" : "sync", sizes,
-                rp_recompute_text(c->recompute), c->layer_grain ? "layer" : "stage",
-                out->tokens_per_s, interval, gb(out->gpu_bytes), gb(out->host_bytes));
-        if (hours) {
-            fprintf(p->stream, " %7.1f", row->hours);
-        }
-        if (usd) {
-            fprintf(p->stream, " %8.2f", row->usd);
-        }
-        fputc('\n', p->stream);
+        RP_TRY(add_row(a, i, table));
     }
+    rp_table_write(table, 1, p->columns, p->stream);
     fputc('\n', p->stream);
+    return RP_OK;
 }
 
 static void write_systems(const page *p)
@@ -225,34 +238,51 @@ static void write_undecided(const page *p)
 /* ---- trades -----------------------------------------------------------------------------------
  */
 
-static void write_points(const page *p, const char *title, const rpadvise_trial *const *points,
-                         uint32_t count)
+static rp_status add_point(const rpadvise_trial *point, double best, rp_table *table)
 {
-    double best = p->advice->rows[0].trial->outcome.tokens_per_s;
-    if (count < 2) {
-        return;
-    }
-    fprintf(p->stream, "%s\n", title);
-    for (uint32_t i = 0; i < count; i++) {
-        const rpadvise_outcome *o = &points[i]->outcome;
-        const rpadvise_candidate *c = &points[i]->candidate;
-        char sizes[48];
-        (void)snprintf(sizes, sizeof sizes, "%u x %u", c->microbatches * c->calls,
-                       c->microbatch_size);
-        fprintf(
-            p->stream,
-            "  %9.0f tokens/s %4.0f %%  %6.1f GB of GPU, %7.1f GB of host memory  %-*s %-5s %s\n",
-            o->tokens_per_s, 100 * o->tokens_per_s / best, gb(o->gpu_bytes), gb(o->host_bytes),
-            NAME_COLUMNS - 2, c->schedule->name, c->asynchronous ? "async" : "sync", sizes);
-    }
-    fputc('\n', p->stream);
+    const rpadvise_outcome *o = &point->outcome;
+    const rpadvise_candidate *c = &point->candidate;
+    RP_TRY(rp_table_print(table, "%.0f", o->tokens_per_s));
+    RP_TRY(rp_table_print(table, "%.0f %%", 100 * o->tokens_per_s / best));
+    RP_TRY(rp_table_print(table, "%.1f", gb(o->gpu_bytes)));
+    RP_TRY(rp_table_print(table, "%.1f", gb(o->host_bytes)));
+    RP_TRY(rp_table_print(table, "%s", c->schedule->name));
+    RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
+    return rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size);
 }
 
-static void write_trades(const page *p)
+static rp_status write_points(const page *p, const char *title, const rpadvise_trial *const *points,
+                              uint32_t count)
+{
+    static const rp_table_column columns[] = {
+        {"tokens/s", false, KEEP},
+        {"", false, KEEP_OFTEN},
+        {"GPU GB", false, KEEP},
+        {"host GB", false, KEEP},
+        {"schedule", true, KEEP},
+        {"optim", true, KEEP_USUALLY},
+        {"microbatches", false, KEEP_SOMETIMES},
+    };
+    rp_table *table = NULL;
+    if (count < 2) {
+        return RP_OK;
+    }
+    RP_TRY(rp_table_create(columns, sizeof columns / sizeof columns[0], count,
+                           p->advice->search->arena, &table));
+    for (uint32_t i = 0; i < count; i++) {
+        RP_TRY(add_point(points[i], p->advice->rows[0].trial->outcome.tokens_per_s, table));
+    }
+    say(p, 0, "%s", title);
+    rp_table_write(table, 2, p->columns, p->stream);
+    fputc('\n', p->stream);
+    return RP_OK;
+}
+
+static rp_status write_trades(const page *p)
 {
     const rpadvise_advice *a = p->advice;
-    write_points(p, "Less GPU memory, in exchange for speed (microbatches x sequences):",
-                 a->memory_front, a->memory_count);
+    RP_TRY(write_points(p, "Less GPU memory, in exchange for speed:", a->memory_front,
+                        a->memory_count));
     if (a->fresh != NULL && a->late != NULL) {
         double best = a->rows[0].trial->outcome.tokens_per_s;
         bool equal = a->fresh->outcome.tokens_per_s >= a->late->outcome.tokens_per_s;
@@ -268,7 +298,8 @@ static void write_trades(const page *p)
     }
     const rpadvise_trial *points[RPADVISE_MOST_POINTS + 1] = {a->rows[0].trial};
     memcpy(&points[1], a->batch_front, a->batch_count * sizeof(points[0]));
-    write_points(p, "Smaller batches of the same configuration:", points, a->batch_count + 1);
+    return write_points(p, "Smaller batches of the same configuration:", points,
+                        a->batch_count + 1);
 }
 
 /* ---- the others -------------------------------------------------------------------------------
@@ -405,22 +436,23 @@ static void write_cost(const page *p)
         s->pruned);
 }
 
-void rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)
+rp_status rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)
 {
     page p = {advice, rp_paragraph_columns(stream, USUAL_COLUMNS), stream};
     write_question(&p);
     if (advice->row_count == 0) {
         write_nothing(&p);
         write_notes(&p);
-        return;
+        return RP_OK;
     }
     write_winner(&p);
     write_command(&p, advice->rows[0].command);
-    write_rows(&p);
+    RP_TRY(write_rows(&p));
     write_undecided(&p);
     write_systems(&p);
-    write_trades(&p);
+    RP_TRY(write_trades(&p));
     write_notes(&p);
     write_changes(&p);
     write_cost(&p);
+    return RP_OK;
 }

@@ -5,8 +5,9 @@
 
 #include <stdio.h>
 
-/** Words and tables of at most COLUMNS columns, where that is set, else 100. */
-void rpadvise_report_write(const rpadvise_advice *advice, FILE *stream);
+/** Words and tables of at most COLUMNS columns, where that is set, else those of the terminal, else
+ * 100. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpadvise_report_write(const rpadvise_advice *advice, FILE *stream);
 
 /** An array of the rows with the keys of rpsim's JSON and some more (cli.md). */
 void rpadvise_report_write_json(const rpadvise_advice *advice, FILE *stream);
