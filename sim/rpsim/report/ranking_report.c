@@ -93,6 +93,12 @@ static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE 
     if (o->global_batch != 0) {
         fprintf(stream, " --global-batch %u", o->global_batch);
     }
+    if (o->lora_rank != 0) {
+        fprintf(stream, " --lora-rank %u", o->lora_rank);
+    }
+    if (o->assume != NULL) {
+        fprintf(stream, " --assume %s", o->assume);
+    }
     fputc('\n', stream);
 }
 

@@ -289,13 +289,13 @@ Test(ranking, flips_of_settings_agree_with_runs)
 
 Test(ranking, settings_held_fixed_are_said)
 {
-    rp_test_outcome all = rp_test_rpsim_well(SETTING "--seq-len 1024");
-    cr_expect(strstr(all.output, "\nllama3.1-8b: held fixed for all schedules: optimizer sync, 4 "
+    rp_test_outcome all = rp_test_rpsim_well(SETTING "--seq-len 1024 --lora-rank 8");
+    cr_expect(strstr(all.output, ": held fixed for all schedules: optimizer sync, 4 "
                                  "sequences of 1024 tokens per microbatch, 1 x 8 microbatches per "
                                  "step, grain as usual, partition as published or even\n") != NULL,
               "%s", all.output);
     cr_expect(strstr(all.output, ": rpadvise --model llama3.1-8b --platform rtx4090x8 --gpus 4 "
-                                 "--seq-len 1024 --global-batch 32\n") != NULL);
+                                 "--seq-len 1024 --global-batch 32 --lora-rank 8\n") != NULL);
     rp_test_outcome stage = rp_test_rpsim_well("--schedule all --fidelity stage --optimizer async");
     cr_expect(strstr(stage.output, "held fixed for all schedules: optimizer async, ") != NULL);
     cr_expect(strstr(stage.output, "\n  optimizer sync ") != NULL);
