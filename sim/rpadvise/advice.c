@@ -480,7 +480,8 @@ static rp_status set_least(rpadvise_advice *a)
     const rpadvise_search *s = a->search;
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[i];
-        if (f->at_n.ran && (a->least == NULL || shortfall(&f->at_n) < shortfall(a->least))) {
+        if (f->at_n.ran && !f->at_n.fits &&
+            (a->least == NULL || shortfall(&f->at_n) < shortfall(a->least))) {
             a->least = &f->at_n;
             a->least_schedule = f->candidate.schedule;
         }

@@ -65,14 +65,15 @@ static void add_work(list *l, const rpadvise_work *work)
     }
 }
 
-static void add_sizes(list *l, const rpadvise_work *work, const rpadvise_candidate *c)
+static void add_sizes(list *l, const rpadvise_work *work, const rpadvise_candidate *c,
+                      const rpadvise_manner *manner)
 {
     add_count(l, "--microbatch-size", c->microbatch_size);
     add_count(l, "--microbatches", c->microbatches);
     if (c->calls > 1) {
         add_count(l, "--accumulate", c->calls);
     }
-    if (work->global_batch != 0) {
+    if (work->global_batch != 0 && !manner->free_batch) {
         add_count(l, "--global-batch", work->global_batch);
     }
 }
@@ -110,7 +111,7 @@ rp_status rpadvise_candidate_arguments(const rpadvise_work *work, const rpadvise
     add(&l, "--schedule", c->schedule->name);
     add_work(&l, work);
     add(&l, "--optimizer", c->asynchronous ? "async" : "sync");
-    add_sizes(&l, work, c);
+    add_sizes(&l, work, c, manner);
     if (c->recompute != c->schedule->default_recompute) {
         add(&l, "--recompute", rp_recompute_text(c->recompute));
     }

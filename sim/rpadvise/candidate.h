@@ -34,6 +34,8 @@ typedef struct rpadvise_manner {
     uint32_t iterations;  /**< 0: rpsim's default, a steady state */
     uint32_t tune_budget; /**< evaluations of --partition tuned, in place of the candidate's; 0:
                              none */
+    bool free_batch;  /**< without the batch that is given: the microbatches say how large it is */
+    bool period_only; /**< neither bounds nor measures of one step */
     bool intervals;
     bool explain;
 } rpadvise_manner;

@@ -113,6 +113,7 @@ static void probe_add(probe *p, uint32_t family, uint32_t microbatches)
     const rpadvise_candidate *c = &p->search->families[family].candidate;
     rpadvise_trial *trial = &p->trials[p->count];
     *trial = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
+    trial->manner.free_batch = true;
     trial->candidate.microbatches = microbatches;
     p->of[p->count++] = family;
 }
@@ -142,10 +143,9 @@ static void double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
 
 static uint32_t first_point(const rpadvise_search *s, const rpadvise_family *f)
 {
-    uint32_t batch = s->options->global_batch;
-    return batch != 0
-               ? rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size, 0), f->least)
-               : f->least;
+    bool given = s->options->global_batch != 0;
+    return given ? rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size, 0), f->least)
+                 : f->least;
 }
 
 static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadvise_outcome *o)
@@ -200,22 +200,16 @@ static double ceiling_of(const rpadvise_family *f)
     return f->at_n.work_s > 0 ? (double)f->at_n.batch * f->at_n.seq_len / f->at_n.work_s : INFINITY;
 }
 
-/* With a batch that is given, every run is of all of it. */
-static uint32_t second_point(const rpadvise_search *s, const rpadvise_family *f)
+static uint32_t second_point(const rpadvise_family *f)
 {
-    return s->options->global_batch != 0 ? f->candidate.microbatches
-                                         : rpadvise_least(2 * f->least, f->candidate.microbatches);
+    return rpadvise_least(2 * f->least, f->candidate.microbatches);
 }
 
-static void set_estimate(const rpadvise_search *s, rpadvise_family *f)
+static void set_estimate(rpadvise_family *f)
 {
     const rpadvise_outcome *one = &f->at_n;
     const rpadvise_outcome *two = &f->at_2n;
-    if (!two->fits || s->options->global_batch != 0) {
-        f->estimate = two->fits ? two->tokens_per_s : f->estimate;
-        return;
-    }
-    if (f->candidate.microbatches == f->least) {
+    if (!two->fits || f->candidate.microbatches <= f->least) {
         return;
     }
     double n = f->least;
@@ -240,7 +234,7 @@ static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
     const rpadvise_outcome *two = &f->at_2n;
     double most = fmin(room_for(f->least, one->gpu_bytes, two->gpu_bytes, one->gpu_limit_bytes),
                        room_for(f->least, one->host_bytes, two->host_bytes, one->host_limit_bytes));
-    if (two->ran && s->options->global_batch == 0 && most < f->candidate.microbatches) {
+    if (two->ran && most < f->candidate.microbatches) {
         f->candidate.microbatches = rpadvise_multiple((uint32_t)fmax(most, f->least), s->gpus);
     }
 }
@@ -277,7 +271,7 @@ static rp_status try_at_2n(rpadvise_search *s)
             if (ceiling_of(f) < best) {
                 s->pruned++;
             } else {
-                probe_add(&p, order[i], second_point(s, f));
+                probe_add(&p, order[i], second_point(f));
             }
         }
         RP_TRY(probe_run(&p, "how it scales"));
@@ -285,7 +279,7 @@ static rp_status try_at_2n(rpadvise_search *s)
             rpadvise_family *f = &s->families[p.of[i]];
             f->at_2n = p.trials[i].outcome;
             set_microbatches(s, f);
-            set_estimate(s, f);
+            set_estimate(f);
             best = f->at_2n.fits ? fmax(best, f->at_2n.tokens_per_s) : best;
         }
     }

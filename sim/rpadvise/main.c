@@ -40,7 +40,11 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
         status = rpadvise_report_write(&advice, stdout);
     }
     if (status == RP_OK && advice.row_count == 0) {
-        rp_log_error("nothing fits");
+        if (search->bench->spent >= o->budget) {
+            rp_log_error("--budget: within %u simulations nothing that fits was found", o->budget);
+        } else {
+            rp_log_error("nothing fits");
+        }
         status = RP_TOOL;
     }
     rpadvise_advice_fini(&advice);
@@ -85,6 +89,7 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpadvise_options options;
+    rp_mem_keep_freed(); /* hundreds of runs take and give back the same */
     RP_TRY(rpadvise_options_parse(argc, argv, arena, &options));
     if (options.common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&rpadvise_command_line, &options, stdout);

@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SCREENED 512u /* room for step 3 */
-#define MOST_FOUND 1024u   /* room for step 4 */
-#define SCREENED_FIRST 80u
+#define MOST_SCREENED 512u  /* room for step 3 */
+#define MOST_FOUND 1024u    /* room for step 4 */
+#define SCREENED_FIRST 60u  /* of each optimizer mode */
 #define SCREENED_SHARE 0.85 /* of the best estimate */
-#define FOUND_FIRST 10u
-#define RIVAL_SHARE 0.25 /* of the best: slower schedules are not run in full */
-#define REFINED 3u       /* of the best, whose neighbours are tried */
-#define TUNED 2u         /* schedules whose partitions are tuned */
+#define FOUND_FIRST 8u      /* of each optimizer mode */
+#define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
+#define REFINED 2u          /* of each optimizer mode, whose neighbours are tried */
+#define MOST_NEIGHBOURS 8u
+#define MOST_ROUNDS 4u /* of neighbours, while there are new ones */
+#define TUNED 2u       /* schedules whose partitions are tuned */
 #define TUNE_BUDGET 32u
 #define TUNE_LEAST 8u
 #define TUNE_OPS 2000000u /* of all its trials */
@@ -59,18 +61,32 @@ static void push(worklist *w, const rpadvise_candidate *c)
         }
     }
     if (w->count < MOST_SCREENED) {
-        w->trials[w->count++] = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
+        rpadvise_trial *trial = &w->trials[w->count++];
+        *trial = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
+        trial->manner.period_only = true;
     }
 }
 
-/* As many microbatches as a call has room for, in as many calls as the batch allows. */
+/* As many microbatches as a call has room for, in as many calls as the batch needs; of a free batch
+ * also one call alone. */
 static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_family *f)
 {
+    uint32_t n = s->gpus;
     uint32_t target = rpadvise_target(s, f->candidate.microbatch_size, f->at_n.seq_len);
-    rpadvise_candidate several = f->candidate;
-    several.calls = target / f->candidate.microbatches;
-    if (s->options->global_batch == 0 && several.calls > 1) {
-        push(w, &several);
+    uint32_t most = f->candidate.microbatches;
+    rpadvise_candidate c = f->candidate;
+    if (s->options->global_batch == 0) {
+        push(w, &c);
+        c.calls = target / most;
+    } else if (target > most) {
+        c.calls = (target + most - 1) / most;
+        uint32_t each = (target + c.calls - 1) / c.calls;
+        uint32_t whole = rpadvise_multiple(each + n - 1, n);
+        bool room = (uint64_t)whole * c.calls <= s->options->global_batch;
+        c.microbatches = room ? whole : each;
+    }
+    if (c.calls > 1 || s->options->global_batch != 0) {
+        push(w, &c);
     }
 }
 
@@ -97,21 +113,24 @@ static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
     return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
 }
 
-/* The best estimates, and the best of each schedule and optimizer mode; then those that are not
+/* Of each optimizer mode the best estimates; the best of each schedule and mode; those that are not
  * beaten in both speed and memory. */
 static rp_status choose(rpadvise_search *s, worklist *w)
 {
     uint32_t *order = NULL;
+    uint32_t chosen[2] = {0};
+    double best[2] = {0};
+    uint64_t smallest = UINT64_MAX;
     RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
     for (uint32_t i = 0; i < s->family_count; i++) {
         order[i] = i;
     }
     qsort_r(order, s->family_count, sizeof *order, rpadvise_compare_families, s->families);
-    double best = s->family_count != 0 ? s->families[order[0]].estimate : 0;
-    uint64_t smallest = UINT64_MAX;
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[order[i]];
-        if (!(f->estimate > RIVAL_SHARE / 2 * best)) {
+        int mode = f->candidate.asynchronous;
+        best[mode] = best[mode] > 0 ? best[mode] : f->estimate;
+        if (!(f->estimate > RIVAL_SHARE / 2 * s->families[order[0]].estimate)) {
             break;
         }
         bool first = true;
@@ -120,8 +139,9 @@ static rp_status choose(rpadvise_search *s, worklist *w)
         }
         bool small = f->at_n.gpu_bytes < smallest;
         smallest = small ? f->at_n.gpu_bytes : smallest;
-        if (first || small || (i < SCREENED_FIRST && f->estimate > SCREENED_SHARE * best)) {
-            push(w, &f->candidate);
+        bool promising = f->estimate > SCREENED_SHARE * best[mode];
+        if (first || small || (promising && chosen[mode] < SCREENED_FIRST)) {
+            chosen[mode]++;
             push_calls(s, w, f);
         }
     }
@@ -218,18 +238,21 @@ rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *cand
     return RP_OK;
 }
 
-/* The first of the screened, and the first of each schedule and mode that comes near. */
+/* The first of the screened of each optimizer mode, and the first of each schedule that comes near.
+ */
 static rp_status run_best(rpadvise_search *s)
 {
     rpadvise_candidate best[MOST_SCREENED] = {0};
     uint32_t count = 0;
+    uint32_t chosen[2] = {0};
     for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
         const rpadvise_trial *t = &s->screened[i];
         bool rival = t->outcome.tokens_per_s > RIVAL_SHARE * s->screened[0].outcome.tokens_per_s;
         for (uint32_t k = 0; k < count && rival; k++) {
             rival = !same_mode(&best[k], &t->candidate);
         }
-        if (i < FOUND_FIRST || rival) {
+        uint32_t *of_mode = &chosen[t->candidate.asynchronous];
+        if ((*of_mode)++ < FOUND_FIRST || rival) {
             best[count++] = t->candidate;
         }
     }
@@ -238,11 +261,11 @@ static rp_status run_best(rpadvise_search *s)
 
 /* One option changed, with about the same batch. */
 static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c,
-                           rpadvise_candidate out[static 8])
+                           rpadvise_candidate out[static MOST_NEIGHBOURS])
 {
     uint32_t n = s->gpus;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < MOST_NEIGHBOURS; i++) {
         out[i] = *c;
     }
     if (c->schedule->separate_backward && c->partition == NULL) {
@@ -275,12 +298,17 @@ static bool within_batch(const rpadvise_search *s, const rpadvise_candidate *c, 
     return units * c->microbatch_size * seq_len <= s->options->max_step_tokens;
 }
 
+/* Neighbours of the first runs of each optimizer mode. */
 static rp_status refine(rpadvise_search *s)
 {
-    rpadvise_candidate all[8 * REFINED] = {0};
+    rpadvise_candidate all[2 * MOST_NEIGHBOURS * REFINED] = {0};
     uint32_t count = 0;
-    for (uint32_t i = 0; i < rpadvise_least(REFINED, s->found_count); i++) {
-        rpadvise_candidate near[8];
+    uint32_t refined[2] = {0};
+    for (uint32_t i = 0; i < s->found_count && s->found[i].outcome.fits; i++) {
+        rpadvise_candidate near[MOST_NEIGHBOURS];
+        if (refined[s->found[i].candidate.asynchronous]++ >= REFINED) {
+            continue;
+        }
         uint32_t found = neighbours(s, &s->found[i].candidate, near);
         for (uint32_t k = 0; k < found; k++) {
             if (within_batch(s, &near[k], s->found[i].outcome.seq_len)) {
@@ -327,7 +355,8 @@ rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rp
     RP_TRY(rpadvise_families_measure(s));
     RP_TRY(screen(s));
     RP_TRY(run_best(s));
-    for (int round = 0; round < 2; round++) {
+    for (uint32_t round = 0, before = 0; round < MOST_ROUNDS && s->found_count != before; round++) {
+        before = s->found_count;
         RP_TRY(refine(s));
     }
     return tune(s);

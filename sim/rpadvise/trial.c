@@ -108,6 +108,9 @@ static rp_status prepare(const rpadvise_work *work, const rpadvise_candidate *ca
     *study_out = (rpsim_study){.arena = arena};
     RP_TRY(rpadvise_candidate_arguments(work, candidate, manner, arena, &argc, &argv));
     RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out));
+    for (uint32_t i = 0; i < study_out->row_count && manner->period_only; i++) {
+        study_out->rows[i].workload.without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
+    }
     return rpsim_study_run(study_out);
 }
 
