@@ -65,8 +65,8 @@ typedef struct rp_hf_config {
     const json_t *defaults; /**< the family's; NULL: none */
 } rp_hf_config;
 
-/** @return true for what is read as a Hugging Face model: a folder, or a path that ends in .json.
- */
+/** @return true for what is read as a Hugging Face model: a path that ends in .json, and a folder.
+ * One without a slash must have a config.json, and not the name of a model in traces/models. */
 bool rp_hf_is_config(const char *name_or_path);
 
 /**

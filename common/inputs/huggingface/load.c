@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LIMIT_BYTES ((size_t)1 << 20)
 #define NAME_LIMIT 64u /* half of what a cost table's name, MODEL@BACKEND, may have */
@@ -27,11 +29,23 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/* PATH/NAME is there. */
+static bool is_in(const char *path, const char *format, const char *name)
+{
+    char file[PATH_MAX];
+    int length = snprintf(file, sizeof file, format, path, name);
+    return length > 0 && (size_t)length < sizeof file && access(file, F_OK) == 0;
+}
+
+/* A folder without a slash is one where it has a config.json and no registered model's name. */
 bool rp_hf_is_config(const char *name_or_path)
 {
-    bool named = strchr(name_or_path, '/') != NULL || strcmp(name_or_path, ".") == 0 ||
-                 strcmp(name_or_path, "..") == 0;
-    return ends_in(name_or_path, ".json") || (named && is_folder(name_or_path));
+    if (ends_in(name_or_path, ".json")) {
+        return true;
+    }
+    return is_folder(name_or_path) && (strchr(name_or_path, '/') != NULL ||
+                                       (is_in(name_or_path, "%s/%s", FILE_NAME) &&
+                                        !is_in(rp_data_root(), "%s/models/%s.yaml", name_or_path)));
 }
 
 /* ---- names ------------------------------------------------------------------------------------
