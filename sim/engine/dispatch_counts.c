@@ -107,6 +107,9 @@ static uint32_t count_of(uint64_t count)
 static uint32_t mean_of(const rp_model *model, uint64_t (*count)(const rp_model *layer))
 {
     uint64_t total = 0;
+    if (model->kinds == NULL) {
+        return count_of(count(model));
+    }
     for (uint32_t i = 0; i < model->layers; i++) {
         total += count_of(count(rp_model_of_layer(model, i)));
     }

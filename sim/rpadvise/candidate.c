@@ -1,6 +1,6 @@
 #include "sim/rpadvise/candidate.h"
 
-#include "common/cli/option_values.h"
+#include "common/base/text.h"
 #include "common/compile/compile.h"
 
 #include <inttypes.h>
@@ -124,6 +124,30 @@ rp_status rpadvise_candidate_arguments(const rpadvise_work *work, const rpadvise
     return l.status;
 }
 
+/* A word as a shell reads it. */
+static rp_status add_word(const char *word, rp_text *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_.,/:=+@%";
+    if (*word != '\0' && word[strspn(word, plain)] == '\0') {
+        return rp_text_print(text, "%s", word);
+    }
+    RP_TRY(rp_text_print(text, "'"));
+    for (; *word != '\0'; word++) {
+        RP_TRY(*word == '\'' ? rp_text_print(text, "'\\''") : rp_text_print(text, "%c", *word));
+    }
+    return rp_text_print(text, "'");
+}
+
+static rp_status join(int argc, char **argv, rp_text *text)
+{
+    for (int i = 0; i < argc; i++) {
+        RP_TRY(rp_text_print(text, "%s", i == 0 ? "" : " "));
+        RP_TRY(add_word(argv[i], text));
+    }
+    return RP_OK;
+}
+
 rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_candidate *candidate,
                                      rp_arena *arena, const char **command_out)
 {
@@ -131,5 +155,11 @@ rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_c
     int argc = 0;
     char **argv = NULL;
     RP_TRY(rpadvise_candidate_arguments(work, candidate, &as_it_is, arena, &argc, &argv));
-    return rp_option_command("rpsim", argc, argv, arena, command_out);
+    rp_text text = {0};
+    rp_status status = join(argc, argv, &text);
+    if (status == RP_OK) {
+        status = rp_arena_copy_text(arena, text.bytes, text.length, command_out);
+    }
+    rp_text_fini(&text);
+    return status;
 }

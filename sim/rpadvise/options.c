@@ -74,6 +74,7 @@ static const rp_option_rule rules[] = {
     {.given = "max-step-tokens",
      .with = "global-batch",
      .message = "the batch is given; valid without --global-batch"},
+    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
 };
 
 const rp_options_program rpadvise_command_line = {

@@ -424,6 +424,7 @@ static void write_nothing(const page *p)
     if (a->layers_fit != 0) {
         say(p, 2, "  Fewer layers: %u of its %u would fit.", a->layers_fit, a->layers);
     }
+    fputc('\n', p->stream);
 }
 
 static void write_cost(const page *p)

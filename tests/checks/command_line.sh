@@ -8,7 +8,7 @@ made=$build_dir/command_line
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
-programs=(rpsim rpexec rpdiff rpsweep rpplan rpimport)
+programs=(rpsim rpadvise rpexec rpdiff rpsweep rpplan rpimport)
 
 fail()
 {
@@ -128,9 +128,10 @@ rpsim:## 2. rpsim
 rpexec:## 3. rpexec
 rpdiff:## 4. rpdiff
 rpsweep:## 5. rpsweep
+rpadvise:### 6.4 rpadvise
 rpplan:### 6.1 rpplan
 rpimport:### 6.3 rpimport
-rppredict:### 6.4 rppredict
+rppredict:### 6.5 rppredict
 TEXT
 }
 document=$source_dir/common/cli/cli.md

@@ -15,7 +15,7 @@ leave()
 }
 trap leave EXIT
 mkdir "$work/bin" "$work/in"
-ln -s "$rpsim" "$rpexec" "$build"/rp{plan,diff,import,predict} "$build/experiments/rpsweep" "$work/bin"
+ln -s "$rpsim" "$rpexec" "$build"/rp{advise,plan,diff,import,predict} "$build/experiments/rpsweep" "$work/bin"
 cd "$work/in"
 
 # ---- what is read: small files of every kind

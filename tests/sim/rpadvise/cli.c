@@ -1,0 +1,195 @@
+/* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is. */
+#include "common/base/text.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(advise_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 240);
+
+#define SMALL "--model qwen3-1.7b --gpus 2 --schedule gpipe,roundpipe,fsdp --seq-len 1024"
+
+static rp_test_outcome advise(const char *line)
+{
+    return rp_test_tool_run(RPADVISE_PATH, "rpadvise", line);
+}
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    cr_assert(eq(int, json_is_number(value), 1), "%s", key);
+    return json_number_value(value);
+}
+
+static const char *text(const json_t *row, const char *key)
+{
+    const char *value = json_string_value(json_object_get(row, key));
+    cr_assert(ne(ptr, (void *)value, NULL), "%s", key);
+    return value;
+}
+
+/* The command of a row, run by rpsim, prints the row's tokens per second, to the digit. */
+static void replay(const json_t *row)
+{
+    const char *command = text(row, "command");
+    cr_assert(eq(int, strncmp(command, "rpsim ", 6), 0));
+    json_t *rows = rp_test_rpsim_rows("--intervals off --format json", command + 6);
+    cr_expect(eq(dbl, number(json_array_get(rows, 0), "tokens_per_s"), number(row, "tokens_per_s")),
+              "%s", command);
+    json_decref(rows);
+}
+
+Test(advise_cli, rows)
+{
+    rp_test_outcome outcome = advise(SMALL " --format json --tokens 2B --usd-per-hour 5");
+    cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    cr_assert(json_array_size(rows) >= 2);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        cr_expect(eq(dbl, number(row, "rank"), (double)i + 1));
+        cr_expect(eq(int, json_is_true(json_object_get(row, "fits")), 1));
+        cr_expect(eq(int, json_is_boolean(json_object_get(row, "decided")), 1));
+        cr_expect(eq(int, json_is_array(json_object_get(row, "systems")), 1));
+        double speed = number(row, "tokens_per_s");
+        cr_expect(i == 0 || speed <= number(json_array_get(rows, i - 1), "tokens_per_s"));
+        cr_expect(number(row, "tokens_per_s_p10") <= speed &&
+                  speed <= number(row, "tokens_per_s_p90"));
+        cr_expect(lt(dbl, fabs(number(row, "hours") * speed * 3600 - 2e9), 1));
+        cr_expect(lt(dbl, fabs(number(row, "usd") - 5 * number(row, "hours")), 1e-9));
+        replay(row);
+    }
+    const json_t *answer = json_object_get(json_array_get(rows, 0), "answer");
+    cr_expect(json_array_size(json_object_get(answer, "batch_front")) > 0);
+    cr_expect(json_array_size(json_object_get(answer, "changes")) > 0);
+    json_decref(rows);
+}
+
+static size_t widest_line(const char *output)
+{
+    size_t widest = 0;
+    for (const char *at = output; *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        size_t width = 0;
+        for (size_t i = 0; i < length; i++) {
+            width += ((unsigned char)at[i] & 0xC0) != 0x80 ? 1 : 0;
+        }
+        widest = width > widest ? width : widest;
+        at += length + (at[length] == '\n');
+    }
+    return widest;
+}
+
+Test(advise_cli, as_wide_as_asked)
+{
+    static const char *const columns[] = {NULL, "100", "72"};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        if (columns[i] != NULL) {
+            (void)setenv("COLUMNS", columns[i], 1);
+        } else {
+            (void)unsetenv("COLUMNS");
+        }
+        rp_test_outcome outcome = advise(SMALL " --tokens 2B --usd-per-hour 5 --budget 400");
+        cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+        size_t most = columns[i] != NULL ? strtoul(columns[i], NULL, 10) : 100;
+        cr_expect(le(sz, widest_line(outcome.output), most), "%s", outcome.output);
+        cr_expect(ne(ptr, (void *)strstr(outcome.output, "rpsim --schedule"), NULL));
+    }
+    (void)unsetenv("COLUMNS");
+}
+
+/* A server with so much host memory, in GB. */
+static const char *server_with(const char *host_gb)
+{
+    const char *key = "host_memory_gb: ";
+    const char *path = rp_test_tool_expand("@DIR@/server.yaml", strlen("@DIR@/server.yaml"));
+    rp_text text = {0};
+    cr_assert(eq(
+        int, rp_text_read_file(RP_SOURCE_ROOT "/traces/platforms/rtx4090x8.yaml", SIZE_MAX, &text),
+        RP_OK));
+    const char *begin = strstr(text.bytes, key);
+    cr_assert(ne(ptr, (void *)begin, NULL));
+    FILE *file = fopen(path, "w");
+    cr_assert(ne(ptr, file, NULL));
+    fprintf(file, "%.*s%s%s%s", (int)(begin - text.bytes), text.bytes, key, host_gb,
+            strchr(begin, '\n'));
+    cr_assert(eq(int, fclose(file), 0));
+    rp_text_fini(&text);
+    return path;
+}
+
+/* Full training of a model whose state host memory does not hold: how much is missing, and what
+ * would fit instead. */
+Test(advise_cli, nothing_fits)
+{
+    (void)server_with("16");
+    const char *line =
+        "--model qwen3-1.7b --gpus 2 --schedule roundpipe --platform @DIR@/server.yaml";
+    char json[256];
+    snprintf(json, sizeof json, "%s --format json", line);
+    rp_test_outcome outcome = advise(line);
+    cr_expect(eq(int, outcome.status, 1));
+    static const char *const says[] = {"Nothing fits. roundpipe comes nearest: it needs 3",
+                                       " GB of host memory, ",
+                                       "GB more than the 16.0",
+                                       "Adapters alone (LoRA) of rank 16 fit, at ",
+                                       "--lora-rank 16",
+                                       " of its 28 would fit"};
+    for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) {
+        cr_expect(ne(ptr, (void *)strstr(outcome.output, says[i]), NULL), "%s: %s", says[i],
+                  outcome.output);
+    }
+    cr_expect(ne(ptr, (void *)strstr(outcome.messages, "nothing fits"), NULL));
+    outcome = advise(json);
+    cr_expect(eq(int, outcome.status, 1));
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    cr_expect(eq(sz, json_array_size(rows), 0));
+    json_decref(rows);
+}
+
+/* With a little more memory it fits, and says that the host's is nearly all taken. */
+Test(advise_cli, host_memory_is_a_limit)
+{
+    (void)server_with("40");
+    rp_test_outcome outcome =
+        advise("--model qwen3-1.7b --gpus 2 --schedule roundpipe --format json "
+               "--platform @DIR@/server.yaml");
+    cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        cr_expect(le(dbl, number(json_array_get(rows, i), "peak_host_bytes"), 40e9));
+    }
+    json_decref(rows);
+}
+
+Test(advise_cli, refused)
+{
+    static const struct {
+        const char *line;
+        const char *says;
+    } cases[] = {
+        {"--schedule none", "--schedule: unknown schedule 'none'"},
+        {"--schedule roundpipe,", "--schedule"},
+        {"--optimizer async", "--optimizer: 'async' is not valid; valid values are any, sync"},
+        {"--gpus 9", "--gpus: rtx4090x8 has 8 GPUs; valid are 1 to 8"},
+        {"--model nobody", "nobody"},
+        {"--platform nowhere", "nowhere"},
+        {"--runnable slurm", "--runnable: "},
+        {"--tokens 3Q", "--tokens: '3Q' is not valid"},
+        {"--tokens -1", "--tokens: '-1' is not valid"},
+        {"--global-batch 8 --max-step-tokens 9", "--max-step-tokens: the batch is given"},
+        {"--usd-per-hour 3", "--usd-per-hour: valid only with --tokens"},
+        {"--export /no/such/folder", "--export"},
+        {"llama", "valid are options"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rp_test_outcome outcome = advise(cases[i].line);
+        cr_expect(eq(int, outcome.status, 2), "%s: %s", cases[i].line, outcome.messages);
+        cr_expect(ne(ptr, (void *)strstr(outcome.messages, cases[i].says), NULL), "%s: %s",
+                  cases[i].line, outcome.messages);
+        cr_expect(eq(int, *outcome.output, 0), "%s", cases[i].line);
+    }
+}

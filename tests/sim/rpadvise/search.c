@@ -1,0 +1,164 @@
+/* The search against everything that it could have tried, on models and servers small enough for
+ * that. */
+#include "sim/rpadvise/search.h"
+#include "common/compile/compile.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 120);
+
+#define GPUS 4
+#define MOST_TRIALS 1024
+
+typedef struct scene {
+    rpadvise_options options;
+    rpadvise_work work;
+    rpadvise_systems systems;
+    rpadvise_bench bench;
+} scene;
+
+static const char *few[] = {"gpipe", "zb-h1", "roundpipe", "fsdp", "mobius"};
+
+static void begin(scene *s, const char *model)
+{
+    *s = (scene){.options = {.model = model,
+                             .platform = "rtx4090x8",
+                             .gpus = GPUS,
+                             .seq_len = 2048,
+                             .max_step_tokens = 1u << 17,
+                             .schedules = few,
+                             .schedule_count = sizeof few / sizeof few[0],
+                             .budget = 5000}};
+    cr_assert(eq(int, rpadvise_systems_load(rp_test_arena, &s->systems), RP_OK));
+}
+
+static rpadvise_search run(scene *s)
+{
+    rpadvise_search search;
+    s->work = (rpadvise_work){.model = s->options.model,
+                              .platform = s->options.platform,
+                              .gpus = s->options.gpus,
+                              .seq_len = s->options.seq_len,
+                              .global_batch = s->options.global_batch};
+    s->bench = (rpadvise_bench){.work = &s->work,
+                                .systems = &s->systems,
+                                .runnable = s->options.runnable,
+                                .budget = s->options.budget};
+    cr_assert(
+        eq(int, rpadvise_search_run(&s->options, GPUS, &s->bench, rp_test_arena, &search), RP_OK));
+    cr_expect(s->bench.spent <= s->bench.budget);
+    return search;
+}
+
+/* Every schedule, optimizer, recompute, grain and size at N, 2 N and 4 N microbatches. */
+static double best_of_all(scene *s)
+{
+    static rpadvise_trial trials[MOST_TRIALS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->options.schedule_count; i++) {
+        for (uint32_t bits = 0; bits < 2 * 2 * 3 * 3 * 3; bits++) {
+            const rp_schedule_type *schedule = rp_schedule_find(s->options.schedules[i]);
+            uint32_t rest = bits / 4;
+            rpadvise_candidate c = {.schedule = schedule,
+                                    .asynchronous = bits % 2 != 0,
+                                    .layer_grain = bits / 2 % 2 != 0,
+                                    .recompute = (rp_recompute)(rest % 3),
+                                    .microbatch_size = 1u << (rest / 3 % 3),
+                                    .microbatches = GPUS << (rest / 9),
+                                    .calls = 1};
+            trials[count++] = (rpadvise_trial){.candidate = c};
+        }
+    }
+    cr_assert(eq(int, rpadvise_try(&s->bench, trials, count, "all"), RP_OK));
+    double best = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        double speed = trials[i].outcome.fits ? trials[i].outcome.tokens_per_s : 0;
+        best = fmax(best, speed);
+    }
+    return best;
+}
+
+static void compare_with_all(const char *model)
+{
+    scene s;
+    begin(&s, model);
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    double best = best_of_all(&s);
+    cr_expect(best > 0);
+    cr_expect(ge(dbl, search.found[0].outcome.tokens_per_s, 0.995 * best));
+    for (uint32_t i = 0; i < search.found_count; i++) {
+        const rpadvise_outcome *o = &search.found[i].outcome;
+        bool host = o->host_limit_bytes == 0 || o->host_bytes <= o->host_limit_bytes;
+        bool within = o->gpu_bytes <= o->gpu_limit_bytes && host;
+        cr_expect(eq(int, o->fits && !within, 0));
+        cr_expect(le(u64, (uint64_t)o->batch * o->seq_len, s.options.max_step_tokens));
+        cr_expect(i == 0 || !o->fits ||
+                  o->tokens_per_s <= search.found[i - 1].outcome.tokens_per_s);
+    }
+}
+
+Test(search, finds_the_best_of_all_where_much_fits)
+{
+    compare_with_all("qwen3-0.6b");
+}
+
+Test(search, finds_the_best_of_all_where_little_fits)
+{
+    compare_with_all("llama3.1-8b");
+}
+
+/* Budget and seed decide, not the machine: twice the same. */
+Test(search, the_same_again)
+{
+    scene s;
+    begin(&s, "qwen3-0.6b");
+    s.options.budget = 150;
+    rpadvise_search one = run(&s);
+    rpadvise_search other = run(&s);
+    cr_expect(eq(u32, one.found_count, other.found_count));
+    for (uint32_t i = 0; i < one.found_count; i++) {
+        cr_expect(rpadvise_candidate_equal(&one.found[i].candidate, &other.found[i].candidate));
+    }
+}
+
+Test(search, a_given_batch)
+{
+    scene s;
+    begin(&s, "llama3.1-8b");
+    s.options.global_batch = 24;
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    for (uint32_t i = 0; i < search.found_count; i++) {
+        cr_expect(eq(u32, search.found[i].outcome.batch, 24));
+    }
+}
+
+Test(search, restricted_to_a_mode_and_a_system)
+{
+    scene s;
+    begin(&s, "qwen3-0.6b");
+    s.options.synchronous = true;
+    s.options.runnable = "torch-fsdp";
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    for (uint32_t i = 0; i < search.found_count; i++) {
+        cr_expect(eq(int, search.found[i].candidate.asynchronous, 0));
+        cr_expect(eq(str, (char *)search.found[i].candidate.schedule->name, "fsdp"));
+    }
+}
+
+Test(search, nothing_fits)
+{
+    scene s;
+    begin(&s, "qwen3-235b");
+    rpadvise_search search = run(&s);
+    cr_expect(eq(u32, search.found_count, 0));
+    for (uint32_t i = 0; i < search.family_count; i++) {
+        cr_expect(eq(int, search.families[i].at_n.fits, 0));
+    }
+}
