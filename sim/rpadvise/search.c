@@ -8,9 +8,9 @@
 #define MOST_FOUND 1024u    /* room for step 4 */
 #define SCREENED_FIRST 60u  /* of each optimizer mode */
 #define SCREENED_SHARE 0.85 /* of the best estimate */
-#define FOUND_FIRST 8u      /* of each optimizer mode */
+#define FOUND_FIRST 12u      /* of each optimizer mode */
 #define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
-#define REFINED 2u          /* of each optimizer mode, whose neighbours are tried */
+#define REFINED 3u          /* of each optimizer mode, whose neighbours are tried */
 #define MOST_NEIGHBOURS 8u
 #define MOST_ROUNDS 4u /* of neighbours, while there are new ones */
 #define TUNED 2u       /* schedules whose partitions are tuned */
