@@ -8,12 +8,13 @@
 #define MOST_FOUND 1024u    /* room for step 4 */
 #define SCREENED_FIRST 60u  /* of each optimizer mode */
 #define SCREENED_SHARE 0.85 /* of the best estimate */
-#define FOUND_FIRST 12u      /* of each optimizer mode */
+#define FOUND_FIRST 12u     /* of each optimizer mode */
 #define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
 #define REFINED 3u          /* of each optimizer mode, whose neighbours are tried */
 #define MOST_NEIGHBOURS 8u
-#define MOST_ROUNDS 4u /* of neighbours, while there are new ones */
-#define TUNED 2u       /* schedules whose partitions are tuned */
+#define MOST_ROUNDS 4u            /* of neighbours, while there are new ones */
+#define SYNCHRONOUS_ITERATIONS 2u /* all are equal */
+#define TUNED 2u                  /* schedules whose partitions are tuned */
 #define TUNE_BUDGET 32u
 #define TUNE_LEAST 8u
 #define TUNE_OPS 2000000u /* of all its trials */
@@ -222,8 +223,11 @@ rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *cand
     RP_TRY(rp_arena_alloc(s->arena, count, sizeof *trials, &trials));
     for (uint32_t i = 0; i < count; i++) {
         if (tune_budget != 0 || rpadvise_search_find(s, &candidates[i]) == NULL) {
-            trials[wanted++] = (rpadvise_trial){.candidate = candidates[i],
-                                                .manner = {.tune_budget = tune_budget}};
+            trials[wanted++] = (rpadvise_trial){
+                .candidate = candidates[i],
+                .manner = {.iterations = candidates[i].asynchronous ? 0 : SYNCHRONOUS_ITERATIONS,
+                           .period_only = true,
+                           .tune_budget = tune_budget}};
         }
     }
     wanted = rpadvise_least(rpadvise_allowed(s, wanted), MOST_FOUND - s->found_count);

@@ -12,7 +12,8 @@
  *     the former and optimistic for the latter;
  *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
  *     calls, and with fewer microbatches;
- *  4. the best of these as rpsim runs them, then their neighbours, then tuned partitions for the
+ *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
+ *     iterations are all equal), then their neighbours, then tuned partitions for the
  *     two best schedules.
  * Each simulation counts against the budget; the order of steps and the choice in each depend on
  * inputs and seed only.
