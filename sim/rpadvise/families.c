@@ -8,9 +8,11 @@
 #include <stdlib.h>
 
 #define LARGEST_SIZE 64u /* sequences per microbatch */
-#define MOST_ROUNDS 16u  /* microbatches per GPU, where the batch is free */
-#define SHORT_SYNC 2     /* iterations: all synchronous ones are equal */
-#define SHORT_ASYNC 4    /* within 4 % of a steady state */
+#define MOST_MICROBATCHES 256u
+#define LEAST_ROUNDS 4u
+#define MOST_ROUNDS 16u /* microbatches per GPU, where the batch is free */
+#define SHORT_SYNC 2    /* iterations: all synchronous ones are equal */
+#define SHORT_ASYNC 4   /* within 4 % of a steady state */
 
 /* ---- sizes ------------------------------------------------------------------------------------
  */
@@ -27,7 +29,9 @@ uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size, uint32_t seq_l
     }
     uint64_t tokens = (uint64_t)size * seq_len;
     uint64_t units = s->options->max_step_tokens / (tokens != 0 ? tokens : 1);
-    units = units < MOST_ROUNDS * n ? units : MOST_ROUNDS * n;
+    uint32_t most = rpadvise_least(MOST_ROUNDS * n, MOST_MICROBATCHES);
+    most = most < LEAST_ROUNDS * n ? LEAST_ROUNDS * n : most; /* enough to fill a pipeline */
+    units = units < most ? units : most;
     return units >= n ? rpadvise_multiple((uint32_t)units, n) : (uint32_t)units;
 }
 

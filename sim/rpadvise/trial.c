@@ -195,7 +195,14 @@ rp_status rpadvise_try(rpadvise_bench *bench, rpadvise_trial *trials, uint32_t c
 rp_status rpadvise_study(const rpadvise_bench *bench, const rpadvise_candidate *candidate,
                          const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
 {
-    return prepare(bench->work, candidate, manner, arena, study_out);
+    char messages[2048]; /* warnings of inputs were given once, when they were checked */
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = prepare(bench->work, candidate, manner, arena, study_out);
+    rp_log_capture_end();
+    if (status != RP_OK) {
+        rp_log_error("%s", messages);
+    }
+    return status;
 }
 
 void rpadvise_bench_end(const rpadvise_bench *bench)

@@ -11,7 +11,7 @@ count=0
 skipped=0
 compared=0
 # With RP_LONG=1 only; studies have checks of their own.
-long='/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise .* --(gpus|optimizer|runnable|schedule|seq-len|tokens) '
+long='schedule all (--gpus|--db|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise .* --(gpus|optimizer|runnable|schedule|seq-len|tokens) '
 
 mkdir "$work/tree" "$work/tree/build"
 for entry in "$source"/*; do

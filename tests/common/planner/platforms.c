@@ -1,5 +1,6 @@
 /* Plans from computed cost tables: every model on every platform, as rpplan prints them, against
- * the slow reference, and as rpsim --partition auto takes them. */
+ * the slow reference, and as rpsim --partition auto takes them.
+ * Release only. */
 #include "common/inputs/data.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"

@@ -1,4 +1,6 @@
-/* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is. */
+/* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is.
+ * Thousands of simulations, whose code other tests run under sanitizers (search.c). Release only.
+ */
 #include "common/base/text.h"
 #include "tests/support/run_tool.h"
 

@@ -274,57 +274,6 @@ Test(cli_memory, max_seqlen)
     json_decref(rows);
 }
 
-static json_t *run_at(const char *what, double seq_len)
-{
-    char line[512];
-    snprintf(line, sizeof line, "%s --seq-len %.0f", what, seq_len);
-    return run(line);
-}
-
-static void expect_agreement(const char *what)
-{
-    char line[512];
-    snprintf(line, sizeof line, "%s --max-seqlen", what);
-    json_t *rows = run(line);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        double found = rp_test_json_number(row, "max_seqlen");
-        json_t *there = run_at(what, found > 0 ? found : 1024);
-        json_t *more = run_at(what, found + 1024);
-        const json_t *same = json_array_get(there, i);
-        cr_expect(json_equal(json_object_get(same, "peak_gpu_bytes"),
-                             json_object_get(row, "peak_gpu_bytes")),
-                  "%s", what);
-        cr_expect(eq(int, fits(same), found > 0), "%s, row %zu: %.0f", what, i, found);
-        cr_expect(not(fits(json_array_get(more, i))), "%s, row %zu: %.0f", what, i, found);
-        json_decref(there);
-        json_decref(more);
-    }
-    json_decref(rows);
-}
-
-/* The length that the search finds is that of runs by themselves: it fits, one step more does not.
- * That holds for any length at which the search may end, also where longer ones fit again. */
-Test(cli_memory, max_seqlen_agrees_with_runs)
-{
-    static const char *const lines[] = {
-        "--schedule mobius,1f1b,fsdp,zero-infinity,megatron-tp --gpus 4 --iterations 1 "
-        "--grain layer",
-        "--schedule roundpipe --gpus 4 --iterations 1 --grain layer",
-        "--schedule roundpipe --gpus 4 --iterations 1 --partition auto",
-        "--schedule roundpipe --model llama3.1-8b --iterations 1 --microbatches 3 --grain layer "
-        "--microbatch-size 1 --partition auto --optimizer async",
-        "--schedule roundpipe --model gpt-oss-20b --iterations 1 --microbatches 1 "
-        "--microbatch-size 1 --partition auto",
-        "--schedule roundpipe --model qwen3-32b --platform h100x8 --iterations 1 --microbatches 2 "
-        "--microbatch-size 1 --partition auto --accumulate 2",
-        "--schedule roundpipe --model qwen3-1.7b --gpus 4 --iterations 1 --microbatches 8 "
-        "--set platform.host_memory_gb=60"};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        expect_agreement(lines[i]);
-    }
-}
-
 /* -1 where the store has no such metric. */
 /* The store has what the row says; at stage fidelity, where nothing is known, it has nothing. */
 Test(cli_memory, stored)
@@ -393,6 +342,57 @@ Test(cli_memory, bad_combinations_are_refused)
 /* Two minutes under sanitizers, for figures that do not depend on them; the other tests here take
  * the same paths on shorter searches. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static json_t *run_at(const char *what, double seq_len)
+{
+    char line[512];
+    snprintf(line, sizeof line, "%s --seq-len %.0f", what, seq_len);
+    return run(line);
+}
+
+static void expect_agreement(const char *what)
+{
+    char line[512];
+    snprintf(line, sizeof line, "%s --max-seqlen", what);
+    json_t *rows = run(line);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        double found = rp_test_json_number(row, "max_seqlen");
+        json_t *there = run_at(what, found > 0 ? found : 1024);
+        json_t *more = run_at(what, found + 1024);
+        const json_t *same = json_array_get(there, i);
+        cr_expect(json_equal(json_object_get(same, "peak_gpu_bytes"),
+                             json_object_get(row, "peak_gpu_bytes")),
+                  "%s", what);
+        cr_expect(eq(int, fits(same), found > 0), "%s, row %zu: %.0f", what, i, found);
+        cr_expect(not(fits(json_array_get(more, i))), "%s, row %zu: %.0f", what, i, found);
+        json_decref(there);
+        json_decref(more);
+    }
+    json_decref(rows);
+}
+
+/* The length that the search finds is that of runs by themselves: it fits, one step more does not.
+ * That holds for any length at which the search may end, also where longer ones fit again. */
+Test(cli_memory, max_seqlen_agrees_with_runs)
+{
+    static const char *const lines[] = {
+        "--schedule mobius,1f1b,fsdp,zero-infinity,megatron-tp --gpus 4 --iterations 1 "
+        "--grain layer",
+        "--schedule roundpipe --gpus 4 --iterations 1 --grain layer",
+        "--schedule roundpipe --gpus 4 --iterations 1 --partition auto",
+        "--schedule roundpipe --model llama3.1-8b --iterations 1 --microbatches 3 --grain layer "
+        "--microbatch-size 1 --partition auto --optimizer async",
+        "--schedule roundpipe --model gpt-oss-20b --iterations 1 --microbatches 1 "
+        "--microbatch-size 1 --partition auto",
+        "--schedule roundpipe --model qwen3-32b --platform h100x8 --iterations 1 --microbatches 2 "
+        "--microbatch-size 1 --partition auto --accumulate 2",
+        "--schedule roundpipe --model qwen3-1.7b --gpus 4 --iterations 1 --microbatches 8 "
+        "--set platform.host_memory_gb=60"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        expect_agreement(lines[i]);
+    }
+}
+
 /* As prediction.accuracy_gates: what has been reached can only get better. */
 Test(cli_memory, published_lengths)
 {

@@ -1,5 +1,5 @@
 /* --intervals: keys, kinds, off, what is not decided, and that throughput is never the makespan's.
- */
+ * Release only. */
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
