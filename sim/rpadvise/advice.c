@@ -496,7 +496,8 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     RP_TRY(choose_rows(a));
     RP_TRY(make_notes(a));
     if (a->row_count == 0) {
-        return set_least(a);
+        a->exhausted = search->bench->spent >= search->bench->budget;
+        return a->exhausted ? RP_OK : set_least(a);
     }
     if (search->options->global_batch == 0) {
         RP_TRY(set_batch_front(search, a));

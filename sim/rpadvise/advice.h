@@ -67,6 +67,7 @@ typedef struct rpadvise_advice {
     const rpadvise_trial *late;  /**< the fastest asynchronous run; NULL: none fits */
     rpadvise_change changes[RPADVISE_MOST_CHANGES];
     uint32_t change_count;
+    bool exhausted; /**< the budget ended before anything that fits was found: nothing is known */
     /* Where nothing fits. */
     const rpadvise_outcome
         *least; /**< of what needs least beyond what there is; NULL: all refused */

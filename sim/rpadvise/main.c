@@ -40,7 +40,7 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
         status = rpadvise_report_write(&advice, stdout);
     }
     if (status == RP_OK && advice.row_count == 0) {
-        if (search->bench->spent >= o->budget) {
+        if (advice.exhausted) {
             rp_log_error("--budget: within %u simulations nothing that fits was found", o->budget);
         } else {
             rp_log_error("nothing fits");

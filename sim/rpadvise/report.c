@@ -441,6 +441,10 @@ rp_status rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)
 {
     page p = {advice, rp_paragraph_columns(stream, USUAL_COLUMNS), stream};
     write_question(&p);
+    if (advice->exhausted) {
+        say(&p, 0, "Not known: the search ended before it found anything that fits.");
+        return RP_OK;
+    }
     if (advice->row_count == 0) {
         write_nothing(&p);
         write_notes(&p);

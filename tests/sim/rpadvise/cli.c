@@ -152,6 +152,14 @@ Test(advise_cli, nothing_fits)
     json_decref(rows);
 }
 
+Test(advise_cli, budget_too_small)
+{
+    rp_test_outcome outcome = advise("--model qwen3-1.7b --gpus 2 --budget 40");
+    cr_expect(eq(int, outcome.status, 1));
+    cr_expect(ne(ptr, (void *)strstr(outcome.output, "Not known: the search ended"), NULL));
+    cr_expect(ne(ptr, (void *)strstr(outcome.messages, "--budget: within 40 simulations"), NULL));
+}
+
 /* With a little more memory it fits, and says that the host's is nearly all taken. */
 Test(advise_cli, host_memory_is_a_limit)
 {
