@@ -13,11 +13,6 @@
 #define ADAPTERS_BUDGET 2000u
 #define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
 
-static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
-{
-    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
-}
-
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
@@ -29,7 +24,7 @@ static bool has_row(const rpadvise_advice *a, const rpadvise_trial *trial)
         const rpadvise_trial *row = a->rows[i].trial;
         bool as_fast = trial->candidate.asynchronous && !row->candidate.asynchronous &&
                        trial->candidate.schedule == row->candidate.schedule;
-        if (as_fast || same_mode(&row->candidate, &trial->candidate)) {
+        if (as_fast || rpadvise_candidate_same_mode(&row->candidate, &trial->candidate)) {
             return true;
         }
     }
@@ -375,7 +370,7 @@ static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise
         const rpadvise_family *f = &s->families[i];
         bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.short_of != short_of;
         for (uint32_t k = 0; k < count && !listed; k++) {
-            listed = same_mode(&trials[k].candidate, &f->candidate);
+            listed = rpadvise_candidate_same_mode(&trials[k].candidate, &f->candidate);
         }
         if (!listed && (best == NULL || f->at_n.tokens_per_s > best->at_n.tokens_per_s)) {
             best = f;
@@ -449,6 +444,7 @@ static rp_status set_lora(rpadvise_advice *a, const rp_model *model)
         return RP_OK;
     }
     a->lora = &with_adapters.found[0].outcome;
+    a->lora_rank = work.lora_rank;
     return rpadvise_candidate_command(&work, &with_adapters.found[0].candidate, s->arena,
                                       &a->lora_command);
 }

@@ -75,6 +75,7 @@ typedef struct rpadvise_advice {
     uint32_t layers;              /**< blocks of the model */
     const rpadvise_outcome *lora; /**< the fastest with adapters instead; NULL: nor does that fit */
     const char *lora_command;
+    uint32_t lora_rank;
     uint32_t layers_fit; /**< with so many of them its state would fit in host memory; 0: unknown */
 } rpadvise_advice;
 

@@ -18,6 +18,11 @@ bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candid
            a->calls == b->calls && strcmp(one, other) == 0;
 }
 
+bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
+{
+    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
+}
+
 typedef struct list {
     rp_arena *arena;
     char **argv;

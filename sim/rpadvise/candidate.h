@@ -43,6 +43,9 @@ typedef struct rpadvise_manner {
 /** @return whether both are the same options. */
 bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candidate *b);
 
+/** @return whether both are of the same schedule and optimizer mode. */
+bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b);
+
 /**
  * Options of rpsim that run the candidate; what is rpsim's default is left out.
  * @param argv_out [*argc_out] the program's name first; in `arena`

@@ -417,8 +417,8 @@ static void write_nothing(const page *p)
         "GB that there are.",
         a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit));
     if (a->lora != NULL) {
-        say(p, 2,
-            "  Adapters alone (LoRA) of rank 16 fit, at %.0f tokens/s:", a->lora->tokens_per_s);
+        say(p, 2, "  Adapters alone (LoRA) of rank %u fit, at %.0f tokens/s:", a->lora_rank,
+            a->lora->tokens_per_s);
         write_command(p, a->lora_command);
     }
     if (a->layers_fit != 0) {

@@ -109,11 +109,6 @@ static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_c
     }
 }
 
-static bool same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
-{
-    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
-}
-
 /* Of each optimizer mode the best estimates; the best of each schedule and mode; those that are not
  * beaten in both speed and memory. */
 static rp_status choose(rpadvise_search *s, worklist *w)
@@ -136,7 +131,7 @@ static rp_status choose(rpadvise_search *s, worklist *w)
         }
         bool first = true;
         for (uint32_t k = 0; k < w->count && first; k++) {
-            first = !same_mode(&w->trials[k].candidate, &f->candidate);
+            first = !rpadvise_candidate_same_mode(&w->trials[k].candidate, &f->candidate);
         }
         bool small = f->at_n.gpu_bytes < smallest;
         smallest = small ? f->at_n.gpu_bytes : smallest;
@@ -253,7 +248,7 @@ static rp_status run_best(rpadvise_search *s)
         const rpadvise_trial *t = &s->screened[i];
         bool rival = t->outcome.tokens_per_s > RIVAL_SHARE * s->screened[0].outcome.tokens_per_s;
         for (uint32_t k = 0; k < count && rival; k++) {
-            rival = !same_mode(&best[k], &t->candidate);
+            rival = !rpadvise_candidate_same_mode(&best[k], &t->candidate);
         }
         uint32_t *of_mode = &chosen[t->candidate.asynchronous];
         if ((*of_mode)++ < FOUND_FIRST || rival) {
@@ -337,7 +332,8 @@ static rp_status tune(rpadvise_search *s)
     for (uint32_t i = 0; i < s->found_count && count < TUNED && s->found[i].outcome.fits; i++) {
         bool known = false;
         for (uint32_t k = 0; k < count; k++) {
-            known = known || same_mode(&best[k].candidate, &s->found[i].candidate);
+            known =
+                known || rpadvise_candidate_same_mode(&best[k].candidate, &s->found[i].candidate);
         }
         if (!known) {
             best[count++] = s->found[i];

@@ -123,6 +123,7 @@ Test(search, the_same_again)
     s.options.budget = 150;
     rpadvise_search one = run(&s);
     rpadvise_search other = run(&s);
+    cr_assert(one.found_count > 0);
     cr_expect(eq(u32, one.found_count, other.found_count));
     for (uint32_t i = 0; i < one.found_count; i++) {
         cr_expect(rpadvise_candidate_equal(&one.found[i].candidate, &other.found[i].candidate));

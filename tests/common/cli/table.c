@@ -1,0 +1,103 @@
+/* Tables and paragraphs as they stand on a page: widths, columns that are left out, UTF-8. */
+#include "common/cli/table.h"
+#include "common/cli/paragraph.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(table, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 30);
+
+static const rp_table_column columns[] = {
+    {"name", true, 3}, {"n", false, 3}, {"note", true, 1}, {"more", false, 2}, {"none", true, 3}};
+
+static char page[4096];
+
+static rp_table *table_of_two_rows(void)
+{
+    rp_table *table = NULL;
+    cr_assert(eq(int, rp_table_create(columns, 5, 2, rp_test_arena, &table), RP_OK));
+    static const char *const cells[] = {"été", "7",   "long words", "1",  "",
+                                        "a",   "123", "",           "22", ""};
+    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
+        cr_assert(eq(int, rp_table_print(table, "%s", cells[i]), RP_OK));
+    }
+    return table;
+}
+
+static const char *written(const rp_table *table, uint32_t indent, uint32_t width)
+{
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    cr_assert(ne(ptr, stream, NULL));
+    rp_table_write(table, indent, width, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    return page;
+}
+
+/* A column that nobody filled is left out; lines end without blanks; accents are one wide. */
+Test(table, all_columns)
+{
+    cr_expect(eq(str, (char *)written(table_of_two_rows(), 1, 100),
+                 " name   n note       more\n"
+                 " été    7 long words    1\n"
+                 " a    123              22\n"));
+}
+
+Test(table, those_that_keep_least_go_first)
+{
+    rp_table *table = table_of_two_rows();
+    cr_expect(eq(str, (char *)written(table, 0, 24),
+                 "name   n note       more\n"
+                 "été    7 long words    1\n"
+                 "a    123              22\n"));
+    cr_expect(eq(str, (char *)written(table, 0, 23),
+                 "name   n more\n"
+                 "été    7    1\n"
+                 "a    123   22\n"));
+    cr_expect(eq(str, (char *)written(table, 0, 12),
+                 "name   n\n"
+                 "été    7\n"
+                 "a    123\n"));
+    cr_expect(eq(str, (char *)written(table, 0, 1),
+                 "name\n"
+                 "été\n"
+                 "a\n"));
+}
+
+Test(table, no_room)
+{
+    rp_table *table = table_of_two_rows();
+    cr_expect(eq(int, rp_table_print(table, "one too many"), RP_BROKEN));
+    cr_expect(eq(int, rp_table_create(columns, 0, 1, rp_test_arena, &table), RP_BROKEN));
+    cr_expect(eq(int, rp_table_create(columns, 17, 1, rp_test_arena, &table), RP_BROKEN));
+}
+
+Test(table, paragraphs)
+{
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    rp_paragraph_write("one two three fourandmore five\nnot this", 0, 2, 9, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_expect(eq(str, page, "one two\n  three\n  fourandmore\n  five\n"));
+    cr_expect(eq(u32, rp_paragraph_width("été", strlen("été")), 3));
+}
+
+Test(table, columns_of_a_page)
+{
+    FILE *stream = tmpfile();
+    (void)unsetenv("COLUMNS");
+    cr_expect(eq(u32, rp_paragraph_columns(stream, 77), 77));
+    static const struct {
+        const char *set;
+        uint32_t columns;
+    } cases[] = {{"120", 120}, {"40", 40}, {"39", 77}, {"wide", 77}, {"", 77}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        (void)setenv("COLUMNS", cases[i].set, 1);
+        cr_expect(eq(u32, rp_paragraph_columns(stream, 77), cases[i].columns), "%s", cases[i].set);
+    }
+    (void)unsetenv("COLUMNS");
+    (void)fclose(stream);
+}
