@@ -3,6 +3,7 @@
 #include "common/formats/json.h"
 #include "common/inputs/provenance.h"
 
+#include <math.h>
 #include <string.h>
 
 static const void *member_of(const rp_platform *p, const rp_config_field *field)
@@ -140,4 +141,10 @@ void rp_platform_write(const rp_platform *platform, const char *head, const rp_p
         }
         fputs(before[0] == ' ' ? "\n" : "", stream);
     }
+}
+
+double rp_platform_rounded(double value)
+{
+    double scale = value > 0 ? pow(10, 3 - floor(log10(value))) : 1;
+    return round(value * scale) / scale;
 }

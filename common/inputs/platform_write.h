@@ -37,6 +37,9 @@ void rp_platform_add_note(rp_noted_platform *platform, const char *key, const ch
 void rp_platform_write(const rp_platform *platform, const char *head, const rp_platform_note *notes,
                        uint32_t count, FILE *stream);
 
+/** @return a measured or computed rate with the four digits that a file has of it */
+double rp_platform_rounded(double value);
+
 /**
  * The member that a key of a platform file sets.
  * @return NULL where no key that holds a number with a fraction is called so

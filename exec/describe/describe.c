@@ -21,12 +21,6 @@ typedef struct description {
     rp_arena *arena;
 } description;
 
-static double digits4(double value)
-{
-    double scale = value > 0 ? pow(10, 3 - floor(log10(value))) : 1;
-    return round(value * scale) / scale;
-}
-
 static void note(description *d, const char *key, const char *text)
 {
     rp_platform_add_note(&d->out, key, text);
@@ -91,13 +85,13 @@ static const char *const rate_keys[] = {[RPEXEC_HOST_ADAM] = "host_adam_gb_per_s
 static void describe_host(description *d)
 {
     rp_platform *p = &d->out.platform;
-    p->host_memory_gib = digits4(rp_host_memory_physical() / GIB);
-    p->host_optimizer_gb_per_s = digits4(1e-9 * d->bench.whole_Bps);
+    p->host_memory_gib = rp_platform_rounded(rp_host_memory_physical() / GIB);
+    p->host_optimizer_gb_per_s = rp_platform_rounded(1e-9 * d->bench.whole_Bps);
     note(d, "host_memory_gib", "read: the system");
     note(d, "host_optimizer_gb_per_s", "measured: the three passes below together");
     for (size_t pass = 0; pass < RPEXEC_HOST_PASS_COUNT; pass++) {
         *rp_platform_rate(p, rate_keys[pass]) =
-            digits4(1e-9 * d->bench.rows[d->bench.row_count - 1].Bps[pass]);
+            rp_platform_rounded(1e-9 * d->bench.rows[d->bench.row_count - 1].Bps[pass]);
         note(d, rate_keys[pass], "measured: below");
     }
     double pct = rpexec_load_others_pct(&d->load);

@@ -28,12 +28,6 @@ typedef struct description {
     rp_arena *arena;
 } description;
 
-static double digits4(double value)
-{
-    double scale = value > 0 ? pow(10, 3 - floor(log10(value))) : 1;
-    return round(value * scale) / scale;
-}
-
 /* ---- a GPU that is known, or like one ----------------------------------------------------------
  */
 
@@ -121,7 +115,7 @@ static void assume_peaks(const rp_gpu_facts *gpu, rp_platform *p)
     }
     double tflops = 1e-6 * flop * gpu->cores * gpu->clock_mhz;
     double before = p->fp16_tflops_fp16_acc;
-    p->fp16_tflops_fp32_acc = digits4(tflops > 0 ? tflops : 100);
+    p->fp16_tflops_fp32_acc = rp_platform_rounded(tflops > 0 ? tflops : 100);
     p->fp16_tflops_fp16_acc = factor * p->fp16_tflops_fp32_acc;
     p->attention_fwd_tflops *= p->fp16_tflops_fp16_acc / before;
     p->attention_bwd_tflops *= p->fp16_tflops_fp16_acc / before;
@@ -155,14 +149,14 @@ static void set_memory(description *d, const rp_gpu_facts *gpu)
     double nominal = p->memory_gb_per_s;
     if (gb > 0) {
         bool same = fabs(gb / p->memory_gb - 1) < SAME_MEMORY;
-        p->memory_gib = digits4(gpu->memory_bytes / GIB);
+        p->memory_gib = rp_platform_rounded(gpu->memory_bytes / GIB);
         p->usable_memory_gb = same ? fmin(p->usable_memory_gb, gb) : 0;
         note(d, "memory_gib", "read: NVML");
     }
     if (gpu->memory_gb_per_s > 0) {
-        p->memory_gb_per_s = digits4(gpu->memory_gb_per_s);
+        p->memory_gb_per_s = rp_platform_rounded(gpu->memory_gb_per_s);
         p->memory_effective_gb_per_s =
-            digits4(p->memory_effective_gb_per_s * p->memory_gb_per_s / nominal);
+            rp_platform_rounded(p->memory_effective_gb_per_s * p->memory_gb_per_s / nominal);
         note(d, "memory_gb_per_s", "read: NVML, bus width and clock");
         note(d, "memory_effective_gb_per_s", "moved: the share of nominal of the platform above");
     }
@@ -183,13 +177,14 @@ static void set_link(description *d, const rp_gpu_facts *gpu)
     note(d, p->pcie_gen > 0 ? "pcie_gen" : "link_gb_per_s", "read: NVML");
     note(d, "pcie_lanes", "read: NVML");
     if (p->peer_access != RP_PEER_NVLINK && p->link_gb_per_s != before) {
-        p->collective_gb_per_s = digits4(p->collective_gb_per_s * p->link_gb_per_s / before);
+        p->collective_gb_per_s =
+            rp_platform_rounded(p->collective_gb_per_s * p->link_gb_per_s / before);
         note(d, "collective_gb_per_s", "moved: by the ratio of the links");
     }
     p->link_effective_gb_per_s = p->upload_gb_per_s = p->download_gb_per_s = 0;
     if (d->up_Bps > 0 && d->down_Bps > 0) {
-        p->upload_gb_per_s = fmin(digits4(1e-9 * d->up_Bps), p->link_gb_per_s);
-        p->download_gb_per_s = fmin(digits4(1e-9 * d->down_Bps), p->link_gb_per_s);
+        p->upload_gb_per_s = fmin(rp_platform_rounded(1e-9 * d->up_Bps), p->link_gb_per_s);
+        p->download_gb_per_s = fmin(rp_platform_rounded(1e-9 * d->down_Bps), p->link_gb_per_s);
         p->link_effective_gb_per_s = (p->upload_gb_per_s + p->download_gb_per_s) / 2;
         note(d, "link_effective_gb_per_s", "measured: pinned copies of 256 MiB, first GPU");
         note(d, "upload_gb_per_s", "measured");
@@ -212,7 +207,7 @@ static void set_unlinked(description *d)
 {
     rp_platform *p = &d->out->platform;
     if (p->peer_access == RP_PEER_NVLINK && p->nvlink_gpus == 0) {
-        p->collective_gb_per_s = digits4(LINK_EFFICIENCY * p->link_gb_per_s);
+        p->collective_gb_per_s = rp_platform_rounded(LINK_EFFICIENCY * p->link_gb_per_s);
         note(d, "collective_gb_per_s", "assumed: a share of the PCIe link, as there is no NVLink");
     }
     p->nvlink_gpus = 0;
@@ -381,7 +376,7 @@ rp_status rp_detect_write(const char *name, rp_arena *arena, FILE *stream)
                           "--platform detect: read on this machine, nothing measured; the rest as "
                           "on %s",
                           found->like));
-    p->host_memory_gib = digits4(rp_host_memory_physical() / GIB);
+    p->host_memory_gib = rp_platform_rounded(rp_host_memory_physical() / GIB);
     rp_platform_add_note(&found->out, "host_memory_gib", "read: the system");
     fputs(comment, stream);
     rp_platform_write(p, found->head, found->out.notes, found->out.note_count, stream);
