@@ -195,10 +195,11 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
             *best = f->candidate;
         }
     } else if (f->at_n.ran && note->tokens_per_s <= 0) {
-        bool first = note->reason == RPADVISE_REASON_REFUSED;
+        bool first = note->reason != RPADVISE_REASON_MEMORY;
         note->best = first || shortfall(&f->at_n) < shortfall(&note->best) ? f->at_n : note->best;
         note->reason = RPADVISE_REASON_MEMORY;
-    } else if (note->reason == RPADVISE_REASON_REFUSED && note->best.cause[0] == '\0') {
+    } else if (note->reason == RPADVISE_REASON_UNTRIED && f->at_n.cause[0] != '\0') {
+        note->reason = RPADVISE_REASON_REFUSED;
         note->best = f->at_n;
     }
 }
@@ -302,7 +303,7 @@ static rp_status make_notes(rpadvise_advice *a)
         }
         if (at == a->note_count) {
             a->notes[a->note_count++] = (rpadvise_note){.schedule = f->candidate.schedule,
-                                                        .reason = RPADVISE_REASON_REFUSED};
+                                                        .reason = RPADVISE_REASON_UNTRIED};
         }
         note_family(&a->notes[at], f, &best[at]);
     }
@@ -492,7 +493,7 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     RP_TRY(choose_rows(a));
     RP_TRY(make_notes(a));
     if (a->row_count == 0) {
-        a->exhausted = search->bench->spent >= search->bench->budget;
+        a->exhausted = search->cut_short;
         return a->exhausted ? RP_OK : set_least(a);
     }
     if (search->options->global_batch == 0) {

@@ -24,6 +24,7 @@ typedef enum rpadvise_reason {
     RPADVISE_REASON_SLOWER,  /**< its best run is; `best` is that run, explained */
     RPADVISE_REASON_MEMORY,  /**< nothing of it fits; `best` needs least */
     RPADVISE_REASON_REFUSED, /**< rpsim refuses all of it; `best` says why */
+    RPADVISE_REASON_UNTRIED, /**< the budget ended before any of it */
 } rpadvise_reason;
 
 /** A schedule that has no row. */
@@ -67,7 +68,7 @@ typedef struct rpadvise_advice {
     const rpadvise_trial *late;  /**< the fastest asynchronous run; NULL: none fits */
     rpadvise_change changes[RPADVISE_MOST_CHANGES];
     uint32_t change_count;
-    bool exhausted; /**< the budget ended before anything that fits was found: nothing is known */
+    bool exhausted; /**< the budget left something out and nothing fits: nothing is known */
     /* Where nothing fits. */
     const rpadvise_outcome
         *least; /**< of what needs least beyond what there is; NULL: all refused */

@@ -40,9 +40,17 @@ rpadvise_manner rpadvise_shortly(const rpadvise_candidate *c)
     return (rpadvise_manner){.iterations = c->asynchronous ? SHORT_ASYNC : SHORT_SYNC};
 }
 
-uint32_t rpadvise_allowed(const rpadvise_search *s, uint32_t wanted)
+void rpadvise_begin_step(rpadvise_search *s, unsigned parts)
 {
-    uint64_t left = s->bench->budget - rpadvise_least(s->bench->budget, s->bench->spent);
+    const rpadvise_bench *b = s->bench;
+    uint64_t left = b->budget > b->spent ? b->budget - b->spent : 0;
+    s->until = b->spent + left / parts;
+}
+
+uint32_t rpadvise_allowed(rpadvise_search *s, uint32_t wanted)
+{
+    uint64_t left = s->until > s->bench->spent ? s->until - s->bench->spent : 0;
+    s->cut_short = s->cut_short || left < wanted;
     return wanted < left ? wanted : (uint32_t)left;
 }
 
@@ -293,11 +301,13 @@ static rp_status try_at_2n(rpadvise_search *s)
 rp_status rpadvise_families_measure(rpadvise_search *s)
 {
     RP_TRY(list_families(s));
+    rpadvise_begin_step(s, 2);
     for (uint32_t begin = 0, end = s->family_count; begin < end;) {
         RP_TRY(try_at_n(s, begin, end));
         double_sizes(s, begin, end);
         begin = end;
         end = s->family_count;
     }
+    rpadvise_begin_step(s, 2);
     return try_at_2n(s);
 }

@@ -347,6 +347,9 @@ static void write_notes(const page *p)
         case RPADVISE_REASON_REFUSED:
             write_refusal(p, name, note->best.cause);
             break;
+        case RPADVISE_REASON_UNTRIED:
+            say(p, 0, "  %-*s not tried within --budget", NAME_COLUMNS, name);
+            break;
         }
     }
     fputs(a->note_count != 0 ? "\n" : "", p->stream);
@@ -432,9 +435,11 @@ static void write_cost(const page *p)
     const rpadvise_search *s = p->advice->search;
     say(p, 0,
         "%u configurations in %llu simulations; %u ruled out by a lower bound. Speeds are "
-        "predictions: draws vary all inputs within their ranges (traces/ranges.csv).",
+        "predictions: draws vary all inputs within their ranges (traces/ranges.csv).%s",
         s->family_count + s->screened_count + s->found_count, (unsigned long long)s->bench->spent,
-        s->pruned);
+        s->pruned,
+        s->cut_short ? " The search was cut short: a larger --budget may find something faster."
+                     : "");
 }
 
 rp_status rpadvise_report_write(const rpadvise_advice *advice, FILE *stream)

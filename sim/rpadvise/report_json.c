@@ -9,7 +9,8 @@ static const char *const change_names[] = {[RPADVISE_CHANGE_GPU_MEMORY] = "gpu_m
                                            [RPADVISE_CHANGE_GPU] = "one_gpu_more"};
 static const char *const reason_names[] = {[RPADVISE_REASON_SLOWER] = "slower",
                                            [RPADVISE_REASON_MEMORY] = "memory",
-                                           [RPADVISE_REASON_REFUSED] = "refused"};
+                                           [RPADVISE_REASON_REFUSED] = "refused",
+                                           [RPADVISE_REASON_UNTRIED] = "untried"};
 
 static void write_run(const rpadvise_candidate *c, const rpadvise_outcome *o, rp_json *json)
 {
@@ -76,6 +77,7 @@ static void write_answer(const rpadvise_advice *a, rp_json *json)
     rp_json_begin_object(json);
     rp_json_member_uint(json, "simulations", a->search->bench->spent);
     rp_json_member_uint(json, "budget", a->search->bench->budget);
+    rp_json_member_bool(json, "cut_short", a->search->cut_short);
     write_front("memory_front", a->memory_front, a->memory_count, json);
     write_front("batch_front", a->batch_front, a->batch_count, json);
     const rpadvise_trial *ages[2] = {a->fresh, a->late};

@@ -353,7 +353,9 @@ rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rp
     *s = (rpadvise_search){.options = options, .bench = bench, .arena = arena, .gpus = gpus};
     RP_TRY(rp_arena_alloc(arena, MOST_FOUND, sizeof *s->found, &s->found));
     RP_TRY(rpadvise_families_measure(s));
+    rpadvise_begin_step(s, 2);
     RP_TRY(screen(s));
+    rpadvise_begin_step(s, 1);
     RP_TRY(run_best(s));
     for (uint32_t round = 0, before = 0; round < MOST_ROUNDS && s->found_count != before; round++) {
         before = s->found_count;

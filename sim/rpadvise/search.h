@@ -15,8 +15,9 @@
  *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
  *     iterations are all equal), then their neighbours, then tuned partitions for the
  *     two best schedules.
- * Each simulation counts against the budget; the order of steps and the choice in each depend on
- * inputs and seed only.
+ * Each simulation counts against the budget. Steps 1 to 3 each use at most a half of what is left
+ * of it: a small budget tries few families, and still runs the best of them. The order of steps
+ * and the choice in each depend on inputs and seed only.
  */
 #pragma once
 
@@ -37,7 +38,8 @@ typedef struct rpadvise_search {
     const rpadvise_options *options;
     rpadvise_bench *bench;
     rp_arena *arena;
-    uint32_t gpus; /**< N */
+    uint32_t gpus;  /**< N */
+    uint64_t until; /**< simulations that the bench may have spent when the current step ends */
     rpadvise_family *families;
     uint32_t family_count;
     rpadvise_trial *screened; /**< step 3, with few iterations; by tokens/s, what fits first */
@@ -45,6 +47,7 @@ typedef struct rpadvise_search {
     rpadvise_trial *found; /**< step 4, as rpsim runs them; likewise */
     uint32_t found_count;
     uint32_t pruned; /**< families left out by their bound */
+    bool cut_short;  /**< the budget left something out */
 } rpadvise_search;
 
 /**

@@ -20,8 +20,11 @@ uint32_t rpadvise_target(const rpadvise_search *search, uint32_t size, uint32_t 
 /** @return how the short runs are made. */
 rpadvise_manner rpadvise_shortly(const rpadvise_candidate *candidate);
 
-/** @return as many of `wanted` simulations as the budget has left. */
-uint32_t rpadvise_allowed(const rpadvise_search *search, uint32_t wanted);
+/** Begins a step that may use 1 / `parts` of what is left of the budget. */
+void rpadvise_begin_step(rpadvise_search *search, unsigned parts);
+
+/** @return as many of `wanted` simulations as the current step has left; fewer set cut_short. */
+uint32_t rpadvise_allowed(rpadvise_search *search, uint32_t wanted);
 
 /** Compares two indices of families (an array, the context of qsort_r) by estimate, largest first,
  * then by index. */
