@@ -12,23 +12,25 @@ run=(--backend host --gpus 2 --steps 2 --seq-len 16 --microbatches 4)
 loops=()
 trap 'kill "${loops[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# others SECONDS: percent of all processors that anybody has used.
+# others COMMAND: percent of all processors that was used meanwhile, but by the command itself.
 others()
 {
-    local begin end
+    local begin end own TIMEFORMAT='%U %S'
     begin=$(grep '^cpu ' /proc/stat)
-    sleep "$1"
+    own=$({ time "$@" >/dev/null 2>idle.err; } 2>&1)
     end=$(grep '^cpu ' /proc/stat)
-    awk '{ busy = $2 + $3 + $4 + $7 + $8 + $9; all = busy + $5 + $6 }
-        NR == 1 { busy0 = busy; all0 = all }
-        END { printf "%d\n", 100 * (busy - busy0) / (all - all0) }' <<<"$begin"$'\n'"$end"
+    awk -v hz="$(getconf CLK_TCK)" 'NR == 1 { own = hz * ($1 + $2); next }
+        { busy = $2 + $3 + $4 + $7 + $8 + $9; all = busy + $5 + $6 }
+        NR == 2 { busy0 = busy; all0 = all }
+        END { printf "%d\n", 100 * (busy - busy0 - own) / (all - all0) }' <<<"$own"$'\n'"$begin"$'\n'"$end"
 }
 
+# Others may come between; a record that they were beside says nothing here.
 idle=no
 for _ in 1 2 3 4 5; do
-    [ "$(others 1)" -lt 4 ] || continue
-    "$rpexec" "${run[@]}" --record idle >/dev/null 2>idle.err
-    [ "$(others 1)" -lt 4 ] || continue
+    [ "$(others sleep 1)" -lt 4 ] || continue
+    rm -rf idle
+    [ "$(others "$rpexec" "${run[@]}" --record idle)" -lt 4 ] || continue
     idle=yes
     break
 done
