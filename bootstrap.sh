@@ -3,6 +3,7 @@
 # `help`.
 set -euo pipefail
 
+started_in=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root"
 exec </dev/null
@@ -10,6 +11,17 @@ logs=$root/build/logs
 out=$root/build/release/out
 cores=$(nproc)
 timeout=540 # seconds that a test may take
+not_sanitized='^(bench|slow)$' # labels of the tests that the sanitized build leaves out
+# Compiling each kernel for five generations of GPUs takes longer than all the rest: here they are compiled for this
+# machine's GPU, or, where there is none, for what runs on every GPU from 8.0 on.
+cuda_architectures=("-DCMAKE_CUDA_ARCHITECTURES=80-real;90")
+if nvidia-smi -L >/dev/null 2>&1; then
+    cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=native)
+fi
+
+prefix= # of --prefix
+build_options=(-DRP_TESTS=ON)
+source cmake/packaging/without_root.sh
 
 # What the build, the main job and the tests need; alternatives are separated by |, the first is
 # installed.
@@ -21,10 +33,12 @@ packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libs
 usage()
 {
     cat <<'TEXT'
-Usage: ./bootstrap.sh run | test [--long] | paper | help
+Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
 
   run   installs missing apt packages, builds build/release, runs the paper's pipeline study:
-        ends with the comparison table and the name of the Gantt picture it made
+        ends with the comparison table and the name of the Gantt picture it made;
+        --prefix installs programs, data and documents below DIR as well. Packages are then not installed where
+        you are not root, but downloaded and unpacked below build/; only the C compiler must be there
   test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
         threads once more under ThreadSanitizer;
         the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed;
@@ -36,7 +50,7 @@ Usage: ./bootstrap.sh run | test [--long] | paper | help
   help  this text
 
 Works on Debian 12 or newer and Ubuntu 24.04 or newer, as root or with sudo; offline where everything is
-installed. CUDA is used where nvcc is found and not needed. All it writes is in build/ (logs in build/logs).
+installed. CUDA is used where nvcc is found and not needed. All it writes is in build/ (logs in build/logs) and DIR.
 TEXT
 }
 
@@ -100,6 +114,10 @@ install_packages()
         say "Packages: all ${#packages[@]} are installed, nothing to do"
         return
     fi
+    if [ -n "$prefix" ] && [ "$(id -u)" -ne 0 ]; then
+        unpack_packages "${missing[@]}"
+        return
+    fi
     say "Packages: installing with apt: ${missing[*]}"
     if [ "$(id -u)" -ne 0 ]; then
         as_root=(sudo)
@@ -143,7 +161,8 @@ build()
         fi
     fi
     say "Build: preset $preset into build/$preset on $cores cores"
-    logged "configure-$preset" cmake --preset "$preset" -DRP_TESTS=ON -DRP_TEST_TIMEOUT="$timeout"
+    logged "configure-$preset" cmake --preset "$preset" "${build_options[@]}" -DRP_TEST_TIMEOUT="$timeout" \
+        "${cuda_architectures[@]}"
     logged "build-$preset" cmake --build "$folder" -j "$cores"
     grep -hE '^-- (CUDA .*|No CUDA .*)' "$logs/configure-$preset.log" | sed 's/^-- /==>    /' || true
 }
@@ -221,7 +240,7 @@ run_all_tests()
     build asan+ubsan
     run_tests release
     # Lints and the two checks below look at sources, not at what this preset has built: once is enough.
-    run_tests asan+ubsan -LE '^bench$' \
+    run_tests asan+ubsan -LE "$not_sanitized" \
         -E '^(lint\..*|checks\.lints_can_fail|checks\.walkthroughs)$'
     # Criterion cannot start under ThreadSanitizer; the thread test is a plain program.
     say "Build: preset tsan, the thread test only"
@@ -233,10 +252,21 @@ run_all_tests()
     [ $failed -eq 0 ] && [ $ctest_failed = no ] && [ $passed -gt 0 ]
 }
 
+if [ "${1:-}" = run ] && [ "${2:-}" = --prefix ] && [ $# -eq 3 ] && [ -n "$3" ]; then
+    prefix=$(cd "$started_in" && realpath -m -- "$3")
+    mkdir -p "$prefix" && [ -w "$prefix" ] || fail "--prefix: '$3' cannot be written"
+    build_options=(-DRP_TESTS=OFF)
+    for i in "${!packages[@]}"; do # those of tests
+        case ${packages[i]} in libcriterion-dev | universal-ctags | cmark-gfm) unset "packages[i]" ;; esac
+    done
+    set -- run
+fi
+
 case $* in
 run)
     prepare
     main_job
+    [ -z "$prefix" ] || install_below "$prefix"
     ;;
 test)
     prepare
@@ -246,6 +276,8 @@ test)
 "test --long")
     export RP_LONG=1
     timeout=7200
+    not_sanitized='^bench$'
+    cuda_architectures=(-UCMAKE_CUDA_ARCHITECTURES)
     prepare
     run_all_tests
     ;;
@@ -257,7 +289,7 @@ help | --help | -h)
     usage
     ;;
 *)
-    echo "bootstrap.sh: '$*' is no command; valid are run, test, test --long, paper and help" >&2
+    echo "bootstrap.sh: '$*' is no command; valid are run, run --prefix DIR, test, test --long, paper and help" >&2
     exit 2
     ;;
 esac

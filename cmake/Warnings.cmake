@@ -17,6 +17,10 @@ else()
 endif()
 target_compile_options(rp_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wswitch-enum -Wstrict-prototypes
     -Wmissing-prototypes -Wvla -ffp-contract=off)
+# Programs do not name the folder they were built in. Where ccache shares objects between folders, it sees to that itself.
+if(NOT DEFINED ENV{CCACHE_BASEDIR})
+    target_compile_options(rp_warnings INTERFACE $<$<COMPILE_LANGUAGE:C>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+endif()
 if(RP_SANITIZE)
     target_compile_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE} -fno-sanitize-recover=all
         -fno-omit-frame-pointer -g)

@@ -1,15 +1,16 @@
 /* rpsweep: runs experiment files (cli.md). */
 #include "common/base/crew.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "experiments/options.h"
 #include "experiments/reference.h"
+#include "experiments/report/report.h"
 #include "experiments/sweep.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,15 +37,11 @@ static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_expe
 static rp_status find_rpexec(rp_arena *arena, const char **path_out)
 {
     static const char *const places[] = {"rpexec", "../exec/rpexec"};
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char *own = rp_process_folder();
     *path_out = "rpexec";
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+    for (size_t i = 0; own != NULL && i < sizeof places / sizeof places[0]; i++) {
         const char *path = NULL;
-        *slash = '\0';
-        RP_TRY(rp_arena_print(arena, &path, "%s/%s", self, places[i]));
+        RP_TRY(rp_arena_print(arena, &path, "%s/%s", own, places[i]));
         if (access(path, X_OK) == 0) {
             *path_out = path;
             return RP_OK;
@@ -176,6 +173,8 @@ static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
         return export(o);
     case RPSWEEP_ACTION_REFERENCE:
         return import_reference(o, arena);
+    case RPSWEEP_ACTION_REPORT:
+        return rpsweep_report(o->stores[0], o->html, arena);
     case RPSWEEP_ACTION_RUN:
     case RPSWEEP_ACTION_COUNT:
         return sweep(o, is_mpi, arena);

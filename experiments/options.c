@@ -54,13 +54,25 @@ static bool has_no_reference(const void *options)
     return ((const rpsweep_options *)options)->action != RPSWEEP_ACTION_REFERENCE;
 }
 
+static bool has_no_report(const void *options)
+{
+    return ((const rpsweep_options *)options)->action != RPSWEEP_ACTION_REPORT;
+}
+
+static bool has_report(const void *options)
+{
+    return !has_no_report(options);
+}
+
 static const rp_option_rule rules[] = {
     {.with = "jobs resume retry-failed shard rpexec dry-run",
      .when = has_no_experiment,
      .message = "--jobs, --resume, --retry-failed, --shard, --rpexec, --dry-run: valid with an "
-                "experiment, not with export, merge or reference"},
+                "experiment, not with export, merge, reference or report"},
     {.given = "retry-failed", .without = "resume", .message = "valid with --resume"},
     {.given = "cell", .when = has_no_reference, .message = "valid with reference"},
+    {.given = "html-out", .when = has_no_report, .message = "valid with report"},
+    {.given = "db", .when = has_report, .message = "valid is rpsweep report STORE, without --db"},
 };
 
 const rp_options_program rpsweep_command_line = {
@@ -69,12 +81,14 @@ const rp_options_program rpsweep_command_line = {
     .usage = "rpsweep EXPERIMENT [options]\n"
              "rpsweep export VIEW --db F\n"
              "rpsweep merge STORE... --db F\n"
-             "rpsweep reference FILE.csv --db F",
-    .words = "FILE|export|merge|reference",
+             "rpsweep reference FILE.csv --db F\n"
+             "rpsweep report STORE [--html-out F]",
+    .words = "FILE|export|merge|reference|report",
     .description =
         "Runs all points of an experiment file (experiments/README.md) and stores the results; "
         "prints a table or view of a store as CSV; puts the stores of shards into one; adds "
-        "published or measured values, which the view error_per_cell compares with the runs. "
+        "published or measured values, which the view error_per_cell compares with the runs; makes "
+        "a page of a store: what varied, the best points, a picture per parameter. "
         "Defaults are in parentheses.\n"
         "mpirun rpsweep EXPERIMENT: the ranks run the points, rank 0 stores them.",
     .exit_status = "0 success, 1 a point or the sweep failed, 2 bad usage or bad input.",
@@ -126,6 +140,18 @@ static rp_status take_words(rpsweep_options *o)
             return RP_USAGE;
         }
         return need_db(o, "reference");
+    }
+    if (count > 0 && strcmp(words[0], "report") == 0) {
+        o->action = RPSWEEP_ACTION_REPORT;
+        o->stores = words + 1;
+        o->store_count = count - 1;
+        if (count != 2) {
+            rp_log_error("report: expected one store, not %u; valid is rpsweep report STORE "
+                         "[--html-out F]",
+                         count - 1);
+            return RP_USAGE;
+        }
+        return RP_OK;
     }
     if (count != 1) {
         rp_log_error("expected one experiment, not %u; valid is rpsweep EXPERIMENT [options]",

@@ -9,6 +9,7 @@ typedef enum rpsweep_action {
     RPSWEEP_ACTION_MERGE,
     RPSWEEP_ACTION_EXPORT,
     RPSWEEP_ACTION_REFERENCE, /**< published or measured values from a CSV file */
+    RPSWEEP_ACTION_REPORT,    /**< a store as a page */
 } rpsweep_action;
 
 /** Texts are borrowed from the arguments; 0 and NULL: not given. Shards are counted from 0. */
@@ -19,7 +20,7 @@ typedef struct rpsweep_options {
 #undef OPTION
     const char *experiment; /**< file, or the name of one that is shipped; RUN and COUNT */
     const char *view;       /**< EXPORT */
-    const char **stores;    /**< MERGE: what is merged into db */
+    const char **stores;    /**< MERGE: what is merged into db; REPORT: the one store */
     uint32_t store_count;
     const char *table; /**< REFERENCE: the CSV file */
 } rpsweep_options;

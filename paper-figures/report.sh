@@ -31,6 +31,7 @@ done
 # Entries of these places, with the heading of their section; a place may be missing.
 places=("$here" "$root/experiments/studies" "$root/plots/gallery")
 headings=("Figures of the paper" "Studies that nobody has published" "Further pictures")
+short=(Figures Studies Pictures)
 
 # entries PLACE: its entries' folders. Those with a number come in its order; the others, which
 # read what the numbered ones have written, are entries of their own section.

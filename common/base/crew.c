@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "common/base/crew.h"
 
+#include "common/base/log.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,6 +13,7 @@ typedef struct crew {
     uint32_t jobs;
     rp_crew_job run;
     void *context;
+    void *messages;        /* where the caller's go */
     _Atomic uint32_t next; /* job that nobody has taken */
     _Atomic int status;    /* of the first failure */
 } crew;
@@ -32,6 +35,13 @@ static void *work(void *argument)
     return NULL;
 }
 
+static void *work_beside(void *argument)
+{
+    crew *c = argument;
+    rp_log_follow(c->messages);
+    return work(c);
+}
+
 uint32_t rp_crew_threads(uint32_t wanted, uint32_t jobs)
 {
     uint32_t count = wanted;
@@ -46,12 +56,13 @@ uint32_t rp_crew_threads(uint32_t wanted, uint32_t jobs)
 
 rp_status rp_crew_run(uint32_t threads, uint32_t jobs, rp_crew_job run, void *context)
 {
-    crew c = {.jobs = jobs, .run = run, .context = context};
+    crew c = {
+        .jobs = jobs, .run = run, .context = context, .messages = rp_log_destination()};
     pthread_t started[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(threads, jobs);
     uint32_t count = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
-    while (count + 1 < wanted && pthread_create(&started[count], NULL, work, &c) == 0) {
+    while (count + 1 < wanted && pthread_create(&started[count], NULL, work_beside, &c) == 0) {
         count++;
     }
     work(&c);

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* isatty */
 #include "common/base/log.h"
 
 #include "common/base/mem.h"
@@ -5,7 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static const char *program_name = "rp";
 
@@ -25,11 +29,12 @@ typedef struct capture {
 
 static _Thread_local capture captures[MOST_CAPTURES];
 static _Thread_local int capture_count; /* may be larger than what is kept */
+static _Thread_local capture *followed; /* another thread's, or NULL; below the own ones */
 
 static capture *current(void)
 {
     int count = capture_count < MOST_CAPTURES ? capture_count : MOST_CAPTURES;
-    return count > 0 ? &captures[count - 1] : NULL;
+    return count > 0 ? &captures[count - 1] : followed;
 }
 
 static void put(const char *bytes, size_t length)
@@ -160,10 +165,114 @@ static void put_place(const char *file, size_t line)
     put(place, strlen(place));
 }
 
+/* ---- progress ---------------------------------------------------------------------------------
+ */
+
+#define PROGRESS_FROM_S 1.0
+#define PROGRESS_EVERY_S 0.1
+#define PROGRESS_COLUMNS 79
+
+/* Of the process, under the lock of stderr. */
+static struct {
+    bool allowed;
+    bool visible;
+    bool begun;
+    double begin_s;
+    double shown_s;
+    char text[PROGRESS_COLUMNS + 1];
+} progress;
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void clear_progress(void)
+{
+    if (progress.visible) {
+        fputs("\r\033[K", stderr);
+        progress.visible = false;
+    }
+}
+
+/* Under the lock. */
+static void show_progress(void)
+{
+    double time_s = now_s();
+    if (!progress.begun) {
+        progress.begun = true;
+        progress.begin_s = time_s;
+        progress.shown_s = 0;
+    }
+    if (time_s - progress.begin_s >= PROGRESS_FROM_S &&
+        time_s - progress.shown_s >= PROGRESS_EVERY_S) {
+        fprintf(stderr, "\r%.*s, %.0f s\033[K", PROGRESS_COLUMNS - 8, progress.text,
+                time_s - progress.begin_s);
+        fflush(stderr);
+        progress.shown_s = time_s;
+        progress.visible = true;
+    }
+}
+
+void rp_progress_allow(void)
+{
+    const char *terminal = getenv("TERM");
+    progress.allowed = isatty(STDERR_FILENO) == 1 && terminal != NULL && *terminal != '\0' &&
+                       strcmp(terminal, "dumb") != 0;
+}
+
+void rp_progress(const char *what, uint64_t done, uint64_t total, const char *now)
+{
+    char count[64] = "";
+    if (!progress.allowed) {
+        return;
+    }
+    if (total != 0) {
+        snprintf(count, sizeof count, ", %llu of %llu", (unsigned long long)done,
+                 (unsigned long long)total);
+    }
+    flockfile(stderr);
+    snprintf(progress.text, sizeof progress.text, "%s: %s%s%s%s", program_name,
+             what != NULL ? what : "running", count, now != NULL ? ": " : "",
+             now != NULL ? now : "");
+    show_progress();
+    funlockfile(stderr);
+}
+
+void rp_progress_tick(void)
+{
+    if (progress.allowed) {
+        flockfile(stderr);
+        if (progress.text[0] != '\0') {
+            show_progress();
+        }
+        funlockfile(stderr);
+    }
+}
+
+void rp_progress_end(void)
+{
+    if (progress.allowed) {
+        flockfile(stderr);
+        clear_progress();
+        progress.begun = false;
+        progress.text[0] = '\0';
+        funlockfile(stderr);
+    }
+}
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
 RP_PRINTF(2, 0)
 static void print_message(const char *severity, const char *format, va_list arguments)
 {
     flockfile(stderr); /* messages of several threads stay whole lines */
+    if (current() == NULL) {
+        clear_progress();
+    }
     if (place_file != NULL) {
         put_place(place_file, place_line);
     } else if (current() == NULL) {
@@ -208,6 +317,9 @@ void rp_log_error_at(const char *file, size_t line, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     flockfile(stderr);
+    if (current() == NULL) {
+        clear_progress();
+    }
     put_place(file, line);
     put_formatted(format, arguments);
     put("\n", 1);
@@ -229,7 +341,7 @@ void rp_log_set_program(const char *name)
 void rp_log_capture_begin(char *buffer, size_t size)
 {
     capture *c = current();
-    if (c == NULL || c->bytes != buffer) {
+    if (c == NULL || c == followed || c->bytes != buffer) {
         capture_count++;
         c = current(); /* deeper than anybody goes, the innermost one is replaced */
     }
@@ -242,4 +354,14 @@ void rp_log_capture_begin(char *buffer, size_t size)
 void rp_log_capture_end(void)
 {
     capture_count -= capture_count > 0 ? 1 : 0;
+}
+
+void *rp_log_destination(void)
+{
+    return current();
+}
+
+void rp_log_follow(void *destination)
+{
+    followed = destination;
 }

@@ -11,6 +11,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #if defined(__GNUC__)
 #define RP_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
@@ -48,9 +49,36 @@ void rp_log_set_place(const char *file, size_t line);
 void rp_log_set_program(const char *name);
 
 /**
+ * Progress on a terminal, for a person who waits: one line on stderr that is written over, from a
+ * second after its begin. Nothing where stderr is no terminal, or the program did not ask for it:
+ * libraries and sweeps, which call the same code, do not. Messages and rp_progress_end remove it.
+ */
+void rp_progress_allow(void);
+
+/** Shows "PROGRAM: WHAT, DONE of TOTAL: NOW, 12 s"; parts that are NULL or 0 are left out. Texts
+ * are copied. May be called by several threads. */
+void rp_progress(const char *what, uint64_t done, uint64_t total, const char *now);
+
+/** Shows the line again with the time that has passed: of long steps. */
+void rp_progress_tick(void);
+
+/** Removes the line; the next one begins anew. */
+void rp_progress_end(void);
+
+/**
  * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
  * rp_log_capture_end. Captures nest; one into the same buffer begins anew. Used by tests, by
  * in-process sweeps, which report failures per point, and by callers that try what may fail.
  */
 void rp_log_capture_begin(char *buffer, size_t size);
 void rp_log_capture_end(void);
+
+/** @return where this thread's messages go now, for rp_log_follow in the threads that it starts. */
+void *rp_log_destination(void);
+
+/**
+ * Sends this thread's messages, as long as it has no capture of its own, where those of the thread
+ * that started it go. That thread keeps its captures until this one has ended.
+ * @param destination of rp_log_destination; NULL: stderr
+ */
+void rp_log_follow(void *destination);

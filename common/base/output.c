@@ -20,15 +20,14 @@
 #define MOST_TEMPORARIES 64
 
 static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
-static pid_t owner;
+static _Atomic pid_t owner;
 
 static void note_temporary(const char *path)
 {
-    if (owner != getpid()) { /* a child inherits the list, and its files are not the child's */
-        owner = getpid();
-        for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
-            atomic_store(&temporaries[i], NULL);
-        }
+    pid_t before = atomic_exchange(&owner, getpid());
+    /* A child inherits the list, and its files are not the child's. */
+    for (size_t i = 0; before != 0 && before != getpid() && i < MOST_TEMPORARIES; i++) {
+        atomic_store(&temporaries[i], NULL);
     }
     for (size_t i = 0; i < MOST_TEMPORARIES; i++) {
         const char *free_place = NULL;
@@ -56,7 +55,7 @@ static void release_temporary(rp_output *output)
 
 void rp_output_remove_temporaries(void)
 {
-    for (size_t i = 0; getpid() == owner && i < MOST_TEMPORARIES; i++) {
+    for (size_t i = 0; getpid() == atomic_load(&owner) && i < MOST_TEMPORARIES; i++) {
         const char *path = atomic_load(&temporaries[i]);
         if (path != NULL) {
             (void)unlink(path);

@@ -5,11 +5,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define ERROR_TEXT_SIZE 2000
+
+static char own_folder[PATH_MAX]; /* empty: not known */
+static pthread_once_t own_folder_once = PTHREAD_ONCE_INIT;
+
+static void find_own_folder(void)
+{
+    ssize_t length = readlink("/proc/self/exe", own_folder, sizeof own_folder - 1);
+    own_folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(own_folder, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+}
+
+const char *rp_process_folder(void)
+{
+    pthread_once(&own_folder_once, find_own_folder);
+    return *own_folder != '\0' ? own_folder : NULL;
+}
 
 static rp_status refuse(const char *what)
 {

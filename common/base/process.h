@@ -1,10 +1,16 @@
-/** @file process.h  Running another program without a shell. */
+/** @file process.h  This program's place, and running another one without a shell. */
 #pragma once
 
 #include "common/base/status.h"
 
 #include <stddef.h>
 #include <stdio.h>
+
+/**
+ * Folder of the running program, links resolved.
+ * @return a path that lives as long as the process; NULL: the system does not tell (no /proc)
+ */
+const char *rp_process_folder(void);
 
 /** A child process to run to its end. */
 typedef struct rp_process {

@@ -1,8 +1,9 @@
 /** @file version.h  The version of this build. */
 #pragma once
 
-/** @return "0.2.0", the project's version; static. */
-const char *rp_version(void);
+/** @return "0.2.0", the project's version; static. The library exports it
+ * (sim/library/roundpipe.h). */
+__attribute__((visibility("default"))) const char *rp_version(void);
 
 /**
  * The git commit of this build.

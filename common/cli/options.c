@@ -14,7 +14,7 @@
 /* Behind the rows of every program. */
 static const rp_option standard[] = {
     {.name = "help", .letter = 'h', .help = "this text", REQUEST(RP_OPTIONS_HELP)},
-    {.name = "version", .letter = 'V', .help = "the version", REQUEST(RP_OPTIONS_VERSION)},
+    {.name = "version", .letter = 'V', .help = "version, git commit", REQUEST(RP_OPTIONS_VERSION)},
 };
 #define STANDARD_COUNT ((uint32_t)(sizeof standard / sizeof standard[0]))
 

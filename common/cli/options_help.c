@@ -118,7 +118,7 @@ rp_status rp_options_answer(const rp_options_program *program, const void *optio
         rp_options_help(program, rp_paragraph_columns(stream, USUAL_COLUMNS), stream);
         return RP_OK;
     case RP_OPTIONS_VERSION:
-        fprintf(stream, "%s %s\n", program->name, rp_version());
+        fprintf(stream, "%s %s (commit %s)\n", program->name, rp_version(), rp_commit());
         return RP_OK;
     case RP_OPTIONS_MAN:
         rp_options_man(program, stream);

@@ -55,7 +55,9 @@ static void write_bash(const completion *c, const char *names, FILE *stream)
         fprintf(stream, "        words='%s'\n", c->words);
     }
     if (c->names && names != NULL) {
-        fprintf(stream, "        words+=\" $(rpsim --list %s 2>/dev/null | cut -d' ' -f1)\"\n",
+        fprintf(stream,
+                "        words+=\" $(rpsim --list %s --format csv 2>/dev/null | tail -n +2 | "
+                "cut -d, -f1)\"\n",
                 names);
     }
     if (c->files || c->folders) {
@@ -140,8 +142,8 @@ void rp_options_zsh(const rp_options_program *program, FILE *stream)
             "    local kind=$1 names=$2\n"
             "    shift 2\n"
             "    local -a words=(\"$@\")\n"
-            "    [[ $names == - ]] || words+=(${(f)\"$(rpsim --list $names 2>/dev/null | cut -d' ' "
-            "-f1)\"})\n"
+            "    [[ $names == - ]] || words+=(${(f)\"$(rpsim --list $names --format csv "
+            "2>/dev/null | tail -n +2 | cut -d, -f1)\"})\n"
             "    compadd -a words\n"
             "    [[ $kind != files ]] || _files\n"
             "    [[ $kind != folders ]] || _files -/\n"

@@ -32,18 +32,31 @@ uint32_t rp_paragraph_width(const char *text, size_t length)
     return width;
 }
 
+/* Bytes of a word up to the last place within `room` columns where it may be broken; all of it
+ * where it fits, or has no such place. */
+static size_t breakable(const char *word, size_t length, uint32_t room)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < length && rp_paragraph_width(word, i + 1) <= room; i++) {
+        at = strchr(",|/", word[i]) != NULL ? i + 1 : at;
+    }
+    return rp_paragraph_width(word, length) <= room || at == 0 ? length : at;
+}
+
 void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t columns,
                         FILE *stream)
 {
     size_t end = strcspn(text, "\n");
     bool first = true;
+    bool blank = false; /* due before the word */
     for (const char *stop = text + end; text < stop;) {
         size_t length = strcspn(text, " \n");
+        length = breakable(text, length, columns > indent ? columns - indent : 0);
         uint32_t width = rp_paragraph_width(text, length);
-        if (!first && at + 1 + width > columns) {
+        if (!first && at + (blank ? 1 : 0) + width > columns) {
             fprintf(stream, "\n%*s", (int)indent, "");
             at = indent;
-        } else if (!first) {
+        } else if (blank) {
             fputc(' ', stream);
             at++;
         }
@@ -51,7 +64,8 @@ void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t
         at += width;
         first = false;
         text += length;
-        text += *text == ' ' ? 1 : 0;
+        blank = *text == ' ';
+        text += blank ? 1 : 0;
     }
     fputc('\n', stream);
 }

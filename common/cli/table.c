@@ -2,11 +2,12 @@
 
 #include "common/cli/paragraph.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-#define MOST_COLUMNS 16u
-#define CELL_SIZE 256
+#define CELL_SIZE 512
+#define LEAST_WORDS 28u /* columns that a sentence is given at least */
 
 struct rp_table {
     rp_arena *arena;
@@ -21,7 +22,7 @@ rp_status rp_table_create(const rp_table_column *columns, uint32_t column_count,
                           rp_arena *arena, rp_table **table_out)
 {
     rp_table *t = NULL;
-    if (column_count == 0 || column_count > MOST_COLUMNS) {
+    if (column_count == 0 || column_count > RP_TABLE_MAX_COLUMNS) {
         return rp_broken();
     }
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *t, &t));
@@ -46,6 +47,15 @@ rp_status rp_table_print(rp_table *table, const char *format, ...)
     va_end(arguments);
     return rp_arena_copy_text(table->arena, text, strlen(text), &table->cells[table->cell_count++]);
 }
+
+rp_status rp_table_number(rp_table *table, double value, int decimals)
+{
+    return isnan(value) ? rp_table_print(table, "-")
+                        : rp_table_print(table, "%.*f", decimals, value);
+}
+
+/* ---- widths -----------------------------------------------------------------------------------
+ */
 
 static uint32_t width_of(const char *text)
 {
@@ -73,7 +83,7 @@ static uint32_t total_width(const uint32_t *widths, uint32_t count)
     return total != 0 ? total - 1 : 0;
 }
 
-/* Sets the widths of columns that have no place to 0. */
+/* Sets the widths of columns that have no place to 0; the last one that remains is cut. */
 static void leave_out(const rp_table *t, uint32_t width, uint32_t *widths)
 {
     while (total_width(widths, t->column_count) > width) {
@@ -87,9 +97,32 @@ static void leave_out(const rp_table *t, uint32_t width, uint32_t *widths)
             }
         }
         if (shown < 2) {
+            widths[least] = width;
             return;
         }
         widths[least] = 0;
+    }
+}
+
+/* ---- lines ------------------------------------------------------------------------------------
+ */
+
+/* Bytes of the first `width` characters. */
+static int bytes_of(const char *text, uint32_t width)
+{
+    size_t length = 0;
+    while (text[length] != '\0' && rp_paragraph_width(text, length + 1) <= width) {
+        length++;
+    }
+    return (int)length;
+}
+
+static void write_cell(const char *cell, uint32_t width, FILE *stream)
+{
+    if (width_of(cell) <= width) {
+        fputs(cell, stream);
+    } else {
+        fprintf(stream, "%.*s…", bytes_of(cell, width - 1), cell);
     }
 }
 
@@ -97,34 +130,130 @@ static void write_line(const rp_table *t, const uint32_t *widths, const char *co
                        uint32_t indent, FILE *stream)
 {
     uint32_t blanks = indent; /* due before the next cell: a line ends without any */
+    uint32_t at = indent;     /* where the cell begins */
     for (uint32_t i = 0; i < t->column_count; i++) {
         if (widths[i] == 0) {
             continue;
         }
         const char *cell = cells != NULL ? cells[i] : t->columns[i].heading;
-        uint32_t pad = widths[i] - width_of(cell);
+        uint32_t width = width_of(cell);
+        uint32_t pad = widths[i] > width ? widths[i] - width : 0;
         bool left = t->columns[i].left;
         if (*cell != '\0') {
-            fprintf(stream, "%*s%s", (int)(blanks + (left ? 0 : pad)), "", cell);
+            fprintf(stream, "%*s", (int)(blanks + (left ? 0 : pad)), "");
+            if (t->columns[i].words) {
+                rp_paragraph_write(cell, at, at, at + widths[i], stream);
+                return;
+            }
+            write_cell(cell, widths[i], stream);
             blanks = left ? pad : 0;
         } else {
             blanks += pad;
         }
         blanks++;
+        at += widths[i] + 1;
     }
     fputc('\n', stream);
 }
 
-void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE *stream)
+static void write_lines(const rp_table *table, const uint32_t *widths, uint32_t indent,
+                        FILE *stream)
 {
-    uint32_t widths[MOST_COLUMNS];
+    bool headed = false;
     for (uint32_t i = 0; i < table->column_count; i++) {
-        widths[i] = column_width(table, i);
+        headed = headed || (widths[i] != 0 && table->columns[i].heading[0] != '\0');
     }
-    leave_out(table, width > indent ? width - indent : 0, widths);
-    write_line(table, widths, NULL, indent, stream);
+    if (headed) {
+        write_line(table, widths, NULL, indent, stream);
+    }
     for (uint32_t at = 0; at + table->column_count <= table->cell_count;
          at += table->column_count) {
         write_line(table, widths, &table->cells[at], indent, stream);
+    }
+}
+
+static uint32_t inner_width(uint32_t width, uint32_t indent)
+{
+    return width > indent ? width - indent : 1;
+}
+
+void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE *stream)
+{
+    uint32_t widths[RP_TABLE_MAX_COLUMNS];
+    uint32_t inner = inner_width(width, indent);
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        widths[i] = column_width(table, i);
+        if (table->columns[i].words && widths[i] > LEAST_WORDS) {
+            widths[i] = LEAST_WORDS;
+        }
+    }
+    leave_out(table, inner, widths);
+    uint32_t last = table->column_count - 1;
+    if (table->columns[last].words && widths[last] != 0) { /* a sentence takes what is left */
+        widths[last] += inner - total_width(widths, table->column_count);
+    }
+    write_lines(table, widths, indent, stream);
+}
+
+void rp_table_write_all(const rp_table *table, uint32_t keys, uint32_t indent, uint32_t width,
+                        FILE *stream)
+{
+    uint32_t wanted[RP_TABLE_MAX_COLUMNS];
+    uint32_t most = inner_width(width, indent);
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        wanted[i] = column_width(table, i);
+        wanted[i] = wanted[i] < most ? wanted[i] : most;
+    }
+    for (uint32_t at = keys < table->column_count ? keys : 0; at < table->column_count;) {
+        uint32_t widths[RP_TABLE_MAX_COLUMNS] = {0};
+        memcpy(widths, wanted, keys * sizeof *widths);
+        uint32_t begin = at;
+        while (at < table->column_count) {
+            widths[at] = wanted[at];
+            if (total_width(widths, table->column_count) > most && at > begin) {
+                widths[at] = 0;
+                break;
+            }
+            at++;
+        }
+        uint32_t others = total_width(widths, table->column_count);
+        if (others > most) { /* one column beside the keys is too wide */
+            uint32_t over = others - most;
+            widths[begin] = widths[begin] > over + 1 ? widths[begin] - over : 1;
+        }
+        fputs(begin > keys ? "\n" : "", stream);
+        write_lines(table, widths, indent, stream);
+    }
+}
+
+/* ---- Markdown ---------------------------------------------------------------------------------
+ */
+
+static void write_markdown_cell(const char *cell, FILE *stream)
+{
+    fputs("| ", stream);
+    for (; *cell != '\0'; cell++) {
+        fprintf(stream, *cell == '|' ? "\\%c" : "%c", *cell);
+    }
+    fputc(' ', stream);
+}
+
+void rp_table_write_markdown(const rp_table *table, FILE *stream)
+{
+    uint32_t lines = table->cell_count / table->column_count;
+    for (uint32_t line = 0; line < lines + 2; line++) { /* headings and the rule below them first */
+        for (uint32_t i = 0; i < table->column_count; i++) {
+            if (column_width(table, i) == 0) {
+                continue;
+            }
+            if (line == 1) {
+                fputs(table->columns[i].left ? "|---" : "|--:", stream);
+            } else {
+                write_markdown_cell(line == 0 ? table->columns[i].heading
+                                              : table->cells[(line - 2) * table->column_count + i],
+                                    stream);
+            }
+        }
+        fputs("|\n", stream);
     }
 }

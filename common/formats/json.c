@@ -154,9 +154,10 @@ static void write_escaped(rp_json *json, unsigned char byte)
     }
 }
 
-static bool is_plain(unsigned char byte)
+static bool is_plain(const rp_json *json, unsigned char byte)
 {
-    return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+    return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' &&
+           !(json->in_html && byte == '<');
 }
 
 static void write_quoted(rp_json *json, const char *text, size_t length)
@@ -165,7 +166,7 @@ static void write_quoted(rp_json *json, const char *text, size_t length)
     putc_unlocked('"', json->stream);
     for (size_t i = 0; i < length;) {
         size_t end = i;
-        while (end < length && is_plain(bytes[end])) {
+        while (end < length && is_plain(json, bytes[end])) {
             end++;
         }
         fwrite_unlocked(bytes + i, 1, end - i, json->stream);

@@ -18,6 +18,8 @@ typedef struct rp_json {
     unsigned lines_depth; /**< containers this deep or less put each item on a line of its own */
     bool need_comma;
     bool after_key;
+    bool in_html; /**< set after rp_json_begin_document: '<' is escaped, so that no text ends the
+                       script element that the document stands in */
 } rp_json;
 
 /**

@@ -1,11 +1,15 @@
+#define _GNU_SOURCE /* dladdr1 */
 #include "common/inputs/data.h"
 
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/formats/config.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +17,12 @@
 #include <unistd.h>
 
 #define SUFFIX ".yaml"
+#define TRACES "traces"
+#define NAMES_AT_ONCE 64
+#define MOST_LEVELS 6 /* from a Python module in lib/python3/dist-packages to the prefix */
 
-#ifndef RP_SOURCE_ROOT
-#define RP_SOURCE_ROOT "."
+#ifndef RP_DATA_FOLDER
+#define RP_DATA_FOLDER "share/roundpipe"
 #endif
 
 const rp_data_kind rp_data_models = {.folder = "models", .option = "--model", .noun = "model"};
@@ -23,38 +30,148 @@ const rp_data_kind rp_data_platforms = {
     .folder = "platforms", .option = "--platform", .noun = "platform"};
 const rp_data_kind rp_data_costs = {.folder = "costs", .option = "--costs", .noun = "cost table"};
 
-static char installed_root[PATH_MAX]; /* empty: not installed */
-static pthread_once_t installed_once = PTHREAD_ONCE_INIT;
+/* ---- places ---------------------------------------------------------------------------------- */
 
-static void find_installed_root(void)
+static char shipped[PATH_MAX]; /* empty: not there */
+static pthread_once_t shipped_once = PTHREAD_ONCE_INIT;
+
+static bool is_folder(const char *path)
 {
-    static const char below[] = "/../share/roundpipe/traces";
-    char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof below);
-    if (length <= 0) {
-        return;
-    }
-    path[length] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash) {
-        return;
-    }
-    memcpy(slash, below, sizeof below);
     struct stat status;
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-        memcpy(installed_root, path, strlen(path) + 1);
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* Folder of the file that this code was loaded from: of the library, or of the program that it is
+ * linked into. The program's own entry has no name. */
+static bool find_own_folder(char path[PATH_MAX])
+{
+    Dl_info info;
+    void *entry = NULL;
+    if (dladdr1(shipped, &info, &entry, RTLD_DL_LINKMAP) == 0 || entry == NULL ||
+        ((const struct link_map *)entry)->l_name[0] == '\0') {
+        const char *program = rp_process_folder();
+        if (program != NULL) {
+            strcpy(path, program);
+        }
+        return program != NULL;
+    }
+    if (realpath(((const struct link_map *)entry)->l_name, path) == NULL) {
+        return false;
+    }
+    *strrchr(path, '/') = '\0';
+    return true;
+}
+
+/* PREFIX/bin, PREFIX/lib and deeper folders have it above them; a build folder has one of links. */
+static void find_shipped(void)
+{
+    static const char below[] = "/" RP_DATA_FOLDER;
+    static const char traces[] = "/" TRACES;
+    char path[PATH_MAX];
+    bool found = find_own_folder(path);
+    for (int level = 0; found && level < MOST_LEVELS; level++) {
+        char *end = path + strlen(path);
+        if ((size_t)(end - path) + sizeof below + sizeof traces > sizeof path) {
+            return;
+        }
+        strcpy(stpcpy(end, below), traces);
+        if (is_folder(path)) {
+            end[sizeof below - 1] = '\0';
+            strcpy(shipped, path);
+            return;
+        }
+        *end = '\0';
+        char *slash = strrchr(path, '/');
+        found = slash != NULL;
+        if (found) {
+            *slash = '\0';
+        }
     }
 }
 
-const char *rp_data_root(void)
+const char *rp_data_shipped(void)
 {
-    const char *chosen = getenv("RP_TRACES");
-    if (chosen && *chosen) {
+    const char *chosen = getenv("RP_DATA");
+    if (chosen != NULL && *chosen != '\0') {
         return chosen;
     }
-    pthread_once(&installed_once, find_installed_root);
-    return *installed_root ? installed_root : RP_SOURCE_ROOT "/traces";
+    pthread_once(&shipped_once, find_shipped);
+    return *shipped != '\0' ? shipped : NULL;
 }
+
+static rp_status refuse_no_data(void)
+{
+    rp_log_error("no data files were found: there is no " RP_DATA_FOLDER "/" TRACES
+                 " in the folder of the program, nor above it; install it together with its data, "
+                 "or set RP_DATA to the folder with " TRACES "/");
+    return RP_INPUT;
+}
+
+/* Begins as getenv("RP_TRACES") and ends empty. */
+typedef struct overlays {
+    const char *rest;
+    const char *folder; /* in the arena; NULL: there are no more */
+} overlays;
+
+static rp_status next_overlay(overlays *o, rp_arena *arena)
+{
+    o->folder = NULL;
+    while (o->rest != NULL && *o->rest != '\0' && o->folder == NULL) {
+        size_t length = strcspn(o->rest, ":");
+        if (length > 0) {
+            RP_TRY(rp_arena_copy_text(arena, o->rest, length, &o->folder));
+        }
+        o->rest += length + (o->rest[length] == ':' ? 1 : 0);
+    }
+    if (o->folder != NULL && !is_folder(o->folder)) {
+        rp_log_error("RP_TRACES: '%s' is no folder; valid values are folders, separated by ':', "
+                     "with files as models/NAME.yaml, platforms/NAME.yaml or costs/NAME.yaml",
+                     o->folder);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+/* A link that leads nowhere is there: opening it says what is wrong. */
+static bool is_there(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0;
+}
+
+rp_status rp_data_file(const char *relative, rp_arena *arena, const char **path_out,
+                       bool *found_out)
+{
+    overlays o = {.rest = getenv("RP_TRACES")};
+    *path_out = NULL;
+    *found_out = false;
+    RP_TRY(next_overlay(&o, arena));
+    while (o.folder != NULL) {
+        RP_TRY(rp_arena_print(arena, path_out, "%s/%s", o.folder, relative));
+        *found_out = is_there(*path_out);
+        if (*found_out) {
+            return RP_OK;
+        }
+        RP_TRY(next_overlay(&o, arena));
+    }
+    const char *root = rp_data_shipped();
+    if (root == NULL) {
+        return *path_out != NULL ? RP_OK : refuse_no_data();
+    }
+    RP_TRY(rp_arena_print(arena, path_out, "%s/" TRACES "/%s", root, relative));
+    *found_out = is_there(*path_out);
+    return RP_OK;
+}
+
+rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
+                            const char **path_out, rp_text *bytes_out)
+{
+    bool found = false;
+    RP_TRY(rp_data_file(relative, arena, path_out, &found));
+    return rp_text_read_file(*path_out, most, bytes_out);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool ends_in_suffix(const char *name)
 {
@@ -71,14 +188,12 @@ static int compare_names(const void *a, const void *b)
 /* Appends the data files of a folder to a heap block that the caller releases. */
 static rp_status read_names(DIR *folder, rp_arena *arena, const char ***names, uint32_t *count)
 {
-    uint32_t capacity = 0;
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         if (entry->d_name[0] == '.' || !ends_in_suffix(entry->d_name)) {
             continue;
         }
-        if (*count == capacity) {
-            capacity = capacity ? capacity * 2 : 32;
-            RP_TRY(rp_mem_resize(names, capacity * sizeof **names));
+        if (*count % NAMES_AT_ONCE == 0) {
+            RP_TRY(rp_mem_resize(names, (*count + NAMES_AT_ONCE) * sizeof **names));
         }
         size_t length = strlen(entry->d_name) - strlen(SUFFIX);
         RP_TRY(rp_arena_copy_text(arena, entry->d_name, length, &(*names)[*count]));
@@ -87,36 +202,70 @@ static rp_status read_names(DIR *folder, rp_arena *arena, const char ***names, u
     return RP_OK;
 }
 
-static rp_status keep_names(rp_arena *arena, const char **names, uint32_t count,
+static rp_status keep_names(rp_arena *arena, const char **names, uint32_t *count,
                             const char ***names_out)
 {
-    RP_TRY(rp_arena_alloc(arena, count, sizeof *names, names_out));
-    if (count > 0) {
-        memcpy(*names_out, names, count * sizeof *names);
-        qsort(*names_out, count, sizeof *names, compare_names);
+    uint32_t kept = 0;
+    RP_TRY(rp_arena_alloc(arena, *count, sizeof *names, names_out));
+    if (*count > 0) {
+        qsort(names, *count, sizeof *names, compare_names);
     }
+    for (uint32_t i = 0; i < *count; i++) {
+        if (kept == 0 || strcmp((*names_out)[kept - 1], names[i]) != 0) {
+            (*names_out)[kept++] = names[i];
+        }
+    }
+    *count = kept;
     return RP_OK;
+}
+
+static rp_status read_folder(const char *root, const char *folder, bool required, rp_arena *arena,
+                             const char ***names, uint32_t *count)
+{
+    const char *path;
+    RP_TRY(rp_arena_print(arena, &path, "%s/%s", root, folder));
+    DIR *stream = opendir(path);
+    if (stream == NULL && (required || errno != ENOENT)) {
+        rp_log_error_at(path, 0, "cannot be read: %s", strerror(errno));
+        return RP_INPUT;
+    }
+    rp_status status = RP_OK;
+    if (stream != NULL) {
+        status = read_names(stream, arena, names, count);
+        closedir(stream);
+    }
+    return status;
+}
+
+static rp_status read_folders(const char *kind, rp_arena *arena, const char ***names,
+                              uint32_t *count)
+{
+    const char *root = rp_data_shipped();
+    const char *traces = NULL;
+    overlays o = {.rest = getenv("RP_TRACES")};
+    RP_TRY(next_overlay(&o, arena));
+    if (o.folder == NULL && root == NULL) {
+        return refuse_no_data();
+    }
+    while (o.folder != NULL) {
+        RP_TRY(read_folder(o.folder, kind, false, arena, names, count));
+        RP_TRY(next_overlay(&o, arena));
+    }
+    if (root == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_print(arena, &traces, "%s/" TRACES, root));
+    return read_folder(traces, kind, true, arena, names, count);
 }
 
 rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,
                        uint32_t *count_out)
 {
-    const char *path;
-    RP_TRY(rp_arena_print(arena, &path, "%s/%s", rp_data_root(), kind));
-    DIR *folder = opendir(path);
-    if (!folder) {
-        rp_log_error_at(path, 0,
-                        "cannot be read: %s; valid values of RP_TRACES are folders with "
-                        "models/, platforms/, costs/ and partitions/",
-                        strerror(errno));
-        return RP_INPUT;
-    }
     const char **names = NULL;
     *count_out = 0;
-    rp_status status = read_names(folder, arena, &names, count_out);
-    closedir(folder);
+    rp_status status = read_folders(kind, arena, &names, count_out);
     if (status == RP_OK) {
-        status = keep_names(arena, names, *count_out, names_out);
+        status = keep_names(arena, names, count_out, names_out);
     }
     rp_mem_release(&names);
     return status;
@@ -147,27 +296,14 @@ static rp_status refuse_name(const rp_data_kind *kind, const char *name, const c
     return status;
 }
 
-/* One look instead of a walk through the folder: thousands of short runs ask. Names that the list
- * leaves out are not found, and what is not there at once may be a link that leads nowhere. */
-static bool is_there(const char *name, const char *path)
-{
-    return name[0] != '\0' && name[0] != '.' && access(path, F_OK) == 0;
-}
-
+/* Looks instead of walks through the folders: thousands of short runs ask. */
 rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *arena,
                        const char **path_out, bool *found_out)
 {
-    const char **names;
-    uint32_t count;
-    RP_TRY(rp_arena_print(arena, path_out, "%s/%s/%s" SUFFIX, rp_data_root(), kind->folder, name));
-    *found_out = is_there(name, *path_out);
-    if (*found_out) {
-        return RP_OK;
-    }
-    RP_TRY(rp_data_list(kind->folder, arena, &names, &count));
-    for (uint32_t i = 0; i < count && !*found_out; i++) {
-        *found_out = strcmp(names[i], name) == 0;
-    }
+    const char *relative = NULL;
+    RP_TRY(rp_arena_print(arena, &relative, "%s/%s" SUFFIX, kind->folder, name));
+    RP_TRY(rp_data_file(relative, arena, path_out, found_out));
+    *found_out = *found_out && name[0] != '\0' && name[0] != '.';
     return RP_OK;
 }
 

@@ -7,9 +7,38 @@
 
 #include <stdbool.h>
 
+/**
+ * Folder with the shipped traces/, plots/ and experiments/: environment RP_DATA, else the nearest
+ * share/roundpipe in or above the folder of the file that this code was loaded from. That file is
+ * libroundpipe.so where a program has loaded it, otherwise the program itself. An installed tree
+ * may be moved; build folders have a share/roundpipe of links to the sources.
+ * @return a path that lives as long as the process; NULL: there is none
+ */
+const char *rp_data_shipped(void);
+
+/**
+ * Path of a file of a folder of traces ("configs/paper.csv"): in the first of the folders of
+ * environment RP_TRACES (separated by ':') that has it, otherwise among the shipped ones. Where
+ * none has it, the path is the one that was looked at last: opening it says what is missing.
+ * @param path_out lives in the arena
+ * @retval RP_OK, RP_INPUT (a folder of RP_TRACES is not there, or nothing was shipped; logged),
+ *         RP_NO_MEMORY
+ */
+rp_status rp_data_file(const char *relative, rp_arena *arena, const char **path_out,
+                       bool *found_out);
+
+/**
+ * rp_data_file, then its bytes.
+ * @param most bytes; a longer file is refused
+ * @param bytes_out zero-initialised by the caller, who ends it by rp_text_fini
+ * @retval RP_OK, RP_INPUT (a file that is missing as well; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
+                            const char **path_out, rp_text *bytes_out);
+
 /** One kind of data file. */
 typedef struct rp_data_kind {
-    const char *folder; /**< under rp_data_root() */
+    const char *folder; /**< of a folder of traces */
     const char *option; /**< that names such a file, for messages */
     const char *noun;
 } rp_data_kind;
@@ -20,7 +49,7 @@ extern const rp_data_kind rp_data_costs;
 
 /**
  * Path of a data file: name_or_path itself where it contains '/' or ends in ".yaml", otherwise
- * ROOT/FOLDER/NAME.yaml.
+ * rp_data_file of FOLDER/NAME.yaml.
  * @retval RP_OK, RP_INPUT (unknown name; logged with the known ones), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_data_path(const rp_data_kind *kind, const char *name_or_path, rp_arena *arena,
@@ -28,7 +57,7 @@ rp_status rp_data_path(const rp_data_kind *kind, const char *name_or_path, rp_ar
 
 /**
  * Path of the registered file of a name, and whether there is one.
- * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
+ * @retval as rp_data_file
  */
 rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *arena,
                        const char **path_out, bool *found_out);
@@ -58,14 +87,9 @@ rp_status rp_data_name_of(const char *path, size_t most, const char *otherwise, 
                           const char **name_out);
 
 /**
- * Sorted names that --list prints: traces/KIND/ *.yaml. KIND is "models", "platforms", "costs".
+ * Sorted names that --list prints: KIND/ *.yaml of all folders of traces, each name once. KIND is
+ * "models", "platforms", "costs".
  * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,
                        uint32_t *count_out);
-
-/**
- * The folder that holds models/, platforms/, costs/ and partitions/: environment RP_TRACES, else
- * ../share/roundpipe/traces beside the executable, else the source tree it was built from.
- */
-const char *rp_data_root(void);

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WANTED                                                                                     \
     "valid values are lists of layer counts like 3,3,4 or, with separate backward stages, "        \
@@ -181,9 +180,10 @@ rp_status rp_partition_published(const char *schedule, const char *model, rp_are
 {
     const char *path;
     *found_out = false;
-    RP_TRY(rp_arena_print(arena, &path, "%s/partitions/paper.csv", rp_data_root()));
-    if (access(path, F_OK) != 0) {
-        return RP_OK; /* somebody's own RP_TRACES need not list any */
+    bool listed = false;
+    RP_TRY(rp_data_file("partitions/paper.csv", arena, &path, &listed));
+    if (!listed) {
+        return RP_OK; /* somebody's own data need not have any */
     }
     rp_text text = {0};
     rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);

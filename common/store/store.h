@@ -193,5 +193,19 @@ rp_status rp_store_add_reference(rp_store *store, const rp_store_reference *refe
  */
 rp_status rp_store_export(rp_store *store, const char *table, FILE *stream);
 
+/**
+ * Receives a row of a query: its cells as text, reals in full; NULL is NULL.
+ * @return anything but RP_OK ends the query, which then returns it
+ */
+typedef rp_status (*rp_store_row)(void *context, const char *const *cells, int columns);
+
+/**
+ * Runs one SQL statement of up to 128 columns, for programs that read a store; temporary tables are
+ * allowed, and go with the store's handle.
+ * @param sql without texts from elsewhere, which nothing would quote
+ * @retval RP_OK, RP_DATABASE (logged), RP_BROKEN, or what `row_or_null` has returned
+ */
+rp_status rp_store_query(rp_store *store, const char *sql, rp_store_row row_or_null, void *context);
+
 /** NULL is allowed. */
 void rp_store_close(rp_store *store);

@@ -4,6 +4,7 @@
 #include "common/base/process.h"
 #include "common/base/text.h"
 #include "common/base/units.h"
+#include "common/inputs/data.h"
 #include "common/timeline/gantt_boxes.h"
 
 #include <ctype.h>
@@ -63,7 +64,8 @@ static const char *const style_names[STYLE_COUNT] = {"narrow", "wide", "black_te
 typedef struct picture {
     const rp_gantt_panel *panels;
     size_t count;
-    rp_gantt_boxes *boxes; /* [count] */
+    rp_gantt_boxes *boxes;    /* [count] */
+    rp_gantt_window *windows; /* [count] */
     FILE *script;
     int64_t span_ps;
     double row_px;
@@ -76,30 +78,16 @@ typedef struct picture {
 
 /* ---- paths ---- */
 
-static const char *find_plots_root(void)
+const char *rp_plots_root(void)
 {
-    static char path[PATH_MAX];
+    static _Thread_local char path[PATH_MAX];
     const char *set = getenv("RP_PLOTS");
     if (set != NULL && set[0] != '\0') {
         return set;
     }
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    size_t room = slash != NULL ? sizeof path - (size_t)(slash - path) : 0;
-    const char *beside = "/../share/roundpipe/plots";
-    if (room > strlen(beside)) {
-        strcpy(slash, beside);
-        if (access(path, R_OK | X_OK) == 0) {
-            return path;
-        }
-    }
-    return RP_SOURCE_ROOT "/plots";
-}
-
-const char *rp_plots_root(void)
-{
-    return find_plots_root();
+    const char *shipped = rp_data_shipped();
+    int length = snprintf(path, sizeof path, "%s/plots", shipped != NULL ? shipped : ".");
+    return length < (int)sizeof path ? path : "plots";
 }
 
 /* NULL where gnuplot is not asked to write this kind of file. */
@@ -151,6 +139,18 @@ static double clamp(double value, double low, double high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* Returns how long what is drawn takes. Of all iterations the metrics say so. */
+static int64_t take_window(const rp_gantt_panel *panel, rp_gantt_window *window_out)
+{
+    if (panel->first_iteration != 0) {
+        *window_out = rp_gantt_window_of(panel->timeline, panel->first_iteration - 1,
+                                         panel->last_iteration - 1);
+        return window_out->end_ps - window_out->begin_ps;
+    }
+    *window_out = (rp_gantt_window){.last = UINT32_MAX, .end_ps = panel->metrics->makespan_ps};
+    return panel->metrics->makespan_ps;
+}
+
 static rp_status lay_out(picture *p)
 {
     uint32_t rows = count_rows(p);
@@ -158,14 +158,15 @@ static rp_status lay_out(picture *p)
     bins = bins > MOST_BINS ? MOST_BINS : bins < FEWEST_BINS ? FEWEST_BINS : bins;
     p->span_ps = 1;
     for (size_t i = 0; i < p->count; i++) {
-        int64_t makespan_ps = p->panels[i].metrics->makespan_ps;
+        int64_t makespan_ps = take_window(&p->panels[i], &p->windows[i]);
         p->span_ps = makespan_ps > p->span_ps ? makespan_ps : p->span_ps;
     }
     p->row_px = clamp(ROWS_HEIGHT / (rows > 0 ? rows : 1), ROW_SMALLEST, ROW_LARGEST);
     p->label_px = clamp(0.5 * p->row_px, 0, LABEL_LARGEST);
     p->least_ps = p->span_ps / bins;
     for (size_t i = 0; i < p->count; i++) {
-        RP_TRY(rp_gantt_boxes_collect(p->panels[i].timeline, p->least_ps, &p->boxes[i]));
+        RP_TRY(rp_gantt_boxes_collect(p->panels[i].timeline, &p->windows[i], p->least_ps,
+                                      &p->boxes[i]));
         p->merged |= p->boxes[i].has_merged;
     }
     return RP_OK;
@@ -324,22 +325,37 @@ static void write_details(const picture *p, size_t index)
 {
     const rp_gantt_panel *panel = &p->panels[index];
     const rp_program *program = panel->timeline->program;
-    double makespan_ms = rp_ps_to_ms(panel->metrics->makespan_ps);
+    const rp_gantt_window *window = &p->windows[index];
+    bool part = panel->first_iteration != 0;
+    int64_t span_ps = window->end_ps - window->begin_ps;
+    int64_t bubble_ps =
+        part ? span_ps * program->gpu_count - window->busy_ps : panel->metrics->bubble_ps;
+    double makespan_ms = rp_ps_to_ms(span_ps);
     double total_ms = makespan_ms * program->gpu_count;
-    double bubble_pct = total_ms > 0 ? 100 * rp_ps_to_ms(panel->metrics->bubble_ps) / total_ms : 0;
+    double bubble_pct = total_ms > 0 ? 100 * rp_ps_to_ms(bubble_ps) / total_ms : 0;
     char text[300];
-    char iterations[32] = "";
-    if (program->iteration_count > 1) {
+    char iterations[64] = "";
+    char bubble[32] = "";
+    if (!part || !program->asynchronous) { /* those before and after it fill its gaps */
+        snprintf(bubble, sizeof bubble, "   bubble %.1f %%", bubble_pct);
+    }
+    if (part && panel->first_iteration == panel->last_iteration) {
+        snprintf(iterations, sizeof iterations, "iteration %" PRIu32 " of %" PRIu32 "   ",
+                 panel->first_iteration, program->iteration_count);
+    } else if (part) {
+        snprintf(iterations, sizeof iterations,
+                 "iterations %" PRIu32 " to %" PRIu32 " of %" PRIu32 "   ", panel->first_iteration,
+                 panel->last_iteration, program->iteration_count);
+    } else if (program->iteration_count > 1) {
         snprintf(iterations, sizeof iterations, "%" PRIu32 " iterations   ",
                  program->iteration_count);
     }
     snprintf(text, sizeof text,
-             "%.60s%s%" PRIu32 " GPU%s   %" PRIu32 " microbatch%s   %smakespan %.*f ms   "
-             "bubble %.1f %%",
+             "%.60s%s%" PRIu32 " GPU%s   %" PRIu32 " microbatch%s   %s%s %.*f ms%s",
              panel->model != NULL ? panel->model : "", panel->model != NULL ? "   " : "",
              program->gpu_count, program->gpu_count == 1 ? "" : "s", program->microbatch_count,
-             program->microbatch_count == 1 ? "" : "es", iterations, makespan_ms < 100 ? 3 : 1,
-             makespan_ms, bubble_pct);
+             program->microbatch_count == 1 ? "" : "es", iterations, part ? "time" : "makespan",
+             makespan_ms < 100 ? 3 : 1, makespan_ms, bubble);
     fprintf(p->script, "details[%zu] = ", index + 1);
     write_quoted(p->script, text);
     fprintf(p->script, "\nname[%zu] = ", index + 1);
@@ -463,7 +479,8 @@ rp_status rp_gantt_write(const rp_gantt_panel *panels, size_t count, const char 
         return RP_USAGE;
     }
     rp_gantt_boxes boxes[RP_GANTT_MAX_PANELS] = {0};
-    picture p = {.panels = panels, .count = count, .boxes = boxes};
+    rp_gantt_window windows[RP_GANTT_MAX_PANELS];
+    picture p = {.panels = panels, .count = count, .boxes = boxes, .windows = windows};
     rp_status status = lay_out(&p);
     if (status == RP_OK) {
         status = draw(&p, path);

@@ -11,6 +11,8 @@ typedef struct rp_gantt_panel {
     const rp_metrics *metrics; /**< makespan_ps and bubble_ps are shown */
     const char *schedule;      /**< shown as the panel's name */
     const char *model;         /**< shown beside it; may be NULL */
+    uint32_t first_iteration;  /**< that is drawn, from 1; 0: all are */
+    uint32_t last_iteration;   /**< with it; at most those of the program */
 } rp_gantt_panel;
 
 /** More panels than this are refused: nobody could read them. */
@@ -38,8 +40,8 @@ rp_status rp_gantt_check_path(const char *what, const char *path);
 rp_status rp_gantt_write(const rp_gantt_panel *panels, size_t count, const char *path);
 
 /**
- * The folder of style.gp and the figures' scripts: environment RP_PLOTS, else
- * ../share/roundpipe/plots beside the executable, else the source tree it was built from.
+ * The folder of style.gp and the figures' scripts: environment RP_PLOTS, else plots/ of
+ * rp_data_shipped().
  * @return a path that lives as long as the process
  */
 const char *rp_plots_root(void);

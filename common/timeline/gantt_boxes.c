@@ -22,8 +22,7 @@ static rp_status add_box(rp_gantt_boxes *boxes, rp_gantt_box box)
     return RP_OK;
 }
 
-/* Where a stage has no layers of its own to run, its forward and backward are the head's. */
-static rp_gantt_colour colour_of(const rp_program *program, const rp_op *op)
+rp_gantt_colour rp_gantt_colour_of(const rp_program *program, const rp_op *op)
 {
 #define COLOUR(name, text, op_class, queues, way, tensors, colour, ...)                            \
     [RP_OP_##name] = RP_GANTT_##colour,
@@ -68,7 +67,7 @@ static rp_status add_op(const rp_timeline *timeline, uint32_t index, uint32_t ro
     if (begin_ps == end_ps) {
         return RP_OK;
     }
-    rp_gantt_colour colour = colour_of(timeline->program, op);
+    rp_gantt_colour colour = rp_gantt_colour_of(timeline->program, op);
     bool is_short = end_ps - begin_ps < least_ps;
     if (end_ps - r->begin_ps > least_ps) {
         RP_TRY(end_run(boxes, row, r));
@@ -98,8 +97,33 @@ static bool takes_time(const rp_timeline *timeline, const rp_queue *queue)
     return false;
 }
 
-rp_status rp_gantt_boxes_collect(const rp_timeline *timeline, int64_t least_ps,
-                                 rp_gantt_boxes *boxes_out)
+rp_gantt_window rp_gantt_window_of(const rp_timeline *timeline, uint32_t first, uint32_t last)
+{
+    const rp_program *program = timeline->program;
+    rp_gantt_window window = {.first = first, .last = last, .begin_ps = INT64_MAX};
+    for (uint32_t q = 0; q < program->queue_count; q++) {
+        const rp_queue *queue = &program->queues[q];
+        bool computes = queue->kind == RP_QUEUE_COMPUTE;
+        if (!computes && queue->kind != RP_QUEUE_OPTIMIZER) {
+            continue;
+        }
+        for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
+            if (program->ops[i].iteration < first || program->ops[i].iteration > last) {
+                continue;
+            }
+            int64_t begin_ps = timeline->start_ps[i];
+            int64_t end_ps = timeline->end_ps[i];
+            window.begin_ps = begin_ps < window.begin_ps ? begin_ps : window.begin_ps;
+            window.end_ps = end_ps > window.end_ps ? end_ps : window.end_ps;
+            window.busy_ps += computes ? end_ps - begin_ps : 0;
+        }
+    }
+    window.begin_ps = window.begin_ps < window.end_ps ? window.begin_ps : 0;
+    return window;
+}
+
+rp_status rp_gantt_boxes_collect(const rp_timeline *timeline, const rp_gantt_window *window,
+                                 int64_t least_ps, rp_gantt_boxes *boxes_out)
 {
     const rp_program *program = timeline->program;
     boxes_out->rows = program->gpu_count;
@@ -113,11 +137,18 @@ rp_status rp_gantt_boxes_collect(const rp_timeline *timeline, int64_t least_ps,
         uint32_t row = on_host ? program->gpu_count : queue->gpu;
         run r = {0};
         for (uint32_t op = queue->op_begin; op < queue->op_end; op++) {
-            RP_TRY(add_op(timeline, op, row, least_ps, boxes_out, &r));
+            uint32_t iteration = program->ops[op].iteration;
+            if (iteration >= window->first && iteration <= window->last) {
+                RP_TRY(add_op(timeline, op, row, least_ps, boxes_out, &r));
+            }
         }
         RP_TRY(end_run(boxes_out, row, &r));
     }
     boxes_out->rows += boxes_out->has_host ? 1 : 0;
+    for (size_t i = 0; i < boxes_out->count; i++) {
+        boxes_out->boxes[i].begin_ps -= window->begin_ps;
+        boxes_out->boxes[i].end_ps -= window->begin_ps;
+    }
     return RP_OK;
 }
 

@@ -107,19 +107,15 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
 static rp_status find_rpsim(rp_arena *arena, const char **path_out)
 {
     static const char *const places[] = {"rpsim", "../rpsim"};
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    const char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
-        RP_TRY(rp_arena_print(arena, path_out, "%.*s/%s", (int)(slash - self), self, places[i]));
+    const char *own = rp_process_folder();
+    for (size_t i = 0; own != NULL && i < sizeof places / sizeof places[0]; i++) {
+        RP_TRY(rp_arena_print(arena, path_out, "%s/%s", own, places[i]));
         if (access(*path_out, X_OK) == 0) {
             return RP_OK;
         }
     }
-    rp_log_error("--predict: there is no rpsim beside %s; valid are installations and builds with "
-                 "both",
-                 self);
+    rp_log_error("--predict: there is no rpsim in %s; valid are installations and builds with both",
+                 own != NULL ? own : "this program's folder");
     return RP_TOOL;
 }
 

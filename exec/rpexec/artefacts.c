@@ -7,6 +7,7 @@
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"
+#include "exec/rpexec/page.h"
 #include "exec/rpexec/report.h"
 
 #include <inttypes.h>
@@ -31,8 +32,10 @@ rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
     const struct {
         const char *path;
         rp_output *output;
-    } outputs[] = {
-        {o->program_out, &a->program}, {o->timeline_out, &a->timeline}, {o->trace_out, &a->trace}};
+    } outputs[] = {{o->program_out, &a->program},
+                   {o->timeline_out, &a->timeline},
+                   {o->trace_out, &a->trace},
+                   {o->html_out, &a->page}};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++) {
         if (outputs[i].path != NULL) {
             RP_TRY(rp_output_open(outputs[i].path, outputs[i].output));
@@ -68,7 +71,7 @@ static rp_status write_trace(const rpexec_run_made *run, rp_output *output)
 static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metrics)
 {
     const rp_gantt_panel panel = {run->timeline, metrics, run->options->schedule->name,
-                                  run->model->name};
+                                  run->model->name, 0, 0};
     return rp_gantt_write(&panel, 1, run->options->gantt_out);
 }
 
@@ -225,6 +228,10 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
     if (run->timeline != NULL && a->trace.stream != NULL) {
         RP_TRY(write_trace(run, &a->trace));
     }
+    if (run->timeline != NULL && a->page.stream != NULL) {
+        RP_TRY(rpexec_page_write(run, arena, a->page.stream));
+        RP_TRY(rp_output_commit(&a->page));
+    }
     if (run->timeline != NULL && o->gantt_out != NULL) {
         RP_TRY(write_gantt(run, measured));
     }
@@ -239,6 +246,7 @@ void rpexec_artefacts_fini(rpexec_artefacts *artefacts)
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->trace);
+    rp_output_discard(&artefacts->page);
     rp_store_close(artefacts->store);
     artefacts->store = NULL;
 }

@@ -10,6 +10,7 @@ typedef struct rpexec_artefacts {
     rp_output program;
     rp_output timeline;
     rp_output trace;
+    rp_output page;
     rp_store *store;
     double opened_s; /**< when they were opened (CLOCK_MONOTONIC): the run begins */
 } rpexec_artefacts;
@@ -19,8 +20,9 @@ typedef struct rpexec_run_made {
     const rpexec_options *options;
     const rpexec_outcome *outcome;
     const rp_model *model;
-    const char *platform;        /**< name; NULL: none */
-    const rp_timeline *timeline; /**< of the last program; NULL where nothing was left to run */
+    const char *platform;         /**< name; NULL: none */
+    const rp_timeline *timeline;  /**< of the last program; NULL where nothing was left to run */
+    const rp_timeline *predicted; /**< of the same program; NULL without --predict */
 } rpexec_run_made;
 
 /**

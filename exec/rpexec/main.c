@@ -1,6 +1,7 @@
 /* rpexec: trains a decoder with a pipeline schedule. */
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
+#include "common/cli/page.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "exec/describe/describe.h"
@@ -15,28 +16,27 @@
 
 static void print_device(void *context, const rpexec_device *device)
 {
-    (void)context;
-    printf("    device %" PRIu32 ": %s, %" PRIu32 " %s", device->index, device->name, device->units,
-           device->unit_name);
+    FILE *stream = context;
+    fprintf(stream, "    device %" PRIu32 ": %s, %" PRIu32 " %s", device->index, device->name,
+            device->units, device->unit_name);
     if (device->memory_bytes != 0) {
-        printf(", %.1f GiB", (double)device->memory_bytes / (1024.0 * 1024.0 * 1024.0));
+        fprintf(stream, ", %.1f GiB", (double)device->memory_bytes / (1024.0 * 1024.0 * 1024.0));
     }
-    printf("%s%s\n", device->detail[0] == '\0' ? "" : ", ", device->detail);
+    fprintf(stream, "%s%s\n", device->detail[0] == '\0' ? "" : ", ", device->detail);
 }
 
 static void print_absent(void *context, const char *reason)
 {
-    (void)context;
-    printf("    no device: %s\n", reason);
+    fprintf(context, "    no device: %s\n", reason);
 }
 
-static rp_status list_backends(void)
+static rp_status list_backends(FILE *stream)
 {
-    rpexec_probe probe = {.context = NULL, .device = print_device, .absent = print_absent};
+    rpexec_probe probe = {.context = stream, .device = print_device, .absent = print_absent};
     rp_status result = RP_OK;
     for (uint32_t i = 0; i < rpexec_backend_count; i++) {
         const rpexec_backend_type *backend = rpexec_backends[i];
-        printf("%s: %s (%s)\n", backend->name, backend->summary, backend->source);
+        fprintf(stream, "%s: %s (%s)\n", backend->name, backend->summary, backend->source);
         rp_status status = backend->probe(&probe);
         if (status != RP_OK) {
             result = status;
@@ -45,7 +45,7 @@ static rp_status list_backends(void)
     return result;
 }
 
-static rp_status list_schedules(rp_arena *arena)
+static rp_status list_schedules(rp_arena *arena, FILE *stream)
 {
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i];
@@ -53,17 +53,42 @@ static rp_status list_schedules(rp_arena *arena)
         const char *asynchronous = NULL;
         RP_TRY(rpexec_runs(schedule, false, arena, &never));
         RP_TRY(rpexec_runs(schedule, true, arena, &asynchronous));
-        printf("%s: %s", schedule->name, schedule->summary);
+        fprintf(stream, "%s: %s", schedule->name, schedule->summary);
         if (never != NULL) {
-            printf(" (simulated only: %s)", never);
+            fprintf(stream, " (simulated only: %s)", never);
         } else if (rp_traits_only_synchronous(&schedule->traits) != NULL) {
-            printf(" (runs with --optimizer sync: %s)",
-                   rp_traits_only_synchronous(&schedule->traits));
+            fprintf(stream, " (runs with --optimizer sync: %s)",
+                    rp_traits_only_synchronous(&schedule->traits));
         } else if (asynchronous != NULL) {
-            printf(" (runs with --optimizer sync; with async simulated only: %s)", asynchronous);
+            fprintf(stream, " (runs with --optimizer sync; with async simulated only: %s)",
+                    asynchronous);
         }
-        putchar('\n');
+        fputc('\n', stream);
     }
+    return RP_OK;
+}
+
+static rp_status list(const rpexec_options *options, rp_arena *arena)
+{
+    rp_page page;
+    RP_TRY(rp_page_open(stdout, arena, &page));
+    rp_status status = strcmp(options->list, "backends") == 0 ? list_backends(page.stream)
+                                                              : list_schedules(arena, page.stream);
+    rp_page_close(&page);
+    return status;
+}
+
+static rp_status report(const rpexec_options *options, const rpexec_outcome *outcome,
+                        rp_arena *arena)
+{
+    rp_page page;
+    if (options->json) {
+        rpexec_report(options, outcome, stdout);
+        return RP_OK;
+    }
+    RP_TRY(rp_page_open(stdout, arena, &page));
+    rpexec_report(options, outcome, page.stream);
+    rp_page_close(&page);
     return RP_OK;
 }
 
@@ -99,13 +124,12 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
     }
     switch (options.action) {
     case RPEXEC_ACTION_LIST:
-        return strcmp(options.list, "backends") == 0 ? list_backends() : list_schedules(arena);
+        return list(&options, arena);
     case RPEXEC_ACTION_DESCRIBE:
         return describe(&options, arena);
     case RPEXEC_ACTION_RUN:
         RP_TRY(rpexec_train(&options, arena, &outcome));
-        rpexec_report(&options, &outcome, stdout);
-        return RP_OK;
+        return report(&options, &outcome, arena);
     }
     return rp_broken();
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SIZE_TEXT 32
+
 /* The first device's name, where the backend has devices. */
 typedef struct device_name {
     char text[128];
@@ -161,6 +163,28 @@ static void write_attention(const rpexec_attention_report *a, FILE *stream)
     fprintf(stream, "%s%s\n", a->why != NULL ? "; " : "", a->why != NULL ? a->why : "");
 }
 
+/* "3.2 GiB", or "0.4 MiB" of models for tests. */
+static const char *size_of(uint64_t bytes, char text[static SIZE_TEXT])
+{
+    bool large = bytes >= 107374183; /* a tenth of a GiB */
+    (void)snprintf(text, SIZE_TEXT, "%.1f %s", (double)bytes / (large ? 1073741824.0 : 1048576.0),
+                   large ? "GiB" : "MiB");
+    return text;
+}
+
+static void write_rate(const rpexec_outcome *out, FILE *stream)
+{
+    char sizes[4][SIZE_TEXT];
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
+    }
+    fprintf(stream, "%.0f tokens/s, fullest GPU %s; %s up, %s down, %s between GPUs%s%s\n",
+            out->tokens_per_s, size_of(peak, sizes[0]), size_of(out->uploaded_bytes, sizes[1]),
+            size_of(out->downloaded_bytes, sizes[2]), size_of(out->exchanged_bytes, sizes[3]),
+            out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
+}
+
 static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
 {
     fprintf(stream,
@@ -169,6 +193,7 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
             o->schedule->name, o->gpus, device_of(o).text, model_of(o), o->accumulate,
             o->microbatches, o->microbatch_size, o->seq_len, rp_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
+    write_rate(out, stream);
     if (o->dtype != RP_DTYPE_F32) {
         fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",
                 rp_dtype_text(o->dtype));
@@ -179,16 +204,6 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
         fprintf(stream, "step %6" PRIu64 "  loss %10.6f  %10.3f ms\n", out->first_step + step + 1,
                 out->losses[step], out->iteration_ms[step]);
     }
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < out->gpus; i++) {
-        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
-    }
-    fprintf(stream,
-            "%.0f tokens/s, fullest GPU %.3f MiB, %.3f MiB up, %.3f MiB down, %.3f MiB "
-            "between GPUs%s%s\n",
-            out->tokens_per_s, (double)peak / 1048576.0, (double)out->uploaded_bytes / 1048576.0,
-            (double)out->downloaded_bytes / 1048576.0, (double)out->exchanged_bytes / 1048576.0,
-            out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
     fprintf(stream, "%.6g GFLOP executed per step, %.4g GFLOP/s; %.0f tokens/s of wall time\n",
             1e-9 * out->executed_flop, 1e-9 * out->executed_flop_per_s, out->wall_tokens_per_s);
     if (o->graphs) {

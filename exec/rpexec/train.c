@@ -434,16 +434,13 @@ static rp_status predict(rpexec_trainer *t)
 {
     double predicted_ms = 0;
     double measured_ms = 0;
-    rp_timeline *predicted = NULL;
     const char *beside = NULL; /* the record's timeline, for rpdiff */
     if (t->o->record != NULL) {
         RP_TRY(rp_arena_print(t->arena, &beside, "%s/predicted.csv", t->o->record));
     }
     RP_TRY(rpexec_predict(&t->prediction, t->timeline->program, t->o->model, beside, t->arena,
-                          &predicted));
-    rp_status status = median_iteration(predicted, t->o->asynchronous, t->arena, &predicted_ms);
-    rp_timeline_destroy(predicted);
-    RP_TRY(status);
+                          &t->predicted));
+    RP_TRY(median_iteration(t->predicted, t->o->asynchronous, t->arena, &predicted_ms));
     RP_TRY(median_iteration(t->timeline, t->o->asynchronous, t->arena, &measured_ms));
     t->outcome->predicted_iteration_ms = predicted_ms;
     t->outcome->prediction_error_pct = 100 * (predicted_ms / measured_ms - 1);
@@ -480,7 +477,8 @@ static rp_status leave(rpexec_trainer *t)
                                  .outcome = t->outcome,
                                  .model = &t->config,
                                  .platform = t->machine.platform.name,
-                                 .timeline = t->timeline};
+                                 .timeline = t->timeline,
+                                 .predicted = t->predicted};
     return rpexec_artefacts_write(&run, t->arena, &t->artefacts);
 }
 
@@ -507,6 +505,7 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     status = status == RP_OK ? leave(&t) : status;
     status = status == RP_OK ? rpexec_check_end(&t) : status;
     rp_timeline_destroy(t.timeline);
+    rp_timeline_destroy(t.predicted);
     drop_session(&t);
     if (t.devices != NULL) {
         t.driver->detach(t.devices);

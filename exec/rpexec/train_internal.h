@@ -56,6 +56,7 @@ typedef struct rpexec_trainer {
     double step_began_s; /* and the step that runs */
     rpexec_session session;
     rp_timeline *timeline; /* of the last segment; NULL: none */
+    rp_timeline *predicted; /* of the same, simulated; NULL: none */
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;
     rpexec_devices *devices; /* NULL: the driver has none */

@@ -174,6 +174,7 @@ static const char *wants(const rpexec_options *o)
                {o->timeline_out != NULL, "--timeline-out"},
                {o->trace_out != NULL, "--trace-out"},
                {o->gantt_out != NULL, "--gantt-out"},
+               {o->html_out != NULL, "--html-out"},
                {o->db != NULL, "--db"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].is) {

@@ -1,10 +1,10 @@
-# Published and predicted throughput of every system and model. Needs root (plots), bars, out, ext.
-width = 1280
-height = 640
-load root . '/style.gp'
+# Published and predicted throughput of every system and model. Needs root (plots), bars, narrow, out, ext.
+pairs = 1
+wide_height = 800
+load root . '/../paper-figures/lib/size.gp'
 
 set output out . '.' . ext
-pairs = 1
+set multiplot
 keys = 1
 # The same axis as figure 12.
 top = 2.5e5
@@ -15,5 +15,12 @@ given = 'published'
 remark = '* a constant of the model was set on this cell'
 panel_top = 82
 panel_bottom = 520
-load root . '/../paper-figures/lib/bars.gp'
+offset = 0
+load root . '/../paper-figures/lib/' . (narrow ? 'narrow' : 'bars') . '.gp'
+if (!narrow) {
+    panel_top = 664
+    panel_bottom = 784
+    load root . '/../paper-figures/lib/dots.gp'
+}
+unset multiplot
 unset output

@@ -1,10 +1,8 @@
-# Predicted longest sequences on 8 A800. Needs root (plots), bars, pairs (make.sh), out, ext.
-width = 1280
-height = 640
-load root . '/style.gp'
+# Predicted longest sequences on 8 A800. Needs root (plots), bars, pairs (make.sh), narrow, out, ext.
+wide_height = 640
+load root . '/../paper-figures/lib/size.gp'
 
 set output out . '.' . ext
-pairs = int(pairs)
 keys = 1
 # The same axis as figure 11.
 top = 900
@@ -15,5 +13,6 @@ given = 'measured'
 remark = pairs ? '' : 'predicted: nothing here has been measured by us'
 panel_top = 82
 panel_bottom = 520
-load root . '/../paper-figures/lib/bars.gp'
+offset = 0
+load root . '/../paper-figures/lib/' . (narrow ? 'narrow' : 'bars') . '.gp'
 unset output

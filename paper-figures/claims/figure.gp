@@ -1,8 +1,9 @@
 # Four claims as bars, published beside ours, and the bound each is judged by as a line. Needs root
 # (plots), data, bars (panel,place,model,published,ours; 'bound' rows have a value in
 # published), out, ext (make.sh).
-width = 900
-height = 640
+# narrow: the panels one below the other.
+width = narrow ? 358 : 900
+height = narrow ? 664 : 640
 load root . '/style.gp'
 
 set datafile separator ','
@@ -19,23 +20,26 @@ set boxwidth 0.34
 names = "speedup scaling bubbles longer"
 formats = "%.2f %.0f %.0f %.1f"
 do for [panel = 1:4] {
-    left = (panel % 2 == 1 ? 50.0 : 500.0) / width
-    bottom = panel < 3 ? 364.0 / height : 62.0 / height
+    left = (panel % 2 == 1 || narrow ? narrow ? 34.0 : 50.0 : 500.0) / width
+    bottom = (narrow ? 664.0 - 160 * panel + 26 : panel < 3 ? 364.0 : 62.0) / height
     set lmargin at screen left
-    set rmargin at screen left + 385.0 / width
+    set rmargin at screen left + (narrow ? 320.0 : 385.0) / width
     set bmargin at screen bottom
-    set tmargin at screen bottom + 200.0 / height
+    set tmargin at screen bottom + (narrow ? 76.0 : 200.0) / height
     unset label
     set label 1 word("Speedup Scaling Bubbles Sequences", panel) . ': ' . \
         (panel == 1 ? 'RoundPipe over the best baseline (times)' : \
         panel == 2 ? '8 GPUs over 8 times one GPU (%)' : \
         panel == 3 ? 'GPU time without computing, 8 GPUs (%)' : 'the longest over FSDP''s (times)') \
-        at screen left, screen bottom + 224.0 / height left font font_title noenhanced
+        at screen left, screen bottom + (narrow ? 96.0 : 224.0) / height left font font_title noenhanced
     if (panel == 1) {
-        set key at screen 50.0 / width, screen 1 - 18.0 / height left center horizontal maxrows 1 \
-            reverse Left samplen 1.6 width 0 font font_text
+        set key at screen left, screen 1 - (narrow ? 10.0 : 18.0) / height left center horizontal maxrows 1 \
+            reverse Left samplen (narrow ? 1.2 : 1.6) width (narrow ? -3 : 0) font font_text
     } else {
         unset key
+    }
+    if (narrow) {
+        set ytics word("1 50 20 4", panel) + 0
     }
     name = word(names, panel)
     is(x) = strcol(1) eq name && strcol(3) ne 'bound' ? x : NaN

@@ -35,7 +35,7 @@ END {
             if ("set_a_constant" in at && f[at["set_a_constant"]] == "yes") text = text " *"
             class = system_ == "roundpipe" ? 1 : system_ == "roundpipe-sync" ? 2 : 0
             printf "%d,%s,%s,%s,%s,%s,%s,%s,%d\n", place++, names[g], system_, left + 0, right + 0, \
-                left == "OOM" || left == "N/A" ? left : "", right == "OOM" ? right : "", text, class
+                left == "OOM" || left == "N/A" ? left : "", right ~ /^(OOM|does not fit)$/ ? "OOM" : "", text, class
         }
         place++
     }

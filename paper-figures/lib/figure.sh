@@ -35,10 +35,11 @@ workspace()
 
 # draw [VARIABLE=TEXT]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files and
 # settings for the script as variables, out=FILE for another name than OUTDIR/NAME (without the
-# ending). Without gnuplot the data are all there is.
+# ending). A script that has a narrow form (narrow = 1) is drawn as FILE.narrow.svg, too. Without gnuplot
+# the data are all there is.
 draw()
 {
-    local ext more= to=$out/$name messages status=0
+    local ext form more= to=$out/$name messages status=0 forms=(svg png pdf)
     if ! command -v gnuplot > /dev/null; then
         echo "$name: not drawn, gnuplot is missing (Debian package gnuplot-nox)" >&2
         return 0
@@ -47,15 +48,18 @@ draw()
         more+="${ext%%=*}='${ext#*=}'; "
         case $ext in out=*) to=${ext#out=} ;; esac
     done
-    for ext in svg png pdf; do
-        messages=$(gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; $more" \
+    ! grep -qw narrow "$figure/figure.gp" || forms+=(narrow.svg)
+    for form in "${forms[@]}"; do
+        ext=${form#narrow.}
+        [ "$form" = "$ext" ] || more+="out='$to.narrow'; "
+        messages=$(gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; narrow=$([ "$form" = "$ext" ]; echo $?); $more" \
             "$figure/figure.gp" 2>&1) || status=$?
         [ -z "$messages" ] || echo "$messages" >&2
         # gnuplot goes on where a command that it runs fails.
         if [ $status -ne 0 ] || grep -q '^[gm]*awk: ' <<< "$messages"; then
-            rm -f "$to.$ext"
+            rm -f "$to.$form"
             return 1
         fi
-        echo "$to.$ext"
+        echo "$to.$form"
     done
 }

@@ -26,7 +26,7 @@ kept()
 # predicted: a file with rppredict's report.
 predicted()
 {
-    kept prediction.md "$published"
+    kept prediction.md --format md "$published"
     echo "$out/prediction.md"
 }
 

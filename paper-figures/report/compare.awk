@@ -16,7 +16,7 @@ FNR == 1 {
 "published" in column && "ours" in column {
     published = cell[column["published"]]
     ours = cell[column["ours"]]
-    if ((published == "OOM" && ours + 0 > 0) || (ours == "OOM" && published + 0 > 0)) {
+    if ((published == "OOM" && ours + 0 > 0) || (ours ~ /^(OOM|does not fit)$/ && published + 0 > 0)) {
         oom++
     }
 }

@@ -32,15 +32,17 @@ html_of()
         -e 's#<(/?)h4>#<\1h6>#g' -e 's#<(/?)h3>#<\1h5>#g' -e 's#<(/?)h2>#<\1h4>#g' -e 's#<(/?)h1>#<\1h4>#g' \
         -e 's#<td( align="[a-z]*")?>([-+−]?[0-9][0-9.]*( ?(%|points|k|ms|GB))?)</td>#<td class="n">\2</td>#g' \
         -e 's#<td>([^< ]{1,28})</td>#<td class="nb">\1</td>#g' \
-        -e 's#<table>#<div class="scroll"><table>#g' -e 's#</table>#</table></div>#g'
+        -e 's#<table>#<div class="scroll" tabindex="0"><table>#g' -e 's#</table>#</table></div>#g'
 }
 
-# files_of NAME EXT: NAME.EXT and NAME-*.EXT in OUTDIR, without those of an entry with a longer name.
+# files_of NAME EXT: NAME.EXT and NAME-*.EXT in OUTDIR, without those of an entry with a longer name
+# and without the narrow forms of pictures.
 files_of()
 {
     local file other mine
     for file in "$out/$1.$2" "$out/$1"-*."$2"; do
         [ -s "$file" ] || continue
+        case $file in *.narrow.*) continue ;; esac
         mine=yes
         for other in "${names[@]}"; do
             case $other in
@@ -61,14 +63,77 @@ caption_of()
     echo "${base#-}" | tr '-' ' '
 }
 
-# entry FOLDER LEVEL: the section, with a heading of that level.
+# heading LEVEL ID TEXT: a heading with a link to itself; the id is that of what it stands in.
+heading()
+{
+    echo "<h$1>$3 <a class=\"permalink\" href=\"#$2\" aria-label=\"link to this section\">#</a></h$1>"
+}
+
+# part_of FOLDER PART: that part of its README as HTML.
+part_of()
+{
+    [ -f "$1/README.md" ] || return 0
+    awk -v part="$2" -f "$parts/readme.awk" "$1/README.md" > "$work/part.md"
+    ! grep -q '[^[:space:]]' "$work/part.md" || html_of "$work/part.md"
+}
+
+# what_shows FOLDER SUFFIX: what its picture of that suffix shows, as plain text; may be empty.
+what_shows()
+{
+    [ ! -f "$1/README.md" ] || awk -v part=picture -f "$parts/readme.awk" "$1/README.md" |
+        awk -v suffix="$2" -f "$parts/picture.awk"
+}
+
+# drawing ID TEXT FILE: an SVG file as a part of the page, with a text for who cannot see it.
+drawing()
+{
+    ID=$1 TEXT=$2 awk -f "$parts/text.awk" -f "$parts/svg.awk" "$3" "$3"
+}
+
+# picture FOLDER FILE: with its narrow form, if it has one, for narrow windows.
+picture()
+{
+    local name base caption shows title narrow=${2%.svg}.narrow.svg
+    name=$(basename "$1")
+    base=$(basename "$2" .svg)
+    title=$(title_of "$1")
+    caption=$(caption_of "$name" "$2")
+    shows=$(what_shows "$1" "${base#"$name"}")
+    title=$title${caption:+: $caption}
+    echo "<figure><div class=\"larger\"><input type=\"checkbox\" id=\"$base-larger\" /><label for=\"$base-larger\">larger</label></div>"
+    echo "<div class=\"picture$([ ! -s "$narrow" ] || echo ' wide')\" tabindex=\"0\">"
+    drawing "$base" "$(sed 's/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g' <<< "$title"). $shows" "$2"
+    echo "</div>"
+    if [ -s "$narrow" ]; then
+        echo "<div class=\"picture narrow\">"
+        drawing "$base-narrow" "$(sed 's/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g' <<< "$title"). $shows" "$narrow"
+        echo "</div>"
+    fi
+    echo "<figcaption><b>$title.</b> $(escape <<< "$shows")</figcaption></figure>"
+}
+
+# table_of FILE: a CSV file, folded, with a link to the file beside the page.
+table_of()
+{
+    local rows limit=400
+    rows=$(($(wc -l < "$1") - 1))
+    echo "<details class=\"data\"><summary>$(basename "$1"): $rows rows</summary><p><a href=\"$(basename "$1")\">The file</a>" \
+        "beside this page has all rows and digits.</p>"
+    [ "$rows" -le $limit ] || echo "<p>The first $limit rows:</p>"
+    echo "<div class=\"scroll tall\" tabindex=\"0\">"
+    awk -v limit=$limit -f "$parts/text.awk" -f "$parts/table.awk" "$1"
+    echo "</div></details>"
+}
+
+# entry FOLDER LEVEL: the section, with a heading of that level: what was asked and found, the pictures
+# and tables; folded below them how it was done, and the data.
 entry()
 {
-    local folder=$1 level=$2 name status file base caption title rows limit=400
+    local folder=$1 level=$2 name status file
     name=$(basename "$folder")
-    title=$(title_of "$folder")
     status=$(status_of "$name")
-    echo "<section class=\"entry\" id=\"$name\"><h$level>$title</h$level>"
+    echo "<section class=\"entry\" id=\"$name\">"
+    heading "$level" "$name" "$(title_of "$folder")"
     if [ "$status" != 0 ]; then
         if [ -z "$status" ]; then
             echo "<p class=\"failed\">Not made: its make.sh has not run.</p>"
@@ -78,30 +143,37 @@ entry()
             echo "</pre>"
         fi
     fi
-    [ ! -f "$folder/README.md" ] || html_of "$folder/README.md"
+    part_of "$folder" question
+    part_of "$folder" kind
+    part_of "$folder" finding
     if [ "$status" = 0 ]; then
         while read -r file; do
-            html_of "$file"
-        done < <(files_of "$name" md)
-        while read -r file; do
-            caption=$(caption_of "$name" "$file")
-            base=$(basename "$file" .svg)
-            echo "<figure><input type=\"checkbox\" id=\"$base-larger\" /><label for=\"$base-larger\">larger</label>"
-            echo "<div class=\"picture\">"
-            awk -v name="$base" -v text="$title${caption:+: $caption}" \
-                -f "$parts/text.awk" -f "$parts/svg.awk" "$file" "$file"
-            echo "</div><figcaption>$title${caption:+: $caption}</figcaption></figure>"
+            picture "$folder" "$file"
         done < <(files_of "$name" svg)
+        # What comes first is the answer; parts with a heading are folded.
         while read -r file; do
-            rows=$(($(wc -l < "$file") - 1))
-            echo "<details><summary>$(basename "$file"): $rows rows</summary>"
-            [ "$rows" -le $limit ] || echo "<p>The first $limit rows; the file has all.</p>"
-            echo "<div class=\"scroll tall\">"
-            awk -v limit=$limit -f "$parts/text.awk" -f "$parts/table.awk" "$file"
-            echo "</div></details>"
+            html_of "$file" | awk '/^<h4>/ {
+                    gsub(/<\/?h4>/, "")
+                    print (open ? "</details>" : "") "<details class=\"method\"><summary>" $0 "</summary>"
+                    open = 1
+                    next
+                }
+                { print }
+                END { if (open) print "</details>" }'
+        done < <(files_of "$name" md)
+    fi
+    part_of "$folder" method > "$work/method.html"
+    if [ -s "$work/method.html" ]; then
+        echo "<details class=\"method\"><summary>How this was made</summary>"
+        cat "$work/method.html"
+        echo "</details>"
+    fi
+    if [ "$status" = 0 ]; then
+        while read -r file; do
+            table_of "$file"
         done < <(files_of "$name" csv)
     fi
-    echo "<p class=\"back\"><a href=\"#top\">back to the top</a></p></section>"
+    echo "</section>"
 }
 
 # A row per entry with something published to compare with.
@@ -131,12 +203,13 @@ comparison_row()
 comparison()
 {
     local folder
-    echo '<section id="comparison"><h2>Figures of the paper: differences</h2>'
+    echo '<section id="comparison">'
+    heading 2 comparison 'Figures of the paper: differences'
     echo '<p>Signed differences, ours against published: in percent of the published value, or without a unit in
 that of the table (ms, percentage points). Cells that a constant of the model was set on are no predictions: they
 are counted and left out. Cells that are out of memory on one side only have no difference and are counted, too.</p>'
-    echo '<div class="scroll"><table><thead><tr><th>figure</th><th>kind</th><th class="n">cells</th>'
-    echo '<th class="n">mean</th><th class="n">worst</th><th>besides</th></tr></thead><tbody>'
+    echo '<div class="scroll" tabindex="0"><table><thead><tr><th>figure</th><th>kind</th><th class="n">cells</th>'
+    echo '<th class="n">mean</th><th class="n">worst</th><th>not counted</th></tr></thead><tbody>'
     while read -r folder; do
         comparison_row "$folder"
     done < <(entries "${places[0]}")
@@ -146,7 +219,8 @@ are counted and left out. Cells that are out of memory on one side only have no 
 not_reproduced()
 {
     local folder name
-    echo '<section id="not-reproduced"><h2>What did not reproduce, and why</h2>'
+    echo '<section id="not-reproduced">'
+    heading 2 not-reproduced 'What did not reproduce, and why'
     while read -r folder; do
         name=$(basename "$folder")
         echo "<h4><a href=\"#$name\">$(title_of "$folder")</a></h4>"
@@ -208,7 +282,7 @@ runs()
               SELECT NULL, id FROM points WHERE failure IS NOT NULL) r
         LEFT JOIN points p ON p.id = r.point_id LEFT JOIN experiments e ON e.id = p.experiment_id
         GROUP BY 1 ORDER BY 1"
-    echo "<p>Runs in this build's store, which began empty:</p><div class=\"scroll\">"
+    echo "<p>Runs in this build's store, which began empty:</p><div class=\"scroll\" tabindex=\"0\">"
     sqlite3 -batch -header -csv "$out/paper.db" "$query" | awk -v limit=1000 -f "$parts/text.awk" -f "$parts/table.awk"
     echo "</div>"
 }
@@ -226,7 +300,9 @@ provenance()
 {
     local seconds
     seconds=$(cat "$logs"/*.status 2> /dev/null | awk '{ sum += $2 } END { print sum + 0 }')
-    echo '<section id="provenance"><h2>Provenance</h2><div class="scroll"><table class="facts"><tbody>'
+    echo '<section id="provenance">'
+    heading 2 provenance Provenance
+    echo '<div class="scroll" tabindex="0"><table class="facts"><tbody>'
     fact commit "$(commit)"
     fact version "$("$bin/rpsim" --version 2> /dev/null || echo "not known: no rpsim in $bin")"
     fact date "$(date -u '+%Y-%m-%d %H:%M UTC')"
@@ -242,10 +318,14 @@ provenance()
     echo '</section>'
 }
 
+# contents: a bar that stays at the top, with a list that opens while it has the focus: the page has no
+# scripts, and after a link is followed the list is closed again.
 contents()
 {
     local i folder
-    echo '<nav id="contents"><h2>Contents</h2><ul>'
+    echo '<nav id="contents" aria-label="Contents"><ul class="bar">'
+    echo '<li class="all"><span tabindex="0" role="button" aria-haspopup="true">Contents</span><div class="list" tabindex="-1"><ul>'
+    echo '<li><a href="#summary">Summary</a></li>'
     for folder in "${last[@]}"; do
         echo "<li><a href=\"#$(basename "$folder")\">$(title_of "$folder")</a></li>"
     done
@@ -259,7 +339,46 @@ contents()
         done < <(entries "${places[i]}")
         echo '</ul></li>'
     done
-    echo '<li><a href="#provenance">Provenance</a></li></ul></nav>'
+    echo '<li><a href="#provenance">Provenance</a></li></ul></div></li>'
+    echo '<li><a href="#summary">Summary</a></li><li><a href="#comparison">Differences</a></li>'
+    for i in "${!places[@]}"; do
+        [ -z "$(entries "${places[i]}")" ] || echo "<li><a href=\"#part-$i\">${short[i]}</a></li>"
+    done
+    echo '</ul></nav>'
+}
+
+# summary: the first screen: three sentences, the verdicts on the paper's claims, one picture.
+summary()
+{
+    local folder=$here/claims picture=$out/claims.narrow.svg file name made=()
+    [ -s "$picture" ] || picture=$out/claims.svg
+    # What a failed entry has left does not count.
+    for file in 17-bubbles:17-bubbles.csv 10-throughput:prediction.md claims:claims.md; do
+        name=${file%:*}
+        [ "$(status_of "$name")" != 0 ] || [ ! -s "$out/${file#*:}" ] || made+=("$out/${file#*:}")
+    done
+    echo '<section id="summary">'
+    cat "$parts/introduction.html"
+    echo '<div class="columns"><div><ul class="sentences">'
+    awk -v what=sentences -f "$parts/text.awk" -f "$parts/summary.awk" "${made[@]}" < /dev/null
+    echo '</ul>'
+    awk -v what=verdicts -f "$parts/text.awk" -f "$parts/summary.awk" "${made[@]}" < /dev/null
+    if [ ${#failed[@]} -gt 0 ]; then
+        echo '<p class="failed">Not everything could be made:'
+        for name in "${failed[@]}"; do
+            echo "<a href=\"#$name\">$name</a>"
+        done
+        echo '</p>'
+    fi
+    echo '</div>'
+    if [ "$(status_of claims)" = 0 ] && [ -s "$picture" ]; then
+        echo '<figure>'
+        drawing summary-picture "$(title_of "$folder"). $(what_shows "$folder" '')" "$picture"
+        echo '<figcaption>Four of the claims, model by model: published and simulated, and what is claimed.</figcaption></figure>'
+    fi
+    echo '</div>'
+    cat "$parts/words.html"
+    echo '</section>'
 }
 
 page()
@@ -275,16 +394,10 @@ page()
     cat "$parts/head.html"
     echo '<style>'
     cat "$parts/page.css"
-    echo '</style></head><body id="top"><main>'
-    cat "$parts/introduction.html"
-    if [ ${#failed[@]} -gt 0 ]; then
-        echo '<p class="failed">Not everything could be made:'
-        for name in "${failed[@]}"; do
-            echo "<a href=\"#$name\">$name</a>"
-        done
-        echo '</p>'
-    fi
+    echo '</style></head><body id="top">'
     contents
+    echo '<main>'
+    summary
     for folder in "${last[@]}"; do
         entry "$folder" 2
     done
@@ -292,10 +405,12 @@ page()
     not_reproduced
     for i in "${!places[@]}"; do
         [ -n "$(entries "${places[i]}")" ] || continue
-        echo "<h2 id=\"part-$i\">${headings[i]}</h2>"
+        echo "<section id=\"part-$i\">"
+        heading 2 "part-$i" "${headings[i]}"
         while read -r folder; do
             entry "$folder" 3
         done < <(entries "${places[i]}")
+        echo '</section>'
     done
     provenance
     echo '</main></body></html>'

@@ -1,4 +1,4 @@
-# An SVG file as a part of a page: awk -v name=PREFIX -v text=ALTERNATIVE -f text.awk -f svg.awk FILE FILE.
+# An SVG file as a part of a page: ID=PREFIX TEXT=ALTERNATIVE awk -f text.awk -f svg.awk FILE FILE.
 # The file is read twice. Pictures by the same program share their ids, and one picture may define
 # an id again for its next part: ids that nothing refers to are dropped, the others get the prefix
 # and a number, and a reference means the last definition before it.
@@ -24,6 +24,11 @@ function rename(line, pattern, before, after, defines,    done, found, id)
     return done line
 }
 
+BEGIN {
+    name = ENVIRON["ID"]
+    text = escaped(ENVIRON["TEXT"])
+    gsub(/"/, "\\&quot;", text)
+}
 # First reading: what is referred to.
 NR == FNR {
     line = $0
@@ -57,9 +62,7 @@ NR == FNR {
     }
     split(box, size, /[ ,]+/)
     printf "<svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\" " \
-        "viewBox=\"%s\" style=\"max-width:%dpx\" role=\"img\" aria-labelledby=\"%s-title\">\n", \
-        box, size[3], name
-    printf "<title id=\"%s-title\">%s</title>\n", name, escaped(text)
+        "viewBox=\"%s\" style=\"--natural:%dpx\" role=\"img\" aria-label=\"%s\">\n", box, size[3], text
     $0 = rest
 }
 {

@@ -177,12 +177,12 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
 static rp_status write_rows(const page *p)
 {
     static const rp_table_column columns[] = {
-        {"", false, KEEP},         {"schedule", true, KEEP},
-        {"optim", true, KEEP},     {"microbatches", false, KEEP},
-        {"recompute", true, 0},    {"grain", true, 0},
-        {"tokens/s", false, KEEP}, {"p10 - p90", false, KEEP_OFTEN},
-        {"GPU GB", false, KEEP},   {"host GB", false, KEEP_USUALLY},
-        {"hours", false, KEEP},    {"USD", false, KEEP},
+        RP_TABLE_RIGHT("", KEEP),         RP_TABLE_LEFT("schedule", KEEP),
+        RP_TABLE_LEFT("optim", KEEP),     RP_TABLE_RIGHT("microbatches", KEEP),
+        RP_TABLE_LEFT("recompute", 0),    RP_TABLE_LEFT("grain", 0),
+        RP_TABLE_RIGHT("tokens/s", KEEP), RP_TABLE_RIGHT("p10 - p90", KEEP_OFTEN),
+        RP_TABLE_RIGHT("GPU GB", KEEP),   RP_TABLE_RIGHT("host GB", KEEP_USUALLY),
+        RP_TABLE_RIGHT("hours", KEEP),    RP_TABLE_RIGHT("USD", KEEP),
     };
     const rpadvise_advice *a = p->advice;
     rp_table *table = NULL;
@@ -255,13 +255,13 @@ static rp_status write_points(const page *p, const char *title, const rpadvise_t
                               uint32_t count)
 {
     static const rp_table_column columns[] = {
-        {"tokens/s", false, KEEP},
-        {"", false, KEEP_OFTEN},
-        {"GPU GB", false, KEEP},
-        {"host GB", false, KEEP},
-        {"schedule", true, KEEP},
-        {"optim", true, KEEP_USUALLY},
-        {"microbatches", false, KEEP_SOMETIMES},
+        RP_TABLE_RIGHT("tokens/s", KEEP),
+        RP_TABLE_RIGHT("", KEEP_OFTEN),
+        RP_TABLE_RIGHT("GPU GB", KEEP),
+        RP_TABLE_RIGHT("host GB", KEEP),
+        RP_TABLE_LEFT("schedule", KEEP),
+        RP_TABLE_LEFT("optim", KEEP_USUALLY),
+        RP_TABLE_RIGHT("microbatches", KEEP_SOMETIMES),
     };
     rp_table *table = NULL;
     if (count < 2) {

@@ -51,8 +51,8 @@ rp_status rpsim_diff_compare(const rp_timeline *predicted, const rp_timeline *me
 /** @return predicted / measured - 1 in percent; NaN where nothing was measured. */
 double rpsim_diff_pct(const rpsim_diff_time *time);
 
-/** Prints tables for people. */
-void rpsim_diff_print(const rpsim_diff *diff, FILE *stream);
+/** Prints tables for people. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpsim_diff_print(const rpsim_diff *diff, rp_arena *arena, FILE *stream);
 
 /** Writes one JSON object. */
 void rpsim_diff_write_json(const rpsim_diff *diff, FILE *stream);

@@ -1,6 +1,7 @@
 /* rpdiff: predicted against measured. */
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/cli/option_values.h"
 #include "common/cli/tool.h"
 #include "common/schedule/schedule_type.h"
 #include "common/store/timeline.h"
@@ -9,6 +10,7 @@
 #include "common/timeline/timeline_csv.h"
 #include "sim/rpdiff/diff.h"
 #include "sim/rpdiff/options.h"
+#include "sim/rpdiff/page.h"
 #include "sim/rpdiff/runs.h"
 
 #include <string.h>
@@ -71,16 +73,34 @@ static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeli
 
 static const char *const side_names[2] = {"predicted", "measured"};
 
-static rp_status write_trace(const rpdiff_options *o, const rpsim_diff *d)
+/* Open before anything is compared: what cannot be written is known first. */
+typedef struct outputs {
+    rp_output trace;
+    rp_output page;
+} outputs;
+
+static rp_status open_outputs(const rpdiff_options *o, outputs *out)
 {
-    rp_output output = {0};
+    if (o->trace_out != NULL) {
+        RP_TRY(rp_output_open(o->trace_out, &out->trace));
+    }
+    return o->html_out != NULL ? rp_output_open(o->html_out, &out->page) : RP_OK;
+}
+
+static rp_status write_trace(const rpdiff_options *o, const rpsim_diff *d, rp_output *output)
+{
     const rp_trace_fact facts[] = {{"predicted", o->predicted}, {"measured", o->measured}};
     const rp_trace_part parts[] = {{d->predicted, side_names[0]}, {d->measured, side_names[1]}};
-    RP_TRY(rp_output_open(o->trace_out, &output));
-    rp_status status = rp_trace_write_parts(parts, 2, facts, 2, output.stream);
-    status = status == RP_OK ? rp_output_commit(&output) : status;
-    rp_output_discard(&output);
-    return status;
+    RP_TRY(rp_trace_write_parts(parts, 2, facts, 2, output->stream));
+    return rp_output_commit(output);
+}
+
+static rp_status write_page(const rpdiff_options *o, const rpsim_diff *d, rp_arena *arena,
+                            rp_output *output)
+{
+    const char *const names[2] = {o->predicted, o->measured};
+    RP_TRY(rpsim_diff_page_write(d, names, o->command, arena, output->stream));
+    return rp_output_commit(output);
 }
 
 /* Metrics of a timeline that a chart's panel shows. */
@@ -101,21 +121,25 @@ static rp_metrics metrics_of(const rp_timeline *t)
 static rp_status write_gantt(const rpdiff_options *o, const rpsim_diff *d)
 {
     const rp_metrics metrics[2] = {metrics_of(d->predicted), metrics_of(d->measured)};
-    const rp_gantt_panel panels[2] = {{d->predicted, &metrics[0], side_names[0], NULL},
-                                      {d->measured, &metrics[1], side_names[1], NULL}};
+    const rp_gantt_panel panels[2] = {{d->predicted, &metrics[0], side_names[0], NULL, 0, 0},
+                                      {d->measured, &metrics[1], side_names[1], NULL, 0, 0}};
     return rp_gantt_write(panels, 2, o->gantt_out);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
-static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2], rp_arena *arena)
+static rp_status compare_to(const rpdiff_options *o, const rp_read_timeline sides[2],
+                            rp_arena *arena, outputs *out)
 {
     rpsim_diff diff;
     const char *const names[2] = {o->predicted, o->measured};
     RP_TRY(rpsim_diff_compare(sides[0].timeline, sides[1].timeline, names, o->worst, arena, &diff));
     if (o->trace_out != NULL) {
-        RP_TRY(write_trace(o, &diff));
+        RP_TRY(write_trace(o, &diff, &out->trace));
+    }
+    if (o->html_out != NULL) {
+        RP_TRY(write_page(o, &diff, arena, &out->page));
     }
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(o, &diff));
@@ -123,9 +147,19 @@ static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2
     if (o->format == RPDIFF_FORMAT_JSON) {
         rpsim_diff_write_json(&diff, stdout);
     } else {
-        rpsim_diff_print(&diff, stdout);
+        return rpsim_diff_print(&diff, arena, stdout);
     }
     return RP_OK;
+}
+
+static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2], rp_arena *arena)
+{
+    outputs out = {0};
+    rp_status status = open_outputs(o, &out);
+    status = status == RP_OK ? compare_to(o, sides, arena, &out) : status;
+    rp_output_discard(&out.trace);
+    rp_output_discard(&out.page);
+    return status;
 }
 
 /* Every run of a store that was predicted. */
@@ -163,8 +197,7 @@ static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
     RP_TRY(rpsim_diff_runs_compare(runs, count, arena, &diff));
     switch (o->format) {
     case RPDIFF_FORMAT_TABLE:
-        rpsim_diff_runs_print(&diff, stdout);
-        break;
+        return rpsim_diff_runs_print(&diff, arena, stdout);
     case RPDIFF_FORMAT_JSON:
         rpsim_diff_runs_write_json(&diff, stdout);
         break;
@@ -198,6 +231,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpdiff_options options;
     RP_TRY(rpdiff_options_parse(argc, argv, arena, &options));
+    RP_TRY(rp_option_command("rpdiff", argc, argv, arena, &options.command));
     return act(&options, arena);
 }
 

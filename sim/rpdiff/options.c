@@ -31,7 +31,7 @@ static bool prints_csv_of_two(const void *options)
 }
 
 static const rp_option_rule rules[] = {
-    {.given = "trace-out gantt-out",
+    {.given = "trace-out gantt-out html-out",
      .when = has_a_store,
      .subject = predicted_of,
      .message = "'@' alone is a store with many runs; valid with two timelines only"},
@@ -56,7 +56,7 @@ const rp_options_program rpdiff_command_line = {
              "durations. Of several runs, measured is the median of their median iterations, "
              "predicted that of their predictions; pairs of schedules closer than the spread of "
              "their runs have no order.",
-    .example = "rpdiff predicted.csv record/ --gantt-out both.svg",
+    .example = "rpdiff predicted.csv record/ --html-out both.html",
     RP_OPTION_TABLES(groups, rows, rules),
 };
 

@@ -16,6 +16,7 @@ typedef struct rpdiff_options {
 #include "sim/rpdiff/options_rows.inc"
 #undef OPTION
     const char *predicted; /**< a timeline's file, or a store */
+    const char *command;   /**< the command line */
     const char *measured;  /**< NULL: `predicted` is a store, whose runs are compared */
 } rpdiff_options;
 

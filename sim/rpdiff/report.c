@@ -1,4 +1,6 @@
 #include "common/base/units.h"
+#include "common/cli/page.h"
+#include "common/cli/table.h"
 #include "sim/rpdiff/diff.h"
 
 #include <inttypes.h>
@@ -9,47 +11,70 @@
 /* ---- for people -------------------------------------------------------------------------------
  */
 
-/* Without the end of the line. */
-static void print_three(const char *name, const rpsim_diff_time *time, FILE *stream)
+/* Predicted, measured and error; all tables begin with them. */
+#define TIMES                                                                                      \
+    RP_TABLE_RIGHT("predicted ms", 9), RP_TABLE_RIGHT("measured ms", 9), RP_TABLE_RIGHT("error", 9)
+
+static rp_status add_time(const char *name, const rpsim_diff_time *time, rp_table *table)
 {
     double pct = rpsim_diff_pct(time);
-    fprintf(stream, "%-24s %14.3f %14.3f", name, time->predicted_ps / PS_PER_MS,
-            time->measured_ps / PS_PER_MS);
-    if (isnan(pct)) {
-        fprintf(stream, " %9s", "-");
-    } else {
-        fprintf(stream, " %+8.1f%%", pct);
+    RP_TRY(rp_table_print(table, "%s", name));
+    RP_TRY(rp_table_number(table, time->predicted_ps / PS_PER_MS, 3));
+    RP_TRY(rp_table_number(table, time->measured_ps / PS_PER_MS, 3));
+    return rp_table_print(table, isnan(pct) ? "-" : "%+.1f%%", pct);
+}
+
+static rp_status print_times(const rpsim_diff *d, rp_arena *arena, const rp_page *page)
+{
+    static const rp_table_column columns[] = {RP_TABLE_LEFT("", 9), TIMES};
+    const rp_program *p = d->measured->program;
+    rp_table *table = NULL;
+    char name[48];
+    RP_TRY(rp_table_create(columns, 4, 1 + p->iteration_count + 2 * p->gpu_count, arena, &table));
+    RP_TRY(add_time("all", &d->makespan, table));
+    for (uint32_t i = 0; i < p->iteration_count; i++) {
+        snprintf(name, sizeof name, "iteration %" PRIu32, i);
+        RP_TRY(add_time(name, &d->iterations[i], table));
     }
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        snprintf(name, sizeof name, "GPU %" PRIu32 " computes", gpu);
+        RP_TRY(add_time(name, &d->gpus[gpu].busy, table));
+        snprintf(name, sizeof name, "GPU %" PRIu32 " ends", gpu);
+        RP_TRY(add_time(name, &d->gpus[gpu].end, table));
+    }
+    rp_table_write(table, 0, page->columns, page->stream);
+    return RP_OK;
 }
 
-static void print_time(const char *name, const rpsim_diff_time *time, FILE *stream)
+static rp_status print_kinds(const rpsim_diff *d, rp_arena *arena, const rp_page *page)
 {
-    print_three(name, time, stream);
-    fputc('\n', stream);
-}
-
-static void print_kinds(const rpsim_diff *d, FILE *stream)
-{
-    fprintf(stream, "\n%-24s %14s %14s %9s %7s %10s\n", "ops", "predicted ms", "measured ms",
-            "error", "count", "mean |d|");
+    static const rp_table_column columns[] = {RP_TABLE_LEFT("ops", 9), TIMES,
+                                              RP_TABLE_RIGHT("count", 8),
+                                              RP_TABLE_RIGHT("mean |d| ms", 7)};
+    rp_table *table = NULL;
+    RP_TRY(rp_table_create(columns, 6, RP_OP_KIND_COUNT, arena, &table));
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
         const rpsim_diff_kind *k = &d->kinds[kind];
         if (k->count > 0) {
-            print_three(rp_op_kind_text((rp_op_kind)kind), &k->sum, stream);
-            fprintf(stream, " %7" PRIu32 " %7.3f ms\n", k->count,
-                    k->difference_ps / k->count / PS_PER_MS);
+            RP_TRY(add_time(rp_op_kind_text((rp_op_kind)kind), &k->sum, table));
+            RP_TRY(rp_table_print(table, "%" PRIu32, k->count));
+            RP_TRY(rp_table_number(table, k->difference_ps / k->count / PS_PER_MS, 3));
         }
     }
+    fputc('\n', page->stream);
+    rp_table_write(table, 0, page->columns, page->stream);
+    return RP_OK;
 }
 
-static void print_worst(const rpsim_diff *d, FILE *stream)
+static rp_status print_worst(const rpsim_diff *d, rp_arena *arena, const rp_page *page)
 {
+    static const rp_table_column columns[] = {RP_TABLE_LEFT("worst ops", 9), TIMES};
     const rp_program *p = d->measured->program;
+    rp_table *table = NULL;
     if (d->worst_count == 0) {
-        return;
+        return RP_OK;
     }
-    fprintf(stream, "\n%-24s %14s %14s %9s %7s\n", "worst ops", "predicted ms", "measured ms",
-            "error", "op");
+    RP_TRY(rp_table_create(columns, 4, d->worst_count, arena, &table));
     for (uint32_t i = 0; i < d->worst_count; i++) {
         uint32_t op = d->worst[i];
         char name[RP_OP_NAME_SIZE];
@@ -63,28 +88,22 @@ static void print_worst(const rpsim_diff *d, FILE *stream)
         const rpsim_diff_time time = {
             (double)(d->predicted->end_ps[op] - d->predicted->start_ps[op]),
             (double)(d->measured->end_ps[op] - d->measured->start_ps[op])};
-        print_time(line, &time, stream);
+        RP_TRY(add_time(line, &time, table));
     }
+    fputc('\n', page->stream);
+    rp_table_write(table, 0, page->columns, page->stream);
+    return RP_OK;
 }
 
-void rpsim_diff_print(const rpsim_diff *d, FILE *stream)
+rp_status rpsim_diff_print(const rpsim_diff *d, rp_arena *arena, FILE *stream)
 {
-    const rp_program *p = d->measured->program;
-    char name[48];
-    fprintf(stream, "%-24s %14s %14s %9s\n", "", "predicted ms", "measured ms", "error");
-    print_time("all", &d->makespan, stream);
-    for (uint32_t i = 0; i < p->iteration_count; i++) {
-        snprintf(name, sizeof name, "iteration %" PRIu32, i);
-        print_time(name, &d->iterations[i], stream);
-    }
-    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
-        snprintf(name, sizeof name, "GPU %" PRIu32 " computes", gpu);
-        print_time(name, &d->gpus[gpu].busy, stream);
-        snprintf(name, sizeof name, "GPU %" PRIu32 " ends", gpu);
-        print_time(name, &d->gpus[gpu].end, stream);
-    }
-    print_kinds(d, stream);
-    print_worst(d, stream);
+    rp_page page;
+    RP_TRY(rp_page_open(stream, arena, &page));
+    rp_status status = print_times(d, arena, &page);
+    status = status == RP_OK ? print_kinds(d, arena, &page) : status;
+    status = status == RP_OK ? print_worst(d, arena, &page) : status;
+    rp_page_close(&page);
+    return status;
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------

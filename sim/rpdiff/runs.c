@@ -1,6 +1,8 @@
 #include "sim/rpdiff/runs.h"
 
 #include "common/base/median.h"
+#include "common/cli/page.h"
+#include "common/cli/table.h"
 #include "common/formats/csv.h"
 #include "common/formats/json.h"
 
@@ -98,40 +100,56 @@ rp_status rpsim_diff_runs_compare(const rp_store_prediction *runs, uint32_t coun
 /* ---- for people -------------------------------------------------------------------------------
  */
 
-static void print_order(const rpsim_diff_order *o, FILE *stream)
+static rp_status print_order(const rpsim_diff_order *o, rp_arena *arena, const rp_page *page)
 {
+    static const rp_table_column columns[] = {
+        RP_TABLE_LEFT("schedule", 9),     RP_TABLE_RIGHT("predicted ms", 9),
+        RP_TABLE_RIGHT("measured ms", 9), RP_TABLE_RIGHT("error", 9),
+        RP_TABLE_RIGHT("spread", 8),      RP_TABLE_RIGHT("runs", 7),
+        RP_TABLE_WORDS("variant", 9)};
     const rp_store_prediction *p = o->first->first;
-    fprintf(stream,
-            "%s on %" PRIu32 " GPUs (%s), %" PRIu32 " microbatches of %" PRIu32 " x %" PRIu32
+    rp_table *table = NULL;
+    RP_TRY(rp_table_create(columns, sizeof columns / sizeof columns[0], o->count, arena, &table));
+    for (uint32_t i = 0; i < o->count; i++) {
+        const rpsim_diff_configuration *c = &o->first[i];
+        RP_TRY(rp_table_print(table, "%s", c->first->schedule));
+        RP_TRY(rp_table_number(table, c->predicted_ms, 3));
+        RP_TRY(rp_table_number(table, c->measured_ms, 3));
+        RP_TRY(rp_table_print(table, "%+.1f%%", 100 * c->error));
+        RP_TRY(rp_table_print(table, "%.1f%%", 100 * c->spread));
+        RP_TRY(rp_table_print(table, "%" PRIu32, c->runs));
+        RP_TRY(rp_table_print(table, "%s", c->first->variant));
+    }
+    fprintf(page->stream,
+            "\n%s on %" PRIu32 " GPUs (%s), %" PRIu32 " microbatches of %" PRIu32 " x %" PRIu32
             " tokens, %s%s%s\n",
             p->model, p->gpus, p->backend, p->microbatches, p->microbatch_size, p->seq_len,
             p->optimizer, p->settings[0] != '\0' ? ", " : "", p->settings);
-    fprintf(stream, "  %-20s %12s %12s %8s %8s %5s\n", "", "predicted ms", "measured ms", "error",
-            "spread", "runs");
-    for (uint32_t i = 0; i < o->count; i++) {
-        const rpsim_diff_configuration *c = &o->first[i];
-        fprintf(stream, "  %-20s %12.3f %12.3f %+7.1f%% %7.1f%% %5" PRIu32 "%s%s\n",
-                c->first->schedule, c->predicted_ms, c->measured_ms, 100 * c->error,
-                100 * c->spread, c->runs, c->first->variant[0] != '\0' ? "  " : "",
-                c->first->variant);
-    }
+    rp_table_write(table, 2, page->columns, page->stream);
     if (o->pairs > 0) {
-        fprintf(stream, "  order: Kendall's tau %.3f over %" PRIu32 " pairs\n\n", o->tau, o->pairs);
+        fprintf(page->stream, "  order: Kendall's tau %.3f over %" PRIu32 " pairs\n", o->tau,
+                o->pairs);
     } else {
-        fprintf(stream, "  order: no two are further apart than their runs\n\n");
+        fprintf(page->stream, "  order: no two are further apart than their runs\n");
     }
+    return RP_OK;
 }
 
-void rpsim_diff_runs_print(const rpsim_diff_runs *r, FILE *stream)
+rp_status rpsim_diff_runs_print(const rpsim_diff_runs *r, rp_arena *arena, FILE *stream)
 {
-    for (uint32_t i = 0; i < r->order_count; i++) {
-        print_order(&r->orders[i], stream);
-    }
-    fprintf(stream,
+    rp_page page;
+    rp_status status = RP_OK;
+    RP_TRY(rp_page_open(stream, arena, &page));
+    fprintf(page.stream,
             "%" PRIu32
             " configurations: mean |error| %.2f %%, mean error %+.2f %%, worst %.2f %%\n",
             r->configuration_count, 100 * r->mean_absolute_error, 100 * r->mean_error,
             100 * r->worst_error);
+    for (uint32_t i = 0; i < r->order_count && status == RP_OK; i++) {
+        status = print_order(&r->orders[i], arena, &page);
+    }
+    rp_page_close(&page);
+    return status;
 }
 
 /* ---- CSV --------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ typedef struct rpsim_diff_runs {
 rp_status rpsim_diff_runs_compare(const rp_store_prediction *runs, uint32_t count, rp_arena *arena,
                                   rpsim_diff_runs *out);
 
-/** Prints tables for people. */
-void rpsim_diff_runs_print(const rpsim_diff_runs *runs, FILE *stream);
+/** Prints tables for people. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpsim_diff_runs_print(const rpsim_diff_runs *runs, rp_arena *arena, FILE *stream);
 
 /** Writes CSV: rows of kind configuration, order, and the means. Percent, ms. */
 void rpsim_diff_runs_write_csv(const rpsim_diff_runs *runs, FILE *stream);

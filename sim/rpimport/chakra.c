@@ -2,6 +2,8 @@
 
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "common/cli/paragraph.h"
+#include "common/cli/table.h"
 #include "common/formats/json.h"
 #include "sim/interchange/chakra.h"
 
@@ -78,23 +80,29 @@ static void print_json(const rpsim_chakra_trace *trace, const rpsim_chakra_rank 
     rp_json_end_document(&json);
 }
 
-static void print_table(const rpsim_chakra_trace *trace, const rpsim_chakra_rank *ranks,
-                        int64_t makespan_ps, FILE *stream)
+static rp_status print_table(const rpsim_chakra_trace *trace, const rpsim_chakra_rank *ranks,
+                             int64_t makespan_ps, rp_arena *arena, FILE *stream)
 {
-    fprintf(stream, "%" PRIu32 " nodes on %" PRIu32 " ranks, makespan %.6f ms\n\n",
-            trace->node_count, trace->rank_count, rp_ps_to_ms(makespan_ps));
-    fprintf(stream, "%6s %8s", "rank", "nodes");
-#define TABLE_HEADING(member, key, heading) fprintf(stream, " %14s", heading);
-    TIME_LIST(TABLE_HEADING)
+    static const rp_table_column columns[] = {RP_TABLE_RIGHT("rank", 1), RP_TABLE_RIGHT("nodes", 1),
+#define TABLE_HEADING(member, key, heading) RP_TABLE_RIGHT(heading " ms", 1),
+                                              TIME_LIST(TABLE_HEADING)
 #undef TABLE_HEADING
-    fputs(" ms\n", stream);
+    };
+    rp_table *table = NULL;
+    RP_TRY(rp_table_create(columns, sizeof columns / sizeof columns[0], trace->rank_count, arena,
+                           &table));
     for (uint32_t r = 0; r < trace->rank_count; r++) {
-        fprintf(stream, "%6" PRIu32 " %8" PRIu32, r, ranks[r].nodes);
-#define TABLE_TIME(member, key, heading) fprintf(stream, " %14.6f", rp_ps_to_ms(ranks[r].member));
+        RP_TRY(rp_table_print(table, "%" PRIu32, r));
+        RP_TRY(rp_table_print(table, "%" PRIu32, ranks[r].nodes));
+#define TABLE_TIME(member, key, heading)                                                           \
+    RP_TRY(rp_table_print(table, "%.6f", rp_ps_to_ms(ranks[r].member)));
         TIME_LIST(TABLE_TIME)
 #undef TABLE_TIME
-        fputc('\n', stream);
     }
+    fprintf(stream, "%" PRIu32 " nodes on %" PRIu32 " ranks, makespan %.6f ms\n\n",
+            trace->node_count, trace->rank_count, rp_ps_to_ms(makespan_ps));
+    rp_table_write(table, 0, rp_paragraph_columns(stream, RP_TABLE_COLUMNS), stream);
+    return RP_OK;
 }
 
 static rp_status run_trace(const rpimport_options *o, rp_arena *arena, rpsim_chakra_trace *trace,
@@ -112,7 +120,7 @@ static rp_status run_trace(const rpimport_options *o, rp_arena *arena, rpsim_cha
     if (o->json) {
         print_json(trace, ranks, makespan_ps, stream);
     } else {
-        print_table(trace, ranks, makespan_ps, stream);
+        return print_table(trace, ranks, makespan_ps, arena, stream);
     }
     return RP_OK;
 }

@@ -1,6 +1,8 @@
 /* rpplan: the command line of the planner (cli.md, "Small tools"). */
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "common/cli/page.h"
+#include "common/cli/table.h"
 #include "common/cli/tool.h"
 #include "common/formats/json.h"
 #include "common/roofline/roofline.h"
@@ -158,8 +160,8 @@ static void write_instances(const planned *plans, const rpplan_instances *instan
 /* ---- table ------------------------------------------------------------------------------------
  */
 
-static void print_stages(const char *direction, const rp_interval *stages, uint32_t count,
-                         const int64_t *time_ps, const uint64_t *bytes)
+static rp_status add_stages(const char *direction, const rp_interval *stages, uint32_t count,
+                            const int64_t *time_ps, const uint64_t *bytes, rp_table *table)
 {
     for (uint32_t i = 0; i < count; i++) {
         int64_t stage_ps = 0;
@@ -168,42 +170,66 @@ static void print_stages(const char *direction, const rp_interval *stages, uint3
             stage_ps += time_ps[layer];
             stage_bytes += bytes[layer];
         }
-        printf("%-9s %6" PRIu32 " %6" PRIu32 " %6" PRIu32 " %12.4f %9.3f\n", direction, i,
-               stages[i].begin, stages[i].end - 1, rp_ps_to_ms(stage_ps),
-               (double)stage_bytes / 1e9);
+        RP_TRY(rp_table_print(table, "%s", direction));
+        RP_TRY(rp_table_print(table, "%" PRIu32, i));
+        RP_TRY(rp_table_print(table, "%" PRIu32, stages[i].begin));
+        RP_TRY(rp_table_print(table, "%" PRIu32, stages[i].end - 1));
+        RP_TRY(rp_table_print(table, "%.4f", rp_ps_to_ms(stage_ps)));
+        RP_TRY(rp_table_print(table, "%.3f", (double)stage_bytes / 1e9));
     }
+    return RP_OK;
 }
 
-static void print_limit(const planned *p)
+static void print_limit(const planned *p, FILE *stream)
 {
     if (p->input->memory_limit == RP_PLAN_UNLIMITED) {
-        puts("memory limit: none");
+        fputs("memory limit: none\n", stream);
         return;
     }
-    printf("memory limit: %.3f GB, half of it per stage%s\n",
-           (double)p->plan.effective_memory_limit / 1e9,
-           p->plan.limit_raised ? " (raised to hold the largest layer)" : "");
+    fprintf(stream, "memory limit: %.1f GB, half of it per stage%s\n",
+            (double)p->plan.effective_memory_limit / 1e9,
+            p->plan.limit_raised ? " (raised to hold the largest layer)" : "");
 }
 
-static void print_table(const planned *p, const subject *s)
+static rp_status write_page(const planned *p, const subject *s, rp_arena *arena,
+                            const rp_page *page)
 {
+    static const rp_table_column columns[] = {
+        RP_TABLE_LEFT("direction", 2),    RP_TABLE_RIGHT("stage", 2),
+        RP_TABLE_RIGHT("first layer", 2), RP_TABLE_RIGHT("last layer", 2),
+        RP_TABLE_RIGHT("ms", 2),          RP_TABLE_RIGHT("GB", 1)};
     const rp_plan *plan = &p->plan;
-    printf("%s, %" PRIu32 " GPUs, mode %s, tolerance %g\n"
-           "times of %" PRIu32 " sequences of %" PRIu32 " tokens%s%s\n",
-           s->costs.name, s->gpus, rp_plan_mode_text(p->input->mode), tolerance_of(p->input),
-           s->costs.microbatch_size, s->costs.seq_len, s->costs.source[0] != '\0' ? ": " : "",
-           s->costs.source);
-    print_limit(p);
-    printf("stages: %" PRIu32 " forward + %" PRIu32 " backward, none above %.4f ms; a rotation of "
-           "%.4f ms\n"
-           "partition: %s\n\n",
-           plan->forward_count, plan->backward_count, rp_ps_to_ms(plan->max_stage_workload),
-           rp_ps_to_ms(plan->cost), s->partition);
-    printf("%-9s %6s %6s %6s %12s %9s\n", "direction", "stage", "first", "last", "ms", "GB");
-    print_stages("forward", plan->forward, plan->forward_count, p->input->fwd_time,
-                 p->input->fwd_bytes);
-    print_stages("backward", plan->backward, plan->backward_count, p->input->bwd_time,
-                 p->input->bwd_bytes);
+    rp_table *table = NULL;
+    RP_TRY(rp_table_create(columns, sizeof columns / sizeof columns[0],
+                           plan->forward_count + plan->backward_count, arena, &table));
+    RP_TRY(add_stages("forward", plan->forward, plan->forward_count, p->input->fwd_time,
+                      p->input->fwd_bytes, table));
+    RP_TRY(add_stages("backward", plan->backward, plan->backward_count, p->input->bwd_time,
+                      p->input->bwd_bytes, table));
+    fprintf(page->stream,
+            "%s, %" PRIu32 " GPUs, mode %s, tolerance %g\n"
+            "stages: %" PRIu32 " forward + %" PRIu32 " backward, none above %.4f ms; a rotation of "
+            "%.4f ms\n"
+            "partition: %s\n",
+            s->costs.name, s->gpus, rp_plan_mode_text(p->input->mode), tolerance_of(p->input),
+            plan->forward_count, plan->backward_count, rp_ps_to_ms(plan->max_stage_workload),
+            rp_ps_to_ms(plan->cost), s->partition);
+    print_limit(p, page->stream);
+    fputc('\n', page->stream);
+    rp_table_write(table, 0, page->columns, page->stream);
+    fprintf(page->stream, "\ntimes of %" PRIu32 " sequences of %" PRIu32 " tokens%s%s\n",
+            s->costs.microbatch_size, s->costs.seq_len, s->costs.source[0] != '\0' ? ": " : "",
+            s->costs.source);
+    return RP_OK;
+}
+
+static rp_status print_table(const planned *p, const subject *s, rp_arena *arena)
+{
+    rp_page page;
+    RP_TRY(rp_page_open(stdout, arena, &page));
+    rp_status status = write_page(p, s, arena, &page);
+    rp_page_close(&page);
+    return status;
 }
 
 /* ---- running ----------------------------------------------------------------------------------
@@ -260,10 +286,9 @@ static rp_status plan_costs(const rpplan_options *o, rp_arena *arena)
     RP_TRY(rp_partition_text(&partition, arena, &s.partition));
     if (o->json) {
         write_json(&p, &s);
-    } else {
-        print_table(&p, &s);
+        return RP_OK;
     }
-    return RP_OK;
+    return print_table(&p, &s, arena);
 }
 
 static rp_status plan_instances(const char *path, rp_arena *arena)

@@ -34,8 +34,8 @@ rp_status rpsim_constants_load(rp_arena *arena, rpsim_constants *constants_out)
     const char *path = NULL;
     rp_text text = {0};
     rp_csv csv;
-    RP_TRY(rp_arena_print(arena, &path, "%s/configs/constants.csv", rp_data_root()));
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    rp_status status =
+        rp_data_read_file("configs/constants.csv", RP_CSV_MAX_BYTES, arena, &path, &text);
     if (status == RP_OK) {
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
     }

@@ -1,6 +1,8 @@
 /* rppredict: the simulator at hardware fidelity against published measurements, and where nobody
  * has measured. */
+#include "common/base/log.h"
 #include "common/cli/options.h"
+#include "common/cli/page.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "sim/rppredict/cells.h"
@@ -22,9 +24,11 @@ typedef struct options {
     const char **constants;
     uint32_t constant_count;
     const char *platform_out;
+    bool markdown;
 } options;
 
-static const rp_option_group groups[] = {{"Cells", true}, {"One's own runs", true}};
+static const rp_option_group groups[] = {
+    {"Cells", true}, {"One's own runs", true}, {"Output", false}};
 
 static const rp_option rows[] = {
     {"cells", "F", 0, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, cells),
@@ -49,6 +53,10 @@ static const rp_option rows[] = {
          "keys of the platform that --fit sets (rates of host, link and collectives, dispatch)"},
     {"platform-out", "F", 1, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, platform_out),
      .output = true, .help = "of --fit: the platform with the constants set"},
+    {"format", NULL, 2, RP_OPTION_CHOICE, RP_OPTION_MEMBER(options, markdown),
+     .choices = "table|md",
+     .help = "on stdout: tables within the width of the terminal, or Markdown with all columns "
+             "(table; --cells: always CSV)"},
 };
 
 static bool has_no_single_source(const void *given)
@@ -77,6 +85,9 @@ static const rp_option_rule rules[] = {
      .message =
          "--platform and --costs: valid only with --cells F or --fit F; what is published was "
          "measured on " PLATFORM},
+    {.given = "format",
+     .with = "cells",
+     .message = "--cells prints CSV; valid with FOLDER and --fit"},
     {.given = "fit-constants platform-out", .without = "fit", .message = "valid only with --fit F"},
 };
 
@@ -88,7 +99,7 @@ static const rp_options_program command_line = {
     .words = "DIR",
     .description =
         "Simulates every published run whose configuration is known at hardware fidelity and "
-        "prints predicted against measured as Markdown. FOLDER holds throughput_4090.csv, "
+        "prints predicted against measured. FOLDER holds throughput_4090.csv, "
         "scaling_4090.csv, max_seqlen_4090.csv and fsdp_mpt_a100.csv (paper-figures/published). "
         "With --cells the same model predicts runs that need not have been measured, and with "
         "--fit runs that one has measured oneself.",
@@ -97,8 +108,24 @@ static const rp_options_program command_line = {
     RP_OPTION_TABLES(groups, rows, rules),
 };
 
-static rp_status report(const char *folder)
+/* Begins what is printed: Markdown as it is, or as tables of the width. */
+static rp_status begin_page(const options *o, rp_arena *arena, rp_page *page_out)
 {
+    rp_progress_end();
+    *page_out = (rp_page){.stream = stdout};
+    return o->markdown ? RP_OK : rp_page_open_markdown(stdout, arena, page_out);
+}
+
+static void end_page(const options *o, rp_page *page)
+{
+    if (!o->markdown) {
+        rp_page_close(page);
+    }
+}
+
+static rp_status report(const options *o, const char *folder)
+{
+    rp_page page;
     rp_arena *arena = NULL;
     rpsim_prediction prediction;
     rpsim_calibration calibration;
@@ -120,10 +147,14 @@ static rp_status report(const char *folder)
         status = rpsim_constants_load(arena, &constants);
     }
     if (status == RP_OK) {
-        rpsim_prediction_write(&prediction, &calibration, stdout);
-        rpsim_seqlens_write(&seqlens, stdout);
-        rpsim_fsdp_write(&fsdp, stdout);
-        rpsim_constants_write(&constants, stdout);
+        status = begin_page(o, arena, &page);
+    }
+    if (status == RP_OK) {
+        rpsim_prediction_write(&prediction, &calibration, page.stream);
+        rpsim_seqlens_write(&seqlens, page.stream);
+        rpsim_fsdp_write(&fsdp, page.stream);
+        rpsim_constants_write(&constants, page.stream);
+        end_page(o, &page);
     }
     rp_arena_destroy(arena);
     return status;
@@ -147,8 +178,11 @@ static rp_status fit(const options *o, const rpsim_cells_inputs *inputs, rp_aren
         status = rp_output_commit(&output);
     }
     rp_output_discard(&output);
+    rp_page page;
+    status = status == RP_OK ? begin_page(o, arena, &page) : status;
     if (status == RP_OK) {
-        rpsim_fit_write(&result, stdout);
+        rpsim_fit_write(&result, page.stream);
+        end_page(o, &page);
     }
     return status;
 }
@@ -171,10 +205,11 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
         return rp_options_answer(&command_line, &o, stdout);
     }
     RP_TRY(rp_options_check(&command_line, &o));
-    return has_table(&o) ? predict(&o, arena) : report(o.common.words[0]);
+    return has_table(&o) ? predict(&o, arena) : report(&o, o.common.words[0]);
 }
 
 int main(int argc, char **argv)
 {
+    rp_progress_allow();
     return rp_tool_main("rppredict", argc, argv, run);
 }

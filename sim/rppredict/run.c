@@ -147,6 +147,7 @@ static rp_status answer_one(void *context, uint32_t job)
     const asked *a = context;
     const rpsim_question *q = &a->questions[job];
     run_inputs in = {.platform = a->platform};
+    rp_progress("predicting", 0, 0, q->model);
     RP_TRY(rp_arena_create(&in.arena));
     rp_log_set_place(q->file, q->line);
     rp_status status = prepare(q, &in);

@@ -3,11 +3,13 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/formats/json.h"
+#include "common/page/page.h"
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"
 #include "common/torch/torch_csv.h"
 #include "sim/rpsim/record.h"
+#include "sim/rpsim/report/page.h"
 #include "sim/rpsim/report/report.h"
 
 #include <inttypes.h>
@@ -29,6 +31,23 @@ static bool writes_sidecar(const rpsim_options *o)
     return o->torch_csv_out != NULL && o->torch_csv_in == NULL && o->torch_sidecar != NULL;
 }
 
+/* Iterations of --gantt-iterations are there in every run. */
+static rp_status check_iterations(const rpsim_study *study)
+{
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        const rpsim_row *row = &study->rows[i];
+        uint32_t count = row->given != NULL ? row->given->iteration_count : row->config.iterations;
+        if (study->options->gantt_last > count) {
+            rp_log_error(
+                "--gantt-iterations: %s has %u iteration%s; valid are 1 to %u, or a larger "
+                "--iterations",
+                row->schedule_name, count, count == 1 ? "" : "s", count);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out)
 {
     const rpsim_options *o = study->options;
@@ -45,6 +64,15 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
             return RP_USAGE;
         }
         RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
+        RP_TRY(check_iterations(study));
+    }
+    if (o->html_out != NULL) {
+        if (study->row_count > RP_PAGE_MAX_RUNS) {
+            rp_log_error("--html-out: %u runs are too many for one page; valid are up to %u",
+                         study->row_count, RP_PAGE_MAX_RUNS);
+            return RP_USAGE;
+        }
+        RP_TRY(rp_output_open(o->html_out, &artefacts_out->page));
     }
     if (o->trace_out != NULL) {
         RP_TRY(rp_output_open(o->trace_out, &artefacts_out->trace));
@@ -90,9 +118,10 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
     return rp_output_commit(output);
 }
 
-/* The chart shows the whole timeline; the row's metrics are those of one iteration. */
+/* The chart shows the iterations that were asked for; the row's metrics are those of one. */
 static rp_status write_gantt(const rpsim_study *study)
 {
+    const rpsim_options *o = study->options;
     rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
     rp_metrics metrics[RP_GANTT_MAX_PANELS];
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -105,7 +134,14 @@ static rp_status write_gantt(const rpsim_study *study)
         metrics[i] = row->result.metrics;
         RP_TRY(
             rp_metrics_measure(row->result.timeline, row->result.separate_backward, &metrics[i]));
-        panels[i] = (rp_gantt_panel){row->result.timeline, &metrics[i], title, row->model_name};
+        panels[i] = (rp_gantt_panel){.timeline = row->result.timeline,
+                                     .metrics = &metrics[i],
+                                     .schedule = title,
+                                     .model = row->model_name};
+        if (row->result.timeline->program->iteration_count > 1) {
+            panels[i].first_iteration = o->gantt_first != 0 ? o->gantt_first : 1;
+            panels[i].last_iteration = o->gantt_first != 0 ? o->gantt_last : 1;
+        }
     }
     return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
 }
@@ -193,6 +229,10 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
         RP_TRY(rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream));
         RP_TRY(rp_output_commit(&artefacts->timeline));
     }
+    if (o->html_out != NULL) {
+        RP_TRY(rpsim_page_write(study, command, artefacts->page.stream));
+        RP_TRY(rp_output_commit(&artefacts->page));
+    }
     if (o->gantt_out != NULL) {
         RP_TRY(write_gantt(study));
     }
@@ -205,6 +245,7 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
 {
     rp_output_discard(&artefacts->trace);
+    rp_output_discard(&artefacts->page);
     rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->program);
     rp_output_discard(&artefacts->torch_csv);

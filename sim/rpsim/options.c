@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
+#include "sim/rpsim/report/columns.h"
 #include "sim/run/intervals.h"
 
 #include <string.h>
@@ -74,6 +75,52 @@ static rp_status take_changes(const rp_option *row, const char *text, rp_arena *
                               void *options)
 {
     return rp_changes_add(row->name, text, arena, &((rpsim_options *)options)->changes);
+}
+
+static rp_status take_gantt_iterations(const rp_option *row, const char *text, rp_arena *arena,
+                                       void *options)
+{
+    rpsim_options *o = options;
+    const char *last = strchr(text, '-');
+    const char *first = text;
+    uint64_t numbers[2] = {0};
+    if (last != NULL) {
+        RP_TRY(rp_arena_copy_text(arena, text, (size_t)(last - text), &first));
+    }
+    bool good = rp_parse_u64(first, 1, RP_MAX_ITERATIONS, &numbers[0]);
+    numbers[1] = numbers[0];
+    good = good &&
+           (last == NULL || rp_parse_u64(last + 1, numbers[0], RP_MAX_ITERATIONS, &numbers[1]));
+    if (!good) {
+        return rp_option_bad(row->name, text, row->valid);
+    }
+    o->gantt_first = (uint32_t)numbers[0];
+    o->gantt_last = (uint32_t)numbers[1];
+    return RP_OK;
+}
+
+static rp_status take_columns(const rp_option *row, const char *text, rp_arena *arena,
+                              void *options)
+{
+    rpsim_options *o = options;
+    o->all_columns = strcmp(text, "all") == 0;
+    o->column_count = 0;
+    if (o->all_columns) {
+        return RP_OK;
+    }
+    RP_TRY(rp_option_list(row->name, text, arena, &o->columns, &o->column_count));
+    for (uint32_t i = 0; i < o->column_count; i++) {
+        if (rpsim_column_find(o->columns[i]) == rpsim_column_count || i == RPSIM_MAX_FIELDS) {
+            const char *nearest = rpsim_column_nearest(o->columns[i]);
+            rp_log_error(
+                "--%s: there is no column '%s'%s%s; valid are all and the keys of --format "
+                "json",
+                row->name, o->columns[i], nearest != NULL ? "; did you mean " : "",
+                nearest != NULL ? nearest : "");
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
 }
 
 static rp_status take_intervals(const rp_option *row, const char *text, rp_arena *arena,
@@ -211,6 +258,11 @@ static bool prints_kv_of_hardware(const void *options)
     return prints_kv(options) && !at_stage(options);
 }
 
+static bool prints_markdown(const void *options)
+{
+    return ((const rpsim_options *)options)->format == RPSIM_FORMAT_MD;
+}
+
 static bool prints_lines(const void *options)
 {
     return prints_kv(options) || ((const rpsim_options *)options)->format == RPSIM_FORMAT_CSV;
@@ -291,6 +343,16 @@ static const rp_option_rule rules[] = {
     {.given = "explain",
      .when = prints_lines,
      .message = "one line per run has no place for it; valid with it are --format table and json"},
+    {.given = "gantt-iterations",
+     .without = "gantt-out",
+     .message = "valid only with --gantt-out F"},
+    {.given = "columns",
+     .when = prints_kv,
+     .message = "kv has lines of its own; valid with it are --format table, csv, json and md"},
+    {.given = "explain",
+     .when = prints_markdown,
+     .message = "a table of Markdown has no place for it; valid with it are --format table and "
+                "json"},
     {.given = "db-ops", .without = "db", .message = "valid only with --db F"},
     {.given = "max-seqlen",
      .when = has_a_length,
@@ -349,7 +411,7 @@ const rp_options_program rpsim_command_line = {
     .usage = "rpsim --schedule NAME[,NAME…]|all [options]",
     .description = "Simulates pipeline schedules on GPUs and compares them. Defaults are in "
                    "parentheses.",
-    .example = "rpsim --schedule all --model llama3.1-8b --gpus 8 --gantt-out chart.svg",
+    .example = "rpsim --schedule 1f1b,roundpipe --model llama3.1-8b --gpus 8 --gantt-out chart.svg",
     RP_OPTION_TABLES(groups, rows, rules),
 };
 

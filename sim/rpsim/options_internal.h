@@ -16,6 +16,7 @@ typedef enum rpsim_format {
     RPSIM_FORMAT_JSON,
     RPSIM_FORMAT_CSV,
     RPSIM_FORMAT_KV,
+    RPSIM_FORMAT_MD,
 } rpsim_format;
 
 typedef enum rpsim_action {
@@ -33,7 +34,9 @@ typedef struct rpsim_options {
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
     bool quiet;                    /**< not an option: schedules that are left out are no news */
+    const char *what;              /**< nor this: of the runs, for progress; NULL: runs */
     struct rpsim_session *session; /**< nor this: of the process; NULL: none */
+    bool keep;                     /**< nor this: timelines of all rows, for the caller */
 } rpsim_options;
 
 /**

@@ -165,6 +165,34 @@ static rp_status get(files *list, reader read, const char *name, const char *mor
     return RP_OK;
 }
 
+static rp_status add(rpsim_session *session, files *list, const char *name, const void *object)
+{
+    file *item = &list->items[list->count];
+    if (list->count == RPSIM_SESSION_FILES) {
+        return rp_broken();
+    }
+    *item = (file){.more = "", .object = object};
+    RP_TRY(rp_arena_copy_text(session->arena, name, strlen(name), &item->name));
+    list->count++;
+    return RP_OK;
+}
+
+rp_status rpsim_session_add_model(rpsim_session *session, const char *name, const rp_model *model)
+{
+    return add(session, &session->models, name, model);
+}
+
+rp_status rpsim_session_add_platform(rpsim_session *session, const char *name,
+                                     const rp_platform *platform)
+{
+    return add(session, &session->platforms, name, platform);
+}
+
+rp_status rpsim_session_add_costs(rpsim_session *session, const char *name, const rp_costs *costs)
+{
+    return add(session, &session->costs, name, costs);
+}
+
 rp_status rpsim_session_platform(rpsim_session *session, const char *name,
                                  const rp_changes *changes, rp_arena *arena,
                                  rp_platform *platform_out)

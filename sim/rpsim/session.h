@@ -41,3 +41,13 @@ rp_status rpsim_session_partition(rpsim_session *session, const char *text, cons
 
 /** @return its programs; NULL without a session. */
 rpsim_kept *rpsim_session_programs(rpsim_session *session);
+
+/**
+ * Has a session answer for a name with an object that the caller has read, instead of a file.
+ * @param model, platform, costs borrowed as long as the session lives
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_session_add_model(rpsim_session *session, const char *name, const rp_model *model);
+rp_status rpsim_session_add_platform(rpsim_session *session, const char *name,
+                                     const rp_platform *platform);
+rp_status rpsim_session_add_costs(rpsim_session *session, const char *name, const rp_costs *costs);

@@ -454,8 +454,9 @@ rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena, rps
 
 static bool keeps_timeline(const rpsim_options *o)
 {
-    return o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
-           o->program_out != NULL || o->torch_csv_out != NULL || o->chakra_out != NULL || o->db_ops;
+    return o->keep || o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
+           o->html_out != NULL || o->program_out != NULL || o->torch_csv_out != NULL ||
+           o->chakra_out != NULL || o->db_ops;
 }
 
 /* Rows that keep their programs cannot share them. */
@@ -533,6 +534,7 @@ rp_status rpsim_study_run(rpsim_study *study)
     uint32_t count = study->row_count;
     for (uint32_t i = 0; i < count; i++) {
         bool refused = false;
+        rp_progress(study->options->what, i + 1, count, study->rows[i].schedule_name);
         RP_TRY(run_or_refuse(study, &study->rows[i], &refused));
         if (refused) {
             continue;

@@ -23,6 +23,7 @@ typedef struct crew {
     const rp_program *program;
     rpsim_replica_run run;
     const void *context;
+    void *messages; /* where the caller's go */
     double *values;
     _Atomic uint32_t next; /* replica that nobody has taken */
     _Atomic int status;    /* of the first failure; others stop */
@@ -146,18 +147,29 @@ static void *work(void *argument)
     return NULL;
 }
 
+static void *work_beside(void *argument)
+{
+    crew *c = argument;
+    rp_log_follow(c->messages);
+    return work(c);
+}
+
 rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
                           rpsim_replica_run run, const void *context, double *values_out)
 {
-    crew c = {
-        .noise = noise, .program = program, .run = run, .context = context, .values = values_out};
+    crew c = {.noise = noise,
+              .program = program,
+              .run = run,
+              .context = context,
+              .messages = rp_log_destination(),
+              .values = values_out};
     pthread_t threads[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(noise->threads, noise->replicas);
     RP_TRY(rp_host_memory_allow(REPLICA_OP_BYTES * program->op_count * wanted, "--jitter",
                                 "fewer --replicas, --microbatches or --iterations"));
     uint32_t started = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
-    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work, &c) == 0) {
+    while (started + 1 < wanted && pthread_create(&threads[started], NULL, work_beside, &c) == 0) {
         started++;
     }
     work(&c);

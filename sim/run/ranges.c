@@ -100,10 +100,7 @@ rp_status rpsim_ranges_load(rpsim_ranges *ranges_out)
     rp_text text = {0};
     const char *path = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_arena_print(arena, &path, "%s/ranges.csv", rp_data_root());
-    if (status == RP_OK) {
-        status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    }
+    rp_status status = rp_data_read_file("ranges.csv", RP_CSV_MAX_BYTES, arena, &path, &text);
     if (status == RP_OK) {
         status =
             rpsim_ranges_parse(path, text.bytes != NULL ? text.bytes : "", text.length, ranges_out);

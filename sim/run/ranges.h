@@ -44,7 +44,7 @@ typedef struct rpsim_ranges {
     rpsim_range of[RPSIM_INPUT_COUNT][RP_SET + 1]; /**< by rp_provenance */
 } rpsim_ranges;
 
-/** Reads ROOT/ranges.csv (rp_data_root). @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY */
+/** Reads ranges.csv (rp_data_file). @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY */
 rp_status rpsim_ranges_load(rpsim_ranges *ranges_out);
 
 /** As rpsim_ranges_load, from bytes. @param name for messages */

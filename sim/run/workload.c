@@ -158,10 +158,7 @@ static rp_status find_in_table(const char *file, bool longest, const query *q,
     rp_csv csv;
     const char *path = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_arena_print(arena, &path, "%s/configs/%s", rp_data_root(), file);
-    if (status == RP_OK) {
-        status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    }
+    rp_status status = rp_data_read_file(file, RP_CSV_MAX_BYTES, arena, &path, &text);
     if (status == RP_OK) {
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
     }
@@ -178,12 +175,12 @@ rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char 
                                    rpsim_workload *workload_out, bool *asynchronous_out)
 {
     query q = {schedule, model, optimizer_given, asynchronous};
-    return find_in_table("paper.csv", false, &q, workload_out, asynchronous_out);
+    return find_in_table("configs/paper.csv", false, &q, workload_out, asynchronous_out);
 }
 
 rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
                                  rpsim_workload *workload_out, bool *asynchronous_out)
 {
     query q = {.schedule = schedule, .model = model};
-    return find_in_table("paper_seqlen.csv", true, &q, workload_out, asynchronous_out);
+    return find_in_table("configs/paper_seqlen.csv", true, &q, workload_out, asynchronous_out);
 }

@@ -2,6 +2,7 @@
 #include "sim/tune/tune.h"
 
 #include "common/base/crew.h"
+#include "common/base/log.h"
 #include "sim/tune/tune_internal.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ static rp_status evaluate_point(const rpsim_tune_input *in, const rpsim_tune_poi
                                 double *ps_out)
 {
     rp_schedule_config config = *in->config;
+    rp_progress_tick();
     config.partition = &point->partition;
     config.round = point->round;
     config.round_start = point->round_start;

@@ -42,7 +42,7 @@ ask()
 grid()
 {
     local schedules
-    schedules=${SCHEDULES:-$("$bin/rpsim" --list schedules | awk '{ printf "%s%s", (NR > 1 ? ", " : ""), $1 }')}
+    schedules=${SCHEDULES:-$("$bin/rpsim" --list schedules --format csv | awk -F, 'NR > 1 { printf "%s%s", (NR > 2 ? ", " : ""), $1 }')}
     cat >"$work/$1.yaml" <<YAML
 name: $1
 question: Which of all these points is fastest?
@@ -113,7 +113,7 @@ while read -r name model platform gpus; do
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
         continue
     fi
-    if ! "$bin/rpsim" --list platforms | awk '{ print $1 }' | grep -qx "$platform"; then
+    if ! "$bin/rpsim" --list platforms --format csv | cut -d, -f1 | grep -qx "$platform"; then
         miss "$name: there is no platform $platform"
         continue
     fi

@@ -34,7 +34,7 @@ for program in "${programs[@]}"; do
     tool=$(path_of "$program")
     "$tool" --help >"$work/long"
     "$tool" -h | cmp -s "$work/long" - || fail "$program -h is not --help"
-    "$tool" -V | grep -qx "$program [0-9][0-9.]*" || fail "$program -V says $("$tool" -V)"
+    "$tool" -V | grep -qxE "$program [0-9][0-9.]* \(commit ([0-9a-f]{40}(-dirty)?|unknown)\)" || fail "$program -V says $("$tool" -V)"
     "$tool" --print-man | cmp -s "$made/man1/$program.1" - || fail "$program.1 is not what the program prints"
 done
 if command -v man >/dev/null && command -v groff >/dev/null; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # rpexec --platform-out and --host-rates, --platform detect: a platform of this machine, and of machines that hwloc's and
 # NVIDIA's libraries say there are (tests/golden/hwloc, tests/tools/fake_nvidia.c). Each file is one that rpsim takes.
+# Sanitized: --long
 set -euo pipefail
 source=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)

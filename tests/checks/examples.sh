@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# README.md and the pages of docs/ work as typed: every line of their sh blocks runs in a folder that has the sources and,
-# as build/release, this build. A text block behind an sh block has the first lines that the block's last command prints;
-# "…" as its last line: more follow. RP_REFRESH=1 writes these lines into the page instead of comparing them.
-# ./bootstrap.sh and cmake are run elsewhere. Release only: each program is tested elsewhere.
+# Pages work as typed: every line of the sh blocks of every document runs in a folder that has the sources and, as
+# build/release, this build, whose programs are on PATH as well. A text block behind an sh block has the first lines that
+# the block's last command prints; "…" as its last line: more follow. RP_REFRESH=1 writes these lines into the page
+# instead of comparing them. The examples of the man pages, which the site has, too, run as well. What other checks run:
+# ./bootstrap.sh, cmake, cpack and sudo, and the pages of `elsewhere`. Release only: each program is tested elsewhere.
 set -euo pipefail
 source=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)
@@ -10,8 +11,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 count=0
 skipped=0
 compared=0
+again=0
 # With RP_LONG=1 only; studies have checks of their own.
-long='schedule all (--gpus|--db|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise .* --(gpus|optimizer|runnable|schedule|seq-len|tokens) '
+long='schedule all (--gpus|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise --model llama.* --(gpus|optimizer|runnable|schedule|seq-len|tokens) |^rppredict '
+# CONTRIBUTING.md: checks.walkthroughs; the CUDA backend's programs, which need a GPU: tests/gpu/run.sh.
+elsewhere='^(CONTRIBUTING|exec/cuda/README)\.md$'
 
 mkdir "$work/tree" "$work/tree/build"
 for entry in "$source"/*; do
@@ -21,21 +25,63 @@ ln -s "$build" "$work/tree/build/release"
 cd "$work/tree"
 unset RP_TRACES RP_PLOTS RPEXEC_BACKEND
 
-# The same question to rpadvise, on two pages, is asked once.
+PATH=$PWD/build/release:$PWD/build/release/exec:$PWD/build/release/experiments:$PATH
+mkdir "$work/answers" "$work/bin"
+# Slurm's array of jobs, one after the other.
+cat >"$work/bin/sbatch" <<'SH'
+#!/usr/bin/env bash
+range=${1#--array=}
+[ "$2" = --wrap ] || exit 1
+for task in $(seq "${range%-*}" "${range#*-}"); do
+    SLURM_ARRAY_TASK_ID=$task sh -ec "$3"
+done
+SH
+chmod +x "$work/bin/sbatch"
+PATH=$work/bin:$PATH
+
+# run_line: runs $work/line.sh, the line with the variables of its block; what it prints is in the log. A line that
+# another page has, too, runs once: its answer and its files are there.
 run_line()
 {
-    local asked=${line%%#*}
+    local asked=${line%%#*} answer
     asked=${asked%"${asked##*[! ]}"}
-    if [[ $asked == build/release/rpadvise* && -e $work/answer && $(cat "$work/asked") == "$asked" ]]; then
-        cp "$work/answer" "$work/log"
+    answer=$work/answers/$({ cat "$work/state"; echo "$asked"; } | cksum | tr ' ' _)
+    if [ -e "$answer" ]; then
+        cp "$answer" "$work/log"
+        again=$((again + 1))
         return
     fi
     bash -e "$work/line.sh" >"$work/log" 2>"$work/errors" </dev/null ||
         fail "$page:$number: $line: $(tail -n 3 "$work/errors")"
-    if [[ $asked == build/release/rpadvise* ]]; then
-        cp "$work/log" "$work/answer"
-        echo "$asked" >"$work/asked"
-    fi
+    [[ $asked != *rpexec*--resume* && $asked != cp* ]] || return 0
+    cp "$work/log" "$answer"
+}
+
+# run_lines BLOCK: a block's lines ("number<TAB>line") share a shell's variables, as at a prompt; each must succeed.
+# ran: whether the last one did run.
+run_lines()
+{
+    : >"$work/state"
+    ran=0
+    while IFS=$'\t' read -r number line; do
+        case $line in '' | '#'* | ./bootstrap.sh* | cmake* | cpack* | 'sudo '*) continue ;; esac
+        if [ "${line%% *}" = gnuplot ] && ! command -v gnuplot >/dev/null; then
+            continue
+        fi
+        if [[ $line =~ ^(export\ )?[A-Za-z_]+= ]]; then
+            echo "$line" >>"$work/state"
+            continue
+        fi
+        if [[ $line =~ $long ]] && [ "${RP_LONG:-0}" != 1 ]; then
+            skipped=$((skipped + 1))
+            ran=0
+            continue
+        fi
+        count=$((count + 1))
+        { cat "$work/state"; echo "$line"; } >"$work/line.sh"
+        run_line
+        ran=1
+    done <"$1"
 }
 
 # told PAGE BLOCK: what the block's last command printed, now in the log, is what the page says.
@@ -58,41 +104,38 @@ told()
     fi
 }
 
-# A block's lines share a shell's variables, as at a prompt; each line must succeed.
-for page in README.md docs/examples.md docs/which-schedule.md docs/your-server.md; do
-    awk -v out="$work/block" '/^```sh$/ { open = ++blocks; next } /^```$/ { open = text = 0 }
+# Those whose files others read come first.
+mapfile -t pages < <(cd "$source" && {
+    printf '%s\n' README.md docs/{examples,quickstart,which-schedule}.md
+    find . -name '*.md' ! -path './build*' ! -path './tests/golden/*' -exec grep -l '^ *```sh$' {} + | sed 's|^./||' | sort
+} | awk '!seen[$0]++')
+for page in "${pages[@]}"; do
+    [[ ! $page =~ $elsewhere ]] || continue
+    awk -v out="$work/block" '/^ *```sh$/ { open = ++blocks; next } /^ *```$/ { open = text = 0 }
         /^```text$/ && blocks { text = 1; print FNR + 1 >(out "." blocks ".at"); next }
         text { print >(out "." blocks ".text") }
-        open { print FNR "\t" $0 >(out "." open) }' "$page"
-    for block in $(find "$work" -name 'block.*[0-9]' | sort -V); do
-        : >"$work/state"
-        ran=0
-        while IFS=$'\t' read -r number line; do
-            case $line in '' | '#'* | ./bootstrap.sh* | cmake*) continue ;; esac
-            if [ "${line%% *}" = gnuplot ] && ! command -v gnuplot >/dev/null; then
-                continue
-            fi
-            if [[ $line =~ ^(export\ )?[A-Za-z_]+= ]]; then
-                echo "$line" >>"$work/state"
-                continue
-            fi
-            if [[ $line =~ $long ]] && [ "${RP_LONG:-0}" != 1 ]; then
-                skipped=$((skipped + 1))
-                ran=0
-                continue
-            fi
-            count=$((count + 1))
-            { cat "$work/state"; echo "$line"; } >"$work/line.sh"
-            run_line
-            ran=1
-        done <"$block"
+        open { sub(/^ +/, ""); print FNR "\t" $0 >(out "." open) }' "$page"
+    while IFS= read -r block; do
+        run_lines "$block"
         [ "$ran" -eq 0 ] || told "$page" "$block"
-    done
+    done < <(find "$work" -maxdepth 1 -name 'block.*[0-9]' | sort -V)
     rm "$work"/block.*
 done
 
+# Files that the examples of man pages name.
+ln -s tests/golden/kineto/zb1p-p2v1m4.0.json rank0.json
+ln -s tests/golden/kineto/zb1p-p2v1m4.1.json rank1.json
+ln -s r2/predicted.csv .
+ln -s r2 record
+for program in rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep; do
+    page=$program.1
+    "$program" --print-man | awk '/^\.SH EXAMPLES/ { inside = 1; next } inside && !/^\./ { gsub(/\\-/, "-"); print NR "\t" $0 }' >"$work/man"
+    [ -s "$work/man" ] || fail "$page has no example"
+    run_lines "$work/man"
+done
+
 [ "$compared" -ge 2 ] || [ "${RP_REFRESH:-0}" = 1 ] || fail "only $compared outputs compared"
-[ "$count" -ge 40 ] || fail "only $count examples"
+[ "$count" -ge 80 ] || fail "only $count examples"
 [ "$(grep -c '^build/release' README.md)" -ge 5 ] || fail "README.md has fewer than five examples"
 [ "$failures" -eq 0 ] || exit 1
-echo "$count examples work as typed, $compared outputs as shown, $skipped left to RP_LONG=1"
+echo "$count examples work as typed, $compared outputs as shown, $again asked before; $skipped left to RP_LONG=1"

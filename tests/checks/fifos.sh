@@ -39,7 +39,7 @@ for option in flows program-in torch-csv-in; do
     refused rpsim --$option fifo
 done
 refused rpsim --torch-csv-in orders.csv --torch-sidecar fifo
-for option in trace-out timeline-out program-out torch-csv-out db; do
+for option in trace-out html-out timeline-out program-out torch-csv-out db; do
     refused rpsim --schedule 1f1b --iterations 1 --$option fifo
 done
 refused rpsim --schedule 1f1b --gantt-out fifo.svg
@@ -50,7 +50,7 @@ done
 refused $rpexec --seq-len 16 --steps 2 --weights weights
 refused $rpexec --seq-len 16 --steps 2 --costs folder
 refused $rpexec --program-in fifo
-for option in loss-out program-out timeline-out trace-out db; do
+for option in loss-out program-out timeline-out trace-out html-out db; do
     refused $rpexec --seq-len 16 --steps 2 --$option fifo
 done
 refused $rpsweep fifo

@@ -85,7 +85,7 @@ emulated() { # PATTERN LONG-PATTERN: what is done on emulated devices, where the
 # 75 thousand parameters: their resident state, 16 bytes of each, is more than the 1 MiB of a benchmark's memory.
 sed -E 's/^(hidden|vocab): .*/\1: 32/; s/^(layers|head_dim): .*/\1: 8/; s/^(intermediate): .*/\1: 64/; s/^(published_parameters): .*/\1: 75424/' \
     "$source_root/tests/gpu/small.yaml" >"$MOCK/model"
-"$build/exec/rpexec" --list schedules >"$MOCK/schedules"
+COLUMNS=10000 "$build/exec/rpexec" --list schedules >"$MOCK/schedules"
 export PATH=$MOCK/bin:$PATH # compute-sanitizer
 begin_again() {
     rm -rf "$MOCK/lost" "$MOCK/once"

@@ -66,7 +66,8 @@ static int zz_free_op(const char *rp_time)
 }
 C
 cat >"$tree/tests/common/zz_harmless.c" <<<$'static void begin(void)\n{\n    cr_assert(x);\n}\nstatic void end(void)\n{\n    rp_end(x); // cr_expect(x)\n}\nTestSuite(zz, .init = begin, .fini = end);'
-printf '%s\n' '```' "$(printf 'z%.0s' {1..121})" '```' "- https://example.org/$(printf 'z%.0s' {1..121})" >"$tree/common/zz_harmless.md"
+mkdir "$tree/common/zz_harmless"
+printf '%s\n' '```' "$(printf 'z%.0s' {1..121})" '```' "- https://example.org/$(printf 'z%.0s' {1..121})" >"$tree/common/zz_harmless/README.md"
 for lint in "$source_dir"/tests/lint/*.sh; do
     bash "$lint" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || true
     if grep -qF 'zz_harmless' "$work/output"; then
@@ -75,7 +76,7 @@ for lint in "$source_dir"/tests/lint/*.sh; do
         failures=$((failures + 1))
     fi
 done
-rm "$tree/common/zz_harmless."{c,md} "$tree/tests/common/zz_harmless.c"
+rm -r "$tree/common/zz_harmless" "$tree/common/zz_harmless.c" "$tree/tests/common/zz_harmless.c"
 
 # The rules look at one file at a time, so the injections below need none of our own sources around
 # them: without those each run is a blink.
@@ -192,6 +193,12 @@ mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
 sed -i.orig '$a zz goes on' "$tree/CHANGELOG.md"
 expect docs "zz goes on" "an entry of two lines"
 mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
+sed -i.orig 's/^## \[[0-9.]*\]/## [9.9.9]/' "$tree/CHANGELOG.md"
+expect docs "CMakeLists.txt:" "a version that is not the newest release"
+mv "$tree/CHANGELOG.md.orig" "$tree/CHANGELOG.md"
+sed -i.orig 's/^version: .*/version: 9.9.9/' "$tree/CITATION.cff"
+expect docs "CITATION.cff:" "another version in the citation"
+mv "$tree/CITATION.cff.orig" "$tree/CITATION.cff"
 for page in README ARCHITECTURE; do
     cp "$tree/$page.md" "$tree/$page.md.orig"
     printf -- '- zz %s\n' {1..2500} >>"$tree/$page.md"
@@ -200,6 +207,9 @@ for page in README ARCHITECTURE; do
 done
 inject docs docs/zz-wide.md "a wide line" <<<"$(printf 'z%.0s' {1..121})"
 inject docs common/zz/zz-wide.md "a wide row of a table" <<<"| $(printf 'é%.0s' {1..119})"
+inject site docs/zz-page.md "a document that the site lacks" <<<'# zz'
+echo "      - zz: docs/zz-nowhere.md" >>"$tree/docs/site/mkdocs.yml"
+expect site "docs/site/mkdocs.yml:1: no document matches docs/zz-nowhere.md" "an entry without a document"
 
 for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'char *d = __DATE__'; do
     inject random common/zz_random.c "$call" <<<"    $call;"

@@ -67,13 +67,34 @@ What did not reproduce: the middle of it, and these:
 |---|---|
 | row of the table | 3 % |
 
-Nothing of this paragraph.
+**What the picture shows.** A square of 9 units beside a larger one of 10, both hatched, and
+a *circle* after them with `one` "unit".
+
+- `-b`: an item that is not of this picture.
+
+**Method.** Nothing of this paragraph.
 MD
 # Its name begins with another's.
 cat >"$work/body" <<EOF2
 cp "$work/picture.svg" "\$2/02-good-too.svg"; cp "$work/picture.svg" "\$2/02-good-too-b.svg"
 EOF2
-entry paper-figures/02-good-too <<<'# Its longer name'
+entry paper-figures/02-good-too <<'MD'
+# Its longer name
+
+**Question.** Asked?
+
+**What the pictures show.** Two pictures that look the same and are told apart by name:
+
+- ``: the first of both
+  on two lines.
+- `-b`: the second of both, which [leads](nowhere) on.
+
+**What it says.** First finding.
+
+1. Second finding.
+
+**Files.** Folded away.
+MD
 printf '%s\n' "echo 'cause: 1 < 2 & 3' >&2; echo half >\"\$2/03-bad.csv\"; exit 3" >"$work/body"
 entry paper-figures/03-bad <<<'# Figure 3: fails'
 cat >"$work/body" <<'EOF2'
@@ -104,9 +125,18 @@ for name in 02-good 02-good-too 03-bad 31-study 41-more all; do
     has "$page" "<section class=\"entry\" id=\"$name\">"
     has "$page" "<a href=\"#$name\">"
 done
+# Findings before the picture, the rest folded after it; alternative texts of the right paragraph.
+order=$(sed -n '/<section class="entry" id="02-good-too">/,/<\/section>/p' "$page" |
+    grep -oE 'Asked|First finding|Second finding|<svg|<details class="method">|Folded away' | tr '\n' ' ')
+[ "$order" = 'Asked First finding Second finding <svg <svg <details class="method"> Folded away ' ] || fail "order: $order"
+for text in 'aria-label="Figure 2: a &lt; b &amp; c. A square of 9 units beside a larger one of 10, both hatched, and a circle after them with one &quot;unit&quot;."' \
+    'same and are told apart by name: the first of both on two lines."' 'told apart by name: the second of both, which leads on."' \
+    '<a href="02-good.csv">' '<a class="permalink" href="#02-good"' '<a href="https://arxiv.org/abs/2604.27085">'; do
+    has "$page" "$text"
+done
 for text in 'exit status 3' 'cause: 1 &lt; 2 &amp; 3' 'Figure 2: a &lt; b &amp; c' '<td class="n">2</td><td class="n">-1.50 %</td>' \
     '<td class="n">-7.00 %</td><td>1 set a constant; 1 out of memory on one side only</td>' 'a, &lt;b&gt;' \
-    'the middle of it' 'row of the table' 'The first 400 rows' 'of the gallery' '41-more.md' \
+    'the middle of it' 'row of the table' 'The first 400 rows:' 'of the gallery' '41-more.md' \
     '<td>my-study</td><td class="n">2</td><td class="n">1</td>' 'href="https://example.org/"' 'viewBox="0 0 300 100"'; do
     has "$page" "$text"
 done
@@ -120,7 +150,7 @@ for name in 02-good 02-good-too 02-good-too-b; do
 done
 [ "$(grep -c 'Nothing of this paragraph' "$page")" -eq 1 ] || fail "too much of the README did not reproduce"
 # The check sees what it is for.
-for error in 's#</nav>##' 's# id="31-study"# id="41-more"#' 's#<h1>#<h1><img src="http://x/y" />#' \
+for error in 's#</nav>##' 's#href="02-good.csv"#href="02-bad.csv"#' 's#aria-label="Figure 2[^"]*"#aria-label="Figure 2"#' 's# id="31-study"# id="41-more"#' 's#<h1>#<h1><img src="http://x/y" />#' \
     's#href="\#all"#href="\#nobody"#' 's#url(\#02-good-hatch1-2)#url(http://x)#' 's#<h1>#<script></script><h1>#'; do
     sed "$error" "$page" >"$work/wrong.html"
     ! cmp -s "$page" "$work/wrong.html" || fail "$error changes nothing"

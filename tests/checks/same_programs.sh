@@ -2,6 +2,7 @@
 # same_programs.sh SOURCE BUILD RPSIM: rpsim and rpexec write the same program, byte for byte, when they are given the
 # same words: all schedules, both grains, 1, 2, 5 and 8 GPUs, types, platforms, optimizers, calls. A plain run holds a
 # sample; RP_LONG=1 all.
+# Sanitized: --long
 source "$(dirname "$0")/lib/check.sh"
 source_root=$1
 build=$2
@@ -48,7 +49,7 @@ while read -r schedule _; do
             both "${words[@]}"
         done
     done
-done < <("$rpsim" --list schedules)
+done < <("$rpsim" --list schedules --format csv | sed "1d; s/,/ /")
 
 # Defaults are the same: grain, recompute, pieces, optimizer, partition.
 for schedule in roundpipe 1f1b fsdp zbv; do

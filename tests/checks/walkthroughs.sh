@@ -61,6 +61,14 @@ fi
     { tail -n 40 "$work/log"; fail "the copy with the new files does not build"; }
 rpsim=$tree/build/rpsim
 
+# What the page types into a shell, but for cmake, with this build in place of build/dev.
+ln -s . build/dev
+awk '/^```sh$/ { open = 1; next } /^```/ { open = 0 } open && !/^cmake/ { print NR "\t" $0 }' CONTRIBUTING.md >"$work/typed"
+[ "$(wc -l <"$work/typed")" -ge 10 ] || fail "only $(wc -l <"$work/typed") commands"
+while IFS=$'\t' read -r number line; do
+    bash -ec "$line" >"$work/log" 2>&1 </dev/null || { cat "$work/log"; fail "line $number fails: $line"; }
+done <"$work/typed"
+
 # name_of FOLDER: the name that the walk-through's file in FOLDER makes known.
 name_of()
 {
@@ -95,14 +103,14 @@ listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platf
 # An output column: in JSON, CSV, the text table, the store and cli.md, by at most two files of code.
 rows=$(grep -l '^+++ sim/rpsim/report/columns.c$' "$work"/patch*) || fail "no walk-through adds a column"
 column=$(sed -nE 's/^\+    X\(([a-z_]+),.*/\1/p' "$rows")
-heading=$(sed -nE 's/^\+.*TABLE\([A-Z]+, "([^"]+)".*/\1/p' "$rows")
+heading=$(sed -nE 's/^\+.*TABLE\([A-Z]+, [0-9]+, "([^"]+)".*/\1/p' "$rows")
 run=(--schedule gpipe --gpus 4 --accumulate 2 --fidelity hardware)
 [ "$(grep -l "$column" "$work"/patch* | xargs sed -n 's/^+++ //p' | grep -cv '\.md$')" -le 2 ] || fail "$column takes more than two files"
 "$built" "${run[@]}" --format csv >"$work/list" || fail "${run[*]} fails"
 ! grep -qw "$column" "$work/list" || fail "$column is a column already"
 listed "$column" "$rpsim" "${run[@]}" --format json
 listed "$column" "$rpsim" "${run[@]}" --format csv
-listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
+COLUMNS=200 listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
 [ "$(sqlite3 "$work/column.db" "SELECT value FROM metrics WHERE name = '$column'")" = 16 ] || fail "$column is not stored"
 grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
 

@@ -34,7 +34,7 @@ several() {
 }
 
 all_schedules() {
-    bounded 30 "${rpexec:-false}" --list schedules 2>/dev/null | grep -v '(simulated only: ' | cut -d: -f1
+    COLUMNS=10000 bounded 30 "${rpexec:-false}" --list schedules 2>/dev/null | grep -v '(simulated only: ' | cut -d: -f1
 }
 
 # ---- what is there --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Public prototypes carry a doc comment; what a user can name is listed; the README names both
-# commands; the changelog has an Unreleased section, and one line per entry; README and ARCHITECTURE stay short; documents that are named exist.
+# commands; the changelog has an Unreleased section, one line per entry and the version of CMake; README and ARCHITECTURE stay short; documents that are named exist.
 source "$(dirname "$0")/lib/lint.sh"
 rpsim=${3:-}
 cd "$lint_root"
@@ -69,6 +69,12 @@ for command in './bootstrap.sh run' './bootstrap.sh test'; do
 done
 grep -qE '^## \[?Unreleased\]?' CHANGELOG.md 2>/dev/null ||
     echo "CHANGELOG.md:1: no Unreleased section" | lint_report "Keep a Changelog"
+# One version: that of CMake is the newest release of the changelog, and the one to cite.
+released=$(sed -nE '/^## \[[0-9]/{s/^## \[([^]]*)\].*/\1/p;q}' CHANGELOG.md 2>/dev/null || true)
+for file in CMakeLists.txt CITATION.cff; do
+    said=$(sed -nE 's/^(project\(.* VERSION|version:) ([0-9.]+).*/\2/p' "$file" 2>/dev/null || true)
+    [ "$said" = "$released" ] || echo "$file:1: version '$said', the newest release of CHANGELOG.md is '$released'"
+done | lint_report "one version"
 # Below "## ", every line of the changelog is a heading, an entry or blank.
 awk '/^## / { inside = 1 } inside && !/^(#|- |$)/ { print FILENAME ":" FNR ": " $0 }' CHANGELOG.md 2>/dev/null |
     lint_report "one line per change"

@@ -4,6 +4,7 @@ source "$(dirname "$0")/lib/lint.sh"
 
 # Who may look at the clock, and why.
 allowed=(
+    common/base/log.c     # when progress is shown
     common/store/store.c # the date of a run, provenance only
     sim/engine/clock.c    # sim_wall_s
 )

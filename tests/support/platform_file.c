@@ -45,8 +45,7 @@ const char *rp_test_platform_file(const char *base, const char *name, const char
     const char *source = NULL;
     const char *path = NULL;
     rp_arena *arena = rp_test_tool_arena();
-    cr_assert(eq(int, rp_arena_print(arena, &source, "%s/platforms/%s.yaml", rp_data_root(), base),
-                 RP_OK));
+    cr_assert(eq(int, rp_data_path(&rp_data_platforms, base, arena, &source), RP_OK));
     cr_assert(
         eq(int, rp_arena_print(arena, &path, "%s/%s.yaml", rp_test_tool_folder(), name), RP_OK));
     rp_text text = {0};

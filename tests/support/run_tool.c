@@ -23,6 +23,7 @@ static const char *folder;
 void rp_test_tool_begin(void)
 {
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
+    setenv("COLUMNS", "1000", 1); /* sentences stay whole; checks.widths has the others */
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     folder = rp_test_make_folder();
     cr_assert(folder != NULL);

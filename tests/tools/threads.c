@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "exec/state/pass.h"
+#include "sim/library/roundpipe.h"
 #include "sim/rpsim/replicas.h"
 #include "sim/tune/tune.h"
 #include "tests/support/exec_case.h"
@@ -341,6 +342,69 @@ static int check_pool(void)
     return 0;
 }
 
+/* ---- the library --------------------------------------------------------------------------- */
+
+typedef struct caller {
+    pthread_t thread;
+    const char *schedule;
+    const rp_input *model; /* of all threads */
+    double tokens_per_s;
+    bool told; /* an error of its own, and of nobody else */
+} caller;
+
+static void *call_library(void *argument)
+{
+    caller *c = argument;
+    char name[64];
+    rp_settings settings = RP_SETTINGS_INIT;
+    rp_simulation *simulation = NULL;
+    settings.model = c->model;
+    settings.schedule = name;
+    settings.iterations = 2;
+    settings.intervals = 4;
+    snprintf(name, sizeof name, "%s-x", c->schedule);
+    rp_code refused = rp_simulation_prepare(&settings, &simulation);
+    c->told = refused == RP_CODE_BAD_INPUT && strstr(rp_last_error(), name) != NULL;
+    settings.schedule = c->schedule;
+    if (rp_simulation_prepare(&settings, &simulation) == RP_CODE_OK &&
+        rp_simulation_run(simulation) == RP_CODE_OK) {
+        (void)rp_simulation_number(simulation, 0, "tokens_per_s_p10", &c->tokens_per_s);
+    }
+    rp_simulation_free(simulation);
+    return NULL;
+}
+
+/* Two threads for each schedule. */
+static int check_library(void)
+{
+    caller callers[] = {{.schedule = "gpipe"},     {.schedule = "gpipe"}, {.schedule = "roundpipe"},
+                        {.schedule = "roundpipe"}, {.schedule = "fsdp"},  {.schedule = "fsdp"}};
+    enum { CALLERS = sizeof callers / sizeof callers[0] };
+    rp_input *model = NULL;
+    if (rp_input_load(RP_KIND_MODEL, "qwen3-1.7b", &model) != RP_CODE_OK) {
+        fprintf(stderr, "threads: %s\n", rp_last_error());
+        return 1;
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i].model = model;
+        if (pthread_create(&callers[i].thread, NULL, call_library, &callers[i]) != 0) {
+            return 1;
+        }
+    }
+    int status = 0;
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        const caller *c = &callers[i];
+        if (!c->told || !(c->tokens_per_s > 0) ||
+            (i % 2 == 1 && c->tokens_per_s != callers[i - 1].tokens_per_s)) {
+            fprintf(stderr, "threads: library, %s: %.17g tokens/s\n", c->schedule, c->tokens_per_s);
+            status = 1;
+        }
+    }
+    rp_input_free(model);
+    return status;
+}
+
 int main(void)
 {
     worker *workers = calloc(THREADS, sizeof *workers);
@@ -360,6 +424,7 @@ int main(void)
     status = status != 0 ? status : check_collectives();
     status = status != 0 ? status : check_gpu_driver();
     status = status != 0 ? status : check_pool();
+    status = status != 0 ? status : check_library();
     if (status == 0) {
         puts("threads: all agree");
     }

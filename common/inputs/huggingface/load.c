@@ -37,15 +37,27 @@ static bool is_in(const char *path, const char *format, const char *name)
     return length > 0 && (size_t)length < sizeof file && access(file, F_OK) == 0;
 }
 
+static bool is_registered(const char *name)
+{
+    rp_arena *arena = NULL;
+    const char *path = NULL;
+    bool found = false;
+    if (rp_arena_create(&arena) == RP_OK) {
+        (void)rp_data_find(&rp_data_models, name, arena, &path, &found);
+    }
+    rp_arena_destroy(arena);
+    return found;
+}
+
 /* A folder without a slash is one where it has a config.json and no registered model's name. */
 bool rp_hf_is_config(const char *name_or_path)
 {
     if (ends_in(name_or_path, ".json")) {
         return true;
     }
-    return is_folder(name_or_path) && (strchr(name_or_path, '/') != NULL ||
-                                       (is_in(name_or_path, "%s/%s", FILE_NAME) &&
-                                        !is_in(rp_data_root(), "%s/models/%s.yaml", name_or_path)));
+    return is_folder(name_or_path) &&
+           (strchr(name_or_path, '/') != NULL ||
+            (is_in(name_or_path, "%s/%s", FILE_NAME) && !is_registered(name_or_path)));
 }
 
 /* ---- names ------------------------------------------------------------------------------------

@@ -214,8 +214,8 @@ rp_status rpadvise_systems_load(rp_arena *arena, rpadvise_systems *systems_out)
 {
     const char *path = NULL;
     rp_text text = {0};
-    RP_TRY(rp_arena_print(arena, &path, "%s/configs/systems.csv", rp_data_root()));
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    rp_status status =
+        rp_data_read_file("configs/systems.csv", RP_CSV_MAX_BYTES, arena, &path, &text);
     if (status == RP_OK) {
         status = rpadvise_systems_parse(path, text.bytes, text.length, arena, systems_out);
     }

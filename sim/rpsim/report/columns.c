@@ -1,6 +1,7 @@
 /* Columns of rpsim's output: the functions of their values, then one row for each column. */
 #include "sim/rpsim/report/columns.h"
 
+#include "common/base/text.h"
 #include "common/base/units.h"
 #include "sim/rpsim/report/explain_report.h"
 
@@ -222,13 +223,15 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
  */
 
 #define STORED(name) .metric = name
-#define TABLE(which, head, wide, digits)                                                           \
-    .tables = RPSIM_TABLE_##which, .heading = head, .width = wide, .decimals = digits
+#define TABLE(which, where, head, digits)                                                          \
+    .tables = RPSIM_TABLE_##which, .place = where, .heading = head, .decimals = digits
+/* In no table but that of --columns. */
+#define HEADED(head, digits) .heading = head, .decimals = digits
 
 /* X(key, field, ...): a column's key; its value, of the row `row`, its metrics `m` and the options
  * `o`; its other members. */
 #define COLUMNS(X)                                                                                 \
-    X(schedule, text(row->schedule_name), .help = "name", TABLE(ALL, "schedule", 0, 0))            \
+    X(schedule, text(row->schedule_name), .help = "name", TABLE(ALL, 3, "schedule", 0))            \
     X(model, text(row->model_name),                                                                \
       .help = "name; of `--costs` alone, the table's name up to `@`")                              \
     X(platform, text(row->platform_name),                                                          \
@@ -244,72 +247,73 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(fidelity, text(row->hardware ? "hardware" : "stage"), .help = "as the option")               \
     X(partition, text(row->partition_text), .help = "layers of each stage")                        \
     X(recompute, text(rp_recompute_text(row->config.recompute)), .help = "as the option",          \
-      TABLE(ALL, "recompute", -9, 0))                                                              \
+      TABLE(ALL, 4, "recompute", 0))                                                               \
     X(optimizer, text(row->config.asynchronous ? "async" : "sync"), .help = "as the option",       \
-      TABLE(ALL, "optim", -5, 0))                                                                  \
+      TABLE(ALL, 12, "optim", 0))                                                                  \
     X(round, round_of(row), .help = "as the option; null where the schedule has no rounds")        \
     X(grain, known(row->hardware, text(row->workload.layer_grain ? "layer" : "stage")),            \
       .help = "as the option; null at stage fidelity")                                             \
     X(iterations, whole(row->config.iterations), .help = "iterations of the program")              \
     X(ops, whole(row->ops), .help = "ops of the program")                                          \
     X(makespan_ms, ms(m->makespan_ps), .unit = "ms", .help = "one iteration by itself",            \
-      STORED("makespan_ps"), TABLE(RUNS, "makespan ms", 12, 3))                                    \
+      STORED("makespan_ps"), TABLE(RUNS, 14, "makespan ms", 3))                                    \
     X(busy_ms, ms(m->busy_ps), .stored_only = true, STORED("busy_ps"))                             \
     X(bubble_ms, ms(m->bubble_ps), .unit = "ms", .help = "GPU time without compute",               \
-      STORED("bubble_ps"), TABLE(RUNS, "bubble %", 8, 3), .shown = share)                          \
+      STORED("bubble_ps"), TABLE(RUNS, 15, "bubble %", 3), .shown = share)                         \
     X(bubble_pct, real(bubble_pct_of(row)), .unit = "%",                                           \
       .help = "share of `bubble_ms` in makespan × GPUs")                                           \
     X(fill_ms, ms(m->fill_ps), .unit = "ms",                                                       \
       .help = "part of `bubble_ms` before each GPU's first op", STORED("fill_ps"),                 \
-      TABLE(RUNS, "fill", 6, 3), .before = " = ", .shown = share)                                  \
+      TABLE(RUNS, 17, "fill", 3), .shown = share)                                                  \
     X(switch_ms, ms(m->switch_ps), .unit = "ms",                                                   \
       .help = "part between each GPU's last warm-up forward and first backward",                   \
-      STORED("switch_ps"), TABLE(RUNS, "switch", 6, 3), .before = " + ", .shown = share)           \
+      STORED("switch_ps"), TABLE(RUNS, 18, "switch", 3), .before = " + ", .shown = share)          \
     X(drain_ms, ms(m->drain_ps), .unit = "ms", .help = "part after each GPU's last backward",      \
-      STORED("drain_ps"), TABLE(RUNS, "drain", 6, 3), .before = " + ", .shown = share)             \
+      STORED("drain_ps"), TABLE(RUNS, 19, "drain", 3), .before = " + ", .shown = share)            \
     X(intra_ms, ms(m->intra_ps), .unit = "ms", .help = "the rest of `bubble_ms`",                  \
-      STORED("intra_ps"), TABLE(RUNS, "intra", 6, 3), .before = " + ", .shown = share)             \
+      STORED("intra_ps"), TABLE(RUNS, 20, "intra", 3), .before = " + ", .shown = share)            \
     X(comm_total_ms, known(knows_communication(row), ms(m->comm_total_ps)), .unit = "ms",          \
       .help = "stage: hop × data waits; hardware: time of all transfers", STORED("comm_total_ps")) \
     X(comm_exposed_ms, known(knows_communication(row), ms(m->comm_exposed_ps)), .unit = "ms",      \
       .help = "stage: delay of ops by hops; hardware: GPU time between ops waiting for "           \
               "transfers",                                                                         \
-      STORED("comm_exposed_ps"), TABLE(RUNS, "hops ms", 9, 3))                                     \
+      STORED("comm_exposed_ps"), TABLE(RUNS, 16, "hops ms", 3))                                    \
     X(lower_bound_ms, known(rpsim_row_of_one_iteration(row), ms(m->lower_bound_ps)), .unit = "ms", \
       .help = "on the makespan, from the program's own edges and placement",                       \
-      STORED("lower_bound_ps"), TABLE(RUNS, "bound %", 7, 2), .shown = distance)                   \
+      STORED("lower_bound_ps"), TABLE(RUNS, 21, "bound %", 2), .shown = distance)                  \
     X(iteration_ms, real_ms(row->result.period_ps), .unit = "ms",                                  \
       .help = "period of an iteration, see below", STORED("iteration_ps"),                         \
-      TABLE(RUNS, "iteration ms", 12, 3))                                                          \
+      TABLE(RUNS, 13, "iteration ms", 3))                                                          \
     X(iteration_paper_ms, known(rpsim_row_of_one_iteration(row), real_ms(paper_ps_of(row))),       \
       .unit = "ms", .help = "makespan - (fill + drain) / GPUs, the paper's estimate",              \
-      TABLE(RUNS, "paper est ms", 12, 3))                                                          \
+      TABLE(RUNS, 22, "paper est ms", 3))                                                          \
     X(tokens_per_s, real(rpsim_row_tokens_per_s(row)), .unit = "tokens/s",                         \
       .help = "tokens of a step / `iteration_ms`, never of the makespan", STORED("tokens_per_s"),  \
-      TABLE(RUNS, "tokens/s", 9, 0))                                                               \
+      TABLE(RUNS, 6, "tokens/s", 0))                                                               \
     X(tokens_per_s_p10, speed(row, o, 0), .unit = "tokens/s",                                      \
       .help = "10th percentile over the ranges of the inputs; null with `--intervals off`",        \
-      STORED("tokens_per_s_p10"), TABLE(INTERVALS, "p10", 8, 0))                                   \
+      STORED("tokens_per_s_p10"), TABLE(INTERVALS, 7, "p10", 0))                                   \
     X(tokens_per_s_p50, speed(row, o, 1), .unit = "tokens/s", .help = "their median, likewise",    \
       STORED("tokens_per_s_p50"))                                                                  \
     X(tokens_per_s_p90, speed(row, o, 2), .unit = "tokens/s",                                      \
       .help = "their 90th percentile, likewise", STORED("tokens_per_s_p90"),                       \
-      TABLE(INTERVALS, "p90", 8, 0), .before = " - ")                                              \
+      TABLE(INTERVALS, 8, "p90", 0), .before = " - ")                                              \
     X(fits, fits_of(&row->memory),                                                                 \
       .help = "true, false, or null where the platform does not say its host memory",              \
-      STORED("fits"))                                                                              \
+      STORED("fits"), TABLE(HARDWARE, 11, "fits", 0))                                              \
     X(oom_reason, known(row->memory.known && !row->memory.fits, text(row->memory.oom_reason)),     \
       .help = "first allocation that does not fit, with the bytes needed and usable; else null")   \
     X(peak_gpu_bytes, peaks_of(&row->memory), .unit = "bytes", .help = "array, one per GPU",       \
-      STORED("peak_gpu_bytes"), TABLE(HARDWARE, "peak GB", 8, 2), .shown = gigabytes)              \
+      STORED("peak_gpu_bytes"), TABLE(HARDWARE, 9, "GPU GB", 1), .shown = gigabytes)               \
     X(peak_host_bytes, known(row->memory.known, whole(row->memory.peak_host_bytes)),               \
       .unit = "bytes", .help = "peak of the host", STORED("peak_host_bytes"),                      \
-      TABLE(HARDWARE, "host GB", 8, 2), .shown = gigabytes)                                        \
+      TABLE(HARDWARE, 10, "host GB", 1), .shown = gigabytes)                                       \
     X(host_memory_bytes, known(row->memory.host_bytes != 0, whole(row->memory.host_bytes)),        \
       .unit = "bytes", .help = "limit of `peak_host_bytes`; null where it is unknown",             \
-      STORED("host_memory_bytes"))                                                                 \
+      STORED("host_memory_bytes"), HEADED("host limit GB", 1), .shown = gigabytes)                 \
     X(max_seqlen, asked(o->max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
-      .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"))  \
+      .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
+      TABLE(RUNS, 5, "longest", 0))                                                                \
     X(seed, whole(o->seed), .help = "as the option")                                               \
     X(sim_wall_s, real(row->result.wall_s), .unit = "s",                                           \
       .help = "wall time of the simulation, the only value that is not reproducible",              \
@@ -320,13 +324,13 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "number of replicas; null without `--jitter`")                                       \
     X(iteration_p05_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.p05)), .unit = "ms", \
       .help = "5th percentile of the replicas; null without `--jitter`",                           \
-      STORED("iteration_p05_ps"), TABLE(NOISE, "p05 ms", 12, 3))                                   \
+      STORED("iteration_p05_ps"), TABLE(NOISE, 30, "p05 ms", 3))                                   \
     X(iteration_median_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.median)),         \
       .unit = "ms", .help = "median of the replicas; null without `--jitter`",                     \
-      STORED("iteration_median_ps"), TABLE(NOISE, "median ms", 12, 3))                             \
+      STORED("iteration_median_ps"), TABLE(NOISE, 31, "median ms", 3))                             \
     X(iteration_p95_ms, known(row->replica_ps != NULL, real_ms(row->quantiles.p95)), .unit = "ms", \
       .help = "95th percentile of the replicas; null without `--jitter`",                          \
-      STORED("iteration_p95_ps"), TABLE(NOISE, "p95 ms", 12, 3))                                   \
+      STORED("iteration_p95_ps"), TABLE(NOISE, 32, "p95 ms", 3))                                   \
     X(slow_gpu, asked(o->slow_factor != 0, whole(o->slow_gpu)), .help = "with `--slow-gpu` only")  \
     X(slow_factor, asked(o->slow_factor != 0, real(o->slow_factor)),                               \
       .help = "with `--slow-gpu` only")                                                            \
@@ -341,7 +345,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "over schedules of this placement; null where it is unknown")                        \
     X(rank, known(row->rank != 0, whole(row->rank)),                                               \
       .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
-      TABLE(RANK, "rank", 4, 0))                                                                   \
+      TABLE(RANK, 1, "rank", 0))                                                                   \
     X(dtype, known(row->hardware, text(rp_dtype_text(row->workload.dtype))),                       \
       .help = "as the option, or of the program; null at stage fidelity")                          \
     X(nodes, known(row->hardware, whole(nodes_of(row))),                                           \
@@ -397,10 +401,50 @@ double rpsim_field_number(const rpsim_field *field)
     return NAN;
 }
 
+uint32_t rpsim_column_find(const char *key)
+{
+    uint32_t i = 0;
+    while (i < rpsim_column_count &&
+           (rpsim_columns[i].stored_only || strcmp(rpsim_columns[i].key, key) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+const char *rpsim_column_nearest(const char *key)
+{
+    const char *keys[RPSIM_MAX_FIELDS];
+    size_t count = 0;
+    for (uint32_t i = 0; i < rpsim_column_count; i++) {
+        if (!rpsim_columns[i].stored_only) {
+            keys[count++] = rpsim_columns[i].key;
+        }
+    }
+    return rp_text_nearest(key, keys, count);
+}
+
+/* The value of a column that was asked for is null where nobody has computed it. */
+static uint32_t asked_fields(const rpsim_study *study, const rpsim_row *row,
+                             rpsim_field fields_out[static RPSIM_MAX_FIELDS])
+{
+    const rpsim_options *o = study->options;
+    for (uint32_t k = 0; k < o->column_count; k++) {
+        const rpsim_column *column = &rpsim_columns[rpsim_column_find(o->columns[k])];
+        rpsim_field field = column->value(study, row);
+        field.key = column->key;
+        field.type = field.type == RPSIM_VALUE_ABSENT ? RPSIM_VALUE_NULL : field.type;
+        fields_out[k] = field;
+    }
+    return o->column_count;
+}
+
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS])
 {
     uint32_t count = 0;
+    if (study->options->column_count != 0) {
+        return asked_fields(study, row, fields_out);
+    }
     for (uint32_t i = 0; i < rpsim_column_count; i++) {
         rpsim_field field = rpsim_columns[i].value(study, row);
         field.key = rpsim_columns[i].key;

@@ -56,9 +56,10 @@ typedef struct rpsim_column {
     bool stored_only;    /**< in no report */
     const char *metric;  /**< name in the store, where times are picoseconds; NULL: not stored */
     unsigned tables;     /**< rpsim_table, OR-ed */
-    const char *heading; /**< in these tables */
-    const char *before;  /**< separator; NULL: a space */
-    int width;           /**< < 0: flush left; 0: that of the longest schedule's name, flush left */
+    uint32_t place;      /**< in these tables, from the left; what is farther right is left out
+                              first where the width is short */
+    const char *heading; /**< in tables; NULL: the key */
+    const char *before;  /**< joins the value to that of the column before it; NULL: stands alone */
     int decimals;
     double (*shown)(const rpsim_field *field, const rpsim_row *row); /**< NULL: as in JSON */
 } rpsim_column;
@@ -72,6 +73,12 @@ extern const uint32_t rpsim_column_count; /**< at most RPSIM_MAX_FIELDS */
 /** The keys of JSON and CSV with their values. @return their number */
 uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS]);
+
+/** @return index of the column with a key that reports have; rpsim_column_count: none has. */
+uint32_t rpsim_column_find(const char *key);
+
+/** @return the key that is most like `key`; NULL: none is. */
+const char *rpsim_column_nearest(const char *key);
 
 /** A value as JSON prints it; NaN where it is no number. */
 double rpsim_field_number(const rpsim_field *field);

@@ -125,11 +125,33 @@ static void write_inputs(const rpsim_row *row, FILE *stream)
 /* The table of layer times says whether anybody has measured this. */
 static void write_unmeasured(const rpsim_row *row, FILE *stream)
 {
-    const rpsim_input *layers = find(row->intervals, RPSIM_INPUT_LAYERS);
-    if (layers != NULL && layers->kind != RP_MEASURED && layers->kind != RP_SET) {
+    if (row->platform_name != NULL && row->costs->kind != RP_MEASURED &&
+        row->costs->kind != RP_SET) {
         fprintf(stream, "  nobody has measured %s on %s: its layer times are %s (%s)\n",
-                row->model_name, row->platform_name, rp_provenance_text(layers->kind),
+                row->model_name, row->platform_name, rp_provenance_text(row->costs->kind),
                 row->costs->name);
+    }
+}
+
+/* All inputs that nobody has measured or set, by where they come from. */
+static void write_origins(const rpsim_intervals *intervals, FILE *stream)
+{
+    static const struct {
+        rp_provenance kind;
+        const char *text;
+    } origins[] = {{RP_MOVED, "inputs moved from other hardware"}, {RP_ASSUMED, "inputs assumed"}};
+    for (size_t k = 0; k < sizeof origins / sizeof origins[0]; k++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < intervals->input_count; i++) {
+            const rpsim_input *input = &intervals->inputs[i];
+            if (input->kind == origins[k].kind) {
+                fprintf(stream, "%s%s%s", count == 0 ? "  " : ", ",
+                        count == 0 ? origins[k].text : "", count == 0 ? ": " : "");
+                fputs(rpsim_input_names[input->id], stream);
+                count++;
+            }
+        }
+        fputs(count != 0 ? "\n" : "", stream);
     }
 }
 
@@ -207,11 +229,12 @@ void rpsim_intervals_write(const rpsim_study *study, uint32_t begin, uint32_t en
                            FILE *stream)
 {
     const rpsim_row *row = &study->rows[best < end ? best : begin];
+    write_unmeasured(row, stream);
     if (row->intervals == NULL) {
         return;
     }
     write_inputs(row, stream);
-    write_unmeasured(row, stream);
+    write_origins(row->intervals, stream);
     if (best < end) {
         write_undecided(study, begin, end, best, stream);
     }

@@ -158,6 +158,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
 {
     rpsim_options options = *study->options;
     options.quiet = true;
+    options.what = c->what;
     options.explain = false;
     options.jitter_given = false;
     options.intervals = 0;

@@ -4,11 +4,10 @@
 
 #include "common/base/units.h"
 #include "common/formats/csv.h"
-#include "common/inputs/data.h"
 #include "sim/rpsim/report/columns.h"
-#include "sim/rpsim/report/decided.h"
 #include "sim/rpsim/report/explain_report.h"
 #include "sim/rpsim/report/ranking.h"
+#include "sim/rpsim/report/table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -101,7 +100,7 @@ static void write_csv(const rpsim_study *study, FILE *stream)
     for (uint32_t i = 0; i < study->row_count; i++) {
         rpsim_field fields[RPSIM_MAX_FIELDS];
         uint32_t count = rpsim_row_fields(study, &study->rows[i], fields);
-        while (fields[count - 1].type == RPSIM_VALUE_OBJECT) {
+        while (count > 0 && fields[count - 1].type == RPSIM_VALUE_OBJECT) {
             count--;
         }
         for (uint32_t k = 0; i == 0 && k < count; k++) {
@@ -159,290 +158,11 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
     return RP_OK;
 }
 
-/* ---- table ------------------------------------------------------------------------------------
+/* ---- for people --------------------------------------------------------------------------------
  */
 
-/* Width of a column, < 0: flush left; `names` is that of the longest schedule's name. */
-static int width_of(const rpsim_column *column, int names)
-{
-    return column->width != 0 ? column->width : -names;
-}
-
-static const char *separator_of(const rpsim_column *column)
-{
-    return column->before != NULL ? column->before : " ";
-}
-
-/* Headings of the columns of a table, each behind its separator. */
-static void write_headings(unsigned table, int names, FILE *stream)
-{
-    for (uint32_t i = 0; i < rpsim_column_count; i++) {
-        const rpsim_column *column = &rpsim_columns[i];
-        if ((column->tables & table) != 0) {
-            fprintf(stream, "%s%*s", separator_of(column), width_of(column, names),
-                    column->heading);
-        }
-    }
-}
-
-/* "-" for NaN. */
-static void write_number(double value, int width, int decimals, FILE *stream)
-{
-    if (isnan(value)) {
-        fprintf(stream, "%*s", width, "-");
-    } else {
-        fprintf(stream, "%*.*f", width, decimals, value);
-    }
-}
-
-/* A row's values below the headings. */
-static void write_cells(const rpsim_study *study, const rpsim_row *row, unsigned table, int names,
-                        FILE *stream)
-{
-    for (uint32_t i = 0; i < rpsim_column_count; i++) {
-        const rpsim_column *column = &rpsim_columns[i];
-        if ((column->tables & table) == 0) {
-            continue;
-        }
-        int width = width_of(column, names);
-        rpsim_field field = column->value(study, row);
-        fputs(separator_of(column), stream);
-        if (field.type == RPSIM_VALUE_TEXT) {
-            fprintf(stream, "%*s", width, field.text);
-        } else if (field.type != RPSIM_VALUE_NULL && column->shown != NULL) {
-            write_number(column->shown(&field, row), width, column->decimals, stream);
-        } else {
-            write_number(rpsim_field_number(&field), width, column->decimals, stream);
-        }
-    }
-}
-
-/* Tables that a run's columns are of. */
-static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
-{
-    unsigned intervals = study->options->intervals != 0 ? RPSIM_TABLE_INTERVALS : 0;
-    return row->hardware ? RPSIM_TABLE_HARDWARE | intervals : RPSIM_TABLE_STAGE;
-}
-
-static void write_group_head(const rpsim_study *study, const rpsim_row *row, int width,
-                             FILE *stream)
-{
-    const rpsim_workload *w = &row->workload;
-    fprintf(stream, "%s%s%s: %u GPUs, ", row->model_name, row->platform_name != NULL ? " on " : "",
-            row->platform_name != NULL ? row->platform_name : "", row->config.gpus);
-    if (row->hardware) {
-        fprintf(stream,
-                "%u sequences of %u tokens per step in %u x %u microbatches, hardware, %s\n",
-                w->global_batch, w->seq_len, w->calls, w->microbatches, rp_dtype_text(w->dtype));
-    } else {
-        fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
-                w->microbatches, row->costs->microbatch_size, w->seq_len,
-                rp_ps_to_ms(row->costs->hop_ps));
-    }
-    if (rp_changes_any(&study->options->changes, false)) {
-        fprintf(stream, "times of %s\n", row->costs->name);
-    }
-    write_headings(study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
-    fputc(' ', stream); /* the mark of the best row */
-    write_headings(tables_of(study, row), width, stream);
-    fputc('\n', stream);
-}
-
-static void write_table_row(const rpsim_study *study, const rpsim_row *row, bool best, int width,
-                            FILE *stream)
-{
-    write_cells(study, row, study->options->all_schedules ? RPSIM_TABLE_RANK : 0, width, stream);
-    fputc(best ? '*' : ' ', stream);
-    write_cells(study, row, tables_of(study, row), width, stream);
-    fputc('\n', stream);
-}
-
-static void write_tuned_note(const rpsim_row *row, FILE *stream)
-{
-    if (row->tune_evaluations == 0) {
-        return;
-    }
-    fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
-    if (row->schedule->rounds && row->config.round < row->config.microbatches) {
-        fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
-                row->schedule->traits.overlapping_rounds           ? ""
-                : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
-                                                                   : ", free first");
-    }
-    fprintf(stream, "; %s of %" PRIu64 " simulations\n",
-            row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
-}
-
-/* A period of less than a steady state; at stage fidelity synchronous iterations are all equal. */
-static void write_period_note(const rpsim_row *row, FILE *stream)
-{
-    uint32_t iterations = row->config.iterations;
-    bool alike = !row->config.asynchronous && !row->hardware;
-    if (alike || iterations >= RP_STEADY_ITERATIONS) {
-        return;
-    }
-    if (row->config.asynchronous && iterations == 1) {
-        fprintf(stream,
-                "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
-                "estimate, %u a steady state\n",
-                row->schedule_name, RP_STEADY_ITERATIONS);
-    } else {
-        fprintf(stream,
-                "  %s: iteration and tokens/s are an estimate from %u iteration%s; "
-                "--iterations %u gives a steady state\n",
-                row->schedule_name, iterations, iterations == 1 ? "" : "s", RP_STEADY_ITERATIONS);
-    }
-}
-
-/* Notes on memory that a row of the table has no place for. */
-static void write_memory_notes(const rpsim_study *study, const rpsim_row *row, FILE *stream)
-{
-    if (study->options->max_seqlen) {
-        fprintf(stream, "  %s: longest sequence that fits: %u tokens\n", row->schedule_name,
-                row->max_seqlen);
-    }
-    if (row->memory.known && !row->memory.fits) {
-        bool all = study->options->all_schedules;
-        fprintf(stream, "  %s%s%s%s does not fit: %s\n", row->schedule_name,
-                all ? ", recompute " : "", all ? rp_recompute_text(row->config.recompute) : "",
-                all ? "," : "", row->memory.oom_reason);
-    }
-}
-
-/* Weights in host memory: the run fits only where there is enough of it. With all schedules the
- * column has to do. */
-static void write_host_need(const rpsim_study *study, const rpsim_row *row, FILE *stream)
-{
-    const rpsim_memory *m = &row->memory;
-    bool fits = m->known && m->fits && m->host_bytes != 0 && m->host_fixed_bytes != 0;
-    if (fits && !study->options->all_schedules) {
-        fprintf(stream, "  %s fits only where the host has %.1f GB; here it has %.1f GB\n",
-                row->schedule_name, 1e-9 * (double)m->peak_host_bytes,
-                1e-9 * (double)m->host_bytes);
-    }
-}
-
-/* All rows of a group run on the same servers. */
-static void write_host_note(const rpsim_row *row, FILE *stream)
-{
-    if (!row->memory.known) {
-        return;
-    }
-    if (row->memory.host_bytes == 0) {
-        fprintf(stream,
-                "  %s does not say its host memory (host_memory_gb): nobody knows whether what "
-                "lies there fits\n",
-                row->platform_name);
-        return;
-    }
-    fprintf(stream, "  host memory: %.1f GB", 1e-9 * (double)row->memory.host_bytes);
-    if (row->memory.host_servers > 1) {
-        fprintf(stream, " of %u servers together", row->memory.host_servers);
-    }
-    fputc('\n', stream);
-}
-
-/* The row of the highest rate among those that may fit; `end` where none may, or no rate is
- * known. */
-static uint32_t find_best(const rpsim_study *study, uint32_t begin, uint32_t end)
-{
-    uint32_t best = end;
-    for (uint32_t i = begin; i < end; i++) {
-        const rpsim_row *row = &study->rows[i];
-        bool may_fit = !row->memory.known || row->memory.fits;
-        double tokens = rpsim_row_tokens_per_s(row);
-        if (may_fit && !isnan(tokens) &&
-            (best == end || tokens > rpsim_row_tokens_per_s(&study->rows[best]))) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* Percentiles and, for several rows, who beats whom. */
-static void write_table_noise(const rpsim_study *study, uint32_t begin, uint32_t end, int width,
-                              FILE *stream)
-{
-    const rpsim_options *o = study->options;
-    fprintf(
-        stream,
-        "  noise of single runs, not accuracy: CV %g on compute times, %u replicas, seed %" PRIu64,
-        o->jitter, o->replicas, o->seed);
-    if (o->slow_factor != 0) {
-        fprintf(stream, "; compute of GPU %u takes %g times as long", o->slow_gpu, o->slow_factor);
-    }
-    fputs("\n    #", stream);
-    write_headings(RPSIM_TABLE_NOISE, width, stream);
-    for (uint32_t i = begin; end - begin > 1 && i < end; i++) {
-        fprintf(stream, "  beats %2u", i - begin + 1);
-    }
-    fputc('\n', stream);
-    for (uint32_t i = begin; i < end; i++) {
-        const rpsim_row *row = &study->rows[i];
-        fprintf(stream, "   %2u", i - begin + 1);
-        write_cells(study, row, RPSIM_TABLE_NOISE, width, stream);
-        for (uint32_t k = begin; end - begin > 1 && k < end; k++) {
-            write_number(k == i ? NAN : rpsim_row_beats(study, row, &study->rows[k]), 10, 3,
-                         stream);
-        }
-        fputc('\n', stream);
-    }
-}
-
-static void write_table(const rpsim_study *study, FILE *stream)
-{
-    int width = 8;
-    for (uint32_t i = 0; i < study->row_count; i++) {
-        int length = (int)strlen(study->rows[i].schedule_name);
-        width = length > width ? length : width;
-    }
-    for (uint32_t begin = 0; begin < study->row_count;) {
-        const rpsim_row *first = &study->rows[begin];
-        uint32_t end = begin;
-        while (end < study->row_count && rpsim_row_same_group(first, &study->rows[end])) {
-            end++;
-        }
-        fputs(begin != 0 ? "\n" : "", stream);
-        write_group_head(study, first, width, stream);
-        uint32_t best = find_best(study, begin, end);
-        for (uint32_t i = begin; i < end; i++) {
-            write_table_row(study, &study->rows[i], end - begin > 1 && i == best, width, stream);
-        }
-        for (uint32_t i = begin; i < end; i++) {
-            write_tuned_note(&study->rows[i], stream);
-            write_period_note(&study->rows[i], stream);
-            write_memory_notes(study, &study->rows[i], stream);
-            write_host_need(study, &study->rows[i], stream);
-        }
-        write_host_note(first, stream);
-        rpsim_intervals_write(study, begin, end, best, stream);
-        if (first->replica_ps != NULL) {
-            write_table_noise(study, begin, end, width, stream);
-        }
-        begin = end;
-    }
-    bool one = study->row_count == 0 || rpsim_row_of_one_iteration(&study->rows[0]);
-    fprintf(stream,
-            "\nmakespan, bubble and its parts: %s; bubble parts in %% of GPU time. hops: time "
-            "by which hops delay ops; at hardware fidelity GPU time between ops spent waiting for "
-            "transfers. bound: distance to\nthe largest lower bound, mostly "
-            "that of the same placement (--explain has all). iteration: steady-state period, from "
-            "which tokens/s follow. paper "
-            "est: makespan - (fill + drain) / GPUs. "
-            "* most tokens/s, of what fits.\n",
-            one ? "one iteration" : "all iterations of the program");
-    if (study->options->hardware) {
-        fputs(
-            "Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
-            "optimizer in host memory, the other\nschedules on the GPUs. Boundary tensors go from "
-            "GPU to GPU where the platform has peers, else through the host.\npeak GB: the fullest "
-            "GPU, context included; host GB: of all servers; - where memory is not modelled.\n",
-            stream);
-    }
-}
-
 /* One comparison per model. They are simulated before the first line is written: it may fail. */
-static rp_status write_all(const rpsim_study *study, FILE *stream)
+static rp_status write_page(const rpsim_study *study, const rp_page *page)
 {
     const rpsim_options *o = study->options;
     rpsim_comparison *comparisons = NULL;
@@ -454,17 +174,28 @@ static rp_status write_all(const rpsim_study *study, FILE *stream)
             RP_TRY(rpsim_comparison_make(study, i, &comparisons[count++]));
         }
     }
-    write_table(study, stream);
-    rpsim_refusals_write(study, stream);
+    rp_progress_end();
+    RP_TRY(rpsim_table_write(study, page));
+    rpsim_refusals_write(study, page->stream);
     for (uint32_t i = 0; i < count; i++) {
-        RP_TRY(rpsim_comparison_write(study, &comparisons[i], stream));
+        RP_TRY(rpsim_comparison_write(study, &comparisons[i], page->stream));
     }
-    rpsim_explain_write(study, stream);
+    rpsim_explain_write(study, page->stream);
     return RP_OK;
+}
+
+static rp_status write_all(const rpsim_study *study, FILE *stream)
+{
+    rp_page page;
+    RP_TRY(rp_page_open(stream, study->arena, &page));
+    rp_status status = write_page(study, &page);
+    rp_page_close(&page);
+    return status;
 }
 
 rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
 {
+    rp_progress_end();
     switch (study->options->format) {
     case RPSIM_FORMAT_TABLE:
         return write_all(study, stream);
@@ -476,30 +207,14 @@ rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
         return RP_OK;
     case RPSIM_FORMAT_KV:
         return write_kv(study, stream);
+    case RPSIM_FORMAT_MD:
+        return rpsim_table_write_markdown(study, stream);
     }
     return rp_broken();
 }
 
-/* ---- --list and --check -----------------------------------------------------------------------
+/* ---- --check ------------------------------------------------------------------------------------
  */
-
-rp_status rpsim_report_list(const char *kind, rp_arena *arena, FILE *stream)
-{
-    if (strcmp(kind, "schedules") == 0) {
-        for (uint32_t i = 0; i < rp_schedule_count; i++) {
-            const rp_schedule_type *schedule = rp_schedules[i];
-            fprintf(stream, "%-18s %s [%s]\n", schedule->name, schedule->summary, schedule->source);
-        }
-        return RP_OK;
-    }
-    const char **names = NULL;
-    uint32_t count = 0;
-    RP_TRY(rp_data_list(kind, arena, &names, &count));
-    for (uint32_t i = 0; i < count; i++) {
-        fprintf(stream, "%s\n", names[i]);
-    }
-    return RP_OK;
-}
 
 void rpsim_report_check(const rpsim_study *study, FILE *stream)
 {

@@ -14,9 +14,6 @@ rp_status rpsim_report_write(const rpsim_study *study, FILE *stream);
 /** Writes keys and values of a row's columns into an open object. */
 void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json);
 
-/** Output of --list. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
-rp_status rpsim_report_list(const char *kind, rp_arena *arena, FILE *stream);
-
 /** Output of --check: one line per valid program. */
 void rpsim_report_check(const rpsim_study *study, FILE *stream);
 

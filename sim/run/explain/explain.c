@@ -1,31 +1,64 @@
-/* Attribution and critical path, both by walking backwards over causes (walk.c). */
+/* Attribution and critical path, both by walking backwards over causes
+ * (common/timeline/walk.h). */
 #include "sim/run/explain/explain.h"
 
 #include "common/base/log.h"
-#include "sim/run/explain/walk_internal.h"
 
 #include <inttypes.h>
+
+/* ---- resources --------------------------------------------------------------------------------
+ */
+
+static rpsim_resource_kind resource_kind_of(const rp_walk *walk, uint32_t op, rp_walk_step step)
+{
+    if (step == RP_WALK_STEP_HOP) {
+        return RPSIM_RESOURCE_PEER;
+    }
+    if (step == RP_WALK_STEP_MEMORY) {
+        return RPSIM_RESOURCE_MEMORY;
+    }
+    if (step == RP_WALK_STEP_IDLE && walk->timeline->held_ps != NULL) {
+        return RPSIM_RESOURCE_DISPATCH;
+    }
+    static const rpsim_resource_kind of_carrier[] = {[RP_CARRIER_COMPUTE] = RPSIM_RESOURCE_COMPUTE,
+                                                     [RP_CARRIER_LINK_UP] = RPSIM_RESOURCE_LINK_UP,
+                                                     [RP_CARRIER_LINK_DOWN] =
+                                                         RPSIM_RESOURCE_LINK_DOWN,
+                                                     [RP_CARRIER_PEER] = RPSIM_RESOURCE_PEER,
+                                                     [RP_CARRIER_HOST] = RPSIM_RESOURCE_HOST};
+    const rp_queue *queue = &walk->program->queues[walk->queue_of[op]];
+    return of_carrier[rp_queue_kind_carrier((rp_queue_kind)queue->kind)];
+}
+
+static uint32_t resource_of(const rp_walk *walk, uint32_t op, rp_walk_step step)
+{
+    return rpsim_resource(resource_kind_of(walk, op, step),
+                          walk->program->queues[walk->queue_of[op]].gpu, walk->program->gpu_count);
+}
+
+/* ---- attribution ------------------------------------------------------------------------------
+ */
 
 /* Whose the time was and what it is charged to. */
 typedef struct charge {
     rpsim_explanation *explanation;
-    const rpsim_walk *walk;
+    const rp_walk *walk;
     uint32_t gpu; /* that waits */
 } charge;
 
-static rp_share share_of_wait(const rpsim_walk *w, uint32_t op, rpsim_step step)
+static rp_share share_of_wait(const rp_walk *w, uint32_t op, rp_walk_step step)
 {
-    if (step == RPSIM_STEP_MEMORY) {
+    if (step == RP_WALK_STEP_MEMORY) {
         return RPSIM_SHARE_MEMORY;
     }
-    if (rpsim_walk_resource_kind(w, op, step) == RPSIM_RESOURCE_DISPATCH) {
+    if (resource_kind_of(w, op, step) == RPSIM_RESOURCE_DISPATCH) {
         return RPSIM_SHARE_DISPATCH;
     }
     rp_op_kind kind = (rp_op_kind)w->program->ops[op].kind;
     if (rp_op_kind_moves_parameters(kind) && rp_op_kinds[kind].way == RP_WAY_UP) {
         return RPSIM_SHARE_UPLOAD_PARAMS;
     }
-    switch ((int)rpsim_walk_resource_kind(w, op, step)) {
+    switch ((int)resource_kind_of(w, op, step)) {
     case RPSIM_RESOURCE_COMPUTE:
         return RPSIM_SHARE_DEPENDENCY;
     case RPSIM_RESOURCE_LINK_UP:
@@ -48,16 +81,16 @@ static rp_share share_of_work(rp_op_kind kind)
                                        : RPSIM_SHARE_BACKWARD;
 }
 
-static void charge_wait(void *context, const rpsim_walk_piece *piece)
+static void charge_wait(void *context, const rp_walk_piece *piece)
 {
     charge *c = context;
     int64_t ps = piece->end_ps - piece->start_ps;
     rp_share share = share_of_wait(c->walk, piece->op, piece->step);
     c->explanation->gpu_share_ps[c->gpu][share] += ps;
-    c->explanation->blame_ps[rpsim_walk_resource(c->walk, piece->op, piece->step)] += ps;
+    c->explanation->blame_ps[resource_of(c->walk, piece->op, piece->step)] += ps;
 }
 
-static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const rpsim_walk *w,
+static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const rp_walk *w,
                             rpsim_explanation *e)
 {
     charge c = {e, w, queue->gpu};
@@ -71,7 +104,7 @@ static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const r
         if (first) {
             share_ps[RPSIM_SHARE_FILL] += t->start_ps[i];
         } else if (t->start_ps[i] > idle_from) {
-            rpsim_walk_back(w, i, idle_from, t->start_ps[i], RPSIM_WALK_WAITS, charge_wait, &c);
+            rp_walk_back(w, i, idle_from, t->start_ps[i], RP_WALK_WAITS, charge_wait, &c);
         }
         first = false;
         idle_from = t->end_ps[i];
@@ -84,7 +117,7 @@ static void attribute_queue(const rp_timeline *t, const rp_queue *queue, const r
     share_ps[first ? RPSIM_SHARE_FILL : RPSIM_SHARE_DRAIN] += e->makespan_ps - idle_from;
 }
 
-static rp_status attribute(const rp_timeline *t, const rpsim_walk *w, rp_arena *scratch,
+static rp_status attribute(const rp_timeline *t, const rp_walk *w, rp_arena *scratch,
                            rpsim_explanation *e)
 {
     bool *seen = NULL;
@@ -119,23 +152,23 @@ static rp_status attribute(const rp_timeline *t, const rpsim_walk *w, rp_arena *
 
 typedef struct path_writer {
     rpsim_explanation *explanation;
-    const rpsim_walk *walk;
+    const rp_walk *walk;
     uint32_t left; /* segments still to come; they come from the last to the first */
 } path_writer;
 
-static void count_segment(void *context, const rpsim_walk_piece *piece)
+static void count_segment(void *context, const rp_walk_piece *piece)
 {
     path_writer *w = context;
     (void)piece;
     w->explanation->segment_count++;
 }
 
-static void add_segment(void *context, const rpsim_walk_piece *piece)
+static void add_segment(void *context, const rp_walk_piece *piece)
 {
     path_writer *w = context;
     rpsim_explanation *e = w->explanation;
     int64_t ps = piece->end_ps - piece->start_ps;
-    uint32_t resource = rpsim_walk_resource(w->walk, piece->op, piece->step);
+    uint32_t resource = resource_of(w->walk, piece->op, piece->step);
     e->segments[--w->left] = (rpsim_segment){.op = piece->op,
                                              .resource = resource,
                                              .start_ps = piece->start_ps,
@@ -143,12 +176,12 @@ static void add_segment(void *context, const rpsim_walk_piece *piece)
                                              .reason = piece->reason};
     /* Of an op that is on the path as a whole, what it was held is the host's. */
     const rp_timeline *t = w->walk->timeline;
-    bool whole = piece->step == RPSIM_STEP_RUN && piece->start_ps == t->start_ps[piece->op] &&
+    bool whole = piece->step == RP_WALK_STEP_RUN && piece->start_ps == t->start_ps[piece->op] &&
                  piece->end_ps == t->end_ps[piece->op];
     int64_t held_ps = whole && t->held_ps != NULL ? t->held_ps[piece->op] : 0;
     e->path_ps[resource] += ps - held_ps;
     e->path_ps[rpsim_resource(RPSIM_RESOURCE_DISPATCH, 0, e->gpus)] += held_ps;
-    if (piece->step == RPSIM_STEP_HOP) {
+    if (piece->step == RP_WALK_STEP_HOP) {
         e->path_hop_ps += ps;
     } else {
         e->path_kind_ps[w->walk->program->ops[piece->op].kind] += ps;
@@ -156,33 +189,17 @@ static void add_segment(void *context, const rpsim_walk_piece *piece)
 }
 
 /* `last` ends at the makespan. */
-static rp_status find_path(const rpsim_walk *w, uint32_t last, rp_arena *arena,
-                           rpsim_explanation *e)
+static rp_status find_path(const rp_walk *w, uint32_t last, rp_arena *arena, rpsim_explanation *e)
 {
     if (e->makespan_ps == 0) {
         return RP_OK;
     }
     path_writer writer = {.explanation = e, .walk = w};
-    rpsim_walk_back(w, last, 0, e->makespan_ps, RPSIM_WALK_PATH, count_segment, &writer);
+    rp_walk_back(w, last, 0, e->makespan_ps, RP_WALK_PATH, count_segment, &writer);
     RP_TRY(rp_arena_alloc(arena, e->segment_count, sizeof(rpsim_segment), &e->segments));
     writer.left = e->segment_count;
-    rpsim_walk_back(w, last, 0, e->makespan_ps, RPSIM_WALK_PATH, add_segment, &writer);
+    rp_walk_back(w, last, 0, e->makespan_ps, RP_WALK_PATH, add_segment, &writer);
     return RP_OK;
-}
-
-/* The op whose end is the makespan, as in rp_metrics_measure: ops that take no time do not
- * count. The lowest one on ties. */
-static uint32_t find_last(const rp_timeline *t)
-{
-    uint32_t last = 0;
-    int64_t makespan = 0;
-    for (uint32_t i = 0; i < t->program->op_count; i++) {
-        if (t->end_ps[i] > t->start_ps[i] && t->end_ps[i] > makespan) {
-            makespan = t->end_ps[i];
-            last = i;
-        }
-    }
-    return last;
 }
 
 static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena *scratch,
@@ -192,7 +209,7 @@ static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena 
     if (t->program->op_count == 0) {
         return RP_OK;
     }
-    uint32_t last = find_last(t);
+    uint32_t last = rp_walk_last(t);
     bool empty = t->end_ps[last] == t->start_ps[last];
     e->makespan_ps = empty ? 0 : t->end_ps[last];
     int64_t gpu_time = 0;
@@ -200,8 +217,8 @@ static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena 
         rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
         return RP_INPUT;
     }
-    rpsim_walk walk;
-    RP_TRY(rpsim_walk_prepare(t, c->times != NULL ? c->times->hop_ps : 0, scratch, &walk));
+    rp_walk walk;
+    RP_TRY(rp_walk_prepare(t, c->times != NULL ? c->times->hop_ps : 0, scratch, &walk));
     RP_TRY(attribute(t, &walk, scratch, e));
     return find_path(&walk, last, arena, e);
 }

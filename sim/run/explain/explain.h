@@ -1,25 +1,17 @@
 /** @file explain.h  Why a run takes as long as it does: where every GPU-second goes, what the
  * critical path runs through, and how much a faster resource would help.
  *
- * **Cause of a start.** An op starts when the op before it in its queue and all ops it waits
- * for have ended (a data wait at stage fidelity: one hop later), and, a transfer, when its copy
- * engine is free. The *cause* of its start is the last of these to finish. Of several that finish
- * at the same instant it is the op before it in the queue, then the wait that is listed first
- * (waits are listed by op number); the copy engine only where it is strictly the last. A joined
- * group of stage fidelity starts as late as the waits of all its members demand; a member's own
- * wait goes before the joined op before it.
- *
- * **Attribution.** Before a GPU's first op that takes time it fills, after its last one it drains.
- * Every gap between is explained backwards from the op after it. The time that the cause itself
- * ran, clipped to the gap, is charged to what the cause is: an upload, a download, a transfer
- * between GPUs, the host, or another GPU's compute (dependency). What is left of the gap is
- * explained by the cause's own cause, and so on. A transfer that waits for its copy engine is
- * charged as if it ran. A transfer that a memory limit has held back (a control wait for an earlier
- * op of its own GPU's compute: two stages and two inputs per GPU at most) is charged to memory for
- * as long as it could have run before. What nothing in the program explains, where dispatch is
- * modelled, is the host's: it had not issued the op yet; so is the part of a compute op in which
- * its GPU waited for the rest of its launches. All of it is integers: the sum is GPUs times
- * makespan.
+ * **Attribution.** The *cause* of an op's start is defined in common/timeline/walk.h. Before a
+ * GPU's first op that takes time it fills, after its last one it drains. Every gap between is
+ * explained backwards from the op after it. The time that the cause itself ran, clipped to the gap,
+ * is charged to what the cause is: an upload, a download, a transfer between GPUs, the host, or
+ * another GPU's compute (dependency). What is left of the gap is explained by the cause's own
+ * cause, and so on. A transfer that waits for its copy engine is charged as if it ran. A transfer
+ * that a memory limit has held back (a control wait for an earlier op of its own GPU's compute: two
+ * stages and two inputs per GPU at most) is charged to memory for as long as it could have run
+ * before. What nothing in the program explains, where dispatch is modelled, is the host's: it had
+ * not issued the op yet; so is the part of a compute op in which its GPU waited for the rest of its
+ * launches. All of it is integers: the sum is GPUs times makespan.
  *
  * **Blame** sums the same gaps by the resource that was in use: whose compute, whose link. That is
  * what GPUs wait for directly; what limits them in the end, rpsim_explain_first_cause says.
@@ -27,6 +19,7 @@
 #pragma once
 
 #include "common/schedule/even.h"
+#include "common/timeline/walk.h"
 #include "sim/engine/hardware_engine.h"
 
 /** X(enumerator, JSON key, words). Nothing else enumerates what GPU time goes to. */
@@ -99,25 +92,13 @@ static inline uint32_t rpsim_resource_count(uint32_t gpus)
     return rpsim_resource(RPSIM_RESOURCE_TIMED_COUNT, 0, gpus);
 }
 
-/** Why a segment of the critical path did not begin earlier. */
-typedef enum rpsim_reason {
-    RPSIM_REASON_START,    /**< it waited for nothing */
-    RPSIM_REASON_QUEUE,    /**< the op before it in its queue */
-    RPSIM_REASON_DATA,     /**< a tensor */
-    RPSIM_REASON_CONTROL,  /**< an ordering */
-    RPSIM_REASON_ENGINE,   /**< the copy engine */
-    RPSIM_REASON_JOINED,   /**< a later op of its joined group */
-    RPSIM_REASON_DISPATCH, /**< the host had not issued it */
-    RPSIM_REASON_COUNT
-} rpsim_reason;
-
 /** A piece of the critical path; the next one begins where it ends. */
 typedef struct rpsim_segment {
     uint32_t op;
     uint32_t resource; /**< that was in use */
     int64_t start_ps;
     int64_t end_ps;
-    rpsim_reason reason;
+    rp_reason reason;
 } rpsim_segment;
 
 /** Everything lives in the arena it was made in. */

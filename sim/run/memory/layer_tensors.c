@@ -250,8 +250,9 @@ rp_status rpsim_layer_tensors_load(const rp_model *model, uint64_t tokens, rp_ar
     rp_text text = {0};
     reader r = {.model = model, .tokens = tokens, .out = tensors_out};
     *tensors_out = (rpsim_layer_tensors){0};
-    RP_TRY(rp_arena_print(arena, &path, "%s/layers/%s.csv", rp_data_root(), kind_of(model)));
-    rp_status status = rp_text_read_file(path, MOST_BYTES, &text);
+    const char *file = NULL;
+    RP_TRY(rp_arena_print(arena, &file, "layers/%s.csv", kind_of(model)));
+    rp_status status = rp_data_read_file(file, MOST_BYTES, arena, &path, &text);
     if (status == RP_OK) {
         status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &r.csv);
     }

@@ -12,13 +12,22 @@ typedef struct measured {
     const rp_platform *platform;
 } measured;
 
-static void say(rpsim_memory *memory, uint32_t gpu, uint64_t limit, const rpsim_library_memory *m)
+static void say(rpsim_memory *memory, uint32_t gpu, uint64_t fixed, uint64_t limit,
+                const rpsim_library_memory *m)
 {
     snprintf(
         memory->oom_reason, sizeof memory->oom_reason,
         "GPU %u: PyTorch's allocator may take %llu bytes; the run needs %llu bytes of tensors, "
         "which do not fit into its segments",
         gpu, (unsigned long long)limit, (unsigned long long)m->peak_live_bytes);
+    memory->need = (rpsim_memory_need){.gpu = gpu,
+                                       .need_bytes = memory->peak_gpu_bytes[gpu],
+                                       .limit_bytes = fixed + limit,
+                                       .part_count = 2};
+    memory->need.parts[0].name = "tensors in segments of PyTorch's allocator";
+    memory->need.parts[0].bytes = m->peak_live_bytes;
+    memory->need.parts[1].name = "context and libraries";
+    memory->need.parts[1].bytes = fixed;
 }
 
 /* Peaks of all GPUs; where the host's part fits, the first GPU without room is blamed. */
@@ -29,6 +38,7 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
     uint64_t limit = limits->gpu_bytes > fixed ? limits->gpu_bytes - fixed : 0;
     memory->fits = rpsim_memory_host_fits(memory);
     memory->oom_reason[0] = '\0';
+    memory->need = (rpsim_memory_need){0};
     if (!memory->fits) {
         rpsim_memory_blame_host(memory);
     }
@@ -46,7 +56,7 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
         memory->peak_gpu_bytes[gpu] = fixed + taken.peak_live_bytes;
         if (memory->fits && !taken.fits) {
             memory->fits = false;
-            say(memory, gpu, limit, &taken);
+            say(memory, gpu, fixed, limit, &taken);
         }
     }
     return RP_OK;

@@ -1,5 +1,6 @@
 #include "sim/run/memory/memory.h"
 
+#include "common/base/log.h"
 #include "common/base/units.h"
 
 #include <stdio.h>
@@ -56,6 +57,45 @@ bool rpsim_memory_host_fits(const rpsim_memory *memory)
     return memory->host_bytes == 0 || memory->peak_host_bytes <= memory->host_bytes;
 }
 
+/* Keeps the parts in their order, largest first. */
+static void add_part(rpsim_memory_need *need, const char *name, uint64_t bytes)
+{
+    if (bytes == 0 || need->part_count == RPSIM_NEED_PARTS) {
+        return;
+    }
+    uint32_t at = need->part_count++;
+    for (; at > 0 && need->parts[at - 1].bytes < bytes; at--) {
+        need->parts[at] = need->parts[at - 1];
+    }
+    need->parts[at].name = name;
+    need->parts[at].bytes = bytes;
+}
+
+void rpsim_memory_say_need(const rpsim_memory_need *need, uint32_t columns, char *text, size_t size)
+{
+    static const char more[] = ", …";
+    size_t length =
+        (size_t)snprintf(text, size, "needs %.1f of %.1f GB ", 1e-9 * (double)need->need_bytes,
+                         1e-9 * (double)need->limit_bytes);
+    if (need->host) {
+        length += (size_t)snprintf(text + length, size - length, "of host memory");
+    } else {
+        length += (size_t)snprintf(text + length, size - length, "on GPU %u", need->gpu);
+    }
+    for (uint32_t i = 0; i < need->part_count; i++) {
+        char part[64];
+        bool last = i + 1 == need->part_count;
+        size_t more_length = last ? 0 : 3;
+        int wide = snprintf(part, sizeof part, "%s%s %.1f", i == 0 ? ": " : ", ",
+                            need->parts[i].name, 1e-9 * (double)need->parts[i].bytes);
+        if (length + (size_t)wide + more_length > columns || length + (size_t)wide + 8 > size) {
+            (void)snprintf(text + length, size - length, "%s", i > 0 ? more : "");
+            return;
+        }
+        length += (size_t)snprintf(text + length, size - length, "%s", part);
+    }
+}
+
 void rpsim_memory_blame_host(rpsim_memory *memory)
 {
     char where[48] = "host memory";
@@ -69,6 +109,12 @@ void rpsim_memory_blame_host(rpsim_memory *memory)
                  1e-9 * (double)memory->host_fixed_bytes);
     }
     memory->fits = false;
+    uint64_t fixed = memory->host_fixed_bytes;
+    uint64_t rest = memory->peak_host_bytes > fixed ? memory->peak_host_bytes - fixed : 0;
+    memory->need = (rpsim_memory_need){
+        .host = true, .need_bytes = memory->peak_host_bytes, .limit_bytes = memory->host_bytes};
+    add_part(&memory->need, "weights, gradients and optimizer", fixed);
+    add_part(&memory->need, "activations", rest);
     snprintf(memory->oom_reason, sizeof memory->oom_reason,
              "needs %.1f of %.1f GB of %s (%llu of %llu bytes)%s",
              1e-9 * (double)memory->peak_host_bytes, 1e-9 * (double)memory->host_bytes, where,
@@ -225,6 +271,47 @@ static void follow(meter *m, const change *changes, uint32_t count)
     }
 }
 
+/* GPU that needs most beyond its limit; gpu_count where none does. */
+static uint32_t find_worst_gpu(const meter *m)
+{
+    uint32_t worst = m->program->gpu_count;
+    for (uint32_t i = 0; i < m->program->gpu_count; i++) {
+        bool over = m->places[i].limit != 0 && m->places[i].peak > m->places[i].limit;
+        if (over && (worst == m->program->gpu_count || m->places[i].peak > m->places[worst].peak)) {
+            worst = i;
+        }
+    }
+    return worst;
+}
+
+/* Goes through the changes again, up to the moment of the GPU's peak, with a sum of each kind. */
+static void break_down(const meter *m, uint32_t gpu, const change *changes, uint32_t count)
+{
+    static const char *const names[] = {
+#define NAME(name, text) text,
+        RP_BUFFER_KIND_LIST(NAME)
+#undef NAME
+    };
+    const place *at = &m->places[gpu];
+    place now = {.fixed = at->fixed, .overhead = at->overhead};
+    int64_t sums[RP_BUFFER_KIND_COUNT] = {0};
+    for (uint32_t i = 0; i < count && used(&now) < at->peak; i++) {
+        const rp_buffer *buffer = &m->program->buffers[changes[i].buffer];
+        if (buffer->place == gpu) {
+            int64_t bytes = changes[i].freed ? -(int64_t)buffer->bytes : (int64_t)buffer->bytes;
+            now.live += bytes;
+            sums[buffer->kind] += bytes;
+        }
+    }
+    rpsim_memory_need *need = &m->out->need;
+    *need = (rpsim_memory_need){.gpu = gpu, .need_bytes = at->peak, .limit_bytes = at->limit};
+    add_part(need, "context and libraries", at->fixed);
+    for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
+        add_part(need, names[kind],
+                 sums[kind] > 0 ? (uint64_t)((1 + at->overhead) * (double)sums[kind]) : 0);
+    }
+}
+
 static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *scratch,
                          rp_arena *arena)
 {
@@ -254,8 +341,13 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     m->out->host_bytes = limits->host_bytes;
     m->out->host_fixed_bytes = limits->host_fixed_bytes;
     m->out->host_servers = limits->host_servers;
+    uint32_t worst = find_worst_gpu(m);
     if (m->host_first) {
         rpsim_memory_blame_host(m->out);
+    } else if (worst < p->gpu_count) {
+        break_down(m, worst, sorted, count);
+    } else if (!m->out->fits) { /* never: of what overflows first a GPU has the peak */
+        return rp_broken();
     }
     return RP_OK;
 }

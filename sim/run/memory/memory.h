@@ -22,6 +22,22 @@ typedef struct rpsim_memory_limits {
 
 #define RPSIM_OOM_REASON_SIZE 256
 
+/** Most parts of a need: the kinds of buffers, and what is always there. */
+#define RPSIM_NEED_PARTS 8u
+
+/** Need of the place that overflows most, at its worst moment. */
+typedef struct rpsim_memory_need {
+    bool host;
+    uint32_t gpu;         /**< where it is not the host */
+    uint64_t need_bytes;  /**< 0: everything fits */
+    uint64_t limit_bytes; /**< below need_bytes, but where segments of an allocator are short */
+    struct {
+        const char *name;      /**< static */
+        uint64_t bytes;        /**< overhead included */
+    } parts[RPSIM_NEED_PARTS]; /**< largest first */
+    uint32_t part_count;
+} rpsim_memory_need;
+
 /** Zeroed: not modelled. */
 typedef struct rpsim_memory {
     bool known;
@@ -36,7 +52,15 @@ typedef struct rpsim_memory {
     /** Which buffer, when, by how much; of the host need and limit; "" where everything fits. Of
      * several places that overflow, the one that does so first. */
     char oom_reason[RPSIM_OOM_REASON_SIZE];
+    rpsim_memory_need need; /**< where it does not fit */
 } rpsim_memory;
+
+/**
+ * "needs 118.1 of 25.3 GB on GPU 0: optimizer 72.1, …" in one line: as many parts as have a place.
+ * @param columns at most so many characters, as far as need and limit allow
+ */
+void rpsim_memory_say_need(const rpsim_memory_need *need, uint32_t columns, char *text,
+                           size_t size);
 
 /**
  * Limits of a platform's GPUs and of the servers that `gpus` successive GPUs are in. Host memory is

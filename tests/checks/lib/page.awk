@@ -1,5 +1,15 @@
 # What is wrong with a page, a line each: tags that do not match, ids that are there twice, links to
 # nowhere, and anything that a browser would load. Independent of the report's own code.
+# beside FILE: whether it lies in the page's folder.
+function beside(file,    path, line, found)
+{
+    if (file ~ /^\/|\.\./) return 0
+    path = FILENAME
+    sub(/[^\/]*$/, file, path)
+    found = (getline line < path) >= 0
+    close(path)
+    return found
+}
 function attributes(tag,    name, text)
 {
     while (match(tag, /[a-zA-Z:-]+=("[^"]*"|'[^']*')/)) {
@@ -11,8 +21,9 @@ function attributes(tag,    name, text)
         text = substr(text, 1, length(text) - 1)
         if (name == "id" && ids[text]++) print "the id " text " is there " ids[text] " times"
         if (name ~ /href$/ && text ~ /^#/) wanted[substr(text, 2)]
-        if (name ~ /href$/ && text !~ /^#/ && (element != "a" || text !~ /^https?:/)) print "loads or leads to " text
-        if (name == "src" || name == "srcset" || name == "data") print element " loads " text
+        if (name ~ /href$/ && text !~ /^#/ && (element != "a" || (text !~ /^https?:/ && !beside(text)))) print "loads or leads to " text
+        if (name == "aria-label" && element == "svg" && length(text) < 60) print "a picture is called \"" text "\" only"
+        if ((name == "src" || name == "srcset" || name == "data") && text !~ /^data:image\/svg\+xml,/) print element " loads " text
         if (name ~ /^on/) print element " has a script in " name
         while (match(text, /url\([^)]*\)/)) {
             if (substr(text, RSTART + 4, 1) != "#") print element " loads " substr(text, RSTART, RLENGTH)

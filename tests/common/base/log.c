@@ -1,7 +1,9 @@
 #include "common/base/log.h"
+#include "common/base/crew.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,4 +18,32 @@ Test(log, broken_invariants_say_where)
     (void)snprintf(expected, sizeof expected, "at tests/common/base/log.c:%d; ", __LINE__ - 2);
     cr_expect(eq(int, status, RP_BROKEN));
     cr_expect(strstr(messages, expected) != NULL, "%s", messages);
+}
+
+/* Both threads are in a job at the same time, so one of them is not the caller's. */
+static rp_status meet(void *context, uint32_t job)
+{
+    pthread_barrier_wait(context);
+    rp_log_error("job %u", job);
+    return RP_OK;
+}
+
+Test(log, threads_of_a_crew_say_it_where_the_caller_listens, .timeout = 20)
+{
+    char messages[256];
+    char after[64];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rp_crew_run(2, 2, meet, &barrier);
+    rp_log_capture_end();
+    pthread_barrier_destroy(&barrier);
+    cr_expect(eq(int, status, RP_OK));
+    cr_expect(strstr(messages, "job 0\n") != NULL, "%s", messages);
+    cr_expect(strstr(messages, "job 1\n") != NULL, "%s", messages);
+    rp_log_capture_begin(after, sizeof after); /* what follows goes elsewhere */
+    rp_log_error("later");
+    rp_log_capture_end();
+    cr_expect(strstr(messages, "later") == NULL, "%s", messages);
+    cr_expect(eq(str, after, "later\n"));
 }

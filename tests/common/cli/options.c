@@ -274,7 +274,8 @@ Test(options, help_is_grouped_and_wrapped)
         "\n  -c, --count N|all       things\n",
         "\n  --colour red|green|blue\n                          a colour\n",
         "\nLast:\n  --names NAME[,NAME…]    several\n",
-        "\nHelp:\n  -h, --help              this text\n  -V, --version           the version\n",
+        "\nHelp:\n  -h, --help              this text\n"
+        "  -V, --version           version, git commit\n",
         "\nA note.\n\nExit status: 0 success, 1 the run failed, 2 bad usage or bad input.\n"
         "Example: tool --count 3\n"};
     for (size_t i = 0; i < COUNT(parts); i++) {

@@ -1,5 +1,6 @@
 /* Tables and paragraphs as they stand on a page: widths, columns that are left out, UTF-8. */
 #include "common/cli/table.h"
+#include "common/cli/page.h"
 #include "common/cli/paragraph.h"
 #include "tests/support/test_arena.h"
 
@@ -10,8 +11,9 @@
 
 TestSuite(table, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 30);
 
-static const rp_table_column columns[] = {
-    {"name", true, 3}, {"n", false, 3}, {"note", true, 1}, {"more", false, 2}, {"none", true, 3}};
+static const rp_table_column columns[] = {RP_TABLE_LEFT("name", 3), RP_TABLE_RIGHT("n", 3),
+                                          RP_TABLE_LEFT("note", 1), RP_TABLE_RIGHT("more", 2),
+                                          RP_TABLE_LEFT("none", 3)};
 
 static char page[4096];
 
@@ -62,7 +64,11 @@ Test(table, those_that_keep_least_go_first)
                  "été    7\n"
                  "a    123\n"));
     cr_expect(eq(str, (char *)written(table, 0, 1),
-                 "name\n"
+                 "…\n"
+                 "…\n"
+                 "a\n"));
+    cr_expect(eq(str, (char *)written(table, 0, 3),
+                 "na…\n"
                  "été\n"
                  "a\n"));
 }
@@ -72,7 +78,8 @@ Test(table, no_room)
     rp_table *table = table_of_two_rows();
     cr_expect(eq(int, rp_table_print(table, "one too many"), RP_BROKEN));
     cr_expect(eq(int, rp_table_create(columns, 0, 1, rp_test_arena, &table), RP_BROKEN));
-    cr_expect(eq(int, rp_table_create(columns, 17, 1, rp_test_arena, &table), RP_BROKEN));
+    cr_expect(eq(int, rp_table_create(columns, RP_TABLE_MAX_COLUMNS + 1, 1, rp_test_arena, &table),
+                 RP_BROKEN));
 }
 
 Test(table, paragraphs)
@@ -83,6 +90,58 @@ Test(table, paragraphs)
     cr_assert(eq(int, fclose(stream), 0));
     cr_expect(eq(str, page, "one two\n  three\n  fourandmore\n  five\n"));
     cr_expect(eq(u32, rp_paragraph_width("été", strlen("été")), 3));
+}
+
+Test(table, words_take_what_is_left)
+{
+    static const rp_table_column of_list[] = {RP_TABLE_LEFT("", 1), RP_TABLE_WORDS("", 1)};
+    rp_table *table = NULL;
+    cr_assert(eq(int, rp_table_create(of_list, 2, 1, rp_test_arena, &table), RP_OK));
+    cr_assert(eq(int, rp_table_print(table, "a"), RP_OK));
+    cr_assert(eq(int, rp_table_print(table, "one two three four five six seven eight"), RP_OK));
+    cr_expect(
+        eq(str, (char *)written(table, 0, 30), "a one two three four five six\n  seven eight\n"));
+}
+
+Test(table, all_columns_in_tables_below_each_other)
+{
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    rp_table_write_all(table_of_two_rows(), 1, 0, 16, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_expect(eq(str, page,
+                 "name   n\nété    7\na    123\n\n"
+                 "name note\nété  long words\na\n\n"
+                 "name more\nété     1\na      22\n"));
+}
+
+Test(table, markdown)
+{
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    rp_table_write_markdown(table_of_two_rows(), stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_expect(eq(str, page,
+                 "| name | n | note | more |\n|---|--:|---|--:|\n"
+                 "| été | 7 | long words | 1 |\n| a | 123 |  | 22 |\n"));
+}
+
+/* Long lines go on below their second column, or 2 columns right of where they begin. */
+Test(table, pages_wrap_long_lines)
+{
+    rp_page of_test;
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    (void)setenv("COLUMNS", "40", 1);
+    cr_assert(eq(int, rp_page_open(stream, rp_test_arena, &of_test), RP_OK));
+    (void)unsetenv("COLUMNS");
+    fputs("short  line\n\n  one two three four five six seven eight nine\n", of_test.stream);
+    fputs("  label    one two three four five six seven\nno end", of_test.stream);
+    rp_page_close(&of_test);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_expect(eq(str, page,
+                 "short  line\n\n  one two three four five six seven\n    eight nine\n"
+                 "  label    one two three four five six\n           seven\nno end\n"));
 }
 
 Test(table, columns_of_a_page)

@@ -1,4 +1,5 @@
-/* --set: bit for bit what an edited copy of the file gives. */
+/* --set: bit for bit what an edited copy of the file gives.
+ * Sanitized: --long */
 #include "common/store/store.h"
 #include "tests/support/run_tool.h"
 

@@ -14,8 +14,12 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <libgen.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #ifndef RP_TEST_ROOT
 #define RP_TEST_ROOT RP_SOURCE_ROOT "/tests"
@@ -321,11 +325,104 @@ Test(data, unknown_names_list_the_known)
     rp_log_capture_begin(log, sizeof log);
     cr_expect(eq(int, rp_model_load("./none.yaml", arena, &model), RP_INPUT));
     cr_expect(contains(log, "./none.yaml: cannot be read: "), "%s", log);
-    setenv("RP_TRACES", "/nowhere", 1);
+    rp_log_capture_end();
+}
+
+Test(data, missing_folders_are_named)
+{
+    char log[1024];
+    rp_model model;
+    setenv("RP_TRACES", RP_SOURCE_ROOT "/traces:/nowhere", 1);
+    rp_log_capture_begin(log, sizeof log);
+    cr_expect(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK), "the first has it");
+    cr_expect(eq(int, rp_model_load("none", arena, &model), RP_INPUT));
+    cr_expect(contains(log, "RP_TRACES: '/nowhere' is no folder; valid values are "), "%s", log);
+    unsetenv("RP_TRACES");
+    setenv("RP_DATA", "/nowhere", 1);
     rp_log_capture_begin(log, sizeof log);
     cr_expect(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_INPUT));
-    cr_expect(contains(log, "/nowhere/models: cannot be read: "), "%s", log);
+    cr_expect(contains(log, "/nowhere/traces/models: cannot be read: "), "%s", log);
     rp_log_capture_end();
+}
+
+static const char *write_model(const char *folder, const char *name, const char *source)
+{
+    const char *path = NULL;
+    cr_assert(eq(int, rp_arena_print(arena, &path, "%s/models", folder), RP_OK));
+    (void)mkdir(folder, 0700);
+    (void)mkdir(path, 0700);
+    cr_assert(eq(int, rp_arena_print(arena, &path, "%s/models/%s.yaml", folder, name), RP_OK));
+    FILE *file = fopen(path, "w");
+    cr_assert(file != NULL);
+    (void)fprintf(file,
+                  "name: %s\nsource: %s\nlayers: 1\nhidden: 8\nheads: 2\nkv_heads: 2\n"
+                  "head_dim: 4\nintermediate: 8\nexperts: 1\nactive_experts: 1\nvocab: 16\n"
+                  "max_positions: 16\nrope_theta: 10000\nnorm_eps: 0.00001\ntied_head: false\n"
+                  "qk_norm: false\nattention_bias: false\nexpert_bias: false\n"
+                  "rope_scaling: none\n",
+                  name, source);
+    cr_assert(eq(int, fclose(file), 0));
+    return path;
+}
+
+static uint32_t count_name(const char *const *names, uint32_t count, const char *name)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        found += strcmp(names[i], name) == 0 ? 1 : 0;
+    }
+    return found;
+}
+
+/* Two folders over the shipped ones: the first that has a name gives it, names of all are listed
+ * once, and what neither has is shipped. */
+Test(data, folders_lie_over_the_shipped_ones)
+{
+    char work[] = "/tmp/rp-data-XXXXXX";
+    const char *over = NULL;
+    const char *under = NULL;
+    const char *list = NULL;
+    cr_assert(mkdtemp(work) != NULL);
+    cr_assert(eq(int, rp_arena_print(arena, &over, "%s/over", work), RP_OK));
+    cr_assert(eq(int, rp_arena_print(arena, &under, "%s/under", work), RP_OK));
+    const char *files[] = {write_model(over, "own", "first"), write_model(under, "own", "second"),
+                           write_model(under, "tiny", "third")};
+    cr_assert(eq(int, rp_arena_print(arena, &list, ":%s::%s:", over, under), RP_OK));
+    setenv("RP_TRACES", list, 1);
+    unsetenv("RP_DATA");
+
+    rp_model model;
+    cr_expect(eq(int, rp_model_load("own", arena, &model), RP_OK));
+    cr_expect(eq(u32, model.hidden, 8));
+    const char *path = NULL;
+    bool found = false;
+    cr_expect(eq(int, rp_data_find(&rp_data_models, "own", arena, &path, &found), RP_OK));
+    cr_expect(eq(str, (char *)(uintptr_t)path, (char *)(uintptr_t)files[0]));
+    cr_expect(eq(int, rp_data_find(&rp_data_models, "tiny", arena, &path, &found), RP_OK));
+    cr_expect(eq(str, (char *)(uintptr_t)path, (char *)(uintptr_t)files[2]));
+    cr_expect(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK), "as shipped");
+    cr_expect(eq(int, rp_data_file("configs/paper.csv", arena, &path, &found), RP_OK));
+    cr_expect(found && strncmp(path, work, strlen(work)) != 0, "%s", path);
+    cr_expect(eq(int, rp_data_find(&rp_data_models, "none", arena, &path, &found), RP_OK));
+    cr_expect(eq(int, found, 0));
+
+    const char **names = NULL;
+    uint32_t count = 0;
+    cr_assert(eq(int, rp_data_list("models", arena, &names, &count), RP_OK));
+    cr_expect(eq(u32, count_name(names, count, "own"), 1));
+    cr_expect(eq(u32, count_name(names, count, "tiny"), 1));
+    cr_expect(eq(u32, count_name(names, count, "qwen3-1.7b"), 1));
+    for (uint32_t i = 1; i < count; i++) {
+        cr_expect(strcmp(names[i - 1], names[i]) < 0, "%s", names[i]);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char *folder = strdup(files[i]);
+        (void)unlink(folder);
+        (void)rmdir(dirname(folder));
+        (void)rmdir(dirname(folder));
+        free(folder);
+    }
+    cr_expect(eq(int, rmdir(work), 0));
 }
 
 Test(data, published_counts_round_half_up)

@@ -388,8 +388,10 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     cr_expect(model.recorded == NULL);
     cr_assert(eq(int, chdir(path), 0)); /* the registered model comes first, as long as it is one */
     cr_expect(eq(int, rp_hf_is_config("qwen3-1.7b"), false));
-    setenv("RP_TRACES", "/", 1);
+    unsetenv("RP_TRACES");
+    setenv("RP_DATA", "/", 1);
     cr_expect(rp_hf_is_config("qwen3-1.7b"));
+    unsetenv("RP_DATA");
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_expect(eq(int, rp_hf_is_config("none"), false));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));

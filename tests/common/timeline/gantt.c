@@ -53,7 +53,8 @@ static rp_status draw(const char *path, size_t count)
 {
     rp_gantt_panel panels[40];
     for (size_t i = 0; i < count; i++) {
-        panels[i] = (rp_gantt_panel){timeline, &metrics, i == 0 ? "1f1b" : "it's_{^2}", "a_model"};
+        panels[i] =
+            (rp_gantt_panel){timeline, &metrics, i == 0 ? "1f1b" : "it's_{^2}", "a_model", 0, 0};
     }
     return rp_gantt_write(panels, count, path);
 }
@@ -193,10 +194,31 @@ Test(gantt, broken_script_is_reported)
 
 /* ---- boxes ---- */
 
+static const rp_gantt_window all = {.last = UINT32_MAX};
+
+/* Only an iteration's own ops are drawn, from where its first one begins. */
+Test(gantt, boxes_of_one_iteration)
+{
+    rp_gantt_boxes boxes[2] = {0};
+    rp_gantt_window first = rp_gantt_window_of(timeline, 0, 0);
+    rp_gantt_window none = rp_gantt_window_of(timeline, 7, 9);
+    cr_expect(eq(i64, first.begin_ps, timeline->start_ps[0]));
+    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, &first, 0, &boxes[0]), RP_OK));
+    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, &none, 0, &boxes[1]), RP_OK));
+    cr_expect(eq(sz, boxes[0].count, RP_TEST_OPS - 1));
+    cr_expect(eq(sz, boxes[1].count, 0));
+    rp_gantt_boxes_fini(&boxes[0]);
+    rp_gantt_window late = {.last = UINT32_MAX, .begin_ps = 1000};
+    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, &late, 0, &boxes[0]), RP_OK));
+    cr_expect(eq(i64, boxes[0].boxes[0].begin_ps, timeline->start_ps[0] - 1000));
+    rp_gantt_boxes_fini(&boxes[0]);
+    rp_gantt_boxes_fini(&boxes[1]);
+}
+
 Test(gantt, boxes_of_all_ops_that_take_time)
 {
     rp_gantt_boxes boxes = {0};
-    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, 0, &boxes), RP_OK));
+    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, &all, 0, &boxes), RP_OK));
     cr_expect(eq(sz, boxes.count, RP_TEST_OPS - 1));
     cr_expect(boxes.rows == 3 && boxes.has_host && !boxes.has_merged);
     cr_expect(eq(int, boxes.boxes[0].colour, RP_GANTT_FORWARD));
@@ -212,7 +234,7 @@ Test(gantt, boxes_of_all_ops_that_take_time)
 Test(gantt, short_ops_are_merged)
 {
     rp_gantt_boxes boxes = {0};
-    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, 2100000, &boxes), RP_OK));
+    cr_assert(eq(int, rp_gantt_boxes_collect(timeline, &all, 2100000, &boxes), RP_OK));
     cr_expect(boxes.has_merged);
     cr_expect(eq(i64, boxes.boxes[0].begin_ps, 0));
     cr_expect(eq(i64, boxes.boxes[0].end_ps, 2000002));

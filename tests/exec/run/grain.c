@@ -1,5 +1,6 @@
 /* Recompute grain layer (executor.md 1.3): the same bits as with grain stage, from one layer's tape
- * at a time; the saved inputs of all layers go down and come up. */
+ * at a time; the saved inputs of all layers go down and come up.
+ * Sanitized: --long */
 #include "common/base/log.h"
 #include "common/program/producers.h"
 #include "tests/support/exec_case.h"

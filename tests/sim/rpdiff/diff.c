@@ -86,10 +86,10 @@ Test(diff, errors_worked_out_by_hand)
     expect_time(json_array_get(worst, 1), 10, 8, 25);
     json_decref(json);
     const char *table = run("@DIR@/p.csv @DIR@/m.csv --worst 1").output;
-    cr_expect(strstr(table, "iteration 1                      25.000         29.000    -13.8%") !=
+    cr_expect(strstr(table, "\niteration 1          25.000      29.000 -13.8%\n") !=
                   NULL,
               "%s", table);
-    cr_expect(strstr(table, "1F0, GPU 1                       20.000         25.000    -20.0%") !=
+    cr_expect(strstr(table, "\n1F0, GPU 1       20.000      25.000 -20.0%\n") !=
                   NULL,
               "%s", table);
 }

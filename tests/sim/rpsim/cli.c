@@ -107,9 +107,9 @@ Test(cli, read_only_output_is_refused)
 Test(cli, lists_name_what_there_is)
 {
     static const char *const expected[][2] = {{"schedules", "interleaved-1f1b "},
-                                              {"models", "gpt-oss-20b\n"},
-                                              {"platforms", "rtx4090x8\n"},
-                                              {"costs", "qwen3-235b@rtx4090\n"}};
+                                              {"models", "gpt-oss-20b "},
+                                              {"platforms", "rtx4090x8 "},
+                                              {"costs", "qwen3-235b@rtx4090 "}};
     for (size_t i = 0; i < COUNT(expected); i++) {
         rp_test_outcome result = rp_test_rpsim_after("--list", expected[i][0]);
         cr_expect(eq(int, result.status, 0));
@@ -125,12 +125,12 @@ Test(cli, lists_name_what_there_is)
 Test(cli, help_names_every_option)
 {
     static const char *const options[] = {
-        "schedule",   "gpus",      "microbatches",  "microbatch-size", "seq-len",     "model",
-        "platform",   "costs",     "partition",     "config",          "fidelity",    "recompute",
-        "iterations", "optimizer", "global-batch",  "accumulate",      "grain",       "round",
-        "max-seqlen", "jitter",    "replicas",      "slow-gpu",        "seed",        "format",
-        "trace-out",  "gantt-out", "program-out",   "program-in",      "db",          "list",
-        "check",      "flows",     "torch-csv-out", "torch-csv-in",    "timeline-out"};
+        "schedule",   "gpus",      "microbatches",  "microbatch-size", "seq-len",      "model",
+        "platform",   "costs",     "partition",     "config",          "fidelity",     "recompute",
+        "iterations", "optimizer", "global-batch",  "accumulate",      "grain",        "round",
+        "max-seqlen", "jitter",    "replicas",      "slow-gpu",        "seed",         "format",
+        "trace-out",  "gantt-out", "program-out",   "program-in",      "db",           "list",
+        "check",      "flows",     "torch-csv-out", "torch-csv-in",    "timeline-out", "html-out"};
     const char *help = rp_test_rpsim_well("--help").output;
     size_t known = 0;
     for (size_t i = 0; i < COUNT(options); i++) {

@@ -1,4 +1,5 @@
-/* rpsim --fidelity hardware as a user runs it. */
+/* rpsim --fidelity hardware as a user runs it.
+ * Sanitized: --long */
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/ask_store.h"

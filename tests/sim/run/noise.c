@@ -1,5 +1,6 @@
 /* Monte Carlo over compute times: the factors' distribution, closed forms, and that neither seeds
- * nor threads do what they should not. Every statistical bound is five standard errors wide. */
+ * nor threads do what they should not. Every statistical bound is five standard errors wide.
+ * Sanitized: --long */
 #include "sim/run/noise.h"
 #include "common/schedule/build.h"
 #include "sim/rpsim/replicas.h"

@@ -80,12 +80,13 @@ Test(ranges, rows)
     }
 }
 
-/* A folder of traces without ranges is no reason to give numbers without them. */
+/* Data without ranges are no reason to give numbers without them. */
 Test(ranges, no_file)
 {
     rpsim_ranges ranges;
     char messages[1024];
-    setenv("RP_TRACES", "/nowhere", 1);
+    unsetenv("RP_TRACES");
+    setenv("RP_DATA", "/nowhere", 1);
     rp_log_capture_begin(messages, sizeof messages);
     rp_status status = rpsim_ranges_load(&ranges);
     rp_log_capture_end();

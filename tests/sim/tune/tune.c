@@ -1,5 +1,6 @@
 /* The search behind --partition tuned: its space and its optimum against enumerations that share no
- * code with it, its determinism, and what rpsim does with it. */
+ * code with it, its determinism, and what rpsim does with it.
+ * Sanitized: --long */
 #include "sim/run/case.h"
 #include "sim/tune/tune_internal.h"
 #include "tests/support/random_case.h"

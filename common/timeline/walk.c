@@ -1,15 +1,15 @@
-/* Causes: what an op waited for, and the walk over them. The rules are in explain.h.
+/* Causes: what an op waited for, and the walk over them. The rules are in walk.h.
  *
  * The walk ends: it goes from an op to one that an engine must have finished before, except for the
  * copy engine, where only ops that take time count, so that time goes back.
  */
-#include "sim/run/explain/walk_internal.h"
+#include "common/timeline/walk.h"
 
 #define NO_OP UINT32_MAX
 
 typedef struct cause {
     uint32_t op;
-    rpsim_reason reason;
+    rp_reason reason;
     int64_t release_ps; /* when it lets the op go; less the offset within a joined group */
     int64_t hop_ps;
     bool memory_limit;
@@ -36,7 +36,7 @@ static void consider(causes *c, const cause *new, bool wins_ties)
 
 /* An ordering behind an earlier op of the same GPU's compute. The head's forward of RoundPipe is
  * never the last op of a unit: who waits for it waits for the loss (lower.h). */
-static bool is_memory_limit(const rpsim_walk *w, uint32_t op, uint32_t target)
+static bool is_memory_limit(const rp_walk *w, uint32_t op, uint32_t target)
 {
     const rp_program *p = w->program;
     const rp_queue *from = &p->queues[w->queue_of[op]];
@@ -48,7 +48,7 @@ static bool is_memory_limit(const rpsim_walk *w, uint32_t op, uint32_t target)
 }
 
 /* The waits of `member`, which begins `offset_ps` after `op`. */
-static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bool wins_ties,
+static void consider_waits(const rp_walk *w, uint32_t op, uint32_t member, bool wins_ties,
                            causes *c)
 {
     const rp_program *p = w->program;
@@ -59,9 +59,9 @@ static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bo
         bool control = rp_wait_is_control(p->waits[i]);
         uint32_t target = rp_wait_op(p->waits[i]);
         cause new = {.op = target,
-                     .reason = member != op ? RPSIM_REASON_JOINED
-                               : control    ? RPSIM_REASON_CONTROL
-                                            : RPSIM_REASON_DATA,
+                     .reason = member != op ? RP_REASON_JOINED
+                               : control    ? RP_REASON_CONTROL
+                                            : RP_REASON_DATA,
                      .hop_ps = control ? 0 : w->hop_ps,
                      .memory_limit = control && is_memory_limit(w, op, target)};
         new.release_ps = rp_timeline_result_ps(w->timeline, target) + new.hop_ps - offset_ps;
@@ -69,12 +69,12 @@ static void consider_waits(const rpsim_walk *w, uint32_t op, uint32_t member, bo
     }
 }
 
-static bool is_joined(const rpsim_walk *w, uint32_t op)
+static bool is_joined(const rp_walk *w, uint32_t op)
 {
     return w->joins && (w->program->ops[op].flags & (RP_OP_JOIN | RP_OP_OVERLAP)) != 0;
 }
 
-static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
+static void find_causes(const rp_walk *w, uint32_t op, causes *c)
 {
     const cause none = {.op = NO_OP};
     *c = (causes){none, none, none};
@@ -82,7 +82,7 @@ static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
     const int64_t *end_ps = w->timeline->end_ps;
     bool inside = op > queue->op_begin && is_joined(w, op - 1);
     if (op > queue->op_begin) {
-        cause before = {.op = op - 1, .reason = RPSIM_REASON_QUEUE, .release_ps = end_ps[op - 1]};
+        cause before = {.op = op - 1, .reason = RP_REASON_QUEUE, .release_ps = end_ps[op - 1]};
         consider(c, &before, false);
     }
     consider_waits(w, op, op, inside, c);
@@ -91,8 +91,7 @@ static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
     }
     uint32_t engine = w->engine_before[op];
     if (engine != NO_OP) {
-        c->engine =
-            (cause){.op = engine, .reason = RPSIM_REASON_ENGINE, .release_ps = end_ps[engine]};
+        c->engine = (cause){.op = engine, .reason = RP_REASON_ENGINE, .release_ps = end_ps[engine]};
     }
 }
 
@@ -100,12 +99,12 @@ static void find_causes(const rpsim_walk *w, uint32_t op, causes *c)
  */
 
 typedef struct walker {
-    const rpsim_walk *walk;
+    const rp_walk *walk;
     int64_t from_ps;
     int64_t to_ps; /* what is still to be explained ends here */
-    rpsim_walk_sink sink;
+    rp_walk_sink sink;
     void *context;
-    rpsim_walk_piece piece; /* not yet given to the sink: its reason is still to be found */
+    rp_walk_piece piece; /* not yet given to the sink: its reason is still to be found */
 } walker;
 
 static void flush(walker *w)
@@ -113,19 +112,19 @@ static void flush(walker *w)
     if (w->piece.end_ps > w->piece.start_ps) {
         w->sink(w->context, &w->piece);
     }
-    w->piece = (rpsim_walk_piece){0};
+    w->piece = (rp_walk_piece){0};
 }
 
 /* The time still to be explained, from `begin_ps` on, is charged to `op` in `step`. */
-static void take(walker *w, uint32_t op, rpsim_step step, int64_t begin_ps)
+static void take(walker *w, uint32_t op, rp_walk_step step, int64_t begin_ps)
 {
     begin_ps = begin_ps > w->from_ps ? begin_ps : w->from_ps;
     if (begin_ps >= w->to_ps) {
         return;
     }
     flush(w);
-    w->piece = (rpsim_walk_piece){.op = op, .step = step, .start_ps = begin_ps, .end_ps = w->to_ps};
-    w->piece.reason = step == RPSIM_STEP_HOP ? RPSIM_REASON_DATA : RPSIM_REASON_START;
+    w->piece = (rp_walk_piece){.op = op, .step = step, .start_ps = begin_ps, .end_ps = w->to_ps};
+    w->piece.reason = step == RP_WALK_STEP_HOP ? RP_REASON_DATA : RP_REASON_START;
     w->to_ps = begin_ps;
 }
 
@@ -141,106 +140,95 @@ static bool engine_was_last(const causes *c, const cause *other)
 
 /* The op's run. If it begins before all that is to be explained but could have begun even earlier,
  * were it not for a memory limit, then that much of its run is the limit's. */
-static void take_run(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mode)
+static void take_run(walker *w, uint32_t op, const causes *c, rp_walk_mode mode)
 {
     int64_t start_ps = w->walk->timeline->start_ps[op];
-    bool limited = mode == RPSIM_WALK_WAITS && start_ps <= w->from_ps && c->last.memory_limit &&
+    bool limited = mode == RP_WALK_WAITS && start_ps <= w->from_ps && c->last.memory_limit &&
                    !engine_was_last(c, &c->last);
     if (!limited) {
-        take(w, op, RPSIM_STEP_RUN, start_ps);
+        take(w, op, RP_WALK_STEP_RUN, start_ps);
         return;
     }
     int64_t could_ps =
         engine_was_last(c, &c->unlimited) ? c->engine.release_ps : release_of(&c->unlimited);
     int64_t held_ps = start_ps - could_ps;
-    take(w, op, RPSIM_STEP_RUN, held_ps < w->to_ps - w->from_ps ? w->from_ps + held_ps : w->to_ps);
-    take(w, op, RPSIM_STEP_MEMORY, w->from_ps);
+    take(w, op, RP_WALK_STEP_RUN,
+         held_ps < w->to_ps - w->from_ps ? w->from_ps + held_ps : w->to_ps);
+    take(w, op, RP_WALK_STEP_MEMORY, w->from_ps);
 }
 
 /* Cause of the op's start; the op's own waiting is taken, the rest is left to the cause. */
-static cause next_cause(walker *w, uint32_t op, const causes *c, rpsim_walk_mode mode)
+static cause next_cause(walker *w, uint32_t op, const causes *c, rp_walk_mode mode)
 {
     cause next = c->last;
     bool engine = engine_was_last(c, &next);
-    if (mode == RPSIM_WALK_PATH) {
+    if (mode == RP_WALK_PATH) {
         return engine ? c->engine : next;
     }
     if (engine) {
-        take(w, op, RPSIM_STEP_ENGINE, release_of(&next));
+        take(w, op, RP_WALK_STEP_ENGINE, release_of(&next));
     }
     if (next.op != NO_OP && next.memory_limit) {
         next = c->unlimited;
         engine = engine_was_last(c, &next);
-        take(w, op, RPSIM_STEP_MEMORY, engine ? c->engine.release_ps : release_of(&next));
+        take(w, op, RP_WALK_STEP_MEMORY, engine ? c->engine.release_ps : release_of(&next));
         if (engine) {
-            take(w, op, RPSIM_STEP_ENGINE, release_of(&next));
+            take(w, op, RP_WALK_STEP_ENGINE, release_of(&next));
         }
     }
     return next;
 }
 
-void rpsim_walk_back(const rpsim_walk *walk, uint32_t op, int64_t from_ps, int64_t to_ps,
-                     rpsim_walk_mode mode, rpsim_walk_sink sink, void *context)
+/* Between the end of its cause and its own beginning the host had not issued the op. */
+static bool was_unissued(const rp_walk *walk, const cause *next, int64_t start_ps)
+{
+    int64_t cause_ps = next->op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next->op);
+    return walk->timeline->held_ps != NULL && cause_ps < start_ps;
+}
+
+rp_reason rp_walk_cause(const rp_walk *walk, uint32_t op, uint32_t *op_out)
+{
+    causes c;
+    find_causes(walk, op, &c);
+    cause next = engine_was_last(&c, &c.last) ? c.engine : c.last;
+    *op_out = next.op;
+    bool unissued = was_unissued(walk, &next, walk->timeline->start_ps[op]);
+    return unissued ? RP_REASON_DISPATCH : next.reason;
+}
+
+void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_ps,
+                  rp_walk_mode mode, rp_walk_sink sink, void *context)
 {
     walker w = {walk, from_ps, to_ps, sink, context, {0}};
     uint32_t at = op;
-    while (w.to_ps > from_ps) {
+    uint32_t left = walk->program->op_count; /* each op once; a file's times may go in circles */
+    for (; w.to_ps > from_ps && left > 0; left--) {
         causes c;
         find_causes(walk, at, &c);
         take_run(&w, at, &c, mode);
         cause next = next_cause(&w, at, &c, mode);
         int64_t cause_ps = next.op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next.op);
-        bool unissued = walk->timeline->held_ps != NULL && cause_ps < w.to_ps;
-        rpsim_reason reason = unissued ? RPSIM_REASON_DISPATCH : next.reason;
-        w.piece.reason = w.piece.reason != RPSIM_REASON_START ? w.piece.reason : reason;
+        rp_reason reason = was_unissued(walk, &next, w.to_ps) ? RP_REASON_DISPATCH : next.reason;
+        w.piece.reason = w.piece.reason != RP_REASON_START ? w.piece.reason : reason;
         if (next.op == NO_OP) {
-            take(&w, at, RPSIM_STEP_IDLE, from_ps);
+            take(&w, at, RP_WALK_STEP_IDLE, from_ps);
             break;
         }
-        rpsim_step between = next.hop_ps > 0 ? RPSIM_STEP_HOP : RPSIM_STEP_IDLE;
+        rp_walk_step between = next.hop_ps > 0 ? RP_WALK_STEP_HOP : RP_WALK_STEP_IDLE;
         take(&w, next.hop_ps > 0 ? next.op : at, between, cause_ps);
-        bool late = w.piece.step == RPSIM_STEP_IDLE && w.piece.reason == RPSIM_REASON_START;
+        bool late = w.piece.step == RP_WALK_STEP_IDLE && w.piece.reason == RP_REASON_START;
         w.piece.reason = late ? next.reason : w.piece.reason;
         at = next.op;
     }
+    take(&w, at, RP_WALK_STEP_IDLE, from_ps);
     flush(&w);
-}
-
-/* ---- resources --------------------------------------------------------------------------------
- */
-
-rpsim_resource_kind rpsim_walk_resource_kind(const rpsim_walk *walk, uint32_t op, rpsim_step step)
-{
-    if (step == RPSIM_STEP_HOP) {
-        return RPSIM_RESOURCE_PEER;
-    }
-    if (step == RPSIM_STEP_MEMORY) {
-        return RPSIM_RESOURCE_MEMORY;
-    }
-    if (step == RPSIM_STEP_IDLE && walk->timeline->held_ps != NULL) {
-        return RPSIM_RESOURCE_DISPATCH;
-    }
-    static const rpsim_resource_kind of_carrier[] = {[RP_CARRIER_COMPUTE] = RPSIM_RESOURCE_COMPUTE,
-                                                     [RP_CARRIER_LINK_UP] = RPSIM_RESOURCE_LINK_UP,
-                                                     [RP_CARRIER_LINK_DOWN] =
-                                                         RPSIM_RESOURCE_LINK_DOWN,
-                                                     [RP_CARRIER_PEER] = RPSIM_RESOURCE_PEER,
-                                                     [RP_CARRIER_HOST] = RPSIM_RESOURCE_HOST};
-    const rp_queue *queue = &walk->program->queues[walk->queue_of[op]];
-    return of_carrier[rp_queue_kind_carrier((rp_queue_kind)queue->kind)];
-}
-
-uint32_t rpsim_walk_resource(const rpsim_walk *walk, uint32_t op, rpsim_step step)
-{
-    return rpsim_resource(rpsim_walk_resource_kind(walk, op, step),
-                          walk->program->queues[walk->queue_of[op]].gpu, walk->program->gpu_count);
 }
 
 /* ---- setting up -------------------------------------------------------------------------------
  */
 
 /* Both queues are in the order of time. */
-static void find_engine_before(rpsim_walk *w, const rp_queue *queue, const rp_queue *other)
+static void find_engine_before(rp_walk *w, const rp_queue *queue, const rp_queue *other)
 {
     const rp_timeline *t = w->timeline;
     uint32_t next = other->op_begin;
@@ -257,7 +245,7 @@ static void find_engine_before(rpsim_walk *w, const rp_queue *queue, const rp_qu
 }
 
 /* Parameters and activations of a GPU go up through one copy engine. */
-static rp_status find_engines(rpsim_walk *w, rp_arena *arena)
+static rp_status find_engines(rp_walk *w, rp_arena *arena)
 {
     const rp_program *p = w->program;
     uint32_t(*uploads)[2] = NULL; /* [gpu] queue numbers + 1 */
@@ -280,11 +268,11 @@ static rp_status find_engines(rpsim_walk *w, rp_arena *arena)
     return RP_OK;
 }
 
-rp_status rpsim_walk_prepare(const rp_timeline *timeline, int64_t hop_ps, rp_arena *arena,
-                             rpsim_walk *walk_out)
+rp_status rp_walk_prepare(const rp_timeline *timeline, int64_t hop_ps, rp_arena *arena,
+                          rp_walk *walk_out)
 {
     const rp_program *p = timeline->program;
-    rpsim_walk w = {
+    rp_walk w = {
         .program = p, .timeline = timeline, .hop_ps = hop_ps, .joins = p->op_bytes == NULL};
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &w.queue_of));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &w.engine_before));
@@ -297,4 +285,17 @@ rp_status rpsim_walk_prepare(const rp_timeline *timeline, int64_t hop_ps, rp_are
     RP_TRY(find_engines(&w, arena));
     *walk_out = w;
     return RP_OK;
+}
+
+uint32_t rp_walk_last(const rp_timeline *t)
+{
+    uint32_t last = 0;
+    int64_t makespan = 0;
+    for (uint32_t i = 0; i < t->program->op_count; i++) {
+        if (t->end_ps[i] > t->start_ps[i] && t->end_ps[i] > makespan) {
+            makespan = t->end_ps[i];
+            last = i;
+        }
+    }
+    return last;
 }

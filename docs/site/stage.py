@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""stage.py SOURCE MAN OUT: what MkDocs builds the site from, and the site's rule for documents.
+
+OUT gets mkdocs.yml with the entries of nav written out, theme/, and pages/ with every document that nav names at its
+path from the root, what these link to, and options/PROGRAM.md of each man page in the folder MAN. Documents are written
+for GitHub's Markdown: lists are indented as Python-Markdown wants them.
+stage.py SOURCE --check: only tells which documents have no entry, and which entries have no document (lint/docs.sh).
+"""
+import html
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ENTRY = re.compile(r"^( *)- (?:(?P<title>[^:]+(?:\?)?): )?(?P<path>[\w*./-]+\.md)$")
+LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]*)(#[^)\s]*)?(\))")
+OUTSIDE = re.compile(r"^(tests/golden/exports/.+|\.github)/")  # what rpadvise writes, and templates
+
+
+def documents(source):
+    """Every document of the repository, also where it is no git checkout (an unpacked archive)."""
+    listed = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard", "*.md"],
+                            capture_output=True, text=True)
+    names = listed.stdout.split() if listed.returncode == 0 else \
+        [path.relative_to(source).as_posix() for path in source.rglob("*.md")]
+    names = [name for name in names if not name.startswith("build")]
+    return sorted(name for name in names if not OUTSIDE.match(name) and (source / name).is_file())
+
+
+def navigation(lines, names, title_of):
+    """mkdocs.yml with each entry of nav as one line per document; named ones win over patterns. And both failures."""
+    entries = [ENTRY.match(line) for line in lines]
+    single = {entry["path"] for entry in entries if entry and "*" not in entry["path"]}
+    out, used, wrong = [], set(), []
+    for line, entry in zip(lines, entries):
+        if not entry:
+            out.append(line)
+            continue
+        pattern = re.compile(re.escape(entry["path"]).replace(r"\*", "[^/]*"))
+        found = [name for name in names if pattern.fullmatch(name) and ("*" not in entry["path"] or name not in single)]
+        if not found:
+            wrong.append(f"docs/site/mkdocs.yml:1: no document matches {entry['path']}")
+        for name in found:
+            title = entry["title"] or title_of(name).replace('"', "'")
+            out.append(f'{entry[1]}- "{title}": {name}')
+        used.update(found)
+    wrong += [f"{name}:1: no entry of nav in docs/site/mkdocs.yml names it" for name in names if name not in used]
+    return out, wrong
+
+
+def heading(path):
+    for line in path.read_text().splitlines():
+        if line.startswith("# "):
+            return line[2:].strip().replace("`", "")
+    return path.parent.name
+
+
+def relist(text):
+    """What belongs to an item of a list: indented by what GitHub's Markdown needs (2 or 3), made 4 a level."""
+    out, stack, fence, parts = [], [], False, False
+    for line in text.split("\n"):
+        if line.lstrip().startswith("```"):
+            fence = not fence
+        item = None if fence else re.match(r"( *)([-*]|\d+\.) ", line)
+        depth = len(line) - len(line.lstrip(" "))
+        if line.strip():
+            while stack and depth < stack[-1] and (item or depth == 0 or not out[-1].strip()):
+                stack.pop()
+        if stack and line.strip() and depth >= stack[-1]:
+            line = "    " * len(stack) + line[stack[-1]:]
+        if item:
+            if parts and out[-1].strip():
+                out.append("")  # the next item would belong to the last paragraph of this one
+            parts = False
+            stack.append(len(item[0]))
+        parts = parts or (bool(stack) and not line.strip())
+        out.append(line)
+    return "\n".join(out)
+
+
+def bars(text):
+    """Code in tables with bars, as HTML: Python-Markdown shows the backslashes that GitHub's Markdown takes away."""
+    def code(match):
+        return f"<code>{html.escape(match[1]).replace(chr(92) + '|', '&#124;')}</code>"
+
+    return "\n".join(re.sub(r"`([^`]*\\\|[^`]*)`", code, line) if line.startswith("|") else line
+                     for line in text.split("\n"))
+
+
+def man_page(text):
+    """Markdown of a man page as common/cli/options_man.c writes it."""
+    def plain(line):
+        return line.removeprefix("\\&").replace("\\-", "-").replace("\\e", "\\")
+
+    def prose(line):
+        return re.sub(r"([<>*_`\[\]])", r"\\\1", plain(line))
+
+    out, option, verbatim = [], None, False
+    for line in text.splitlines():
+        request, _, rest = line.partition(" ")
+        if request == ".TH":
+            out += [f"# {rest.split()[0].lower()}", ""]
+        elif request in (".SH", ".SS"):
+            out += ["", "## " + prose(rest).capitalize() if request == ".SH" else "### " + prose(rest), ""]
+        elif request in (".nf", ".fi"):
+            verbatim = request == ".nf"
+            out.append("```text" if verbatim else "```")
+        elif request == ".PP":
+            out.append("")
+        elif request == ".B":
+            option = plain(rest)
+        elif request == ".TP":
+            out.append("")
+        elif option:
+            out += [f"`{option}`", f":   {prose(line)}"]
+            option = None
+        else:
+            out.append(plain(line) if verbatim else prose(line))
+    return "\n".join(out) + "\n"
+
+
+def stage_page(source, pages, name, names):
+    """A page, and what it links to that is no page: pictures, sources, folders' documents."""
+    folder = pathlib.PurePosixPath(name).parent
+    wrong = []
+
+    def link(match):
+        start, target, anchor, end = match[1], match[2], match[3] or "", match[4]
+        if not target or re.match(r"[a-z]+:", target):
+            return match[0]
+        path = (source / folder / target).resolve()
+        inside = path.relative_to(source).as_posix() if path.is_relative_to(source) else ""
+        if path.is_dir() and f"{inside}/README.md" in names:
+            target = target.rstrip("/") + "/README.md"
+        elif inside and path.is_file():
+            if inside not in names:
+                (pages / inside).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, pages / inside)
+        else:
+            wrong.append(f"{name}:1: dead link {target}")
+        if inside in names and re.fullmatch(r"\[[\w./-]+\.md\]\(", start):
+            start = f"[{heading(path)}]("  # a reader of the site sees no files
+        return start + target + anchor + end
+
+    parts = re.split(r"(?ms)(^ *```.*?^ *```$)", (source / name).read_text())
+    parts[::2] = [bars(LINK.sub(link, part)) for part in parts[::2]]
+    (pages / name).parent.mkdir(parents=True, exist_ok=True)
+    (pages / name).write_text(relist("".join(parts)))
+    return wrong
+
+
+def main(source, man, out=None):
+    source = pathlib.Path(source).resolve()
+    names = documents(source)
+    options = {f"options/{path.stem}.md": path for path in sorted(pathlib.Path(man).glob("*.1"))} if out else \
+        {"options/any.md": None}
+
+    def title_of(name):
+        return pathlib.Path(name).stem if name in options else heading(source / name)
+
+    lines = (source / "docs/site/mkdocs.yml").read_text().splitlines()
+    lines, wrong = navigation(lines, names + list(options), title_of)
+    if out:
+        pages = pathlib.Path(out) / "pages"
+        shutil.rmtree(pages, ignore_errors=True)
+        pages.mkdir(parents=True)
+        for name in names:
+            wrong += stage_page(source, pages, name, set(names))
+        for name, path in options.items():
+            (pages / name).parent.mkdir(exist_ok=True)
+            (pages / name).write_text(man_page(path.read_text()))
+        shutil.copyfile(source / "docs/site/site.css", pages / "site.css")
+        shutil.copytree(source / "docs/site/theme", pathlib.Path(out) / "theme", dirs_exist_ok=True)
+        (pathlib.Path(out) / "mkdocs.yml").write_text("\n".join(lines) + "\n")
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[2] == "--check":
+        sys.exit(main(sys.argv[1], None))
+    sys.exit(main(*sys.argv[1:4]))

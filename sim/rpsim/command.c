@@ -1,0 +1,173 @@
+#include "sim/rpsim/command.h"
+
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
+#include "common/inputs/data.h"
+#include "common/inputs/detect/detect.h"
+#include "sim/rpsim/artefacts.h"
+#include "sim/rpsim/flows.h"
+#include "sim/rpsim/report/list.h"
+#include "sim/rpsim/report/report.h"
+
+#include <string.h>
+
+rp_status rpsim_command_simulate(rpsim_study *study, const char *command)
+{
+    rpsim_artefacts artefacts;
+    rp_status status = rpsim_artefacts_open(study, &artefacts);
+    if (status == RP_OK) {
+        status = rpsim_study_run(study);
+    }
+    if (status == RP_OK) {
+        status = rpsim_artefacts_write(study, command, &artefacts);
+    }
+    rpsim_artefacts_fini(&artefacts);
+    return status;
+}
+
+static rp_status run_study(const rpsim_options *options, const char *command, rp_arena *arena,
+                           FILE *stream)
+{
+    rpsim_study study;
+    rp_status status = rpsim_study_prepare(options, arena, &study);
+    if (status == RP_OK && options->action == RPSIM_ACTION_CHECK) {
+        status = rpsim_study_check(&study);
+        if (status == RP_OK) {
+            rpsim_report_check(&study, stream);
+        }
+    } else if (status == RP_OK) {
+        status = rpsim_command_simulate(&study, command);
+        status = status == RP_OK ? rpsim_report_write(&study, stream) : status;
+    }
+    rpsim_study_fini(&study);
+    return status;
+}
+
+/* The words of --platform and --set as a file. */
+static rp_status write_platform(const rpsim_options *options, const char *name, rp_arena *arena,
+                                FILE *stream)
+{
+    const char *from = options->platform != NULL ? options->platform : RPSIM_DEFAULT_PLATFORM;
+    if (strcmp(from, RP_PLATFORM_DETECT) == 0 && !rp_changes_any(&options->changes, true)) {
+        return rp_detect_write(name, arena, stream);
+    }
+    rp_platform platform;
+    const char *head = NULL;
+    RP_TRY(rp_platform_load_changed(from, &options->changes, arena, &platform));
+    RP_TRY(rp_arena_print(arena, &head, "# rpsim --platform-out: %s\n", platform.name));
+    platform.name = name;
+    rp_platform_write(&platform, head, NULL, 0, stream);
+    return RP_OK;
+}
+
+static rp_status describe(const rpsim_options *options, rp_arena *arena)
+{
+    rp_output output = {0};
+    const char *name = NULL;
+    RP_TRY(rp_data_name_of(options->platform_out, 64, "this-machine", arena, &name));
+    RP_TRY(rp_output_open(options->platform_out, &output));
+    rp_status status = write_platform(options, name, arena, output.stream);
+    status = status == RP_OK ? rp_output_commit(&output) : status;
+    rp_output_discard(&output);
+    return status;
+}
+
+static rp_status act(const rpsim_options *options, const char *command, rp_arena *arena,
+                     FILE *stream)
+{
+    if (options->common.request != RP_OPTIONS_RUN) {
+        return rp_options_answer(&rpsim_command_line, options, stream);
+    }
+    switch (options->action) {
+    case RPSIM_ACTION_LIST:
+        return rpsim_list_write(options, arena, stream);
+    case RPSIM_ACTION_FLOWS:
+        return rpsim_flows_run(options->flows, arena, stream);
+    case RPSIM_ACTION_PLATFORM:
+        return describe(options, arena);
+    case RPSIM_ACTION_CHECK:
+    case RPSIM_ACTION_RUN:
+        return run_study(options, command, arena, stream);
+    }
+    return rp_broken();
+}
+
+rp_status rpsim_command_run(int argc, char **argv, rp_arena *arena, FILE *stream)
+{
+    rpsim_options options;
+    const char *command = NULL;
+    RP_TRY(rp_option_command("rpsim", argc, argv, arena, &command));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    return act(&options, command, arena, stream);
+}
+
+/* ---- as a guest -------------------------------------------------------------------------------
+ */
+
+/* Option that asks for text; NULL: none. */
+static const char *text_option(const rpsim_options *o)
+{
+    if (o->common.request != RP_OPTIONS_RUN) {
+        return o->common.request == RP_OPTIONS_HELP      ? "help"
+               : o->common.request == RP_OPTIONS_VERSION ? "version"
+                                                         : "print-man";
+    }
+    return o->action == RPSIM_ACTION_LIST       ? "list"
+           : o->action == RPSIM_ACTION_CHECK    ? "check"
+           : o->action == RPSIM_ACTION_PLATFORM ? "platform-out"
+                                                : NULL;
+}
+
+static rp_status check_json(const rpsim_options *o)
+{
+    const char *option = text_option(o);
+    if (option != NULL) {
+        rp_log_error("--%s: gives text and no JSON; valid with the program rpsim", option);
+        return RP_USAGE;
+    }
+    if (o->format != RPSIM_FORMAT_JSON) {
+        rp_log_error("--format: the result is JSON; valid is json, or none");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Standard output is the host's. */
+static rp_status check_outputs(const rpsim_options *o)
+{
+    for (uint32_t i = 0; i < rpsim_command_line.row_count; i++) {
+        const rp_option *row = &rpsim_command_line.rows[i];
+        const char *path = row->output ? o->common.given[i].text : NULL;
+        if (path != NULL && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)) {
+            rp_log_error("--%s: standard output belongs to the calling program; valid are files",
+                         row->name);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_command_parse_json(int argc, char **argv, rp_arena *arena,
+                                   rpsim_options *options_out, const char **command_out)
+{
+    char **words = NULL;
+    RP_TRY(rp_arena_alloc(arena, (size_t)argc + 3, sizeof *words, &words));
+    words[0] = "rpsim";
+    words[1] = "--format";
+    words[2] = "json";
+    for (int i = 0; i < argc; i++) {
+        words[i + 3] = argv[i];
+    }
+    RP_TRY(rp_option_command("rpsim", argc + 3, words, arena, command_out));
+    RP_TRY(rpsim_options_parse(argc + 3, words, arena, options_out));
+    RP_TRY(check_json(options_out));
+    return check_outputs(options_out);
+}
+
+rp_status rpsim_command_run_json(int argc, char **argv, rp_arena *arena, FILE *stream)
+{
+    rpsim_options options;
+    const char *command = NULL;
+    RP_TRY(rpsim_command_parse_json(argc, argv, arena, &options, &command));
+    return act(&options, command, arena, stream);
+}

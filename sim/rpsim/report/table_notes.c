@@ -1,0 +1,121 @@
+#include "sim/rpsim/report/table_notes.h"
+
+#include "sim/rpsim/report/columns.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void write_tuned_note(const rpsim_row *row, FILE *stream)
+{
+    if (row->tune_evaluations == 0) {
+        return;
+    }
+    fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
+    if (row->schedule->rounds && row->config.round < row->config.microbatches) {
+        fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
+                row->schedule->traits.overlapping_rounds           ? ""
+                : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
+                                                                   : ", free first");
+    }
+    fprintf(stream, "; %s of %" PRIu64 " simulations\n",
+            row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
+}
+
+/* A period of less than a steady state; at stage fidelity synchronous iterations are all equal. */
+static void write_period_note(const rpsim_row *row, FILE *stream)
+{
+    uint32_t iterations = row->config.iterations;
+    bool alike = !row->config.asynchronous && !row->hardware;
+    if (alike || iterations >= RP_STEADY_ITERATIONS) {
+        return;
+    }
+    if (row->config.asynchronous && iterations == 1) {
+        fprintf(stream,
+                "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
+                "estimate, %u a steady state\n",
+                row->schedule_name, RP_STEADY_ITERATIONS);
+    } else {
+        fprintf(stream,
+                "  %s: iteration and tokens/s are an estimate from %u iteration%s; "
+                "--iterations %u gives a steady state\n",
+                row->schedule_name, iterations, iterations == 1 ? "" : "s", RP_STEADY_ITERATIONS);
+    }
+}
+
+/* Need and limit of the worst moment in one line. */
+static void write_need(const rpsim_study *study, const rpsim_row *row, const rp_page *page)
+{
+    char text[RPSIM_OOM_REASON_SIZE];
+    char name[96];
+    bool all = study->options->all_schedules || study->options->recompute_count > 1;
+    (void)snprintf(name, sizeof name, "  %s%s%s ", row->schedule_name, all ? ", recompute " : "",
+                   all ? rp_recompute_text(row->config.recompute) : "");
+    uint32_t width = (uint32_t)strlen(name);
+    rpsim_memory_say_need(&row->memory.need, page->columns > width ? page->columns - width : 0,
+                          text, sizeof text);
+    fprintf(page->stream, "%s%s\n", name, text);
+}
+
+/* Weights in host memory: the run fits only where there is enough of it. With all schedules the
+ * column has to do. */
+static void write_host_need(const rpsim_study *study, const rpsim_row *row, FILE *stream)
+{
+    const rpsim_memory *m = &row->memory;
+    bool fits = m->known && m->fits && m->host_bytes != 0 && m->host_fixed_bytes != 0;
+    if (fits && !study->options->all_schedules) {
+        fprintf(stream, "  %s fits only where the host has %.1f GB; here it has %.1f GB\n",
+                row->schedule_name, 1e-9 * (double)m->peak_host_bytes,
+                1e-9 * (double)m->host_bytes);
+    }
+}
+
+void rpsim_host_note_write(const rpsim_row *row, FILE *stream)
+{
+    if (!row->memory.known) {
+        return;
+    }
+    if (row->memory.host_bytes == 0) {
+        fprintf(stream,
+                "  %s does not say its host memory (host_memory_gb): nobody knows whether what "
+                "lies there fits\n",
+                row->platform_name);
+        return;
+    }
+    fprintf(stream, "  host memory: %.1f GB", 1e-9 * (double)row->memory.host_bytes);
+    if (row->memory.host_servers > 1) {
+        fprintf(stream, " of %u servers together", row->memory.host_servers);
+    }
+    fputc('\n', stream);
+}
+
+void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const rp_page *page)
+{
+    if (row->memory.known && !row->memory.fits) {
+        write_need(study, row, page);
+    }
+    write_tuned_note(row, page->stream);
+    write_period_note(row, page->stream);
+    write_host_need(study, row, page->stream);
+}
+
+void rpsim_legend_write(const rpsim_study *study, FILE *stream)
+{
+    bool one = study->row_count == 0 || rpsim_row_of_one_iteration(&study->rows[0]);
+    fprintf(
+        stream,
+        "\ntokens/s: of iteration, the steady-state period; * most of what fits; p10 - p90: over "
+        "the ranges of the inputs. makespan, bubble and its parts: %s; bubble parts in %% of GPU "
+        "time. hops: time by which hops delay ops; at hardware fidelity GPU time between ops "
+        "spent waiting for transfers. bound: distance to the largest lower bound, mostly that of "
+        "the same placement (--explain has all). paper est: makespan - (fill + drain) / GPUs.\n",
+        one ? "one iteration" : "all iterations of the program");
+    if (study->options->hardware) {
+        fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
+              "optimizer in host memory, the other schedules on the GPUs. Boundary tensors go from "
+              "GPU to GPU where the platform has peers, else through the host. GPU GB: the fullest "
+              "GPU, context included; host GB: of all servers; - where memory is not modelled.\n",
+              stream);
+    }
+    fputs("Columns that the width has no place for: --columns all, --format csv or json.\n",
+          stream);
+}

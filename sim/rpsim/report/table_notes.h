@@ -1,0 +1,14 @@
+/** @file table_notes.h  Lines below the table of runs, on its rows and on what its columns mean. */
+#pragma once
+
+#include "common/cli/page.h"
+#include "sim/rpsim/study.h"
+
+/** On one row: a tuned partition, an estimated period, memory that does not suffice. */
+void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const rp_page *page);
+
+/** Host memory that there is, of the servers that a group of rows runs on. */
+void rpsim_host_note_write(const rpsim_row *row, FILE *stream);
+
+/** Meaning of the columns, and where the others are. */
+void rpsim_legend_write(const rpsim_study *study, FILE *stream);

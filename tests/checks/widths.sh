@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Output for people at 80 and 100 columns, and where COLUMNS is not set: no line on stdout is wider, for every program,
+# --help, --list and documented command, and the best run's tokens/s, memory and whether it fits stand in the first 80
+# columns. Documented commands that take long run with RP_LONG=1 only. Release only: all programs are tested elsewhere.
+set -euo pipefail
+source=$(cd "$1" && pwd)
+build=$(cd "$2" && pwd)
+source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
+cd "$work"
+unset COLUMNS RP_TRACES RP_PLOTS RPEXEC_BACKEND
+PATH=$build:$build/exec:$build/experiments:$PATH
+shown=0
+
+# narrow COMMAND...: at all widths.
+narrow()
+{
+    local columns status
+    for columns in 80 100 ''; do
+        status=0
+        env ${columns:+COLUMNS=$columns} "$@" >out 2>err </dev/null || status=$?
+        [ $status -eq 0 ] || fail "COLUMNS=$columns $*: status $status: $(tail -n 2 err)"
+        [ -s out ] || fail "COLUMNS=$columns $* prints nothing"
+        [ "$(LC_ALL=C.UTF-8 wc -L <out)" -le "${columns:-100}" ] ||
+            fail "COLUMNS=$columns $*: lines are too wide: $(grep -E ".{$((${columns:-100} + 1))}" out | head -n 3)"
+        shown=$((shown + 1))
+    done
+}
+
+# answers COMMAND...: the row of the best run has its figures in the first 80 columns, and comes before all others.
+answers()
+{
+    env COLUMNS=80 "$@" >out 2>err
+    awk '{ line = substr($0, 1, 80) }
+        line ~ / schedule .* tokens\/s .*GPU GB .*fits/ { head = NR }
+        head && NR == head + 1 { good = line ~ /^( *[0-9]+ )?\* [a-z0-9-]+ .*[0-9]+ .*[0-9]+\.[0-9] .*yes/ }
+        END { exit !good }' out || fail "$*: the best run is not said in the first 80 columns: $(head -n 5 out)"
+}
+
+for program in rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep; do
+    narrow $program --help
+    narrow $program -h
+    narrow $program -V
+done
+# Help has 80 columns where there is no terminal.
+[ "$(rpsim --help | LC_ALL=C.UTF-8 wc -L)" -le 80 ] || fail "help without a terminal is wider than 80 columns"
+for kind in schedules models platforms costs; do
+    narrow rpsim --list $kind
+    [ "$(rpsim --list $kind | grep -c '^[a-z0-9]')" -gt 5 ] || fail "rpsim --list $kind names too little"
+done
+for kind in schedules backends; do
+    narrow rpexec --list $kind
+done
+
+small=(--gpus 4 --iterations 2 --intervals off)
+two=(--schedule gpipe,1f1b,roundpipe "${small[@]}")
+narrow rpsim "${two[@]}"
+narrow rpsim "${two[@]}" --columns all
+narrow rpsim "${two[@]}" --columns schedule,partition,tokens_per_s
+narrow rpsim "${two[@]}" --explain
+narrow rpsim --schedule 1f1b,zero2 --model llama3.1-8b "${small[@]}"
+grep -qE '^  zero2 needs [0-9]+\.[0-9] of 25\.3 GB on GPU [0-9]+: [a-z]+ [0-9]+\.[0-9]' out || fail "need and limit: $(cat out)"
+narrow rpsim --schedule gpipe,1f1b --fidelity stage --jitter 0.05 --replicas 3
+narrow rpsim --schedule roundpipe --fidelity stage --partition tuned --tune-budget 20
+narrow rpsim --schedule gpipe --gpus 2 --check
+answers rpsim "${two[@]}"
+answers rpsim --schedule 1f1b,roundpipe --gpus 4 --iterations 2 --intervals 2
+answers rpsim --schedule gpipe,1f1b,roundpipe,megatron-pp,pipedream-2bw,roundpipe-overlap --optimizer async --gpus 2 --microbatches 4
+narrow rpplan
+narrow rppredict --fit "$source/docs/runs.csv" --platform rtx4090x8
+rppredict --fit "$source/docs/runs.csv" --platform rtx4090x8 --format md 2>/dev/null | grep '^| constant |' >/dev/null || fail "no Markdown"
+narrow rpsim --schedule 1f1b --gpus 2 --iterations 1 --timeline-out one.csv --chakra-out chakra
+narrow rpdiff one.csv one.csv
+narrow rpimport --chakra chakra
+narrow rpexec --backend host --gpus 2 --steps 2
+rpsim --schedule 1f1b --gpus 2 --iterations 1 --format md | grep '^| schedule | ' >/dev/null || fail "no table of Markdown"
+
+# Pages of the documentation, as far as they are quick.
+slow='schedule all|rpadvise|--steps|tuned|rpexec|rpsweep|rppredict|--db|gantt|max-seqlen|config paper'
+[ -z "${RP_LONG:-}" ] || slow='rpexec|rpsweep'
+ln -s "$source"/{traces,experiments,docs} .
+mkdir -p build && ln -s "$build" build/release
+mapfile -t lines < <(sed -n 's/[[:space:]]*#.*//; /^build\/release\/rp[a-z]* /p' "$source/README.md" "$source"/docs/*.md |
+    grep -vE -- "--format|-out |-in |tests/|rpdiff|rpimport|\\.(yaml|csv)|[|>\\\\]|$slow" | sort -u)
+for line in "${lines[@]}"; do
+    read -ra words <<<"$line"
+    narrow "${words[@]}"
+done
+
+# A full disk is an error of every program that prints tables.
+for line in "rpsim --schedule gpipe --gpus 2 --fidelity stage" "rpsim --list models" "rpplan" "rpdiff one.csv one.csv" "rpexec --list schedules"; do
+    read -ra words <<<"$line"
+    status=0
+    "${words[@]}" >/dev/full 2>err || status=$?
+    [ $status -eq 1 ] || fail "$line on a full disk: status $status: $(cat err)"
+done
+echo "$shown outputs are as wide as they may be; ${#lines[@]} commands of the documentation"
+end
