@@ -440,7 +440,11 @@ static rp_status write_script(picture *p, const char *type)
 static rp_status run_gnuplot(FILE *script, FILE *output)
 {
     char drawing[PATH_MAX];
-    snprintf(drawing, sizeof drawing, "%s/gantt.gp", rp_plots_root());
+    int length = snprintf(drawing, sizeof drawing, "%s/gantt.gp", rp_plots_root());
+    if (length < 0 || (size_t)length >= sizeof drawing) {
+        rp_log_error("the path of plots/gantt.gp is too long");
+        return RP_IO;
+    }
     const char *const argv[] = {"gnuplot", "-", drawing, NULL};
     rp_process process = {
         .argv = argv, .package = "gnuplot-nox", .input = script, .output = output};

@@ -3,6 +3,7 @@
 # them. Skipped (never passed) where the build has no CUDA or the machine no GPU; even there the
 # backend must name the failing call, and a run on it ends with exit status 2.
 set -euo pipefail
+export COLUMNS=1000 # its lines are searched
 rpexec=$2/exec/rpexec
 listing=$("$rpexec" --list backends | awk '/^[^ ]/ { keep = /^cuda:/ } keep')
 if [ -z "$listing" ]; then

@@ -196,7 +196,7 @@ Test(changes, results_name_the_changes)
 {
     rp_test_outcome table = rp_test_rpsim_well(
         "--schedule gpipe --fidelity stage --set costs.hop_ms=3 --set platform.memory_gb*2");
-    cr_expect(strstr(table.output, " on rtx4090x8 with memory_gb*2:") != NULL, "%s", table.output);
+    cr_expect(strstr(table.output, " on rtx4090x8 with memory_gb*2 (") != NULL, "%s", table.output);
     cr_expect(strstr(table.output, "times of qwen3-1.7b@rtx4090 with hop_ms=3\n") != NULL, "%s",
               table.output);
 

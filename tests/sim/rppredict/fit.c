@@ -214,7 +214,7 @@ Test(fit_cli, the_platform_predicts_as_the_fit_does)
     write_file("runs.csv", HEAD "roundpipe-sync,qwen3-1.7b,2048,,,,,,52000,fit\n"
                                 "roundpipe,qwen3-1.7b,2048,,,,,,60000,predict\n");
     rp_test_outcome made = run("--fit @DIR@/runs.csv --platform-out @DIR@/mine.yaml "
-                               "--fit-constants host_optimizer_gb_per_s");
+                               "--fit-constants host_optimizer_gb_per_s --format md");
     cr_assert(eq(int, made.status, 0), "%s", made.messages);
     rp_test_outcome cells = run("--cells @DIR@/runs.csv --platform @DIR@/mine.yaml");
     cr_assert(eq(int, cells.status, 0), "%s", cells.messages);
