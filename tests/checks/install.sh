@@ -2,6 +2,7 @@
 # An installation is whole and may be moved: programs find their data and each other from their own place, without the
 # source tree and from any folder, and no file names the sources, the build or the prefix. -DRP_EXEC=OFF needs neither
 # OpenBLAS, hwloc nor Criterion; with RP_LONG=1 it is built, too.
+# Sanitized: --long
 set -euo pipefail
 source_dir=$(cd "$1" && pwd)
 build_dir=$(cd "$2" && pwd)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # rpexec: it trains as plain loops do, goes on where it was stopped, and refuses what it cannot do.
+# Sanitized: --long
 set -euo pipefail
 rpexec=$2/exec/rpexec
 work=$(mktemp -d)

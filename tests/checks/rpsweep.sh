@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # rpsweep: killed and resumed it ends with the same rows; a crash, a full disk and bad files lose
 # nothing.
+# Sanitized: --long
 set -euo pipefail
 rpsweep=$2/experiments/rpsweep
 source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"

@@ -1,5 +1,6 @@
 /* Memory and --max-seqlen as a user sees them, and the published longest sequences with their gate
- * (experiments/prediction.md says what it rests on). */
+ * (experiments/prediction.md says what it rests on).
+ * Sanitized: --long */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/inputs/model.h"
