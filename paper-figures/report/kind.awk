@@ -4,6 +4,7 @@ tolower($0) ~ /^(\*\*)?kind[.:]/ { reading = 1 }
 reading && /^[ \t]*$/ { reading = 0; done = 1 }
 reading && !done { line = line " " tolower($0) }
 END {
+    gsub(/\*\*[^*]*\*\*/, "", line) # the heading is bold
     while (match(line, /\*[^*]+\*/)) {
         text = text " " substr(line, RSTART, RLENGTH)
         line = substr(line, RSTART + RLENGTH)

@@ -188,4 +188,5 @@ for script in "$source"/{paper-figures,experiments/studies,plots/gallery}/*/make
     [ ! -f "$script" ] || has "$work/real/index.html" "<section class=\"entry\" id=\"$(basename "$(dirname "$script")")\">"
 done
 has "$work/real/index.html" "its make.sh has not run"
+! grep 'not said' "$work/real/index.html" || fail "a figure whose kind its README does not name"
 end
