@@ -1,5 +1,6 @@
 /* A run that is followed, and ended between two iterations: what is left is the state of a shorter
- * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened. */
+ * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened.
+ * Sanitized: --long */
 #include "exec/host/driver.h"
 #include "exec/run/runs.h"
 #include "tests/support/exec_watch.h"

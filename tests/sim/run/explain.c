@@ -1,5 +1,6 @@
 /* --explain: the attribution sums to all GPU time, the critical path to the makespan, and what is
- * made slower is what is blamed. */
+ * made slower is what is blamed.
+ * Sanitized: --long */
 #include "sim/run/explain/explain.h"
 #include "sim/run/case.h"
 #include "tests/support/lowered_bench.h"
