@@ -17,6 +17,7 @@ narrow()
     local columns status
     for columns in 80 100 ''; do
         status=0
+        rm -rf ./*-run # what a documented --export made: it takes new folders only
         env ${columns:+COLUMNS=$columns} "$@" >out 2>err </dev/null || status=$?
         [ $status -eq 0 ] || fail "COLUMNS=$columns $*: status $status: $(tail -n 2 err)"
         [ -s out ] || fail "COLUMNS=$columns $* prints nothing"
@@ -82,7 +83,7 @@ mkdir -p build && ln -s "$build" build/release
 mapfile -t lines < <(sed -n 's/[[:space:]]*#.*//; /^build\/release\/rp[a-z]* /p' "$source/README.md" "$source"/docs/*.md |
     grep -vE -- "--format|-out |-in |tests/|rpdiff|rpimport|\\.(yaml|csv)|[|>\\\\]|$slow" | sort -u)
 for line in "${lines[@]}"; do
-    read -ra words <<<"$line"
+    eval "words=($line)" # with the shell's quotes, as a reader would type it
     narrow "${words[@]}"
 done
 
