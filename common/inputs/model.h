@@ -31,6 +31,19 @@ typedef struct rp_model_linear {
     bool bias;
 } rp_model_linear;
 
+/** Numbers of rope_scaling "llama3" (transformers' _compute_llama3_parameters): frequencies of a
+ * wavelength above original / low are divided by the factor, those below original / high stay, and
+ * between them a part of both is taken. */
+typedef struct rp_rope_scale {
+    double factor;
+    double low;
+    double high;     /**< above low */
+    double original; /**< positions that the model was made for at first */
+} rp_rope_scale;
+
+/** The numbers of Llama 3.1, which files of traces/models mean. */
+#define RP_ROPE_LLAMA_3_1 ((rp_rope_scale){.factor = 8, .low = 1, .high = 4, .original = 8192})
+
 /** A decoder-only transformer as its config.json describes it. Where its layers differ, fields of
  * shapes and parameters of one layer are those of the kind that most layers have; `kinds` has all,
  * and rp_model_of_layer finds a layer's own. */
@@ -38,6 +51,7 @@ typedef struct rp_model {
     const char *name;
     const char *recorded;  /**< whose cost tables are this model's own: its name; NULL: none are */
     const char *source;    /**< where the configuration comes from */
+    const char *family;    /**< model_type of its config.json; NULL: it has none */
     uint32_t layers;       /**< transformer blocks, without embedding and head */
     uint32_t hidden;       /**< d */
     uint32_t heads;        /**< query heads H */
@@ -55,6 +69,7 @@ typedef struct rp_model {
     bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
     bool expert_bias;         /**< biases on router and experts (gpt-oss) */
     const char *rope_scaling; /**< "none", "llama3" or "yarn"; "none" with learned positions */
+    rp_rope_scale rope;       /**< of "llama3"; read where rpexec computes it */
     bool learned_positions;   /**< a table of max_positions rows is added to the embedding, nothing
                                    is rotated */
     bool layer_norm;          /**< LayerNorm with weight and bias; otherwise RMSNorm */

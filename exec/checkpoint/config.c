@@ -4,9 +4,10 @@
 #include "exec/checkpoint/config_internal.h"
 #include "exec/checkpoint/weights.h"
 
+#include <float.h>
 #include <string.h>
 
-#define FAMILIES "llama, qwen3 and qwen3_moe"
+#define FAMILIES "llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe"
 
 static rp_status refuse(const rp_hf_config *r, const char *key, const char *valid)
 {
@@ -16,24 +17,28 @@ static rp_status refuse(const rp_hf_config *r, const char *key, const char *vali
 /* ---- the rotary embedding ---------------------------------------------------------------------
  */
 
-/* The numbers of Llama-3.1's scaling are part of exec/model/model.c. */
-static rp_status check_llama3(const rp_hf_config *r)
+/* All four must be there: transformers refuses files without, too. */
+static rp_status read_llama3(const rp_hf_config *r, rp_rope_scale *scale)
 {
-    static const struct {
+    const struct {
         const char *key;
-        double value;
-    } numbers[] = {{"factor", 8},
-                   {"low_freq_factor", 1},
-                   {"high_freq_factor", 4},
-                   {"original_max_position_embeddings", 8192}};
+        double least;
+        const char *valid;
+        double *value;
+    } numbers[] = {{"factor", 1, "numbers from 1 on", &scale->factor},
+                   {"low_freq_factor", DBL_MIN, "numbers above 0", &scale->low},
+                   {"high_freq_factor", DBL_MIN, "numbers above 0", &scale->high},
+                   {"original_max_position_embeddings", 1, "integers from 1 on", &scale->original}};
     rp_status status = RP_OK;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const json_t *value = rp_hf_get(r, numbers[i].key);
-        if (!json_is_number(value) || json_number_value(value) != numbers[i].value) {
-            status = refuse(r, numbers[i].key,
-                            "those of Llama-3.1: factor 8, low_freq_factor 1, "
-                            "high_freq_factor 4, original length 8192");
+        *numbers[i].value = json_number_value(value);
+        if (!json_is_number(value) || *numbers[i].value < numbers[i].least) {
+            status = refuse(r, numbers[i].key, numbers[i].valid);
         }
+    }
+    if (status == RP_OK && scale->high <= scale->low) {
+        return rp_hf_refuse(r, "high_freq_factor", "", "numbers above low_freq_factor");
     }
     return status;
 }
@@ -48,7 +53,7 @@ static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
     m->rope_scaling = "none";
     if (type != NULL && strcmp(type, "llama3") == 0) {
         m->rope_scaling = "llama3";
-        return check_llama3(r);
+        return read_llama3(r, &m->rope);
     }
     return type != NULL && strcmp(type, "default") == 0
                ? RP_OK
@@ -108,9 +113,14 @@ static const char *const computed[] = {"model_type",          "num_hidden_layers
                                        "rms_norm_eps",        "tie_word_embeddings",
                                        "hidden_act"};
 static const char *const computed_dense[] = {"intermediate_size"};
+static const char *const computed_windows[] = {"sliding_window", "use_sliding_window",
+                                               "max_window_layers"};
 static const char *const computed_mixture[] = {
     "num_experts",         "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
     "decoder_sparse_step", "mlp_only_layers",   "norm_topk_prob"};
+
+static const char *const computed_mixtral[] = {"num_local_experts", "num_experts_per_tok",
+                                               "intermediate_size"};
 
 static bool is_mixture(const rp_hf_config *r)
 {
@@ -126,6 +136,22 @@ static void take(const rp_hf_config *r, const char *const *keys, size_t count)
 
 #define TAKE(r, keys) take(r, keys, sizeof(keys) / sizeof *(keys))
 
+/* Keys that some families' classes have and others ignore. */
+static void take_family(const rp_hf_config *r)
+{
+    static const struct {
+        const char *family;
+        const char *key;
+    } own[] = {{"llama", "attention_bias"},     {"llama", "mlp_bias"},
+               {"qwen3", "attention_bias"},     {"qwen3", "layer_types"},
+               {"qwen3_moe", "attention_bias"}, {"qwen2", "layer_types"}};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        if (strcmp(own[i].family, r->family->type) == 0) {
+            (void)rp_hf_get(r, own[i].key);
+        }
+    }
+}
+
 /* Training asks for sizes that transformers would have defaults for. */
 static rp_status check_required(const rp_hf_config *r)
 {
@@ -138,7 +164,15 @@ static rp_status check_required(const rp_hf_config *r)
                                           "rms_norm_eps",          "max_position_embeddings",
                                           "num_local_experts",     "num_experts_per_tok",
                                           "moe_intermediate_size", NULL};
-    for (const char *const *key = is_mixture(r) ? mixture : dense; *key != NULL; key++) {
+    static const char *const mixtral[] = {"num_hidden_layers",   "hidden_size",
+                                          "num_attention_heads", "vocab_size",
+                                          "rms_norm_eps",        "max_position_embeddings",
+                                          "num_local_experts",   "num_experts_per_tok",
+                                          "intermediate_size",   NULL};
+    const char *const *keys = !is_mixture(r)                             ? dense
+                              : r->family->mixture == RP_HF_QWEN_EXPERTS ? mixture
+                                                                         : mixtral;
+    for (const char *const *key = keys; *key != NULL; key++) {
         bool experts = strcmp(*key, "num_local_experts") == 0;
         bool there = json_object_get(r->values, *key) != NULL ||
                      (experts && json_object_get(r->values, "num_experts") != NULL);
@@ -166,21 +200,15 @@ static rp_status check_experts(const rp_hf_config *r)
 static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_arena *arena)
 {
     bool sharing = strstr(f->defaults, "shared_expert") != NULL;
-    bool windows = strstr(f->defaults, "\"sliding_window\"") != NULL;
-    bool other_experts = f->mixture == RP_HF_ALL_EXPERTS;
     const struct {
         bool has;
         const char *text;
-    } features[] = {
-        {f->latent, "latent attention (MLA)"},
-        {f->sinks, "attention sinks and biases"},
-        {f->qkv_bias || strstr(f->defaults, "qkv_bias") != NULL, "biases on q, k and v"},
-        {sharing, "shared experts"},
-        {f->four_norms, "four norms a layer"},
-        {f->wide_qk_norm, "norms of queries and keys over all heads"},
-        {windows, "sliding windows"},
-        {other_experts, "experts of other names"},
-        {f->other_values != NULL, f->other_values}};
+    } features[] = {{f->latent, "latent attention (MLA)"},
+                    {f->sinks, "attention sinks and biases"},
+                    {sharing, "shared experts"},
+                    {f->four_norms, "four norms a layer"},
+                    {f->wide_qk_norm, "norms of queries and keys over all heads"},
+                    {f->other_values != NULL, f->other_values}};
     const char *list = "";
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
         if (features[i].has) {
@@ -195,7 +223,6 @@ static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_
 
 static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *arena)
 {
-    static const char *const types[] = {"llama", "qwen3", "qwen3_moe"};
     const rp_hf_family *family = rp_hf_family_of(json_object_get(r->values, "model_type"));
     json_t *assumed = assume != NULL ? json_string(assume) : NULL;
     if (family == NULL && assumed != NULL) {
@@ -203,8 +230,8 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
         rp_hf_warn(r, "model_type", "the family is not known; it is read as --assume says");
     }
     json_decref(assumed);
-    for (size_t i = 0; family != NULL && i < sizeof types / sizeof types[0]; i++) {
-        if (strcmp(types[i], family->type) == 0) {
+    for (size_t i = 0; family != NULL && rpexec_model_families[i] != NULL; i++) {
+        if (strcmp(rpexec_model_families[i], family->type) == 0) {
             r->family = family;
             return RP_OK;
         }
@@ -223,11 +250,17 @@ static rp_status read_rest(rp_hf_config *r, rp_model *m)
         return refuse(r, "hidden_act", "silu");
     }
     TAKE(r, computed);
-    if (is_mixture(r)) {
+    if (r->family->mixture == RP_HF_QWEN_EXPERTS) {
         TAKE(r, computed_mixture);
+    } else if (is_mixture(r)) {
+        TAKE(r, computed_mixtral);
     } else {
         TAKE(r, computed_dense);
     }
+    if (r->family->windows != RP_HF_NO_WINDOWS) {
+        TAKE(r, computed_windows);
+    }
+    take_family(r);
     rp_status rope = read_rope(r, m);
     rp_status rest = rpexec_config_check_rest(r);
     return rope != RP_OK ? rope : rest;

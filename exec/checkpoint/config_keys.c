@@ -115,6 +115,7 @@ static const struct rule {
     {"partial_rotary_factor", is_whole, "1 and null", "heads are rotated as a whole"},
     {"pruned_heads", is_empty, "none", "all heads are computed"},
     {"quantization_config", is_null, "null", "quantized weights are not read"},
+    {"router_jitter_noise", is_zero, "0", "noise of routers is not computed"},
     {"rope_interleaved", is_false, "false", "neighbours are not rotated as pairs"},
     {"router_aux_loss_coef", has_no_router_loss, "those without output_router_logits", ROUTERS},
     {"sliding_window", has_no_window, "null, and for Qwen3 those without use_sliding_window",

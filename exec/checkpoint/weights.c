@@ -34,11 +34,6 @@ static bool is_tied_table(const rpexec_model *model, uint32_t layer, uint32_t te
            model->config->tied_head;
 }
 
-static bool is_vector(const rpexec_tensor *tensor)
-{
-    return tensor->initial == RPEXEC_INITIAL_ONES;
-}
-
 rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
                               rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out)
 {
@@ -54,7 +49,7 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
             if (is_tied_table(model, i, k) || !rpexec_tensor_trained(layer, t)) {
                 continue;
             }
-            bool vector = is_vector(t);
+            bool vector = t->vector;
             rpexec_writable *w = &tensors[count++];
             *w =
                 (rpexec_writable){.rank = vector ? 1 : 2,
@@ -249,7 +244,7 @@ static rp_status open_folder(folder *f, bool adapters)
 static rp_status check_shape(const char *path, const rpexec_stored *stored,
                              const rpexec_tensor *tensor)
 {
-    bool vector = is_vector(tensor);
+    bool vector = tensor->vector;
     if (vector ? stored->rank == 1 && stored->shape[0] == tensor->columns
                : stored->rank == 2 && stored->shape[0] == tensor->rows &&
                      stored->shape[1] == tensor->columns) {

@@ -24,10 +24,18 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Of the linear layers with biases. */
+static size_t longest_bias(const rp_model *model)
+{
+    size_t queries = model->qkv_bias ? (size_t)model->heads * model->head_dim : 0;
+    return larger(queries, model->mlp_bias ? model->intermediate : 0);
+}
+
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
 {
     uint64_t rows = tokens * larger(model->heads, 1); /* of the norms of queries */
-    size_t norm = rpexec_cuda_norm_parts(tokens) * (size_t)model->hidden * sizeof(float);
+    size_t width = larger(model->hidden, longest_bias(model));
+    size_t norm = rpexec_cuda_norm_parts(tokens) * width * sizeof(float);
     size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);
     size_t attention = 2 * rows * sizeof(float);
     size_t loss = tokens * sizeof(double);

@@ -71,6 +71,12 @@ static void cuda_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t widt
     }
 }
 
+static void cuda_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *dy,
+                             bool wide, void *dbias)
+{
+    cuda_rms_norm_weight(lane, rows, width, NULL, NULL, dy, wide, dbias);
+}
+
 /* ---- products ---------------------------------------------------------------------------------
  */
 
@@ -236,6 +242,13 @@ static void cuda_add(rpexec_lane *lane, uint64_t count, const void *a, const voi
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_add(&target, count, a, b, y));
+}
+
+static void cuda_add_bias(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *bias,
+                          const void *base, void *y)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_add_bias(&target, rows, width, bias, base, y));
 }
 
 static void cuda_add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)

@@ -231,6 +231,39 @@ static void half_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t widt
     }
 }
 
+static void half_add_bias(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *bias,
+                          const void *base, void *y)
+{
+    scratch s = scratch_of(lane);
+    const float *wide_bias = take_wide(&s, bias, width);
+    float *wide_y = take(&s, rows_at_a_time(width) * width);
+    for (uint64_t first = 0; first < rows; first += rows_at_a_time(width)) {
+        uint64_t count = rows_left(rows, first, width);
+        if (base != NULL) {
+            rpexec_widen(lane->dtype, count * width, at_const(lane, base, first * width), wide_y);
+        }
+        rpexec_host_fp32.add_bias(lane, count, width, wide_bias, base != NULL ? wide_y : NULL,
+                                  wide_y);
+        rpexec_narrow(lane->dtype, count * width, wide_y, at(lane, y, first * width));
+    }
+}
+
+static void half_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *dy,
+                             bool wide, void *dbias)
+{
+    scratch s = scratch_of(lane);
+    float *wide_dbias = wide ? dbias : take_wide(&s, dbias, width);
+    float *wide_dy = take(&s, rows_at_a_time(width) * width);
+    for (uint64_t first = 0; first < rows; first += rows_at_a_time(width)) {
+        uint64_t count = rows_left(rows, first, width);
+        rpexec_widen(lane->dtype, count * width, at_const(lane, dy, first * width), wide_dy);
+        rpexec_host_fp32.bias_weight(lane, count, width, wide_dy, true, wide_dbias);
+    }
+    if (!wide) {
+        rpexec_narrow(lane->dtype, width, wide_dbias, dbias);
+    }
+}
+
 static void half_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                const int32_t *labels, float scale, void *z, double *loss)
 {

@@ -107,6 +107,34 @@ void rpexec_host_add(rpexec_lane *lane, uint64_t count, const void *first, const
     }
 }
 
+void rpexec_host_add_bias(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *values,
+                          const void *before, void *sums)
+{
+    const float *bias = values;
+    const float *base = before;
+    float *y = sums;
+    (void)lane;
+    for (uint64_t row = 0; row < rows; row++) {
+        for (uint32_t j = 0; j < width; j++) {
+            y[row * width + j] = base != NULL ? base[row * width + j] + bias[j] : bias[j];
+        }
+    }
+}
+
+void rpexec_host_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width,
+                             const void *d_outputs, bool wide, void *d_bias)
+{
+    const float *dy = d_outputs;
+    float *dbias = d_bias;
+    (void)lane;
+    (void)wide;
+    for (uint64_t row = 0; row < rows; row++) {
+        for (uint32_t j = 0; j < width; j++) {
+            dbias[j] += dy[row * width + j];
+        }
+    }
+}
+
 void rpexec_host_add_sums(rpexec_lane *lane, uint64_t count, const float *sums, void *gradients)
 {
     rpexec_host_add(lane, count, gradients, sums, gradients);

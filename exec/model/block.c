@@ -27,10 +27,12 @@ static sizes sizes_of(const rp_model *m, uint64_t tokens, uint32_t sequences, ui
                                  .head_dim = m->head_dim}};
 }
 
-static sizes sizes_here(const rpexec_compute *c, uint32_t sequences)
+static sizes sizes_here(const rpexec_compute *c, uint32_t layer, uint32_t sequences)
 {
     uint32_t seq_len = c->model->seq_len;
-    return sizes_of(c->model->config, (uint64_t)sequences * seq_len, sequences, seq_len);
+    sizes s = sizes_of(c->model->config, (uint64_t)sequences * seq_len, sequences, seq_len);
+    s.attention.window = rp_model_window(c->model->config, layer - 1);
+    return s;
 }
 
 typedef struct block_tape {
@@ -174,11 +176,13 @@ static const void *base_of_sum(const rpexec_compute *c, const void *x)
     return c->ranks == NULL ? x : NULL;
 }
 
-static void end_sum(const rpexec_compute *c, const sizes *s, const void *x, void *y)
+static void end_sum(const rpexec_compute *c, const sizes *s, const void *w,
+                    rpexec_block_tensor which, const void *x, void *y)
 {
     if (c->ranks != NULL) {
         rpexec_all_reduce(c, c->model->dtype, s->tokens * s->d, y);
         c->operators->add(c->lane, s->tokens * s->d, y, x, y);
+        rpexec_linear_end_sum(c, w, which, s->tokens, y);
     }
 }
 
@@ -200,14 +204,15 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
     turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
     rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, base_of_sum(c, x), tape->u, tape->ho);
-    end_sum(c, s, x, tape->u);
+    end_sum(c, s, w, RPEXEC_O, x, tape->u);
 }
 
-void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t sequences,
-                          const void *x, void *y, void *tape_base, void *scratch)
+void rpexec_block_forward(const rpexec_compute *c, uint32_t layer, const void *weights,
+                          uint32_t sequences, const void *x, void *y, void *tape_base,
+                          void *scratch)
 {
     const rpexec_operators *op = c->operators;
-    sizes s = sizes_here(c, sequences);
+    sizes s = sizes_here(c, layer, sequences);
     uint64_t bytes;
     block_tape tape = cut_tape(c->model, &s, tape_base, &bytes);
     attention_forward(c, &s, weights, x, &tape);
@@ -218,7 +223,7 @@ void rpexec_block_forward(const rpexec_compute *c, const void *weights, uint32_t
     (void)rpexec_cut(&rest, t * s.d);
     rpexec_mlp_forward(c, weights, t, tape.n2, base_of_sum(c, tape.u), y, &tape.mlp,
                        rest.base + rest.used);
-    end_sum(c, &s, tape.u, y);
+    end_sum(c, &s, weights, RPEXEC_DOWN, tape.u, y);
 }
 
 /* The backward of `turn`, in place. */
@@ -235,12 +240,13 @@ static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, c
     }
 }
 
-void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, void *gradients,
-                                 uint32_t sequences, const void *x, const void *tape_base,
-                                 const void *dy, void *dx, void *weight_tape_base, void *scratch)
+void rpexec_block_backward_input(const rpexec_compute *c, uint32_t layer, const void *weights,
+                                 void *gradients, uint32_t sequences, const void *x,
+                                 const void *tape_base, const void *dy, void *dx,
+                                 void *weight_tape_base, void *scratch)
 {
     const rpexec_operators *op = c->operators;
-    sizes s = sizes_here(c, sequences);
+    sizes s = sizes_here(c, layer, sequences);
     uint64_t bytes;
     uint64_t t = s.tokens;
     /* The tape is only read: one layout serves both directions. */
@@ -270,11 +276,11 @@ void rpexec_block_backward_input(const rpexec_compute *c, const void *weights, v
     }
 }
 
-void rpexec_block_backward_weight(const rpexec_compute *c, void *g, uint32_t sequences,
-                                  const void *tape_base, const void *dy,
+void rpexec_block_backward_weight(const rpexec_compute *c, uint32_t layer, void *g,
+                                  uint32_t sequences, const void *tape_base, const void *dy,
                                   const void *weight_tape_base, void *scratch)
 {
-    sizes s = sizes_here(c, sequences);
+    sizes s = sizes_here(c, layer, sequences);
     uint64_t bytes;
     uint64_t t = s.tokens;
     block_tape tape = cut_tape(c->model, &s, (void *)(uintptr_t)tape_base, &bytes);

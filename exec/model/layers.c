@@ -235,7 +235,7 @@ void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data
             embed(c, data, weights, y);
         } else {
             void *tape = keep ? tape_at(c, data, layer) : data->tape;
-            rpexec_block_forward(c, weights, data->sequences, x, y, tape, data->scratch);
+            rpexec_block_forward(c, layer, weights, data->sequences, x, y, tape, data->scratch);
         }
         for (uint32_t i = 0; i < data->save_count; i++) {
             if (data->saves[i].layer == layer) {
@@ -357,8 +357,9 @@ static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *d
         if (is_embedding(layer)) {
             embedding_weight(c, data, dy, gradients);
         } else {
-            rpexec_block_backward_weight(c, gradients, data->sequences, tape_at(c, data, layer), dy,
-                                         after(dy, output), scratch.block);
+            rpexec_block_backward_weight(c, layer, gradients, data->sequences,
+                                         tape_at(c, data, layer), dy, after(dy, output),
+                                         scratch.block);
         }
     }
 }
@@ -382,11 +383,11 @@ static const void *backward_layer(const rpexec_compute *c, const rpexec_stage_da
     }
     void *weight_tape = split ? after(kept, rows_bytes(c->model, tokens)) : scratch.weight_tape;
     void *dx = layer == data->begin ? data->d_input : scratch.gradients[layer % 2];
-    rpexec_block_backward_input(c, weights_at(c, data, layer), gradients_at(c, data, layer),
+    rpexec_block_backward_input(c, layer, weights_at(c, data, layer), gradients_at(c, data, layer),
                                 data->sequences, input_at(c, data, layer), tape_at(c, data, layer),
                                 dy, dx, weight_tape, scratch.block);
     if (!split) {
-        rpexec_block_backward_weight(c, gradients_at(c, data, layer), data->sequences,
+        rpexec_block_backward_weight(c, layer, gradients_at(c, data, layer), data->sequences,
                                      tape_at(c, data, layer), dy, weight_tape, scratch.block);
     }
     return dx;

@@ -7,6 +7,28 @@
 #define ALIGNMENT 16u /* values */
 #define MOST_TENSORS 65535u
 
+/* Names of a mixture's tensors in checkpoints; the first row is that of all families without one of
+ * their own. */
+typedef struct mixture_names {
+    const char *family;
+    const char *mixture;
+    const char *gate, *up, *down; /* of an expert */
+} mixture_names;
+
+static const mixture_names *names_of(const rp_model *c)
+{
+    static const mixture_names names[] = {
+        {"qwen3_moe", "mlp", "gate_proj", "up_proj", "down_proj"},
+        {"mixtral", "block_sparse_moe", "w1", "w3", "w2"},
+    };
+    for (size_t i = 1; c->family != NULL && i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(c->family, names[i].family) == 0) {
+            return &names[i];
+        }
+    }
+    return &names[0];
+}
+
 static uint64_t padded(uint64_t values)
 {
     return (values + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -15,11 +37,15 @@ static uint64_t padded(uint64_t values)
 static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uint64_t columns,
                        rpexec_initial initial)
 {
-    layer->tensors[layer->tensor_count++] = (rpexec_tensor){.name = name,
-                                                            .rows = rows,
-                                                            .columns = columns,
-                                                            .offset = layer->floats,
-                                                            .initial = initial};
+    const char *end = strrchr(name, '.');
+    bool bias = end != NULL && strcmp(end, ".bias") == 0;
+    layer->tensors[layer->tensor_count++] =
+        (rpexec_tensor){.name = name,
+                        .rows = rows,
+                        .columns = columns,
+                        .offset = layer->floats,
+                        .initial = initial,
+                        .vector = bias || initial == RPEXEC_INITIAL_ONES};
     layer->floats += padded(rows * columns);
 }
 
@@ -28,6 +54,24 @@ static void add_block(rpexec_model *model, rpexec_block_tensor which, const char
 {
     model->block_tensors[which] = model->block.tensor_count;
     add_tensor(&model->block, name, rows, columns, initial);
+}
+
+/* Behind its matrix. */
+static rp_status add_bias(rpexec_model *model, rpexec_block_tensor which, const char *name,
+                          rp_arena *arena)
+{
+    rpexec_linear *l = &model->linears[which];
+    const char *full = NULL;
+    l->biased = true;
+    l->bias = model->block.floats;
+    RP_TRY(rp_arena_print(arena, &full, "%s.bias", name));
+    add_tensor(&model->block, full, 1, l->out, RPEXEC_INITIAL_ZEROS);
+    return RP_OK;
+}
+
+static bool is_biased(const rp_model *c, rpexec_block_tensor which)
+{
+    return which == RPEXEC_O ? c->output_bias : which >= RPEXEC_GATE ? c->mlp_bias : c->qkv_bias;
 }
 
 /* A linear layer: one matrix, or one of every expert, whose name then has a place for its number.
@@ -44,25 +88,31 @@ static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, cons
                                             .weight_stride = padded((uint64_t)in * out)};
     for (uint32_t e = 0; e < experts; e++) {
         const char *full = NULL;
-        RP_TRY(experts == 1
-                   ? rp_arena_print(arena, &full, "%s.weight", name)
-                   : rp_arena_print(arena, &full, "mlp.experts.%u.%s.weight", e, name + 4));
+        RP_TRY(experts == 1 ? rp_arena_print(arena, &full, "%s.weight", name)
+                            : rp_arena_print(arena, &full, "%s.experts.%u.%s.weight",
+                                             names_of(model->config)->mixture, e, name));
         add_tensor(&model->block, full, out, in,
                    residual ? RPEXEC_INITIAL_RESIDUAL : RPEXEC_INITIAL_NORMAL);
     }
-    return RP_OK;
+    return is_biased(model->config, which) ? add_bias(model, which, name, arena) : RP_OK;
 }
 
 static rp_status add_linears(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     const uint32_t e = c->experts;
     const uint32_t f = c->intermediate;
-    if (e > 1) {
-        add_block(model, RPEXEC_ROUTER, "mlp.gate.weight", e, c->hidden, RPEXEC_INITIAL_NORMAL);
+    const char *router = NULL;
+    if (e == 1) {
+        RP_TRY(add_linear(model, RPEXEC_GATE, "mlp.gate_proj", e, f, c->hidden, arena));
+        RP_TRY(add_linear(model, RPEXEC_UP, "mlp.up_proj", e, f, c->hidden, arena));
+        return add_linear(model, RPEXEC_DOWN, "mlp.down_proj", e, c->hidden, f, arena);
     }
-    RP_TRY(add_linear(model, RPEXEC_GATE, "mlp.gate_proj", e, f, c->hidden, arena));
-    RP_TRY(add_linear(model, RPEXEC_UP, "mlp.up_proj", e, f, c->hidden, arena));
-    return add_linear(model, RPEXEC_DOWN, "mlp.down_proj", e, c->hidden, f, arena);
+    const mixture_names *names = names_of(c);
+    RP_TRY(rp_arena_print(arena, &router, "%s.gate.weight", names->mixture));
+    add_block(model, RPEXEC_ROUTER, router, e, c->hidden, RPEXEC_INITIAL_NORMAL);
+    RP_TRY(add_linear(model, RPEXEC_GATE, names->gate, e, f, c->hidden, arena));
+    RP_TRY(add_linear(model, RPEXEC_UP, names->up, e, f, c->hidden, arena));
+    return add_linear(model, RPEXEC_DOWN, names->down, e, c->hidden, f, arena);
 }
 
 /* One of a layer's two adapters, of all experts: named as PEFT names them. */
@@ -109,7 +159,7 @@ static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *
 static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     uint64_t pairs = c->lora_rank != 0 ? 2 : 0;
-    uint64_t tensors = 9 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
+    uint64_t tensors = 9 + 7 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs); /* biases: 7 */
     if (tensors > MOST_TENSORS) {
         rp_log_error("--model: the layers of %s have %llu tensors; valid are up to %u", c->name,
                      (unsigned long long)tensors, MOST_TENSORS);

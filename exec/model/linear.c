@@ -62,10 +62,34 @@ static void gradient(const rpexec_compute *c, void *gradients, matrix m, rpexec_
     }
 }
 
+static const void *bias_of(const rpexec_compute *c, const rpexec_linear *l, const void *weights)
+{
+    return rpexec_element_const(c->model->dtype, weights, l->bias);
+}
+
+/* Of layers whose input ranks have a part of each, their outputs are parts of a sum. */
+static bool is_part_of_sum(const rpexec_compute *c, rpexec_block_tensor which)
+{
+    return c->ranks != NULL && (which == RPEXEC_O || which == RPEXEC_DOWN);
+}
+
+void rpexec_linear_end_sum(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
+                           uint64_t rows, void *y)
+{
+    const rpexec_linear *l = linear_of(c, which);
+    if (l->biased && is_part_of_sum(c, which)) {
+        c->operators->add_bias(c->lane, rows, l->out, bias_of(c, l, weights), y, y);
+    }
+}
+
 void rpexec_linear_forward(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
                            rpexec_rows rows, const void *x, const void *base, void *y, void *h)
 {
     const rpexec_linear *l = linear_of(c, which);
+    if (l->biased && !is_part_of_sum(c, which)) {
+        c->operators->add_bias(c->lane, rows.count, l->out, bias_of(c, l, weights), base, y);
+        base = y;
+    }
     forward(c, weights, w_of(l), rows, x, base, y);
     if (c->model->rank != 0) {
         forward(c, weights, a_of(c, l), rows, x, NULL, h);
@@ -93,6 +117,10 @@ void rpexec_linear_weight(const rpexec_compute *c, void *gradients, rpexec_block
     const rpexec_linear *l = linear_of(c, which);
     if (c->model->rank == 0) {
         gradient(c, gradients, w_of(l), rows, dy, x);
+        if (l->biased) {
+            c->operators->bias_weight(c->lane, rows.count, l->out, dy, c->wide,
+                                      rpexec_gradient(c, gradients, l->bias));
+        }
         return;
     }
     gradient(c, gradients, a_of(c, l), rows, dh, x);

@@ -1,7 +1,8 @@
 /** @file linear.h  The linear layers of a block with their adapters. Inside of exec/model.
  *
- * y = x W^T + scale (x A^T) B^T. With LoRA W is frozen: its gradient is not computed. Where the
- * experts have the layer, rows are gathered ones and each goes through its expert's matrices.
+ * y = x W^T + bias + scale (x A^T) B^T. With LoRA W and the bias are frozen: they have no
+ * gradients. A bias comes first, and products add to it: one rounding. Where the experts have the
+ * layer, rows are gathered ones and each goes through its expert's matrices.
  */
 #pragma once
 
@@ -18,6 +19,11 @@ typedef struct rpexec_rows {
 void rpexec_linear_forward(const rpexec_compute *compute, const void *weights,
                            rpexec_block_tensor which, rpexec_rows rows, const void *x,
                            const void *base, void *y, void *h);
+
+/** y[rows, out] += the bias of a layer whose parts ranks have summed to y: none of them has added
+ * it in its forward. Nothing where the layer has no bias, or there are no ranks. */
+void rpexec_linear_end_sum(const rpexec_compute *compute, const void *weights,
+                           rpexec_block_tensor which, uint64_t rows, void *y);
 
 /** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] with LoRA. */
 void rpexec_linear_input(const rpexec_compute *compute, const void *weights,

@@ -8,22 +8,18 @@
 #include <math.h>
 #include <string.h>
 
-/* Llama-3.1: factor 8, low 1, high 4, original length 8192 (executor.md 4.1). */
-static double scaled_frequency(double frequency)
+/* The scaling of Llama 3.1 and later (rp_rope_scale). */
+static double scaled_frequency(const rp_rope_scale *s, double frequency)
 {
-    const double factor = 8;
-    const double low = 1;
-    const double high = 4;
-    const double original = 8192;
     double wavelength = 2 * acos(-1.0) / frequency;
-    if (wavelength > original / low) {
-        return frequency / factor;
+    if (wavelength > s->original / s->low) {
+        return frequency / s->factor;
     }
-    if (wavelength < original / high) {
+    if (wavelength < s->original / s->high) {
         return frequency;
     }
-    double share = (original / wavelength - low) / (high - low);
-    return (1 - share) * frequency / factor + share * frequency;
+    double share = (s->original / wavelength - s->low) / (s->high - s->low);
+    return (1 - share) * frequency / s->factor + share * frequency;
 }
 
 static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *model)
@@ -35,7 +31,7 @@ static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *m
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->sines));
     for (uint32_t i = 0; i < half; i++) {
         double frequency = pow(c->rope_theta, -2.0 * i / c->head_dim);
-        frequency = scaled ? scaled_frequency(frequency) : frequency;
+        frequency = scaled ? scaled_frequency(&c->rope, frequency) : frequency;
         for (uint32_t t = 0; t < model->seq_len; t++) {
             model->cosines[(size_t)t * half + i] = (float)cos(t * frequency);
             model->sines[(size_t)t * half + i] = (float)sin(t * frequency);
@@ -44,29 +40,56 @@ static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *m
     return RP_OK;
 }
 
+const char *const rpexec_model_families[] = {"llama", "mistral",   "mixtral", "qwen2",
+                                             "qwen3", "qwen3_moe", NULL};
+
+/* Models of rpsim's own files have no family. */
+static bool is_computed(const char *family)
+{
+    bool found = family == NULL;
+    for (size_t i = 0; !found && rpexec_model_families[i] != NULL; i++) {
+        found = strcmp(rpexec_model_families[i], family) == 0;
+    }
+    return found;
+}
+
+/* Layers of one layout: parameters are counted from all that a layout depends on. */
+static bool differ_in_windows_alone(const rp_model *c)
+{
+    for (uint32_t i = 0; i < c->kind_count; i++) {
+        if (c->kinds[i].intermediate != c->intermediate || c->kinds[i].experts != c->experts ||
+            c->kinds[i].layer_parameters != c->layer_parameters) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static rp_status check(const rp_model *c, uint32_t seq_len)
 {
     const char *what = NULL;
+    const char *before = "";
     if (c->learned_positions || c->layer_norm || c->plain_mlp) {
         what = "learned positions, LayerNorm or a plain MLP";
-    } else if (c->attention_bias || c->expert_bias || c->linear_bias || c->qkv_bias ||
-               c->output_bias || c->mlp_bias) {
-        what = "biases or attention sinks";
+    } else if (c->attention_bias || c->expert_bias || c->linear_bias ||
+               (c->mlp_bias && c->experts > 1)) {
+        what = "biases of experts or attention sinks";
     } else if (c->kv_rank != 0 || c->shared_intermediate != 0) {
         what = "latent attention or shared experts";
     } else if (c->four_norms || c->wide_qk_norm) {
         what = "norms at other places";
     } else if (strcmp(c->rope_scaling, "none") != 0 && strcmp(c->rope_scaling, "llama3") != 0) {
         what = c->rope_scaling;
-    } else if (c->sliding_window != 0) {
-        what = "sliding windows";
-    } else if (c->kinds != NULL) {
+    } else if (!differ_in_windows_alone(c)) {
         what = "layers of several kinds";
+    } else if (!is_computed(c->family)) {
+        what = c->family;
+        before = "the family ";
     }
     if (what != NULL) {
-        rp_log_error("--model: %s has %s, which the executor does not compute; valid are models of "
-                     "the Llama, Qwen3 and Qwen3-MoE families",
-                     c->name, what);
+        rp_log_error("--model: %s has %s%s, which the executor does not compute; valid are models "
+                     "of the Llama, Mistral, Mixtral, Qwen2, Qwen3 and Qwen3-MoE families",
+                     c->name, before, what);
         return RP_INPUT;
     }
     if (c->head_dim % 2 != 0) {

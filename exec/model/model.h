@@ -20,7 +20,7 @@ typedef enum rpexec_initial {
     RPEXEC_INITIAL_RESIDUAL, /**< 0.02 / sqrt(2 L): what is added to the residual stream (GPT-2) */
     RPEXEC_INITIAL_ONES,     /**< vectors: weights of norms */
     RPEXEC_INITIAL_UNIFORM, /**< between -1 and 1 / sqrt(columns): LoRA's A (Kaiming, as in PEFT) */
-    RPEXEC_INITIAL_ZEROS,   /**< LoRA's B */
+    RPEXEC_INITIAL_ZEROS,   /**< LoRA's B, and biases */
 } rpexec_initial;
 
 /** One parameter tensor, row-major [rows, columns]; a vector has one row. */
@@ -30,6 +30,7 @@ typedef struct rpexec_tensor {
     uint64_t columns;
     uint64_t offset; /**< values from the beginning of the layer's array */
     rpexec_initial initial;
+    bool vector; /**< the weight of a norm, or a bias */
 } rpexec_tensor;
 
 typedef struct rpexec_layer {
@@ -63,9 +64,9 @@ typedef enum rpexec_block_tensor {
     RPEXEC_BLOCK_TENSORS
 } rpexec_block_tensor;
 
-/** Matrices of a block's linear layer, [out, in], and its adapters A [rank, in] and B [out, rank]:
- * y = x W^T + scale (x A^T) B^T. Offsets in values from the beginning of the layer's array; the
- * experts' matrices lie one stride after the other. */
+/** Matrices of a block's linear layer, [out, in], its bias, and its adapters A [rank, in] and B
+ * [out, rank]: y = x W^T + bias + scale (x A^T) B^T. Offsets in values from the beginning of the
+ * layer's array; the experts' matrices lie one stride after the other. */
 typedef struct rpexec_linear {
     uint32_t in;
     uint32_t out;
@@ -76,6 +77,8 @@ typedef struct rpexec_linear {
     uint64_t a_stride;
     uint64_t b;
     uint64_t b_stride;
+    bool biased;
+    uint64_t bias; /**< [out], where it is biased */
 } rpexec_linear;
 
 enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
@@ -96,6 +99,9 @@ typedef struct rpexec_model {
     float *sines;
     uint32_t seq_len;
 } rpexec_model;
+
+/** Families of config.json that are computed, NULL behind the last one. */
+extern const char *const rpexec_model_families[];
 
 /**
  * Lays out the parameters and computes the rotary tables: angle = position * frequency, frequency

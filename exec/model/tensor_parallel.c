@@ -75,13 +75,20 @@ uint32_t rpexec_slice_part(const rpexec_slice *s, uint32_t parts)
     return (uint32_t)((uint64_t)s->rank * parts / s->ranks);
 }
 
+static bool is_bias_of(const rpexec_model *m, uint32_t tensor, rpexec_block_tensor which)
+{
+    const rpexec_linear *l = &m->linears[which];
+    return l->biased && m->block.tensors[tensor].offset == l->bias;
+}
+
 uint32_t rpexec_slice_sums(const rpexec_slice *s, uint32_t tensor)
 {
     const rpexec_model *m = s->whole;
     const uint32_t *which = m->block_tensors;
     uint32_t parts = parts_of(&m->block.tensors[tensor], &s->model.block.tensors[tensor]);
     bool of_heads =
-        tensor == which[RPEXEC_K] || tensor == which[RPEXEC_V] ||
+        tensor == which[RPEXEC_K] || tensor == which[RPEXEC_V] || is_bias_of(m, tensor, RPEXEC_K) ||
+        is_bias_of(m, tensor, RPEXEC_V) ||
         (m->config->qk_norm && (tensor == which[RPEXEC_Q_NORM] || tensor == which[RPEXEC_K_NORM]));
     /* With LoRA adapters alone are trained: what several ranks have of one gets its gradient from
      * each one's part of the other. */

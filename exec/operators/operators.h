@@ -114,6 +114,13 @@ typedef struct rpexec_update {
     /* dweight += sum over rows of dy x r. */                                                      \
     X(rms_norm_weight, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),             \
       (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (FLAG, wide), (OUT, dweight))     \
+    /* y[rows, width] = base[rows, width] + bias[width]. base may be y; NULL: y is the bias. */    \
+    X(add_bias, (0, area((double)rows, width) * (base != NULL ? 2 : 1), 0,                         \
+                 ROWS_SHAPE(rows, width)),                                                         \
+      (U64, rows), (U32, width), (IN, bias), (IN, base), (OUT, y))                                 \
+    /* dbias += sum over rows of dy. */                                                            \
+    X(bias_weight, (0, area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                     \
+      (U64, rows), (U32, width), (IN, dy), (FLAG, wide), (OUT, dbias))                             \
     /* y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing\
      * is added. */                                                                                \
     X(linear, (2 * area((double)rows, in) * out, area((double)rows, in) + area(in, out) +          \

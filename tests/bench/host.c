@@ -276,7 +276,7 @@ static void bench_block(rp_arena *arena, int repetitions, uint32_t seq_len)
         int at = i < 0 ? 0 : i;
         gemm_s = 0;
         double begin = now_s();
-        rpexec_block_forward(&c, weights, 1, x, y, tape, scratch);
+        rpexec_block_forward(&c, 1, weights, 1, x, y, tape, scratch);
         seconds[at] = now_s() - begin;
         share[at] = gemm_s / seconds[at];
     }

@@ -232,6 +232,12 @@ breaks values.cu values bf16 swiglu "swiglu without up" \
     '*y = g * sigmoid(g) * u;' '*y = g * sigmoid(g);'
 breaks values.cu values bf16 swiglu_backward "the derivative of the logistic function" \
     'sigma * (1.0f + g * (1.0f - sigma))' 'sigma * (1.0f + g * sigma)'
+breaks values.cu values bf16 add_bias "rows that do not begin at a pack" \
+    'column = column + 1 < width ? column + 1 : 0' 'column = column + 1'
+breaks values.cu values fp32 add_bias "the bias's first values for all columns" \
+    'load<N>(bias + column' 'load<N>(bias'
+breaks norm.cu values bf16 bias_weight "sums of a bias scaled" \
+    'float factor = 1.0f;' 'float factor = 2.0f;'
 breaks values.cu values bf16 rotate "angles beyond the sequence" \
     'head / heads % seq_len' 'head / heads'
 breaks values.cu values bf16 rotate "the inverse turns forward" \

@@ -55,7 +55,7 @@ expect 2 "" "/nowhere/config.json" --weights /nowhere
 expect 2 "" "valid are token files and texts" --data /nowhere/text
 expect 2 "" "valid for tiny are 1 to 4096" --seq-len 5000
 expect 2 "" "bytes beyond its end" --gpu-memory-mb 1 --microbatch-size 8
-expect 2 "" "has biases or attention sinks, which the executor does not compute" --model gpt-oss-20b
+expect 2 "" "has biases of experts or attention sinks, which the executor does not compute" --model gpt-oss-20b
 expect 2 "" "stages" --schedule 1f1b --gpus 3 --partition 4,4
 expect 0 "the same bits" "" --steps 3 --check
 expect 0 "the same bits" "" --steps 2 --check --grain layer --gpus 2 --seq-len 32
@@ -101,9 +101,14 @@ if ! grep -qx 'name: a__model@host' "$work/of-checkpoint/costs.yaml" ||
     cat "$work/out" "$work/of-checkpoint/costs.yaml"
     failures=$((failures + 1))
 fi
-sed -i 's/"use_sliding_window": false/"use_sliding_window": true/' "$work/a #model/config.json"
-expect 2 "" "config.json:35: use_sliding_window: sliding windows are not computed; valid values are false" \
-    --weights "$work/a #model" --steps 1
+sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' "$work/a #model/config.json"
+expect 2 "" "config.json:11: hidden_act: valid values are silu" --weights "$work/a #model" --steps 1
+# Every family equals plain loops, under a schedule that goes over the host, one that cuts layers, and with adapters.
+for family in "$1"/tests/golden/families/*/; do
+    for options in "--schedule roundpipe" "--schedule megatron-tp" "--schedule 1f1b --lora-rank 2"; do
+        expect 0 "check: " "" --weights "$family" --steps 2 --seq-len 16 --gpus 2 --check $options
+    done
+done
 # The input part of backwards that no run has split is what its operators take: all but the weights' and, between the
 # two, the activation that they need again.
 if ! awk -F, 'FNR == NR && $1 == "block" && $2 == "backward" {

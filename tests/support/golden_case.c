@@ -23,6 +23,7 @@ void rp_test_golden_load(const char *name, rp_test_golden *golden_out)
     m->rope_theta = d->theta;
     m->norm_eps = d->eps;
     m->rope_scaling = d->llama ? "llama3" : "none";
+    m->rope = RP_ROPE_LLAMA_3_1;
 }
 
 static void make_batch(const slow_golden *file, rp_arena *arena, const rp_test_run *run,

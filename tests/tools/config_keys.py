@@ -37,6 +37,15 @@ MODELS = {
                       num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=1,
                       mlp_only_layers=[], intermediate_size=24, output_router_logits=False,
                       router_aux_loss_coef=0.001, rope_parameters=PLAIN, **COMMON),
+    "qwen2": dict(model_type="qwen2", intermediate_size=40, use_sliding_window=False,
+                  sliding_window=None, max_window_layers=28, pad_token_id=None,
+                  layer_types=["full_attention"] * 2, rope_parameters=PLAIN, **COMMON),
+    "mistral": dict(model_type="mistral", intermediate_size=40, head_dim=16, sliding_window=None,
+                    rope_parameters=PLAIN, **COMMON),
+    "mixtral": dict(model_type="mixtral", intermediate_size=16, num_local_experts=5,
+                    num_experts_per_tok=2, sliding_window=None, output_router_logits=False,
+                    router_aux_loss_coef=0.001, router_jitter_noise=0.0, rope_parameters=PLAIN,
+                    **COMMON),
 }
 WINDOW = dict(use_sliding_window=True, sliding_window=4, max_window_layers=0, layer_types=None)
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
@@ -125,6 +134,21 @@ ROWS = [
      {"rope_parameters": {**PLAIN, "rope_type": "proportional"}}),
     ("qwen3", "partial_rotary_factor", 0.5,
      {"rope_parameters": {**PLAIN, "rope_type": "proportional"}}),
+    ("qwen2", "model_type", "llama", {}),
+    ("qwen2", "sliding_window", 4, {**WINDOW, "sliding_window": None}),
+    ("qwen2", "max_window_layers", 1, {**WINDOW, "max_window_layers": 28}),
+    ("qwen2", "layer_types", ["full_attention", "sliding_attention"],
+     {**WINDOW, "layer_types": ["full_attention"] * 2}),
+    ("mistral", "sliding_window", 4, {}),
+    ("mistral", "sliding_window", 7, {"sliding_window": 4}),
+    ("mistral", "head_dim", ABSENT, {}),
+    ("mistral", "hidden_act", "gelu", {}),
+    ("mixtral", "num_local_experts", 4, {}),
+    ("mixtral", "num_experts_per_tok", 3, {}),
+    ("mixtral", "intermediate_size", 8, {}),
+    ("mixtral", "sliding_window", 4, {}),
+    ("mixtral", "output_router_logits", True, {"router_aux_loss_coef": 0.5}),
+    ("mixtral", "router_jitter_noise", 0.5, {}),
 ]
 
 
@@ -146,17 +170,23 @@ def weight_of(name, shape):
     return torch.from_numpy(share.astype(numpy.float32)).reshape(shape)
 
 
-def fill(name, parameter):
+EXPERTS = {"mixtral": ("w1", "w3", "w2")}  # gate, up and down as files name them
+
+
+def fill(name, parameter, family):
     """Experts' weights are joined in newer versions of transformers."""
+    gate, up, down = EXPERTS.get(family, ("gate_proj", "up_proj", "down_proj"))
+    if family == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
     base = name.rsplit(".", 1)[0]
     if "experts" not in name:
         return weight_of(name, parameter.shape)
     experts, rows, columns = parameter.shape
     if name.endswith("gate_up_proj"):
         return torch.stack([torch.cat([weight_of(f"{base}.{e}.{key}.weight", (rows // 2, columns))
-                                       for key in ("gate_proj", "up_proj")])
+                                       for key in (gate, up)])
                             for e in range(experts)])
-    return torch.stack([weight_of(f"{base}.{e}.down_proj.weight", (rows, columns))
+    return torch.stack([weight_of(f"{base}.{e}.{down}.weight", (rows, columns))
                         for e in range(experts)])
 
 
@@ -166,7 +196,7 @@ def train(config):
                                            experts_implementation="eager").to(torch.float32)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
-            parameter.copy_(fill(name, parameter))
+            parameter.copy_(fill(name, parameter, config["model_type"]))
     net = net.to(torch.float64).train()
     ids = value_of("ids", SEQUENCES * LENGTH) % config["vocab_size"]
     labels = value_of("labels", SEQUENCES * LENGTH)

@@ -411,6 +411,7 @@ rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *mod
 {
     const rp_hf_family *f = config->family;
     shapes s = {.model = model};
+    model->family = f->type;
     model->qk_norm = f->qk_norm;
     model->wide_qk_norm = f->wide_qk_norm;
     model->four_norms = f->four_norms;

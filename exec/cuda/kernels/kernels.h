@@ -42,7 +42,8 @@ typedef struct rpexec_cuda_products {
 extern "C" {
 #endif
 
-/* norm.cu. `parts` is scratch: rpexec_cuda_norm_parts(rows) x width floats. */
+/* norm.cu. `parts` is scratch: rpexec_cuda_norm_parts(rows) x width floats. Without x and r
+ * rms_norm_weight is bias_weight. */
 cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
                                  float eps, const void *x, const void *weight, void *y, float *r);
 cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
@@ -66,6 +67,8 @@ cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64
                                         void *dgate, void *dup);
 cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count, const void *a,
                             const void *b, void *y);
+cudaError_t rpexec_cuda_add_bias(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
+                                 const void *bias, const void *base, void *y);
 cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, uint64_t count,
                                  const float *sums, void *gradients);
 cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count, float factor,

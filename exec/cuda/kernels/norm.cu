@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Two columns a lane, a warp's rows eight apart; then the warps' sums in their order. */
+/* Two columns a lane, a warp's rows eight apart; then the warps' sums in their order. Without x
+ * and r the sums are those of dy alone: a bias's. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     norm_weight_parts(uint64_t rows, uint32_t width, uint64_t per_part, const T *x, const float *r,
@@ -93,11 +94,15 @@ __global__ void __launch_bounds__(BLOCK)
     uint64_t end = first + per_part < rows ? first + per_part : rows;
     float sum[2] = {};
     for (uint64_t row = first + warp; row < end && column < width; row += BLOCK / 32) {
-        float in[2], from[2];
-        load<2>(x + row * width + column, width - column, whole, in);
+        float in[2] = {1.0f, 1.0f}, from[2];
+        float factor = 1.0f;
         load<2>(dy + row * width + column, width - column, whole, from);
-        sum[0] += from[0] * in[0] * r[row];
-        sum[1] += from[1] * in[1] * r[row];
+        if (x != nullptr) {
+            load<2>(x + row * width + column, width - column, whole, in);
+            factor = r[row];
+        }
+        sum[0] += from[0] * in[0] * factor;
+        sum[1] += from[1] * in[1] * factor;
     }
     sums[warp][threadIdx.x % 32 * 2] = sum[0];
     sums[warp][threadIdx.x % 32 * 2 + 1] = sum[1];

@@ -58,6 +58,32 @@ template <typename T> __global__ void add(uint64_t count, const T *a, const T *b
 }
 
 template <typename T>
+__global__ void add_bias(uint64_t count, uint32_t width, const T *bias, const T *base, T *y,
+                         bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
+         i += (uint64_t)gridDim.x * BLOCK * N) {
+        float from[N] = {}, sum[N] = {};
+        uint32_t column = (uint32_t)(i % width);
+        if (base != nullptr) {
+            load<N>(base + i, count - i, whole, sum);
+        }
+        if (whole) { /* rows are whole packs */
+            load<N>(bias + column, N, true, from);
+        }
+        for (int j = 0; j < N; j++) {
+            if (!whole && i + j < count) {
+                from[j] = widen(bias[column]);
+                column = column + 1 < width ? column + 1 : 0;
+            }
+            sum[j] += from[j];
+        }
+        store<N>(sum, count - i, whole, y + i);
+    }
+}
+
+template <typename T>
 __global__ void add_sums(uint64_t count, const float *sums, T *gradients, bool whole)
 {
     constexpr int N = per_pack<T>::count;
@@ -212,6 +238,20 @@ extern "C" cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_
         return launch(add<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
                       target->stream, count, static_cast<const T *>(a), static_cast<const T *>(b),
                       static_cast<T *>(y), aligned(16, a, b, y));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_add_bias(const rpexec_cuda_target *target, uint64_t rows,
+                                            uint32_t width, const void *bias, const void *base,
+                                            void *y)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        uint64_t count = rows * width;
+        bool whole = aligned(16, bias, base, y) && width % per_pack<T>::count == 0;
+        return launch(add_bias<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, width, static_cast<const T *>(bias),
+                      static_cast<const T *>(base), static_cast<T *>(y), whole);
     });
 }
 

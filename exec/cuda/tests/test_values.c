@@ -41,6 +41,42 @@ static void norm_weight(const void *context, rpexec_lane *lane, const rpexec_ope
     op->rms_norm_weight(lane, s->rows, s->width, p[0], p[1], p[2], s->wide, p[3]);
 }
 
+/* dy, dbias. */
+static void bias_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                        void **p)
+{
+    const sizes *s = context;
+    op->bias_weight(lane, s->rows, s->width, p[0], s->wide, p[1]);
+}
+
+/* bias, y, what it may be added to. */
+static void add_bias(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    op->add_bias(lane, s->rows, s->width, p[0], s->add == 0 ? NULL : p[s->add], p[1]);
+}
+
+static int test_bias(rp_dtype dtype, uint64_t rows, uint32_t width)
+{
+    int failed = 0;
+    sizes s = {.rows = rows, .width = width};
+    for (s.add = 0; s.add < 3; s.add++) { /* nothing, y itself, another tensor */
+        trial t = trial_begin("add_bias", dtype);
+        trial_values(&t, width, 1);
+        trial_allow(&t, trial_values(&t, rows * width, 1), 1, 0);
+        trial_values(&t, rows * width, 1);
+        failed += !trial_run(&t, add_bias, &s);
+    }
+    for (int wide = 0; wide < 2; wide++) {
+        s.wide = wide != 0;
+        trial t = trial_begin("bias_weight", dtype);
+        trial_values(&t, rows * width, 1);
+        trial_allow(&t, trial_normal(&t, s.wide ? RP_DTYPE_F32 : dtype, width, 1), (double)rows, 0);
+        failed += !trial_run(&t, bias_weight, &s);
+    }
+    return failed;
+}
+
 static int test_norm_weight(rp_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
@@ -83,7 +119,7 @@ static int test_norm(rp_dtype dtype, uint64_t rows, uint32_t width)
     trial_normal(&t, RP_DTYPE_F32, rows, 1);
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
     failed += !trial_run(&t, norm_in_place, &s);
-    return failed + test_norm_weight(dtype, rows, width);
+    return failed + test_norm_weight(dtype, rows, width) + test_bias(dtype, rows, width);
 }
 
 typedef struct turn {

@@ -123,10 +123,9 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
     static const struct {
         const char *text, *messages[3];
     } cases[] = {
-        {LLAMA "\"x\": {\"mlp_bias\": 1},\n\"bos_token_id\": \"mlp_bias\",\n\"mlp_bias\" : true,"
+        {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : 3,"
                "\n\n\"a\": 1}",
-         {":4: x: is not understood", ":6: mlp_bias: biases are not computed; valid values are f",
-          ":8: a: is not understood"}},
+         {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
         {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"yarn\",\n\"factor\": [4]}}",
          {":4: factor: is not", ":5: rope_scaling.rope_type: valid values are default and llama3",
           ":6: rope_scaling.factor: is not"}},
@@ -184,12 +183,15 @@ Test(exec_config, other_families_are_refused_or_assumed)
     } cases[] = {
         {"{\"model_type\": \"deepseek_v2\"}", NULL,
          "model_type: deepseek_v2 has latent attention (MLA), shared experts, scaled weights of "
-         "experts, which the executor does not compute; valid values are llama, qwen3 and "
-         "qwen3_moe",
+         "experts, which the executor does not compute; valid values are llama, mistral, mixtral, "
+         "qwen2, qwen3 and qwen3_moe",
          RP_INPUT},
-        {"{\"model_type\": \"mixtral\"}", "llama", "mixtral has experts of other names", RP_INPUT},
+        {"{\"model_type\": \"gpt_oss\"}", "llama", "gpt_oss has attention sinks and biases",
+         RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
-         "model_type: valid values are llama, qwen3 and qwen3_moe; or --assume llama", RP_INPUT},
+         "model_type: valid values are llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe; or "
+         "--assume llama",
+         RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as --assume says",
          RP_OK},
         {"{\"model_type\": \"nobody\"" LLAMA_REST ", \"odd\": 1}", "llama",
@@ -210,13 +212,12 @@ Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
 {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"qwen2.5-7b", "biases"},
-                 {"llama-biases", "biases"},
+    } cases[] = {{"gpt-oss-20b", "biases of experts or attention sinks"},
+                 {"phi3-mini", "the family phi3"},
                  {"deepseek-v3-small", "latent attention or shared experts"},
                  {"gemma3-1b", "norms at other places"},
                  {"olmo2-7b", "norms at other places"},
-                 {"mistral-7b-v0.1", "sliding windows"},
-                 {"qwen3-moe-dense-layers", "biases"}};
+                 {"qwen3-moe-dense-layers", "layers of several kinds"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[256];
         char message[4096] = "";

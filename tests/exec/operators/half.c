@@ -127,6 +127,15 @@ static void norms(void)
         half->rms_norm_weight(&narrow_lane, rows, width, x.half, r[0], dy.half, false, dw.half);
         wide->rms_norm_weight(&wide_lane, rows, width, x.wide, r[0], dy.wide, false, dw.wide);
         check("rms_norm_weight", &dw, false);
+        pair db = random_pair(8, width);
+        half->bias_weight(&narrow_lane, rows, width, dy.half, false, db.half);
+        wide->bias_weight(&wide_lane, rows, width, dy.wide, false, db.wide);
+        check("bias_weight", &db, false);
+        for (int add = 0; add < 2; add++) {
+            half->add_bias(&narrow_lane, rows, width, w.half, add != 0 ? x.half : NULL, y.half);
+            wide->add_bias(&wide_lane, rows, width, w.wide, add != 0 ? x.wide : NULL, y.wide);
+            check("add_bias", &y, false);
+        }
         for (int add = 0; add < 2; add++) {
             pair dx = random_pair(6, rows * width);
             pair base = random_pair(7, rows * width);

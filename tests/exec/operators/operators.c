@@ -86,6 +86,37 @@ Test(exec_operators, the_comparison_sees_nan_and_small_errors)
     cr_expect(isnan(worst_of(&t, 4)) != 0); /* so that <= is false */
 }
 
+/* The sums are those of a linear layer whose input is one everywhere. */
+static void check_bias(int rows, int width)
+{
+    tensor base = make(rows * width, 1);
+    tensor bias = make(width, 1);
+    tensor y = make(rows * width, 0);
+    tensor dy = make(rows * width, 1);
+    tensor dbias = make(width, 1); /* added to */
+    op->bias_weight(&lane, (uint64_t)rows, (uint32_t)width, dy.x, false, dbias.x);
+    for (int i = 0; i < rows * width; i++) {
+        dbias.right[i % width] += dy.right[i];
+    }
+    compare("dbias", &dbias, rows);
+    for (int add = 0; add < 3; add++) { /* to nothing, to another tensor, in place */
+        const float *to = add == 0 ? NULL : add == 1 ? base.x : y.x;
+        for (int i = 0; i < rows * width; i++) {
+            double before = add == 0 ? 0 : add == 1 ? base.right[i] : y.right[i];
+            y.right[i] = before + bias.right[i % width];
+        }
+        op->add_bias(&lane, (uint64_t)rows, (uint32_t)width, bias.x, to, y.x);
+        compare("bias", &y, 2);
+    }
+}
+
+Test(exec_operators, biases)
+{
+    check_bias(17, 32);
+    check_bias(5, 101); /* what vectors leave over */
+    check_bias(1, 8);
+}
+
 static void check_norm(int rows, int width)
 {
     const double eps = (double)1e-3f;

@@ -18,7 +18,7 @@ TestSuite(exec_slices, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .
 
 /* Kinds of decoders, by the parts that they have, each in turn. 4 ranks share four heads on two kv
  * heads; the vocabulary of 97 has unequal parts. */
-enum { DENSE, NORMS, ADAPTERS, EXPERTS, ADAPTED_EXPERTS, ONE_KV_HEAD, KINDS };
+enum { DENSE, NORMS, ADAPTERS, EXPERTS, ADAPTED_EXPERTS, ONE_KV_HEAD, BIASES, KINDS };
 
 static rp_model decoder_of(uint32_t kind, bool tied)
 {
@@ -33,6 +33,7 @@ static rp_model decoder_of(uint32_t kind, bool tied)
         m.lora_alpha = 6;
     }
     m.kv_heads = kind == ONE_KV_HEAD ? 1 : m.kv_heads;
+    m.qkv_bias = m.output_bias = m.mlp_bias = kind == BIASES;
     return m;
 }
 
@@ -116,7 +117,7 @@ Test(exec_slices, ranks_train_as_one_device_does)
 Test(exec_slices, sixteen_bits_differ_by_rounding)
 {
     static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
-    static const uint32_t kinds[] = {DENSE, NORMS, ADAPTERS, ONE_KV_HEAD};
+    static const uint32_t kinds[] = {DENSE, BIASES, ADAPTERS, ONE_KV_HEAD};
     for (uint32_t number = 0; number < 16; number++) {
         rp_model config = decoder_of(kinds[number / 4], number % 3 == 0);
         rp_dtype dtype = dtypes[number % 2];

@@ -1,0 +1,174 @@
+/* Twenty steps of AdamW with a small model of each family against transformers on PyTorch
+ * (tests/golden/families/make.py): losses and trained weights, all parameters and adapters alone,
+ * under schedules of every kind. */
+#include "exec/checkpoint/weights.h"
+#include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
+#include "tests/support/worse.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of make.py. */
+#define SEQUENCES 6u
+#define LENGTH 17u
+#define STEPS 20u
+#define RANK 3u
+#define ALPHA 6.0
+
+#define LOSS_TOLERANCE 1e-5   /* relative */
+#define WEIGHT_TOLERANCE 1e-4 /* of a tensor's norm */
+
+TestSuite(exec_families, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
+
+static const char *const families[] = {"llama3.2",     "llama-biases", "qwen2",  "qwen2-windows",
+                                       "qwen3-biases", "mistral",      "mixtral"};
+
+static const struct {
+    const char *schedule;
+    uint32_t gpus;
+} runs[] = {{"roundpipe", 2}, {"1f1b", 3},   {"zb-h1", 2},       {"fsdp", 3},
+            {"gpipe", 1},     {"mobius", 2}, {"megatron-tp", 2}, {"zero-offload", 2}};
+
+/* A family's files, and whether its adapters are trained. */
+typedef struct trained {
+    const char *folder;
+    bool adapters;
+    rpexec_safetensors file;
+} trained;
+
+static const char *path_of(const trained *t, const char *name)
+{
+    const char *path = NULL;
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, "%s/%s", t->folder, name), RP_OK));
+    return path;
+}
+
+static const float *values_of(trained *t, const char *name, uint64_t *count_out)
+{
+    float *values = NULL;
+    const rpexec_stored *stored = rpexec_safetensors_find(&t->file, name);
+    cr_assert(stored != NULL, "%s: %s", t->folder, name);
+    cr_assert(
+        eq(int, rp_arena_alloc(rp_test_arena, stored->elements, sizeof *values, &values), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_read(&t->file, stored, values), RP_OK));
+    *count_out = stored->elements;
+    return values;
+}
+
+/* All steps have the file's batch. */
+static void prepare(void *context, rp_arena *arena, rp_test_run *run)
+{
+    trained *t = context;
+    uint64_t count;
+    const float *ids = values_of(t, "ids", &count);
+    const float *labels = values_of(t, "labels", &count);
+    int32_t *whole[2] = {NULL, NULL};
+    rpexec_batch batch = {0};
+    cr_assert(eq(u64, count, run->sequences * LENGTH));
+    for (int i = 0; i < 2; i++) {
+        cr_assert(eq(int, rp_arena_alloc(arena, count, sizeof(int32_t), &whole[i]), RP_OK));
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        whole[0][i] = (int32_t)ids[i];
+        whole[1][i] = (int32_t)labels[i];
+        batch.valid_tokens += labels[i] >= 0 ? 1 : 0;
+    }
+    batch.ids = whole[0];
+    batch.labels = whole[1];
+    for (uint32_t i = 0; i < run->iterations; i++) {
+        run->batches[i] = batch;
+    }
+    cr_assert(eq(int, rpexec_weights_load(t->folder, &run->state), RP_OK));
+    if (t->adapters) {
+        cr_assert(eq(int, rpexec_adapters_load(t->folder, &run->state), RP_OK));
+    }
+}
+
+/* Tensors that are trained are those of the other framework, no more and no less. */
+static void compare(trained *t, const rp_test_run *run, const char *what)
+{
+    uint64_t count;
+    rpexec_writable *tensors = NULL;
+    uint32_t tensor_count = 0;
+    uint32_t expected = 0;
+    const char *prefix = t->adapters ? "adapters." : "after.";
+    const float *losses = values_of(t, t->adapters ? "adapters.losses" : "losses", &count);
+    double worst = 0;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        worst = rp_test_worse(worst, fabs(run->losses[i] / (double)losses[i] - 1));
+    }
+    cr_expect(worst <= LOSS_TOLERANCE, "%s: losses differ by %g", what, worst);
+    cr_assert(eq(int,
+                 rpexec_weights_list(&run->state, run->state.master, prefix, rp_test_arena,
+                                     &tensors, &tensor_count),
+                 RP_OK));
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        const float *right = values_of(t, tensors[i].name, &count);
+        const float *values = tensors[i].values;
+        double apart = 0;
+        double norm = 0;
+        cr_assert(eq(u64, count, rpexec_writable_elements(&tensors[i])), "%s", tensors[i].name);
+        for (uint64_t k = 0; k < count; k++) {
+            double difference = (double)values[k] - (double)right[k];
+            apart += difference * difference;
+            norm += (double)right[k] * (double)right[k];
+        }
+        double error = sqrt(apart / norm);
+        cr_expect(error <= WEIGHT_TOLERANCE, "%s: %s differs by %g", what, tensors[i].name, error);
+    }
+    for (uint32_t i = 0; i < t->file.count; i++) {
+        expected += strncmp(t->file.tensors[i].name, prefix, strlen(prefix)) == 0 ? 1 : 0;
+    }
+    cr_expect(eq(u32, tensor_count, expected - (t->adapters ? 1 : 0)), "%s", what); /* losses */
+}
+
+static void train(const char *family, bool adapters)
+{
+    trained t = {.adapters = adapters};
+    rp_model config;
+    cr_assert(eq(
+        int, rp_arena_print(rp_test_arena, &t.folder, RP_TEST_ROOT "/golden/families/%s", family),
+        RP_OK));
+    cr_assert(eq(int, rpexec_config_load(path_of(&t, "config.json"), NULL, rp_test_arena, &config),
+                 RP_OK));
+    if (adapters) {
+        rp_model_set_lora_rank(&config, RANK);
+        config.lora_alpha = ALPHA;
+    }
+    cr_assert(eq(
+        int, rpexec_safetensors_open(path_of(&t, "training.safetensors"), rp_test_arena, &t.file),
+        RP_OK));
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        char what[128];
+        rp_test_run run;
+        rp_compile_config work = rp_test_work(runs[i].schedule, runs[i].gpus, SEQUENCES, STEPS);
+        const rp_test_twist twist = {.prepare = prepare, .context = &t};
+        (void)snprintf(what, sizeof what, "%s%s, %s on %u GPUs", family, adapters ? ", LoRA" : "",
+                       runs[i].schedule, runs[i].gpus);
+        cr_assert(
+            eq(int, rp_test_execute(rp_test_arena, &config, LENGTH, &work, &twist, &run), RP_OK),
+            "%s", what);
+        compare(&t, &run, what);
+    }
+    rpexec_safetensors_close(&t.file);
+}
+
+Test(exec_families, all_parameters)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        train(families[i], false);
+        rp_test_arena_again();
+    }
+}
+
+Test(exec_families, adapters)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        train(families[i], true);
+        rp_test_arena_again();
+    }
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Twenty steps of AdamW with small models of each family: transformers on PyTorch.
+
+Writes tests/golden/families/NAME/: config.json and model.safetensors as transformers saves them,
+adapter_model.safetensors (LoRA's, where they begin, named as PEFT writes them), and
+training.safetensors: ids and labels of the one batch that all steps have, the losses of full
+training and of the adapters', and the trained tensors behind the last step, after.NAME and
+adapters.NAME. Everything is computed in float64 from values that are rounded to fp32 (but for the
+softmax of routers, which transformers computes in fp32), and rounded once. Run once with PyTorch
+2.x, transformers 5 or later and safetensors; the files are committed.
+Usage: make.py FOLDER [NAME...]
+"""
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+
+SEQUENCES, LENGTH, STEPS = 6, 17, 20
+ADAM = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+RANK, ALPHA = 3, 6
+
+SIZES = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=26, vocab_size=61, max_position_embeddings=512,
+             pad_token_id=None, bos_token_id=1, eos_token_id=2)
+LLAMA_3_2 = dict(rope_type="llama3", rope_theta=50.0, factor=32.0, low_freq_factor=1.0,
+                 high_freq_factor=4.0, original_max_position_embeddings=24)
+FAMILIES = {
+    "llama3.2": ("llama", dict(tie_word_embeddings=True, rope_parameters=LLAMA_3_2)),
+    "llama-biases": ("llama", dict(attention_bias=True, mlp_bias=True, head_dim=10)),
+    "qwen2": ("qwen2", dict(tie_word_embeddings=True)),
+    "qwen2-windows": ("qwen2", dict(use_sliding_window=True, sliding_window=5,
+                                    max_window_layers=1)),
+    "qwen3-biases": ("qwen3", dict(attention_bias=True, head_dim=10)),
+    "mistral": ("mistral", dict(sliding_window=6, head_dim=10)),
+    "mixtral": ("mixtral", dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
+}
+EXPERTS = {"mixtral": ("mlp", "block_sparse_moe", "w1", "w3", "w2")}
+
+
+def split(name, tensor, family):
+    """A parameter by its published names: transformers joins the experts'."""
+    inside, outside, gate, up, down = EXPERTS.get(
+        family, ("mlp", "mlp", "gate_proj", "up_proj", "down_proj"))
+    name = name.replace(f".{inside}.", f".{outside}.")
+    base = name.rsplit(".", 1)[0]
+    if name.endswith("experts.gate_up_proj"):
+        for e, one in enumerate(tensor):
+            for key, half in zip((gate, up), one.chunk(2)):
+                yield f"{base}.{e}.{key}.weight", half
+    elif name.endswith("experts.down_proj"):
+        for e, one in enumerate(tensor):
+            yield f"{base}.{e}.{down}.weight", one
+    else:
+        yield name, tensor
+
+
+def is_adapted(name):
+    """All matrices of the blocks but routers."""
+    linear = "self_attn" in name or ".experts." in name or "_proj" in name
+    return ".layers." in name and name.endswith(".weight") and linear and "norm" not in name
+
+
+def loss_of(logits, labels):
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                             labels.reshape(-1), ignore_index=-100)
+
+
+def train(parameters, loss):
+    optimizer = torch.optim.AdamW(parameters, **ADAM)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return torch.tensor(losses, dtype=torch.float64).to(torch.float32)
+
+
+def single(tensor):
+    return tensor.detach().to(torch.float32).contiguous()
+
+
+def train_adapters(net, family, ids, labels, where):
+    """Each linear layer's matrix is W + alpha / rank B A."""
+    adapters = {}
+
+    def make(name, weight):
+        key = "base_model.model." + name.removesuffix(".weight")
+        for letter, shape in (("A", (RANK, weight.shape[1])), ("B", (weight.shape[0], RANK))):
+            values = (0.15 * torch.randn(*shape)).double().requires_grad_()
+            adapters[f"{key}.lora_{letter}.weight"] = values
+
+    def adapted(name, weight):
+        if not is_adapted(name):
+            return weight.detach()
+        key = "base_model.model." + name.removesuffix(".weight")
+        a, b = adapters[key + ".lora_A.weight"], adapters[key + ".lora_B.weight"]
+        return weight.detach() + ALPHA / RANK * (b @ a)
+
+    for name, parameter in net.named_parameters():
+        for published, part in split(name, parameter, family):
+            if is_adapted(published):
+                make(published, part)
+
+    def loss():
+        replaced = {}
+        for name, parameter in net.named_parameters():
+            parts = [adapted(*part) for part in split(name, parameter, family)]
+            if name.endswith("gate_up_proj"):
+                parts = [torch.cat(pair) for pair in zip(parts[0::2], parts[1::2])]
+            replaced[name] = torch.stack(parts) if "experts" in name else parts[0]
+        outputs = torch.func.functional_call(net, replaced, kwargs={"input_ids": ids})
+        return loss_of(outputs.logits, labels)
+
+    save_file({key: single(one) for key, one in adapters.items()}, where / "adapter_model.safetensors")
+    losses = train(list(adapters.values()), loss)
+    return {"adapters.losses": losses,
+            **{f"adapters.{key}": single(one) for key, one in adapters.items()}}
+
+
+def make(folder, name):
+    family, options = FAMILIES[name]
+    torch.manual_seed(7)
+    config = CONFIG_MAPPING[family](**{**SIZES, **options})
+    net = AutoModelForCausalLM.from_config(config, attn_implementation="eager",
+                                           experts_implementation="eager").to(torch.float32)
+    with torch.no_grad():
+        for parameter in net.parameters():  # norms away from 1, everything large enough to matter
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    where = folder / name
+    net.save_pretrained(where)
+    (where / "generation_config.json").unlink(missing_ok=True)
+    ids = torch.randint(0, config.vocab_size, (SEQUENCES, LENGTH))
+    labels = torch.randint(0, config.vocab_size, (SEQUENCES, LENGTH))
+    labels[torch.rand(SEQUENCES, LENGTH) < 0.2] = -100
+    net = net.to(torch.float64)
+    expected = {"ids": ids.to(torch.float32), "labels": labels.to(torch.float32),
+                **train_adapters(net, family, ids, labels, where)}
+    expected["losses"] = train(list(net.parameters()),
+                               lambda: loss_of(net(input_ids=ids).logits, labels))
+    for key, parameter in net.named_parameters():
+        for published, part in split(key, parameter, family):
+            expected[f"after.{published}"] = single(part)
+    save_file(expected, where / "training.safetensors",
+              metadata={"torch": torch.__version__, "made_by": "tests/golden/families/make.py"})
+    saved = load_file(where / "model.safetensors")
+    lost = {key for key in saved if f"after.{key}" not in expected}
+    assert not lost, lost
+    print(name, expected["losses"][[0, -1]].tolist(), expected["adapters.losses"][[0, -1]].tolist())
+
+
+for wanted in sys.argv[2:] or FAMILIES:
+    make(pathlib.Path(sys.argv[1]), wanted)
