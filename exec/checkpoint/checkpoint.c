@@ -194,8 +194,8 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
                                     sizeof metadata / sizeof metadata[0]);
 }
 
-static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress *progress,
-                      rp_arena *arena)
+static rp_status save(const char *folder, const rpexec_companions *companions, rpexec_state *s,
+                      const rpexec_progress *progress, rp_arena *arena)
 {
     listing l;
     const char *unfinished = NULL;
@@ -209,6 +209,7 @@ static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress
     }
     RP_TRY(write_weights(s, unfinished, arena));
     RP_TRY(write_training(s, progress, unfinished, arena));
+    RP_TRY(rpexec_companions_write(companions, unfinished));
     RP_TRY(sync_folder(unfinished));
     const char *name = strrchr(finished, '/') + 1;
     remove_checkpoint(arena, folder, name); /* the same step, from a run before this one */
@@ -219,12 +220,13 @@ static rp_status save(const char *folder, rpexec_state *s, const rpexec_progress
     return list(folder, arena, &l);
 }
 
-rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints, rpexec_state *state,
+rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints,
+                                 const rpexec_companions *companions, rpexec_state *state,
                                  const rpexec_progress *progress)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = save(checkpoints->folder, state, progress, arena);
+    rp_status status = save(checkpoints->folder, companions, state, progress, arena);
     rp_arena_destroy(arena);
     return status;
 }

@@ -1,18 +1,20 @@
 /** @file checkpoint.h  Saving and resuming a training run, atomically.
  *
- * A run's folder holds step-N folders, each with model.safetensors (weights, as Hugging Face names
- * them, in the storage type of the run) and training.safetensors (Adam's moments, masters where the
- * storage type is not fp32, the working weights of the next step, and in the metadata step, place
- * in the data, seed, storage type and scale of the loss). A step's folder gets its name when all of
- * it is on disk, so a killed run leaves whole checkpoints and what is ignored and removed by the
- * next one. The newest two are kept. With LoRA the weights are those of the adapters alone, in
- * adapter_model.safetensors as PEFT names them: a resuming run brings the frozen ones.
+ * A run's folder holds step-N folders, each a model of Hugging Face's: model.safetensors (weights,
+ * as they are named there, in the storage type of the run) and its companions (companions.h).
+ * Beside them is training.safetensors: Adam's moments, masters where the storage type is not fp32,
+ * the working weights of the next step, and in the metadata step, place in the data, seed, storage
+ * type and scale of the loss. A step's folder gets its name when all of it is on disk, so a killed
+ * run leaves whole checkpoints and what is ignored and removed by the next one. The newest two are
+ * kept. With LoRA the weights are those of the adapters alone, in adapter_model.safetensors as PEFT
+ * names them: a resuming run brings the frozen ones.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
  */
 #pragma once
 
+#include "exec/checkpoint/companions.h"
 #include "exec/state/state.h"
 
 /** Where a run is. */
@@ -48,9 +50,11 @@ void rpexec_checkpoints_close(rpexec_checkpoints *checkpoints);
 
 /**
  * Saves under FOLDER/step-N, N = rpexec_state_iterations.
+ * @param companions that every checkpoint of the run has
  * @retval RP_OK, RP_IO (logged), RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints, rpexec_state *state,
+rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints,
+                                 const rpexec_companions *companions, rpexec_state *state,
                                  const rpexec_progress *progress);
 
 /**

@@ -289,7 +289,8 @@ static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps,
     }
     RP_TRY(rpexec_trainer_finite(t, done, steps, last || saves));
     RP_TRY(t->losses.status); /* every step of a checkpoint has its line */
-    return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->state, &t->progress) : RP_OK;
+    return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->companions, &t->state, &t->progress)
+                 : RP_OK;
 }
 
 /* Work of --check and --record does not count as time of the run, and a checkpoint is made before

@@ -50,6 +50,8 @@ typedef struct rpexec_trainer {
     double *reference_losses;
     double seconds; /* of all segments */
     rpexec_checkpoints checkpoints;
+    rpexec_origin origin; /* of the model */
+    rpexec_companions companions; /* of the checkpoints; none without --save */
     rpexec_loss_log losses;
     uint32_t ended;      /* steps of this run */
     double began_s;      /* by the host's clock: the run */

@@ -21,6 +21,7 @@ static rp_status load_config(rpexec_trainer *t)
     file = file || rp_hf_is_config(path);
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
                 : rp_model_load_as(path, t->o->assume, t->arena, &t->config));
+    t->origin = (rpexec_origin){.config = file ? t->config.source : NULL, .weights = t->o->weights};
     if (file && t->o->platform != NULL) { /* its times may be known */
         RP_TRY(rp_hf_find_recorded(t->arena, &t->config));
     }
@@ -47,6 +48,7 @@ static rp_status set_state(rpexec_trainer *t)
     t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
     bool found = false;
     if (t->o->save != NULL) {
+        RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
         RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
     }
     if (t->o->resume) {
