@@ -137,27 +137,6 @@ static rp_status list(const char *folder, rp_arena *arena, listing *l)
 /* ---- saving -----------------------------------------------------------------------------------
  */
 
-static rp_status write_weights(const rpexec_state *s, const char *folder, rp_arena *arena)
-{
-    const char *path = NULL;
-    rpexec_writable *tensors = NULL;
-    uint32_t count = 0;
-    const rpexec_metadata format = {"format", "pt"};
-    RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder,
-                          s->model->rank != 0 ? "adapter_model.safetensors" : "model.safetensors"));
-    RP_TRY(rpexec_weights_list(s, s->master, "", arena, &tensors, &count));
-    rp_dtype dtype = s->model->dtype;
-    for (uint32_t i = 0; i < count && dtype != RP_DTYPE_F32; i++) {
-        uint64_t elements = rpexec_writable_elements(&tensors[i]);
-        void *rounded = NULL;
-        RP_TRY(rp_arena_alloc_raw(arena, elements, rp_dtype_bytes(dtype), &rounded));
-        rpexec_narrow(dtype, elements, tensors[i].values, rounded);
-        tensors[i].values = rounded;
-        tensors[i].dtype = dtype;
-    }
-    return rpexec_safetensors_write(path, tensors, count, &format, 1);
-}
-
 static rp_status write_training(rpexec_state *s, const rpexec_progress *progress,
                                 const char *folder, rp_arena *arena)
 {
@@ -207,7 +186,7 @@ static rp_status save(const char *folder, const rpexec_companions *companions, r
     if (mkdir(unfinished, 0777) != 0) {
         return failed(unfinished, "mkdir");
     }
-    RP_TRY(write_weights(s, unfinished, arena));
+    RP_TRY(rpexec_weights_write(s, unfinished, RPEXEC_SHARD_BYTES));
     RP_TRY(write_training(s, progress, unfinished, arena));
     RP_TRY(rpexec_companions_write(companions, unfinished));
     RP_TRY(sync_folder(unfinished));

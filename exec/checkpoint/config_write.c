@@ -1,11 +1,10 @@
-/* config.json and adapter_config.json of a checkpoint (companions.h). A family is a row. */
+/* config.json of a checkpoint (companions.h). A family is a row. */
 #include "common/base/log.h"
 #include "common/formats/json.h"
 #include "common/inputs/huggingface/config.h"
 #include "exec/checkpoint/companions.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -134,12 +133,24 @@ static rp_status print_keys(const rp_model *model, const key *keys, rp_text *tex
 /* In the style that all versions of transformers read. */
 static rp_status print_rope(const rp_model *model, rp_text *text)
 {
-    bool scaled = strcmp(model->rope_scaling, "llama3") == 0;
-    return rp_text_print(text, ",\n  \"rope_scaling\": %s",
-                         scaled ? "{\"rope_type\": \"llama3\", \"factor\": 8.0, "
-                                  "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
-                                  "\"original_max_position_embeddings\": 8192}"
-                                : "null");
+    const rp_rope_scale *scale = &model->rope;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"factor", scale->factor},
+                   {"low_freq_factor", scale->low},
+                   {"high_freq_factor", scale->high},
+                   {"original_max_position_embeddings", scale->original}};
+    if (strcmp(model->rope_scaling, "llama3") != 0) {
+        return rp_text_print(text, ",\n  \"rope_scaling\": null");
+    }
+    RP_TRY(rp_text_print(text, ",\n  \"rope_scaling\": {\"rope_type\": \"llama3\""));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char number[RP_JSON_NUMBER_SIZE];
+        rp_json_print_double(numbers[i].value, number);
+        RP_TRY(rp_text_print(text, ", \"%s\": %s", numbers[i].name, number));
+    }
+    return rp_text_print(text, "}");
 }
 
 rp_status rpexec_config_print(const rp_model *model, rp_dtype dtype, rp_text *text, bool *found_out)
@@ -265,62 +276,4 @@ rp_status rpexec_config_carry(const char *path, const rp_text *from, rp_dtype dt
         RP_TRY(replace(text, begin, begin, "\n  \"torch_dtype\": ", type, ","));
     }
     return check_carried(path, text, type);
-}
-
-/* ---- adapter_config.json ----------------------------------------------------------------------
- */
-
-/* Modules by the last part of their names, each once: PEFT puts adapters on all that end so, those
- * of every expert, too. */
-static json_t *target_modules(const rpexec_model *model)
-{
-    json_t *seen = json_object();
-    json_t *names = json_array();
-    for (uint32_t i = 0; i < model->block.tensor_count; i++) {
-        const rpexec_tensor *t = &model->block.tensors[i];
-        const char *end = strstr(t->name, ".lora_A.weight");
-        char name[64] = "";
-        if (end == NULL || !rpexec_tensor_trained(&model->block, t)) {
-            continue;
-        }
-        const char *begin = end;
-        while (begin > t->name && begin[-1] != '.') {
-            begin--;
-        }
-        (void)snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
-        if (json_object_get(seen, name) == NULL) {
-            json_object_set_new(seen, name, json_true());
-            json_array_append_new(names, json_string(name));
-        }
-    }
-    json_decref(seen);
-    return names;
-}
-
-static int append(const char *bytes, size_t length, void *text)
-{
-    return rp_text_append(text, bytes, length) == RP_OK ? 0 : -1;
-}
-
-rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *base, rp_text *text)
-{
-    double alpha = model->config->lora_alpha != 0 ? model->config->lora_alpha : model->rank;
-    bool whole = alpha == floor(alpha) && alpha < 1e15;
-    json_t *root = json_pack(
-        "{s:s?,s:s,s:b,s:b,s:b,s:f,s:s,s:i,s:s,s:b,s:b,s:n,s:{},s:{}}", "base_model_name_or_path",
-        base, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1,
-        "lora_dropout", 0.0, "peft_type", "LORA", "r", (int)model->rank, "task_type", "CAUSAL_LM",
-        "use_dora", 0, "use_rslora", 0, "modules_to_save", "rank_pattern", "alpha_pattern");
-    json_object_set_new(root, "lora_alpha",
-                        whole ? json_integer((json_int_t)alpha) : json_real(alpha));
-    json_object_set_new(root, "target_modules", target_modules(model));
-    bool complete = json_object_size(root) == 16 &&
-                    json_dump_callback(root, append, text, JSON_INDENT(2) | JSON_SORT_KEYS) == 0;
-    json_decref(root);
-    if (!complete) {
-        rp_log_error("adapter_config.json: out of memory, or %s is not UTF-8",
-                     base != NULL ? base : "a name");
-        return RP_NO_MEMORY;
-    }
-    return rp_text_append(text, "\n", 1);
 }

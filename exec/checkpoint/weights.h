@@ -49,6 +49,18 @@ rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
 rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
                               rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out);
 
+/** Bytes of tensors that a file of weights has at most, as huggingface_hub cuts them. */
+#define RPEXEC_SHARD_BYTES UINT64_C(5000000000)
+
+/**
+ * Writes the trained weights into a folder, in the model's storage type: model.safetensors, or
+ * where that would have more than `shard_bytes` of tensors model-0000I-of-0000N.safetensors and
+ * their index, cut as transformers' save_pretrained does, in the order of rpexec_weights_list.
+ * Adapters are one adapter_model.safetensors.
+ * @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_weights_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes);
+
 /**
  * Looks for tensors that hold a NaN or an infinity, among the weights that are computed with and
  * the masters of those that are trained.

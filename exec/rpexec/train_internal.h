@@ -1,6 +1,7 @@
 /** @file train_internal.h  Inside of a training run (train*.c). Not for other modules. */
 #pragma once
 
+#include "exec/checkpoint/adapter_config.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/data/tokens.h"
 #include "exec/host/lane.h"
@@ -50,6 +51,7 @@ typedef struct rpexec_trainer {
     double *reference_losses;
     double seconds; /* of all segments */
     rpexec_checkpoints checkpoints;
+    rpexec_adapters adapters; /* that the run begins with; rank 0: none are read */
     rpexec_origin origin; /* of the model */
     rpexec_companions companions; /* of the checkpoints; none without --save */
     rpexec_loss_log losses;

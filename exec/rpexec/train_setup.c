@@ -11,29 +11,56 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Of a folder of adapters, the weights are those that they are on. */
+static rp_status find_weights(rpexec_trainer *t)
+{
+    const rpexec_options *o = t->o;
+    bool found = false;
+    t->origin.weights = o->weights;
+    if (o->weights == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rpexec_adapters_find(o->weights, t->arena, &t->adapters, &found));
+    if (!found) {
+        return RP_OK;
+    }
+    t->origin.weights = t->adapters.base;
+    if ((o->lora_rank != 0 && o->lora_rank != t->adapters.rank) ||
+        (o->lora_alpha != 0 && o->lora_alpha != t->adapters.alpha)) {
+        rp_log_error("--lora-rank, --lora-alpha: the adapters of %s have rank %" PRIu32
+                     " and alpha %g; valid are these, and neither option",
+                     o->weights, t->adapters.rank, t->adapters.alpha);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 static rp_status load_config(rpexec_trainer *t)
 {
     const char *path = t->o->model;
     bool file = t->o->weights != NULL;
+    RP_TRY(find_weights(t));
     if (file) {
-        RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->o->weights));
+        RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->origin.weights));
     }
     file = file || rp_hf_is_config(path);
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
                 : rp_model_load_as(path, t->o->assume, t->arena, &t->config));
-    t->origin = (rpexec_origin){.config = file ? t->config.source : NULL, .weights = t->o->weights};
+    t->origin.config = file ? t->config.source : NULL;
     if (file && t->o->platform != NULL) { /* its times may be known */
         RP_TRY(rp_hf_find_recorded(t->arena, &t->config));
     }
-    if (t->o->lora_rank != 0) {
-        rp_model_set_lora_rank(&t->config, t->o->lora_rank);
+    bool given = t->adapters.rank != 0;
+    uint32_t rank = given ? t->adapters.rank : t->o->lora_rank;
+    if (rank != 0) {
+        rp_model_set_lora_rank(&t->config, rank);
     }
     if (t->o->lora_alpha != 0 && t->config.lora_rank == 0) {
         rp_log_error("--lora-alpha: %s has no adapters; valid only with --lora-rank",
                      t->config.name);
         return RP_USAGE;
     }
-    t->config.lora_alpha = t->o->lora_alpha;
+    t->config.lora_alpha = given ? t->adapters.alpha : t->o->lora_alpha;
     return rpexec_predict_conditions(t->o->dtype, t->config.lora_rank, t->o->half_accumulation,
                                      t->o->attention, t->arena, &t->conditions);
 }
@@ -42,8 +69,11 @@ static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
     RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
-    if (t->o->weights != NULL) {
-        RP_TRY(rpexec_weights_load(t->o->weights, &t->state));
+    if (t->origin.weights != NULL) {
+        RP_TRY(rpexec_weights_load(t->origin.weights, &t->state));
+    }
+    if (t->adapters.rank != 0) {
+        RP_TRY(rpexec_adapters_load(t->o->weights, &t->state));
     }
     t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
     bool found = false;

@@ -101,6 +101,15 @@ if ! grep -qx 'name: a__model@host' "$work/of-checkpoint/costs.yaml" ||
     cat "$work/out" "$work/of-checkpoint/costs.yaml"
     failures=$((failures + 1))
 fi
+# A checkpoint opens as it is: weights with their configuration, adapters with the folder that they are on.
+expect 0 "tokens/s" "" --weights "$work/a #model" --steps 2 --gpus 1 --seq-len 16 --save "$work/whole"
+expect 0 "the same bits" "" --weights "$work/whole/step-2" --steps 1 --gpus 1 --seq-len 16 --check
+expect 0 "tokens/s" "" --weights "$work/whole/step-2" --steps 2 --gpus 1 --seq-len 16 --lora-rank 3 --save "$work/on-whole"
+expect 0 "the same bits" "" --weights "$work/on-whole/step-2" --steps 1 --gpus 2 --seq-len 16 --check
+expect 2 "" "have rank 3 and alpha 3; valid are these, and neither option" --weights "$work/on-whole/step-2" --lora-rank 2
+mv "$work/whole/step-2" "$work/whole/elsewhere"
+expect 2 "" "adapter_config.json:3: base_model_name_or_path: $work/whole/step-2/config.json: No such file" \
+    --weights "$work/on-whole/step-2"
 sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' "$work/a #model/config.json"
 expect 2 "" "config.json:11: hidden_act: valid values are silu" --weights "$work/a #model" --steps 1
 # Every family equals plain loops, under a schedule that goes over the host, one that cuts layers, and with adapters.

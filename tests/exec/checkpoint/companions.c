@@ -81,6 +81,9 @@ static void check_read_back(const rp_model *m)
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         cr_expect(eq(u64, numbers[i].got, numbers[i].expected), "%s: %s", m->name, numbers[i].name);
     }
+    bool same = read.rope.factor == m->rope.factor && read.rope.low == m->rope.low &&
+                read.rope.high == m->rope.high && read.rope.original == m->rope.original;
+    cr_expect(same || strcmp(m->rope_scaling, "llama3") != 0, "%s", m->name);
     cr_expect(read.rope_theta == m->rope_theta && read.norm_eps == m->norm_eps, "%s", m->name);
     cr_expect(eq(str, (char *)(uintptr_t)read.rope_scaling, (char *)(uintptr_t)m->rope_scaling));
 }
@@ -102,6 +105,7 @@ Test(exec_companions, sizes_of_each_family_are_read_back)
     for (uint32_t i = 0; i < 8; i++) {
         rp_model model = rp_test_decoder(3, (i & 1) != 0, (i & 2) != 0);
         model.rope_scaling = (i & 4) != 0 ? "llama3" : "none";
+        model.rope = (rp_rope_scale){.factor = 32.5, .low = 0.75, .high = 5, .original = 4097};
         model.rope_theta = 1234567.25;
         model.norm_eps = 3e-7;
         check_read_back(&model);

@@ -98,3 +98,80 @@ Test(exec_weights, folders_of_100000_tensors_are_read)
     cr_expect(eq(u32, wrong, 0));
     remove_folder(folder, shards);
 }
+
+/* ---- what is written --------------------------------------------------------------------------
+ */
+
+/* A decoder of three layers, its table of 97 x 32 the largest tensor. */
+static void make_small(rpexec_model *model, rp_model *config, rpexec_state *state, rp_dtype dtype)
+{
+    *config = rp_test_decoder(3, false, true);
+    cr_assert(eq(int, rpexec_model_create(config, 4, dtype, rp_test_arena, model), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(model, rp_test_arena, state), RP_OK));
+    cr_assert(eq(int, rpexec_state_initialise(state, 3), RP_OK));
+}
+
+/* Writes with a limit and reads back: the same bits. @return shards, 0: one file without index */
+static uint32_t write_and_read(uint64_t limit, rp_dtype dtype)
+{
+    char folder[] = "/tmp/roundpipe-weights-XXXXXX";
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_state read;
+    cr_assert(mkdtemp(folder) != NULL);
+    make_small(&model, &config, &state, dtype);
+    cr_assert(eq(int, rpexec_weights_write(&state, folder, limit), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, rp_test_arena, &read), RP_OK));
+    cr_assert(eq(int, rpexec_weights_load(folder, &read), RP_OK));
+    uint64_t bytes = rpexec_model_values(&model, 0, model.layer_count) * rp_dtype_bytes(dtype);
+    cr_expect(eq(int, memcmp(read.working, state.working, bytes), 0));
+    uint32_t shards = 0;
+    uint64_t most = 0;
+    bool indexed = access(path_of(folder, INDEX, 0), F_OK) == 0;
+    cr_expect(eq(int, access(path_of(folder, "model.safetensors", 0), F_OK), indexed ? -1 : 0));
+    for (uint32_t of = 1; indexed && shards == 0 && of < 64; of++) {
+        rpexec_safetensors file;
+        for (uint32_t i = 0; i < of; i++) {
+            const char *name = NULL;
+            cr_assert(eq(int,
+                         rp_arena_print(rp_test_arena, &name, "%s/model-%05u-of-%05u.safetensors",
+                                        folder, i + 1, of),
+                         RP_OK));
+            if (access(name, F_OK) != 0) {
+                break;
+            }
+            cr_assert(eq(int, rpexec_safetensors_open(name, rp_test_arena, &file), RP_OK));
+            uint64_t held = 0;
+            for (uint32_t k = 0; k < file.count; k++) {
+                held += file.tensors[k].end - file.tensors[k].begin;
+            }
+            cr_expect(held <= limit || file.count == 1, "%s: %llu bytes in %u tensors", name,
+                      (unsigned long long)held, file.count);
+            most = held > most ? held : most;
+            shards = of;
+            rpexec_safetensors_close(&file);
+            (void)unlink(name);
+        }
+    }
+    (void)unlink(path_of(folder, INDEX, 0));
+    (void)unlink(path_of(folder, "model.safetensors", 0));
+    cr_expect(eq(int, rmdir(folder), 0));
+    return shards;
+}
+
+/* Tensors of a layer, in floats: two norms of 32, q and o of 1024, k and v of 512, two norms of 8,
+ * three matrices of 1536: 7760. Two tables of 3104 and a norm of 32 besides: 29520. */
+Test(exec_weights, shards_are_cut_as_huggingface_hub_cuts_them)
+{
+    const uint64_t all = 29520;
+    cr_expect(eq(u32, write_and_read(4 * all, RP_DTYPE_F32), 0));
+    cr_expect(eq(u32, write_and_read(2 * all, RP_DTYPE_BF16), 0));
+    cr_expect(eq(u32, write_and_read(4 * all - 1, RP_DTYPE_F32), 2));
+    cr_expect(eq(u32, write_and_read(2 * all - 1, RP_DTYPE_F16), 2));
+    /* split_state_dict_into_shards_factory of huggingface_hub 2.4 with these sizes, in this order;
+     * checks.checkpoints compares shards tensor by tensor. */
+    cr_expect(eq(u32, write_and_read(UINT64_C(4) * 7760, RP_DTYPE_F32), 4));
+    cr_expect(eq(u32, write_and_read(UINT64_C(4) * 3103, RP_DTYPE_F32), 12));
+    cr_expect(eq(u32, write_and_read(1, RP_DTYPE_F32), 36));
+}

@@ -1,0 +1,214 @@
+/* adapter_config.json of PEFT: written for what is trained, read for what is gone on with. */
+#include "exec/checkpoint/adapter_config.h"
+
+#include "common/base/log.h"
+#include "common/formats/json_read.h"
+#include "common/inputs/huggingface/config.h"
+#include "exec/checkpoint/companions.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_NAME "adapter_config.json"
+
+/* As --lora-rank and --lora-alpha. */
+#define MOST_RANK 65536
+#define MOST_ALPHA 1e6
+
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+/* Modules by the last part of their names, each once: PEFT puts adapters on all that end so, those
+ * of every expert, too. */
+static json_t *target_modules(const rpexec_model *model)
+{
+    json_t *seen = json_object();
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < model->block.tensor_count; i++) {
+        const rpexec_tensor *t = &model->block.tensors[i];
+        const char *end = strstr(t->name, ".lora_A.weight");
+        char name[64] = "";
+        if (end == NULL || !rpexec_tensor_trained(&model->block, t)) {
+            continue;
+        }
+        const char *begin = end;
+        while (begin > t->name && begin[-1] != '.') {
+            begin--;
+        }
+        (void)snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
+        if (json_object_get(seen, name) == NULL) {
+            json_object_set_new(seen, name, json_true());
+            json_array_append_new(names, json_string(name));
+        }
+    }
+    json_decref(seen);
+    return names;
+}
+
+static int append(const char *bytes, size_t length, void *text)
+{
+    return rp_text_append(text, bytes, length) == RP_OK ? 0 : -1;
+}
+
+rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *base, rp_text *text)
+{
+    double alpha = model->config->lora_alpha != 0 ? model->config->lora_alpha : model->rank;
+    bool whole = alpha == floor(alpha) && alpha < 1e15;
+    json_t *root = json_pack(
+        "{s:s?,s:s,s:b,s:b,s:b,s:f,s:s,s:i,s:s,s:b,s:b,s:n,s:{},s:{}}", "base_model_name_or_path",
+        base, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1,
+        "lora_dropout", 0.0, "peft_type", "LORA", "r", (int)model->rank, "task_type", "CAUSAL_LM",
+        "use_dora", 0, "use_rslora", 0, "modules_to_save", "rank_pattern", "alpha_pattern");
+    json_object_set_new(root, "lora_alpha",
+                        whole ? json_integer((json_int_t)alpha) : json_real(alpha));
+    json_object_set_new(root, "target_modules", target_modules(model));
+    bool complete = json_object_size(root) == 16 &&
+                    json_dump_callback(root, append, text, JSON_INDENT(2) | JSON_SORT_KEYS) == 0;
+    json_decref(root);
+    if (!complete) {
+        rp_log_error("adapter_config.json: out of memory, or %s is not UTF-8",
+                     base != NULL ? base : "a name");
+        return RP_NO_MEMORY;
+    }
+    return rp_text_append(text, "\n", 1);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+static bool is_anything(const json_t *value)
+{
+    (void)value;
+    return true;
+}
+
+static bool is_nothing(const json_t *value)
+{
+    return rp_hf_is_empty(value) || json_is_false(value);
+}
+
+static bool is_zero(const json_t *value)
+{
+    return json_is_number(value) && json_number_value(value) == 0;
+}
+
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+static bool is_lora(const json_t *value)
+{
+    return is_text(value, "LORA");
+}
+
+static bool is_causal(const json_t *value)
+{
+    return json_is_null(value) || is_text(value, "CAUSAL_LM");
+}
+
+static bool is_none(const json_t *value)
+{
+    return is_text(value, "none");
+}
+
+/* Others change the weights that the adapters are on. */
+static bool leaves_base(const json_t *value)
+{
+    return json_is_boolean(value) || is_text(value, "gaussian");
+}
+
+/* Keys that may be more than null, false and empty; which modules have adapters say the tensors. */
+static const struct {
+    const char *key;
+    bool (*holds)(const json_t *value);
+    const char *valid;
+} rules[] = {{"auto_mapping", is_anything, NULL},
+             {"bias", is_none, "none"},
+             {"inference_mode", is_anything, NULL},
+             {"init_lora_weights", leaves_base, "true, false and gaussian"},
+             {"lora_dropout", is_zero, "0: dropout is not computed"},
+             {"megatron_core", is_anything, NULL},
+             {"peft_type", is_lora, "LORA"},
+             {"peft_version", is_anything, NULL},
+             {"qalora_group_size", is_anything, NULL},
+             {"revision", is_anything, NULL},
+             {"runtime_config", is_anything, NULL},
+             {"target_modules", is_anything, NULL},
+             {"task_type", is_causal, "CAUSAL_LM"}};
+
+static rp_status check_rest(const rp_hf_config *r)
+{
+    rp_status status = RP_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->rest, key, value)
+    {
+        bool (*holds)(const json_t *) = is_nothing;
+        const char *valid = "null, false and empty ones: other adapters are not computed";
+        for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+            if (strcmp(rules[i].key, key) == 0) {
+                holds = rules[i].holds;
+                valid = rules[i].valid;
+            }
+        }
+        if (!holds(value)) {
+            status = rp_hf_refuse(r, key, "", valid);
+        }
+    }
+    return status;
+}
+
+/* Names of a hub are no folders: nothing is fetched here. */
+static rp_status read_base(const rp_hf_config *r, rp_arena *arena, rpexec_adapters *adapters)
+{
+    const char *key = "base_model_name_or_path";
+    const char *valid = "folders with config.json and weights, those that the adapters are on: "
+                        "put its path there";
+    const char *base = json_string_value(rp_hf_get(r, key));
+    const char *config = NULL;
+    const char *cause = NULL;
+    if (base == NULL) {
+        return rp_hf_refuse(r, key, "it is not said", valid);
+    }
+    RP_TRY(rp_arena_copy_text(arena, base, strlen(base), &adapters->base));
+    RP_TRY(rp_arena_print(arena, &config, "%s/config.json", base));
+    if (access(config, R_OK) != 0) {
+        RP_TRY(rp_arena_print(arena, &cause, "%s: %s", config, strerror(errno)));
+        return rp_hf_refuse(r, key, cause, valid);
+    }
+    return RP_OK;
+}
+
+static rp_status read_object(rp_hf_config *r, rp_arena *arena, void *context, rp_model *model)
+{
+    rpexec_adapters *adapters = context;
+    (void)model;
+    const json_t *rank = rp_hf_get(r, "r");
+    if (!rp_json_is_integer(rank, 1, MOST_RANK)) {
+        return rp_hf_refuse(r, "r", "", "integers from 1 to 65536");
+    }
+    adapters->rank = (uint32_t)json_integer_value(rank);
+    RP_TRY(rp_hf_number(r, "lora_alpha", &adapters->alpha));
+    if (adapters->alpha > MOST_ALPHA) {
+        return rp_hf_refuse(r, "lora_alpha", "", "numbers up to 1e6");
+    }
+    if (json_object_get(r->values, "peft_type") == NULL) {
+        return rp_hf_refuse(r, "peft_type", "", "LORA");
+    }
+    RP_TRY(read_base(r, arena, adapters));
+    return check_rest(r);
+}
+
+rp_status rpexec_adapters_find(const char *folder, rp_arena *arena, rpexec_adapters *adapters_out,
+                               bool *found_out)
+{
+    const char *path = NULL;
+    rp_model unused;
+    *adapters_out = (rpexec_adapters){0};
+    RP_TRY(rp_arena_print(arena, &path, "%s/" FILE_NAME, folder));
+    *found_out = access(path, F_OK) == 0;
+    return *found_out ? rp_hf_read(path, read_object, adapters_out, arena, &unused) : RP_OK;
+}

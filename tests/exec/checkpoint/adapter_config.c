@@ -1,0 +1,121 @@
+/* adapter_config.json: what PEFT and rpexec write is read, all else is refused by its key. */
+#include "exec/checkpoint/adapter_config.h"
+#include "exec/checkpoint/companions.h"
+#include "exec/checkpoint/weights.h"
+#include "tests/support/exec_case.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define QWEN3 RP_TEST_ROOT "/golden/decoders/qwen3"
+
+TestSuite(exec_adapter_config, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);
+
+static rp_status find(const char *text, rpexec_adapters *adapters, bool *found)
+{
+    char folder[] = "/tmp/roundpipe-adapters-XXXXXX";
+    const char *path = NULL;
+    cr_assert(mkdtemp(folder) != NULL);
+    cr_assert(
+        eq(int, rp_arena_print(rp_test_arena, &path, "%s/adapter_config.json", folder), RP_OK));
+    FILE *stream = fopen(path, "w");
+    cr_assert(stream != NULL);
+    cr_assert(fputs(text, stream) >= 0);
+    cr_assert(eq(int, fclose(stream), 0));
+    rp_test_log_again();
+    rp_status status = rpexec_adapters_find(folder, rp_test_arena, adapters, found);
+    (void)unlink(path);
+    (void)rmdir(folder);
+    return status;
+}
+
+/* A file of PEFT 0.21, as save_pretrained writes it for LoraConfig(r=3, lora_alpha=4). */
+#define PEFT                                                                                       \
+    "\"alora_invocation_tokens\": null, \"alpha_pattern\": {}, \"arrow_config\": null,\n"          \
+    "\"auto_mapping\": null, \"corda_config\": null, \"ensure_weight_tying\": false,\n"            \
+    "\"eva_config\": null, \"exclude_modules\": null, \"fan_in_fan_out\": false,\n"                \
+    "\"inference_mode\": true, \"init_lora_weights\": true, \"layer_replication\": null,\n"        \
+    "\"layers_pattern\": null, \"layers_to_transform\": null, \"loftq_config\": {},\n"             \
+    "\"lora_bias\": false, \"megatron_config\": null, \"megatron_core\": \"megatron.core\",\n"     \
+    "\"modules_to_save\": null, \"peft_version\": \"0.21.2\", \"qalora_group_size\": 16,\n"        \
+    "\"rank_pattern\": {}, \"revision\": null, \"target_modules\": [\"q_proj\", \"down_proj\"],\n" \
+    "\"target_parameters\": null, \"task_type\": \"CAUSAL_LM\", \"use_bdlora\": null,\n"           \
+    "\"trainable_token_indices\": null, \"use_dora\": false, \"use_qalora\": false,\n"             \
+    "\"use_rslora\": false"
+#define OWN                                                                                        \
+    "\"base_model_name_or_path\": \"" QWEN3 "\", \"bias\": \"none\", \"lora_alpha\": 4,\n"         \
+    "\"lora_dropout\": 0.0, \"peft_type\": \"LORA\", \"r\": 3"
+
+Test(exec_adapter_config, files_of_peft_are_read)
+{
+    rpexec_adapters adapters;
+    bool found = false;
+    cr_assert(eq(int, find("{" OWN ",\n" PEFT "}", &adapters, &found), RP_OK), "%s",
+              rp_test_messages);
+    cr_expect(found);
+    cr_expect(eq(u32, adapters.rank, 3));
+    cr_expect(eq(dbl, adapters.alpha, 4));
+    cr_expect(eq(str, (char *)(uintptr_t)adapters.base, QWEN3));
+    cr_assert(eq(int, rpexec_adapters_find(QWEN3, rp_test_arena, &adapters, &found), RP_OK));
+    cr_expect(not(found));
+}
+
+Test(exec_adapter_config, what_rpexec_prints_is_read)
+{
+    rp_model config = rp_test_decoder(2, false, true);
+    rpexec_model model;
+    rp_text text = {0};
+    rpexec_adapters adapters;
+    bool found = false;
+    rp_model_set_lora_rank(&config, 5);
+    config.lora_alpha = 7.25;
+    cr_assert(eq(int, rpexec_model_create(&config, 8, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_adapter_config_print(&model, QWEN3, &text), RP_OK));
+    cr_assert(eq(int, find(text.bytes, &adapters, &found), RP_OK), "%s", rp_test_messages);
+    rp_text_fini(&text);
+    cr_expect(eq(u32, adapters.rank, 5));
+    cr_expect(eq(dbl, adapters.alpha, 7.25));
+}
+
+Test(exec_adapter_config, other_adapters_are_refused_by_key_and_line)
+{
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {"{" OWN ",\n\"use_dora\": true}",
+         "adapter_config.json:3: use_dora: valid values are null"},
+        {"{" OWN ",\n\"use_rslora\": true}", ":3: use_rslora: "},
+        {"{" OWN ",\n\"rank_pattern\": {\"q_proj\": 4}}", ":3: rank_pattern: "},
+        {"{" OWN ",\n\"modules_to_save\": [\"lm_head\"]}", ":3: modules_to_save: "},
+        {"{" OWN ",\n\"init_lora_weights\": \"pissa\"}",
+         ":3: init_lora_weights: valid values are true, false and gaussian"},
+        {"{" OWN ",\n\"task_type\": \"SEQ_CLS\"}", ":3: task_type: valid values are CAUSAL_LM"},
+        {"{" OWN ",\n\"of_tomorrow\": 1}", ":3: of_tomorrow: "},
+        {"{\"r\": 0}", ":1: r: valid values are integers from 1 to 65536"},
+        {"{\"r\": 2}", "lora_alpha: valid values are numbers above 0"},
+        {"{\"r\": 2, \"lora_alpha\": 2e6}", ":1: lora_alpha: valid values are numbers up to 1e6"},
+        {"{\"r\": 2, \"lora_alpha\": 2}", "peft_type: valid values are LORA"},
+        {"{\"r\": 2, \"lora_alpha\": 2, \"peft_type\": \"LORA\"}",
+         "base_model_name_or_path: it is not said; valid values are folders with config.json"},
+        {"{\"r\": 2, \"lora_alpha\": 2, \"peft_type\": \"LORA\",\n"
+         "\"base_model_name_or_path\": \"Qwen/Qwen3-0.6B\"}",
+         ":2: base_model_name_or_path: Qwen/Qwen3-0.6B/config.json: No such file or directory; "
+         "valid values are folders with config.json and weights, those that the adapters are on: "
+         "put its path there"},
+        {"{\"r\": 2, \"lora_alpha\": 2, \"peft_type\": \"IA3\",\n"
+         "\"base_model_name_or_path\": \"" QWEN3 "\"}",
+         ":1: peft_type: valid values are LORA"},
+        {"{\"r\": 2", "valid values are one JSON object"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpexec_adapters adapters;
+        bool found;
+        cr_expect(eq(int, find(cases[i].text, &adapters, &found), RP_INPUT), "%s", cases[i].text);
+        cr_expect(strstr(rp_test_messages, cases[i].message) != NULL, "%s:\n%s", cases[i].text,
+                  rp_test_messages);
+    }
+}

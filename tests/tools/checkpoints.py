@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Checkpoints of rpexec, opened as they are by transformers and PEFT: equal logits.
+
+For each family a small random model of transformers' is trained for some steps by rpexec, whole and
+with adapters, in fp32 and bf16. Each checkpoint is opened by AutoModelForCausalLM.from_pretrained,
+with LoRA by PeftModel.from_pretrained, and by rpexec --weights. A step of rpexec with --lr 0 on one
+sequence tells the sum of the log-probabilities of its tokens: those of many random sequences of one
+token, which name every token of the vocabulary, and of more are compared, sorted, since rpexec
+shuffles them. Models that rpexec makes from sizes follow, and shards. Needs PyTorch, transformers 5,
+PEFT and tokenizers. Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER
+"""
+import csv
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+import torch
+import transformers
+from huggingface_hub.serialization._base import split_state_dict_into_shards_factory
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
+from safetensors import safe_open
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+RPEXEC, SAVE_SHARDS, WORK = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+TOLERANCE = 1e-4  # of a log-probability
+VOCAB = 97
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+COMMON = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+              vocab_size=VOCAB, max_position_embeddings=128, bos_token_id=None, eos_token_id=None,
+              pad_token_id=None)
+DENSE = dict(intermediate_size=48, **COMMON)
+FAMILIES = {  # name: model_type, and what differs from COMMON
+    "llama": ("llama", dict(DENSE, head_dim=16, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})),
+    "mistral": ("mistral", dict(DENSE, sliding_window=5)),
+    "mixtral": ("mixtral", dict(DENSE, num_local_experts=4, num_experts_per_tok=2,
+                                sliding_window=None)),
+    "qwen2": ("qwen2", dict(DENSE, tie_word_embeddings=True)),
+    "qwen3": ("qwen3", dict(DENSE, head_dim=16, tie_word_embeddings=True)),
+    "qwen3-moe": ("qwen3_moe", dict(COMMON, head_dim=16, moe_intermediate_size=16, num_experts=5,
+                                    num_experts_per_tok=2, norm_topk_prob=True)),
+}
+failures = 0
+
+
+def fail(text):
+    global failures
+    failures += 1
+    print("checkpoints:", text)
+
+
+def rpexec(*words):
+    done = subprocess.run([RPEXEC, "--backend", "host", "--gpus", "1", *map(str, words)],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"rpexec {' '.join(map(str, words))}: {done.stderr}")
+
+
+def train(model, save, *words):
+    rpexec(*model, "--steps", 4, "--seq-len", 16, "--lr", 0.02, "--save", save, *words)
+    return save / "step-4"
+
+
+# ---- losses of sequences --------------------------------------------------------------------------
+
+def sequences(count, length):
+    torch.manual_seed(100 + length)
+    return torch.randint(0, VOCAB, (count * length + 1,))
+
+
+def losses_of_rpexec(folder, count, length, words):
+    tokens = sequences(count, length)
+    data, losses = WORK / "tokens.bin", WORK / "losses.csv"
+    data.write_bytes(b"RPTOKENS" + struct.pack("<IIIIQ", 1, 2, VOCAB, 0, len(tokens)) +
+                     struct.pack(f"<{len(tokens)}H", *tokens.tolist()))
+    rpexec("--weights", folder, "--data", data, "--seq-len", length, "--microbatches", 1, "--steps", count,
+           "--lr", 0, "--loss-out", losses, *words)
+    with losses.open() as stream:
+        return torch.tensor([float(row["loss"]) * length for row in csv.DictReader(stream)])
+
+
+def losses_of_torch(net, count, length):
+    tokens = sequences(count, length)
+    with torch.no_grad():
+        logits = net(input_ids=tokens[:-1].reshape(count, length)).logits
+    each = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), tokens[1:], reduction="none")
+    return each.reshape(count, length).sum(1)
+
+
+def compare(name, folder, net, words=()):
+    """Sorted: a loss in the wrong place is further from its neighbours than the tolerance."""
+    net.eval()
+    worst = 0.0
+    for count, length in ((600, 1), (200, 7), (60, 30)):
+        ours = losses_of_rpexec(folder, count, length, words).sort().values
+        theirs = losses_of_torch(net, count, length).sort().values
+        if theirs.std() < 100 * TOLERANCE:
+            fail(f"{name}: all sequences have one loss: nothing is compared")
+        worst = max(worst, ((ours - theirs).abs() / length).max().item())
+    print(f"{name}: log-probabilities differ by {worst:.2g}")
+    if not worst <= TOLERANCE:
+        fail(f"{name}: {worst} is more than {TOLERANCE}")
+    return net
+
+
+# ---- opening ----------------------------------------------------------------------------------------
+
+def open_model(name, folder, dtype):
+    net, info = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+    if any(info.values()):
+        fail(f"{name}: from_pretrained: {info}")
+    if net.dtype != dtype:
+        fail(f"{name}: opened in {net.dtype}")
+    return net.float()
+
+
+def check_full(name, model, dtype):
+    folder = train(model, WORK / f"{name}-{dtype}", "--dtype", dtype)
+    compare(f"{name} {dtype}", folder, open_model(name, folder, DTYPES[dtype]))
+    return folder
+
+
+def check_lora(name, base, dtype):
+    folder = train(["--weights", base], WORK / f"{name}-{dtype}-lora", "--dtype", dtype, "--lora-rank", 3,
+                   "--lora-alpha", 4.5)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    before = losses_of_torch(plain.eval(), 50, 7)
+    net = compare(f"{name} {dtype} LoRA", folder, PeftModel.from_pretrained(plain, folder))
+    moved = (losses_of_torch(net, 50, 7) - before).abs().max().item()
+    if moved < 100 * TOLERANCE:
+        fail(f"{name}: adapters change losses by {moved}: nothing is compared")
+    # By the folder alone, as the base's name says; transformers' own loader takes the same way.
+    for kind in (AutoPeftModelForCausalLM, AutoModelForCausalLM):
+        alone = kind.from_pretrained(folder, dtype=torch.float32).eval()
+        apart = (losses_of_torch(alone, 50, 7) - losses_of_torch(net, 50, 7)).abs().max().item()
+        if apart > TOLERANCE:
+            fail(f"{name}: {kind.__name__} differs by {apart}")
+
+
+def check_of_peft(base):
+    """Adapters that PEFT has made and saved, opened by rpexec; it says by key which it does not compute."""
+    torch.manual_seed(9)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    modules = [f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down")]
+    net = get_peft_model(plain, LoraConfig(r=4, lora_alpha=6, target_modules=modules, task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for key, parameter in net.named_parameters():
+            if "lora_B" in key:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    folder = WORK / "of-peft"
+    net.save_pretrained(folder)
+    compare("adapters of PEFT", folder, net)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    for key, value in (("use_rslora", True), ("use_dora", True), ("lora_dropout", 0.1)):
+        (folder / "adapter_config.json").write_text(json.dumps({**config, key: value}))
+        try:
+            losses_of_rpexec(folder, 1, 1, ())
+            fail(f"adapters with {key} {value} are read")
+        except RuntimeError as error:
+            if f"{key}: valid values are" not in str(error):
+                fail(f"adapters with {key}: {error}")
+
+
+def make(name):
+    kind, sizes = FAMILIES[name]
+    torch.manual_seed(5)
+    config = transformers.AutoConfig.for_model(kind, **sizes)
+    net = AutoModelForCausalLM.from_config(config).to(torch.float32)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    folder = WORK / f"{name}-model"
+    net.save_pretrained(folder)
+    return folder
+
+
+def check_tokenizer(base, folder):
+    words = PreTrainedTokenizerFast.from_pretrained(folder)
+    text = "b a c"
+    if (words(text)["input_ids"] != [1, 0, 2] or
+            AutoTokenizer.from_pretrained(folder)(text)["input_ids"] != [1, 0, 2]):
+        fail("the tokenizer is another one")
+    for file in base.iterdir():
+        carried = folder / file.name
+        if file.suffix != ".safetensors" and file.name != "config.json" and (
+                not carried.exists() or carried.read_bytes() != file.read_bytes()):
+            fail(f"{file.name} was not carried along")
+
+
+def check_shards(folder, limit):
+    """A checkpoint written with a small limit, opened, and cut as huggingface_hub would."""
+    shards = WORK / "shards"
+    shards.mkdir()
+    subprocess.run([SAVE_SHARDS, folder, shards, str(limit)], check=True)
+    (shards / "config.json").write_bytes((folder / "config.json").read_bytes())
+    index = json.loads((shards / "model.safetensors.index.json").read_text())
+    sizes = {}
+    with safe_open(folder / "model.safetensors", "pt") as whole:
+        for key in whole.offset_keys():
+            tensor = whole.get_tensor(key)
+            sizes[key] = tensor.numel() * tensor.element_size()
+    expected = split_state_dict_into_shards_factory(
+        sizes, get_storage_size=lambda size: size, filename_pattern="model{suffix}.safetensors",
+        max_shard_size=limit)
+    if (index["weight_map"] != expected.tensor_to_filename or
+            index["metadata"]["total_size"] != expected.metadata["total_size"] or
+            set(expected.filename_to_tensors) != {path.name for path in shards.glob("*.safetensors")}):
+        fail(f"shards of {limit} bytes: {index}")
+    count = len(expected.filename_to_tensors)
+    compare(f"{folder.parent.name} in {count} shards", shards, open_model("shards", shards, torch.bfloat16))
+
+
+def main():
+    for name in FAMILIES:
+        base = make(name)
+        if name == "llama":
+            words = PreTrainedTokenizerFast(
+                tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1, "c": 2}, unk_token="a")))
+            words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+            words.save_pretrained(base)
+            (base / "chat_template.jinja").write_text("{{ messages }}")
+        for dtype in DTYPES:
+            folder = check_full(name, ["--weights", base], dtype)
+            check_lora(name, base, dtype)
+        if name == "llama":
+            check_tokenizer(base, folder)
+            check_tokenizer(base, WORK / f"{name}-bf16-lora" / "step-4")
+    check_of_peft(WORK / "qwen3-model")
+    global VOCAB
+    VOCAB = 256
+    for name in ("tiny", "tiny-moe"):
+        for dtype in DTYPES:
+            folder = check_full(name, ["--model", name], dtype)
+    check_shards(folder, 100000)
+    print(f"checkpoints: {failures} failures")
+    sys.exit(failures != 0)
+
+
+main()
