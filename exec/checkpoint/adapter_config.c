@@ -56,6 +56,12 @@ rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *bas
 {
     double alpha = model->config->lora_alpha != 0 ? model->config->lora_alpha : model->rank;
     bool whole = alpha == floor(alpha) && alpha < 1e15;
+    json_t *name = json_string(base);
+    json_decref(name);
+    if (base != NULL && name == NULL) {
+        rp_log_error(FILE_NAME ": base_model_name_or_path: %s; valid are names in UTF-8", base);
+        return RP_INPUT;
+    }
     json_t *root = json_pack(
         "{s:s?,s:s,s:b,s:b,s:b,s:f,s:s,s:i,s:s,s:b,s:b,s:n,s:{},s:{}}", "base_model_name_or_path",
         base, "bias", "none", "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1,
@@ -68,8 +74,7 @@ rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *bas
                     json_dump_callback(root, append, text, JSON_INDENT(2) | JSON_SORT_KEYS) == 0;
     json_decref(root);
     if (!complete) {
-        rp_log_error("adapter_config.json: out of memory, or %s is not UTF-8",
-                     base != NULL ? base : "a name");
+        rp_log_error("out of memory: " FILE_NAME);
         return RP_NO_MEMORY;
     }
     return rp_text_append(text, "\n", 1);

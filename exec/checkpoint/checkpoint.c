@@ -18,6 +18,7 @@
 #define PREFIX "step-"
 #define UNFINISHED ".step-"
 #define REMOVED ".old-"
+#define UNFINISHED_BASE ".base"
 #define LOCK ".lock"
 #define KEPT 2u
 
@@ -122,7 +123,8 @@ static rp_status list(const char *folder, rp_arena *arena, listing *l)
     for (struct dirent *entry = readdir(open_folder); entry != NULL; entry = readdir(open_folder)) {
         uint64_t step;
         bool old = step_of(entry->d_name, &step) && l->count >= KEPT && step < l->newest[KEPT - 1];
-        bool broken = strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0 ||
+        bool broken = strcmp(entry->d_name, UNFINISHED_BASE) == 0 ||
+                      strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0 ||
                       strncmp(entry->d_name, REMOVED, strlen(REMOVED)) == 0;
         if (old) {
             remove_checkpoint(arena, folder, entry->d_name);
@@ -173,14 +175,46 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
                                     sizeof metadata / sizeof metadata[0]);
 }
 
-static rp_status save(const char *folder, const rpexec_companions *companions, rpexec_state *s,
+/* Random weights that adapters are on. Those of a run that left no checkpoint may be others'. */
+static rp_status save_base(rpexec_checkpoints *c, const rpexec_companions *companions,
+                           const rpexec_state *s, rp_arena *arena)
+{
+    const char *unfinished = NULL;
+    const char *finished = NULL;
+    const char *older = NULL;
+    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED_BASE, c->folder));
+    RP_TRY(rp_arena_print(arena, &finished, "%s/" RPEXEC_BASE, c->folder));
+    RP_TRY(rp_arena_print(arena, &older, "%s/" REMOVED RPEXEC_BASE, c->folder));
+    if (companions->base.count == 0 || c->has_base ||
+        (c->is_resumed && access(finished, F_OK) == 0)) {
+        return RP_OK;
+    }
+    if (mkdir(unfinished, 0777) != 0) {
+        return failed(unfinished, "mkdir");
+    }
+    RP_TRY(rpexec_frozen_write(s, unfinished, RPEXEC_SHARD_BYTES));
+    RP_TRY(rpexec_companions_write(&companions->base, unfinished));
+    RP_TRY(sync_folder(unfinished));
+    if (rename(finished, older) == 0) {
+        remove_folder(arena, c->folder, REMOVED RPEXEC_BASE);
+    }
+    if (rename(unfinished, finished) != 0) {
+        return failed(finished, "rename");
+    }
+    c->has_base = true;
+    return sync_folder(c->folder); /* before there is a checkpoint that names it */
+}
+
+static rp_status save(rpexec_checkpoints *c, const rpexec_companions *companions, rpexec_state *s,
                       const rpexec_progress *progress, rp_arena *arena)
 {
+    const char *folder = c->folder;
     listing l;
     const char *unfinished = NULL;
     const char *finished = NULL;
     uint64_t step = rpexec_state_iterations(s);
     RP_TRY(list(folder, arena, &l)); /* removes what a killed run has left */
+    RP_TRY(save_base(c, companions, s, arena));
     RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, step));
     RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, step));
     if (mkdir(unfinished, 0777) != 0) {
@@ -188,7 +222,7 @@ static rp_status save(const char *folder, const rpexec_companions *companions, r
     }
     RP_TRY(rpexec_weights_write(s, unfinished, RPEXEC_SHARD_BYTES));
     RP_TRY(write_training(s, progress, unfinished, arena));
-    RP_TRY(rpexec_companions_write(companions, unfinished));
+    RP_TRY(rpexec_companions_write(&companions->step, unfinished));
     RP_TRY(sync_folder(unfinished));
     const char *name = strrchr(finished, '/') + 1;
     remove_checkpoint(arena, folder, name); /* the same step, from a run before this one */
@@ -199,13 +233,13 @@ static rp_status save(const char *folder, const rpexec_companions *companions, r
     return list(folder, arena, &l);
 }
 
-rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints,
+rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
                                  const rpexec_companions *companions, rpexec_state *state,
                                  const rpexec_progress *progress)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = save(checkpoints->folder, companions, state, progress, arena);
+    rp_status status = save(checkpoints, companions, state, progress, arena);
     rp_arena_destroy(arena);
     return status;
 }
@@ -479,12 +513,13 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
     return status;
 }
 
-rp_status rpexec_checkpoint_resume(const rpexec_checkpoints *checkpoints, rpexec_state *state,
+rp_status rpexec_checkpoint_resume(rpexec_checkpoints *checkpoints, rpexec_state *state,
                                    rpexec_progress *progress_out, bool *found_out)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = resume(checkpoints->folder, state, progress_out, arena, found_out);
+    checkpoints->is_resumed = status == RP_OK && *found_out;
     rp_arena_destroy(arena);
     return status;
 }

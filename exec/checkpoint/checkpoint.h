@@ -7,7 +7,7 @@
  * type and scale of the loss. A step's folder gets its name when all of it is on disk, so a killed
  * run leaves whole checkpoints and what is ignored and removed by the next one. The newest two are
  * kept. With LoRA the weights are those of the adapters alone, in adapter_model.safetensors as PEFT
- * names them: a resuming run brings the frozen ones.
+ * names them: a resuming run brings the frozen ones. Random ones are saved once, in RPEXEC_BASE.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
@@ -29,6 +29,8 @@ typedef struct rpexec_checkpoints {
     const char *folder; /**< borrowed */
     int lock;           /**< descriptor of the locked FOLDER/.lock; -1: not open */
     bool made;          /**< the folder was not there before */
+    bool is_resumed;    /**< from a checkpoint */
+    bool has_base;      /**< this run has saved the weights that its adapters are on */
 } rpexec_checkpoints;
 
 /**
@@ -53,7 +55,7 @@ void rpexec_checkpoints_close(rpexec_checkpoints *checkpoints);
  * @param companions that every checkpoint of the run has
  * @retval RP_OK, RP_IO (logged), RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints,
+rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
                                  const rpexec_companions *companions, rpexec_state *state,
                                  const rpexec_progress *progress);
 
@@ -62,5 +64,5 @@ rp_status rpexec_checkpoint_save(const rpexec_checkpoints *checkpoints,
  * @param found_out whether there was one; otherwise nothing changes
  * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpexec_checkpoint_resume(const rpexec_checkpoints *checkpoints, rpexec_state *state,
+rp_status rpexec_checkpoint_resume(rpexec_checkpoints *checkpoints, rpexec_state *state,
                                    rpexec_progress *progress_out, bool *found_out);

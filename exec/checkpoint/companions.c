@@ -29,7 +29,8 @@ static const char *const carried[] = {"generation_config.json",
 
 _Static_assert(sizeof carried / sizeof *carried < RPEXEC_MOST_COMPANIONS, "and a configuration");
 
-static rp_status add(rpexec_companions *c, const char *name, const rp_text *text, rp_arena *arena)
+static rp_status add(rpexec_companion_list *c, const char *name, const rp_text *text,
+                     rp_arena *arena)
 {
     char *bytes = NULL;
     RP_TRY(rp_arena_alloc_raw(arena, text->length + 1, 1, &bytes));
@@ -57,32 +58,51 @@ static rp_status print_config(const rpexec_origin *origin, const rpexec_model *m
     return status;
 }
 
-static rp_status print_adapters(const rpexec_origin *origin, const rpexec_model *model,
-                                rp_text *text)
-{
-    char base[PATH_MAX]; /* as other programs find it, wherever they are started */
-    if (origin->weights != NULL && realpath(origin->weights, base) == NULL) {
-        rp_log_error("%s: realpath: %s", origin->weights, strerror(errno));
-        return RP_IO;
-    }
-    return rpexec_adapter_config_print(model, origin->weights != NULL ? base : NULL, text);
-}
-
-static rp_status add_configuration(const rpexec_origin *origin, const rpexec_model *model,
-                                   rp_arena *arena, rpexec_companions *c)
+/* @param found_out whether there is one: a family that has the model's layers */
+static rp_status add_config(const rpexec_origin *origin, const rpexec_model *model, rp_arena *arena,
+                            rpexec_companion_list *list, bool *found_out)
 {
     rp_text text = {0};
-    bool found = true;
-    bool adapters = model->rank != 0;
-    rp_status status = adapters ? print_adapters(origin, model, &text)
-                                : print_config(origin, model, &text, &found);
-    if (status == RP_OK && !found) {
+    rp_status status = print_config(origin, model, &text, found_out);
+    if (status == RP_OK && !*found_out) {
         rp_log_warning("--save: no family of Hugging Face's has the layers of %s: its checkpoints "
                        "are without " CONFIG,
                        model->config->name);
     } else if (status == RP_OK) {
-        status = add(c, adapters ? "adapter_config.json" : CONFIG, &text, arena);
+        status = add(list, CONFIG, &text, arena);
     }
+    rp_text_fini(&text);
+    return status;
+}
+
+/* As other programs find it, wherever they are started. */
+static rp_status whole_path(const char *path, rp_arena *arena, const char **whole_out)
+{
+    char whole[PATH_MAX];
+    if (realpath(path, whole) == NULL) {
+        rp_log_error("%s: realpath: %s", path, strerror(errno));
+        return RP_IO;
+    }
+    return rp_arena_copy_text(arena, whole, strlen(whole), whole_out);
+}
+
+static rp_status add_adapters(const rpexec_origin *origin, const rpexec_model *model,
+                              rp_arena *arena, rpexec_companions *c)
+{
+    bool found = false;
+    const char *base = NULL;
+    rp_text text = {0};
+    if (origin->weights != NULL) {
+        RP_TRY(whole_path(origin->weights, arena, &base));
+    } else {
+        RP_TRY(add_config(origin, model, arena, &c->base, &found));
+    }
+    if (found) {
+        RP_TRY(whole_path(origin->save, arena, &base));
+        RP_TRY(rp_arena_print(arena, &base, "%s/" RPEXEC_BASE, base));
+    }
+    rp_status status = rpexec_adapter_config_print(model, base, &text);
+    status = status == RP_OK ? add(&c->step, "adapter_config.json", &text, arena) : status;
     rp_text_fini(&text);
     return status;
 }
@@ -97,31 +117,57 @@ static bool has_neighbours(const char *config)
     return config != NULL && strcmp(slash != NULL ? slash + 1 : config, CONFIG) == 0;
 }
 
-static rp_status carry(const char *path, const char *name, rp_arena *arena, rpexec_companions *c)
+static bool has(const rpexec_companion_list *list, const char *name)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < list->count && !found; i++) {
+        found = strcmp(list->files[i].name, name) == 0;
+    }
+    return found;
+}
+
+static rp_status carry(const char *path, const char *name, rp_arena *arena,
+                       rpexec_companion_list *list)
 {
     rp_text text = {0};
-    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    if (has(list, name) || (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))) {
         return RP_OK;
     }
     rp_status status = rp_text_read_file(path, LIMIT_BYTES, &text);
-    status = status == RP_OK ? add(c, name, &text, arena) : status;
+    status = status == RP_OK ? add(list, name, &text, arena) : status;
     rp_text_fini(&text);
     return status;
+}
+
+/* @param folder `length` bytes, its slash included */
+static rp_status carry_all(const char *folder, int length, rp_arena *arena,
+                           rpexec_companion_list *list)
+{
+    for (size_t i = 0; i < sizeof carried / sizeof *carried; i++) {
+        const char *path = NULL;
+        RP_TRY(rp_arena_print(arena, &path, "%.*s%s", length, folder, carried[i]));
+        RP_TRY(carry(path, carried[i], arena, list));
+    }
+    return RP_OK;
 }
 
 rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_model *model,
                                    rp_arena *arena, rpexec_companions *companions_out)
 {
-    *companions_out = (rpexec_companions){0};
-    RP_TRY(add_configuration(origin, model, arena, companions_out));
-    if (!has_neighbours(origin->config)) {
-        return RP_OK;
+    rpexec_companions *c = companions_out;
+    const char *adapters = NULL;
+    bool found = false;
+    *c = (rpexec_companions){0};
+    RP_TRY(model->rank != 0 ? add_adapters(origin, model, arena, c)
+                            : add_config(origin, model, arena, &c->step, &found));
+    if (origin->adapters != NULL) {
+        RP_TRY(rp_arena_print(arena, &adapters, "%s/", origin->adapters));
+        RP_TRY(carry_all(adapters, (int)strlen(adapters), arena, &c->step));
     }
-    int folder = (int)(strlen(origin->config) - strlen(CONFIG));
-    for (size_t i = 0; i < sizeof carried / sizeof *carried; i++) {
-        const char *path = NULL;
-        RP_TRY(rp_arena_print(arena, &path, "%.*s%s", folder, origin->config, carried[i]));
-        RP_TRY(carry(path, carried[i], arena, companions_out));
+    if (has_neighbours(origin->config)) {
+        int length = (int)(strlen(origin->config) - strlen(CONFIG));
+        RP_TRY(carry_all(origin->config, length, arena, &c->step));
+        RP_TRY(c->base.count != 0 ? carry_all(origin->config, length, arena, &c->base) : RP_OK);
     }
     return RP_OK;
 }
@@ -129,10 +175,10 @@ rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_mod
 /* ---- writing ----------------------------------------------------------------------------------
  */
 
-rp_status rpexec_companions_write(const rpexec_companions *companions, const char *folder)
+rp_status rpexec_companions_write(const rpexec_companion_list *list, const char *folder)
 {
-    for (uint32_t i = 0; i < companions->count; i++) {
-        const rpexec_companion *file = &companions->files[i];
+    for (uint32_t i = 0; i < list->count; i++) {
+        const rpexec_companion *file = &list->files[i];
         char path[PATH_MAX];
         rp_output output;
         int length = snprintf(path, sizeof path, "%s/%s", folder, file->name);

@@ -3,7 +3,8 @@
  *
  * config.json is the one that the model was read from, byte for byte but for the type of the saved
  * weights, or made from the model's sizes where it came without one (config_write.c). With LoRA
- * there is adapter_config.json instead, as PEFT has it. What lies beside the model's config.json
+ * there is adapter_config.json instead, as PEFT has it; adapters on random weights are on those of
+ * a folder that the run saves once. What lies beside the model's config.json, or beside adapters,
  * for tokenizers and generation is carried along. All of it is read once, when a run begins: later
  * checkpoints do not depend on files that somebody changes or removes meanwhile.
  */
@@ -21,17 +22,27 @@ typedef struct rpexec_companion {
     size_t length;
 } rpexec_companion;
 
-/** Zeroes: none. Bytes live in the arena that they were gathered in. */
-typedef struct rpexec_companions {
+/** Files of a folder; zeroes: none. */
+typedef struct rpexec_companion_list {
     uint32_t count;
     rpexec_companion files[RPEXEC_MOST_COMPANIONS];
+} rpexec_companion_list;
+
+/** Folder, beside checkpoints of adapters, of the random weights that they are on. */
+#define RPEXEC_BASE "base"
+
+/** Files of a run's checkpoints; bytes live in the arena that they were gathered in. */
+typedef struct rpexec_companions {
+    rpexec_companion_list step; /**< of every checkpoint */
+    rpexec_companion_list base; /**< of the folder RPEXEC_BASE; count 0: the run needs none */
 } rpexec_companions;
 
-/** Where a run's model is from. */
+/** Where a run's model is from, and where it goes. */
 typedef struct rpexec_origin {
-    const char
-        *config; /**< file that it was read from, as Hugging Face has it; NULL: it was none */
-    const char *weights; /**< folder of the weights, which adapters are on; NULL: they are random */
+    const char *config;   /**< file that it was read from, as Hugging Face has it; NULL: none */
+    const char *weights;  /**< folder of them, that of the frozen ones with LoRA; NULL: random */
+    const char *adapters; /**< folder of those that the run begins with; NULL: none */
+    const char *save;     /**< folder of the run's checkpoints, which is there */
 } rpexec_origin;
 
 /**
@@ -43,9 +54,9 @@ typedef struct rpexec_origin {
 rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_model *model,
                                    rp_arena *arena, rpexec_companions *companions_out);
 
-/** Writes all of them into a folder, each atomically. @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY
- */
-rp_status rpexec_companions_write(const rpexec_companions *companions, const char *folder);
+/** Writes all of a list into a folder, each atomically. @retval RP_OK, RP_INPUT, RP_IO,
+ * RP_NO_MEMORY */
+rp_status rpexec_companions_write(const rpexec_companion_list *list, const char *folder);
 
 /* ---- inside of exec/checkpoint, and for tests -------------------------------------------------
  */
@@ -67,5 +78,5 @@ rp_status rpexec_config_print(const rp_model *model, rp_dtype dtype, rp_text *te
 rp_status rpexec_config_carry(const char *path, const rp_text *from, rp_dtype dtype, rp_text *text);
 
 /** Prints adapter_config.json of a model with LoRA. @param base folder of its frozen weights, or
- * NULL @retval RP_OK, RP_NO_MEMORY */
+ * NULL @retval RP_OK, RP_INPUT (a name that JSON cannot have; logged), RP_NO_MEMORY */
 rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *base, rp_text *text);

@@ -46,15 +46,21 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
         const rpexec_layer *layer = rpexec_model_layer(model, i);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {
             const rpexec_tensor *t = &layer->tensors[k];
-            if (is_tied_table(model, i, k) || !rpexec_tensor_trained(layer, t)) {
+            if (is_tied_table(model, i, k) ||
+                rpexec_tensor_trained(layer, t) != (values != NULL)) {
                 continue;
             }
             bool vector = t->vector;
             rpexec_writable *w = &tensors[count++];
-            *w =
-                (rpexec_writable){.rank = vector ? 1 : 2,
-                                  .shape = {vector ? t->columns : t->rows, t->columns},
-                                  .values = values + state->trained[i] + t->offset - layer->frozen};
+            *w = (rpexec_writable){.rank = vector ? 1 : 2,
+                                   .shape = {vector ? t->columns : t->rows, t->columns}};
+            if (values != NULL) {
+                w->values = values + state->trained[i] + t->offset - layer->frozen;
+            } else {
+                w->dtype = model->dtype;
+                w->values =
+                    rpexec_element_const(w->dtype, rpexec_state_working(state, i), t->offset);
+            }
             RP_TRY(name_of(model, i, t, prefix, arena, &w->name));
         }
     }

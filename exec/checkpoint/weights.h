@@ -41,7 +41,7 @@ rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
 /**
  * Lists all trained parameters as Hugging Face names them, adapters as PEFT does, in the order of
  * the layers; a tied head's table is left out.
- * @param values one of the state's fp32 arrays
+ * @param values one of the state's fp32 arrays; NULL: all that is not trained, in the storage type
  * @param prefix before every name, "" for weights
  * @param tensors_out [*count_out] in `arena`, pointing into `values`
  * @retval RP_OK, RP_NO_MEMORY
@@ -60,6 +60,10 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
  * @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY
  */
 rp_status rpexec_weights_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes);
+
+/** The same of the weights that LoRA leaves as they are, named as those of the model without
+ * adapters. */
+rp_status rpexec_frozen_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes);
 
 /**
  * Looks for tensors that hold a NaN or an infinity, among the weights that are computed with and

@@ -12,7 +12,7 @@ typedef struct weights {
     const char *folder;
     rp_dtype dtype;
     uint32_t count;
-    rpexec_writable *tensors; /* in fp32 */
+    rpexec_writable *tensors; /* in fp32, or already in `dtype` */
     uint32_t *shard_of;       /* [count] */
     uint32_t shards;
     uint64_t bytes;
@@ -65,7 +65,7 @@ static rp_status write_shard(const weights *w, uint32_t shard, const char *name,
         }
         rpexec_writable *t = &tensors[count++];
         *t = w->tensors[i];
-        if (w->dtype != RP_DTYPE_F32) {
+        if (t->dtype != w->dtype) {
             uint64_t elements = rpexec_writable_elements(t);
             void *rounded = NULL;
             RP_TRY(rp_arena_alloc_raw(arena, elements, rp_dtype_bytes(w->dtype), &rounded));
@@ -110,11 +110,12 @@ static rp_status write_index(const weights *w, const char *const *names, rp_aren
     return rp_output_commit(&output);
 }
 
-static rp_status write_all(weights *w, const rpexec_state *s, uint64_t limit, rp_arena *arena)
+static rp_status write_all(weights *w, const rpexec_state *s, const float *values, uint64_t limit,
+                           rp_arena *arena)
 {
     const char **names = NULL;
-    bool adapters = s->model->rank != 0;
-    RP_TRY(rpexec_weights_list(s, s->master, "", arena, &w->tensors, &w->count));
+    bool adapters = s->model->rank != 0 && values != NULL;
+    RP_TRY(rpexec_weights_list(s, values, "", arena, &w->tensors, &w->count));
     RP_TRY(cut(w, adapters ? UINT64_MAX : limit, arena));
     if (w->shards <= 1) {
         return write_one(w, 0, adapters ? ADAPTERS_NAME : FILE_NAME);
@@ -127,12 +128,23 @@ static rp_status write_all(weights *w, const rpexec_state *s, uint64_t limit, rp
     return write_index(w, names, arena);
 }
 
-rp_status rpexec_weights_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes)
+static rp_status write_weights(const rpexec_state *state, const float *values, const char *folder,
+                               uint64_t shard_bytes)
 {
     rp_arena *arena = NULL;
     weights w = {.folder = folder, .dtype = state->model->dtype};
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = write_all(&w, state, shard_bytes, arena);
+    rp_status status = write_all(&w, state, values, shard_bytes, arena);
     rp_arena_destroy(arena);
     return status;
+}
+
+rp_status rpexec_weights_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes)
+{
+    return write_weights(state, state->master, folder, shard_bytes);
+}
+
+rp_status rpexec_frozen_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes)
+{
+    return write_weights(state, NULL, folder, shard_bytes);
 }

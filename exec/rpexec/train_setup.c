@@ -25,6 +25,7 @@ static rp_status find_weights(rpexec_trainer *t)
         return RP_OK;
     }
     t->origin.weights = t->adapters.base;
+    t->origin.adapters = o->weights;
     if ((o->lora_rank != 0 && o->lora_rank != t->adapters.rank) ||
         (o->lora_alpha != 0 && o->lora_alpha != t->adapters.alpha)) {
         rp_log_error("--lora-rank, --lora-alpha: the adapters of %s have rank %" PRIu32
@@ -78,8 +79,9 @@ static rp_status set_state(rpexec_trainer *t)
     t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
     bool found = false;
     if (t->o->save != NULL) {
-        RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
         RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
+        t->origin.save = t->o->save;
+        RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
     }
     if (t->o->resume) {
         RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &t->progress, &found));

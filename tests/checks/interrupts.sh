@@ -26,13 +26,10 @@ began=$(date +%s%N)
 "$rpexec" "${train[@]}" --save "$work/whole" --loss-out "$work/whole.csv" >/dev/null
 took_ms=$((($(date +%s%N) - began) / 1000000 + 1))
 
-# A checkpoint's two files are those of the run that nobody ended, and nothing else is left.
+# A checkpoint's files are those of the run that nobody ended, and nothing else is left.
 same()
 {
-    local file
-    for file in model training; do
-        cmp "$work/whole/step-$steps/$file.safetensors" "$1/step-$steps/$file.safetensors" || failed "$2: other bytes"
-    done
+    diff -r "$work/whole/step-$steps" "$1/step-$steps" || failed "$2: other files"
     if [ "$(find "$1" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ]; then
         failed "$2: left behind: $(ls -A "$1" | tr '\n' ' ')"
     fi
@@ -75,6 +72,29 @@ ended_by()
 ended_by INT 130
 ended_by TERM 143
 ended_by KILL 137
+
+# Adapters on random weights: a checkpoint that a killed run leaves has its base, and opens.
+adapters=(--gpus 1 --microbatches 2 --seq-len 16 --data "$data" --lora-rank 2)
+opened=0
+for ((round = 0; opened < rounds && round < 6 * rounds; round++)); do
+    rm -rf "$work/lora"
+    "$rpexec" "${adapters[@]}" --steps 100000 --save-every 1 --save "$work/lora" >/dev/null 2>&1 &
+    sleep "0.0$((RANDOM % 10))"
+    { kill -KILL $! || true; wait $! || true; } 2>/dev/null
+    for step in "$work"/lora/step-*; do
+        [ -d "$step" ] || continue
+        opened=$((opened + 1))
+        "$rpexec" "${adapters[@]:0:${#adapters[@]}-2}" --steps 1 --weights "$step" >/dev/null 2>"$work/err" ||
+            failed "a killed run's adapters: $(cat "$work/err")"
+    done
+    "$rpexec" "${adapters[@]}" --steps 2 --save "$work/lora" --resume >/dev/null 2>"$work/err" ||
+        failed "a killed run of adapters, resumed: $(cat "$work/err")"
+    rm -f "$work"/lora/step-*/*
+    if [ "$(find "$work/lora" -mindepth 1 -maxdepth 1 -not -name 'step-*' -printf '%f ')" != "base " ]; then
+        failed "a killed run of adapters, left behind: $(ls -A "$work/lora" | tr '\n' ' ')"
+    fi
+done
+[ $opened -ge $rounds ] || failed "only $opened checkpoints of killed runs of adapters"
 
 # Without --save a signal ends a run at once; what the loss file has is whole lines.
 status=0

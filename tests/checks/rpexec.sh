@@ -108,6 +108,8 @@ expect 0 "tokens/s" "" --weights "$work/whole/step-2" --steps 2 --gpus 1 --seq-l
 expect 0 "the same bits" "" --weights "$work/on-whole/step-2" --steps 1 --gpus 2 --seq-len 16 --check
 expect 2 "" "have rank 3 and alpha 3; valid are these, and neither option" --weights "$work/on-whole/step-2" --lora-rank 2
 mv "$work/whole/step-2" "$work/whole/elsewhere"
+expect 0 "tokens/s" "" --steps 2 --gpus 1 --seq-len 16 --lora-rank 2 --dtype bf16 --save "$work/on-random"
+expect 0 "of a tensor's rms" "" --weights "$work/on-random/step-2" --steps 1 --gpus 2 --seq-len 16 --dtype bf16 --check
 expect 2 "" "adapter_config.json:3: base_model_name_or_path: $work/whole/step-2/config.json: No such file" \
     --weights "$work/on-whole/step-2"
 sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' "$work/a #model/config.json"

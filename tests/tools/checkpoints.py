@@ -238,6 +238,10 @@ def main():
     for name in ("tiny", "tiny-moe"):
         for dtype in DTYPES:
             folder = check_full(name, ["--model", name], dtype)
+            save = WORK / f"{name}-{dtype}-lora"
+            adapters = train(["--model", name], save, "--dtype", dtype, "--lora-rank", 3)
+            base = open_model(name, save / "base", DTYPES[dtype])
+            compare(f"{name} {dtype} LoRA", adapters, PeftModel.from_pretrained(base, adapters))
     check_shards(folder, 100000)
     print(f"checkpoints: {failures} failures")
     sys.exit(failures != 0)

@@ -35,8 +35,8 @@ static void put(const char *folder, const char *name, const char *bytes, size_t 
 static const rpexec_companion *find(const rpexec_companions *c, const char *name)
 {
     const rpexec_companion *found = NULL;
-    for (uint32_t i = 0; i < c->count; i++) {
-        found = strcmp(c->files[i].name, name) == 0 ? &c->files[i] : found;
+    for (uint32_t i = 0; i < c->step.count; i++) {
+        found = strcmp(c->step.files[i].name, name) == 0 ? &c->step.files[i] : found;
     }
     return found;
 }
@@ -129,7 +129,7 @@ Test(exec_companions, layers_of_no_family_have_no_configuration)
     config.wide_qk_norm = true;
     cr_assert(
         eq(int, rpexec_companions_gather(&origin, &model, rp_test_arena, &companions), RP_OK));
-    cr_expect(eq(u32, companions.count, 0));
+    cr_expect(eq(u32, companions.step.count, 0));
     cr_expect(strstr(rp_test_messages, "are without config.json") != NULL, "%s", rp_test_messages);
 }
 
@@ -184,14 +184,16 @@ static void copy_config(const char *folder)
     rp_text_fini(&text);
 }
 
-static rp_status gather(const char *folder, uint32_t rank, rpexec_companions *companions)
+static rp_status gather(const char *folder, const char *adapters, uint32_t rank,
+                        rpexec_companions *companions)
 {
     rp_model config;
     rpexec_model model;
     cr_assert(eq(int, rpexec_config_load(folder, NULL, rp_test_arena, &config), RP_OK));
     rp_model_set_lora_rank(&config, rank);
     cr_assert(eq(int, rpexec_model_create(&config, 8, RP_DTYPE_F16, rp_test_arena, &model), RP_OK));
-    const rpexec_origin origin = {.config = path_in(folder, "config.json"), .weights = folder};
+    const rpexec_origin origin = {
+        .config = path_in(folder, "config.json"), .weights = folder, .adapters = adapters};
     return rpexec_companions_gather(&origin, &model, rp_test_arena, companions);
 }
 
@@ -206,21 +208,26 @@ Test(exec_companions, files_beside_a_configuration_are_carried_along)
     put(from, "tokenizer.model", bytes, sizeof bytes);
     put(from, "chat_template.jinja", "", 0);
     put(from, "README.md", "of the model", 12);
-    cr_assert(eq(int, gather(from, 0, &c), RP_OK));
-    cr_expect(eq(u32, c.count, 3));
+    cr_assert(eq(int, gather(from, NULL, 0, &c), RP_OK));
+    cr_expect(eq(u32, c.step.count, 3));
     cr_assert(find(&c, "config.json") != NULL && find(&c, "chat_template.jinja") != NULL);
     cr_expect(strstr(find(&c, "config.json")->bytes, "\"dtype\": \"float16\"") != NULL);
     put(from, "tokenizer.model", "changed", 7); /* when the run has begun */
-    cr_assert(eq(int, rpexec_companions_write(&c, to), RP_OK));
+    cr_assert(eq(int, rpexec_companions_write(&c.step, to), RP_OK));
     rp_text text = {0};
     cr_assert(eq(int, rp_text_read_file(path_in(to, "tokenizer.model"), 100, &text), RP_OK));
     cr_assert(eq(sz, text.length, sizeof bytes));
     cr_expect(eq(int, memcmp(text.bytes, bytes, sizeof bytes), 0));
     rp_text_fini(&text);
+    /* Adapters' own files come before those of the base. */
+    cr_assert(eq(int, gather(from, to, 2, &c), RP_OK));
+    cr_expect(eq(u32, c.step.count, 3));
+    cr_expect(eq(sz, find(&c, "tokenizer.model")->length, sizeof bytes));
+    cr_expect(find(&c, "config.json") == NULL && find(&c, "chat_template.jinja") != NULL);
     /* Nothing waits for a file that never ends. */
     (void)unlink(path_in(from, "tokenizer.model"));
     cr_assert(eq(int, mkfifo(path_in(from, "tokenizer.model"), 0600), 0));
-    cr_expect(eq(int, gather(from, 0, &c), RP_INPUT));
+    cr_expect(eq(int, gather(from, NULL, 0, &c), RP_INPUT));
     cr_expect(strstr(rp_test_messages, "tokenizer.model: cannot be read: not a regular file") !=
               NULL);
     static const char *const names[] = {"config.json", "tokenizer.model", "chat_template.jinja",
@@ -236,10 +243,11 @@ Test(exec_companions, files_beside_a_configuration_are_carried_along)
 Test(exec_companions, adapters_say_what_they_are_on)
 {
     rpexec_companions c;
-    cr_assert(eq(int, gather(QWEN3, 6, &c), RP_OK));
-    cr_assert(eq(u32, c.count, 1)); /* as PEFT has it: the base has the model's own */
-    cr_assert(eq(str, (char *)(uintptr_t)c.files[0].name, "adapter_config.json"));
-    json_t *root = json_loads(c.files[0].bytes, 0, NULL);
+    cr_assert(eq(int, gather(QWEN3, NULL, 6, &c), RP_OK));
+    cr_assert(eq(u32, c.step.count, 1)); /* as PEFT has it: the base has the model's own */
+    cr_expect(eq(u32, c.base.count, 0));
+    cr_assert(eq(str, (char *)(uintptr_t)c.step.files[0].name, "adapter_config.json"));
+    json_t *root = json_loads(c.step.files[0].bytes, 0, NULL);
     const json_t *modules = json_object_get(root, "target_modules");
     const char *base = json_string_value(json_object_get(root, "base_model_name_or_path"));
     static const char *const names[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
@@ -254,4 +262,20 @@ Test(exec_companions, adapters_say_what_they_are_on)
     cr_assert(base != NULL);
     cr_expect(base[0] == '/' && strstr(base, "/golden/decoders/qwen3") != NULL, "%s", base);
     json_decref(root);
+}
+
+Test(exec_companions, adapters_on_random_weights_have_a_base)
+{
+    rp_model config = rp_test_decoder(2, false, true);
+    rpexec_model model;
+    rpexec_companions c;
+    const rpexec_origin origin = {.save = RP_TEST_ROOT "/exec/../golden"};
+    rp_model_set_lora_rank(&config, 3);
+    cr_assert(eq(int, rpexec_model_create(&config, 8, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_companions_gather(&origin, &model, rp_test_arena, &c), RP_OK));
+    cr_assert(eq(u32, c.base.count, 1));
+    cr_expect(eq(str, (char *)(uintptr_t)c.base.files[0].name, "config.json"));
+    cr_assert(eq(u32, c.step.count, 1));
+    cr_expect(strstr(c.step.files[0].bytes, "/tests/golden/base\"") != NULL, "%s",
+              c.step.files[0].bytes);
 }

@@ -175,3 +175,34 @@ Test(exec_weights, shards_are_cut_as_huggingface_hub_cuts_them)
     cr_expect(eq(u32, write_and_read(UINT64_C(4) * 3103, RP_DTYPE_F32), 12));
     cr_expect(eq(u32, write_and_read(1, RP_DTYPE_F32), 36));
 }
+
+/* A base of adapters is a model of its own, the same bits that a model without them has. */
+Test(exec_weights, frozen_weights_are_a_whole_model)
+{
+    char folder[] = "/tmp/roundpipe-weights-XXXXXX";
+    rp_model configs[2] = {rp_test_decoder(3, true, true), rp_test_decoder(3, true, true)};
+    rpexec_model models[2];
+    rpexec_state states[2];
+    cr_assert(mkdtemp(folder) != NULL);
+    rp_model_set_lora_rank(&configs[0], 2);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(eq(int,
+                     rpexec_model_create(&configs[i], 4, RP_DTYPE_BF16, rp_test_arena, &models[i]),
+                     RP_OK));
+        cr_assert(eq(int, rpexec_state_create(&models[i], rp_test_arena, &states[i]), RP_OK));
+    }
+    cr_assert(eq(int, rpexec_state_initialise(&states[0], 5), RP_OK));
+    cr_assert(eq(int, rpexec_frozen_write(&states[0], folder, UINT64_MAX), RP_OK));
+    cr_assert(eq(int, rpexec_weights_load(folder, &states[1]), RP_OK));
+    for (uint32_t i = 0; i < models[1].layer_count; i++) {
+        const rpexec_layer *layer = rpexec_model_layer(&models[1], i);
+        cr_expect(eq(u64, layer->floats, rpexec_model_layer(&models[0], i)->frozen));
+        cr_expect(
+            eq(int,
+               memcmp(rpexec_state_working(&states[0], i), rpexec_state_working(&states[1], i),
+                      layer->floats * rp_dtype_bytes(RP_DTYPE_BF16)),
+               0));
+    }
+    (void)unlink(path_of(folder, "model.safetensors", 0));
+    cr_expect(eq(int, rmdir(folder), 0));
+}
