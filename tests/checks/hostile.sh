@@ -57,6 +57,7 @@ mkdir chakra
 "$rpsim" --schedule roundpipe "${small[@]}" --program-out lowered.txt --chakra-out chakra/chakra >/dev/null 2>&1
 "$rpexec" --model tiny --gpus 2 --microbatches 2 --steps 2 --seq-len 4 --save saved --record record \
     --program-out executed.txt >/dev/null
+"$rpexec" --model tiny --gpus 1 --microbatches 2 --steps 2 --seq-len 4 --lora-rank 2 --save adapters >/dev/null
 
 # ---- the runs; an error that a sanitizer finds has a status of its own
 export ASAN_OPTIONS=exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:hard_rss_limit_mb=8192

@@ -346,10 +346,11 @@ static const reader readers[] = {
     {"runs.db", NULL, "rpdiff @"},
     {"runs.db", NULL, "rpsweep export best --db @"},
     {"runs.db", NULL, STAGE "--schedule gpipe --db @"},
-    {"weights/config.json", "weights", EXECUTED "--weights @"},
+    {"weights/config.json", "weights", EXECUTED "--weights @ --save @/saved"},
     {"weights/model.safetensors", "weights", EXECUTED "--weights @"},
     {"experts/model.safetensors.index.json", "experts", EXECUTED "--weights @"},
     {"saved/step-2/training.safetensors", "saved", EXECUTED "--model tiny --resume --save @"},
+    {"adapters/step-2/adapter_config.json", "adapters", EXECUTED "--weights @/step-2"},
     {"tokens.bin", NULL, EXECUTED "--model tiny --data @"},
     {"record/costs.yaml", "record", EXECUTED "--model tiny --predict --costs @"},
     {"record/platform.yaml", "record", EXECUTED "--model tiny --predict --costs @"},
@@ -428,9 +429,8 @@ static void try_file(uint32_t number)
         damage(&t);
     }
     char *damaged = put_damaged(r, &t);
-    char *traces = print_path("%s/in/traces", "", "");
     bool tables = r->folder != NULL && strcmp(r->folder, "traces") == 0;
-    setenv("RP_TRACES", tables ? damaged : traces, 1);
+    setenv("RP_TRACES", tables ? damaged : print_path("%s/in/traces", "", ""), 1);
     split_command(r->command, damaged, words);
     int before = failures;
     try_words(words, number);
