@@ -83,20 +83,25 @@ static bool multiply(uint64_t a, uint64_t b, uint64_t *product_out)
 }
 
 static rp_status read_dtype(const char *path, const char *name, const json_t *value,
-                            rp_dtype *dtype_out)
+                            rpexec_stored *t)
 {
     if (!json_is_string(value)) {
         return refuse_tensor(path, name, "dtype must be a string");
     }
     for (int i = 0; i < RP_DTYPE_COUNT; i++) {
         if (strcmp(json_string_value(value), dtypes[i].name) == 0) {
-            *dtype_out = (rp_dtype)i;
+            t->dtype = (rp_dtype)i;
             return RP_OK;
         }
     }
+    t->is_bytes = strcmp(json_string_value(value), "U8") == 0;
+    if (t->is_bytes) {
+        return RP_OK;
+    }
     char shown[32];
     (void)snprintf(shown, sizeof shown, "%s", json_string_value(value));
-    rp_log_error("%s: tensor \"%s\": dtype %s cannot be read; valid values are F32, F16 and BF16",
+    rp_log_error("%s: tensor \"%s\": dtype %s cannot be read; valid values are F32, F16, BF16 and "
+                 "U8",
                  path, name, shown);
     return RP_INPUT;
 }
@@ -139,7 +144,7 @@ static rp_status read_offsets(const char *path, const char *name, const json_t *
         return refuse_tensor(path, name, "data_offsets must be two integers from 0 on");
     }
     uint64_t bytes;
-    if (!multiply(t->elements, dtypes[t->dtype].bytes, &bytes)) {
+    if (!multiply(t->elements, t->is_bytes ? 1 : dtypes[t->dtype].bytes, &bytes)) {
         return refuse_tensor(path, name, "its size is beyond 64 bits");
     }
     if (t->begin > t->end || t->end > data_bytes) {
@@ -183,7 +188,7 @@ static rp_status read_tensor(const char *path, const char *name, const json_t *v
     if (dtype == NULL || shape == NULL || offsets == NULL) {
         return refuse_tensor(path, name, "valid are exactly dtype, shape and data_offsets");
     }
-    RP_TRY(read_dtype(path, name, dtype, &t->dtype));
+    RP_TRY(read_dtype(path, name, dtype, t));
     RP_TRY(read_shape(path, name, shape, t));
     return read_offsets(path, name, offsets, data_bytes, t);
 }
@@ -430,6 +435,10 @@ rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_s
     unsigned char *piece = NULL;
     uint64_t total = tensor->end - tensor->begin;
     size_t most = total < PIECE_BYTES ? (size_t)total : PIECE_BYTES;
+    if (tensor->is_bytes) {
+        return refuse_tensor(file->path, tensor->name,
+                             "dtype U8; valid here are F32, F16 and BF16");
+    }
     RP_TRY(rp_arena_create(&scratch));
     rp_status status = rp_arena_alloc(scratch, most + 1, 1, &piece);
     for (uint64_t done = 0; status == RP_OK && done < total;) {
@@ -443,4 +452,10 @@ rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_s
     }
     rp_arena_destroy(scratch);
     return status;
+}
+
+rp_status rpexec_safetensors_read_bytes(const rpexec_safetensors *file, const rpexec_stored *tensor,
+                                        uint64_t first, uint64_t count, uint8_t *to)
+{
+    return read_at(file->path, file->descriptor, tensor->begin + first, count, to);
 }

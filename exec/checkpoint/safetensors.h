@@ -2,8 +2,8 @@
  *
  * A file: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes without holes. The
  * reader trusts nothing: sizes are multiplied with checks, keys may not repeat, tensors must cover
- * the data exactly, and alignment is never assumed. Types but those of dtype.h are refused by name.
- * Values are converted to fp32.
+ * the data exactly, and alignment is never assumed. Types but those of dtype.h and U8 are refused
+ * by name. Values are converted to fp32.
  */
 #pragma once
 
@@ -21,6 +21,7 @@
 
 typedef struct rpexec_stored {
     const char *name;
+    bool is_bytes; /**< U8: not values, but what others are packed into */
     rp_dtype dtype;
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
@@ -75,10 +76,14 @@ const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const ch
 /**
  * Reads a tensor's values as fp32.
  * @param to [elements]
- * @retval RP_OK, RP_IO (logged; also where the file has become shorter)
+ * @retval RP_OK, RP_INPUT (logged; bytes), RP_IO (logged; also where the file has become shorter)
  */
 rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_stored *tensor,
                                   float *to);
+
+/** Reads bytes [first, first + count) of a tensor of them. @retval RP_OK, RP_IO (logged) */
+rp_status rpexec_safetensors_read_bytes(const rpexec_safetensors *file, const rpexec_stored *tensor,
+                                        uint64_t first, uint64_t count, uint8_t *to);
 
 /** A tensor to be written. */
 typedef struct rpexec_writable {
@@ -87,13 +92,15 @@ typedef struct rpexec_writable {
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
     const void *values;
+    uint32_t part_count; /**< of a joined tensor (weights.h), which has no `values`; otherwise 0 */
+    const struct rpexec_weight_part *parts; /**< where it is one itself, that one */
 } rpexec_writable;
 
 /** @return elements of a tensor to be written. */
 uint64_t rpexec_writable_elements(const rpexec_writable *tensor);
 
 /**
- * Writes a file, atomically; the tensors lie in the order given, which is by name.
+ * Writes a file, atomically; the tensors, all with their values, lie in the order given.
  * @retval RP_OK, RP_INPUT (cannot be opened), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_safetensors_write(const char *path, const rpexec_writable *tensors, uint32_t count,

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "exec/checkpoint/joined.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -46,8 +47,7 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
         const rpexec_layer *layer = rpexec_model_layer(model, i);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {
             const rpexec_tensor *t = &layer->tensors[k];
-            if (is_tied_table(model, i, k) ||
-                rpexec_tensor_trained(layer, t) != (values != NULL)) {
+            if (is_tied_table(model, i, k) || rpexec_tensor_trained(layer, t) != (values != NULL)) {
                 continue;
             }
             bool vector = t->vector;
@@ -62,6 +62,12 @@ rp_status rpexec_weights_list(const rpexec_state *state, const float *values, co
                     rpexec_element_const(w->dtype, rpexec_state_working(state, i), t->offset);
             }
             RP_TRY(name_of(model, i, t, prefix, arena, &w->name));
+            if (t->part != NULL) {
+                rpexec_weight_part *part = NULL;
+                RP_TRY(rp_arena_alloc(arena, 1, sizeof *part, &part));
+                *part = (rpexec_weight_part){.tensor = t, .values = w->values};
+                w->parts = part;
+            }
         }
     }
     *tensors_out = tensors;
@@ -107,6 +113,7 @@ rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,
 typedef struct folder {
     const char *path;
     rp_arena *arena;
+    rpexec_held held; /* the joined tensor that was read last */
     uint32_t count;
     rpexec_safetensors *files;
     bool **used;    /* [count][tensors of the file] */
@@ -268,17 +275,69 @@ static rp_status check_shape(const char *path, const rpexec_stored *stored,
     return RP_INPUT;
 }
 
-static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *tensor, float *to)
+/* @return the tensor, which is used; NULL: there is none of that name */
+static const rpexec_stored *take(folder *f, const char *name, const rpexec_safetensors **file_out)
 {
     uint32_t file = 0;
     const rpexec_stored *stored = find(f, name, &file);
-    if (stored == NULL) {
-        rp_log_error("%s: tensor \"%s\" is missing", f->path, name);
-        return RP_INPUT;
+    if (stored != NULL) {
+        f->used[file][stored - f->files[file].tensors] = true;
+        *file_out = &f->files[file];
     }
-    f->used[file][stored - f->files[file].tensors] = true;
-    RP_TRY(check_shape(f->files[file].path, stored, tensor));
-    return rpexec_safetensors_read(&f->files[file], stored, to);
+    return stored;
+}
+
+static rp_status refuse_missing(const folder *f, const char *name)
+{
+    rp_log_error("%s: tensor \"%s\" is missing", f->path, name);
+    return RP_INPUT;
+}
+
+static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *tensor, float *to)
+{
+    const rpexec_safetensors *file = NULL;
+    const rpexec_stored *stored = take(f, name, &file);
+    if (stored == NULL) {
+        return refuse_missing(f, name);
+    }
+    RP_TRY(check_shape(file->path, stored, tensor));
+    return rpexec_safetensors_read(file, stored, to);
+}
+
+/* A joined tensor, or what it is packed into. */
+static rp_status hold(folder *f, const char *name, const rpexec_layer *layer,
+                      const rpexec_joined *part)
+{
+    const char *blocks_name = NULL;
+    const char *scales_name = NULL;
+    rpexec_packed packed = {0};
+    const rpexec_safetensors *file = NULL;
+    const rpexec_stored *stored = take(f, name, &file);
+    if (stored != NULL) {
+        RP_TRY(rpexec_held_read(&f->held, file, stored, name, part));
+        return rpexec_held_check(&f->held, layer, part, file->path);
+    }
+    RP_TRY(rp_arena_print(f->arena, &blocks_name, "%s_blocks", name));
+    RP_TRY(rp_arena_print(f->arena, &scales_name, "%s_scales", name));
+    packed.blocks = take(f, blocks_name, &packed.blocks_file);
+    packed.scales = take(f, scales_name, &packed.scales_file);
+    if (packed.blocks == NULL || packed.scales == NULL) {
+        return refuse_missing(f, packed.blocks == NULL ? name : scales_name);
+    }
+    return rpexec_held_unpack(&f->held, &packed, name, part);
+}
+
+static rp_status load_part(folder *f, const char *own, const rpexec_layer *layer,
+                           const rpexec_tensor *tensor, float *to)
+{
+    const char *name = NULL;
+    RP_TRY(rpexec_weights_joined_name(own, tensor, f->arena, &name));
+    if (f->held.name == NULL || strcmp(f->held.name, name) != 0) {
+        f->held.name = NULL;
+        RP_TRY(hold(f, name, layer, tensor->part));
+    }
+    rpexec_held_take(&f->held, tensor, to);
+    return RP_OK;
 }
 
 /* A tied table may be stored twice; then both must be equal. */
@@ -318,7 +377,7 @@ static rp_status load_one(folder *f, rpexec_state *state, uint32_t layer, uint32
         return check_tied(f, state->model, name);
     }
     float *to = trained ? state->master + state->trained[layer] + t->offset - l->frozen : buffer;
-    RP_TRY(load_tensor(f, name, t, to));
+    RP_TRY(t->part != NULL ? load_part(f, name, l, t, to) : load_tensor(f, name, t, to));
     if (!trained) {
         rpexec_state_freeze(state, layer, t, buffer);
     }
@@ -339,6 +398,7 @@ static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
         }
     }
     RP_TRY(rp_arena_alloc(f->arena, most, sizeof *buffer, &buffer));
+    RP_TRY(rpexec_held_make(&f->held, model, f->arena));
     for (uint32_t i = 0; i < model->layer_count; i++) {
         const rpexec_layer *layer = rpexec_model_layer(model, i);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {

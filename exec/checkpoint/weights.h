@@ -40,7 +40,7 @@ rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
 
 /**
  * Lists all trained parameters as Hugging Face names them, adapters as PEFT does, in the order of
- * the layers; a tied head's table is left out.
+ * the layers; a tied head's table is left out. Parts of joined tensors have names of their own.
  * @param values one of the state's fp32 arrays; NULL: all that is not trained, in the storage type
  * @param prefix before every name, "" for weights
  * @param tensors_out [*count_out] in `arena`, pointing into `values`
@@ -48,6 +48,23 @@ rp_status rpexec_adapters_load(const char *folder, rpexec_state *state);
  */
 rp_status rpexec_weights_list(const rpexec_state *state, const float *values, const char *prefix,
                               rp_arena *arena, rpexec_writable **tensors_out, uint32_t *count_out);
+
+/** A part of a joined tensor (rpexec_joined), [rows, columns]. */
+typedef struct rpexec_weight_part {
+    const rpexec_tensor *tensor; /**< with a part */
+    const void *values;          /**< of the type of the joined tensor */
+} rpexec_weight_part;
+
+/**
+ * The same tensors as checkpoints have them: those that are parts of one are joined there.
+ * @param tensors_out [*count_out] in `arena`; joined ones are to be put together
+ */
+rp_status rpexec_weights_joined(const rpexec_state *state, const float *values, const char *prefix,
+                                rp_arena *arena, rpexec_writable **tensors_out,
+                                uint32_t *count_out);
+
+/** Puts a joined tensor's values together. @param to [elements] of the tensor's type */
+void rpexec_weights_put_together(const rpexec_writable *tensor, void *to);
 
 /** Bytes of tensors that a file of weights has at most, as huggingface_hub cuts them. */
 #define RPEXEC_SHARD_BYTES UINT64_C(5000000000)

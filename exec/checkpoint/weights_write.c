@@ -65,6 +65,13 @@ static rp_status write_shard(const weights *w, uint32_t shard, const char *name,
         }
         rpexec_writable *t = &tensors[count++];
         *t = w->tensors[i];
+        if (t->part_count > 0) {
+            void *together = NULL;
+            RP_TRY(rp_arena_alloc(arena, rpexec_writable_elements(t), rp_dtype_bytes(t->dtype),
+                                  &together));
+            rpexec_weights_put_together(t, together);
+            t->values = together;
+        }
         if (t->dtype != w->dtype) {
             uint64_t elements = rpexec_writable_elements(t);
             void *rounded = NULL;
@@ -115,7 +122,7 @@ static rp_status write_all(weights *w, const rpexec_state *s, const float *value
 {
     const char **names = NULL;
     bool adapters = s->model->rank != 0 && values != NULL;
-    RP_TRY(rpexec_weights_list(s, values, "", arena, &w->tensors, &w->count));
+    RP_TRY(rpexec_weights_joined(s, values, "", arena, &w->tensors, &w->count));
     RP_TRY(cut(w, adapters ? UINT64_MAX : limit, arena));
     if (w->shards <= 1) {
         return write_one(w, 0, adapters ? ADAPTERS_NAME : FILE_NAME);

@@ -23,6 +23,17 @@ typedef enum rpexec_initial {
     RPEXEC_INITIAL_ZEROS,   /**< LoRA's B, and biases */
 } rpexec_initial;
 
+/** A part of a tensor that checkpoints join: value [row, column] is number first + row * row_stride
+ * + column * column_stride of it. Parts of one do not overlap; what none of them has is 0. */
+typedef struct rpexec_joined {
+    const char *name; /**< of the joined tensor, as rpexec_tensor has names */
+    uint32_t rank;    /**< 2 or 3 */
+    uint64_t shape[3];
+    uint64_t first;
+    uint64_t row_stride;
+    uint64_t column_stride;
+} rpexec_joined;
+
 /** One parameter tensor, row-major [rows, columns]; a vector has one row. */
 typedef struct rpexec_tensor {
     const char *name; /**< without "model.layers.N."; "model.norm.weight" and so on elsewhere */
@@ -30,7 +41,8 @@ typedef struct rpexec_tensor {
     uint64_t columns;
     uint64_t offset; /**< values from the beginning of the layer's array */
     rpexec_initial initial;
-    bool vector; /**< the weight of a norm, or a bias */
+    bool vector;               /**< the weight of a norm, or a bias */
+    const rpexec_joined *part; /**< NULL: checkpoints have it as it is */
 } rpexec_tensor;
 
 typedef struct rpexec_layer {
