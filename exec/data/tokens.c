@@ -1,141 +1,315 @@
 #include "exec/data/tokens.h"
 
 #include "common/base/log.h"
-#include "common/base/mem.h"
+#include "exec/operators/operators.h"
 #include "exec/operators/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "RPTOKENS"
-#define HEADER_BYTES 32u
-#define VERSION 1u
+#define TEXT_VOCAB 256u
+#define TEXT_LOOK_BYTES 65536u /* a file that is no text has a NUL in so many */
+#define CONVERTER "exec/data/make_tokens.py"
 
-static uint32_t little_endian(const unsigned char *bytes, uint32_t width)
-{
-    uint32_t value = 0;
-    for (uint32_t i = 0; i < width; i++) {
-        value |= (uint32_t)bytes[i] << (8 * i);
-    }
-    return value;
-}
+/* ---- files ----------------------------------------------------------------------------------- */
 
-static uint32_t token_at(const rpexec_tokens *t, uint64_t index)
-{
-    return little_endian(t->values + index * t->width, t->width);
-}
-
-static rp_status read_header(rpexec_tokens *t, const unsigned char *bytes)
-{
-    bool marked =
-        t->mapped_bytes >= sizeof MAGIC - 1 && memcmp(bytes, MAGIC, sizeof MAGIC - 1) == 0;
-    if (!marked) {
-        t->values = bytes;
-        t->width = 1;
-        t->count = t->mapped_bytes;
-        return RP_OK;
-    }
-    uint32_t version = t->mapped_bytes >= HEADER_BYTES ? little_endian(bytes + 8, 4) : 0;
-    t->width = t->mapped_bytes >= HEADER_BYTES ? little_endian(bytes + 12, 4) : 0;
-    if (version != VERSION || (t->width != 2 && t->width != 4) ||
-        little_endian(bytes + 20, 4) != 0) {
-        rp_log_error("%s: the header is damaged; valid are %s, version 1, 2 or 4 bytes per token, "
-                     "the vocabulary, 0 and the count",
-                     t->path, MAGIC);
-        return RP_INPUT;
-    }
-    t->count = little_endian(bytes + 24, 4) | (uint64_t)little_endian(bytes + 28, 4) << 32;
-    t->values = bytes + HEADER_BYTES;
-    if (t->count != (t->mapped_bytes - HEADER_BYTES) / t->width ||
-        (t->mapped_bytes - HEADER_BYTES) % t->width != 0) {
-        rp_log_error("%s: the header says %" PRIu64 " tokens of %" PRIu32
-                     " bytes, the file has %" PRIu64 " bytes behind it",
-                     t->path, t->count, t->width, t->mapped_bytes - HEADER_BYTES);
-        return RP_INPUT;
-    }
-    return RP_OK;
-}
-
-static rp_status check_tokens(const rpexec_tokens *t, uint32_t vocab)
-{
-    if (t->count <= t->seq_len) {
-        rp_log_error("%s: %" PRIu64 " tokens; valid for sequences of %" PRIu32
-                     " are at least %" PRIu32,
-                     t->path, t->count, t->seq_len, t->seq_len + 1);
-        return RP_INPUT;
-    }
-    for (uint64_t i = 0; i < t->count; i++) {
-        if (token_at(t, i) >= vocab) {
-            rp_log_error("%s: token %" PRIu64 " is %" PRIu32
-                         "; valid for this model are 0 to %" PRIu32,
-                         t->path, i, token_at(t, i), vocab - 1);
-            return RP_INPUT;
-        }
-    }
-    return RP_OK;
-}
-
-static rp_status map(rpexec_tokens *t)
+static rp_status map(const char *path, void **mapping_out, uint64_t *bytes_out)
 {
     struct stat about;
-    int descriptor = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
     if (descriptor < 0 || fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
         about.st_size == 0) {
         const char *cause = descriptor < 0 ? strerror(errno) : "empty, or no regular file";
-        rp_log_error("--data: %s: %s; valid are token files and texts", t->path, cause);
+        rp_log_error("%s: %s; valid are token files and texts", path, cause);
         if (descriptor >= 0) {
             (void)close(descriptor);
         }
         return RP_INPUT;
     }
-    t->mapped_bytes = (uint64_t)about.st_size;
-    t->mapping = rp_mem_map(descriptor, t->mapped_bytes);
+    *bytes_out = (uint64_t)about.st_size;
+    *mapping_out = rp_mem_map(descriptor, *bytes_out);
     int error = errno;
     (void)close(descriptor);
-    if (t->mapping == NULL) {
-        rp_log_error("--data: %s: mmap: %s", t->path, strerror(error));
+    if (*mapping_out == NULL) {
+        rp_log_error("%s: mmap: %s", path, strerror(error));
         return RP_INPUT;
     }
     return RP_OK;
 }
 
-rp_status rpexec_tokens_open(const char *path, uint32_t seq_len, uint32_t vocab, uint64_t seed,
+/* The file whose name ends in `to` where this one's ends in `from`. */
+static rp_status neighbour(const char *path, const char *from, const char *to, rp_arena *arena,
+                           const char **path_out)
+{
+    size_t length = strlen(path);
+    size_t end = strlen(from);
+    *path_out = NULL;
+    if (length <= end || strcmp(path + length - end, from) != 0) {
+        return RP_OK;
+    }
+    return rp_arena_print(arena, path_out, "%.*s%s", (int)(length - end), path, to);
+}
+
+/* A .bin is Megatron's where there is an .idx beside it: it has no header. */
+static rp_status map_both(const char *path, rp_arena *arena, rpexec_tokens *t,
+                          const char **index_path_out)
+{
+    const char *other = NULL;
+    RP_TRY(map(path, &t->mapping, &t->mapped_bytes));
+    if (!rpexec_token_index_begins(t->mapping, t->mapped_bytes)) {
+        RP_TRY(neighbour(path, ".bin", ".idx", arena, &other));
+        *index_path_out = other;
+        return other != NULL && access(other, F_OK) == 0 ? map(other, &t->index, &t->index_bytes)
+                                                         : RP_OK;
+    }
+    t->index = t->mapping;
+    t->index_bytes = t->mapped_bytes;
+    t->mapping = NULL;
+    *index_path_out = path;
+    RP_TRY(neighbour(path, ".idx", ".bin", arena, &other));
+    if (other == NULL) {
+        rp_log_error("%s: Megatron's index; valid are names that end in .idx, beside .bin", path);
+        return RP_INPUT;
+    }
+    t->path = other;
+    return map(other, &t->mapping, &t->mapped_bytes);
+}
+
+static rp_status parse_text(const rpexec_tokens_wanted *wanted, rpexec_tokens *t)
+{
+    uint64_t look = t->mapped_bytes < TEXT_LOOK_BYTES ? t->mapped_bytes : TEXT_LOOK_BYTES;
+    if (!wanted->bytes && memchr(t->mapping, '\0', look) != NULL) {
+        rp_log_error("%s: no text, and no header of a token file; valid are RPTOKENS, NumPy's "
+                     ".npy, llm.c's .bin, Megatron's .bin with its .idx beside it, texts, and with "
+                     "--bytes any file",
+                     t->path);
+        return RP_INPUT;
+    }
+    if (!wanted->bytes && wanted->vocab > TEXT_VOCAB) {
+        rp_log_error("%s: a text, and the model has %" PRIu32
+                     " tokens; valid are files of its tokens, which " CONVERTER
+                     " makes of texts with its tokenizer.json, or --bytes: each byte a token",
+                     t->path, wanted->vocab);
+        return RP_INPUT;
+    }
+    t->file = (rpexec_token_file){.values = t->mapping, .width = 1, .count = t->mapped_bytes};
+    return RP_OK;
+}
+
+static rp_status parse(const char *index_path, const rpexec_tokens_wanted *wanted, rpexec_tokens *t)
+{
+    if (t->index != NULL && rpexec_token_index_begins(t->index, t->index_bytes)) {
+        return rpexec_token_index_parse(index_path, t->index, t->index_bytes, t->mapping,
+                                        t->mapped_bytes, &t->file);
+    }
+    RP_TRY(rpexec_token_file_parse(t->path, t->mapping, t->mapped_bytes, &t->file));
+    if (t->file.format == NULL && t->index != NULL) {
+        rp_log_error("%s: no index of Megatron's, which %s needs; valid are MMIDIDX and version 1",
+                     index_path, t->path);
+        return RP_INPUT;
+    }
+    return t->file.format != NULL ? RP_OK : parse_text(wanted, t);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken as they are");
+
+/* A check that all are below `vocab`, which a negative one is not; compilers make vectors of it. */
+#define FITS(type)                                                                                 \
+    static bool fits_##type(const unsigned char *values, size_t count, uint64_t vocab)             \
+    {                                                                                              \
+        type most = 0;                                                                             \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            type value;                                                                            \
+            memcpy(&value, values + i * sizeof value, sizeof value);                               \
+            most = value > most ? value : most;                                                    \
+        }                                                                                          \
+        return most < vocab;                                                                       \
+    }
+FITS(uint8_t)
+FITS(uint16_t)
+FITS(uint32_t)
+FITS(uint64_t)
+
+static bool fits(const rpexec_token_file *f, uint64_t first, size_t count, uint64_t vocab)
+{
+    const unsigned char *values = f->values + first * f->width;
+    return f->width == 1   ? fits_uint8_t(values, count, vocab)
+           : f->width == 2 ? fits_uint16_t(values, count, vocab)
+           : f->width == 4 ? fits_uint32_t(values, count, vocab)
+                           : fits_uint64_t(values, count, vocab);
+}
+
+static rp_status refuse_token(const rpexec_tokens *t, uint64_t index, uint32_t vocab)
+{
+    uint64_t value = rpexec_token_file_at(&t->file, index);
+    bool negative = t->file.is_signed && value > INT64_MAX;
+    rp_log_error("%s: token %" PRIu64 " is %s%" PRIu64 "; valid for this model are 0 to %" PRIu32
+                 ": make the file with its own tokenizer (" CONVERTER ")",
+                 t->path, index, negative ? "-" : "", negative ? -value : value, vocab - 1);
+    return RP_INPUT;
+}
+
+/* In blocks that stay in a cache, so that the first bad one is found in its block. */
+static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
+{
+    const rpexec_token_file *f = &t->file;
+    const uint64_t block = 16384;
+    if (rpexec_token_file_most(f) < vocab && !f->is_signed) {
+        return RP_OK;
+    }
+    (void)madvise(t->mapping, t->mapped_bytes, MADV_SEQUENTIAL);
+    for (uint64_t first = 0; first < f->count; first += block) {
+        uint64_t count = f->count - first < block ? f->count - first : block;
+        if (!fits(f, first, count, vocab)) {
+            while (rpexec_token_file_at(f, first) < vocab) {
+                first++;
+            }
+            return refuse_token(t, first, vocab);
+        }
+    }
+    (void)madvise(t->mapping, t->mapped_bytes, MADV_NORMAL);
+    return RP_OK;
+}
+
+/* Tokens of a larger vocabulary, or of a type that cannot have all of the model's, are another
+ * tokenizer's, or were cut off when they were stored. */
+static rp_status check_vocab(const rpexec_tokens *t, uint32_t vocab)
+{
+    const rpexec_token_file *f = &t->file;
+    if (f->vocab > vocab) {
+        rp_log_error("%s: its tokens are of a vocabulary of %" PRIu32 ", the model has %" PRIu32
+                     "; valid are files made with the model's tokenizer.json and config.json "
+                     "(" CONVERTER ")",
+                     t->path, f->vocab, vocab);
+        return RP_INPUT;
+    }
+    if (f->format != NULL && rpexec_token_file_most(f) < vocab - 1) {
+        rp_log_error("%s: tokens of %s have %" PRIu32 " bytes, up to %" PRIu64
+                     ", the model's go up to %" PRIu32 ": another tokenizer's, or cut off; valid "
+                     "are files of wider tokens (" CONVERTER ")",
+                     t->path, f->format, f->width, rpexec_token_file_most(f), vocab - 1);
+        return RP_INPUT;
+    }
+    if (f->vocab != 0 && f->vocab < vocab) {
+        rp_log_warning("%s: its tokens are of a vocabulary of %" PRIu32 ", the model has %" PRIu32
+                       ": its table has rows to spare, or the tokens are another tokenizer's",
+                       t->path, f->vocab, vocab);
+    }
+    return RP_OK;
+}
+
+static rp_status check_length(const rpexec_tokens *t)
+{
+    const rpexec_token_file *f = &t->file;
+    if (f->row == 0 && f->count <= t->seq_len) {
+        rp_log_error("%s: %" PRIu64 " tokens; valid for sequences of %" PRIu32
+                     " are at least %" PRIu32,
+                     t->path, f->count, t->seq_len, t->seq_len + 1);
+        return RP_INPUT;
+    }
+    uint64_t row = f->row == 1 ? 2 : f->row;
+    if (f->row != row || (row != 0 && row != t->seq_len && row - 1 != t->seq_len)) {
+        rp_log_error("%s: its rows have %" PRIu64
+                     " tokens; valid are rows of 2 and more, of %" PRIu64 " with --seq-len %" PRIu64
+                     ", or %" PRIu64 ": the last one has no label",
+                     t->path, f->row, row, row - 1, row);
+        return RP_INPUT;
+    }
+    if (f->documents == f->count && f->count > 1) {
+        rp_log_error("%s: each token is a document; valid are documents of 2 tokens and more, or "
+                     "--join-documents",
+                     t->path);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
+rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wanted, rp_arena *arena,
                              rpexec_tokens *tokens_out)
 {
-    rpexec_tokens t = {.path = path, .seq_len = seq_len, .seed = seed};
-    RP_TRY(map(&t));
-    rp_status status = read_header(&t, t.mapping);
-    status = status == RP_OK ? check_tokens(&t, vocab) : status;
+    rpexec_tokens t = {.path = path, .seq_len = wanted->seq_len, .seed = wanted->seed};
+    const char *index_path = NULL;
+    rp_status status = map_both(path, arena, &t, &index_path);
+    status = status == RP_OK ? parse(index_path, wanted, &t) : status;
+    t.file.documents = wanted->joined ? 0 : t.file.documents;
+    status = status == RP_OK ? check_vocab(&t, wanted->vocab) : status;
+    status = status == RP_OK ? check_length(&t) : status;
+    status = status == RP_OK ? check_values(&t, wanted->vocab) : status;
     if (status != RP_OK) {
         rpexec_tokens_close(&t);
         return status;
     }
-    t.sequences = (t.count - 1) / seq_len;
+    t.sequences = t.file.row != 0 ? t.file.count / t.file.row : (t.file.count - 1) / t.seq_len;
     *tokens_out = t;
     return RP_OK;
 }
 
-void rpexec_tokens_read(const rpexec_tokens *t, uint64_t place, uint32_t count, int32_t *ids,
-                        int32_t *labels)
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* @return the first document that begins behind `token`; the number of documents: none does */
+static uint64_t document_behind(const rpexec_token_file *f, uint64_t token)
 {
+    uint64_t low = 0;
+    uint64_t high = f->documents;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (rpexec_token_file_start(f, middle) > token) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* @param at the sequence's first token
+ * @return labels that stay */
+static uint64_t read_labels(const rpexec_tokens *t, uint64_t at, int32_t *labels)
+{
+    const rpexec_token_file *f = &t->file;
+    uint32_t last = f->row == t->seq_len ? t->seq_len - 1 : t->seq_len;
+    uint64_t valid = last;
+    for (uint32_t k = 0; k < t->seq_len; k++) {
+        labels[k] = k < last ? (int32_t)rpexec_token_file_at(f, at + k + 1) : RPEXEC_IGNORED;
+    }
+    for (uint64_t d = document_behind(f, at); d < f->documents; d++) {
+        uint64_t start = rpexec_token_file_start(f, d);
+        if (start > at + t->seq_len) {
+            break;
+        }
+        valid -= labels[start - at - 1] != RPEXEC_IGNORED ? 1 : 0; /* documents may be empty */
+        labels[start - at - 1] = RPEXEC_IGNORED;
+    }
+    return valid;
+}
+
+uint64_t rpexec_tokens_read(const rpexec_tokens *t, uint64_t place, uint32_t count, int32_t *ids,
+                            int32_t *labels)
+{
+    uint64_t valid = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t epoch = (place + i) / t->sequences;
         uint64_t sequence = rpexec_random_permute(rpexec_random_bits(t->seed, epoch, 0),
                                                   t->sequences, (place + i) % t->sequences);
+        uint64_t at = sequence * (t->file.row != 0 ? t->file.row : t->seq_len);
         for (uint32_t k = 0; k < t->seq_len; k++) {
-            uint64_t at = sequence * t->seq_len + k;
-            ids[(uint64_t)i * t->seq_len + k] = (int32_t)token_at(t, at);
-            labels[(uint64_t)i * t->seq_len + k] = (int32_t)token_at(t, at + 1);
+            ids[(uint64_t)i * t->seq_len + k] = (int32_t)rpexec_token_file_at(&t->file, at + k);
         }
+        valid += read_labels(t, at, labels + (uint64_t)i * t->seq_len);
     }
+    return valid;
 }
 
 void rpexec_tokens_close(rpexec_tokens *t)
 {
     rp_mem_unmap(t->mapping, t->mapped_bytes);
+    rp_mem_unmap(t->index, t->index_bytes);
     *t = (rpexec_tokens){0};
 }

@@ -57,12 +57,14 @@ static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena
         uint64_t place = t->progress.place + (uint64_t)i * count;
         RP_TRY(rp_arena_alloc(arena, tokens, sizeof *ids, &ids));
         RP_TRY(rp_arena_alloc(arena, tokens, sizeof *labels, &labels));
+        uint64_t valid = tokens;
         if (t->tokens.mapping != NULL) {
-            rpexec_tokens_read(&t->tokens, place, count, ids, labels);
+            valid = rpexec_tokens_read(&t->tokens, place, count, ids, labels);
         } else {
             fill_random(t, place, count, ids, labels);
         }
-        batches[i] = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = tokens};
+        valid += valid == 0 ? 1 : 0; /* without labels the loss is 0 and no quotient by 0 */
+        batches[i] = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};
     }
     *batches_out = batches;
     return RP_OK;

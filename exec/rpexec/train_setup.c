@@ -291,8 +291,12 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(load_config(t));
     RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->o->dtype, t->arena, &t->model));
     if (t->o->data != NULL) {
-        RP_TRY(
-            rpexec_tokens_open(t->o->data, t->o->seq_len, t->config.vocab, t->o->seed, &t->tokens));
+        const rpexec_tokens_wanted wanted = {.seq_len = t->o->seq_len,
+                                             .vocab = t->config.vocab,
+                                             .seed = t->o->seed,
+                                             .bytes = t->o->bytes,
+                                             .joined = t->o->join_documents};
+        RP_TRY(rpexec_tokens_open(t->o->data, &wanted, t->arena, &t->tokens));
     }
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
                                &t->machine));
