@@ -5,6 +5,7 @@
 
 #include <cblas.h>
 #include <math.h>
+#include <string.h>
 
 #define QUERIES RPEXEC_ATTENTION_QUERIES
 #define KEYS RPEXEC_ATTENTION_KEYS
@@ -48,15 +49,6 @@ static void scores(const head *a, const float *q, const float *k, uint32_t query
     }
 }
 
-static inline float largest(const float *s, uint32_t columns)
-{
-    float most = -INFINITY;
-    for (uint32_t j = 0; j < columns; j++) {
-        most = s[j] > most ? s[j] : most;
-    }
-    return most;
-}
-
 /* s := e^(s - most); returns the sum, in a fixed order of eight parts. */
 static inline float exponentials(float *s, uint32_t columns, float most)
 {
@@ -84,7 +76,7 @@ static void join_block(const head *a, uint32_t rows, uint32_t columns, float *s,
                        float *sum, float *o)
 {
     for (uint32_t i = 0; i < rows; i++) {
-        float block = largest(s + i * KEYS, columns);
+        float block = rpexec_largest(s + i * KEYS, columns);
         float now = block > most[i] ? block : most[i];
         if (now == -INFINITY) { /* the row sees none of these keys, nor any before */
             for (uint32_t j = 0; j < columns; j++) {
@@ -163,12 +155,16 @@ RPEXEC_VECTOR
 static void softmax_backward(const head *a, const gradients *g, uint32_t query, uint32_t rows,
                              uint32_t columns, const float *d, float *p, float *dp)
 {
+    float scale = a->scale;
     for (uint32_t i = 0; i < rows; i++) {
+        float *restrict weights = p + i * KEYS;
+        float *restrict products = dp + i * KEYS;
         float l = g->logsumexp[(query + i) * a->row_stride];
+        float own = d[i];
         for (uint32_t j = 0; j < columns; j++) {
-            float weight = rpexec_exp(p[i * KEYS + j] - l);
-            p[i * KEYS + j] = weight;
-            dp[i * KEYS + j] = weight * (dp[i * KEYS + j] - d[i]) * a->scale;
+            float weight = rpexec_exp(weights[j] - l);
+            weights[j] = weight;
+            products[j] = weight * (products[j] - own) * scale;
         }
     }
 }
@@ -262,10 +258,9 @@ void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_si
     float *dv = d_values;
     head a = head_of(sizes);
     uint32_t group = sizes->heads / sizes->kv_heads;
-    size_t kv_count = (size_t)sizes->sequences * sizes->seq_len * a.kv_stride;
-    for (size_t i = 0; i < kv_count; i++) {
-        dk[i] = dv[i] = 0.0f;
-    }
+    size_t kv_bytes = (size_t)sizes->sequences * sizes->seq_len * a.kv_stride * sizeof(float);
+    memset(dk, 0, kv_bytes);
+    memset(dv, 0, kv_bytes);
     for (uint32_t b = 0; b < sizes->sequences; b++) {
         size_t token = (size_t)b * sizes->seq_len;
         for (uint32_t j = 0; j < sizes->heads; j++) {

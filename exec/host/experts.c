@@ -171,6 +171,7 @@ void rpexec_host_gather(rpexec_lane *lane, const rpexec_routing *r, uint32_t wid
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *r, uint32_t width, const void *x,
                          bool add, void *y)
 {
@@ -194,6 +195,7 @@ void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *r, uint32_t wi
 /* ---- experts ----------------------------------------------------------------------------------
  */
 
+RPEXEC_VECTOR
 void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
                                 const void *gates, const void *ups, void *outputs)
 {
@@ -201,11 +203,35 @@ void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *r, uint
         const float *gate = wide(lane, gates, row * width, width, 0);
         const float *up = wide(lane, ups, row * width, width, 1);
         float *s = target(lane, outputs, row * width, width, 2);
+        float weight = r->weights[row];
         for (uint32_t i = 0; i < width; i++) {
-            s[i] = r->weights[row] * (gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i]);
+            s[i] = weight * (gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i]);
         }
         narrow(lane, s, outputs, row * width, width);
     }
+}
+
+/* Of a row with its weight; returns the gradient of the weight. */
+RPEXEC_VECTOR
+static float swiglu_backward_row(uint32_t width, float weight, const float *gate, const float *up,
+                                 const float *ds, float *dgate, float *dup)
+{
+    double parts[RPEXEC_PARTS] = {0};
+    for (uint32_t first = 0; first < width; first += RPEXEC_CHUNK) {
+        float shares[RPEXEC_CHUNK];
+        uint32_t end = width - first < RPEXEC_CHUNK ? width : first + RPEXEC_CHUNK;
+        for (uint32_t i = first; i < end; i++) {
+            float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
+            float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
+            float d = ds[i] * weight;
+            float to_gate = d * up[i] * slope;
+            shares[i - first] = ds[i] * gate[i] * sigma * up[i];
+            dup[i] = d * gate[i] * sigma;
+            dgate[i] = to_gate;
+        }
+        rpexec_add_to_parts(shares, end - first, parts);
+    }
+    return (float)rpexec_sum_of_parts(parts);
 }
 
 void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
@@ -218,17 +244,7 @@ void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing
         const float *ds = wide(lane, d_outputs, row * width, width, 2);
         float *dgate = target(lane, d_gates, row * width, width, 3);
         float *dup = target(lane, d_ups, row * width, width, 4);
-        double sum = 0;
-        for (uint32_t i = 0; i < width; i++) {
-            float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
-            float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
-            float d = ds[i] * r->weights[row];
-            float to_gate = d * up[i] * slope;
-            sum += (double)(ds[i] * gate[i] * sigma * up[i]);
-            dup[i] = d * gate[i] * sigma;
-            dgate[i] = to_gate;
-        }
-        dweights[row] = (float)sum;
+        dweights[row] = swiglu_backward_row(width, r->weights[row], gate, up, ds, dgate, dup);
         narrow(lane, dgate, d_gates, row * width, width);
         narrow(lane, dup, d_ups, row * width, width);
     }

@@ -6,6 +6,7 @@
 #include "exec/model/model.h"
 #include "exec/operators/operators.h"
 
+#include <math.h>
 #include <stddef.h>
 
 /** Scratch memory of one lane; the operators never allocate. */
@@ -76,6 +77,55 @@ static inline float rpexec_exp(float x)
     } bits = {.f = moved}, power;
     power.i = (bits.i - 0x4b400000u + 127u) << 23;
     return x < -87.0f ? 0.0f : p * power.f;
+}
+
+/** Partial sums in a fixed order, which compilers vectorise: the same bits everywhere. */
+#define RPEXEC_PARTS 8u
+
+/** Adds `count` values to eight partial sums, value j to sum j % 8. */
+static inline void rpexec_add_to_parts(const float *x, uint32_t count, double parts[RPEXEC_PARTS])
+{
+    uint32_t whole = count / RPEXEC_PARTS * RPEXEC_PARTS;
+    for (uint32_t j = 0; j < whole; j += RPEXEC_PARTS) {
+        for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+            parts[p] += (double)x[j + p];
+        }
+    }
+    for (uint32_t j = whole; j < count; j++) {
+        parts[j - whole] += (double)x[j];
+    }
+}
+
+static inline double rpexec_sum_of_parts(const double parts[RPEXEC_PARTS])
+{
+    return ((parts[0] + parts[4]) + (parts[1] + parts[5])) +
+           ((parts[2] + parts[6]) + (parts[3] + parts[7]));
+}
+
+/** Floats of a chunk that stays in a core's first cache: a multiple of RPEXEC_PARTS. */
+#define RPEXEC_CHUNK 512u
+
+/** The largest of `count` values; NaN are passed over, and nothing is larger than -inf. */
+static inline float rpexec_largest(const float *x, uint32_t count)
+{
+    float parts[RPEXEC_PARTS];
+    float most = -INFINITY;
+    uint32_t whole = count / RPEXEC_PARTS * RPEXEC_PARTS;
+    for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+        parts[p] = -INFINITY;
+    }
+    for (uint32_t j = 0; j < whole; j += RPEXEC_PARTS) {
+        for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+            parts[p] = x[j + p] > parts[p] ? x[j + p] : parts[p];
+        }
+    }
+    for (uint32_t j = whole; j < count; j++) {
+        most = x[j] > most ? x[j] : most;
+    }
+    for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+        most = parts[p] > most ? parts[p] : most;
+    }
+    return most;
 }
 
 /** Operators of fp32; those of mixtures of experts are for every storage type. */

@@ -40,6 +40,7 @@ void rpexec_host_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, ui
                 1.0f, dy, (blasint)out, x, (blasint)in, 1.0f, dweight, (blasint)in);
 }
 
+RPEXEC_VECTOR
 void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                         uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
                         void *values)
@@ -64,6 +65,7 @@ void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len,
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
                         void *outputs)
 {
@@ -76,6 +78,7 @@ void rpexec_host_swiglu(rpexec_lane *lane, uint64_t count, const void *gates, co
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates,
                                  const void *ups, const void *d_outputs, void *d_gates, void *d_ups)
 {
@@ -95,6 +98,7 @@ void rpexec_host_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_add(rpexec_lane *lane, uint64_t count, const void *first, const void *second,
                      void *sum)
 {
@@ -107,6 +111,7 @@ void rpexec_host_add(rpexec_lane *lane, uint64_t count, const void *first, const
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_add_bias(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *values,
                           const void *before, void *sums)
 {
@@ -121,6 +126,7 @@ void rpexec_host_add_bias(rpexec_lane *lane, uint64_t rows, uint32_t width, cons
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width,
                              const void *d_outputs, bool wide, void *d_bias)
 {
@@ -155,6 +161,7 @@ void rpexec_host_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width,
                               const int32_t *ids, const void *d_outputs, bool wide, void *d_rows)
 {
@@ -170,6 +177,21 @@ void rpexec_host_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
     }
 }
 
+/* z := e^(z - most), and their sum. */
+static inline double exponentials(float *z, uint32_t count, float most)
+{
+    double parts[RPEXEC_PARTS] = {0};
+    for (uint32_t first = 0; first < count; first += RPEXEC_CHUNK) {
+        uint32_t values = count - first < RPEXEC_CHUNK ? count - first : RPEXEC_CHUNK;
+        for (uint32_t j = first; j < first + values; j++) {
+            z[j] = rpexec_exp(z[j] - most);
+        }
+        rpexec_add_to_parts(z + first, values, parts);
+    }
+    return rpexec_sum_of_parts(parts);
+}
+
+RPEXEC_VECTOR
 void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                const int32_t *labels, float scale, void *rows_of_logits,
                                double *loss)
@@ -182,16 +204,9 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
             memset(logits, 0, vocab * sizeof *logits);
             continue;
         }
-        float most = logits[0];
-        for (uint32_t j = 1; j < vocab; j++) {
-            most = logits[j] > most ? logits[j] : most;
-        }
+        float most = rpexec_largest(logits, vocab);
         float own = logits[labels[row]]; /* read before the row is overwritten */
-        double sum = 0;
-        for (uint32_t j = 0; j < vocab; j++) {
-            logits[j] = rpexec_exp(logits[j] - most);
-            sum += (double)logits[j];
-        }
+        double sum = exponentials(logits, vocab, most);
         *loss += log(sum) + (double)most - (double)own;
         float factor = (float)((double)scale / sum);
         for (uint32_t j = 0; j < vocab; j++) {
@@ -201,17 +216,15 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                 const void *logits, float *statistics)
 {
     const float *z = logits;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++, z += vocab) {
-        float most = z[0];
+        float most = rpexec_largest(z, vocab);
         double sum = 0;
-        for (uint32_t j = 1; j < vocab; j++) {
-            most = z[j] > most ? z[j] : most;
-        }
         for (uint32_t j = 0; j < vocab; j++) {
             sum += (double)rpexec_exp(z[j] - most);
         }
@@ -236,6 +249,7 @@ static float join_parts(uint32_t parts, const float *statistics, uint64_t stride
     return most;
 }
 
+RPEXEC_VECTOR
 void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                     uint32_t first, const int32_t *labels, uint32_t parts,
                                     const float *statistics, uint64_t stride, float scale,
@@ -264,6 +278,7 @@ void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_scale(rpexec_lane *lane, uint64_t count, float factor, void *values)
 {
     float *x = values;

@@ -6,13 +6,13 @@
 /* Eight partial sums in a fixed order: vectorisable, and the same bits everywhere. */
 enum { PARTS = 8 };
 
-static float sum_of(const float parts[PARTS])
+static inline float sum_of(const float parts[PARTS])
 {
     return ((parts[0] + parts[4]) + (parts[1] + parts[5])) +
            ((parts[2] + parts[6]) + (parts[3] + parts[7]));
 }
 
-static float sum_of_squares(uint32_t width, const float *x)
+static inline float sum_of_squares(uint32_t width, const float *x)
 {
     float parts[PARTS] = {0};
     uint32_t whole = width / PARTS * PARTS;
@@ -27,7 +27,8 @@ static float sum_of_squares(uint32_t width, const float *x)
     return sum_of(parts);
 }
 
-static float sum_of_products(uint32_t width, const float *dy, const float *weight, const float *x)
+static inline float sum_of_products(uint32_t width, const float *dy, const float *weight,
+                                    const float *x)
 {
     float parts[PARTS] = {0};
     uint32_t whole = width / PARTS * PARTS;
@@ -42,6 +43,7 @@ static float sum_of_products(uint32_t width, const float *dy, const float *weigh
     return sum_of(parts);
 }
 
+RPEXEC_VECTOR
 void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
                           const void *inputs, const void *weights, void *outputs, float *r)
 {
@@ -60,6 +62,7 @@ void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, floa
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width,
                                 const void *inputs, const void *weights, const float *r,
                                 const void *d_outputs, const void *base, void *d_inputs)
@@ -89,6 +92,7 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
     }
 }
 
+RPEXEC_VECTOR
 void rpexec_host_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width,
                                  const void *inputs, const float *r, const void *d_outputs,
                                  bool wide, void *d_weights)
