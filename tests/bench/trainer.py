@@ -1,0 +1,187 @@
+"""trainer.py RPEXEC FOLDER REPETITIONS [CASE...]: see trainer.sh.
+
+Whole training steps: forward, backward and AdamW in fp32, the same weights, the same sequences. Each
+program has one thread, and all are bound to the same processor. In each repetition all programs run
+one after the other, so that other load hits them equally; ratios are of one repetition.
+
+rpexec: --schedule 1f1b on one GPU of the host backend, resident weights, no recompute, one
+microbatch. PyTorch: transformers' own model with sdpa attention, no checkpointing, fused AdamW, as it
+is (eager) and by torch.compile (compiled). MODES in the environment leaves out one of them. Of
+experts it has the implementation that EXPERTS says: eager, batched_mm or grouped_mm.
+
+Columns: quantity, case, median, minimum and maximum over the repetitions, unit. A value of one run is
+the median of its steps by the clock, and the mean of its steps by processor time; the first step
+warms up. The script ends with status 1 where losses differ by more than 1e-4.
+"""
+import ctypes
+import os
+import pathlib
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+WARM, STEPS = 1, 3
+TOLERANCE = 1e-4  # of a loss, absolute
+LR = 1e-4
+DENSE = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=8, num_attention_heads=8,
+             num_key_value_heads=4, head_dim=64, max_position_embeddings=4096,
+             tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+CASES = {  # name: model_type, config, sequences, tokens of each
+    "qwen3": ("qwen3", dict(DENSE, vocab_size=16384), 2, 256),
+    "llama": ("llama", dict(DENSE, vocab_size=8192), 1, 512),
+    "qwen3-moe": ("qwen3_moe", dict(DENSE, vocab_size=8192, moe_intermediate_size=256, num_experts=16,
+                                    num_experts_per_tok=4, norm_topk_prob=True), 2, 256),
+    "tiny": ("qwen3", dict(DENSE, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+                           vocab_size=512), 2, 32),  # that the script runs
+}
+MODES = os.environ.get("MODES", "eager compiled").split()
+EXPERTS = os.environ.get("EXPERTS", "grouped_mm")
+
+
+# ---- PyTorch, in a process of its own --------------------------------------------------------------
+
+def train_torch(folder, mode, sequences, length, steps):
+    import numpy
+    import torch
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    net = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="sdpa", experts_implementation=EXPERTS)
+    net.train()
+    net.config.use_cache = False
+    optimizer = torch.optim.AdamW(net.parameters(), lr=LR, weight_decay=0.0, fused=True)
+    tokens = numpy.frombuffer((folder / "tokens").read_bytes()[32:], "<u2").astype("int64")
+    tokens = torch.from_numpy(tokens)
+    ids = tokens[:-1].view(sequences, length)
+    labels = tokens[1:].view(sequences, length)
+    forward = torch.compile(net) if mode == "compiled" else net
+    for step in range(1, steps + 1):
+        begin = time.perf_counter()
+        loss = forward(input_ids=ids, labels=labels, shift_labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        value = loss.item()
+        print(f"{step},{value:.8f},{1e3 * (time.perf_counter() - begin):.6f}", flush=True)
+
+
+def make_case(folder, kind, sizes, sequences, length):
+    """Weights, and as many tokens as one step takes, so that each step has all of them."""
+    import numpy
+    import torch
+    import transformers
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **sizes)
+    net = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    net.save_pretrained(folder)
+    tokens = numpy.random.default_rng(0).integers(0, config.vocab_size, sequences * length + 1)
+    header = b"RPTOKENS" + struct.pack("<IIIIQ", 1, 2, config.vocab_size, 0, len(tokens))
+    (folder / "tokens").write_bytes(header + tokens.astype("<u2").tobytes())
+    parameters = sum(p.numel() for p in net.parameters())
+    print(f"{folder.name}: {parameters / 1e6:.1f} million parameters", file=sys.stderr)
+
+
+# ---- runs ------------------------------------------------------------------------------------------
+
+def cpu_s(pid):
+    """Of all threads of a process, ended ones included."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(words, processor):
+    """Losses, seconds of a step by the clock and by the processor."""
+    child = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
+    losses, clock, processor_s = [], [], []
+    for line in child.stdout:
+        values = line.split(",")
+        if len(values) == 3 and values[0].isdigit():
+            losses.append(float(values[1]))
+            clock.append(1e-3 * float(values[2]))
+            processor_s.append(cpu_s(child.pid))
+    error = child.stderr.read()
+    if child.wait() != 0 or len(losses) != WARM + STEPS:
+        sys.exit(f"trainer.py: {words[0]}: {error[-2000:]}")
+    return (losses, statistics.median(clock[WARM:]),
+            (processor_s[-1] - processor_s[WARM - 1]) / STEPS)
+
+
+def words_of_rpexec(rpexec, folder, sequences, length):
+    return [rpexec, "--backend", "host", "--gpus", 1, "--schedule", "1f1b", "--recompute", "none",
+            "--microbatches", 1, "--microbatch-size", sequences, "--seq-len", length, "--weights",
+            folder, "--data", folder / "tokens", "--steps", WARM + STEPS, "--lr", LR,
+            "--loss-out", "-"]
+
+
+def row(quantity, case, values, unit):
+    print(f"{quantity},{case},{statistics.median(values):.4g},{min(values):.4g},{max(values):.4g},"
+          f"{unit}", flush=True)
+
+
+def compare_losses(case, losses):
+    worst = max(abs(a - b) for other in losses[1:] for a, b in zip(losses[0], other))
+    if not worst <= TOLERANCE:
+        sys.exit(f"trainer.py: {case}: losses differ by {worst}")
+    return worst
+
+
+def bench(rpexec, folder, case, repetitions):
+    kind, sizes, sequences, length = CASES[case]
+    make_case(folder, kind, sizes, sequences, length)
+    processor = max(os.sched_getaffinity(0))
+    programs = {"rpexec": words_of_rpexec(rpexec, folder, sequences, length)}
+    for mode in MODES:
+        programs[mode] = [sys.executable, "-W", "ignore", __file__, "--torch", folder, mode,
+                          sequences, length, WARM + STEPS]
+    times, worst = {name: ([], []) for name in programs}, []
+    for _ in range(repetitions):
+        losses = []
+        for name, words in programs.items():
+            values, *seconds = run(words, processor)
+            losses.append(values)
+            for k in range(2):
+                times[name][k].append(seconds[k])
+            print(f"{case} {name}: {seconds[0]:.3f} s, {seconds[1]:.3f} s of processor time",
+                  file=sys.stderr, flush=True)
+        worst.append(compare_losses(case, losses))
+    tokens = sequences * length
+    for k, unit in enumerate(("tokens/s", "tokens/s of processor time")):
+        for name in programs:
+            label = name if name == "rpexec" else f"pytorch_{name}"
+            row(label, case, [tokens / s for s in times[name][k]], unit)
+    for k, suffix in enumerate(("", "_by_processor_time")):
+        for mode in MODES:
+            ratios = [b / a for a, b in zip(times["rpexec"][k], times[mode][k])]
+            row(f"rpexec_of_{mode}{suffix}", case, ratios, "1")
+    row("loss_difference", case, worst, "1")
+
+
+def describe():
+    import torch
+    import transformers
+    blas = ctypes.CDLL("libopenblas.so.0")
+    blas.openblas_get_corename.restype = ctypes.c_char_p
+    print(f"OpenBLAS kernel {blas.openblas_get_corename().decode()}; PyTorch {torch.__version__}, "
+          f"{torch.backends.cpu.get_cpu_capability()}, BLAS "
+          f"{'MKL' if torch.backends.mkl.is_available() else 'other'}; transformers "
+          f"{transformers.__version__}", file=sys.stderr)
+
+
+def main():
+    if sys.argv[1] == "--torch":
+        train_torch(pathlib.Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))
+        return
+    rpexec, work, repetitions = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
+    describe()
+    print("quantity,case,median,minimum,maximum,unit", flush=True)
+    for case in sys.argv[4:] or [name for name in CASES if name != "tiny"]:
+        bench(rpexec, work / case, case, repetitions)
+
+
+main()
