@@ -47,6 +47,9 @@ refused rpsim --schedule 1f1b --gpus 1 --chakra-out fifo
 for option in data weights platform costs save; do
     refused $rpexec --seq-len 16 --steps 2 --$option fifo
 done
+mkfifo fifo.idx
+cp e.yaml fifo.bin # whose index it would be
+refused $rpexec --seq-len 16 --steps 2 --data fifo.bin
 refused $rpexec --seq-len 16 --steps 2 --weights weights
 refused $rpexec --seq-len 16 --steps 2 --costs folder
 refused $rpexec --program-in fifo

@@ -48,7 +48,13 @@ printf '%s\n' framework,model,seq_len,global_batch,microbatches,calls,grain,sequ
 printf '%s\n' schedule,model,gpus,source,tokens_per_s gpipe,tiny,2,x,100 >reference.csv
 printf '%s\n' 'name: hostile' 'question: Does it end?' 'options:' '  fidelity: stage' '  microbatches: 4' \
     'cross:' '  gpus: [1, 2]' '  schedule: [gpipe, 1f1b]' >experiment.yaml
-head -c 4096 "$source/ARCHITECTURE.md" >tokens.bin
+head -c 4096 "$source/ARCHITECTURE.md" >text
+cp -r "$source/tests/golden/tokens" .
+{
+    printf 'RPTOKENS\2\0\0\0\2\0\0\0\0\1\0\0\0\0\0\0\20\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' # 16 tokens, 2 documents
+    printf '\1\0\2\0\3\0\4\0\5\0\6\0\7\0\10\0\11\0\12\0\13\0\14\0\15\0\16\0\17\0\20\0'
+    printf '\0\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0'
+} >tokens/own.bin
 small=(--gpus 2 --microbatches 4)
 "$rpsim" --schedule 1f1b --fidelity stage "${small[@]}" --program-out program.txt --timeline-out timeline.csv \
     --torch-csv-out torch.csv --torch-sidecar sidecar.json --db runs.db --db-ops >/dev/null
@@ -63,7 +69,7 @@ mkdir chakra
 export ASAN_OPTIONS=exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:hard_rss_limit_mb=8192
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99:print_stacktrace=1
 export RPEXEC_BACKEND=host OPENBLAS_NUM_THREADS=1
-count=40
+count=46
 wrong=
 [ "${RP_LONG:-0}" = 1 ] && count=2000
 for kind in files commands; do

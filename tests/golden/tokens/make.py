@@ -3,7 +3,7 @@
 
 NumPy's are numpy.save's, Megatron's are IndexedDatasetBuilder's of megatron-core. llm.c has no
 package: its files are the 256 int32 and the tokens that its dev/data scripts document. Token i of
-each file is (7 i i + 3 i) % 251, so that the test knows them; documents have DOCUMENTS tokens.
+each file is (7 i i + 3 i) % 89, so that the test knows them; documents have DOCUMENTS tokens.
 """
 import pathlib
 import sys
@@ -16,7 +16,7 @@ FOLDER = pathlib.Path(sys.argv[1])
 COUNT = 60
 DOCUMENTS = [7, 1, 12, 20, 4, 16]  # the third one is added as two sequences
 index = numpy.arange(COUNT)
-tokens = (7 * index * index + 3 * index) % 251
+tokens = (7 * index * index + 3 * index) % 89
 
 for kind in ("uint8", "uint16", "uint32", "int32", "int64"):
     numpy.save(FOLDER / f"numpy-{kind}.npy", tokens.astype(kind))
