@@ -69,7 +69,7 @@ mkdir chakra
 export ASAN_OPTIONS=exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8192:hard_rss_limit_mb=8192
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99:print_stacktrace=1
 export RPEXEC_BACKEND=host OPENBLAS_NUM_THREADS=1
-count=46
+count=49
 wrong=
 [ "${RP_LONG:-0}" = 1 ] && count=2000
 for kind in files commands; do
