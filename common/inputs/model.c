@@ -172,6 +172,8 @@ static rp_status set_family(const char *name, const size_t *lines, model_file *f
     }
     m->rope_scaling = m->learned_positions ? "none" : m->rope_scaling;
     m->rope = RP_ROPE_LLAMA_3_1;
+    m->yarn = RP_ROPE_GPT_OSS;
+    m->gate = RP_GATE_GPT_OSS;
     if (m->plain_mlp && m->experts > 1) {
         rp_log_error_at(name, lines[FIELD_MLP],
                         "'mlp: gelu' with experts; valid values are swiglu where 'experts' is more "

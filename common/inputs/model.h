@@ -44,6 +44,34 @@ typedef struct rp_rope_scale {
 /** The numbers of Llama 3.1, which files of traces/models mean. */
 #define RP_ROPE_LLAMA_3_1 ((rp_rope_scale){.factor = 8, .low = 1, .high = 4, .original = 8192})
 
+/** Numbers of rope_scaling "yarn" (transformers' _compute_yarn_parameters): of frequencies that
+ * turn less than `slow` times in the original length the factor's share is taken, of those that
+ * turn more than `fast` times nothing changes, and between these numbers of the frequency a part of
+ * both. */
+typedef struct rp_rope_yarn {
+    double factor;
+    double fast;
+    double slow;
+    double original;
+    double attention; /**< factor of cosines and sines */
+    bool truncate;    /**< the two numbers are made whole */
+} rp_rope_yarn;
+
+/** Those of gpt-oss, which files of traces/models mean: 1 + 0.1 ln 32 for attention. */
+#define RP_ROPE_GPT_OSS                                                                            \
+    ((rp_rope_yarn){                                                                               \
+        .factor = 32, .fast = 32, .slow = 1, .original = 4096, .attention = 1.3465735902799727})
+
+/** Experts' gates: gate sigmoid(alpha gate) up. With a limit, as gpt-oss has it, gate is at most
+ * that, up is between -limit and limit, and 1 is added to it; 0: none. */
+typedef struct rp_gate {
+    double alpha;
+    double limit;
+} rp_gate;
+
+#define RP_GATE_SWIGLU ((rp_gate){.alpha = 1})
+#define RP_GATE_GPT_OSS ((rp_gate){.alpha = 1.702, .limit = 7})
+
 /** A decoder-only transformer as its config.json describes it. Where its layers differ, fields of
  * shapes and parameters of one layer are those of the kind that most layers have; `kinds` has all,
  * and rp_model_of_layer finds a layer's own. */
@@ -70,6 +98,8 @@ typedef struct rp_model {
     bool expert_bias;         /**< biases on router and experts (gpt-oss) */
     const char *rope_scaling; /**< "none", "llama3" or "yarn"; "none" with learned positions */
     rp_rope_scale rope;       /**< of "llama3"; read where rpexec computes it */
+    rp_rope_yarn yarn;        /**< of "yarn"; likewise */
+    rp_gate gate;             /**< of experts with expert_bias; others have none of these numbers */
     bool learned_positions;   /**< a table of max_positions rows is added to the embedding, nothing
                                    is rotated */
     bool layer_norm;          /**< LayerNorm with weight and bias; otherwise RMSNorm */

@@ -21,7 +21,7 @@
  */
 
 /* Modules by the last part of their names, each once: PEFT puts adapters on all that end so, those
- * of every expert, too. */
+ * of every expert, too. Experts' joined ones are parameters of a module (exec/model/layout.c). */
 static json_t *target_modules(const rpexec_model *model)
 {
     json_t *seen = json_object();
@@ -30,7 +30,7 @@ static json_t *target_modules(const rpexec_model *model)
         const rpexec_tensor *t = &model->block.tensors[i];
         const char *end = strstr(t->name, ".lora_A.weight");
         char name[64] = "";
-        if (end == NULL || !rpexec_tensor_trained(&model->block, t)) {
+        if (end == NULL || t->part != NULL || !rpexec_tensor_trained(&model->block, t)) {
             continue;
         }
         const char *begin = end;
@@ -45,6 +45,23 @@ static json_t *target_modules(const rpexec_model *model)
     }
     json_decref(seen);
     return names;
+}
+
+#define GATE_UP "mlp.experts.gate_up_proj"
+#define DOWN "mlp.experts.down_proj"
+
+static bool is_joined(const rpexec_model *model)
+{
+    return model->block.tensors[model->block_tensors[RPEXEC_GATE]].part != NULL;
+}
+
+/* Gate and up have an adapter each, of which PEFT knows one of twice the rank: its scale, alpha
+ * over rank, stays. */
+static void add_parameters(const rpexec_model *model, double alpha, json_t *root)
+{
+    json_object_set_new(root, "target_parameters", json_pack("[s,s]", GATE_UP, DOWN));
+    json_object_set_new(root, "rank_pattern", json_pack("{s:i}", GATE_UP, 2 * (int)model->rank));
+    json_object_set_new(root, "alpha_pattern", json_pack("{s:f}", GATE_UP, 2 * alpha));
 }
 
 static int append(const char *bytes, size_t length, void *text)
@@ -70,7 +87,10 @@ rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *bas
     json_object_set_new(root, "lora_alpha",
                         whole ? json_integer((json_int_t)alpha) : json_real(alpha));
     json_object_set_new(root, "target_modules", target_modules(model));
-    bool complete = json_object_size(root) == 16 &&
+    if (is_joined(model)) {
+        add_parameters(model, alpha, root);
+    }
+    bool complete = json_object_size(root) == (is_joined(model) ? 17 : 16) &&
                     json_dump_callback(root, append, text, JSON_INDENT(2) | JSON_SORT_KEYS) == 0;
     json_decref(root);
     if (!complete) {
@@ -142,6 +162,7 @@ static const struct {
              {"revision", is_anything, NULL},
              {"runtime_config", is_anything, NULL},
              {"target_modules", is_anything, NULL},
+             {"target_parameters", is_anything, NULL},
              {"task_type", is_causal, "CAUSAL_LM"}};
 
 static rp_status check_rest(const rp_hf_config *r)
@@ -187,6 +208,17 @@ static rp_status read_base(const rp_hf_config *r, rp_arena *arena, rpexec_adapte
     return RP_OK;
 }
 
+/* Patterns as they are written above, or none. */
+static rp_status check_pattern(const rp_hf_config *r, const char *key, double twice)
+{
+    const json_t *pattern = rp_hf_get(r, key);
+    bool own = json_object_size(pattern) == 1 &&
+               json_number_value(json_object_get(pattern, GATE_UP)) == twice;
+    return pattern == NULL || rp_hf_is_empty(pattern) || own
+               ? RP_OK
+               : rp_hf_refuse(r, key, "", "none, and twice the adapters' number for " GATE_UP);
+}
+
 static rp_status read_object(rp_hf_config *r, rp_arena *arena, void *context, rp_model *model)
 {
     rpexec_adapters *adapters = context;
@@ -203,6 +235,9 @@ static rp_status read_object(rp_hf_config *r, rp_arena *arena, void *context, rp
     if (json_object_get(r->values, "peft_type") == NULL) {
         return rp_hf_refuse(r, "peft_type", "", "LORA");
     }
+    double alpha = adapters->alpha;
+    RP_TRY(check_pattern(r, "rank_pattern", 2.0 * adapters->rank));
+    RP_TRY(check_pattern(r, "alpha_pattern", 2 * alpha));
     RP_TRY(read_base(r, arena, adapters));
     return check_rest(r);
 }

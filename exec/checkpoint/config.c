@@ -5,9 +5,10 @@
 #include "exec/checkpoint/weights.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
-#define FAMILIES "llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe"
+#define FAMILIES "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and gpt_oss"
 
 static rp_status refuse(const rp_hf_config *r, const char *key, const char *valid)
 {
@@ -43,6 +44,53 @@ static rp_status read_llama3(const rp_hf_config *r, rp_rope_scale *scale)
     return status;
 }
 
+/* transformers' get_mscale. */
+static double attention_of(double factor, double scale)
+{
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+/* A number that may be null, or 0, which transformers takes for none. */
+static rp_status read_optional(const rp_hf_config *r, const char *key, double *value)
+{
+    const json_t *given = rp_hf_get(r, key);
+    if (given == NULL || json_is_null(given) ||
+        (json_is_number(given) && json_number_value(given) == 0)) {
+        return RP_OK;
+    }
+    return rp_hf_number(r, key, value);
+}
+
+/* The length must be there, so that it is not taken for the longest one. */
+static rp_status read_yarn(const rp_hf_config *r, rp_rope_yarn *yarn)
+{
+    static const char length[] = "original_max_position_embeddings";
+    double scale = 0;
+    double all = 0;
+    const json_t *truncate = rp_hf_get(r, "truncate");
+    *yarn = (rp_rope_yarn){.fast = 32, .slow = 1, .truncate = true};
+    if (truncate != NULL && !json_is_boolean(truncate)) {
+        return refuse(r, "truncate", "true and false");
+    }
+    yarn->truncate = truncate == NULL || json_is_true(truncate);
+    RP_TRY(rp_hf_number(r, "factor", &yarn->factor));
+    if (yarn->factor < 1) {
+        return refuse(r, "factor", "numbers from 1 on");
+    }
+    RP_TRY(rp_hf_number(r, length, &yarn->original));
+    RP_TRY(read_optional(r, "beta_fast", &yarn->fast));
+    RP_TRY(read_optional(r, "beta_slow", &yarn->slow));
+    RP_TRY(read_optional(r, "mscale", &scale));
+    RP_TRY(read_optional(r, "mscale_all_dim", &all));
+    yarn->attention = scale != 0 && all != 0
+                          ? attention_of(yarn->factor, scale) / attention_of(yarn->factor, all)
+                          : attention_of(yarn->factor, 1);
+    const json_t *given = rp_hf_get(r, "attention_factor");
+    return given == NULL || json_is_null(given)
+               ? RP_OK
+               : rp_hf_number(r, "attention_factor", &yarn->attention);
+}
+
 /* `rope_type` was called `type`, and is the default one where it is missing. */
 static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
 {
@@ -55,9 +103,13 @@ static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
         m->rope_scaling = "llama3";
         return read_llama3(r, &m->rope);
     }
+    if (type != NULL && strcmp(type, "yarn") == 0) {
+        m->rope_scaling = "yarn";
+        return read_yarn(r, &m->yarn);
+    }
     return type != NULL && strcmp(type, "default") == 0
                ? RP_OK
-               : refuse(r, newer != NULL ? "rope_type" : "type", "default and llama3");
+               : refuse(r, newer != NULL ? "rope_type" : "type", "default, llama3 and yarn");
 }
 
 static rp_status read_rope_object(const rp_hf_config *r, rp_model *m)
@@ -68,14 +120,21 @@ static rp_status read_rope_object(const rp_hf_config *r, rp_model *m)
     return type != RP_OK ? type : rest;
 }
 
-/* rope_theta with rope_scaling, or rope_parameters with all of it; 10000 in all three families. */
+/* What a family's class takes where a file says nothing: 10000, and no scaling but gpt-oss. */
+static void set_rope_defaults(const rp_hf_config *r, rp_model *m)
+{
+    m->rope_theta = r->family->sinks ? 150000 : 10000;
+    m->rope_scaling = r->family->sinks ? "yarn" : "none";
+    m->yarn = RP_ROPE_GPT_OSS;
+}
+
+/* rope_theta with rope_scaling, or rope_parameters with all of it. */
 static rp_status read_rope(const rp_hf_config *r, rp_model *m)
 {
     const json_t *newer = rp_hf_get(r, "rope_parameters");
     const json_t *older = rp_hf_get(r, "rope_scaling");
     const json_t *theta = json_object_get(r->values, "rope_theta");
-    m->rope_theta = 10000;
-    m->rope_scaling = "none";
+    set_rope_defaults(r, m);
     RP_TRY(rp_hf_number(r, "rope_theta", &m->rope_theta));
     bool is_newer = newer != NULL && !rp_hf_is_empty(newer);
     if (is_newer && older != NULL && !rp_hf_is_empty(older)) {
@@ -119,7 +178,7 @@ static const char *const computed_mixture[] = {
     "num_experts",         "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
     "decoder_sparse_step", "mlp_only_layers",   "norm_topk_prob"};
 
-static const char *const computed_mixtral[] = {"num_local_experts", "num_experts_per_tok",
+static const char *const computed_experts[] = {"num_local_experts", "num_experts_per_tok",
                                                "intermediate_size"};
 
 static bool is_mixture(const rp_hf_config *r)
@@ -142,9 +201,11 @@ static void take_family(const rp_hf_config *r)
     static const struct {
         const char *family;
         const char *key;
-    } own[] = {{"llama", "attention_bias"},     {"llama", "mlp_bias"},
-               {"qwen3", "attention_bias"},     {"qwen3", "layer_types"},
-               {"qwen3_moe", "attention_bias"}, {"qwen2", "layer_types"}};
+    } own[] = {{"llama", "attention_bias"},      {"llama", "mlp_bias"},
+               {"qwen3", "attention_bias"},      {"qwen3", "layer_types"},
+               {"qwen3_moe", "attention_bias"},  {"qwen2", "layer_types"},
+               {"gpt_oss", "attention_bias"},    {"gpt_oss", "layer_types"},
+               {"gpt_oss", "experts_per_token"}, {"gpt_oss", "initial_context_length"}};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         if (strcmp(own[i].family, r->family->type) == 0) {
             (void)rp_hf_get(r, own[i].key);
@@ -164,14 +225,14 @@ static rp_status check_required(const rp_hf_config *r)
                                           "rms_norm_eps",          "max_position_embeddings",
                                           "num_local_experts",     "num_experts_per_tok",
                                           "moe_intermediate_size", NULL};
-    static const char *const mixtral[] = {"num_hidden_layers",   "hidden_size",
-                                          "num_attention_heads", "vocab_size",
-                                          "rms_norm_eps",        "max_position_embeddings",
-                                          "num_local_experts",   "num_experts_per_tok",
-                                          "intermediate_size",   NULL};
+    static const char *const others[] = {"num_hidden_layers",   "hidden_size",
+                                         "num_attention_heads", "vocab_size",
+                                         "rms_norm_eps",        "max_position_embeddings",
+                                         "num_local_experts",   "num_experts_per_tok",
+                                         "intermediate_size",   NULL};
     const char *const *keys = !is_mixture(r)                             ? dense
                               : r->family->mixture == RP_HF_QWEN_EXPERTS ? mixture
-                                                                         : mixtral;
+                                                                         : others;
     for (const char *const *key = keys; *key != NULL; key++) {
         bool experts = strcmp(*key, "num_local_experts") == 0;
         bool there = json_object_get(r->values, *key) != NULL ||
@@ -204,7 +265,6 @@ static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_
         bool has;
         const char *text;
     } features[] = {{f->latent, "latent attention (MLA)"},
-                    {f->sinks, "attention sinks and biases"},
                     {sharing, "shared experts"},
                     {f->four_norms, "four norms a layer"},
                     {f->wide_qk_norm, "norms of queries and keys over all heads"},
@@ -240,6 +300,21 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
                           : refuse(r, "model_type", FAMILIES "; or --assume llama");
 }
 
+/* Experts' weights that are packed as MXFP4 are read; names of modules that are not packed say no
+ * more than the tensors do. */
+static rp_status read_gate(const rp_hf_config *r, rp_model *m)
+{
+    const json_t *packed = rp_hf_get(r, "quantization_config");
+    const char *method = json_string_value(json_object_get(packed, "quant_method"));
+    if (packed != NULL && !json_is_null(packed) &&
+        (method == NULL || strcmp(method, "mxfp4") != 0)) {
+        return refuse(r, "quantization_config", "null and those with quant_method mxfp4");
+    }
+    m->gate = RP_GATE_GPT_OSS;
+    RP_TRY(rp_hf_number(r, "swiglu_alpha", &m->gate.alpha));
+    return rp_hf_number(r, "swiglu_limit", &m->gate.limit);
+}
+
 /* Keys beside those of shapes: `rest` is all that is not computed. */
 static rp_status read_rest(rp_hf_config *r, rp_model *m)
 {
@@ -253,7 +328,7 @@ static rp_status read_rest(rp_hf_config *r, rp_model *m)
     if (r->family->mixture == RP_HF_QWEN_EXPERTS) {
         TAKE(r, computed_mixture);
     } else if (is_mixture(r)) {
-        TAKE(r, computed_mixtral);
+        TAKE(r, computed_experts);
     } else {
         TAKE(r, computed_dense);
     }
@@ -261,9 +336,10 @@ static rp_status read_rest(rp_hf_config *r, rp_model *m)
         TAKE(r, computed_windows);
     }
     take_family(r);
+    rp_status gate = r->family->sinks ? read_gate(r, m) : RP_OK;
     rp_status rope = read_rope(r, m);
     rp_status rest = rpexec_config_check_rest(r);
-    return rope != RP_OK ? rope : rest;
+    return gate != RP_OK ? gate : rope != RP_OK ? rope : rest;
 }
 
 static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_model *m)

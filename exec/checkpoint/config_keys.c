@@ -114,7 +114,7 @@ static const struct rule {
      "transformers does not train that row of the embedding"},
     {"partial_rotary_factor", is_whole, "1 and null", "heads are rotated as a whole"},
     {"pruned_heads", is_empty, "none", "all heads are computed"},
-    {"quantization_config", is_null, "null", "quantized weights are not read"},
+    {"quantization_config", is_null, "null", "quantized weights are not read but gpt-oss's"},
     {"router_jitter_noise", is_zero, "0", "noise of routers is not computed"},
     {"rope_interleaved", is_false, "false", "neighbours are not rotated as pairs"},
     {"router_aux_loss_coef", has_no_router_loss, "those without output_router_logits", ROUTERS},

@@ -12,11 +12,12 @@
  */
 
 typedef enum kind {
-    FIXED,   /* `json`, whatever the model */
-    COUNT,   /* uint32_t at `at` of rp_model */
-    REAL,    /* double */
-    FLAG,    /* bool */
-    INVERSE, /* of a bool */
+    FIXED,          /* `json`, whatever the model */
+    COUNT,          /* uint32_t at `at` of rp_model */
+    REAL,           /* double */
+    FLAG,           /* bool */
+    INVERSE,        /* of a bool */
+    NUMBER_OR_NULL, /* uint32_t, of which 0 is none */
 } kind;
 
 typedef struct key {
@@ -66,12 +67,25 @@ static const key qwen3_moe_keys[] = {{"moe_intermediate_size", COUNT, AT(interme
                                      {"use_sliding_window", FIXED, .json = "false"},
                                      {0}};
 
+static const key gpt_oss_keys[] = {{"intermediate_size", COUNT, AT(intermediate)},
+                                   {"num_local_experts", COUNT, AT(experts)},
+                                   {"num_experts_per_tok", COUNT, AT(active_experts)},
+                                   {"swiglu_alpha", REAL, AT(gate.alpha)},
+                                   {"swiglu_limit", REAL, AT(gate.limit)},
+                                   {"attention_bias", FLAG, AT(attention_bias)},
+                                   {"sliding_window", NUMBER_OR_NULL, AT(sliding_window)},
+                                   {"pad_token_id", FIXED, .json = "null"},
+                                   {0}};
+
 /* Families that a model of sizes alone may be of; what its layers must have says
  * huggingface/families.c. The first one that fits is taken. */
 static const struct {
     const char *type; /* model_type */
     const key *keys;
-} families[] = {{"llama", llama_keys}, {"qwen3", qwen3_keys}, {"qwen3_moe", qwen3_moe_keys}};
+} families[] = {{"llama", llama_keys},
+                {"qwen3", qwen3_keys},
+                {"qwen3_moe", qwen3_moe_keys},
+                {"gpt_oss", gpt_oss_keys}};
 
 /* Names of types in config.json. */
 static const char *const torch_types[] = {
@@ -83,10 +97,12 @@ static const char *const torch_types[] = {
 static bool fits(const rp_hf_family *f, const rp_model *m)
 {
     bool mixture = f->mixture != RP_HF_DENSE;
-    bool plain = m->kv_rank == 0 && m->shared_intermediate == 0 && !m->attention_bias &&
-                 !m->expert_bias && !m->linear_bias && !m->layer_norm && !m->plain_mlp &&
-                 !m->learned_positions && m->sliding_window == 0 && m->kinds == NULL;
-    return plain && mixture == (m->experts > 1) && !(f->normalises && m->raw_routing) &&
+    bool plain = m->kv_rank == 0 && m->shared_intermediate == 0 && !m->linear_bias &&
+                 !m->layer_norm && !m->plain_mlp && !m->learned_positions &&
+                 (m->sliding_window == 0 || f->windows == RP_HF_PATTERN_WINDOWS) &&
+                 m->kinds == NULL;
+    return plain && f->sinks == m->attention_bias && f->sinks == m->expert_bias &&
+           mixture == (m->experts > 1) && !(f->normalises && m->raw_routing) &&
            f->qk_norm == m->qk_norm && f->wide_qk_norm == m->wide_qk_norm &&
            f->four_norms == m->four_norms && m->qkv_bias == (f->qkv_bias || m->output_bias);
 }
@@ -109,6 +125,11 @@ static rp_status print_key(const rp_model *model, const key *k, rp_text *text)
     switch (k->kind) {
     case FIXED:
         return rp_text_print(text, ",\n  \"%s\": %s", k->name, k->json);
+    case NUMBER_OR_NULL:
+        if (*(const uint32_t *)value == 0) {
+            return rp_text_print(text, ",\n  \"%s\": null", k->name);
+        }
+        return rp_text_print(text, ",\n  \"%s\": %" PRIu32, k->name, *(const uint32_t *)value);
     case COUNT:
         return rp_text_print(text, ",\n  \"%s\": %" PRIu32, k->name, *(const uint32_t *)value);
     case REAL:
@@ -130,27 +151,44 @@ static rp_status print_keys(const rp_model *model, const key *keys, rp_text *tex
     return RP_OK;
 }
 
+/* Numbers of an object that has been begun. */
+static rp_status print_numbers(const char *const *names, const double *numbers, size_t count,
+                               rp_text *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        char number[RP_JSON_NUMBER_SIZE];
+        rp_json_print_double(numbers[i], number);
+        RP_TRY(rp_text_print(text, ", \"%s\": %s", names[i], number));
+    }
+    return RP_OK;
+}
+
 /* In the style that all versions of transformers read. */
 static rp_status print_rope(const rp_model *model, rp_text *text)
 {
+    static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                        "original_max_position_embeddings"};
+    static const char *const yarn_names[] = {
+        "factor", "beta_fast", "beta_slow", "original_max_position_embeddings", "attention_factor"};
     const rp_rope_scale *scale = &model->rope;
-    const struct {
-        const char *name;
-        double value;
-    } numbers[] = {{"factor", scale->factor},
-                   {"low_freq_factor", scale->low},
-                   {"high_freq_factor", scale->high},
-                   {"original_max_position_embeddings", scale->original}};
-    if (strcmp(model->rope_scaling, "llama3") != 0) {
-        return rp_text_print(text, ",\n  \"rope_scaling\": null");
+    const rp_rope_yarn *yarn = &model->yarn;
+    if (strcmp(model->rope_scaling, "llama3") == 0) {
+        const double numbers[] = {scale->factor, scale->low, scale->high, scale->original};
+        RP_TRY(rp_text_print(text, ",\n  \"rope_scaling\": {\"rope_type\": \"llama3\""));
+        RP_TRY(print_numbers(names, numbers, 4, text));
+        return rp_text_print(text, "}");
     }
-    RP_TRY(rp_text_print(text, ",\n  \"rope_scaling\": {\"rope_type\": \"llama3\""));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        char number[RP_JSON_NUMBER_SIZE];
-        rp_json_print_double(numbers[i].value, number);
-        RP_TRY(rp_text_print(text, ", \"%s\": %s", numbers[i].name, number));
+    if (strcmp(model->rope_scaling, "yarn") == 0) {
+        const double numbers[] = {yarn->factor, yarn->fast, yarn->slow, yarn->original,
+                                  yarn->attention};
+        RP_TRY(rp_text_print(text,
+                             ",\n  \"rope_scaling\": {\"rope_type\": \"yarn\", "
+                             "\"truncate\": %s",
+                             yarn->truncate ? "true" : "false"));
+        RP_TRY(print_numbers(yarn_names, numbers, 5, text));
+        return rp_text_print(text, "}");
     }
-    return rp_text_print(text, "}");
+    return rp_text_print(text, ",\n  \"rope_scaling\": null");
 }
 
 rp_status rpexec_config_print(const rp_model *model, rp_dtype dtype, rp_text *text, bool *found_out)
@@ -233,6 +271,46 @@ static rp_status replace(rp_text *text, size_t begin, size_t end, const char *be
     return status;
 }
 
+/* A key of the outermost object goes with its value, which may be an object, and one comma. */
+static rp_status take_out(rp_text *text, const char *name)
+{
+    size_t begin = 0;
+    size_t end = 0;
+    rp_text made = {0};
+    if (!find_value(text, name, &begin, &end)) {
+        return RP_OK;
+    }
+    size_t depth = 0;
+    for (end = begin; end < text->length;
+         end = text->bytes[end] == '"' ? string_end(text, end) : end + 1) {
+        char c = text->bytes[end];
+        if (depth == 0 && (c == ',' || c == '}')) {
+            break;
+        }
+        depth += c == '{' || c == '[' ? 1 : 0;
+        depth -= c == '}' || c == ']' ? 1 : 0;
+    }
+    while (begin > 0 && text->bytes[begin] != ':') { /* back over blanks and the key */
+        begin--;
+    }
+    while (begin > 0 && strchr(",{", text->bytes[begin]) == NULL) {
+        begin--;
+    }
+    bool is_first = text->bytes[begin] == '{';
+    end += is_first && end < text->length && text->bytes[end] == ',' ? 1 : 0;
+    begin += is_first ? 1 : 0;
+    rp_status status = rp_text_append(&made, text->bytes, begin);
+    status =
+        status == RP_OK ? rp_text_append(&made, text->bytes + end, text->length - end) : status;
+    if (status != RP_OK) {
+        rp_text_fini(&made);
+        return status;
+    }
+    rp_text_fini(text);
+    *text = made;
+    return RP_OK;
+}
+
 static bool is_text(const json_t *value, const char *text)
 {
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
@@ -246,7 +324,14 @@ static rp_status check_carried(const char *path, const rp_text *text, const char
     const json_t *newer = json_object_get(root, "dtype");
     bool right = (older != NULL || newer != NULL) && (older == NULL || is_text(older, type)) &&
                  (newer == NULL || is_text(newer, type));
+    bool packed = json_object_get(root, "quantization_config") != NULL;
     json_decref(root);
+    if (packed) {
+        rp_log_error("%s: quantization_config: saved weights are not packed, and the key cannot be "
+                     "taken out; valid are keys without escapes",
+                     path);
+        return RP_INPUT;
+    }
     if (!right) {
         rp_log_error("%s: torch_dtype and dtype: the type of saved weights cannot be put there; "
                      "valid are texts and null, and keys without escapes",
@@ -264,6 +349,7 @@ rp_status rpexec_config_carry(const char *path, const rp_text *from, rp_dtype dt
     size_t end = 0;
     bool found = false;
     RP_TRY(rp_text_append(text, from->bytes, from->length));
+    RP_TRY(take_out(text, "quantization_config")); /* weights are saved unpacked */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (find_value(text, names[i], &begin, &end)) {
             RP_TRY(replace(text, begin, end, "", type, ""));

@@ -24,11 +24,13 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of the linear layers with biases. */
+/* Of the linear layers with biases; those of experts are summed without scratch. */
 static size_t longest_bias(const rp_model *model)
 {
-    size_t queries = model->qkv_bias ? (size_t)model->heads * model->head_dim : 0;
-    return larger(queries, model->mlp_bias ? model->intermediate : 0);
+    bool of_queries = model->qkv_bias || model->attention_bias;
+    size_t queries = of_queries ? (size_t)model->heads * model->head_dim : 0;
+    size_t router = model->expert_bias ? model->experts : 0;
+    return larger(larger(queries, router), model->mlp_bias ? model->intermediate : 0);
 }
 
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)

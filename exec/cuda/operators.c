@@ -212,6 +212,26 @@ static void cuda_attention_backward(rpexec_lane *lane, const rpexec_attention_si
     }
 }
 
+static void cuda_join_sinks(rpexec_lane *lane, uint64_t tokens, uint32_t heads, uint32_t head_dim,
+                            const void *sinks, void *o, float *logsumexp)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_join_sinks(&target, tokens, heads, head_dim, sinks, o, logsumexp));
+}
+
+static void cuda_sinks_weight(rpexec_lane *lane, uint64_t tokens, uint32_t heads, uint32_t head_dim,
+                              const void *sinks, const void *o, const float *logsumexp,
+                              const void *d_o, bool wide, void *dsinks)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    size_t rows = tokens + rpexec_cuda_norm_parts(tokens);
+    float *sums = scratch(lane, rows * heads * sizeof *sums);
+    if (sums != NULL) {
+        DO(rpexec_cuda_sinks_weight(&target, tokens, heads, head_dim, sinks, o, logsumexp, d_o,
+                                    sums, wide, dsinks));
+    }
+}
+
 /* ---- values -----------------------------------------------------------------------------------
  */
 
@@ -381,20 +401,44 @@ static void cuda_scatter(rpexec_lane *lane, const rpexec_routing *routing, uint3
     DO(rpexec_cuda_scatter(&target, routing, width, x, adding, y));
 }
 
-static void cuda_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
-                                const void *gate, const void *up, void *s)
+static void cuda_experts_bias(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                              const void *bias, bool weighted, void *y)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_experts_swiglu(&target, routing, width, gate, up, s));
+    DO(rpexec_cuda_experts_bias(&target, routing, width, bias, weighted, y));
+}
+
+static void cuda_experts_bias_input(rpexec_lane *lane, const rpexec_routing *routing,
+                                    uint32_t width, const void *dy, const void *bias,
+                                    float *dweights)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_experts_bias_input(&target, routing, width, dy, bias, dweights));
+}
+
+static void cuda_experts_bias_weight(rpexec_lane *lane, const rpexec_routing *routing,
+                                     uint32_t width, const void *dy, bool weighted, bool wide,
+                                     void *dbias)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_experts_bias_weight(&target, routing, width, dy, weighted, wide, dbias));
+}
+
+static void cuda_experts_swiglu(rpexec_lane *lane, const rpexec_routing *routing, uint32_t width,
+                                float alpha, float limit, const void *gate, const void *up, void *s)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_experts_swiglu(&target, routing, width, alpha, limit, gate, up, s));
 }
 
 static void cuda_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *routing,
-                                         uint32_t width, const void *gate, const void *up,
-                                         const void *ds, void *dgate, void *dup, float *dweights)
+                                         uint32_t width, float alpha, float limit, const void *gate,
+                                         const void *up, const void *ds, void *dgate, void *dup,
+                                         float *dweights)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_experts_swiglu_backward(&target, routing, width, gate, up, ds, dgate, dup,
-                                           dweights));
+    DO(rpexec_cuda_experts_swiglu_backward(&target, routing, width, alpha, limit, gate, up, ds,
+                                           dgate, dup, dweights));
 }
 
 /* The lane says which type: one table serves all. */

@@ -279,3 +279,58 @@ void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_si
         }
     }
 }
+
+/* ---- sinks, of every storage type -------------------------------------------------------------
+ */
+
+static float value_at(const rpexec_lane *lane, const void *array, uint64_t index)
+{
+    float value;
+    rpexec_widen(lane->dtype, 1, rpexec_element_const(lane->dtype, array, index), &value);
+    return value;
+}
+
+/* log(e^a + e^b). */
+static float joined(float a, float b)
+{
+    float most = a > b ? a : b;
+    return most + logf(rpexec_exp(a - most) + rpexec_exp(b - most));
+}
+
+void rpexec_host_join_sinks(rpexec_lane *lane, uint64_t tokens, uint32_t heads, uint32_t head_dim,
+                            const void *sinks, void *outputs, float *logsumexp)
+{
+    for (uint64_t row = 0; row < tokens * heads; row++) {
+        void *o = rpexec_element(lane->dtype, outputs, row * head_dim);
+        float all = joined(logsumexp[row], value_at(lane, sinks, row % heads));
+        float share = rpexec_exp(logsumexp[row] - all);
+        for (uint32_t i = 0; i < head_dim; i++) {
+            float value = value_at(lane, o, i) * share;
+            rpexec_narrow(lane->dtype, 1, &value, rpexec_element(lane->dtype, o, i));
+        }
+        logsumexp[row] = all;
+    }
+}
+
+void rpexec_host_sinks_weight(rpexec_lane *lane, uint64_t tokens, uint32_t heads, uint32_t head_dim,
+                              const void *sinks, const void *outputs, const float *logsumexp,
+                              const void *d_outputs, bool wide, void *d_sinks)
+{
+    const rp_dtype dtype = wide ? RP_DTYPE_F32 : lane->dtype;
+    for (uint32_t j = 0; j < heads; j++) {
+        void *dsink = rpexec_element(dtype, d_sinks, j);
+        float sink = value_at(lane, sinks, j);
+        double sum = 0;
+        float value;
+        for (uint64_t row = j; row < tokens * heads; row += heads) {
+            float product = 0.0f;
+            for (uint64_t i = row * head_dim; i < (row + 1) * head_dim; i++) {
+                product += value_at(lane, outputs, i) * value_at(lane, d_outputs, i);
+            }
+            sum += (double)(rpexec_exp(sink - logsumexp[row]) * product);
+        }
+        rpexec_widen(dtype, 1, dsink, &value);
+        value -= (float)sum;
+        rpexec_narrow(dtype, 1, &value, dsink);
+    }
+}

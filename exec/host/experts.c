@@ -2,6 +2,7 @@
  * does with its rows. Rows of 16-bit values are widened into the lane's scratch memory. */
 #include "exec/host/lane.h"
 
+#include <math.h>
 #include <string.h>
 
 static const void *at_const(const rpexec_lane *lane, const void *array, uint64_t index)
@@ -195,38 +196,81 @@ void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *r, uint32_t wi
 /* ---- experts ----------------------------------------------------------------------------------
  */
 
+/* Gate and up within their limits; without a limit `most` is infinity, and `more` 0. */
+static inline float limited_gate(float gate, float most)
+{
+    return gate > most ? most : gate;
+}
+
+static inline float limited_up(float up, float most, float more)
+{
+    return (up > most ? most : up < -most ? -most : up) + more;
+}
+
+static inline float most_of(float limit)
+{
+    return limit != 0.0f ? limit : INFINITY;
+}
+
+static inline float more_of(float limit)
+{
+    return limit != 0.0f ? 1.0f : 0.0f;
+}
+
 RPEXEC_VECTOR
 void rpexec_host_experts_swiglu(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
-                                const void *gates, const void *ups, void *outputs)
+                                float alpha, float limit, const void *gates, const void *ups,
+                                void *outputs)
 {
+    float most = most_of(limit);
+    float more = more_of(limit);
     for (uint64_t row = 0; row < r->tokens * r->active; row++) {
         const float *gate = wide(lane, gates, row * width, width, 0);
         const float *up = wide(lane, ups, row * width, width, 1);
         float *s = target(lane, outputs, row * width, width, 2);
         float weight = r->weights[row];
         for (uint32_t i = 0; i < width; i++) {
-            s[i] = weight * (gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i]);
+            float g = limited_gate(gate[i], most);
+            float u = limited_up(up[i], most, more);
+            s[i] = weight * (g / (1.0f + rpexec_exp(-alpha * g)) * u);
         }
         narrow(lane, s, outputs, row * width, width);
     }
 }
 
-/* Of a row with its weight; returns the gradient of the weight. */
+/* A row of the backward: its tensors, its weight and the numbers of the gate. */
+typedef struct gated_row {
+    float weight, alpha, limit;
+    const float *gate, *up, *ds;
+    float *dgate, *dup;
+} gated_row;
+
+/* Returns the gradient of the weight. Beyond a limit nothing moves. */
 RPEXEC_VECTOR
-static float swiglu_backward_row(uint32_t width, float weight, const float *gate, const float *up,
-                                 const float *ds, float *dgate, float *dup)
+static float swiglu_backward_row(uint32_t width, const gated_row *row)
 {
+    const float *gate = row->gate;
+    const float *up = row->up;
+    const float *ds = row->ds;
+    float *dgate = row->dgate;
+    float *dup = row->dup;
+    float alpha = row->alpha;
+    float weight = row->weight;
+    float most = most_of(row->limit);
+    float more = more_of(row->limit);
     double parts[RPEXEC_PARTS] = {0};
     for (uint32_t first = 0; first < width; first += RPEXEC_CHUNK) {
         float shares[RPEXEC_CHUNK];
         uint32_t end = width - first < RPEXEC_CHUNK ? width : first + RPEXEC_CHUNK;
         for (uint32_t i = first; i < end; i++) {
-            float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
-            float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
+            float g = limited_gate(gate[i], most);
+            float u = limited_up(up[i], most, more);
+            float sigma = 1.0f / (1.0f + rpexec_exp(-alpha * g));
+            float slope = sigma * (1.0f + alpha * g * (1.0f - sigma));
             float d = ds[i] * weight;
-            float to_gate = d * up[i] * slope;
-            shares[i - first] = ds[i] * gate[i] * sigma * up[i];
-            dup[i] = d * gate[i] * sigma;
+            float to_gate = gate[i] > most ? 0.0f : d * u * slope;
+            shares[i - first] = ds[i] * g * sigma * u;
+            dup[i] = up[i] > most || up[i] < -most ? 0.0f : d * g * sigma;
             dgate[i] = to_gate;
         }
         rpexec_add_to_parts(shares, end - first, parts);
@@ -235,18 +279,72 @@ static float swiglu_backward_row(uint32_t width, float weight, const float *gate
 }
 
 void rpexec_host_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
-                                         const void *gates, const void *ups, const void *d_outputs,
-                                         void *d_gates, void *d_ups, float *dweights)
+                                         float alpha, float limit, const void *gates,
+                                         const void *ups, const void *d_outputs, void *d_gates,
+                                         void *d_ups, float *dweights)
 {
     for (uint64_t row = 0; row < r->tokens * r->active; row++) {
-        const float *gate = wide(lane, gates, row * width, width, 0);
-        const float *up = wide(lane, ups, row * width, width, 1);
-        const float *ds = wide(lane, d_outputs, row * width, width, 2);
-        float *dgate = target(lane, d_gates, row * width, width, 3);
-        float *dup = target(lane, d_ups, row * width, width, 4);
-        dweights[row] = swiglu_backward_row(width, r->weights[row], gate, up, ds, dgate, dup);
-        narrow(lane, dgate, d_gates, row * width, width);
-        narrow(lane, dup, d_ups, row * width, width);
+        const gated_row one = {.weight = r->weights[row],
+                               .alpha = alpha,
+                               .limit = limit,
+                               .gate = wide(lane, gates, row * width, width, 0),
+                               .up = wide(lane, ups, row * width, width, 1),
+                               .ds = wide(lane, d_outputs, row * width, width, 2),
+                               .dgate = target(lane, d_gates, row * width, width, 3),
+                               .dup = target(lane, d_ups, row * width, width, 4)};
+        dweights[row] = swiglu_backward_row(width, &one);
+        narrow(lane, one.dgate, d_gates, row * width, width);
+        narrow(lane, one.dup, d_ups, row * width, width);
+    }
+}
+
+void rpexec_host_experts_bias(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
+                              const void *biases, bool weighted, void *outputs)
+{
+    for (uint32_t e = 0; e < r->experts; e++) {
+        const float *bias = wide(lane, biases, (uint64_t)e * width, width, 0);
+        for (uint64_t row = r->begins[e]; row < r->begins[e + 1]; row++) {
+            float *y = target(lane, outputs, row * width, width, 1);
+            for (uint32_t i = 0; i < width; i++) {
+                y[i] = weighted ? r->weights[row] * bias[i] : bias[i];
+            }
+            narrow(lane, y, outputs, row * width, width);
+        }
+    }
+}
+
+void rpexec_host_experts_bias_input(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
+                                    const void *d_outputs, const void *biases, float *dweights)
+{
+    for (uint32_t e = 0; e < r->experts; e++) {
+        const float *bias = wide(lane, biases, (uint64_t)e * width, width, 0);
+        for (uint64_t row = r->begins[e]; row < r->begins[e + 1]; row++) {
+            const float *dy = wide(lane, d_outputs, row * width, width, 1);
+            double sum = 0;
+            for (uint32_t i = 0; i < width; i++) {
+                sum += (double)(dy[i] * bias[i]);
+            }
+            dweights[row] += (float)sum;
+        }
+    }
+}
+
+void rpexec_host_experts_bias_weight(rpexec_lane *lane, const rpexec_routing *r, uint32_t width,
+                                     const void *d_outputs, bool weighted, bool sums,
+                                     void *d_biases)
+{
+    const rp_dtype dtype = sums ? RP_DTYPE_F32 : lane->dtype;
+    float *sum = piece(lane, width, 0);
+    for (uint32_t e = 0; e < r->experts; e++) {
+        void *dbias = rpexec_element(dtype, d_biases, (uint64_t)e * width);
+        rpexec_widen(dtype, width, dbias, sum);
+        for (uint64_t row = r->begins[e]; row < r->begins[e + 1]; row++) {
+            const float *dy = wide(lane, d_outputs, row * width, width, 1);
+            for (uint32_t i = 0; i < width; i++) {
+                sum[i] += weighted ? r->weights[row] * dy[i] : dy[i];
+            }
+        }
+        rpexec_narrow(dtype, width, sum, dbias);
     }
 }
 

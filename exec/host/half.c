@@ -545,7 +545,9 @@ static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
     }
 }
 
-/* Mixtures of experts: of every storage type. */
+/* Sinks and mixtures of experts: of every storage type. */
+#define half_join_sinks rpexec_host_join_sinks
+#define half_sinks_weight rpexec_host_sinks_weight
 #define half_route rpexec_host_route
 #define half_route_backward rpexec_host_route_backward
 #define half_gather rpexec_host_gather
@@ -553,6 +555,9 @@ static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
 #define half_experts_linear rpexec_host_experts_linear
 #define half_experts_linear_input rpexec_host_experts_linear_input
 #define half_experts_linear_weight rpexec_host_experts_linear_weight
+#define half_experts_bias rpexec_host_experts_bias
+#define half_experts_bias_input rpexec_host_experts_bias_input
+#define half_experts_bias_weight rpexec_host_experts_bias_weight
 #define half_experts_swiglu rpexec_host_experts_swiglu
 #define half_experts_swiglu_backward rpexec_host_experts_swiglu_backward
 

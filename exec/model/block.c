@@ -203,6 +203,10 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
     turn(c, s, s->heads, norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
     turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
+    if (c->model->config->attention_bias) {
+        op->join_sinks(c->lane, t, s->heads, s->head_dim, tensor(c, w, RPEXEC_SINKS), tape->o,
+                       tape->l);
+    }
     rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, base_of_sum(c, x), tape->u, tape->ho);
     end_sum(c, s, w, RPEXEC_O, x, tape->u);
 }
@@ -263,6 +267,11 @@ void rpexec_block_backward_input(const rpexec_compute *c, uint32_t layer, const 
     rpexec_linear_input(c, weights, RPEXEC_O, rows, out.du, false, wide, out.dho);
     op->attention_backward(c->lane, &s.attention, tape.q, tape.k, tape.v, tape.o, tape.l, wide,
                            out.dq, out.dk, out.dv);
+    if (c->model->config->attention_bias && c->model->rank == 0) {
+        op->sinks_weight(c->lane, t, s.heads, s.head_dim, tensor(c, weights, RPEXEC_SINKS), tape.o,
+                         tape.l, wide, c->wide,
+                         rpexec_gradient(c, gradients, offset_of(c, RPEXEC_SINKS)));
+    }
     turn_back(c, &s, s.heads, weights, gradients, RPEXEC_Q_NORM, tape.q0, tape.rq, out.dq);
     turn_back(c, &s, s.kv_heads, weights, gradients, RPEXEC_K_NORM, tape.k0, tape.rk, out.dk);
     rpexec_linear_input(c, weights, RPEXEC_Q, rows, out.dq, false, dn, out.dhq);

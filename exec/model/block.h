@@ -18,7 +18,8 @@ uint64_t rpexec_block_scratch_bytes(const rpexec_model *model, uint64_t tokens);
 void rpexec_block_forward(const rpexec_compute *compute, uint32_t layer, const void *weights,
                           uint32_t sequences, const void *x, void *y, void *tape, void *scratch);
 
-/** dx and the gradients of the norms' weights; fills `weight_tape`. dx must not be dy. */
+/** dx and the gradients of the norms' weights and of sinks; fills `weight_tape`. dx must not be dy.
+ */
 void rpexec_block_backward_input(const rpexec_compute *compute, uint32_t layer, const void *weights,
                                  void *gradients, uint32_t sequences, const void *x,
                                  const void *tape, const void *dy, void *dx, void *weight_tape,

@@ -8,21 +8,27 @@
 #define MOST_TENSORS 65535u
 
 /* Names of a mixture's tensors in checkpoints; the first row is that of all families without one of
- * their own. */
+ * their own, and the one with biases that of models without a family. */
 typedef struct mixture_names {
     const char *family;
     const char *mixture;
+    const char *router;
     const char *gate, *up, *down; /* of an expert */
+    bool biased;
+    bool joined; /* all experts' are one tensor, gate and up of each together */
 } mixture_names;
 
 static const mixture_names *names_of(const rp_model *c)
 {
     static const mixture_names names[] = {
-        {"qwen3_moe", "mlp", "gate_proj", "up_proj", "down_proj"},
-        {"mixtral", "block_sparse_moe", "w1", "w3", "w2"},
+        {"qwen3_moe", "mlp", "gate", "gate_proj", "up_proj", "down_proj", false, false},
+        {"mixtral", "block_sparse_moe", "gate", "w1", "w3", "w2", false, false},
+        {"gpt_oss", "mlp", "router", "gate_proj", "up_proj", "down_proj", true, true},
     };
-    for (size_t i = 1; c->family != NULL && i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(c->family, names[i].family) == 0) {
+    for (size_t i = 1; i < sizeof names / sizeof names[0]; i++) {
+        bool same = c->family == NULL ? c->expert_bias && names[i].biased
+                                      : strcmp(c->family, names[i].family) == 0;
+        if (same) {
             return &names[i];
         }
     }
@@ -49,6 +55,79 @@ static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uin
     layer->floats += padded(rows * columns);
 }
 
+/* ---- parts of joined tensors ------------------------------------------------------------------
+ */
+
+typedef enum joined_kind { JOINED_WEIGHT, JOINED_BIAS, JOINED_A, JOINED_B } joined_kind;
+
+/* As gpt-oss has them: `gate_up_proj` [E, d, 2 f], columns of gate and up by turns, `down_proj` [E,
+ * f, d], their biases [E, 2 f] and [E, d]. Adapters as PEFT's ParamWrapper has them, a wrapper
+ * around the other's: A [E R, in] and B [out, R E], of which the expert is the first and the last
+ * index. Of gate_up_proj R is twice the rank: gate has the first half of an A's rows, up the other.
+ */
+static rpexec_joined joined_part(const rpexec_model *model, rpexec_block_tensor which,
+                                 joined_kind kind, uint64_t expert)
+{
+    const rpexec_linear *l = &model->linears[which];
+    const bool down = which == RPEXEC_DOWN;
+    const uint64_t width = down ? l->out : 2 * (uint64_t)l->out;
+    const uint64_t experts = l->experts;
+    const uint64_t rank = (down ? 1 : 2) * (uint64_t)model->rank;
+    const uint64_t step = down ? 1 : 2; /* between an expert's outputs */
+    const uint64_t up = which == RPEXEC_UP ? 1 : 0;
+    switch (kind) {
+    case JOINED_WEIGHT:
+        break;
+    case JOINED_BIAS:
+        return (rpexec_joined){.name = down ? "mlp.experts.down_proj_bias"
+                                            : "mlp.experts.gate_up_proj_bias",
+                               .rank = 2,
+                               .shape = {experts, width},
+                               .first = up,
+                               .row_stride = width,
+                               .column_stride = step};
+    case JOINED_A:
+        return (rpexec_joined){.name = down ? "mlp.experts.lora_A.weight"
+                                            : "mlp.experts.base_layer.lora_A.weight",
+                               .rank = 2,
+                               .shape = {experts * rank, l->in},
+                               .first = (expert * rank + up * model->rank) * l->in,
+                               .row_stride = l->in,
+                               .column_stride = 1};
+    case JOINED_B:
+        return (rpexec_joined){.name = down ? "mlp.experts.lora_B.weight"
+                                            : "mlp.experts.base_layer.lora_B.weight",
+                               .rank = 2,
+                               .shape = {width, rank * experts},
+                               .first = up * (rank + model->rank) * experts + expert,
+                               .row_stride = step * rank * experts,
+                               .column_stride = experts};
+    }
+    return (rpexec_joined){.name = down ? "mlp.experts.down_proj" : "mlp.experts.gate_up_proj",
+                           .rank = 3,
+                           .shape = {experts, l->in, width},
+                           .first = expert * l->in * width + up,
+                           .row_stride = step,
+                           .column_stride = width};
+}
+
+/* Of the tensor that was added last. */
+static rp_status join(rpexec_model *model, rpexec_block_tensor which, joined_kind kind,
+                      uint64_t expert, rp_arena *arena)
+{
+    rpexec_joined *part = NULL;
+    if (model->linears[which].experts == 1 || !names_of(model->config)->joined) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *part, &part));
+    *part = joined_part(model, which, kind, expert);
+    model->block.tensors[model->block.tensor_count - 1].part = part;
+    return RP_OK;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------
+ */
+
 static void add_block(rpexec_model *model, rpexec_block_tensor which, const char *name,
                       uint64_t rows, uint64_t columns, rpexec_initial initial)
 {
@@ -64,6 +143,12 @@ static rp_status add_bias(rpexec_model *model, rpexec_block_tensor which, const 
     const char *full = NULL;
     l->biased = true;
     l->bias = model->block.floats;
+    if (l->experts > 1) {
+        RP_TRY(rp_arena_print(arena, &full, "%s.experts.%s_bias", names_of(model->config)->mixture,
+                              name));
+        add_tensor(&model->block, full, l->experts, l->out, RPEXEC_INITIAL_ZEROS);
+        return join(model, which, JOINED_BIAS, 0, arena);
+    }
     RP_TRY(rp_arena_print(arena, &full, "%s.bias", name));
     add_tensor(&model->block, full, 1, l->out, RPEXEC_INITIAL_ZEROS);
     return RP_OK;
@@ -71,7 +156,10 @@ static rp_status add_bias(rpexec_model *model, rpexec_block_tensor which, const 
 
 static bool is_biased(const rp_model *c, rpexec_block_tensor which)
 {
-    return which == RPEXEC_O ? c->output_bias : which >= RPEXEC_GATE ? c->mlp_bias : c->qkv_bias;
+    if (which >= RPEXEC_GATE) {
+        return c->experts > 1 ? c->expert_bias : c->mlp_bias;
+    }
+    return c->attention_bias || (which == RPEXEC_O ? c->output_bias : c->qkv_bias);
 }
 
 /* A linear layer: one matrix, or one of every expert, whose name then has a place for its number.
@@ -93,6 +181,7 @@ static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, cons
                                              names_of(model->config)->mixture, e, name));
         add_tensor(&model->block, full, out, in,
                    residual ? RPEXEC_INITIAL_RESIDUAL : RPEXEC_INITIAL_NORMAL);
+        RP_TRY(join(model, which, JOINED_WEIGHT, e, arena));
     }
     return is_biased(model->config, which) ? add_bias(model, which, name, arena) : RP_OK;
 }
@@ -108,8 +197,12 @@ static rp_status add_linears(const rp_model *c, rp_arena *arena, rpexec_model *m
         return add_linear(model, RPEXEC_DOWN, "mlp.down_proj", e, c->hidden, f, arena);
     }
     const mixture_names *names = names_of(c);
-    RP_TRY(rp_arena_print(arena, &router, "%s.gate.weight", names->mixture));
+    RP_TRY(rp_arena_print(arena, &router, "%s.%s.weight", names->mixture, names->router));
     add_block(model, RPEXEC_ROUTER, router, e, c->hidden, RPEXEC_INITIAL_NORMAL);
+    if (c->expert_bias) {
+        RP_TRY(rp_arena_print(arena, &router, "%s.%s.bias", names->mixture, names->router));
+        add_block(model, RPEXEC_ROUTER_BIAS, router, 1, e, RPEXEC_INITIAL_ZEROS);
+    }
     RP_TRY(add_linear(model, RPEXEC_GATE, names->gate, e, f, c->hidden, arena));
     RP_TRY(add_linear(model, RPEXEC_UP, names->up, e, f, c->hidden, arena));
     return add_linear(model, RPEXEC_DOWN, names->down, e, c->hidden, f, arena);
@@ -131,6 +224,7 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
         RP_TRY(rp_arena_print(arena, &full, "%.*s.lora_%c.weight", length, base, b ? 'B' : 'A'));
         add_tensor(&model->block, full, rows, columns,
                    b ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_UNIFORM);
+        RP_TRY(join(model, which, b ? JOINED_B : JOINED_A, e, arena));
     }
     return RP_OK;
 }
@@ -159,7 +253,8 @@ static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *
 static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     uint64_t pairs = c->lora_rank != 0 ? 2 : 0;
-    uint64_t tensors = 9 + 7 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs); /* biases: 7 */
+    /* Beside linear layers: norms and tables, biases, the router and its own, sinks. */
+    uint64_t tensors = 9 + 7 + 3 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
     if (tensors > MOST_TENSORS) {
         rp_log_error("--model: the layers of %s have %llu tensors; valid are up to %u", c->name,
                      (unsigned long long)tensors, MOST_TENSORS);
@@ -182,6 +277,10 @@ rp_status rpexec_model_lay_out(const rp_model *c, rp_arena *arena, rpexec_model 
     RP_TRY(add_linear(model, RPEXEC_K, "self_attn.k_proj", 1, kv, d, arena));
     RP_TRY(add_linear(model, RPEXEC_V, "self_attn.v_proj", 1, kv, d, arena));
     RP_TRY(add_linear(model, RPEXEC_O, "self_attn.o_proj", 1, d, q, arena));
+    if (c->attention_bias) {
+        add_block(model, RPEXEC_SINKS, "self_attn.sinks", 1, c->heads, RPEXEC_INITIAL_NORMAL);
+        model->block.tensors[model->block.tensor_count - 1].vector = true;
+    }
     add_block(model, RPEXEC_NORM_2, "post_attention_layernorm.weight", 1, d, RPEXEC_INITIAL_ONES);
     RP_TRY(add_linears(c, arena, model));
     if (c->qk_norm) {

@@ -73,11 +73,23 @@ static bool is_part_of_sum(const rpexec_compute *c, rpexec_block_tensor which)
     return c->ranks != NULL && (which == RPEXEC_O || which == RPEXEC_DOWN);
 }
 
+/* Rows of experts are added up with the weights that tokens give them, and so are the biases of
+ * down. Of ranks the first one adds those, as a part of their sum. */
+static bool is_weighted(rpexec_block_tensor which)
+{
+    return which == RPEXEC_DOWN;
+}
+
+static bool adds_bias(const rpexec_compute *c, const rpexec_linear *l, rpexec_block_tensor which)
+{
+    return l->biased && (!is_part_of_sum(c, which) || (l->experts > 1 && c->ranks->rank == 0));
+}
+
 void rpexec_linear_end_sum(const rpexec_compute *c, const void *weights, rpexec_block_tensor which,
                            uint64_t rows, void *y)
 {
     const rpexec_linear *l = linear_of(c, which);
-    if (l->biased && is_part_of_sum(c, which)) {
+    if (l->biased && is_part_of_sum(c, which) && l->experts == 1) {
         c->operators->add_bias(c->lane, rows, l->out, bias_of(c, l, weights), y, y);
     }
 }
@@ -86,7 +98,11 @@ void rpexec_linear_forward(const rpexec_compute *c, const void *weights, rpexec_
                            rpexec_rows rows, const void *x, const void *base, void *y, void *h)
 {
     const rpexec_linear *l = linear_of(c, which);
-    if (l->biased && !is_part_of_sum(c, which)) {
+    if (adds_bias(c, l, which) && rows.routing != NULL) {
+        c->operators->experts_bias(c->lane, rows.routing, l->out, bias_of(c, l, weights),
+                                   is_weighted(which), y);
+        base = y;
+    } else if (adds_bias(c, l, which)) {
         c->operators->add_bias(c->lane, rows.count, l->out, bias_of(c, l, weights), base, y);
         base = y;
     }
@@ -110,6 +126,17 @@ void rpexec_linear_input(const rpexec_compute *c, const void *weights, rpexec_bl
     }
 }
 
+void rpexec_linear_row_weights(const rpexec_compute *c, const void *weights,
+                               rpexec_block_tensor which, rpexec_rows rows, const void *dy,
+                               float *dweights)
+{
+    const rpexec_linear *l = linear_of(c, which);
+    if (adds_bias(c, l, which) && is_weighted(which)) {
+        c->operators->experts_bias_input(c->lane, rows.routing, l->out, dy, bias_of(c, l, weights),
+                                         dweights);
+    }
+}
+
 void rpexec_linear_weight(const rpexec_compute *c, void *gradients, rpexec_block_tensor which,
                           rpexec_rows rows, const void *dy, const void *x, const void *h,
                           const void *dh)
@@ -117,7 +144,10 @@ void rpexec_linear_weight(const rpexec_compute *c, void *gradients, rpexec_block
     const rpexec_linear *l = linear_of(c, which);
     if (c->model->rank == 0) {
         gradient(c, gradients, w_of(l), rows, dy, x);
-        if (l->biased) {
+        if (l->biased && rows.routing != NULL) {
+            c->operators->experts_bias_weight(c->lane, rows.routing, l->out, dy, is_weighted(which),
+                                              c->wide, rpexec_gradient(c, gradients, l->bias));
+        } else if (l->biased) {
             c->operators->bias_weight(c->lane, rows.count, l->out, dy, c->wide,
                                       rpexec_gradient(c, gradients, l->bias));
         }

@@ -21,9 +21,17 @@ void rpexec_linear_forward(const rpexec_compute *compute, const void *weights,
                            const void *base, void *y, void *h);
 
 /** y[rows, out] += the bias of a layer whose parts ranks have summed to y: none of them has added
- * it in its forward. Nothing where the layer has no bias, or there are no ranks. */
+ * it in its forward. Nothing where the layer has no bias, it is the experts', or there are no
+ * ranks.
+ */
 void rpexec_linear_end_sum(const rpexec_compute *compute, const void *weights,
                            rpexec_block_tensor which, uint64_t rows, void *y);
+
+/** dweights[rows] += gradients of the gathered rows' weights, where the layer's biases come with
+ * them: those of down. Nothing where it has none, or another rank adds them. */
+void rpexec_linear_row_weights(const rpexec_compute *compute, const void *weights,
+                               rpexec_block_tensor which, rpexec_rows rows, const void *dy,
+                               float *dweights);
 
 /** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] with LoRA. */
 void rpexec_linear_input(const rpexec_compute *compute, const void *weights,

@@ -86,10 +86,47 @@ static rpexec_rows rows_at(const rpexec_model *m, uint64_t tokens, const rpexec_
     return (rpexec_rows){rows_of(m, tokens), has_experts(m) ? &tape->routing : NULL};
 }
 
-/* The router's matrix, in an array that leaves out the first `skipped` values of the layer. */
-static uint64_t router_at(const rpexec_model *m, uint64_t skipped)
+/* The router's matrix or bias, in an array of the layer. */
+static uint64_t router_at(const rpexec_model *m, rpexec_block_tensor which)
 {
-    return m->block.tensors[m->block_tensors[RPEXEC_ROUTER]].offset - skipped;
+    return m->block.tensors[m->block_tensors[which]].offset;
+}
+
+static void route(const rpexec_compute *c, const void *weights, uint64_t tokens, const void *n,
+                  const rpexec_routing *routing, void *logits)
+{
+    const rpexec_model *m = c->model;
+    const void *router = rpexec_element_const(m->dtype, weights, router_at(m, RPEXEC_ROUTER));
+    const void *base = NULL;
+    if (m->config->expert_bias) {
+        c->operators->add_bias(
+            c->lane, tokens, m->config->experts,
+            rpexec_element_const(m->dtype, weights, router_at(m, RPEXEC_ROUTER_BIAS)), NULL,
+            logits);
+        base = logits;
+    }
+    c->operators->linear(c->lane, tokens, m->config->hidden, m->config->experts, n, router, base,
+                         logits);
+    c->operators->route(c->lane, routing, logits);
+}
+
+static void router_weight(const rpexec_compute *c, void *gradients, uint64_t tokens, const void *n,
+                          const void *dlogits)
+{
+    const rpexec_model *m = c->model;
+    c->operators->linear_weight(c->lane, tokens, m->config->hidden, m->config->experts, dlogits, n,
+                                c->wide,
+                                rpexec_gradient(c, gradients, router_at(m, RPEXEC_ROUTER)));
+    if (m->config->expert_bias) {
+        c->operators->bias_weight(c->lane, tokens, m->config->experts, dlogits, c->wide,
+                                  rpexec_gradient(c, gradients, router_at(m, RPEXEC_ROUTER_BIAS)));
+    }
+}
+
+/* Of experts; numbers of SwiGLU where the model says none. */
+static rp_gate gate_of(const rpexec_model *m)
+{
+    return m->config->expert_bias ? m->config->gate : RP_GATE_SWIGLU;
 }
 
 /* Rows of [T, d] as the matrices take them: gathered where there are experts. */
@@ -107,7 +144,9 @@ static void swiglu(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape
 {
     uint32_t f = c->model->config->intermediate;
     if (has_experts(c->model)) {
-        c->operators->experts_swiglu(c->lane, &tape->routing, f, tape->gate, tape->up, s);
+        const rp_gate gate = gate_of(c->model);
+        c->operators->experts_swiglu(c->lane, &tape->routing, f, (float)gate.alpha,
+                                     (float)gate.limit, tape->gate, tape->up, s);
     } else {
         c->operators->swiglu(c->lane, rows * f, tape->gate, tape->up, s);
     }
@@ -123,9 +162,7 @@ void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t t
     rpexec_rows rows = rows_at(m, tokens, tape);
     mlp_scratch scratch = scratch_at(m, tokens, scratch_base);
     if (has_experts(m)) {
-        const void *router = rpexec_element_const(m->dtype, weights, router_at(m, 0));
-        op->linear(c->lane, tokens, d, m->config->experts, n, router, NULL, scratch.logits);
-        op->route(c->lane, &tape->routing, scratch.logits);
+        route(c, weights, tokens, n, &tape->routing, scratch.logits);
     }
     const void *x = gather(c, tape, n, scratch.gathered);
     rpexec_linear_forward(c, weights, RPEXEC_GATE, rows, x, NULL, tape->gate, tape->h[0]);
@@ -158,8 +195,12 @@ void rpexec_mlp_backward_input(const rpexec_compute *c, const void *weights, uin
     rpexec_linear_input(c, weights, RPEXEC_DOWN, rows, gather(c, tape, dy, scratch.gathered), false,
                         ds, out->dh[2]);
     if (has_experts(m)) {
-        op->experts_swiglu_backward(c->lane, &tape->routing, f, tape->gate, tape->up, ds,
-                                    out->dgate, out->dup, scratch.dweights);
+        const rp_gate gate = gate_of(m);
+        op->experts_swiglu_backward(c->lane, &tape->routing, f, (float)gate.alpha,
+                                    (float)gate.limit, tape->gate, tape->up, ds, out->dgate,
+                                    out->dup, scratch.dweights);
+        rpexec_linear_row_weights(c, weights, RPEXEC_DOWN, rows, scratch.gathered,
+                                  scratch.dweights);
     } else {
         op->swiglu_backward(c->lane, rows.count * f, tape->gate, tape->up, ds, out->dgate,
                             out->dup);
@@ -172,7 +213,7 @@ void rpexec_mlp_backward_input(const rpexec_compute *c, const void *weights, uin
     }
     rpexec_all_reduce(c, m->dtype, tokens * d, dn);
     if (has_experts(m)) { /* the router is whole on every rank */
-        const void *router = rpexec_element_const(m->dtype, weights, router_at(m, 0));
+        const void *router = rpexec_element_const(m->dtype, weights, router_at(m, RPEXEC_ROUTER));
         op->route_backward(c->lane, &tape->routing, scratch.dweights, out->dlogits);
         op->linear_input(c->lane, tokens, d, m->config->experts, out->dlogits, router, true, dn);
     }
@@ -192,8 +233,6 @@ void rpexec_mlp_backward_weight(const rpexec_compute *c, void *gradients, uint64
     rpexec_linear_weight(c, gradients, RPEXEC_GATE, rows, in->dgate, x, tape->h[0], in->dh[0]);
     rpexec_linear_weight(c, gradients, RPEXEC_UP, rows, in->dup, x, tape->h[1], in->dh[1]);
     if (has_experts(m) && m->rank == 0) {
-        void *drouter = rpexec_gradient(c, gradients, router_at(m, m->block.frozen));
-        c->operators->linear_weight(c->lane, tokens, m->config->hidden, m->config->experts,
-                                    in->dlogits, n, c->wide, drouter);
+        router_weight(c, gradients, tokens, n, in->dlogits);
     }
 }

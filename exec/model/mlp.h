@@ -6,7 +6,8 @@
  * their sum (unless raw_routing); the tokens' rows are gathered by expert, go through its MLP, and
  * are added up where they came from. No token is dropped: memory is for T k rows. The routing is
  * part of the tape; a recompute routes again, from the same bits to the same bits. There is no
- * auxiliary loss that balances the experts. The router has no adapter: with LoRA it is frozen.
+ * auxiliary loss that balances the experts. The router has no adapter: with LoRA it is frozen. Of
+ * gpt-oss router and experts have biases, and gates another formula (rp_gate).
  */
 #pragma once
 

@@ -22,26 +22,56 @@ static double scaled_frequency(const rp_rope_scale *s, double frequency)
     return (1 - share) * frequency / s->factor + share * frequency;
 }
 
+/* The number of the frequency that turns so many times in the original length (executor.md 4.1). */
+static double turning(const rp_model *c, double turns)
+{
+    return c->head_dim * log(c->yarn.original / (turns * 2 * acos(-1.0))) /
+           (2 * log(c->rope_theta));
+}
+
+/* The factor's share of frequency i. */
+static double yarn_share(const rp_model *c, uint32_t i)
+{
+    double low = turning(c, c->yarn.fast);
+    double high = turning(c, c->yarn.slow);
+    low = fmax(c->yarn.truncate ? floor(low) : low, 0);
+    high = fmin(c->yarn.truncate ? ceil(high) : high, c->head_dim - 1.0);
+    high += low == high ? 0.001 : 0; /* as transformers has it: no division by zero */
+    return fmin(fmax((i - low) / (high - low), 0), 1);
+}
+
+static double frequency_of(const rp_model *c, uint32_t i)
+{
+    double frequency = pow(c->rope_theta, -2.0 * i / c->head_dim);
+    if (strcmp(c->rope_scaling, "llama3") == 0) {
+        return scaled_frequency(&c->rope, frequency);
+    }
+    if (strcmp(c->rope_scaling, "yarn") == 0) {
+        double share = yarn_share(c, i);
+        return frequency / c->yarn.factor * share + frequency * (1 - share);
+    }
+    return frequency;
+}
+
 static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     uint32_t half = c->head_dim / 2;
     size_t count = (size_t)model->seq_len * half;
-    bool scaled = strcmp(c->rope_scaling, "llama3") == 0;
+    double size = strcmp(c->rope_scaling, "yarn") == 0 ? c->yarn.attention : 1;
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->cosines));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->sines));
     for (uint32_t i = 0; i < half; i++) {
-        double frequency = pow(c->rope_theta, -2.0 * i / c->head_dim);
-        frequency = scaled ? scaled_frequency(&c->rope, frequency) : frequency;
+        double frequency = frequency_of(c, i);
         for (uint32_t t = 0; t < model->seq_len; t++) {
-            model->cosines[(size_t)t * half + i] = (float)cos(t * frequency);
-            model->sines[(size_t)t * half + i] = (float)sin(t * frequency);
+            model->cosines[(size_t)t * half + i] = (float)(size * cos(t * frequency));
+            model->sines[(size_t)t * half + i] = (float)(size * sin(t * frequency));
         }
     }
     return RP_OK;
 }
 
 const char *const rpexec_model_families[] = {"llama", "mistral",   "mixtral", "qwen2",
-                                             "qwen3", "qwen3_moe", NULL};
+                                             "qwen3", "qwen3_moe", "gpt_oss", NULL};
 
 /* Models of rpsim's own files have no family. */
 static bool is_computed(const char *family)
@@ -71,15 +101,13 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     const char *before = "";
     if (c->learned_positions || c->layer_norm || c->plain_mlp) {
         what = "learned positions, LayerNorm or a plain MLP";
-    } else if (c->attention_bias || c->expert_bias || c->linear_bias ||
+    } else if (c->linear_bias || (c->expert_bias && c->experts == 1) ||
                (c->mlp_bias && c->experts > 1)) {
-        what = "biases of experts or attention sinks";
+        what = "biases at other places";
     } else if (c->kv_rank != 0 || c->shared_intermediate != 0) {
         what = "latent attention or shared experts";
     } else if (c->four_norms || c->wide_qk_norm) {
         what = "norms at other places";
-    } else if (strcmp(c->rope_scaling, "none") != 0 && strcmp(c->rope_scaling, "llama3") != 0) {
-        what = c->rope_scaling;
     } else if (!differ_in_windows_alone(c)) {
         what = "layers of several kinds";
     } else if (!is_computed(c->family)) {
@@ -88,7 +116,7 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     }
     if (what != NULL) {
         rp_log_error("--model: %s has %s%s, which the executor does not compute; valid are models "
-                     "of the Llama, Mistral, Mixtral, Qwen2, Qwen3 and Qwen3-MoE families",
+                     "of the Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE and gpt-oss families",
                      c->name, before, what);
         return RP_INPUT;
     }

@@ -72,7 +72,9 @@ typedef enum rpexec_block_tensor {
     RPEXEC_DOWN,
     RPEXEC_Q_NORM, /**< only with QK-norm */
     RPEXEC_K_NORM,
-    RPEXEC_ROUTER, /**< only with experts */
+    RPEXEC_ROUTER,      /**< only with experts */
+    RPEXEC_ROUTER_BIAS, /**< only with expert_bias */
+    RPEXEC_SINKS,       /**< [heads], only with attention_bias */
     RPEXEC_BLOCK_TENSORS
 } rpexec_block_tensor;
 
@@ -90,7 +92,7 @@ typedef struct rpexec_linear {
     uint64_t b;
     uint64_t b_stride;
     bool biased;
-    uint64_t bias; /**< [out], where it is biased */
+    uint64_t bias; /**< [out], where it is biased; of experts [E, out] */
 } rpexec_linear;
 
 enum { RPEXEC_HEAD_NORM, RPEXEC_HEAD_TABLE };
@@ -117,7 +119,7 @@ extern const char *const rpexec_model_families[];
 
 /**
  * Lays out the parameters and computes the rotary tables: angle = position * frequency, frequency
- * theta^(-2i/h), with the Llama-3.1 scaling where the model has it (executor.md 4.1).
+ * theta^(-2i/h), with the scaling that the model has (executor.md 4.1).
  * @param seq_len longest sequence, 1 to max_positions
  * @param dtype storage type of the run
  * @retval RP_OK, RP_INPUT (the model has what the executor cannot compute; logged), RP_NO_MEMORY

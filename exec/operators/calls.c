@@ -61,6 +61,7 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
 #define ATTENTION_SHAPE                                                                            \
     "%" PRIu32 "x%" PRIu32 " heads %" PRIu32 "/%" PRIu32 "x%" PRIu32, sizes->sequences,            \
         sizes->seq_len, sizes->heads, sizes->kv_heads, sizes->head_dim
+#define HEADS_SHAPE "%" PRIu64 " heads %" PRIu32 "x%" PRIu32, tokens, heads, head_dim
 #define ROUTED(more)                                                                               \
     "%" PRIu64 " to %" PRIu32 " of %" PRIu32 more, routing->tokens, routing->active,               \
         routing->experts

@@ -121,6 +121,17 @@ typedef struct rpexec_update {
     /* dbias += sum over rows of dy. */                                                            \
     X(bias_weight, (0, area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                     \
       (U64, rows), (U32, width), (IN, dy), (FLAG, wide), (OUT, dbias))                             \
+    /* One more key of each head, its sink, joins the softmax of `attention`. It has no value: o    \
+     * [tokens, heads, head_dim] shrinks by its share, and it becomes a part of logsumexp[tokens,  \
+     * heads], as attention_backward takes them. */                                                \
+    X(join_sinks, (0, 2 * area((double)tokens, (double)heads * head_dim),                          \
+                   2 * area((double)tokens, heads), HEADS_SHAPE),                                  \
+      (U64, tokens), (U32, heads), (U32, head_dim), (IN, sinks), (OUT, o), (OUT_F32, logsumexp))   \
+    /* dsinks[heads] -= sum over tokens of e^(sink - logsumexp) (o . d_o), behind join_sinks. */   \
+    X(sinks_weight, (0, 2 * area((double)tokens, (double)heads * head_dim),                        \
+                     area((double)tokens, heads), HEADS_SHAPE),                                    \
+      (U64, tokens), (U32, heads), (U32, head_dim), (IN, sinks), (IN, o), (IN_F32, logsumexp),     \
+      (IN, d_o), (FLAG, wide), (OUT, dsinks))                                                      \
     /* y[rows, out] = base[rows, out] + x[rows, in] weight[out, in]^T. base may be y; NULL: nothing\
      * is added. */                                                                                \
     X(linear, (2 * area((double)rows, in) * out, area((double)rows, in) + area(in, out) +          \
@@ -220,14 +231,26 @@ typedef struct rpexec_update {
        matrices->out) + (wide ? 0 : into(experts_values(routing, matrices), true)),                \
        wide ? into(experts_values(routing, matrices), true) : 0, EXPERTS_SHAPE),                   \
       (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweights))  \
-    /* s = weight gate sigmoid(gate) up of gathered rows [T k, width], each with its weight: scaled\
-     * before the down projection, so that a plain sum of rows is left to do after it. */          \
+    /* y[T k, width] = the bias[E, width] of each gathered row's expert; `weighted`: times the row's\
+     * weight. */                                                                                  \
+    X(experts_bias, (0, area(routed(routing), width), 0, ROUTED_SHAPE),                            \
+      (ROUTING, routing), (U32, width), (IN, bias), (FLAG, weighted), (OUT, y))                    \
+    /* dweights[T k] += dy . bias: of rows with weighted biases. */                                \
+    X(experts_bias_input, (0, area(routed(routing), width), routed(routing), ROUTED_SHAPE),        \
+      (ROUTING, routing), (U32, width), (IN, dy), (IN, bias), (OUT_F32, dweights))                 \
+    /* dbias[E, width] += sum over an expert's rows of dy, each times its weight where weighted. */\
+    X(experts_bias_weight, (0, area(routed(routing), width), 0, ROUTED_SHAPE),                     \
+      (ROUTING, routing), (U32, width), (IN, dy), (FLAG, weighted), (FLAG, wide), (OUT, dbias))    \
+    /* s = weight gate sigmoid(alpha gate) up of gathered rows [T k, width], each with its weight: \
+     * scaled before the down projection, so that a plain sum of rows is left to do after it. With \
+     * a limit gate is at most that, up between -limit and limit, and 1 is added to it; 0: none. */\
     X(experts_swiglu, (0, 3 * area(routed(routing), width), 0, ROUTED_SHAPE),                      \
-      (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (OUT, s))                            \
+      (ROUTING, routing), (U32, width), (F32, alpha), (F32, limit), (IN, gate), (IN, up),          \
+      (OUT, s))                                                                                    \
     /* dgate, dup (either may be ds) and the gradients [T k] of the rows' weights. */              \
     X(experts_swiglu_backward, (0, 5 * area(routed(routing), width), 0, ROUTED_SHAPE),             \
-      (ROUTING, routing), (U32, width), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup),  \
-      (OUT_F32, dweights))                                                                         \
+      (ROUTING, routing), (U32, width), (F32, alpha), (F32, limit), (IN, gate), (IN, up), (IN, ds),\
+      (OUT, dgate), (OUT, dup), (OUT_F32, dweights))                                               \
     /* gradients += sums, which are fp32 in every storage type. */                                 \
     X(add_sums, (0, 2 * (double)count, (double)count, COUNT_SHAPE),                                \
       (U64, count), (IN_F32, sums), (OUT, gradients))                                              \

@@ -194,6 +194,81 @@ __global__ void __launch_bounds__(BLOCK)
     store_row(to_value, h, dv + row * h);
 }
 
+/* A warp per row; logf and expf as attention has them. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    join_sinks(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *sinks, T *o,
+               float *logsumexp)
+{
+    uint32_t lane = threadIdx.x % 32;
+    for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
+         row += (uint64_t)gridDim.x * (BLOCK / 32)) {
+        float keys = logsumexp[row];
+        float sink = widen(sinks[row % heads]);
+        float most = fmaxf(keys, sink);
+        float all = most + logf(expf(keys - most) + expf(sink - most));
+        float share = expf(keys - all);
+        __syncwarp(); /* every lane has read the keys' logarithm */
+        for (uint32_t i = lane; i < head_dim; i += 32) {
+            T *at = o + row * head_dim + i;
+            narrow(widen(*at) * share, at);
+        }
+        if (lane == 0) {
+            logsumexp[row] = all;
+        }
+    }
+}
+
+/* Gradients of sinks by row. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    sink_slopes(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *sinks, const T *o,
+                const float *logsumexp, const T *d_o, float *slopes)
+{
+    uint32_t lane = threadIdx.x % 32;
+    for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
+         row += (uint64_t)gridDim.x * (BLOCK / 32)) {
+        float sum = 0;
+        for (uint32_t i = lane; i < head_dim; i += 32) {
+            sum += widen(o[row * head_dim + i]) * widen(d_o[row * head_dim + i]);
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            slopes[row] = -expf(widen(sinks[row % heads]) - logsumexp[row]) * sum;
+        }
+    }
+}
+
+extern "C" cudaError_t rpexec_cuda_join_sinks(const rpexec_cuda_target *target, uint64_t tokens,
+                                              uint32_t heads, uint32_t head_dim, const void *sinks,
+                                              void *o, float *logsumexp)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(join_sinks<T>, blocks_for(target, tokens * heads, BLOCK / 32), BLOCK, 0,
+                      target->stream, tokens * heads, heads, head_dim,
+                      static_cast<const T *>(sinks), static_cast<T *>(o), logsumexp);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                                uint32_t heads, uint32_t head_dim,
+                                                const void *sinks, const void *o,
+                                                const float *logsumexp, const void *d_o,
+                                                float *sums, bool wide, void *dsinks)
+{
+    cudaError_t error = for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(sink_slopes<T>, blocks_for(target, tokens * heads, BLOCK / 32), BLOCK, 0,
+                      target->stream, tokens * heads, heads, head_dim,
+                      static_cast<const T *>(sinks), static_cast<const T *>(o), logsumexp,
+                      static_cast<const T *>(d_o), sums);
+    });
+    return error != cudaSuccess ? error
+                                : rpexec_cuda_sum_rows(target, tokens, heads, sums,
+                                                       sums + tokens * heads, wide, dsinks);
+}
+
 static float scale_of(const rpexec_attention_sizes *s)
 {
     return 1.0f / sqrtf((float)s->head_dim);

@@ -264,9 +264,26 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* What gate and up become before they meet; true where they still move with what they were. */
+__device__ inline bool clamp_gate(float limit, float *gate)
+{
+    bool moves = limit == 0.0f || !(*gate > limit);
+    *gate = moves ? *gate : limit;
+    return moves;
+}
+
+__device__ inline bool clamp_up(float limit, float *up)
+{
+    bool moves = limit == 0.0f || (!(*up > limit) && !(*up < -limit));
+    *up = moves ? *up : *up > 0 ? limit : -limit;
+    *up += limit == 0.0f ? 0.0f : 1.0f;
+    return moves;
+}
+
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    experts_swiglu(rpexec_routing r, uint32_t width, const T *gate, const T *up, T *s, bool whole)
+    experts_swiglu(rpexec_routing r, uint32_t width, float alpha, float limit, const T *gate,
+                   const T *up, T *s, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     uint32_t packs = (width + N - 1) / N;
@@ -279,7 +296,9 @@ __global__ void __launch_bounds__(BLOCK)
         load<N>(gate + at, width - j, whole, g);
         load<N>(up + at, width - j, whole, u);
         for (int k = 0; k < N; k++) {
-            g[k] = r.weights[row] * (g[k] * sigmoid(g[k]) * u[k]);
+            clamp_gate(limit, &g[k]);
+            clamp_up(limit, &u[k]);
+            g[k] = r.weights[row] * (g[k] * sigmoid(alpha * g[k]) * u[k]);
         }
         store<N>(g, width - j, whole, s + at);
     }
@@ -287,8 +306,9 @@ __global__ void __launch_bounds__(BLOCK)
 
 template <typename T>
 __global__ void __launch_bounds__(ROW_BLOCK, 8)
-    experts_swiglu_backward(rpexec_routing r, uint32_t width, const T *gate, const T *up,
-                            const T *ds, T *dgate, T *dup, float *dweights, bool whole)
+    experts_swiglu_backward(rpexec_routing r, uint32_t width, float alpha, float limit,
+                            const T *gate, const T *up, const T *ds, T *dgate, T *dup,
+                            float *dweights, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ double parts[ROW_BLOCK / 32];
@@ -302,11 +322,14 @@ __global__ void __launch_bounds__(ROW_BLOCK, 8)
             load<N>(up + at, width - j, whole, u);
             load<N>(ds + at, width - j, whole, d);
             for (int k = 0; k < N; k++) {
-                float sigma = sigmoid(g[k]);
+                bool gate_moves = clamp_gate(limit, &g[k]);
+                bool up_moves = clamp_up(limit, &u[k]);
+                float sigma = sigmoid(alpha * g[k]);
+                float slope = sigma * (1.0f + alpha * g[k] * (1.0f - sigma));
                 float weighted = d[k] * weight;
                 sum += (double)(d[k] * g[k] * sigma * u[k]);
-                to_gate[k] = weighted * u[k] * (sigma * (1.0f + g[k] * (1.0f - sigma)));
-                to_up[k] = weighted * g[k] * sigma;
+                to_gate[k] = gate_moves ? weighted * u[k] * slope : 0.0f;
+                to_up[k] = up_moves ? weighted * g[k] * sigma : 0.0f;
             }
             store<N>(to_gate, width - j, whole, dgate + at);
             store<N>(to_up, width - j, whole, dup + at);
@@ -315,6 +338,90 @@ __global__ void __launch_bounds__(ROW_BLOCK, 8)
         if (threadIdx.x == 0) {
             dweights[row] = (float)sum;
         }
+    }
+}
+
+/* The expert of a gathered row: the last one that begins at it or before. */
+__device__ inline uint32_t expert_of(const rpexec_routing &r, uint64_t row)
+{
+    uint32_t low = 0, high = r.experts;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        low = r.begins[middle] <= row ? middle : low;
+        high = low == middle ? high : middle;
+    }
+    return low;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    experts_bias(rpexec_routing r, uint32_t width, const T *bias, bool weighted, T *y, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    uint32_t packs = (width + N - 1) / N;
+    for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < r.tokens * r.active * packs;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        uint64_t row = i / packs;
+        uint32_t j = (uint32_t)(i % packs) * N;
+        float b[N];
+        load<N>(bias + (uint64_t)expert_of(r, row) * width + j, width - j, whole, b);
+        for (int k = 0; k < N; k++) {
+            b[k] = weighted ? r.weights[row] * b[k] : b[k];
+        }
+        store<N>(b, width - j, whole, y + row * width + j);
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(ROW_BLOCK)
+    experts_bias_input(rpexec_routing r, uint32_t width, const T *dy, const T *bias,
+                       float *dweights, bool whole)
+{
+    constexpr int N = per_pack<T>::count;
+    __shared__ double parts[ROW_BLOCK / 32];
+    for (uint64_t row = blockIdx.x; row < r.tokens * r.active; row += gridDim.x) {
+        const T *own = bias + (uint64_t)expert_of(r, row) * width;
+        double sum = 0;
+        for (uint32_t j = threadIdx.x * N; j < width; j += ROW_BLOCK * N) {
+            float d[N], b[N];
+            load<N>(dy + row * width + j, width - j, whole, d);
+            load<N>(own + j, width - j, whole, b);
+            for (int k = 0; k < N; k++) {
+                sum += (double)(d[k] * b[k]);
+            }
+        }
+        sum = group_sum<ROW_BLOCK>(sum, parts);
+        if (threadIdx.x == 0) {
+            dweights[row] += (float)sum;
+        }
+    }
+}
+
+/* An expert's column a lane: a warp has every eighth row, and the warps' sums are added in their
+ * order, last of all to the old gradient. */
+template <typename T, typename G>
+__global__ void __launch_bounds__(BLOCK)
+    experts_bias_weight(rpexec_routing r, uint32_t width, const T *dy, bool weighted, G *dbias)
+{
+    __shared__ float sums[BLOCK / 32][32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t column = blockIdx.x * 32 + lane;
+    float sum = 0;
+    for (uint64_t row = r.begins[blockIdx.y] + warp;
+         row < r.begins[blockIdx.y + 1] && column < width; row += BLOCK / 32) {
+        float d = widen(dy[row * width + column]);
+        sum += weighted ? r.weights[row] * d : d;
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && column < width) {
+        float total = 0;
+        for (int i = 0; i < BLOCK / 32; i++) {
+            total += sums[i][lane];
+        }
+        G *to = dbias + (uint64_t)blockIdx.y * width + column;
+        narrow(widen(*to) + total, to);
     }
 }
 
@@ -393,31 +500,78 @@ extern "C" cudaError_t rpexec_cuda_scatter(const rpexec_cuda_target *target,
 
 extern "C" cudaError_t rpexec_cuda_experts_swiglu(const rpexec_cuda_target *target,
                                                   const rpexec_routing *routing, uint32_t width,
-                                                  const void *gate, const void *up, void *s)
+                                                  float alpha, float limit, const void *gate,
+                                                  const void *up, void *s)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
         return launch(experts_swiglu<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
-                      *routing, width, static_cast<const T *>(gate), static_cast<const T *>(up),
-                      static_cast<T *>(s),
+                      *routing, width, alpha, limit, static_cast<const T *>(gate),
+                      static_cast<const T *>(up), static_cast<T *>(s),
                       aligned(16, gate, up, s) && width % per_pack<T>::count == 0);
     });
 }
 
 extern "C" cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_target *target,
                                                            const rpexec_routing *routing,
-                                                           uint32_t width, const void *gate,
-                                                           const void *up, const void *ds,
-                                                           void *dgate, void *dup, float *dweights)
+                                                           uint32_t width, float alpha, float limit,
+                                                           const void *gate, const void *up,
+                                                           const void *ds, void *dgate, void *dup,
+                                                           float *dweights)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         bool whole = aligned(16, gate, up, ds, dgate, dup) && width % per_pack<T>::count == 0;
         return launch(experts_swiglu_backward<T>,
                       blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
-                      target->stream, *routing, width, static_cast<const T *>(gate),
+                      target->stream, *routing, width, alpha, limit, static_cast<const T *>(gate),
                       static_cast<const T *>(up), static_cast<const T *>(ds),
                       static_cast<T *>(dgate), static_cast<T *>(dup), dweights, whole);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_experts_bias(const rpexec_cuda_target *target,
+                                                const rpexec_routing *routing, uint32_t width,
+                                                const void *bias, bool weighted, void *y)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
+        return launch(experts_bias<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
+                      *routing, width, static_cast<const T *>(bias), weighted, static_cast<T *>(y),
+                      aligned(16, bias, y) && width % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_experts_bias_input(const rpexec_cuda_target *target,
+                                                      const rpexec_routing *routing, uint32_t width,
+                                                      const void *dy, const void *bias,
+                                                      float *dweights)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(experts_bias_input<T>,
+                      blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
+                      target->stream, *routing, width, static_cast<const T *>(dy),
+                      static_cast<const T *>(bias), dweights,
+                      aligned(16, dy, bias) && width % per_pack<T>::count == 0);
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_experts_bias_weight(const rpexec_cuda_target *target,
+                                                       const rpexec_routing *routing,
+                                                       uint32_t width, const void *dy,
+                                                       bool weighted, bool wide, void *dbias)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        dim3 grid((width + 31) / 32, routing->experts);
+        if (wide) {
+            return launch(experts_bias_weight<T, float>, grid, BLOCK, 0, target->stream, *routing,
+                          width, static_cast<const T *>(dy), weighted, static_cast<float *>(dbias));
+        }
+        return launch(experts_bias_weight<T, T>, grid, BLOCK, 0, target->stream, *routing, width,
+                      static_cast<const T *>(dy), weighted, static_cast<T *>(dbias));
     });
 }

@@ -53,6 +53,10 @@ cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64
                                         uint32_t width, const void *x, const float *r,
                                         const void *dy, float *parts, bool wide, void *dweight);
 
+/** dsums[width] += sums over the rows of fp32 values[rows, width]. */
+cudaError_t rpexec_cuda_sum_rows(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
+                                 const float *values, float *parts, bool wide, void *dsums);
+
 /** @return parts that rms_norm_weight sums its rows in: a function of the rows only, at most 256 */
 uint32_t rpexec_cuda_norm_parts(uint64_t rows);
 
@@ -115,13 +119,23 @@ cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target, const rpexec_ro
                                uint32_t width, const void *x, void *y);
 cudaError_t rpexec_cuda_scatter(const rpexec_cuda_target *target, const rpexec_routing *routing,
                                 uint32_t width, const void *x, bool add, void *y);
+cudaError_t rpexec_cuda_experts_bias(const rpexec_cuda_target *target,
+                                     const rpexec_routing *routing, uint32_t width,
+                                     const void *bias, bool weighted, void *y);
+cudaError_t rpexec_cuda_experts_bias_input(const rpexec_cuda_target *target,
+                                           const rpexec_routing *routing, uint32_t width,
+                                           const void *dy, const void *bias, float *dweights);
+cudaError_t rpexec_cuda_experts_bias_weight(const rpexec_cuda_target *target,
+                                            const rpexec_routing *routing, uint32_t width,
+                                            const void *dy, bool weighted, bool wide, void *dbias);
 cudaError_t rpexec_cuda_experts_swiglu(const rpexec_cuda_target *target,
-                                       const rpexec_routing *routing, uint32_t width,
-                                       const void *gate, const void *up, void *s);
+                                       const rpexec_routing *routing, uint32_t width, float alpha,
+                                       float limit, const void *gate, const void *up, void *s);
 cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_target *target,
                                                 const rpexec_routing *routing, uint32_t width,
-                                                const void *gate, const void *up, const void *ds,
-                                                void *dgate, void *dup, float *dweights);
+                                                float alpha, float limit, const void *gate,
+                                                const void *up, const void *ds, void *dgate,
+                                                void *dup, float *dweights);
 
 /** Most experts that route takes: their probabilities lie in shared memory. */
 #define RPEXEC_CUDA_MOST_EXPERTS 2048u
@@ -145,6 +159,14 @@ cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *target,
                                            const void *k, const void *v, const void *o,
                                            const float *logsumexp, const void *d_o, float *sums,
                                            void *dq, void *dk, void *dv);
+cudaError_t rpexec_cuda_join_sinks(const rpexec_cuda_target *target, uint64_t tokens,
+                                   uint32_t heads, uint32_t head_dim, const void *sinks, void *o,
+                                   float *logsumexp);
+/** @param sums tokens x heads, then rpexec_cuda_norm_parts(tokens) x heads floats of scratch */
+cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target, uint64_t tokens,
+                                     uint32_t heads, uint32_t head_dim, const void *sinks,
+                                     const void *o, const float *logsumexp, const void *d_o,
+                                     float *sums, bool wide, void *dsinks);
 /** Further input of rpexec_cuda_attention_half_backward: floats [2][heads][tokens], first the
  * logsumexp times log2(e), then the sums over the head of d_o o. */
 cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,

@@ -185,6 +185,34 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
     });
 }
 
+/* The rows' sums in parts, of values of type V. */
+template <typename V>
+static cudaError_t sum_parts(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
+                             const V *x, const float *r, const V *dy, float *parts)
+{
+    bool whole = aligned(2 * sizeof(V), x, dy) && width % 2 == 0;
+    uint32_t count = rpexec_cuda_norm_parts(rows);
+    uint64_t per_part = count > 0 ? (rows + count - 1) / count : 0;
+    return launch(norm_weight_parts<V>, dim3((width + 63) / 64, count), BLOCK, 0, target->stream,
+                  rows, width, per_part, x, r, dy, parts, whole);
+}
+
+template <typename T>
+static cudaError_t add_parts(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
+                             const float *parts, bool wide, T *sums)
+{
+    uint32_t count = rpexec_cuda_norm_parts(rows);
+    if (count == 0) {
+        return cudaSuccess;
+    }
+    if (wide) {
+        return launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
+                      count, width, parts, static_cast<float *>(static_cast<void *>(sums)));
+    }
+    return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream, count,
+                  width, parts, sums);
+}
+
 extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
                                                    uint32_t width, const void *x, const float *r,
                                                    const void *dy, float *parts, bool wide,
@@ -192,21 +220,23 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *tar
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        bool whole = aligned(2 * sizeof(T), x, dy) && width % 2 == 0;
-        uint32_t count = rpexec_cuda_norm_parts(rows);
-        uint64_t per_part = count > 0 ? (rows + count - 1) / count : 0;
-        cudaError_t error = launch(norm_weight_parts<T>, dim3((width + 63) / 64, count), BLOCK, 0,
-                                   target->stream, rows, width, per_part, static_cast<const T *>(x),
-                                   r, static_cast<const T *>(dy), parts, whole);
-        if (error != cudaSuccess || count == 0) {
-            return error;
-        }
-        if (wide) {
-            return launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0,
-                          target->stream, count, width, static_cast<const float *>(parts),
-                          static_cast<float *>(dweight));
-        }
-        return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
-                      count, width, static_cast<const float *>(parts), static_cast<T *>(dweight));
+        cudaError_t error = sum_parts<T>(target, rows, width, static_cast<const T *>(x), r,
+                                         static_cast<const T *>(dy), parts);
+        return error != cudaSuccess
+                   ? error
+                   : add_parts<T>(target, rows, width, parts, wide, static_cast<T *>(dweight));
+    });
+}
+
+extern "C" cudaError_t rpexec_cuda_sum_rows(const rpexec_cuda_target *target, uint64_t rows,
+                                            uint32_t width, const float *values, float *parts,
+                                            bool wide, void *dsums)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        cudaError_t error = sum_parts<float>(target, rows, width, nullptr, nullptr, values, parts);
+        return error != cudaSuccess
+                   ? error
+                   : add_parts<T>(target, rows, width, parts, wide, static_cast<T *>(dsums));
     });
 }

@@ -24,8 +24,8 @@
 
 TestSuite(exec_families, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-static const char *const families[] = {"llama3.2",     "llama-biases", "qwen2",  "qwen2-windows",
-                                       "qwen3-biases", "mistral",      "mixtral"};
+static const char *const families[] = {"llama3.2",     "llama-biases", "qwen2",   "qwen2-windows",
+                                       "qwen3-biases", "mistral",      "mixtral", "gpt-oss"};
 
 static const struct {
     const char *schedule;
@@ -88,6 +88,18 @@ static void prepare(void *context, rp_arena *arena, rp_test_run *run)
     }
 }
 
+static const float *together(const rpexec_writable *tensor)
+{
+    float *values = NULL;
+    if (tensor->part_count == 0) {
+        return tensor->values;
+    }
+    uint64_t elements = rpexec_writable_elements(tensor);
+    cr_assert(eq(int, rp_arena_alloc(rp_test_arena, elements, sizeof *values, &values), RP_OK));
+    rpexec_weights_put_together(tensor, values);
+    return values;
+}
+
 /* Tensors that are trained are those of the other framework, no more and no less. */
 static void compare(trained *t, const rp_test_run *run, const char *what)
 {
@@ -103,12 +115,12 @@ static void compare(trained *t, const rp_test_run *run, const char *what)
     }
     cr_expect(worst <= LOSS_TOLERANCE, "%s: losses differ by %g", what, worst);
     cr_assert(eq(int,
-                 rpexec_weights_list(&run->state, run->state.master, prefix, rp_test_arena,
-                                     &tensors, &tensor_count),
+                 rpexec_weights_joined(&run->state, run->state.master, prefix, rp_test_arena,
+                                       &tensors, &tensor_count),
                  RP_OK));
     for (uint32_t i = 0; i < tensor_count; i++) {
         const float *right = values_of(t, tensors[i].name, &count);
-        const float *values = tensors[i].values;
+        const float *values = together(&tensors[i]);
         double apart = 0;
         double norm = 0;
         cr_assert(eq(u64, count, rpexec_writable_elements(&tensors[i])), "%s", tensors[i].name);
@@ -163,6 +175,41 @@ Test(exec_families, all_parameters)
         train(families[i], false);
         rp_test_arena_again();
     }
+}
+
+/* Weights of experts in blocks of MXFP4, as transformers unpacks them (make.py): to the last bit.
+ */
+Test(exec_families, packed_experts_are_unpacked)
+{
+    const char *folder = RP_TEST_ROOT "/golden/families/mxfp4";
+    trained t = {.folder = folder};
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rpexec_writable *tensors = NULL;
+    uint32_t count = 0;
+    uint32_t compared = 0;
+    rp_arena *arena = rp_test_arena;
+    cr_assert(eq(int, rpexec_config_load(path_of(&t, "config.json"), NULL, arena, &config), RP_OK));
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
+    cr_assert(eq(int, rpexec_weights_load(folder, &state), RP_OK));
+    cr_assert(
+        eq(int, rpexec_weights_joined(&state, state.master, "", arena, &tensors, &count), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_open(path_of(&t, "unpacked.safetensors"), arena, &t.file),
+                 RP_OK));
+    for (uint32_t i = 0; i < count; i++) {
+        if (rpexec_safetensors_find(&t.file, tensors[i].name) != NULL) {
+            uint64_t elements;
+            const float *right = values_of(&t, tensors[i].name, &elements);
+            cr_assert(eq(u64, elements, rpexec_writable_elements(&tensors[i])));
+            cr_expect(memcmp(together(&tensors[i]), right, elements * sizeof *right) == 0, "%s",
+                      tensors[i].name);
+            compared++;
+        }
+    }
+    cr_expect(eq(u32, compared, 2));
+    rpexec_safetensors_close(&t.file);
 }
 
 Test(exec_families, adapters)

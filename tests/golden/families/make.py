@@ -5,17 +5,21 @@ Writes tests/golden/families/NAME/: config.json and model.safetensors as transfo
 adapter_model.safetensors (LoRA's, where they begin, named as PEFT writes them), and
 training.safetensors: ids and labels of the one batch that all steps have, the losses of full
 training and of the adapters', and the trained tensors behind the last step, after.NAME and
-adapters.NAME. Everything is computed in float64 from values that are rounded to fp32 (but for the
+adapters.NAME. gpt-oss has its experts' adapters as PEFT's target_parameters have them, gate's and up's
+in one of twice the rank. mxfp4/ has weights of experts in blocks, and as transformers unpacks them. Everything is computed in float64 from values that are rounded to fp32 (but for the
 softmax of routers, which transformers computes in fp32), and rounded once. Run once with PyTorch
 2.x, transformers 5 or later and safetensors; the files are committed.
 Usage: make.py FOLDER [NAME...]
 """
+import json
 import pathlib
 import sys
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 SEQUENCES, LENGTH, STEPS = 6, 17, 20
 ADAM = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
@@ -26,6 +30,8 @@ SIZES = dict(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, num_key
              pad_token_id=None, bos_token_id=1, eos_token_id=2)
 LLAMA_3_2 = dict(rope_type="llama3", rope_theta=50.0, factor=32.0, low_freq_factor=1.0,
                  high_freq_factor=4.0, original_max_position_embeddings=24)
+YARN = dict(rope_type="yarn", rope_theta=150.0, factor=4.0, beta_fast=8.0, beta_slow=0.5,
+            truncate=False, original_max_position_embeddings=32)
 FAMILIES = {
     "llama3.2": ("llama", dict(tie_word_embeddings=True, rope_parameters=LLAMA_3_2)),
     "llama-biases": ("llama", dict(attention_bias=True, mlp_bias=True, head_dim=10)),
@@ -35,6 +41,10 @@ FAMILIES = {
     "qwen3-biases": ("qwen3", dict(attention_bias=True, head_dim=10)),
     "mistral": ("mistral", dict(sliding_window=6, head_dim=10)),
     "mixtral": ("mixtral", dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
+    # The limit is low, so that gates and ups reach it.
+    "gpt-oss": ("gpt_oss", dict(hidden_size=20, intermediate_size=14, head_dim=10, vocab_size=47,
+                                num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2,
+                                sliding_window=6, swiglu_limit=0.5, rope_parameters=YARN)),
 }
 EXPERTS = {"mixtral": ("mlp", "block_sparse_moe", "w1", "w3", "w2")}
 
@@ -45,7 +55,9 @@ def split(name, tensor, family):
         family, ("mlp", "mlp", "gate_proj", "up_proj", "down_proj"))
     name = name.replace(f".{inside}.", f".{outside}.")
     base = name.rsplit(".", 1)[0]
-    if name.endswith("experts.gate_up_proj"):
+    if family == "gpt_oss":
+        yield name, tensor
+    elif name.endswith("experts.gate_up_proj"):
         for e, one in enumerate(tensor):
             for key, half in zip((gate, up), one.chunk(2)):
                 yield f"{base}.{e}.{key}.weight", half
@@ -83,6 +95,30 @@ def single(tensor):
     return tensor.detach().to(torch.float32).contiguous()
 
 
+def of_parameter(name, weight, adapters):
+    """gpt-oss: the adapters of all experts' matrices, W being [E, in, out], and B A of each."""
+    base = "base_model.model." + name.rsplit(".", 1)[0]
+    joined = name.endswith("gate_up_proj")
+    base += ".base_layer" if joined else ""
+    experts, inputs, outputs = weight.shape
+    halves = 2 if joined else 1
+    keys = [f"{base}.lora_{letter}.weight" for letter in "AB"]
+    if keys[0] not in adapters:
+        b = torch.zeros(outputs, halves * RANK, experts, dtype=torch.float64)
+        for half in range(halves):
+            part = b[half::halves, half * RANK:(half + 1) * RANK]
+            part.copy_(0.15 * torch.randn(part.shape))
+        mask = (b != 0).double().reshape(outputs, -1)
+        for key, values in zip(keys, (0.15 * torch.randn(experts * halves * RANK, inputs).double(),
+                                      b.reshape(outputs, -1))):
+            adapters[key] = values.requires_grad_()
+        # Gate and up have an adapter each: what is 0 stays 0.
+        adapters[keys[1]].register_hook(lambda gradient: gradient * mask)
+    a = adapters[keys[0]].reshape(experts, -1, inputs)
+    b = adapters[keys[1]].reshape(outputs, -1, experts)
+    return torch.einsum("o r e, e r i -> e i o", b, a)
+
+
 def train_adapters(net, family, ids, labels, where):
     """Each linear layer's matrix is W + alpha / rank B A."""
     adapters = {}
@@ -94,6 +130,8 @@ def train_adapters(net, family, ids, labels, where):
             adapters[f"{key}.lora_{letter}.weight"] = values
 
     def adapted(name, weight):
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            return weight.detach() + ALPHA / RANK * of_parameter(name, weight, adapters)
         if not is_adapted(name):
             return weight.detach()
         key = "base_model.model." + name.removesuffix(".weight")
@@ -104,14 +142,16 @@ def train_adapters(net, family, ids, labels, where):
         for published, part in split(name, parameter, family):
             if is_adapted(published):
                 make(published, part)
+            else:
+                adapted(published, part)
 
     def loss():
         replaced = {}
         for name, parameter in net.named_parameters():
             parts = [adapted(*part) for part in split(name, parameter, family)]
-            if name.endswith("gate_up_proj"):
+            if name.endswith("gate_up_proj") and len(parts) > 1:
                 parts = [torch.cat(pair) for pair in zip(parts[0::2], parts[1::2])]
-            replaced[name] = torch.stack(parts) if "experts" in name else parts[0]
+            replaced[name] = torch.stack(parts) if len(parts) > 1 else parts[0]
         outputs = torch.func.functional_call(net, replaced, kwargs={"input_ids": ids})
         return loss_of(outputs.logits, labels)
 
@@ -152,5 +192,38 @@ def make(folder, name):
     print(name, expected["losses"][[0, -1]].tolist(), expected["adapters.losses"][[0, -1]].tolist())
 
 
-for wanted in sys.argv[2:] or FAMILIES:
-    make(pathlib.Path(sys.argv[1]), wanted)
+def make_mxfp4(where):
+    """One layer of gpt-oss whose experts are packed: every pair of values, and scales from 2^-4 to 2^3 and
+    at the ends of the range, where bf16 would round."""
+    torch.manual_seed(11)
+    config = CONFIG_MAPPING["gpt_oss"](**{**SIZES, "hidden_size": 32, "intermediate_size": 32,
+                                          "num_hidden_layers": 1, "num_local_experts": 3,
+                                          "num_experts_per_tok": 2, "head_dim": 8, "vocab_size": 23,
+                                          "sliding_window": 6})
+    net = AutoModelForCausalLM.from_config(config).to(torch.float32)
+    net.save_pretrained(where)
+    (where / "generation_config.json").unlink(missing_ok=True)
+    tensors = load_file(where / "model.safetensors")
+    expected = {}
+    for key, rows in (("gate_up_proj", 64), ("down_proj", 32)):
+        name = f"model.layers.0.mlp.experts.{key}"
+        blocks = torch.randint(0, 256, (3, rows, 1, 16), dtype=torch.uint8)
+        blocks.view(-1)[:256] = torch.arange(256, dtype=torch.uint8)
+        scales = torch.randint(123, 131, (3, rows, 1), dtype=torch.uint8)
+        scales[2, :2, 0] = torch.tensor([1, 251], dtype=torch.uint8)
+        del tensors[name]
+        tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = blocks, scales
+        expected[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).contiguous()
+    save_file(tensors, where / "model.safetensors", metadata={"format": "pt"})
+    save_file(expected, where / "unpacked.safetensors",
+              metadata={"transformers": transformers.__version__})
+    text = json.loads((where / "config.json").read_text())
+    text["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (where / "config.json").write_text(json.dumps(text, indent=2) + "\n")
+
+
+for wanted in sys.argv[2:] or [*FAMILIES, "mxfp4"]:
+    if wanted == "mxfp4":
+        make_mxfp4(pathlib.Path(sys.argv[1]) / wanted)
+    else:
+        make(pathlib.Path(sys.argv[1]), wanted)
