@@ -98,6 +98,10 @@ breaks attention_half.cuh:attention_half_backward.cu attention bf16 attention_ba
     '(uint64_t)head * s.sequences * s.seq_len + token' '(uint64_t)head * s.seq_len + token'
 breaks products_half.cu products bf16 linear "the result's memory instead of the base's" \
     'base != nullptr ? base + at : nullptr' 'base != nullptr ? p.c + at : nullptr'
+breaks attention.cu attention bf16 join_sinks "the sink of the token's number" \
+    'float sink = widen(sinks[row % heads]);' 'float sink = widen(sinks[row / heads % heads]);'
+breaks attention.cu attention bf16 sinks_weight "gradients of sinks with the other sign" \
+    'slopes[row] = -expf(' 'slopes[row] = expf('
 breaks attention.cu attention bf16 attention_backward "logsumexp not in powers of two" \
     'sums[at] = logsumexp[row] * RPEXEC_LOG2_E;' 'sums[at] = logsumexp[row];'
 breaks attention.cu attention bf16 attention_backward "sums by token, not by head" \
@@ -322,9 +326,19 @@ breaks tokens.cu races/tokens bf16 race "the label's logit while it is overwritt
     '__syncthreads(); /* everybody has read the label'"'"'s logit */' ''
 # ---- experts
 breaks experts.cu experts bf16 experts_swiglu "rows without their weights" \
-    'r.weights[row] * (g[k] * sigmoid(g[k]) * u[k])' 'g[k] * sigmoid(g[k]) * u[k]'
+    'r.weights[row] * (g[k] * sigmoid(alpha * g[k]) * u[k])' 'g[k] * sigmoid(alpha * g[k]) * u[k]'
+breaks experts.cu experts bf16 experts_swiglu "ups without the 1 that is added" \
+    '*up += limit == 0.0f ? 0.0f : 1.0f;' ''
+breaks experts.cu experts bf16 experts_swiglu_backward "gradients of gates beyond the limit" \
+    'to_gate[k] = gate_moves ? weighted * u[k] * slope : 0.0f;' 'to_gate[k] = weighted * u[k] * slope;'
+breaks experts.cu experts bf16 experts_bias "the bias of the expert behind" \
+    'bias + (uint64_t)expert_of(r, row) * width + j' 'bias + ((uint64_t)expert_of(r, row) + 1) % r.experts * width + j'
+breaks experts.cu experts bf16 experts_bias_input "gradients of weights are lost" \
+    'dweights[row] += (float)sum;' 'dweights[row] = (float)sum;'
+breaks experts.cu experts bf16 experts_bias_weight "rows without their weights" \
+    'sum += weighted ? r.weights[row] * d : d;' 'sum += d;'
 breaks experts.cu experts bf16 experts_swiglu_backward "dup without the row's weight" \
-    'to_up[k] = weighted * g[k] * sigma;' 'to_up[k] = d[k] * g[k] * sigma;'
+    'to_up[k] = up_moves ? weighted * g[k] * sigma : 0.0f;' 'to_up[k] = up_moves ? d[k] * g[k] * sigma : 0.0f;'
 breaks experts.cu experts bf16 experts_swiglu_backward "the weight's own gradient with the weight" \
     'sum += (double)(d[k] * g[k] * sigma * u[k]);' 'sum += (double)(weighted * g[k] * sigma * u[k]);'
 breaks experts.cu experts bf16 "emulator: .*not aligned" "alignment without dup's" \

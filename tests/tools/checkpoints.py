@@ -6,8 +6,9 @@ with adapters, in fp32 and bf16. Each checkpoint is opened by AutoModelForCausal
 with LoRA by PeftModel.from_pretrained, and by rpexec --weights. A step of rpexec with --lr 0 on one
 sequence tells the sum of the log-probabilities of its tokens: those of many random sequences of one
 token, which name every token of the vocabulary, and of more are compared, sorted, since rpexec
-shuffles them. Models that rpexec makes from sizes follow, and shards. Needs PyTorch, transformers 5,
-PEFT and tokenizers. Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER
+shuffles them. Models that rpexec makes from sizes follow, shards, and gpt-oss with experts' weights in
+blocks of MXFP4. Needs PyTorch, transformers 5, PEFT and tokenizers.
+Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER [FAMILY...]   (only these, and nothing that follows)
 """
 import csv
 import json
@@ -21,8 +22,9 @@ import transformers
 from huggingface_hub.serialization._base import split_state_dict_into_shards_factory
 from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, Mxfp4Config, PreTrainedTokenizerFast
 
 RPEXEC, SAVE_SHARDS, WORK = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 TOLERANCE = 1e-4  # of a log-probability
@@ -46,6 +48,8 @@ FAMILIES = {  # name: model_type, and what differs from COMMON
     "qwen3": ("qwen3", dict(DENSE, head_dim=16, tie_word_embeddings=True)),
     "qwen3-moe": ("qwen3_moe", dict(COMMON, head_dim=16, moe_intermediate_size=16, num_experts=5,
                                     num_experts_per_tok=2, norm_topk_prob=True)),
+    "gpt-oss": ("gpt_oss", dict(DENSE, intermediate_size=32, head_dim=16, num_local_experts=4,
+                                num_experts_per_tok=2, sliding_window=5)),
 }
 failures = 0
 
@@ -168,6 +172,34 @@ def check_of_peft(base):
                 fail(f"adapters with {key}: {error}")
 
 
+def check_packed(base):
+    """gpt-oss with random blocks: opened, trained and saved unpacked, and as the base of adapters."""
+    folder = WORK / "packed-model"
+    folder.mkdir()
+    config = json.loads((base / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = load_file(base / "model.safetensors")
+    torch.manual_seed(3)
+    for name in [key for key in tensors if key.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, columns, rows = tensors.pop(name).shape
+        tensors[f"{name}_blocks"] = torch.randint(0, 256, (experts, rows, columns // 32, 16)).byte()
+        tensors[f"{name}_scales"] = torch.randint(121, 126, (experts, rows, columns // 32)).byte()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def open_packed():
+        net = AutoModelForCausalLM.from_pretrained(
+            folder, quantization_config=Mxfp4Config(dequantize=True), dtype=torch.float32)
+        return net.float()
+
+    compare("packed gpt-oss", folder, open_packed())
+    saved = check_full("packed", ["--weights", folder], "fp32")
+    if "quantization_config" in json.loads((saved / "config.json").read_text()):
+        fail("saved weights are said to be packed")
+    adapters = train(["--weights", folder], WORK / "packed-lora", "--lora-rank", 3)
+    compare("packed gpt-oss LoRA", adapters, PeftModel.from_pretrained(open_packed(), adapters))
+
+
 def make(name):
     kind, sizes = FAMILIES[name]
     torch.manual_seed(5)
@@ -217,8 +249,13 @@ def check_shards(folder, limit):
     compare(f"{folder.parent.name} in {count} shards", shards, open_model("shards", shards, torch.bfloat16))
 
 
+def finish():
+    print(f"checkpoints: {failures} failures")
+    sys.exit(failures != 0)
+
+
 def main():
-    for name in FAMILIES:
+    for name in sys.argv[4:] or FAMILIES:
         base = make(name)
         if name == "llama":
             words = PreTrainedTokenizerFast(
@@ -232,6 +269,10 @@ def main():
         if name == "llama":
             check_tokenizer(base, folder)
             check_tokenizer(base, WORK / f"{name}-bf16-lora" / "step-4")
+        if name == "gpt-oss":
+            check_packed(base)
+    if sys.argv[4:]:
+        finish()
     check_of_peft(WORK / "qwen3-model")
     global VOCAB
     VOCAB = 256
@@ -244,8 +285,7 @@ def main():
             base = open_model(name, save / "base", DTYPES[dtype])
             compare(f"{name} {dtype} LoRA", adapters, PeftModel.from_pretrained(base, adapters))
     check_shards(WORK / "tiny-moe-bf16" / "step-4", 100000)
-    print(f"checkpoints: {failures} failures")
-    sys.exit(failures != 0)
+    finish()
 
 
 main()

@@ -416,6 +416,8 @@ rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *mod
     model->wide_qk_norm = f->wide_qk_norm;
     model->four_norms = f->four_norms;
     model->rope_scaling = "none";
+    model->yarn = RP_ROPE_GPT_OSS;
+    model->gate = RP_GATE_GPT_OSS;
     (void)rp_hf_get(config, "model_type");
     RP_TRY(read_sizes(config, model));
     RP_TRY(read_biases(config, model));

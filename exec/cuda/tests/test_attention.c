@@ -60,9 +60,46 @@ static int test_one(rp_dtype dtype, rpexec_attention_sizes s)
     return test_attention_of(dtype, s, half_by_tensor_cores(dtype, s.head_dim), 0);
 }
 
+/* sinks, o, logsumexp; backward: sinks, o, logsumexp, do, dsinks. */
+static void join_sinks(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const rpexec_attention_sizes *s = context;
+    op->join_sinks(lane, s->seq_len, s->heads, s->head_dim, p[0], p[1], p[2]);
+}
+
+static void sinks_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                         void **p)
+{
+    const rpexec_attention_sizes *s = context;
+    op->sinks_weight(lane, s->seq_len, s->heads, s->head_dim, p[0], p[1], p[2], p[3],
+                     s->window != 0, p[4]);
+}
+
+/* `window` of the sizes: gradients are fp32 sums. */
+static int test_sinks(rp_dtype dtype, rpexec_attention_sizes s)
+{
+    uint64_t rows = (uint64_t)s.seq_len * s.heads;
+    trial t = trial_begin("join_sinks", dtype);
+    trial_values(&t, s.heads, 1);
+    trial_allow(&t, trial_values(&t, rows * s.head_dim, 1), 4, 0);
+    trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, rows, 1), 4, 0);
+    int failed = !trial_run(&t, join_sinks, &s);
+    t = trial_begin("sinks_weight", dtype);
+    trial_values(&t, s.heads, 1);
+    trial_values(&t, rows * s.head_dim, 1);
+    trial_normal(&t, RP_DTYPE_F32, rows, 1);
+    trial_values(&t, rows * s.head_dim, 1);
+    trial_allow(&t, trial_normal(&t, s.window != 0 ? RP_DTYPE_F32 : dtype, s.heads, 1),
+                (double)s.seq_len * s.head_dim, 0);
+    return failed + !trial_run(&t, sinks_weight, &s);
+}
+
 int test_attention(rp_dtype dtype)
 {
     int failed = 0;
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 8, 0});
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 67, 6, 1, 37, 1});
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 200, 5, 1, 64, 0});
     bool tiles = trial_is_fast() || dtype != RP_DTYPE_F32; /* of 64 queries, of 64 keys */
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
         failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0});

@@ -12,6 +12,7 @@ typedef struct sizes {
     uint32_t out;
     bool raw;
     bool add;
+    bool clamped; /* gates */
 } sizes;
 
 enum { PROBABILITIES, CHOSEN, ROWS, WEIGHTS, BEGINS, FIRST_OTHER };
@@ -135,7 +136,8 @@ static void swiglu(const void *context, rpexec_lane *lane, const rpexec_operator
     const sizes *s = context;
     rpexec_routing r = routing_of(s, p);
     void **x = p + FIRST_OTHER;
-    op->experts_swiglu(lane, &r, s->width, x[0], x[1], x[2]);
+    op->experts_swiglu(lane, &r, s->width, s->clamped ? 1.702f : 1.0f, s->clamped ? 1.5f : 0.0f,
+                       x[0], x[1], x[2]);
 }
 
 static void swiglu_backward(const void *context, rpexec_lane *lane, const rpexec_operators *op,
@@ -144,8 +146,58 @@ static void swiglu_backward(const void *context, rpexec_lane *lane, const rpexec
     const sizes *s = context;
     rpexec_routing r = routing_of(s, p);
     void **x = p + FIRST_OTHER;
-    op->experts_swiglu_backward(lane, &r, s->width, x[0], x[1], x[2], x[3], s->add ? x[2] : x[4],
-                                (void *)x[5]);
+    op->experts_swiglu_backward(lane, &r, s->width, s->clamped ? 1.702f : 1.0f,
+                                s->clamped ? 1.5f : 0.0f, x[0], x[1], x[2], x[3],
+                                s->add ? x[2] : x[4], (void *)x[5]);
+}
+
+/* ..., bias [E, width], y [T k, width], dweights. `raw`: they are weighted. */
+static void bias(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    rpexec_routing r = routing_of(s, p);
+    op->experts_bias(lane, &r, s->width, p[FIRST_OTHER], s->raw, p[FIRST_OTHER + 1]);
+}
+
+static void bias_input(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    const sizes *s = context;
+    rpexec_routing r = routing_of(s, p);
+    void **x = p + FIRST_OTHER;
+    op->experts_bias_input(lane, &r, s->width, x[1], x[0], (void *)x[2]);
+}
+
+static void bias_weight(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                        void **p)
+{
+    const sizes *s = context;
+    rpexec_routing r = routing_of(s, p);
+    void **x = p + FIRST_OTHER;
+    op->experts_bias_weight(lane, &r, s->width, x[1], s->raw, s->add, x[0]);
+}
+
+static int test_bias(rp_dtype dtype, const sizes *s, bool all)
+{
+    static const struct {
+        const char *name;
+        trial_operator operator;
+        uint32_t written;
+    } list[] = {{"experts_bias", bias, 1},
+                {"experts_bias_input", bias_input, 2},
+                {"experts_bias_weight", bias_weight, 0}};
+    int failed = 0;
+    uint64_t rows = s->tokens * s->active;
+    const double lengths[] = {1, s->width, (double)rows};
+    for (int i = 0; i < 3; i++) {
+        bool wide = list[i].written == 0 && s->add;
+        trial t = routed(list[i].name, dtype, s, all);
+        trial_normal(&t, wide ? RP_DTYPE_F32 : dtype, (uint64_t)s->experts * s->width, 1);
+        trial_values(&t, rows * s->width, 1);
+        trial_normal(&t, RP_DTYPE_F32, rows, 1);
+        trial_allow(&t, FIRST_OTHER + list[i].written, lengths[i], 0);
+        failed += !trial_run(&t, list[i].operator, s);
+    }
+    return failed;
 }
 
 /* ..., x [T k, width], weights, y [T k, out]. */
@@ -236,15 +288,16 @@ static int test_rows(rp_dtype dtype, const sizes *s)
 int test_experts(rp_dtype dtype)
 {
     const sizes list[] = {
-        {1, 1, 1, 1, 1, false, false},    {9, 4, 2, 37, 19, true, true},
-        {140, 4, 1, 40, 24, false, true}, {33, 7, 4, 72, 136, true, true},
-        {40, 41, 2, 8, 16, true, false},  {1024, 128, 8, 256, 192, false, true},
+        {1, 1, 1, 1, 1, false, false, true},    {9, 4, 2, 37, 19, true, true, false},
+        {140, 4, 1, 40, 24, false, true, true}, {33, 7, 4, 72, 136, true, true, false},
+        {40, 41, 2, 8, 16, true, false, true},  {1024, 128, 8, 256, 192, false, true, false},
     };
     int failed = 0;
     uint32_t count = trial_is_fast() ? 6 : 5;
     for (uint32_t i = 0; i < count; i++) {
         failed += test_route(dtype, &list[i], false) + test_route(dtype, &list[i], true) +
-                  test_rows(dtype, &list[i]) + test_products_of(dtype, &list[i], i % 2 == 0);
+                  test_rows(dtype, &list[i]) + test_products_of(dtype, &list[i], i % 2 == 0) +
+                  test_bias(dtype, &list[i], i % 2 == 0);
     }
     return failed;
 }

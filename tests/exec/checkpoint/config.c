@@ -126,9 +126,18 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
         {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : 3,"
                "\n\n\"a\": 1}",
          {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
-        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"yarn\",\n\"factor\": [4]}}",
-         {":4: factor: is not", ":5: rope_scaling.rope_type: valid values are default and llama3",
+        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"linear\",\n\"factor\": [4]}}",
+         {":4: factor: is not",
+          ":5: rope_scaling.rope_type: valid values are default, llama3 and yarn",
           ":6: rope_scaling.factor: is not"}},
+        {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 1}}",
+         {":4: rope_scaling.truncate: valid values are true and false", "", ""}},
+        {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0.5}}",
+         {":4: rope_scaling.factor: valid values are numbers from 1 on", "", ""}},
+        {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}",
+         {"rope_scaling.original_max_position_embeddings: valid values are numbers", "", ""}},
+        {LLAMA "\"quantization_config\": {\"quant_method\": \"mxfp4\"}}",
+         {":4: quantization_config: quantized weights are not read but gpt-oss's", "", ""}},
         {LLAMA "\"a\\u000ab\": 0,\n\"quote\\\"\": \"\\\\\", \"torchscript\":\ntrue}",
          {": a\\x0ab: is not understood", ": quote\": is not", ":5: torchscript: a tied head"}},
         {LLAMA "\"rope_theta\": 100,\n\"rope_parameters\": {\"rope_theta\": 200}}",
@@ -184,13 +193,19 @@ Test(exec_config, other_families_are_refused_or_assumed)
         {"{\"model_type\": \"deepseek_v2\"}", NULL,
          "model_type: deepseek_v2 has latent attention (MLA), shared experts, scaled weights of "
          "experts, which the executor does not compute; valid values are llama, mistral, mixtral, "
-         "qwen2, qwen3 and qwen3_moe",
+         "qwen2, qwen3, qwen3_moe and gpt_oss",
          RP_INPUT},
-        {"{\"model_type\": \"gpt_oss\"}", "llama", "gpt_oss has attention sinks and biases",
+        {"{\"model_type\": \"gpt_oss\"" LLAMA_REST ", \"num_local_experts\": 4,"
+         " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2,\n\"quantization_config\": "
+         "{\"quant_method\": \"awq\"}}",
+         NULL, ":2: quantization_config: valid values are null and those with quant_method mxfp4",
          RP_INPUT},
+        {"{\"model_type\": \"gpt_oss\"" LLAMA_REST ", \"num_local_experts\": 4,"
+         " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"swiglu_limit\": 0}",
+         NULL, ":1: swiglu_limit: valid values are numbers above 0", RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
-         "model_type: valid values are llama, mistral, mixtral, qwen2, qwen3 and qwen3_moe; or "
-         "--assume llama",
+         "model_type: valid values are llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and "
+         "gpt_oss; or --assume llama",
          RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as --assume says",
          RP_OK},
@@ -212,8 +227,7 @@ Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
 {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"gpt-oss-20b", "biases of experts or attention sinks"},
-                 {"phi3-mini", "the family phi3"},
+    } cases[] = {{"phi3-mini", "the family phi3"},
                  {"deepseek-v3-small", "latent attention or shared experts"},
                  {"gemma3-1b", "norms at other places"},
                  {"olmo2-7b", "norms at other places"},

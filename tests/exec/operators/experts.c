@@ -184,12 +184,17 @@ Test(exec_experts, the_gradient_of_routing_is_that_of_central_differences)
     }
 }
 
-static double swiglu(double weight, double gate, double up)
+/* GptOssExperts of transformers, where there is a limit; otherwise SwiGLU. */
+static double swiglu(double alpha, double limit, double weight, double gate, double up)
 {
-    return weight * gate / (1 + exp(-gate)) * up;
+    if (limit != 0) {
+        gate = fmin(gate, limit);
+        up = fmax(fmin(up, limit), -limit) + 1;
+    }
+    return weight * gate / (1 + exp(-alpha * gate)) * up;
 }
 
-Test(exec_experts, the_gradients_of_swiglu_are_those_of_central_differences)
+static void check_swiglu(double alpha, double limit)
 {
     rpexec_routing r = routing_of(TOKENS, EXPERTS, ACTIVE, false);
     const float *gate = normal(ROWS * WIDTH);
@@ -201,8 +206,9 @@ Test(exec_experts, the_gradients_of_swiglu_are_those_of_central_differences)
     float *dweights = allocate(ROWS, sizeof(float));
     double worst = 0;
     op->route(&lane, &r, normal(TOKENS * EXPERTS));
-    op->experts_swiglu(&lane, &r, WIDTH, gate, up, s);
-    op->experts_swiglu_backward(&lane, &r, WIDTH, gate, up, ds, dgate, dup, dweights);
+    op->experts_swiglu(&lane, &r, WIDTH, (float)alpha, (float)limit, gate, up, s);
+    op->experts_swiglu_backward(&lane, &r, WIDTH, (float)alpha, (float)limit, gate, up, ds, dgate,
+                                dup, dweights);
     for (uint32_t row = 0; row < ROWS; row++) {
         double w = (double)r.weights[row];
         double dw = 0;
@@ -210,16 +216,72 @@ Test(exec_experts, the_gradients_of_swiglu_are_those_of_central_differences)
             double g = (double)gate[i];
             double u = (double)up[i];
             double d = (double)ds[i];
-            double to_gate = (swiglu(w, g + STEP, u) - swiglu(w, g - STEP, u)) / (2 * STEP);
-            double to_up = (swiglu(w, g, u + STEP) - swiglu(w, g, u - STEP)) / (2 * STEP);
-            worst = rp_test_worse(worst, fabs((double)s[i] - swiglu(w, g, u)));
+            double to_gate = swiglu(alpha, limit, w, g + STEP, u);
+            double to_up = swiglu(alpha, limit, w, g, u + STEP);
+            to_gate = (to_gate - swiglu(alpha, limit, w, g - STEP, u)) / (2 * STEP);
+            to_up = (to_up - swiglu(alpha, limit, w, g, u - STEP)) / (2 * STEP);
+            worst = rp_test_worse(worst, fabs((double)s[i] - swiglu(alpha, limit, w, g, u)));
             worst = rp_test_worse(worst, fabs((double)dgate[i] - d * to_gate));
             worst = rp_test_worse(worst, fabs((double)dup[i] - d * to_up));
-            dw += d * (swiglu(w + STEP, g, u) - swiglu(w - STEP, g, u)) / (2 * STEP);
+            dw += d * swiglu(alpha, limit, 1, g, u);
         }
         worst = rp_test_worse(worst, fabs((double)dweights[row] - dw));
     }
-    cr_expect(worst <= TOLERANCE, "%g", worst);
+    cr_expect(worst <= TOLERANCE, "alpha %g, limit %g: %g", alpha, limit, worst);
+}
+
+Test(exec_experts, the_gradients_of_swiglu_are_those_of_central_differences)
+{
+    check_swiglu(1, 0);
+    check_swiglu(1.702, 0.75); /* of normal numbers a quarter and more are beyond it */
+}
+
+/* y = weight bias of the row's expert: its sums with dy, by hand. Experts 1 and 4 have no rows. */
+Test(exec_experts, each_row_has_its_experts_bias)
+{
+    enum { E = 5, N = 9 };
+    uint32_t begins[E + 1] = {0, 4, 4, 7, 9, 9};
+    const float *weights = normal(N);
+    const float *bias = normal(E * WIDTH);
+    const float *dy = normal(N * WIDTH);
+    float *y = allocate(N * WIDTH, sizeof(float));
+    float *dbias = normal(E * WIDTH);
+    float *dweights = normal(N);
+    const rpexec_routing r = {.tokens = N,
+                              .active = 1,
+                              .experts = E,
+                              .begins = begins,
+                              .weights = (float *)(uintptr_t)weights};
+    for (int weighted = 0; weighted < 2; weighted++) {
+        double worst = 0;
+        double right[E * WIDTH];
+        double products[N];
+        for (uint32_t i = 0; i < E * WIDTH; i++) {
+            right[i] = (double)dbias[i];
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            products[i] = (double)dweights[i];
+        }
+        op->experts_bias(&lane, &r, WIDTH, bias, weighted != 0, y);
+        op->experts_bias_input(&lane, &r, WIDTH, dy, bias, dweights);
+        op->experts_bias_weight(&lane, &r, WIDTH, dy, weighted != 0, false, dbias);
+        for (uint32_t e = 0; e < E; e++) {
+            for (uint32_t k = begins[e] * WIDTH; k < begins[e + 1] * WIDTH; k++) {
+                uint32_t at = e * WIDTH + k % WIDTH;
+                double weight = weighted != 0 ? (double)weights[k / WIDTH] : 1;
+                worst = rp_test_worse(worst, fabs((double)y[k] - weight * (double)bias[at]));
+                products[k / WIDTH] += (double)dy[k] * (double)bias[at];
+                right[at] += weight * (double)dy[k];
+            }
+        }
+        for (uint32_t i = 0; i < E * WIDTH; i++) {
+            worst = rp_test_worse(worst, fabs((double)dbias[i] - right[i]));
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            worst = rp_test_worse(worst, fabs((double)dweights[i] - products[i]));
+        }
+        cr_expect(worst <= TOLERANCE, "weighted %d: %g", weighted, worst);
+    }
 }
 
 /* Gathering and adding up are each other's transposes: <gather x, y> = <x, scatter y>. */
