@@ -46,6 +46,10 @@ MODELS = {
                     num_experts_per_tok=2, sliding_window=None, output_router_logits=False,
                     router_aux_loss_coef=0.001, router_jitter_noise=0.0, rope_parameters=PLAIN,
                     **COMMON),
+    "gpt_oss": dict(model_type="gpt_oss", head_dim=16, intermediate_size=16, num_local_experts=5,
+                    num_experts_per_tok=2, sliding_window=4, layer_types=None, swiglu_limit=0.5,
+                    swiglu_alpha=1.702, output_router_logits=False, pad_token_id=None,
+                    **{**COMMON, "attention_bias": True}),
 }
 WINDOW = dict(use_sliding_window=True, sliding_window=4, max_window_layers=0, layer_types=None)
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
@@ -149,6 +153,23 @@ ROWS = [
     ("mixtral", "sliding_window", 4, {}),
     ("mixtral", "output_router_logits", True, {"router_aux_loss_coef": 0.5}),
     ("mixtral", "router_jitter_noise", 0.5, {}),
+    ("gpt_oss", "head_dim", ABSENT, {}),
+    ("gpt_oss", "intermediate_size", 8, {}),
+    ("gpt_oss", "num_local_experts", 4, {}),
+    ("gpt_oss", "num_experts_per_tok", 3, {}),
+    ("gpt_oss", "sliding_window", 7, {}),
+    ("gpt_oss", "sliding_window", None, {}),
+    ("gpt_oss", "layer_types", ["full_attention", "sliding_attention"], {}),
+    ("gpt_oss", "swiglu_alpha", 1.0, {}),
+    ("gpt_oss", "swiglu_limit", 0.25, {}),
+    ("gpt_oss", "swiglu_limit", ABSENT, {}),
+    ("gpt_oss", "attention_bias", False, {}),
+    ("gpt_oss", "rope_theta", 100.0, {}),
+    ("gpt_oss", "rope_parameters", PLAIN, {}),
+    ("gpt_oss", "rope_parameters.truncate", True,
+     {"rope_parameters": {**YARN, "truncate": False, "original_max_position_embeddings": 512}}),
+    ("gpt_oss", "output_router_logits", True, {}),
+    ("gpt_oss", "pad_token_id", 5, {}),
 ]
 
 
@@ -173,6 +194,21 @@ def weight_of(name, shape):
 EXPERTS = {"mixtral": ("w1", "w3", "w2")}  # gate, up and down as files name them
 
 
+def fill_joined(name, base, shape):
+    """gpt-oss: matrices [in, out], gate and up by turns, and biases of all experts."""
+    kind = name.rsplit(".", 1)[1]
+    if kind == "down_proj_bias":
+        return weight_of(name, shape)
+    if kind == "gate_up_proj_bias":
+        halves = [weight_of(f"{base}.{key}_proj_bias", (shape[0], shape[1] // 2))
+                  for key in ("gate", "up")]
+        return torch.stack(halves, 2).reshape(shape)
+    keys = ("gate_proj", "up_proj") if kind == "gate_up_proj" else ("down_proj",)
+    parts = [torch.stack([weight_of(f"{base}.{e}.{key}.weight", (shape[2] // len(keys), shape[1])).T
+                          for e in range(shape[0])]) for key in keys]
+    return torch.stack(parts, 3).reshape(shape)
+
+
 def fill(name, parameter, family):
     """Experts' weights are joined in newer versions of transformers."""
     gate, up, down = EXPERTS.get(family, ("gate_proj", "up_proj", "down_proj"))
@@ -181,6 +217,8 @@ def fill(name, parameter, family):
     base = name.rsplit(".", 1)[0]
     if "experts" not in name:
         return weight_of(name, parameter.shape)
+    if family == "gpt_oss":
+        return fill_joined(name, base, parameter.shape)
     experts, rows, columns = parameter.shape
     if name.endswith("gate_up_proj"):
         return torch.stack([torch.cat([weight_of(f"{base}.{e}.{key}.weight", (rows // 2, columns))

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +82,41 @@ Test(exec_adapter_config, what_rpexec_prints_is_read)
     cr_expect(eq(dbl, adapters.alpha, 7.25));
 }
 
+/* Experts' adapters are on parameters, as PEFT 0.21 names them; gate and up have one of twice the
+ * rank and of the same scale. */
+Test(exec_adapter_config, adapters_of_joined_experts_are_on_parameters)
+{
+    rp_model config;
+    rpexec_model model;
+    rp_text text = {0};
+    rpexec_adapters adapters;
+    bool found = false;
+    cr_assert(eq(
+        int,
+        rpexec_config_load(RP_TEST_ROOT "/golden/families/gpt-oss", NULL, rp_test_arena, &config),
+        RP_OK));
+    rp_model_set_lora_rank(&config, 5);
+    config.lora_alpha = 7.25;
+    cr_assert(eq(int, rpexec_model_create(&config, 8, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_adapter_config_print(&model, QWEN3, &text), RP_OK));
+    json_t *root = json_loads(text.bytes, 0, NULL);
+    json_t *right = json_pack("[{s:i},{s:f},[s,s],[s,s,s,s]]", "mlp.experts.gate_up_proj", 10,
+                              "mlp.experts.gate_up_proj", 14.5, "mlp.experts.gate_up_proj",
+                              "mlp.experts.down_proj", "q_proj", "k_proj", "v_proj", "o_proj");
+    static const char *const keys[] = {"rank_pattern", "alpha_pattern", "target_parameters",
+                                       "target_modules"};
+    for (size_t i = 0; i < 4; i++) {
+        cr_expect(json_equal(json_object_get(root, keys[i]), json_array_get(right, i)), "%s",
+                  text.bytes);
+    }
+    json_decref(right);
+    json_decref(root);
+    cr_assert(eq(int, find(text.bytes, &adapters, &found), RP_OK), "%s", rp_test_messages);
+    rp_text_fini(&text);
+    cr_expect(eq(u32, adapters.rank, 5));
+    cr_expect(eq(dbl, adapters.alpha, 7.25));
+}
+
 Test(exec_adapter_config, other_adapters_are_refused_by_key_and_line)
 {
     static const struct {
@@ -91,6 +127,10 @@ Test(exec_adapter_config, other_adapters_are_refused_by_key_and_line)
          "adapter_config.json:3: use_dora: valid values are null"},
         {"{" OWN ",\n\"use_rslora\": true}", ":3: use_rslora: "},
         {"{" OWN ",\n\"rank_pattern\": {\"q_proj\": 4}}", ":3: rank_pattern: "},
+        {"{" OWN ",\n\"rank_pattern\": {\"mlp.experts.gate_up_proj\": 3}}",
+         ":3: rank_pattern: valid values are none, and twice the adapters' number"},
+        {"{" OWN ",\n\"alpha_pattern\": {\"mlp.experts.gate_up_proj\": 8, \"q_proj\": 1}}",
+         ":3: alpha_pattern: "},
         {"{" OWN ",\n\"modules_to_save\": [\"lm_head\"]}", ":3: modules_to_save: "},
         {"{" OWN ",\n\"init_lora_weights\": \"pissa\"}",
          ":3: init_lora_weights: valid values are true, false and gaussian"},

@@ -84,15 +84,23 @@ static void check_read_back(const rp_model *m)
     bool same = read.rope.factor == m->rope.factor && read.rope.low == m->rope.low &&
                 read.rope.high == m->rope.high && read.rope.original == m->rope.original;
     cr_expect(same || strcmp(m->rope_scaling, "llama3") != 0, "%s", m->name);
+    same = read.yarn.factor == m->yarn.factor && read.yarn.fast == m->yarn.fast &&
+           read.yarn.slow == m->yarn.slow && read.yarn.original == m->yarn.original &&
+           read.yarn.attention == m->yarn.attention && read.yarn.truncate == m->yarn.truncate;
+    cr_expect(same || strcmp(m->rope_scaling, "yarn") != 0, "%s", m->name);
+    same = read.gate.alpha == m->gate.alpha && read.gate.limit == m->gate.limit;
+    cr_expect(same || !m->expert_bias, "%s", m->name);
+    cr_expect(eq(u32, rp_model_window(&read, 0), rp_model_window(m, 0)), "%s", m->name);
+    cr_expect(eq(u32, rp_model_window(&read, 1), rp_model_window(m, 1)), "%s", m->name);
     cr_expect(read.rope_theta == m->rope_theta && read.norm_eps == m->norm_eps, "%s", m->name);
     cr_expect(eq(str, (char *)(uintptr_t)read.rope_scaling, (char *)(uintptr_t)m->rope_scaling));
 }
 
 Test(exec_companions, registered_models_are_read_back)
 {
-    static const char *const names[] = {"tiny",        "tiny-moe",        "small",     "qwen3-0.6b",
-                                        "qwen3-1.7b",  "qwen3-8b",        "qwen3-32b", "qwen3-235b",
-                                        "llama3.1-8b", "llama3.1-8b-lora"};
+    static const char *const names[] = {
+        "tiny",      "tiny-moe",   "small",       "qwen3-0.6b",       "qwen3-1.7b", "qwen3-8b",
+        "qwen3-32b", "qwen3-235b", "llama3.1-8b", "llama3.1-8b-lora", "gpt-oss-20b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rp_model model;
         cr_assert(eq(int, rp_model_load(names[i], rp_test_arena, &model), RP_OK));
@@ -158,9 +166,26 @@ Test(exec_companions, only_the_type_of_a_configuration_changes)
                   " {\n  \"torch_dtype\": \"bfloat16\",\n  \"c\": {\"dtype\": \"float32\"}\n}");
 }
 
+/* What is saved is not packed, wherever the key stands. */
+Test(exec_companions, words_on_packed_weights_are_left_out)
+{
+    check_carried("{\"quantization_config\": {\"a\": [\"}\", 1], \"b\": {}}, \"dtype\": \"x\"}",
+                  "{ \"dtype\": \"bfloat16\"}");
+    check_carried("{\"dtype\": \"x\",\n \"quantization_config\": {\"a\": \"}\"}\n}",
+                  "{\"dtype\": \"bfloat16\"}");
+    check_carried("{\"dtype\": \"x\", \"quantization_config\" : null, \"a\": {}}",
+                  "{\"dtype\": \"bfloat16\", \"a\": {}}");
+    check_carried("{\"dtype\": \"x\", \"a\": {\"quantization_config\": 1}}",
+                  "{\"dtype\": \"bfloat16\", \"a\": {\"quantization_config\": 1}}");
+}
+
 Test(exec_companions, configurations_without_a_place_for_the_type_are_refused)
 {
-    static const char *const texts[] = {"", "{", "[1]", "{\"dtype\": {\"a\": 1}}",
+    static const char *const texts[] = {"",
+                                        "{",
+                                        "[1]",
+                                        "{\"dtype\": {\"a\": 1}}",
+                                        "{\"quantization_\\u0063onfig\": 1, \"dtype\": \"x\"}",
                                         "{\"d\\u0074ype\": \"float32\"}"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const rp_text from = {.bytes = (char *)(uintptr_t)texts[i], .length = strlen(texts[i])};

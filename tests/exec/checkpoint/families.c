@@ -1,6 +1,8 @@
 /* Twenty steps of AdamW with a small model of each family against transformers on PyTorch
  * (tests/golden/families/make.py): losses and trained weights, all parameters and adapters alone,
  * under schedules of every kind. */
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "exec/checkpoint/weights.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
@@ -10,7 +12,9 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of make.py. */
 #define SEQUENCES 6u
@@ -210,6 +214,67 @@ Test(exec_families, packed_experts_are_unpacked)
     }
     cr_expect(eq(u32, compared, 2));
     rpexec_safetensors_close(&t.file);
+}
+
+/* A folder with a copy of a file of which a byte, or some, are others. */
+static void copy_changed(const char *from, const char *to, size_t at, const char *bytes)
+{
+    rp_text text = {0};
+    rp_output output;
+    cr_assert(eq(int, rp_text_read_file(from, 1 << 20, &text), RP_OK));
+    memcpy(text.bytes + at, bytes, strlen(bytes));
+    cr_assert(eq(int, rp_output_open(to, &output), RP_OK));
+    cr_assert(eq(u64, fwrite(text.bytes, 1, text.length, output.stream), text.length));
+    cr_assert(eq(int, rp_output_commit(&output), RP_OK));
+    rp_text_fini(&text);
+}
+
+/* Loads the weights, or the adapters, of a family's file with other bytes in a tensor of it. */
+static void refuse_changed(const char *family, bool adapters, const char *tensor, uint64_t byte,
+                           const char *bytes, const char *message)
+{
+    char folder[] = "/tmp/roundpipe-families-XXXXXX";
+    const char *file = adapters ? "adapter_model.safetensors" : "model.safetensors";
+    trained t = {.adapters = adapters};
+    trained changed = {.folder = folder};
+    char messages[2048] = "";
+    rp_model config;
+    rpexec_model model;
+    rpexec_state state;
+    rp_arena *arena = rp_test_arena;
+    cr_assert(mkdtemp(folder) != NULL);
+    cr_assert(eq(int, rp_arena_print(arena, &t.folder, RP_TEST_ROOT "/golden/families/%s", family),
+                 RP_OK));
+    cr_assert(eq(int, rpexec_config_load(path_of(&t, "config.json"), NULL, arena, &config), RP_OK));
+    rp_model_set_lora_rank(&config, adapters ? RANK : 0);
+    cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
+    cr_assert(eq(int, rpexec_safetensors_open(path_of(&t, file), arena, &t.file), RP_OK));
+    const rpexec_stored *stored = rpexec_safetensors_find(&t.file, tensor);
+    cr_assert(stored != NULL);
+    copy_changed(path_of(&t, file), path_of(&changed, file), stored->begin + byte, bytes);
+    rpexec_safetensors_close(&t.file);
+    rp_log_capture_begin(messages, sizeof messages);
+    cr_expect(eq(
+        int, adapters ? rpexec_adapters_load(folder, &state) : rpexec_weights_load(folder, &state),
+        RP_INPUT));
+    rp_log_capture_end();
+    cr_expect(strstr(messages, message) != NULL, "%s", messages);
+    (void)unlink(path_of(&changed, file));
+    (void)rmdir(folder);
+}
+
+/* In an adapter that PEFT has trained itself gates and ups share what ours have each for
+ * themselves. B's first row is a gate's, and its columns from 15 on belong to ups. The second scale
+ * becomes NaN. */
+Test(exec_families, what_ours_cannot_hold_is_refused)
+{
+    refuse_changed("gpt-oss", true,
+                   "base_model.model.model.layers.0.mlp.experts.base_layer.lora_B.weight",
+                   4 * (3 * 5 + 1), "\x40\x40\x40\x40",
+                   "has 1 values that none of the model's own tensors has; valid are zeros there");
+    refuse_changed("mxfp4", false, "model.layers.0.mlp.experts.down_proj_scales", 1, "\xff",
+                   "scale 1 is NaN; valid are 0 to 254");
 }
 
 Test(exec_families, adapters)

@@ -6,9 +6,10 @@ adapter_model.safetensors (LoRA's, where they begin, named as PEFT writes them),
 training.safetensors: ids and labels of the one batch that all steps have, the losses of full
 training and of the adapters', and the trained tensors behind the last step, after.NAME and
 adapters.NAME. gpt-oss has its experts' adapters as PEFT's target_parameters have them, gate's and up's
-in one of twice the rank. mxfp4/ has weights of experts in blocks, and as transformers unpacks them. Everything is computed in float64 from values that are rounded to fp32 (but for the
-softmax of routers, which transformers computes in fp32), and rounded once. Run once with PyTorch
-2.x, transformers 5 or later and safetensors; the files are committed.
+in one of twice the rank. Everything is computed in float64 from values that are rounded to fp32 (but
+for the softmax of Mixtral's routers, which transformers computes in fp32), and rounded once. mxfp4/ has
+weights of experts in blocks, and what transformers unpacks them to. Run once with PyTorch 2.x,
+transformers 5.24 or later and safetensors; the files are committed.
 Usage: make.py FOLDER [NAME...]
 """
 import json
