@@ -120,7 +120,7 @@ static rp_status read_rope_object(const rp_hf_config *r, rp_model *m)
     return type != RP_OK ? type : rest;
 }
 
-/* What a family's class takes where a file says nothing: 10000, and no scaling but gpt-oss. */
+/* Defaults of the families' classes: 10000 and no scaling, but of gpt-oss. */
 static void set_rope_defaults(const rp_hf_config *r, rp_model *m)
 {
     m->rope_theta = r->family->sinks ? 150000 : 10000;

@@ -121,8 +121,8 @@ typedef struct rpexec_update {
     /* dbias += sum over rows of dy. */                                                            \
     X(bias_weight, (0, area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                     \
       (U64, rows), (U32, width), (IN, dy), (FLAG, wide), (OUT, dbias))                             \
-    /* One more key of each head, its sink, joins the softmax of `attention`. It has no value: o    \
-     * [tokens, heads, head_dim] shrinks by its share, and it becomes a part of logsumexp[tokens,  \
+    /* One more key of each head, its sink, joins the softmax of `attention`. It has no value:     \
+     * o[tokens, heads, head_dim] shrinks by its share. It becomes a part of logsumexp[tokens,     \
      * heads], as attention_backward takes them. */                                                \
     X(join_sinks, (0, 2 * area((double)tokens, (double)heads * head_dim),                          \
                    2 * area((double)tokens, heads), HEADS_SHAPE),                                  \
@@ -231,8 +231,8 @@ typedef struct rpexec_update {
        matrices->out) + (wide ? 0 : into(experts_values(routing, matrices), true)),                \
        wide ? into(experts_values(routing, matrices), true) : 0, EXPERTS_SHAPE),                   \
       (ROUTING, routing), (MATRICES, matrices), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweights))  \
-    /* y[T k, width] = the bias[E, width] of each gathered row's expert; `weighted`: times the row's\
-     * weight. */                                                                                  \
+    /* y[T k, width] = the bias[E, width] of each gathered row's expert; `weighted`: times the     \
+     * row's weight. */                                                                            \
     X(experts_bias, (0, area(routed(routing), width), 0, ROUTED_SHAPE),                            \
       (ROUTING, routing), (U32, width), (IN, bias), (FLAG, weighted), (OUT, y))                    \
     /* dweights[T k] += dy . bias: of rows with weighted biases. */                                \

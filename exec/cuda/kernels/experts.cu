@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* What gate and up become before they meet; true where they still move with what they were. */
+/* Limits of gate and up before they meet; true where they still move with what they were. */
 __device__ inline bool clamp_gate(float limit, float *gate)
 {
     bool moves = limit == 0.0f || !(*gate > limit);

@@ -166,7 +166,7 @@ Test(exec_companions, only_the_type_of_a_configuration_changes)
                   " {\n  \"torch_dtype\": \"bfloat16\",\n  \"c\": {\"dtype\": \"float32\"}\n}");
 }
 
-/* What is saved is not packed, wherever the key stands. */
+/* Saved weights are not packed: the key goes, wherever it stands. */
 Test(exec_companions, words_on_packed_weights_are_left_out)
 {
     check_carried("{\"quantization_config\": {\"a\": [\"}\", 1], \"b\": {}}, \"dtype\": \"x\"}",
