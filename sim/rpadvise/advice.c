@@ -186,6 +186,12 @@ static double shortfall(const rpadvise_outcome *o)
     return fmax(gpu, host);
 }
 
+/* The run of a family that needs least. */
+static const rpadvise_outcome *least_of(const rpadvise_family *f)
+{
+    return f->at_one.ran && shortfall(&f->at_one) < shortfall(&f->at_n) ? &f->at_one : &f->at_n;
+}
+
 static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_candidate *best)
 {
     if (f->at_n.fits) {
@@ -196,7 +202,8 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
         }
     } else if (f->at_n.ran && note->tokens_per_s <= 0) {
         bool first = note->reason != RPADVISE_REASON_MEMORY;
-        note->best = first || shortfall(&f->at_n) < shortfall(&note->best) ? f->at_n : note->best;
+        const rpadvise_outcome *least = least_of(f);
+        note->best = first || shortfall(least) < shortfall(&note->best) ? *least : note->best;
         note->reason = RPADVISE_REASON_MEMORY;
     } else if (note->reason == RPADVISE_REASON_UNTRIED && f->at_n.cause[0] != '\0') {
         note->reason = RPADVISE_REASON_REFUSED;
@@ -342,7 +349,8 @@ static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind, co
         rpadvise_trial *t = &trials[i];
         *t = (rpadvise_trial){
             .candidate = a->rows[i].trial->candidate, .change = change, .gpus = gpus};
-        if (gpus != 0 && s->options->global_batch == 0) {
+        bool rounds = t->candidate.microbatches >= s->gpus;
+        if (gpus != 0 && s->options->global_batch == 0 && rounds) {
             t->candidate.microbatches = t->candidate.microbatches / s->gpus * gpus;
         }
         if (gpus != 0) {
@@ -439,7 +447,7 @@ static rp_status set_lora(rpadvise_advice *a, const rp_model *model)
     work.lora_rank = ADAPTERS_RANK;
     bench.work = &work;
     bench.budget = bench.spent + ADAPTERS_BUDGET;
-    RP_TRY(rpadvise_search_run(s->options, s->gpus, &bench, s->arena, &with_adapters));
+    RP_TRY(rpadvise_search_run(s->options, s->gpus, s->seq_len, &bench, s->arena, &with_adapters));
     s->bench->spent = bench.spent;
     if (with_adapters.found_count == 0 || !with_adapters.found[0].outcome.fits) {
         return RP_OK;
@@ -459,12 +467,13 @@ static rp_status set_layers(rpadvise_advice *a)
     RP_TRY(rp_model_load_as(s->bench->work->model, s->bench->work->assume, s->arena, &model));
     a->layers = model.layers;
     RP_TRY(set_lora(a, &model));
-    RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &all));
+    RP_TRY(rp_sizes_of_model(&model, s->seq_len, RP_DTYPE_F16, s->arena, &all));
     model.layers--;
-    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || model.layers == 0) {
+    bool gpu = a->least->gpu_bytes > a->least->gpu_limit_bytes;
+    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || gpu || model.layers == 0) {
         return RP_OK;
     }
-    RP_TRY(rp_sizes_of_model(&model, a->least->seq_len, RP_DTYPE_F16, s->arena, &fewer));
+    RP_TRY(rp_sizes_of_model(&model, s->seq_len, RP_DTYPE_F16, s->arena, &fewer));
     uint64_t layer = rp_sizes_host_bytes(&all, 1) - rp_sizes_host_bytes(&fewer, 1);
     uint64_t missing = a->least->host_bytes - a->least->host_limit_bytes;
     uint64_t gone = layer != 0 ? (missing + layer - 1) / layer : a->layers;
@@ -478,8 +487,8 @@ static rp_status set_least(rpadvise_advice *a)
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[i];
         if (f->at_n.ran && !f->at_n.fits &&
-            (a->least == NULL || shortfall(&f->at_n) < shortfall(a->least))) {
-            a->least = &f->at_n;
+            (a->least == NULL || shortfall(least_of(f)) < shortfall(a->least))) {
+            a->least = least_of(f);
             a->least_schedule = f->candidate.schedule;
         }
     }

@@ -18,7 +18,7 @@
  */
 
 /* Microbatches of a step: of the batch that is given, or as many as its tokens allow. */
-uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size, uint32_t seq_len)
+uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size)
 {
     uint32_t n = s->gpus;
     uint32_t batch = s->options->global_batch;
@@ -27,12 +27,11 @@ uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size, uint32_t seq_l
         uint32_t whole = rpadvise_multiple(units + n - 1, n); /* equal rounds, a little smaller */
         return units > n && whole <= batch ? whole : units;
     }
-    uint64_t tokens = (uint64_t)size * seq_len;
-    uint64_t units = s->options->max_step_tokens / (tokens != 0 ? tokens : 1);
+    uint64_t units = s->options->max_step_tokens / ((uint64_t)size * s->seq_len);
     uint32_t most = rpadvise_least(MOST_ROUNDS * n, MOST_MICROBATCHES);
     most = most < LEAST_ROUNDS * n ? LEAST_ROUNDS * n : most; /* enough to fill a pipeline */
     units = units < most ? units : most;
-    return units >= n ? rpadvise_multiple((uint32_t)units, n) : (uint32_t)units;
+    return rpadvise_whole((uint32_t)units, n);
 }
 
 rpadvise_manner rpadvise_shortly(const rpadvise_candidate *c)
@@ -79,6 +78,9 @@ static void add_family(rpadvise_search *s, const rp_schedule_type *schedule, uin
                                               .microbatch_size = 1,
                                               .calls = 1},
                                 .least = s->gpus};
+    if (s->options->global_batch == 0) {
+        family->least = rpadvise_least(s->gpus, rpadvise_target(s, 1));
+    }
     bool layers = family->candidate.layer_grain != rp_usual_layer_grain(schedule);
     bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
     bool late = (bits & 1) && s->options->synchronous;
@@ -142,11 +144,12 @@ static void double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
     for (uint32_t i = begin; i < end; i++) {
         const rpadvise_family *f = &s->families[i];
         uint32_t size = 2 * f->candidate.microbatch_size;
-        bool allowed_size = s->options->global_batch != 0
-                                ? size <= s->options->global_batch
-                                : rpadvise_target(s, size, f->at_n.seq_len) >= f->least;
+        uint32_t target = rpadvise_target(s, size);
+        uint32_t least = f->least < s->gpus ? rpadvise_least(f->least, target) : f->least;
+        bool allowed_size = s->options->global_batch != 0 ? size <= s->options->global_batch
+                                                          : least != 0 && target >= least;
         if (f->at_n.fits && size <= LARGEST_SIZE && allowed_size) {
-            rpadvise_family larger = {.candidate = f->candidate, .least = f->least};
+            rpadvise_family larger = {.candidate = f->candidate, .least = least};
             larger.candidate.microbatch_size = size;
             s->families[s->family_count++] = larger;
         }
@@ -155,9 +158,7 @@ static void double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
 
 static uint32_t first_point(const rpadvise_search *s, const rpadvise_family *f)
 {
-    bool given = s->options->global_batch != 0;
-    return given ? rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size, 0), f->least)
-                 : f->least;
+    return rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size), f->least);
 }
 
 static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadvise_outcome *o)
@@ -165,7 +166,7 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
     f->at_n = *o;
     f->estimate = o->fits ? o->tokens_per_s : 0;
     if (o->ran) {
-        uint32_t target = rpadvise_target(s, f->candidate.microbatch_size, o->seq_len);
+        uint32_t target = rpadvise_target(s, f->candidate.microbatch_size);
         f->candidate.microbatches = target > f->least ? target : first_point(s, f);
     }
 }
@@ -173,9 +174,38 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
 /* Schedules that fill both directions want 2 N. */
 static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
 {
-    uint32_t batch = s->options->global_batch;
     return !f->at_n.ran && f->least == s->gpus && f->candidate.microbatch_size == 1 &&
-           (batch == 0 || batch >= 2 * s->gpus);
+           rpadvise_target(s, 1) >= 2 * s->gpus;
+}
+
+/* Of a free batch alone: calls follow each other without a gap, so that a batch in more calls of
+ * fewer microbatches holds as many activations. */
+static bool wants_fewer(const rpadvise_search *s, const rpadvise_family *f)
+{
+    return s->options->global_batch == 0 && f->at_n.ran && !f->at_n.fits && f->least > 1 &&
+           f->candidate.microbatch_size == 1;
+}
+
+/* With a single microbatch, what does not fit with more. */
+static rp_status try_at_one(rpadvise_search *s, uint32_t begin, uint32_t end)
+{
+    probe p;
+    RP_TRY(probe_begin(s, end - begin, &p));
+    for (uint32_t i = begin; i < end; i++) {
+        if (wants_fewer(s, &s->families[i])) {
+            probe_add(&p, i, 1);
+        }
+    }
+    RP_TRY(probe_run(&p, "what fits"));
+    for (uint32_t i = 0; i < p.count; i++) {
+        rpadvise_family *f = &s->families[p.of[i]];
+        f->at_one = p.trials[i].outcome;
+        if (f->at_one.fits) {
+            f->least = 1;
+            take_first(s, f, &f->at_one);
+        }
+    }
+    return RP_OK;
 }
 
 static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
@@ -203,7 +233,7 @@ static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
             take_first(s, f, &p.trials[i].outcome);
         }
     }
-    return RP_OK;
+    return try_at_one(s, begin, end);
 }
 
 /* Tokens per second that no step of this compute can have. */
@@ -247,7 +277,7 @@ static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
     double most = fmin(room_for(f->least, one->gpu_bytes, two->gpu_bytes, one->gpu_limit_bytes),
                        room_for(f->least, one->host_bytes, two->host_bytes, one->host_limit_bytes));
     if (two->ran && most < f->candidate.microbatches) {
-        f->candidate.microbatches = rpadvise_multiple((uint32_t)fmax(most, f->least), s->gpus);
+        f->candidate.microbatches = rpadvise_whole((uint32_t)fmax(most, f->least), s->gpus);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "common/cli/tool.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
+#include "common/roofline/roofline.h"
 #include "sim/engine/clock.h"
 #include "sim/rpadvise/export/export.h"
 #include "sim/rpadvise/report.h"
@@ -10,16 +11,27 @@
 #include <unistd.h>
 
 /* Aloud, once: what is wrong with the inputs is no reason of a schedule's. */
-static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32_t *gpus_out)
+static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32_t *gpus_out,
+                              uint32_t *seq_len_out)
 {
     rp_platform platform;
     rp_model model;
+    rp_costs costs = {.seq_len = o->seq_len};
     RP_TRY(rp_platform_load(o->platform, arena, &platform));
     RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
     *gpus_out = o->gpus != 0 ? o->gpus : platform.gpus;
     if (o->gpus > platform.gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
                      platform.gpus);
+        return RP_USAGE;
+    }
+    if (o->seq_len == 0) {
+        RP_TRY(rp_find_costs(&model, &platform, 1, RP_DEFAULT_SEQ_LEN, arena, &costs));
+    }
+    *seq_len_out = costs.seq_len;
+    if (o->global_batch == 0 && o->max_step_tokens < costs.seq_len) {
+        rp_log_error("--max-step-tokens: a sequence has %u tokens; valid are %u and more",
+                     costs.seq_len, costs.seq_len);
         return RP_USAGE;
     }
     return RP_OK;
@@ -54,9 +66,10 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
 static rp_status advise(const rpadvise_options *o, rp_arena *arena)
 {
     uint32_t gpus = 0;
+    uint32_t seq_len = 0;
     rpadvise_search search;
     rpadvise_systems systems;
-    RP_TRY(check_inputs(o, arena, &gpus));
+    RP_TRY(check_inputs(o, arena, &gpus, &seq_len));
     RP_TRY(rpadvise_systems_load(arena, &systems));
     if (o->runnable != NULL) {
         RP_TRY(rpadvise_systems_require(&systems, "--runnable", o->runnable));
@@ -78,7 +91,7 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
                             .budget = o->budget,
                             .begin_s = rpsim_clock_s(),
                             .progress = isatty(STDERR_FILENO) == 1};
-    rp_status status = rpadvise_search_run(o, gpus, &bench, arena, &search);
+    rp_status status = rpadvise_search_run(o, gpus, seq_len, &bench, arena, &search);
     if (status != RP_OK) {
         rpadvise_bench_end(&bench);
         return status;

@@ -73,12 +73,8 @@ static void write_question(const page *p)
     } else {
         (void)snprintf(batch, sizeof batch, "any batch up to %u tokens a step", o->max_step_tokens);
     }
-    uint32_t seq_len = s->family_count != 0 ? s->families[0].at_n.seq_len : 0;
-    for (uint32_t i = 0; i < s->family_count && seq_len == 0; i++) {
-        seq_len = s->families[i].at_n.seq_len;
-    }
     say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s", o->model, o->platform, s->gpus,
-        s->gpus == 1 ? "" : "s", seq_len, batch);
+        s->gpus == 1 ? "" : "s", s->seq_len, batch);
     fputc('\n', p->stream);
 }
 
@@ -305,13 +301,34 @@ static rp_status write_trades(const page *p)
 /* ---- the others -------------------------------------------------------------------------------
  */
 
+static bool lacks_gpu(const rpadvise_outcome *o)
+{
+    return o->gpu_bytes > o->gpu_limit_bytes || o->short_of == RPADVISE_SHORT_OF_GPU;
+}
+
+static bool lacks_host(const rpadvise_outcome *o)
+{
+    return o->host_limit_bytes != 0 && o->host_bytes > o->host_limit_bytes;
+}
+
+/* All that is missing: more host memory alone is no remedy where the GPU's does not do either. */
 static void write_need(const page *p, const char *name, const rpadvise_outcome *o)
 {
-    bool host = o->short_of == RPADVISE_SHORT_OF_HOST;
-    say(p, NAME_COLUMNS + 3, "  %-*s needs %.1f of %.1f GB of %s memory%s", NAME_COLUMNS, name,
-        gb(host ? o->host_bytes : o->gpu_bytes),
-        gb(host ? o->host_limit_bytes : o->gpu_limit_bytes), host ? "host" : "GPU",
-        host ? "" : ", even with one sequence a microbatch");
+    bool gpu = lacks_gpu(o);
+    char host[64] = "";
+    char need[64] = "";
+    if (lacks_host(o)) {
+        (void)snprintf(host, sizeof host, "%.1f of %.1f GB of host memory", gb(o->host_bytes),
+                       gb(o->host_limit_bytes));
+    }
+    if (gpu) {
+        (void)snprintf(need, sizeof need, "%.1f of %.1f GB of GPU memory", gb(o->gpu_bytes),
+                       gb(o->gpu_limit_bytes));
+    }
+    const char *least = o->batch == 1 ? ", even with one sequence a step"
+                                      : ", even with one sequence a microbatch";
+    say(p, NAME_COLUMNS + 3, "  %-*s needs %s%s%s%s", NAME_COLUMNS, name, need,
+        gpu && host[0] != '\0' ? ", and " : "", host, gpu ? least : "");
 }
 
 /* rpsim's message, without its first words and its advice. */
@@ -412,13 +429,20 @@ static void write_nothing(const page *p)
         say(p, 0, "Nothing can run: rpsim refuses all schedules.");
         return;
     }
-    bool host = o->short_of == RPADVISE_SHORT_OF_HOST;
+    bool host = lacks_host(o);
     uint64_t need = host ? o->host_bytes : o->gpu_bytes;
     uint64_t limit = host ? o->host_limit_bytes : o->gpu_limit_bytes;
+    char also[96] = "";
+    if (host && lacks_gpu(o)) {
+        (void)snprintf(also, sizeof also, ", and %.1f GB of GPU memory, %.1f GB more than the %.1f",
+                       gb(o->gpu_bytes), gb(o->gpu_bytes - o->gpu_limit_bytes),
+                       gb(o->gpu_limit_bytes));
+    }
     say(p, 0,
         "Nothing fits. %s comes nearest: it needs %.1f GB of %s memory, %.1f GB more than the %.1f "
-        "GB that there are.",
-        a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit));
+        "GB that there are%s.",
+        a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit),
+        also);
     if (a->lora != NULL) {
         say(p, 2, "  Adapters alone (LoRA) of rank %u fit, at %.0f tokens/s:", a->lora_rank,
             a->lora->tokens_per_s);

@@ -73,7 +73,7 @@ static void push(worklist *w, const rpadvise_candidate *c)
 static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_family *f)
 {
     uint32_t n = s->gpus;
-    uint32_t target = rpadvise_target(s, f->candidate.microbatch_size, f->at_n.seq_len);
+    uint32_t target = rpadvise_target(s, f->candidate.microbatch_size);
     uint32_t most = f->candidate.microbatches;
     rpadvise_candidate c = f->candidate;
     if (s->options->global_batch == 0) {
@@ -101,10 +101,11 @@ static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_c
         next.microbatches = rpadvise_multiple(c->microbatches / 2 + n - 1, n);
         next.calls *= 2;
     } else {
-        next.microbatches =
-            c->calls > 1 ? c->microbatches - n : rpadvise_multiple(c->microbatches / 2, n);
+        next.microbatches = c->calls > 1 && c->microbatches > n
+                                ? c->microbatches - n
+                                : rpadvise_whole(c->microbatches / 2, n);
     }
-    if (next.microbatches >= n && next.microbatches < c->microbatches) {
+    if (next.microbatches > 0 && next.microbatches < c->microbatches) {
         push(w, &next);
     }
 }
@@ -346,11 +347,12 @@ static rp_status tune(rpadvise_search *s)
     return RP_OK;
 }
 
-rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rpadvise_bench *bench,
-                              rp_arena *arena, rpadvise_search *search_out)
+rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
+                              rpadvise_bench *bench, rp_arena *arena, rpadvise_search *search_out)
 {
     rpadvise_search *s = search_out;
-    *s = (rpadvise_search){.options = options, .bench = bench, .arena = arena, .gpus = gpus};
+    *s = (rpadvise_search){
+        .options = options, .bench = bench, .arena = arena, .gpus = gpus, .seq_len = seq_len};
     RP_TRY(rp_arena_alloc(arena, MOST_FOUND, sizeof *s->found, &s->found));
     RP_TRY(rpadvise_families_measure(s));
     rpadvise_begin_step(s, 2);

@@ -4,8 +4,9 @@
  * and a microbatch size; its members differ in microbatches and calls. The search goes from many
  * short simulations to few long ones, all at hardware fidelity:
  *  1. every family at N microbatches (2 N, where a schedule wants more) and few iterations, sizes
- *     ascending: a family that does not fit there fits nowhere, nor does it with larger
- *     microbatches, because no buffer shrinks with either;
+ *     ascending: a family that does not fit there does not with larger microbatches, because no
+ *     buffer shrinks with them; it is tried with a single microbatch, because pipelines hold fewer
+ *     activations then;
  *  2. those left at twice as many microbatches, but for families whose compute alone (bounds.h,
  * WORK) takes longer than the best estimate: a synchronous step is affine in its microbatches, an
  *     asynchronous one convex (the longer of host and GPUs), so the line through both is exact for
@@ -27,10 +28,11 @@
 /** A family after its short runs. */
 typedef struct rpadvise_family {
     rpadvise_candidate candidate; /**< at the batch that is asked for */
-    uint32_t least;               /**< microbatches of its first run: N, or 2 N where those are
-                                     too few */
+    uint32_t least;               /**< microbatches of its first run: N, 2 N where those are too
+                                     few, fewer where a step has less tokens, 1 where N do not fit */
     rpadvise_outcome at_n;        /**< with as many */
     rpadvise_outcome at_2n;       /**< with twice as many; has not run where it was not needed */
+    rpadvise_outcome at_one;      /**< with one; has not run where N fit */
     double estimate;              /**< tokens/s of the candidate; 0: it does not fit */
 } rpadvise_family;
 
@@ -38,7 +40,8 @@ typedef struct rpadvise_search {
     const rpadvise_options *options;
     rpadvise_bench *bench;
     rp_arena *arena;
-    uint32_t gpus;  /**< N */
+    uint32_t gpus;    /**< N */
+    uint32_t seq_len; /**< tokens of a sequence */
     uint64_t until; /**< simulations that the bench may have spent when the current step ends */
     rpadvise_family *families;
     uint32_t family_count;
@@ -53,11 +56,12 @@ typedef struct rpadvise_search {
 /**
  * Searches.
  * @param gpus of the server, or as many as are to be used
+ * @param seq_len tokens of a sequence; a step of a free batch has room for one
  * @param search_out everything lives in `arena`; found_count is 0 where nothing fits
  * @retval RP_OK, RP_IO, RP_NO_MEMORY, RP_BROKEN
  */
-rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, rpadvise_bench *bench,
-                              rp_arena *arena, rpadvise_search *search_out);
+rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
+                              rpadvise_bench *bench, rp_arena *arena, rpadvise_search *search_out);
 
 /**
  * Runs candidates as rpsim does, adds them to `found` and keeps its order. Those that are there

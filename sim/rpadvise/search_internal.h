@@ -9,13 +9,19 @@ static inline uint32_t rpadvise_multiple(uint32_t value, uint32_t unit)
     return value / unit * unit;
 }
 
+/** @return `value` where it is smaller than `unit`, or the next smaller multiple. */
+static inline uint32_t rpadvise_whole(uint32_t value, uint32_t unit)
+{
+    return value < unit ? value : rpadvise_multiple(value, unit);
+}
+
 static inline uint32_t rpadvise_least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 /** @return microbatches of a step: of the batch that is given, or as many as its tokens allow. */
-uint32_t rpadvise_target(const rpadvise_search *search, uint32_t size, uint32_t seq_len);
+uint32_t rpadvise_target(const rpadvise_search *search, uint32_t size);
 
 /** @return how the short runs are made. */
 rpadvise_manner rpadvise_shortly(const rpadvise_candidate *candidate);

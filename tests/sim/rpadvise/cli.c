@@ -201,6 +201,7 @@ Test(advise_cli, refused)
         {"--tokens 3Q", "--tokens: '3Q' is not valid"},
         {"--tokens -1", "--tokens: '-1' is not valid"},
         {"--global-batch 8 --max-step-tokens 9", "--max-step-tokens: the batch is given"},
+        {"--max-step-tokens 2047", "a sequence has 2048 tokens; valid are 2048 and more"},
         {"--usd-per-hour 3", "--usd-per-hour: valid only with --tokens"},
         {"--export /no/such/folder", "--export"},
         {"llama", "valid are options"},

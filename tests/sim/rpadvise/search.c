@@ -49,7 +49,9 @@ static rpadvise_search run(scene *s)
                                 .runnable = s->options.runnable,
                                 .budget = s->options.budget};
     cr_assert(
-        eq(int, rpadvise_search_run(&s->options, GPUS, &s->bench, rp_test_arena, &search), RP_OK));
+        eq(int, rpadvise_search_run(&s->options, GPUS, s->options.seq_len, &s->bench, rp_test_arena,
+                                    &search),
+           RP_OK));
     cr_expect(s->bench.spent <= s->bench.budget);
     return search;
 }
@@ -155,6 +157,40 @@ Test(search, restricted_to_a_mode_and_a_system)
     for (uint32_t i = 0; i < search.found_count; i++) {
         cr_expect(eq(int, search.found[i].candidate.asynchronous, 0));
         cr_expect(eq(str, (char *)search.found[i].candidate.schedule->name, "fsdp"));
+    }
+}
+
+/* A limit below a sequence per GPU holds, too. */
+Test(search, a_step_of_three_sequences)
+{
+    scene s;
+    begin(&s, "qwen3-0.6b");
+    s.options.max_step_tokens = 3 * 2048;
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    for (uint32_t i = 0; i < search.found_count; i++) {
+        cr_expect(le(u32, search.found[i].outcome.batch, 3));
+    }
+}
+
+/* 1F1B holds the activations of as many microbatches as there are stages (Narayanan et al., 2019):
+ * long sequences fit that do not with a microbatch per GPU. */
+Test(search, fewer_microbatches_than_gpus)
+{
+    static const char *only[] = {"1f1b"};
+    scene s;
+    begin(&s, "qwen3-0.6b");
+    s.options.seq_len = 1u << 17;
+    s.options.max_step_tokens = 1u << 20;
+    s.options.schedules = only;
+    s.options.schedule_count = 1;
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    cr_expect(search.found[0].outcome.fits);
+    cr_expect(lt(u32, search.found[0].outcome.batch, GPUS));
+    for (uint32_t i = 0; i < search.family_count; i++) {
+        const rpadvise_family *f = &search.families[i];
+        cr_expect(eq(int, f->at_n.fits && f->at_n.batch >= GPUS, 0));
     }
 }
 
