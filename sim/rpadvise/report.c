@@ -325,8 +325,8 @@ static void write_need(const page *p, const char *name, const rpadvise_outcome *
         (void)snprintf(need, sizeof need, "%.1f of %.1f GB of GPU memory", gb(o->gpu_bytes),
                        gb(o->gpu_limit_bytes));
     }
-    const char *least = o->batch == 1 ? ", even with one sequence a step"
-                                      : ", even with one sequence a microbatch";
+    const char *least =
+        o->batch == 1 ? ", even with one sequence a step" : ", even with one sequence a microbatch";
     say(p, NAME_COLUMNS + 3, "  %-*s needs %s%s%s%s", NAME_COLUMNS, name, need,
         gpu && host[0] != '\0' ? ", and " : "", host, gpu ? least : "");
 }

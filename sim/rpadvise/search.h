@@ -42,7 +42,7 @@ typedef struct rpadvise_search {
     rp_arena *arena;
     uint32_t gpus;    /**< N */
     uint32_t seq_len; /**< tokens of a sequence */
-    uint64_t until; /**< simulations that the bench may have spent when the current step ends */
+    uint64_t until;   /**< simulations that the bench may have spent when the current step ends */
     rpadvise_family *families;
     uint32_t family_count;
     rpadvise_trial *screened; /**< step 3, with few iterations; by tokens/s, what fits first */

@@ -48,6 +48,7 @@ typedef struct rp_hf_family {
     bool sinks;    /**< a logit per head, and biases of experts and router (gpt-oss) */
     bool latent;   /**< MLA */
     bool shared_gate;
+    const char *experts_too; /**< another name of the number of experts; NULL: none */
     bool normalises; /**< experts' weights are divided by their sum, without a key that says so */
     rp_hf_windows windows;
     rp_hf_mixture mixture;

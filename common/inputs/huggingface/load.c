@@ -276,15 +276,44 @@ static void read_rope(const rp_hf_config *config, rp_model *model)
     }
 }
 
+/* Whether the file has the key; the number of experts has two names. */
+static bool says(const rp_hf_config *config, const char *key)
+{
+    const char *too = config->family->experts_too;
+    bool named =
+        too != NULL && (strcmp(key, "num_experts") == 0 || strcmp(key, "num_local_experts") == 0 ||
+                        strcmp(key, "n_routed_experts") == 0);
+    return json_object_get(config->values, key) != NULL ||
+           (named && json_object_get(config->values, too) != NULL);
+}
+
 /* Sizes that no file leaves out: a number must not come from a class's defaults without a word. */
 static rp_status warn_of_defaults(const rp_hf_config *config, rp_arena *arena)
 {
-    static const char *const keys[] = {"num_hidden_layers", "hidden_size", "intermediate_size",
-                                       "num_attention_heads", "vocab_size"};
+    static const char *const keys[] = {"num_hidden_layers",
+                                       "hidden_size",
+                                       "intermediate_size",
+                                       "num_attention_heads",
+                                       "vocab_size",
+                                       "num_key_value_heads",
+                                       "head_dim",
+                                       "num_experts",
+                                       "num_local_experts",
+                                       "n_routed_experts",
+                                       "num_experts_per_tok",
+                                       "moe_intermediate_size",
+                                       "shared_expert_intermediate_size",
+                                       "n_shared_experts",
+                                       "first_k_dense_replace",
+                                       "kv_lora_rank",
+                                       "q_lora_rank",
+                                       "qk_rope_head_dim",
+                                       "qk_nope_head_dim",
+                                       "v_head_dim"};
     const char *list = "";
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (json_object_get(config->values, keys[i]) == NULL) {
-            const json_t *value = json_object_get(config->defaults, keys[i]);
+        const json_t *value = json_object_get(config->defaults, keys[i]);
+        if (json_is_integer(value) && !says(config, keys[i])) {
             RP_TRY(rp_arena_print(arena, &list, "%s%s%s %lld", list, list[0] != '\0' ? ", " : "",
                                   keys[i], (long long)json_integer_value(value)));
         }

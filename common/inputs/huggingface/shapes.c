@@ -118,28 +118,29 @@ static rp_status read_biases(const rp_hf_config *r, rp_model *m)
 /* ---- experts ----------------------------------------------------------------------------------
  */
 
-/* `num_experts` is called num_local_experts by newer versions of transformers. */
+/* By the family's own key or by its other name, as transformers reads it (attribute_map); a name of
+ * other families is a key that is not known. */
 static rp_status count_experts(const rp_hf_config *r, rp_model *m)
 {
     static const char *const names[] = {"num_experts", "num_local_experts", "n_routed_experts"};
     const char *key = NULL;
-    const char *other = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (json_object_get(r->values, names[i]) != NULL) {
-            other = key;
-            key = names[i];
-        }
-    }
+    const char *other = r->family->experts_too;
     for (size_t i = 0; key == NULL; i++) { /* each mixture has a default of one of them */
         key = has_default(r, names[i]) ? names[i] : NULL;
     }
+    bool both = other != NULL && json_object_get(r->values, other) != NULL;
+    if (both && json_object_get(r->values, key) == NULL) {
+        key = other;
+    }
     RP_TRY(rp_hf_count(r, key, 1, MOST_EXPERTS, 0, false, &m->experts));
     uint32_t same = m->experts;
-    if (other != NULL) {
+    if (both) {
         RP_TRY(rp_hf_count(r, other, 1, MOST_EXPERTS, 0, false, &same));
     }
     if (same != m->experts) {
-        return rp_hf_refuse(r, key, "differs from num_experts", "equal ones");
+        char cause[64];
+        (void)snprintf(cause, sizeof cause, "differs from %s", other);
+        return rp_hf_refuse(r, key, cause, "equal ones");
     }
     if (m->experts < 2) {
         return rp_hf_refuse(r, key, "", "integers from 2 on");

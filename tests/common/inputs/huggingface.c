@@ -253,7 +253,9 @@ Test(huggingface, all_that_is_not_used_is_named)
           "f:5: attention_dropout: dropout is not simulated"}},
         {"{\"model_type\": \"deepseek_v3\",\n" LLAMA "\"num_nextn_predict_layers\": 1}",
          NULL,
-         {"f:4: num_nextn_predict_layers: layers of multi-token prediction are not counted", NULL}},
+         {"f:4: num_nextn_predict_layers: layers of multi-token prediction are not counted",
+          "f: keys that are not there are the defaults of family deepseek_v3: num_key_value_heads",
+          NULL}},
         {"{\"model_type\": \"mllama\", \"vision_config\": {},\n\"text_config\": {\"model_type\": "
          "\"llama\",\n" LLAMA "\"odd\": 1}}",
          NULL,
@@ -263,14 +265,26 @@ Test(huggingface, all_that_is_not_used_is_named)
          "llama",
          {"f:1: model_type: family 'nobody' is not known; it is read as llama, as --assume says",
           "f:5: key 'odd' is not known and was not used", NULL}},
-        {"{\"model_type\": \"qwen3\",\n" LLAMA "\"num_key_value_heads\": 4}",
+        {"{\"model_type\": \"qwen3\",\n" LLAMA "\"num_key_value_heads\": 4, \"head_dim\": 16}",
          "llama",
          {"f: --assume: family qwen3 is known and read as itself", NULL}},
         {"{\"model_type\": \"mistral\"}",
          NULL,
          {"f: keys that are not there are the defaults of family mistral: num_hidden_layers 32, "
-          "hidden_size 4096, intermediate_size 14336, num_attention_heads 32, vocab_size 32000",
+          "hidden_size 4096, intermediate_size 14336, num_attention_heads 32, vocab_size 32000, "
+          "num_key_value_heads 8",
           NULL}},
+        /* transformers ignores other families' names of the number of experts */
+        {"{\"model_type\": \"qwen3_moe\",\n" LLAMA "\"num_key_value_heads\": 2, \"head_dim\": 16,\n"
+         "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"n_routed_experts\": 4}",
+         NULL,
+         {"f:5: key 'n_routed_experts' is not known and was not used",
+          "f: keys that are not there are the defaults of family qwen3_moe: num_experts 128",
+          NULL}},
+        {"{\"model_type\": \"qwen3_moe\",\n" LLAMA "\"num_key_value_heads\": 2, \"head_dim\": 16,\n"
+         "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"num_local_experts\": 4}",
+         NULL,
+         {NULL}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[4096] = "";

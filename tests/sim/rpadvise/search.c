@@ -48,10 +48,10 @@ static rpadvise_search run(scene *s)
                                 .systems = &s->systems,
                                 .runnable = s->options.runnable,
                                 .budget = s->options.budget};
-    cr_assert(
-        eq(int, rpadvise_search_run(&s->options, GPUS, s->options.seq_len, &s->bench, rp_test_arena,
-                                    &search),
-           RP_OK));
+    cr_assert(eq(int,
+                 rpadvise_search_run(&s->options, GPUS, s->options.seq_len, &s->bench,
+                                     rp_test_arena, &search),
+                 RP_OK));
     cr_expect(s->bench.spent <= s->bench.budget);
     return search;
 }
