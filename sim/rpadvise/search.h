@@ -28,8 +28,9 @@
 /** A family after its short runs. */
 typedef struct rpadvise_family {
     rpadvise_candidate candidate; /**< at the batch that is asked for */
-    uint32_t least;               /**< microbatches of its first run: N, 2 N where those are too
-                                     few, fewer where a step has less tokens, 1 where N do not fit */
+    uint32_t least;               /**< microbatches of its first run: N; 2 N where those are too
+                                     few; fewer where a step has less tokens, 1 where N do not
+                                     fit */
     rpadvise_outcome at_n;        /**< with as many */
     rpadvise_outcome at_2n;       /**< with twice as many; has not run where it was not needed */
     rpadvise_outcome at_one;      /**< with one; has not run where N fit */

@@ -276,7 +276,7 @@ static void read_rope(const rp_hf_config *config, rp_model *model)
     }
 }
 
-/* Whether the file has the key; the number of experts has two names. */
+/* A key that the file has; the number of experts has two names. */
 static bool says(const rp_hf_config *config, const char *key)
 {
     const char *too = config->family->experts_too;
