@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # make.sh BUILD OUT: the documentation site in OUT/html, from the repository's documents and the man pages of BUILD's
-# programs. Needs MkDocs with the theme material (apt package mkdocs-material); nothing from a network.
-# Exit status 77 where MkDocs is missing, 1 at a warning or a dead link.
+# programs. Needs MkDocs with the theme material (package mkdocs-material of apt or pip); nothing from a network.
+# Exit status 77 where MkDocs or its theme is missing, 1 at a warning or a dead link.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-if ! command -v mkdocs >/dev/null || [ ! -d /usr/share/mkdocs/themes/material ]; then
-    echo "docs-site: no MkDocs with its theme material (apt package mkdocs-material)" >&2
+missing()
+{
+    echo "docs-site: no $1 (package mkdocs-material of apt or pip)" >&2
     exit 77
-fi
+}
+command -v mkdocs >/dev/null || missing MkDocs
 rm -rf "$out/man"
 mkdir "$out/man"
 for program in rpsim rpadvise rpplan rpimport rpdiff rppredict exec/rpexec experiments/rpsweep; do
@@ -18,9 +20,12 @@ for program in rpsim rpadvise rpplan rpimport rpdiff rppredict exec/rpexec exper
 done
 python3 "$source/docs/site/stage.py" "$source" "$out/man" "$out"
 if ! mkdocs build --strict --clean --config-file "$out/mkdocs.yml" >"$out/mkdocs.log" 2>&1; then
+    ! grep -qE "Unrecognised theme name: 'material'|No module named 'pymdownx'" "$out/mkdocs.log" ||
+        missing "theme material of MkDocs"
     grep -vE '^(INFO|  )' "$out/mkdocs.log" >&2
     exit 1
 fi
-{ printf 'var __search = { index: Promise.resolve('; cat "$out/html/search/search_index.json"; printf ') };\n'; } \
-    >"$out/html/search/search_index.js" # theme/search/from_file.js
+# For theme/search/from_file.js: version 8 of the theme takes the index from __search, version 9 from __index.
+{ printf 'var __index = '; cat "$out/html/search/search_index.json"
+    printf ';\nvar __search = { index: Promise.resolve(__index) };\n'; } >"$out/html/search/search_index.js"
 python3 "$source/docs/site/links.py" "$out/html"
