@@ -281,10 +281,12 @@ function drawSelected(context) {
 }
 
 function shortened(context, text, width) {
-    while (text.length > 1 && context.measureText(text).width > width) {
-        text = text.slice(0, -1);
+    let most = text.length;
+    const cut = () => most < text.length ? text.slice(0, most) + "\u2026" : text;
+    while (most > 1 && context.measureText(cut()).width > width) {
+        most--;
     }
-    return text;
+    return cut();
 }
 
 function drawLabels(context, height) {
@@ -388,7 +390,7 @@ function drawMemory() {
 // The width of the canvas, and what of it is for labels; those are shorter where there is little.
 function measure() {
     view.width = Math.max(canvas.clientWidth, 120);
-    const gutter = view.width < 600 ? (view.runs.length > 1 ? 84 : 64) : view.runs.length > 1 ? 150 : 110;
+    const gutter = view.width < 600 ? (view.runs.length > 1 ? 84 : 72) : view.runs.length > 1 ? 150 : 110;
     if (gutter !== view.gutter) {
         view.gutter = gutter;
         layOutLanes();

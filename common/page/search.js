@@ -1,5 +1,5 @@
 // ---- search.js: finding ops -------------------------------------------------------------------
-// A query is an op's name (2F0, 2F0@1) or number (17, #17), or words that must all hold: gpu:1,
+// A query is an op's name (2F0, 2F0@1; 2F0@0 is 2F0) or number (17, #17), or words that must all hold: gpu:1,
 // kind:B, stage:2, mb:3, it:0, layer:5, queue:compute, path. A word without ":" is a name.
 
 const field = document.getElementById("search");
@@ -27,7 +27,8 @@ function parseQuery(query) {
             return (run, op) => run.onPath[op] === 1;
         }
         if (value === undefined) {
-            return (run, op) => opName(run, op).toLowerCase() === word.toLowerCase();
+            const name = word.toLowerCase().replace(/@0$/, "");
+            return (run, op) => opName(run, op).toLowerCase() === name;
         }
         if (!(key in filters)) {
             throw new Error(`no such word as ${key}:; there are ${Object.keys(filters).join(": ")}:`);

@@ -3,6 +3,7 @@
 #include "common/base/units.h"
 #include "common/base/version.h"
 #include "common/page/page.h"
+#include "exec/rpexec/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,6 +45,7 @@ static rp_status make_facts(const rpexec_run_made *run, rp_arena *arena, rp_page
     static const char *const headings[] = {"of the run", "value"};
     const rpexec_outcome *out = run->outcome;
     const rpexec_options *o = run->options;
+    char sizes[3][RPEXEC_SIZE_TEXT];
     uint64_t peak = 0;
     const char **cells = NULL;
     for (uint32_t i = 0; i < out->gpus; i++) {
@@ -54,18 +56,21 @@ static rp_status make_facts(const rpexec_run_made *run, rp_arena *arena, rp_page
     *at++ = "backend";
     *at++ = o->backend;
     *at++ = "work of a step";
-    RP_TRY(rp_arena_print(arena, at++, "%u calls of %u microbatches, %u x %u tokens each",
-                          o->accumulate, o->microbatches, o->microbatch_size, o->seq_len));
+    RP_TRY(rp_arena_print(arena, at++, "%u call%s of %u microbatches, %u x %u tokens each",
+                          o->accumulate, o->accumulate == 1 ? "" : "s", o->microbatches,
+                          o->microbatch_size, o->seq_len));
     *at++ = "type of values, optimizer";
     RP_TRY(rp_arena_print(arena, at++, "%s, %s", rp_dtype_text(o->dtype),
                           o->asynchronous ? "asynchronous" : "synchronous"));
     *at++ = "tokens/s by the wall clock";
     RP_TRY(rp_arena_print(arena, at++, "%.0f", out->wall_tokens_per_s));
-    *at++ = "memory of the fullest GPU, bytes";
-    RP_TRY(rp_arena_print(arena, at++, "%" PRIu64, peak));
-    *at++ = "uploaded, downloaded, between GPUs, bytes";
-    RP_TRY(rp_arena_print(arena, at++, "%" PRIu64 ", %" PRIu64 ", %" PRIu64, out->uploaded_bytes,
-                          out->downloaded_bytes, out->exchanged_bytes));
+    *at++ = "memory of the fullest GPU";
+    RP_TRY(rp_arena_print(arena, at++, "%s", rpexec_report_size(peak, sizes[0])));
+    *at++ = "uploaded, downloaded, between GPUs";
+    RP_TRY(rp_arena_print(arena, at++, "%s, %s, %s",
+                          rpexec_report_size(out->uploaded_bytes, sizes[0]),
+                          rpexec_report_size(out->downloaded_bytes, sizes[1]),
+                          rpexec_report_size(out->exchanged_bytes, sizes[2])));
     *at++ = "processors that others used, %";
     RP_TRY(rp_arena_print(arena, at++, "%.1f", out->busy_pct));
     *table_out = (rp_page_table){.title = "Run",

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIZE_TEXT 32
-
 /* The first device's name, where the backend has devices. */
 typedef struct device_name {
     char text[128];
@@ -163,26 +161,27 @@ static void write_attention(const rpexec_attention_report *a, FILE *stream)
     fprintf(stream, "%s%s\n", a->why != NULL ? "; " : "", a->why != NULL ? a->why : "");
 }
 
-/* "3.2 GiB", or "0.4 MiB" of models for tests. */
-static const char *size_of(uint64_t bytes, char text[static SIZE_TEXT])
+const char *rpexec_report_size(uint64_t bytes, char text[static RPEXEC_SIZE_TEXT])
 {
     bool large = bytes >= 107374183; /* a tenth of a GiB */
-    (void)snprintf(text, SIZE_TEXT, "%.1f %s", (double)bytes / (large ? 1073741824.0 : 1048576.0),
-                   large ? "GiB" : "MiB");
+    (void)snprintf(text, RPEXEC_SIZE_TEXT, "%.1f %s",
+                   (double)bytes / (large ? 1073741824.0 : 1048576.0), large ? "GiB" : "MiB");
     return text;
 }
 
 static void write_rate(const rpexec_outcome *out, FILE *stream)
 {
-    char sizes[4][SIZE_TEXT];
+    char sizes[4][RPEXEC_SIZE_TEXT];
     uint64_t peak = 0;
     for (uint32_t i = 0; i < out->gpus; i++) {
         peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
     }
     fprintf(stream, "%.0f tokens/s, fullest GPU %s; %s up, %s down, %s between GPUs%s%s\n",
-            out->tokens_per_s, size_of(peak, sizes[0]), size_of(out->uploaded_bytes, sizes[1]),
-            size_of(out->downloaded_bytes, sizes[2]), size_of(out->exchanged_bytes, sizes[3]),
-            out->transport != NULL ? ": " : "", out->transport != NULL ? out->transport : "");
+            out->tokens_per_s, rpexec_report_size(peak, sizes[0]),
+            rpexec_report_size(out->uploaded_bytes, sizes[1]),
+            rpexec_report_size(out->downloaded_bytes, sizes[2]),
+            rpexec_report_size(out->exchanged_bytes, sizes[3]), out->transport != NULL ? ": " : "",
+            out->transport != NULL ? out->transport : "");
 }
 
 static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)

@@ -176,7 +176,8 @@ static void write_axes(const picture *p, bool narrow, FILE *script)
         fputs("set yrange [0 : *]\n", script);
     }
     if (!parameter->is_number) {
-        fputs("set xtics () rotate by 35 right noenhanced font font_small\n", script);
+        fprintf(script, "set xtics () rotate by %d right noenhanced font font_small\n",
+                narrow && p->name_count > 8 ? 90 : 35);
         for (uint32_t i = 0; i < p->name_count; i++) {
             fputs("set xtics add (", script);
             write_name(p->names[i], script);

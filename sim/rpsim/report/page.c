@@ -6,6 +6,7 @@
 #include "common/base/version.h"
 #include "common/page/page.h"
 #include "sim/rpsim/report/columns.h"
+#include "sim/rpsim/report/ranking.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -132,12 +133,17 @@ static rp_status make_runs_table(const maker *m, rp_page_table *table_out)
     uint32_t columns = choose_columns(m, chosen);
     const char **headings = NULL;
     const char **cells = NULL;
+    uint32_t *order = NULL;
+    RP_TRY(rp_arena_alloc(m->arena, study->row_count, sizeof *order, &order));
+    for (uint32_t begin = 0; begin < study->row_count;) {
+        begin += rpsim_study_order(study, begin, order + begin);
+    }
     RP_TRY(rp_arena_alloc(m->arena, columns, sizeof *headings, &headings));
     RP_TRY(rp_arena_alloc(m->arena, (size_t)columns * study->row_count, sizeof *cells, &cells));
     for (uint32_t c = 0; c < columns; c++) {
         headings[c] = chosen[c]->heading != NULL ? chosen[c]->heading : chosen[c]->key;
         for (uint32_t r = 0; r < study->row_count; r++) {
-            RP_TRY(shown_cell(m, chosen[c], &study->rows[r], &cells[r * columns + c]));
+            RP_TRY(shown_cell(m, chosen[c], &study->rows[order[r]], &cells[r * columns + c]));
         }
     }
     *table_out = (rp_page_table){.title = "Runs",

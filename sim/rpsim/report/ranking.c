@@ -31,9 +31,22 @@ rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const cha
 /* ---- order ------------------------------------------------------------------------------------
  */
 
-static bool may_fit(const rpsim_row *row)
+bool rpsim_row_may_fit(const rpsim_row *row)
 {
     return !row->memory.known || row->memory.fits;
+}
+
+bool rpsim_row_is_ahead(const rpsim_row *a, const rpsim_row *b)
+{
+    if (rpsim_row_may_fit(a) != rpsim_row_may_fit(b)) {
+        return rpsim_row_may_fit(a);
+    }
+    if (a->max_seqlen != b->max_seqlen) {
+        return a->max_seqlen > b->max_seqlen;
+    }
+    double tokens_a = rpsim_row_tokens_per_s(a);
+    double tokens_b = rpsim_row_tokens_per_s(b);
+    return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
 }
 
 static uint32_t place_of_mode(const rpsim_options *o, rp_recompute recompute)
@@ -59,8 +72,8 @@ static bool before(const rpsim_options *o, const rpsim_row *a, const rpsim_row *
     if (place_a != place_b) {
         return place_a < place_b;
     }
-    if (may_fit(a) != may_fit(b)) {
-        return may_fit(a);
+    if (rpsim_row_may_fit(a) != rpsim_row_may_fit(b)) {
+        return rpsim_row_may_fit(a);
     }
     double tokens_a = rpsim_row_tokens_per_s(a);
     double tokens_b = rpsim_row_tokens_per_s(b);
@@ -82,7 +95,7 @@ static void set_ranks(rpsim_study *study)
         }
         bool equal = !first && !(rpsim_row_tokens_per_s(above) > rpsim_row_tokens_per_s(row));
         bool unknown = isnan(rpsim_row_tokens_per_s(row));
-        row->rank = !may_fit(row) || unknown ? 0 : equal ? above->rank : place;
+        row->rank = !rpsim_row_may_fit(row) || unknown ? 0 : equal ? above->rank : place;
     }
 }
 
@@ -101,6 +114,29 @@ void rpsim_study_rank(rpsim_study *study)
     set_ranks(study);
 }
 
+/* Longest sequences differ by their nature. */
+static bool belongs(const rpsim_study *study, const rpsim_row *first, const rpsim_row *row)
+{
+    return rpsim_row_same_group(first, row) ||
+           (study->options->max_seqlen && strcmp(first->model_name, row->model_name) == 0);
+}
+
+uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *order_out)
+{
+    const rpsim_row *rows = study->rows;
+    uint32_t count = 0;
+    while (begin + count < study->row_count && belongs(study, &rows[begin], &rows[begin + count])) {
+        uint32_t at = count;
+        for (; at > 0 && !study->options->all_schedules &&
+               rpsim_row_is_ahead(&rows[begin + count], &rows[order_out[at - 1]]);
+             at--) {
+            order_out[at] = order_out[at - 1];
+        }
+        order_out[at] = begin + count++;
+    }
+    return count;
+}
+
 /* ---- flips ------------------------------------------------------------------------------------
  */
 
@@ -111,7 +147,7 @@ static double standing_of(const rpsim_study *study, const rpsim_row *like, rp_re
         const rpsim_row *row = &study->rows[i];
         if (strcmp(row->model_name, like->model_name) == 0 && row->config.recompute == recompute &&
             strcmp(row->schedule_name, schedule) == 0) {
-            return may_fit(row) ? rpsim_row_tokens_per_s(row) : 0;
+            return rpsim_row_may_fit(row) ? rpsim_row_tokens_per_s(row) : 0;
         }
     }
     return 0;
@@ -257,7 +293,8 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
          i++) {
         comparison->standings[comparison->count++] = (rpsim_standing){
             .schedule = study->rows[i].schedule_name,
-            .tokens_per_s = may_fit(&study->rows[i]) ? rpsim_row_tokens_per_s(&study->rows[i]) : 0};
+            .tokens_per_s =
+                rpsim_row_may_fit(&study->rows[i]) ? rpsim_row_tokens_per_s(&study->rows[i]) : 0};
     }
     for (uint32_t i = 0; i < study->refusal_count; i++) {
         const rpsim_refusal *refusal = &study->refusals[i];

@@ -35,6 +35,20 @@ rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const cha
  */
 void rpsim_study_rank(rpsim_study *study);
 
+/** False for a row that is known not to fit. */
+bool rpsim_row_may_fit(const rpsim_row *row);
+
+/** True where `a` comes first: what may fit, then the longer sequence, then the higher rate. */
+bool rpsim_row_is_ahead(const rpsim_row *a, const rpsim_row *b);
+
+/**
+ * The rows that stand in one table, from a row on: the best first; a ranking has its order already.
+ * @param begin the first of them in the study
+ * @param order_out [rows from `begin` on] numbers of rows
+ * @return how many stand in the table
+ */
+uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *order_out);
+
 /** One schedule under one set of assumptions. */
 typedef struct rpsim_standing {
     const char *schedule;

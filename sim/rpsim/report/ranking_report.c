@@ -48,8 +48,11 @@ static void write_best(const rpsim_comparison *c, const rpsim_flip *flip, FILE *
 static void write_reversals(const rpsim_comparison *c, const rpsim_reversal *reversals,
                             uint32_t count, uint32_t pairs, FILE *stream)
 {
+    if (pairs == 0) {
+        return;
+    }
     if (count == 0) {
-        fprintf(stream, "; none of %u pairs changes places", pairs);
+        fprintf(stream, "; none of %u pair%s changes places", pairs, pairs == 1 ? "" : "s");
     } else {
         fprintf(stream, "; %u of %u pairs change%s places", count, pairs, count == 1 ? "s" : "");
     }
@@ -140,7 +143,7 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
     for (uint32_t f = 0; f < c->flip_count; f++) {
         uint32_t pairs = 0;
         uint32_t count = rpsim_flip_reversals(c, &c->flips[f], reversals, &pairs);
-        fprintf(stream, "  %-24s ", c->flips[f].what);
+        fprintf(stream, "  %-24s  ", c->flips[f].what);
         write_best(c, &c->flips[f], stream);
         write_reversals(c, reversals, count, pairs, stream);
         write_movers(c, &c->flips[f], true, stream);
@@ -148,13 +151,14 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
         fputs(".\n", stream);
     }
     if (c->untried_size != 0) {
-        fprintf(stream,
-                "  microbatch size %-8u not run: so many microbatches take long; --microbatch-size "
-                "%u with --microbatches does.\n",
-                c->untried_size, c->untried_size);
+        fprintf(
+            stream,
+            "  microbatch size %-8u  not run: so many microbatches take long; --microbatch-size "
+            "%u with --microbatches does.\n",
+            c->untried_size, c->untried_size);
     }
     fprintf(stream,
-            "  %-24s nothing: a receive takes no time of its GPU, so where it stands makes no "
+            "  %-24s  nothing: a receive takes no time of its GPU, so where it stands makes no "
             "difference here.\n",
             "receive placement");
     if (rpsim_options_tuned(o)) {

@@ -4,6 +4,7 @@
 #include "common/cli/table.h"
 #include "sim/rpsim/report/columns.h"
 #include "sim/rpsim/report/decided.h"
+#include "sim/rpsim/report/ranking.h"
 #include "sim/rpsim/report/table_notes.h"
 
 #include <inttypes.h>
@@ -176,10 +177,22 @@ static rp_status add_row(const group *g, uint32_t index, const layout *l, rp_tab
     return RP_OK;
 }
 
-static rp_status fill(const group *g, const layout *l, rp_table **table_out)
+/* Of a ranking, where the ranks of a recompute mode begin: a line without cells goes before. */
+static bool begins_ranks(const group *g, uint32_t i)
 {
-    RP_TRY(rp_table_create(l->headings, l->heading_count, g->count, g->study->arena, table_out));
+    const rpsim_row *rows = g->study->rows;
+    return i > 0 && g->study->options->all_schedules &&
+           rows[g->order[i]].config.recompute != rows[g->order[i - 1]].config.recompute;
+}
+
+static rp_status fill(const group *g, const layout *l, bool gaps, rp_table **table_out)
+{
+    RP_TRY(
+        rp_table_create(l->headings, l->heading_count, 2 * g->count, g->study->arena, table_out));
     for (uint32_t i = 0; i < g->count; i++) {
+        for (uint32_t k = 0; gaps && begins_ranks(g, i) && k < l->heading_count; k++) {
+            RP_TRY(rp_table_print(*table_out, "%s", ""));
+        }
         RP_TRY(add_row(g, g->order[i], l, *table_out));
     }
     return RP_OK;
@@ -197,65 +210,25 @@ static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
 /* ---- groups -----------------------------------------------------------------------------------
  */
 
-static bool may_fit(const rpsim_row *row)
-{
-    return !row->memory.known || row->memory.fits;
-}
-
-/* True where `a` comes first: what may fit, then the longer sequence, then the higher rate. */
-static bool is_ahead(const rpsim_row *a, const rpsim_row *b)
-{
-    if (may_fit(a) != may_fit(b)) {
-        return may_fit(a);
-    }
-    if (a->max_seqlen != b->max_seqlen) {
-        return a->max_seqlen > b->max_seqlen;
-    }
-    double tokens_a = rpsim_row_tokens_per_s(a);
-    double tokens_b = rpsim_row_tokens_per_s(b);
-    return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
-}
-
 /* The row of the highest rate, or of the longest sequence, among those that may fit. */
 static void find_best(group *g)
 {
     g->best = g->begin + g->count;
     for (uint32_t i = g->begin; i < g->begin + g->count; i++) {
         const rpsim_row *row = &g->study->rows[i];
-        if (may_fit(row) && !isnan(rpsim_row_tokens_per_s(row)) &&
-            (g->best == g->begin + g->count || is_ahead(row, &g->study->rows[g->best]))) {
+        if (rpsim_row_may_fit(row) && !isnan(rpsim_row_tokens_per_s(row)) &&
+            (g->best == g->begin + g->count || rpsim_row_is_ahead(row, &g->study->rows[g->best]))) {
             g->best = i;
         }
     }
 }
 
-/* Longest sequences differ by their nature. */
-static bool belongs(const rpsim_study *study, const rpsim_row *first, const rpsim_row *row)
-{
-    return rpsim_row_same_group(first, row) ||
-           (study->options->max_seqlen && strcmp(first->model_name, row->model_name) == 0);
-}
-
-/* A ranking has its order already. */
 static rp_status take_group(const rpsim_study *study, uint32_t begin, group *g)
 {
     *g = (group){.study = study, .begin = begin};
-    const rpsim_row *first = &study->rows[begin];
-    while (begin + g->count < study->row_count &&
-           belongs(study, first, &study->rows[begin + g->count])) {
-        g->count++;
-    }
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count - begin, sizeof *g->order, &g->order));
+    g->count = rpsim_study_order(study, begin, g->order);
     find_best(g);
-    RP_TRY(rp_arena_alloc(study->arena, g->count, sizeof *g->order, &g->order));
-    for (uint32_t i = 0; i < g->count; i++) {
-        uint32_t at = i;
-        for (; at > 0 && !study->options->all_schedules &&
-               is_ahead(&study->rows[begin + i], &study->rows[g->order[at - 1]]);
-             at--) {
-            g->order[at] = g->order[at - 1];
-        }
-        g->order[at] = begin + i;
-    }
     return RP_OK;
 }
 
@@ -350,12 +323,12 @@ static rp_status write_rows(const group *g, const rp_page *page)
     rp_table *table = NULL;
     if (o->all_columns || o->column_count != 0) {
         RP_TRY(lay_out_asked(g->study, &l));
-        RP_TRY(fill(g, &l, &table));
+        RP_TRY(fill(g, &l, true, &table));
         rp_table_write_all(table, l.heading_count > 1 ? 1 : 0, 0, page->columns, page->stream);
         return RP_OK;
     }
     RP_TRY(lay_out(g->study, tables_of(g->study, first), true, &l));
-    RP_TRY(fill(g, &l, &table));
+    RP_TRY(fill(g, &l, true, &table));
     rp_table_write(table, 0, page->columns, page->stream);
     return RP_OK;
 }
@@ -398,7 +371,7 @@ rp_status rpsim_table_write_markdown(const rpsim_study *study, FILE *stream)
         RP_TRY(take_group(study, begin, &g));
         RP_TRY(asked ? lay_out_asked(study, &l)
                      : lay_out(study, tables_of(study, &study->rows[begin]), true, &l));
-        RP_TRY(fill(&g, &l, &table));
+        RP_TRY(fill(&g, &l, false, &table));
         fputs(begin != 0 ? "\n" : "", stream);
         write_question(&g, stream);
         fputc('\n', stream);

@@ -56,19 +56,6 @@ static void write_need(const rpsim_study *study, const rpsim_row *row, const rp_
     fprintf(page->stream, "%s%s\n", name, text);
 }
 
-/* Weights in host memory: the run fits only where there is enough of it. With all schedules the
- * column has to do. */
-static void write_host_need(const rpsim_study *study, const rpsim_row *row, FILE *stream)
-{
-    const rpsim_memory *m = &row->memory;
-    bool fits = m->known && m->fits && m->host_bytes != 0 && m->host_fixed_bytes != 0;
-    if (fits && !study->options->all_schedules) {
-        fprintf(stream, "  %s fits only where the host has %.1f GB; here it has %.1f GB\n",
-                row->schedule_name, 1e-9 * (double)m->peak_host_bytes,
-                1e-9 * (double)m->host_bytes);
-    }
-}
-
 void rpsim_host_note_write(const rpsim_row *row, FILE *stream)
 {
     if (!row->memory.known) {
@@ -81,7 +68,7 @@ void rpsim_host_note_write(const rpsim_row *row, FILE *stream)
                 row->platform_name);
         return;
     }
-    fprintf(stream, "  host memory: %.1f GB", 1e-9 * (double)row->memory.host_bytes);
+    fprintf(stream, "  memory of the host: %.1f GB", 1e-9 * (double)row->memory.host_bytes);
     if (row->memory.host_servers > 1) {
         fprintf(stream, " of %u servers together", row->memory.host_servers);
     }
@@ -95,7 +82,6 @@ void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const
     }
     write_tuned_note(row, page->stream);
     write_period_note(row, page->stream);
-    write_host_need(study, row, page->stream);
 }
 
 void rpsim_legend_write(const rpsim_study *study, FILE *stream)

@@ -305,6 +305,10 @@ def check_many(browser, folder):
     expect(names == [each["schedule"] for each in results], f"the runs are {names}")
     best = max(results, key=lambda each: each["tokens_per_s"])["schedule"]
     expect(page.value("document.getElementById('run').selectedOptions[0].textContent") == best, "the fastest is not shown first")
+    ranked = [each["schedule"] for each in sorted(results, key=lambda each: -each["tokens_per_s"])]
+    expect(names != ranked, "the runs are ranked already, so that nothing is tested")
+    rows = page.value("[...document.querySelector('table').rows].slice(1).map(row => row.cells[0].textContent.trim())")
+    expect(rows == ranked, f"the table of runs has {rows}, not {ranked}")
     for number, result in enumerate(results):
         page.value(f"(c => (c.value = '{number}', c.dispatchEvent(new Event('change'))))(document.getElementById('run'))")
         browser.wait(f"document.querySelector('.table[data-run=\"{number}\"]').hidden === false")

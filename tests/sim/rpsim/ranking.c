@@ -312,7 +312,7 @@ Test(ranking, flips_that_are_left_out)
     rp_test_outcome all =
         rp_test_rpsim_well("--schedule all --partition 4,4,4,4,4,4,4,0 --microbatches 72 "
                            "--microbatch-size 2 --iterations 1 --recompute wait --intervals off");
-    cr_expect(strstr(all.output, "\n  microbatch size 1        not run: ") != NULL, "%s",
+    cr_expect(strstr(all.output, "\n  microbatch size 1         not run: ") != NULL, "%s",
               all.output);
     cr_expect(strstr(all.output, "\n  microbatch size 4 ") != NULL);
     cr_expect(strstr(all.output, "\n  optimizer async") == NULL);
