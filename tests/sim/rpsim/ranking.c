@@ -189,6 +189,10 @@ Test(ranking, flips_agree_with_runs)
     }
     cr_expect(strstr(all.output, "\n  hops for twice the time ") != NULL);
     cr_expect(strstr(all.output, "\n  receive placement ") != NULL);
+    const char *gap = strstr(all.output, "\n\n   1 "); /* the first row follows its headings */
+    const char *early = gap != NULL ? strstr(gap, " early ") : NULL;
+    cr_expect(early != NULL && early < strchr(gap + 2, '\n'),
+              "no line between the recompute modes: %s", all.output);
     cr_expect(eq(str, (char *)all.messages, ""), "flips say nothing of what is left out");
     rp_test_outcome csv = rp_test_rpsim_well("--schedule all --fidelity stage --format csv");
     cr_expect(strstr(csv.output, "flips") == NULL);
