@@ -194,12 +194,10 @@ breaks norm.cu races/values bf16 race "a tree without barriers" \
 breaks norm.cu values bf16 rms_norm_weight "the old gradient is lost" \
     'narrow(widen(dweight[column]) + sums[0][lane]' 'narrow(sums[0][lane]'
 breaks norm.cu values bf16 rms_norm_weight "fp32 sums as if they were of 16 bits" \
-    'launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0,
-                          target->stream, count, width, static_cast<const float *>(parts),
-                          static_cast<float *>(dweight))' \
-    'launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0,
-                          target->stream, count, width, static_cast<const float *>(parts),
-                          static_cast<T *>(dweight))'
+    'launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
+                      count, width, parts, static_cast<float *>(static_cast<void *>(sums)))' \
+    'launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
+                      count, width, parts, sums)'
 breaks norm.cu values fp32 rms_norm_weight "columns beyond a multiple of 32" \
     'launch(norm_weight_sum<T>, (width + 31) / 32' 'launch(norm_weight_sum<T>, (width + 30) / 32'
 # ---- products

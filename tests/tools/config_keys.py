@@ -158,7 +158,6 @@ ROWS = [
     ("gpt_oss", "num_local_experts", 4, {}),
     ("gpt_oss", "num_experts_per_tok", 3, {}),
     ("gpt_oss", "sliding_window", 7, {}),
-    ("gpt_oss", "sliding_window", None, {}),
     ("gpt_oss", "layer_types", ["full_attention", "sliding_attention"], {}),
     ("gpt_oss", "swiglu_alpha", 1.0, {}),
     ("gpt_oss", "swiglu_limit", 0.25, {}),
