@@ -194,8 +194,8 @@ def make(folder, name):
 
 
 def make_mxfp4(where):
-    """One layer of gpt-oss whose experts are packed: every pair of values, and scales from 2^-4 to 2^3 and
-    at the ends of the range, where bf16 would round."""
+    """One layer of gpt-oss whose experts are packed: every pair of values, and scales from 2^-4 to 2^3, 2^7
+    and 2^-126."""
     torch.manual_seed(11)
     config = CONFIG_MAPPING["gpt_oss"](**{**SIZES, "hidden_size": 32, "intermediate_size": 32,
                                           "num_hidden_layers": 1, "num_local_experts": 3,
@@ -211,7 +211,7 @@ def make_mxfp4(where):
         blocks = torch.randint(0, 256, (3, rows, 1, 16), dtype=torch.uint8)
         blocks.view(-1)[:256] = torch.arange(256, dtype=torch.uint8)
         scales = torch.randint(123, 131, (3, rows, 1), dtype=torch.uint8)
-        scales[2, :2, 0] = torch.tensor([1, 251], dtype=torch.uint8)
+        scales[2, :2, 0] = torch.tensor([1, 134], dtype=torch.uint8)
         del tensors[name]
         tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = blocks, scales
         expected[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).contiguous()
