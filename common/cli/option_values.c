@@ -3,6 +3,8 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 rp_status rp_option_bad(const char *option, const char *value, const char *valid)
@@ -28,6 +30,24 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
         return RP_USAGE;
     }
     *index_out = (uint32_t)index;
+    return RP_OK;
+}
+
+rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out)
+{
+    static const char letters[] = "KMBT";
+    char *end = NULL;
+    double value = strtod(text, &end);
+    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
+    if (letter != NULL) {
+        value *= pow(1000, (double)(letter - letters) + 1);
+        end++;
+    }
+    if (*end != '\0' || !(value >= 1) || value > 1e18) {
+        return rp_option_bad(option, text,
+                             "counts from 1, also with K, M, B or T behind them, such as 300M");
+    }
+    *tokens_out = value;
     return RP_OK;
 }
 

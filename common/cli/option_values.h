@@ -22,6 +22,13 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out);
 
+/**
+ * Tokens to train on, in thousands, millions, billions (B, as in names of models) and so on: 300M.
+ * @param tokens_out at least 1
+ * @retval RP_OK, RP_USAGE (logged)
+ */
+rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out);
+
 /** The command line as one text, `program` for its name. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_option_command(const char *program, int argc, char **argv, rp_arena *arena,
                             const char **command_out);

@@ -4,33 +4,16 @@
 #include "common/cli/option_values.h"
 #include "common/schedule/schedule_type.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_STEP_TOKENS (1u << 20)
 #define DEFAULT_TOP 5
 #define DEFAULT_BUDGET 5000
 
-/* Tokens are counted in thousands, millions, billions (B, as in names of models) and so on. */
 static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
 {
-    static const char letters[] = "KMBT";
-    rpadvise_options *o = options;
     (void)arena;
-    char *end = NULL;
-    double value = strtod(text, &end);
-    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
-    if (letter != NULL) {
-        value *= pow(1000, (double)(letter - letters) + 1);
-        end++;
-    }
-    if (*end != '\0' || !(value >= 1) || value > 1e18) {
-        return rp_option_bad(row->name, text,
-                             "counts from 1, also with K, M, B or T behind them, such as 300M");
-    }
-    o->tokens = value;
-    return RP_OK;
+    return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens);
 }
 
 enum { WORK, SERVER, SEARCH, OUTPUT };

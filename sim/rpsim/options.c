@@ -147,6 +147,12 @@ static void write_intervals(const void *options, rp_json *json)
     }
 }
 
+static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
+{
+    (void)arena;
+    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->tokens);
+}
+
 static rp_status take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
                                void *options)
 {
@@ -343,6 +349,7 @@ static const rp_option_rule rules[] = {
     {.given = "explain",
      .when = prints_lines,
      .message = "one line per run has no place for it; valid with it are --format table and json"},
+    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
     {.given = "gantt-iterations",
      .without = "gantt-out",
      .message = "valid only with --gantt-out F"},

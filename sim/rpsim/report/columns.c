@@ -120,6 +120,12 @@ static double paper_ps_of(const rpsim_row *row)
     return (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
 }
 
+/* Hours that the tokens of --tokens take. */
+static double hours_of(const rpsim_row *row, const rpsim_options *o)
+{
+    return o->tokens / rpsim_row_tokens_per_s(row) / 3600;
+}
+
 /* Null where nothing is known: a bound of 0 would say so too, but not as clearly. */
 static rpsim_field bound_of(const rpsim_row *row, rpsim_bound_class of_class)
 {
@@ -311,6 +317,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(host_memory_bytes, known(row->memory.host_bytes != 0, whole(row->memory.host_bytes)),        \
       .unit = "bytes", .help = "limit of `peak_host_bytes`; null where it is unknown",             \
       STORED("host_memory_bytes"), HEADED("host limit GB", 1), .shown = gigabytes)                 \
+    X(hours, asked(o->tokens > 0, real(hours_of(row, o))), .unit = "h",                            \
+      .help = "with `--tokens` only: that many take so long", TABLE(RUNS, 11, "hours", 1))         \
+    X(usd, asked(o->usd_per_hour > 0, real(o->usd_per_hour * hours_of(row, o))), .unit = "USD",    \
+      .help = "with `--usd-per-hour` only: what they cost", TABLE(RUNS, 11, "USD", 2))             \
     X(max_seqlen, asked(o->max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
       .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
       TABLE(RUNS, 5, "longest", 0))                                                                \

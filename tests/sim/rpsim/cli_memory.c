@@ -326,6 +326,8 @@ Test(cli_memory, bad_combinations_are_refused)
         {"--schedule 1f1b --dtype fp8", "valid values are fp32, bf16 and fp16"},
         {"--program-in F --dtype fp16", "--dtype: a program has its own type"},
         {"--schedule roundpipe --max-seqlen --dtype fp32", "is known for 16 bits"},
+        {"--schedule 1f1b --usd-per-hour 3", "--usd-per-hour: valid only with --tokens"},
+        {"--schedule 1f1b --tokens 0", "--tokens: '0' is not valid; valid values are counts from"},
         {"--program-in F --piece-mb 32", "--piece-mb: a program has its own pieces"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -130,6 +130,23 @@ Test(cli_output, default_run_is_the_documented_one)
     json_decref(rows);
 }
 
+/* 3.6 million tokens take 1000 / (tokens/s) hours; without --tokens nothing is said of either. */
+Test(cli_output, hours_and_cost_of_tokens)
+{
+    json_t *rows = rp_test_rpsim_json("--schedule roundpipe,1f1b --tokens 3.6M --usd-per-hour 2.5");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(rows, i);
+        double hours = 1000 / rp_test_json_number(row, "tokens_per_s");
+        cr_expect(lt(dbl, fabs(rp_test_json_number(row, "hours") / hours - 1), 1e-12));
+        cr_expect(lt(dbl, fabs(rp_test_json_number(row, "usd") / hours / 2.5 - 1), 1e-12));
+    }
+    json_decref(rows);
+    rows = rp_test_rpsim_json("--schedule roundpipe --tokens 1B");
+    cr_expect(ne(ptr, json_object_get(json_array_get(rows, 0), "hours"), NULL));
+    cr_expect(eq(ptr, json_object_get(json_array_get(rows, 0), "usd"), NULL));
+    json_decref(rows);
+}
+
 static void check_csv_cell(const char *key, const char *cell_text, const json_t *value)
 {
     if (json_is_null(value)) {
