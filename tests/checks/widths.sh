@@ -72,7 +72,10 @@ rppredict --fit "$source/docs/runs.csv" --platform rtx4090x8 --format md 2>/dev/
 narrow rpsim --schedule 1f1b --gpus 2 --iterations 1 --timeline-out one.csv --chakra-out chakra
 narrow rpdiff one.csv one.csv
 narrow rpimport --chakra chakra
-narrow rpexec --backend host --gpus 2 --steps 2
+for options in --check "--record recorded" "--schedule 1f1b --costs recorded --predict"; do
+    read -ra words <<<"$options"
+    narrow rpexec --backend host --gpus 2 --steps 2 "${words[@]}"
+done
 rpsim --schedule 1f1b --gpus 2 --iterations 1 --format md | grep '^| schedule | ' >/dev/null || fail "no table of Markdown"
 
 # Pages of the documentation, as far as they are quick.
