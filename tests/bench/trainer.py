@@ -50,8 +50,10 @@ def train_torch(folder, mode, sequences, length, steps):
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    experts = {"experts_implementation": EXPERTS} if config.model_type.endswith("_moe") else {}
     net = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="sdpa", experts_implementation=EXPERTS)
+        folder, dtype=torch.float32, attn_implementation="sdpa", **experts)
     net.train()
     net.config.use_cache = False
     optimizer = torch.optim.AdamW(net.parameters(), lr=LR, weight_decay=0.0, fused=True)
@@ -75,6 +77,7 @@ def make_case(folder, kind, sizes, sequences, length):
     import numpy
     import torch
     import transformers
+    transformers.logging.disable_progress_bar()
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(kind, **sizes)
     net = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
