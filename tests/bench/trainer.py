@@ -111,8 +111,9 @@ def run(words, processor):
     error = child.stderr.read()
     if child.wait() != 0 or len(losses) != WARM + STEPS + MORE:
         sys.exit(f"trainer.py: {words[0]}: {error[-2000:]}")
-    return (losses, statistics.median(clock[WARM:WARM + STEPS]),
-            (processor_s[WARM + STEPS - 1] - processor_s[WARM - 1]) / STEPS)
+    spent = processor_s[WARM + STEPS - 1] - processor_s[WARM - 1]
+    least = 1 / os.sysconf("SC_CLK_TCK")  # what the system counts
+    return losses, statistics.median(clock[WARM:WARM + STEPS]), max(spent, least) / STEPS
 
 
 def words_of_rpexec(rpexec, folder, sequences, length):
