@@ -132,8 +132,8 @@ static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id 
         *kind_out = kind_of_table(run);
         return true;
     }
-    if (id == RPSIM_INPUT_RUN) {
-        *kind_out = RP_ASSUMED;
+    if (id == RPSIM_INPUT_RUN) { /* with a moved table the model has met no such GPU either */
+        *kind_out = kind_of_table(run) == RP_MOVED ? RP_MOVED : RP_ASSUMED;
         return true;
     }
     if (row->needs != 0 && (row->needs & things) == 0) {
