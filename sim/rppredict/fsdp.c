@@ -5,7 +5,7 @@
 #include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/roofline/roofline.h"
-#include "sim/run/hardware_case.h"
+#include "sim/run/intervals.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 #define FILE_NAME "fsdp_mpt_a100.csv"
 #define SERVER_GPUS 8u
 #define ITERATIONS 4u /* every step is like the others */
+#define DRAWS 8u      /* of the inputs; on 128 GPUs each is a second */
 
 enum {
     COLUMN_GPU,
@@ -135,6 +136,17 @@ static rp_status read_rows(reader *r)
 /* ---- runs -------------------------------------------------------------------------------------
  */
 
+static rp_status draw(const rpsim_interval_run *drawn, double tokens_per_s, rp_arena *arena,
+                      rpsim_interval *range_out)
+{
+    rpsim_intervals intervals;
+    RP_TRY(rpsim_intervals_make(drawn, DRAWS, 0, 1, false, arena, &intervals));
+    *range_out = (rpsim_interval){.p10 = tokens_per_s * intervals.speed.p10,
+                                  .p50 = tokens_per_s * intervals.speed.p50,
+                                  .p90 = tokens_per_s * intervals.speed.p90};
+    return RP_OK;
+}
+
 static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
 {
     rp_platform platform;
@@ -176,8 +188,15 @@ static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
     of->predicted_tokens_per_s = tokens / (result.period_ps * 1e-12);
     of->error_pct = 100 * (of->predicted_tokens_per_s / of->measured_tokens_per_s - 1);
     of->fits = result.memory.known && result.memory.fits;
+    const rpsim_interval_run drawn = {.program = result.program,
+                                      .costs = &costs,
+                                      .model = &model,
+                                      .platform = &platform,
+                                      .workload = &workload,
+                                      .period_ps = result.period_ps};
+    rp_status status = draw(&drawn, of->predicted_tokens_per_s, arena, &of->range);
     rpsim_result_fini(&result);
-    return RP_OK;
+    return status;
 }
 
 static rp_status predict_one(void *context, uint32_t job)
@@ -228,37 +247,74 @@ double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group)
     return count == 0 ? NAN : sum / count;
 }
 
+static bool is_inside(const rpsim_fsdp_row *row)
+{
+    return row->measured_tokens_per_s >= row->range.p10 &&
+           row->measured_tokens_per_s <= row->range.p90;
+}
+
+void rpsim_fsdp_calibrate(const rpsim_fsdp *fsdp, rpsim_calibration *calibration)
+{
+    for (uint32_t i = 0; i < fsdp->count; i++) {
+        const rpsim_fsdp_row *row = &fsdp->rows[i];
+        if (strstr(row->group, "-set") == NULL) {
+            calibration->cells++;
+            calibration->inside += is_inside(row) ? 1 : 0;
+            calibration->below += row->measured_tokens_per_s < row->range.p10 ? 1 : 0;
+        }
+    }
+}
+
 static void write_group(const rpsim_fsdp *fsdp, const char *group, FILE *stream)
 {
     uint32_t count = 0;
+    uint32_t inside = 0;
     double worst = 0;
     for (uint32_t i = 0; i < fsdp->count; i++) {
         const rpsim_fsdp_row *row = &fsdp->rows[i];
         bool in = strcmp(row->group, group) == 0;
         count += in ? 1 : 0;
+        inside += in && is_inside(row) ? 1 : 0;
         worst = in && fabs(row->error_pct) > fabs(worst) ? row->error_pct : worst;
     }
     if (count > 0) {
-        fprintf(stream, "| %s | %u | %.2f | %+.2f |\n", group, count, rpsim_fsdp_mape(fsdp, group),
-                worst);
+        fprintf(stream, "| %s | %u | %.2f | %+.2f | %u |\n", group, count,
+                rpsim_fsdp_mape(fsdp, group), worst, inside);
     }
 }
 
-void rpsim_fsdp_write(const rpsim_fsdp *fsdp, FILE *stream)
+static void write_calibration(const rpsim_fsdp *fsdp, const rpsim_calibration *others, FILE *stream)
 {
-    fputs("\n| group | cells | mean absolute error % | worst % |\n|---|---|---|---|\n", stream);
+    rpsim_calibration here = {0};
+    rpsim_calibration all = *others;
+    rpsim_fsdp_calibrate(fsdp, &here);
+    rpsim_fsdp_calibrate(fsdp, &all);
+    fprintf(stream,
+            "\nIntervals, p10 to p90 over %u draws: %u of %u rows that set nothing lie inside; "
+            "with the cells of the RTX 4090 %u of %u (%.0f %%; valid are 65 to 95).\n",
+            DRAWS, here.inside, here.cells, all.inside, all.cells, 100.0 * all.inside / all.cells);
+}
+
+void rpsim_fsdp_write(const rpsim_fsdp *fsdp, const rpsim_calibration *others, FILE *stream)
+{
+    fputs("\n| group | cells | mean absolute error % | worst % | inside p10 to p90 |\n"
+          "|---|---|---|---|---|\n",
+          stream);
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         write_group(fsdp, groups[g], stream);
     }
+    write_calibration(fsdp, others, stream);
     fputs("\n| group | model | GPUs | sequences x tokens | recomputes | measured tokens/s | "
-          "predicted "
-          "| error % | fits |\n|---|---|---|---|---|---|---|---|---|\n",
+          "predicted | error % | p10 | p90 | measured is | fits |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|\n",
           stream);
     for (uint32_t i = 0; i < fsdp->count; i++) {
         const rpsim_fsdp_row *r = &fsdp->rows[i];
-        fprintf(stream, "| %s | %s | %u | %u x %u | %s | %.2f | %.2f | %+.2f | %s |\n", r->group,
-                r->model, r->gpus, r->microbatch_size, r->seq_len, r->recomputes ? "yes" : "no",
-                r->measured_tokens_per_s, r->predicted_tokens_per_s, r->error_pct,
+        fprintf(stream,
+                "| %s | %s | %u | %u x %u | %s | %.2f | %.2f | %+.2f | %.2f | %.2f | %s | %s |\n",
+                r->group, r->model, r->gpus, r->microbatch_size, r->seq_len,
+                r->recomputes ? "yes" : "no", r->measured_tokens_per_s, r->predicted_tokens_per_s,
+                r->error_pct, r->range.p10, r->range.p90, is_inside(r) ? "inside" : "outside",
                 r->fits ? "yes" : "no");
     }
 }

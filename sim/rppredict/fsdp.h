@@ -3,12 +3,7 @@
  */
 #pragma once
 
-#include "common/base/mem.h"
-#include "common/base/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "sim/rppredict/prediction.h"
 
 /** One measured run and what the simulator says of it. */
 typedef struct rpsim_fsdp_row {
@@ -22,7 +17,8 @@ typedef struct rpsim_fsdp_row {
     bool fits;
     double measured_tokens_per_s;
     double predicted_tokens_per_s;
-    double error_pct; /**< predicted / measured - 1 */
+    double error_pct;     /**< predicted / measured - 1 */
+    rpsim_interval range; /**< tokens per second over the ranges of the inputs */
 } rpsim_fsdp_row;
 
 typedef struct rpsim_fsdp {
@@ -42,5 +38,9 @@ rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fs
 /** @return mean absolute error in percent of a group's rows; NaN where it has none. */
 double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group);
 
-/** Prints the groups and the rows as Markdown tables. */
-void rpsim_fsdp_write(const rpsim_fsdp *fsdp, FILE *stream);
+/** Adds the rows that set nothing to a calibration; widths stay the dense cells' of the RTX 4090. */
+void rpsim_fsdp_calibrate(const rpsim_fsdp *fsdp, rpsim_calibration *calibration);
+
+/** Prints the groups, the calibration and the rows as Markdown tables.
+ * @param others calibration of the RTX 4090's cells, which are counted together with these */
+void rpsim_fsdp_write(const rpsim_fsdp *fsdp, const rpsim_calibration *others, FILE *stream);

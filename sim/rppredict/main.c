@@ -152,7 +152,7 @@ static rp_status report(const options *o, const char *folder)
     if (status == RP_OK) {
         rpsim_prediction_write(&prediction, &calibration, page.stream);
         rpsim_seqlens_write(&seqlens, page.stream);
-        rpsim_fsdp_write(&fsdp, page.stream);
+        rpsim_fsdp_write(&fsdp, &calibration, page.stream);
         rpsim_constants_write(&constants, page.stream);
         end_page(o, &page);
     }

@@ -347,7 +347,7 @@ static void write_groups(const rpsim_prediction *prediction, FILE *stream)
         for (uint32_t i = 0; i < prediction->count; i++) {
             const rpsim_cell *cell = &prediction->cells[i];
             if (strcmp(cell->group, groups[g]) == 0) {
-                inside += is_inside(cell) ? 1 : 0;
+                inside += (cell->fits || !cell->known) && is_inside(cell) ? 1 : 0;
                 worst = fabs(cell->error_pct) > fabs(worst) ? cell->error_pct : worst;
             }
         }

@@ -52,7 +52,7 @@ static uint32_t rows_of(const char *group)
     return count;
 }
 
-Test(fsdp, accuracy_gates)
+static void hold_gates(void)
 {
     rp_csv gates = read(RP_TEST_ROOT "/golden/fsdp_gates.csv");
     uint32_t covered = 0;
@@ -71,7 +71,7 @@ Test(fsdp, accuracy_gates)
 }
 
 /* Rows that set nothing are off by at most 6 % on one server and 8 % on several, on average. */
-Test(fsdp, errors_by_servers)
+static void hold_errors_by_servers(void)
 {
     double sums[2] = {0, 0};
     uint32_t counts[2] = {0, 0};
@@ -88,7 +88,7 @@ Test(fsdp, errors_by_servers)
 }
 
 /* All of these have run. More servers do more, as measured. */
-Test(fsdp, rows_fit_and_scale)
+static void expect_rows_fit_and_scale(void)
 {
     uint32_t pairs = 0;
     for (uint32_t i = 0; i < fsdp.count; i++) {
@@ -107,11 +107,13 @@ Test(fsdp, rows_fit_and_scale)
 }
 
 /* At most three constants, each on one row. */
-Test(fsdp, constants_are_few)
+static void expect_few_constants(void)
 {
-    rp_csv csv = read(PUBLISHED "/fsdp_mpt_a100.csv");
+    rp_csv csv;
     uint32_t column = 0;
     uint32_t count = 0;
+    rp_text_fini(&text);
+    csv = read(PUBLISHED "/fsdp_mpt_a100.csv");
     cr_assert(eq(int, rp_csv_column(&csv, "sets", &column), RP_OK));
     for (uint32_t row = 0; row < csv.rows; row++) {
         bool constant = rp_csv_cell(&csv, row, column)[0] != '\0';
@@ -119,4 +121,35 @@ Test(fsdp, constants_are_few)
         count += constant ? 1 : 0;
     }
     cr_expect(le(u32, count, 3));
+}
+
+/* Each interval is about its prediction; they count with the rows that set nothing. */
+static void expect_intervals(void)
+{
+    rpsim_calibration c = {.cells = 50, .inside = 40, .below = 7};
+    uint32_t inside = 0;
+    uint32_t below = 0;
+    for (uint32_t i = 0; i < fsdp.count; i++) {
+        const rpsim_fsdp_row *row = &fsdp.rows[i];
+        cr_expect(row->range.p10 < row->predicted_tokens_per_s, "row %u", i);
+        cr_expect(row->range.p90 > row->predicted_tokens_per_s, "row %u", i);
+        bool low = row->measured_tokens_per_s < row->range.p10;
+        below += !sets(row) && low ? 1 : 0;
+        inside += !sets(row) && !low && row->measured_tokens_per_s <= row->range.p90 ? 1 : 0;
+    }
+    rpsim_fsdp_calibrate(&fsdp, &c);
+    cr_expect(eq(u32, c.cells, 75));
+    cr_expect(eq(u32, c.inside, 40 + inside));
+    cr_expect(eq(u32, c.below, 7 + below));
+    cr_expect(ge(dbl, (double)inside, 0.65 * 25));
+}
+
+/* One test, since each would simulate all rows again. */
+Test(fsdp, published_rows)
+{
+    hold_gates();
+    hold_errors_by_servers();
+    expect_rows_fit_and_scale();
+    expect_few_constants();
+    expect_intervals();
 }

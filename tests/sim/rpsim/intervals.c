@@ -132,6 +132,14 @@ Test(intervals, gpus_nobody_measured)
         }
         json_decref(known);
     }
+    /* Where the host's part matters most the interval of the RTX 4090 is wide itself. */
+    json_t *known = run("--schedule roundpipe --format json --model qwen3-32b --iterations 1");
+    json_t *rows = run("--schedule roundpipe --format json --model qwen3-32b --iterations 1 "
+                       "--platform rtx3090x8");
+    cr_expect(ge(dbl, width(rows), 2 * width(known)), "%.3f, %.3f", width(rows), width(known));
+    expect_kind(rows, "run", "moved");
+    json_decref(rows);
+    json_decref(known);
     rp_test_outcome table = rp_test_rpsim_well("--schedule roundpipe --platform h100x8");
     cr_expect(strstr(table.output, "nobody has measured qwen3-1.7b on h100x8: its layer times are "
                                    "moved") != NULL,
