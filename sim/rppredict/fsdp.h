@@ -38,7 +38,7 @@ rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fs
 /** @return mean absolute error in percent of a group's rows; NaN where it has none. */
 double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group);
 
-/** Adds the rows that set nothing to a calibration; widths stay the dense cells' of the RTX 4090. */
+/** Adds the rows that set nothing to a calibration, but for their widths. */
 void rpsim_fsdp_calibrate(const rpsim_fsdp *fsdp, rpsim_calibration *calibration);
 
 /** Prints the groups, the calibration and the rows as Markdown tables.

@@ -47,7 +47,7 @@ static void expect_rows(const rpsim_prediction *prediction, rp_arena *arena)
     fclose(stream);
     cr_expect(ne(ptr, strstr(text, " | does not fit | - | - | - | - | - |\n| "), NULL));
     cr_expect(ne(ptr, strstr(text, "3 of these cells were measured although"), NULL));
-    /* What does not fit here is neither a cell of its group nor inside an interval. */
+    /* Cells that do not fit here are in no group and inside no interval. */
     char *group = strstr(text, "| baselines | ");
     unsigned cells = 0;
     unsigned inside = 0;
