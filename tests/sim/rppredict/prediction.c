@@ -1,10 +1,10 @@
 /* Predicted against published throughput: the accuracy that has been reached is a gate that can
  * only tighten (tests/golden/prediction_gates.csv; experiments/prediction.md says what it rests
  * on). Release only. */
-#include "sim/rppredict/fsdp.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
+#include "sim/rppredict/fsdp.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
