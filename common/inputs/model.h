@@ -96,8 +96,10 @@ typedef struct rp_model {
     bool qk_norm;
     bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
     bool expert_bias;         /**< biases on router and experts (gpt-oss) */
-    const char *rope_scaling; /**< "none", "llama3" or "yarn"; "none" with learned positions */
-    rp_rope_scale rope;       /**< of "llama3"; read where rpexec computes it */
+    const char *rope_scaling; /**< "none", "llama3", "linear" or "yarn"; "none" with learned
+                                   positions */
+    rp_rope_scale rope;       /**< of "llama3", and the factor of "linear"; read where rpexec
+                                   computes it */
     rp_rope_yarn yarn;        /**< of "yarn"; likewise */
     rp_gate gate;             /**< of experts with expert_bias; others have none of these numbers */
     bool learned_positions;   /**< a table of max_positions rows is added to the embedding, nothing
@@ -120,16 +122,28 @@ typedef struct rp_model {
     bool raw_routing; /**< experts' weights are the softmax's own: config.json's norm_topk_prob is
                            false. Otherwise the chosen ones are divided by their sum */
     /* Of config.json alone (huggingface/config.h): */
-    bool qkv_bias;     /**< biases on q, k and v; with kv_rank on what leads to their ranks */
-    bool output_bias;  /**< on o */
-    bool mlp_bias;     /**< on gate, up and down of a dense MLP and of shared experts */
-    bool wide_qk_norm; /**< qk_norm, over all heads together (OLMo 2) */
-    bool four_norms;   /**< of a layer: before and behind attention, before and behind the MLP
-                            (Gemma 2 and 3); otherwise two */
-    uint32_t kv_rank;  /**< keys and values from a vector of this length, normed (DeepSeek's MLA);
-                            0: from the hidden vector. kv_heads is heads then, and head_dim that of
-                            queries and keys, of which rope_dim are rotated and one for all heads */
-    uint32_t q_rank;   /**< with kv_rank, queries the same way; 0: from the hidden vector */
+    bool qkv_bias;         /**< biases on q, k and v; with kv_rank on what leads to their ranks */
+    bool output_bias;      /**< on o */
+    bool mlp_bias;         /**< on gate, up and down of a dense MLP and of shared experts */
+    bool wide_qk_norm;     /**< qk_norm, over all heads together (OLMo 2) */
+    bool joined;           /**< q, k and v are one matrix of checkpoints, gate and up another, and
+                                adapters on such a one have one A (Phi-3) */
+    bool shifted_norms;    /**< norms multiply by 1 + w (Gemma, as the next two) */
+    bool gelu_gate;        /**< gates are GELU's, by tanh, in SiLU's place */
+    bool scaled_embedding; /**< rows of the embedding are multiplied by sqrt(d) */
+    /* Of these rpexec reads the values; rpsim does not depend on them. */
+    uint32_t rotated;       /**< so many values of a head, its first ones; 0: all */
+    double local_theta;     /**< rope_theta of layers with a window, which nothing scales; 0: theirs
+                                 is that of the others */
+    double attention_scale; /**< of scores; 0: 1 / sqrt(h) */
+    double attention_cap;   /**< c: scores s are c tanh(s / c); 0: none */
+    double logit_cap;       /**< the same of the head's logits */
+    bool four_norms;        /**< of a layer: before and behind attention, before and behind the MLP
+                                 (Gemma 2 and 3); otherwise two */
+    uint32_t kv_rank; /**< keys and values from a vector of this length, normed (DeepSeek's MLA);
+                           0: from the hidden vector. kv_heads is heads then, and head_dim that of
+                           queries and keys, of which rope_dim are rotated and one for all heads */
+    uint32_t q_rank;  /**< with kv_rank, queries the same way; 0: from the hidden vector */
     uint32_t rope_dim;
     uint32_t value_dim;           /**< with kv_rank, of values: otherwise head_dim */
     uint32_t shared_intermediate; /**< of the experts that every token goes through, together */

@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#define FAMILIES "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and gpt_oss"
+#define FAMILIES                                                                                   \
+    "llama, mistral, mixtral, phi3, gemma2, gemma3_text, qwen2, qwen3, qwen3_moe and gpt_oss"
 
 static rp_status refuse(const rp_hf_config *r, const char *key, const char *valid)
 {
@@ -107,44 +108,61 @@ static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
         m->rope_scaling = "yarn";
         return read_yarn(r, &m->yarn);
     }
+    if (type != NULL && strcmp(type, "linear") == 0) {
+        m->rope_scaling = "linear";
+        m->rope.factor = 0; /* transformers has no default, either */
+        return rp_hf_number(r, "factor", &m->rope.factor);
+    }
     return type != NULL && strcmp(type, "default") == 0
                ? RP_OK
-               : refuse(r, newer != NULL ? "rope_type" : "type", "default, llama3 and yarn");
+               : refuse(r, newer != NULL ? "rope_type" : "type",
+                        "default, linear, llama3 and yarn");
+}
+
+/* Of a part of each head (Phi-3): whole values, as transformers cuts them off. */
+static rp_status read_rotated(const rp_hf_config *r, rp_model *m)
+{
+    double share = 1;
+    if (!m->joined || json_object_get(r->values, "partial_rotary_factor") == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_hf_number(r, "partial_rotary_factor", &share));
+    m->rotated = (uint32_t)(m->head_dim * share);
+    return share <= 1 && m->rotated >= 2
+               ? RP_OK
+               : refuse(r, "partial_rotary_factor", "numbers up to 1 that leave two values a head");
 }
 
 static rp_status read_rope_object(const rp_hf_config *r, rp_model *m)
 {
     RP_TRY(rp_hf_number(r, "rope_theta", &m->rope_theta));
+    RP_TRY(read_rotated(r, m));
     rp_status type = read_rope_type(r, m);
+    if (type == RP_OK && m->joined && strcmp(m->rope_scaling, "none") != 0) {
+        type = refuse(r, "rope_type", "default: its factors for long sequences are not computed");
+    }
     rp_status rest = rpexec_config_check_rest(r);
     return type != RP_OK ? type : rest;
 }
 
-/* Defaults of the families' classes: 10000 and no scaling, but of gpt-oss. */
-static void set_rope_defaults(const rp_hf_config *r, rp_model *m)
+/* Defaults of the families' classes: 10000 and no scaling, but of gpt-oss and Gemma 3. */
+static void set_rope_defaults(const rp_hf_config *r, bool by_kind, rp_model *m)
 {
-    m->rope_theta = r->family->sinks ? 150000 : 10000;
+    m->rope_theta = r->family->sinks ? 150000 : by_kind ? 1e6 : 10000;
+    m->local_theta = by_kind ? 10000 : 0;
     m->rope_scaling = r->family->sinks ? "yarn" : "none";
     m->yarn = RP_ROPE_GPT_OSS;
 }
 
-/* rope_theta with rope_scaling, or rope_parameters with all of it. */
-static rp_status read_rope(const rp_hf_config *r, rp_model *m)
+typedef rp_status rope_reader(const rp_hf_config *r, rp_model *m);
+
+/* An object inside; none where it is missing or empty. */
+static rp_status read_inside(const rp_hf_config *r, const char *name, const json_t *object,
+                             rope_reader *reader, rp_model *m)
 {
-    const json_t *newer = rp_hf_get(r, "rope_parameters");
-    const json_t *older = rp_hf_get(r, "rope_scaling");
-    const json_t *theta = json_object_get(r->values, "rope_theta");
-    set_rope_defaults(r, m);
-    RP_TRY(rp_hf_number(r, "rope_theta", &m->rope_theta));
-    bool is_newer = newer != NULL && !rp_hf_is_empty(newer);
-    if (is_newer && older != NULL && !rp_hf_is_empty(older)) {
-        return rp_hf_refuse(r, "rope_scaling", "rope_parameters is there, too", "one of them");
-    }
-    const json_t *object = is_newer ? newer : older;
     if (object == NULL || rp_hf_is_empty(object)) {
         return RP_OK;
     }
-    const char *name = is_newer ? "rope_parameters" : "rope_scaling";
     if (!json_is_object(object)) {
         return refuse(r, name, "null and objects");
     }
@@ -152,9 +170,47 @@ static rp_status read_rope(const rp_hf_config *r, rp_model *m)
     inner.name = name;
     inner.values = object;
     RP_TRY(rp_hf_copy_keys(&inner));
-    double outer = m->rope_theta;
-    rp_status status = read_rope_object(&inner, m);
+    rp_status status = reader(&inner, m);
     json_decref(inner.rest);
+    return status;
+}
+
+/* Gemma 3's objects, of layers without and with a window; local_theta is there. */
+static rp_status read_rope_objects(const rp_hf_config *r, rp_model *m)
+{
+    rp_model local = {.rope_theta = m->local_theta, .rope_scaling = "none"};
+    RP_TRY(read_inside(r, "full_attention", rp_hf_get(r, "full_attention"), read_rope_object, m));
+    RP_TRY(read_inside(r, "sliding_attention", rp_hf_get(r, "sliding_attention"), read_rope_object,
+                       &local));
+    if (strcmp(local.rope_scaling, "none") != 0) {
+        return rp_hf_refuse(r, "sliding_attention", "layers with windows are not scaled",
+                            "those with rope_type default");
+    }
+    m->local_theta = local.rope_theta;
+    return rpexec_config_check_rest(r);
+}
+
+/* rope_theta with rope_scaling, or rope_parameters with all of it; 10000 unless said otherwise. */
+static rp_status read_rope(const rp_hf_config *r, rp_model *m)
+{
+    const json_t *newer = rp_hf_get(r, "rope_parameters");
+    const json_t *older = rp_hf_get(r, "rope_scaling");
+    const json_t *theta = json_object_get(r->values, "rope_theta");
+    bool by_kind = strcmp(r->family->type, "gemma3_text") == 0;
+    set_rope_defaults(r, by_kind, m);
+    RP_TRY(read_rotated(r, m));
+    RP_TRY(rp_hf_number(r, "rope_theta", &m->rope_theta));
+    if (by_kind) {
+        RP_TRY(rp_hf_number(r, "rope_local_base_freq", &m->local_theta));
+    }
+    bool is_newer = newer != NULL && !rp_hf_is_empty(newer);
+    if (is_newer && older != NULL && !rp_hf_is_empty(older)) {
+        return rp_hf_refuse(r, "rope_scaling", "rope_parameters is there, too", "one of them");
+    }
+    double outer = m->rope_theta;
+    rp_status status = is_newer ? read_inside(r, "rope_parameters", newer,
+                                              by_kind ? read_rope_objects : read_rope_object, m)
+                                : read_inside(r, "rope_scaling", older, read_rope_object, m);
     if (status == RP_OK && theta != NULL && m->rope_theta != outer) {
         return rp_hf_refuse(r, "rope_theta", "differs from the one inside", "equal ones");
     }
@@ -201,11 +257,23 @@ static void take_family(const rp_hf_config *r)
     static const struct {
         const char *family;
         const char *key;
-    } own[] = {{"llama", "attention_bias"},      {"llama", "mlp_bias"},
-               {"qwen3", "attention_bias"},      {"qwen3", "layer_types"},
-               {"qwen3_moe", "attention_bias"},  {"qwen2", "layer_types"},
-               {"gpt_oss", "attention_bias"},    {"gpt_oss", "layer_types"},
-               {"gpt_oss", "experts_per_token"}, {"gpt_oss", "initial_context_length"}};
+    } own[] = {{"llama", "attention_bias"},
+               {"llama", "mlp_bias"},
+               {"qwen3", "attention_bias"},
+               {"qwen3", "layer_types"},
+               {"qwen3_moe", "attention_bias"},
+               {"qwen2", "layer_types"},
+               {"phi3", "original_max_position_embeddings"}, /* of scaled rotations */
+               {"gemma2", "attention_bias"},
+               {"gemma2", "layer_types"},
+               {"gemma3_text", "attention_bias"},
+               {"gemma3_text", "layer_types"},
+               {"gemma3_text", "sliding_window_pattern"},
+               {"gemma3_text", "_sliding_window_pattern"},
+               {"gpt_oss", "attention_bias"},
+               {"gpt_oss", "layer_types"},
+               {"gpt_oss", "experts_per_token"},
+               {"gpt_oss", "initial_context_length"}};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         if (strcmp(own[i].family, r->family->type) == 0) {
             (void)rp_hf_get(r, own[i].key);
@@ -266,8 +334,8 @@ static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_
         const char *text;
     } features[] = {{f->latent, "latent attention (MLA)"},
                     {sharing, "shared experts"},
-                    {f->four_norms, "four norms a layer"},
                     {f->wide_qk_norm, "norms of queries and keys over all heads"},
+                    {f->gemma, "scaled embeddings, gates of GELU and norms of 1 + w"},
                     {f->other_values != NULL, f->other_values}};
     const char *list = "";
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -315,15 +383,52 @@ static rp_status read_gate(const rp_hf_config *r, rp_model *m)
     return rp_hf_number(r, "swiglu_limit", &m->gate.limit);
 }
 
+/* A cap, of which null is none. */
+static rp_status read_cap(const rp_hf_config *r, const char *key, double missing, double *cap_out)
+{
+    const json_t *value = rp_hf_get(r, key);
+    *cap_out = value == NULL ? missing : 0;
+    return value == NULL || json_is_null(value) ? RP_OK : rp_hf_number(r, key, cap_out);
+}
+
+static rp_status read_activation(const rp_hf_config *r, rp_model *m)
+{
+    const char *key = m->gelu_gate ? "hidden_activation" : "hidden_act";
+    const char *valid = m->gelu_gate ? "gelu_pytorch_tanh" : "silu";
+    const json_t *value = rp_hf_get(r, key);
+    const char *activation = json_string_value(value);
+    bool missing = m->gelu_gate && value == NULL;
+    return missing || (activation != NULL && strcmp(activation, valid) == 0)
+               ? RP_OK
+               : refuse(r, key, valid);
+}
+
+/* Gemma 2 and 3: defaults are those of their classes. */
+static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
+{
+    bool caps = strcmp(r->family->type, "gemma2") == 0;
+    double scalar = 256;
+    if (!r->family->gemma) {
+        return RP_OK;
+    }
+    RP_TRY(rp_hf_number(r, "query_pre_attn_scalar", &scalar));
+    RP_TRY(read_cap(r, "attn_logit_softcapping", caps ? 50 : 0, &m->attention_cap));
+    if (!caps && m->attention_cap != 0) {
+        return rp_hf_refuse(r, "attn_logit_softcapping", "transformers does not apply Gemma 3's",
+                            "null");
+    }
+    RP_TRY(read_cap(r, "final_logit_softcapping", caps ? 30 : 0, &m->logit_cap));
+    m->attention_scale = 1 / sqrt(scalar);
+    return RP_OK;
+}
+
 /* Keys beside those of shapes: `rest` is all that is not computed. */
 static rp_status read_rest(rp_hf_config *r, rp_model *m)
 {
     json_decref(r->rest);
     RP_TRY(rp_hf_copy_keys(r));
-    const char *activation = json_string_value(json_object_get(r->values, "hidden_act"));
-    if (activation == NULL || strcmp(activation, "silu") != 0) {
-        return refuse(r, "hidden_act", "silu");
-    }
+    RP_TRY(read_activation(r, m));
+    RP_TRY(read_gemma(r, m));
     TAKE(r, computed);
     if (r->family->mixture == RP_HF_QWEN_EXPERTS) {
         TAKE(r, computed_mixture);

@@ -104,6 +104,7 @@ static const struct rule {
     {"attention_dropout", is_zero, "0", "dropout is not computed"},
     {"auto_map", is_empty, "null", "code of its own makes the model"},
     {"cross_attention_hidden_size", is_null, "null", ENCODERS},
+    {"embd_pdrop", is_zero, "0", "dropout is not computed"},
     {"intermediate_size", is_mixture, "none", "the model has no such layers"},
     {"is_encoder_decoder", is_false, "false", ENCODERS},
     {"layer_types", attends_fully, "\"full_attention\" for each layer", WINDOWS},
@@ -115,6 +116,7 @@ static const struct rule {
     {"partial_rotary_factor", is_whole, "1 and null", "heads are rotated as a whole"},
     {"pruned_heads", is_empty, "none", "all heads are computed"},
     {"quantization_config", is_null, "null", "quantized weights are not read but gpt-oss's"},
+    {"resid_pdrop", is_zero, "0", "dropout is not computed"},
     {"router_jitter_noise", is_zero, "0", "noise of routers is not computed"},
     {"rope_interleaved", is_false, "false", "neighbours are not rotated as pairs"},
     {"router_aux_loss_coef", has_no_router_loss, "those without output_router_logits", ROUTERS},
@@ -122,6 +124,7 @@ static const struct rule {
      WINDOWS},
     {"tie_encoder_decoder", is_false, "false", ENCODERS},
     {"torchscript", is_false, "false", "a tied head would become a table of its own"},
+    {"use_bidirectional_attention", is_false, "false", "attention is computed as causal"},
     {"use_sliding_window", is_false, "false", WINDOWS},
 };
 

@@ -393,11 +393,13 @@ rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rp_dtype dty
     rpexec_cudnn_object configs[ENGINES];
     *p = (rpexec_cudnn_plan){.sizes = *sizes,
                              .f = target->f,
-                             .scale = 1.0f / sqrtf((float)sizes->head_dim),
+                             .scale = rpexec_attention_scale(sizes),
                              .masked = -INFINITY};
-    if (dtype == RP_DTYPE_F32 || sizes->window != 0) {
+    if (dtype == RP_DTYPE_F32 || sizes->window != 0 || sizes->cap != 0) {
         snprintf(p->why, sizeof p->why, "%s",
-                 sizes->window != 0 ? "a sliding window" : "fp32; valid are bf16 and fp16");
+                 sizes->window != 0 ? "a sliding window"
+                 : sizes->cap != 0  ? "a soft cap of scores"
+                                    : "fp32; valid are bf16 and fp16");
         p->failed = true;
         return RP_TOOL;
     }

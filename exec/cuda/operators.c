@@ -46,19 +46,19 @@ static void *scratch(rpexec_lane *lane, size_t bytes)
 /* ---- norms ------------------------------------------------------------------------------------
  */
 
-static void cuda_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+static void cuda_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, bool shifted,
                           const void *x, const void *weight, void *y, float *r)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_rms_norm(&target, rows, width, eps, x, weight, y, r));
+    DO(rpexec_cuda_rms_norm(&target, rows, width, eps, shifted, x, weight, y, r));
 }
 
-static void cuda_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                const void *weight, const float *r, const void *dy,
+static void cuda_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, bool shifted,
+                                const void *x, const void *weight, const float *r, const void *dy,
                                 const void *base, void *dx)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_rms_norm_input(&target, rows, width, x, weight, r, dy, base, dx));
+    DO(rpexec_cuda_rms_norm_input(&target, rows, width, shifted, x, weight, r, dy, base, dx));
 }
 
 static void cuda_rms_norm_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
@@ -175,7 +175,8 @@ static void cuda_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *
 /* By type and sizes only: another choice would be other bits. */
 static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_sizes *sizes)
 {
-    return lane->dtype != RP_DTYPE_F32 && (sizes->head_dim == 64 || sizes->head_dim == 128);
+    return lane->dtype != RP_DTYPE_F32 && sizes->cap == 0 &&
+           (sizes->head_dim == 64 || sizes->head_dim == 128);
 }
 
 static void cuda_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes, const void *q,
@@ -236,12 +237,12 @@ static void cuda_sinks_weight(rpexec_lane *lane, uint64_t tokens, uint32_t heads
  */
 
 static void cuda_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                        void *x)
+                        uint32_t head_dim, uint32_t turned, const float *cosines,
+                        const float *sines, bool inverse, void *x)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_rotate(&target, sequences, seq_len, heads, head_dim, cosines, sines, inverse,
-                          x));
+    DO(rpexec_cuda_rotate(&target, sequences, seq_len, heads, head_dim, turned, cosines, sines,
+                          inverse, x));
 }
 
 static void cuda_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
@@ -256,6 +257,19 @@ static void cuda_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *
 {
     const rpexec_cuda_target target = target_of(lane);
     DO(rpexec_cuda_swiglu_backward(&target, count, gate, up, ds, dgate, dup));
+}
+
+static void cuda_geglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *s)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_geglu(&target, count, gate, up, s));
+}
+
+static void cuda_geglu_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                                const void *ds, void *dgate, void *dup)
+{
+    const rpexec_cuda_target target = target_of(lane);
+    DO(rpexec_cuda_geglu_backward(&target, count, gate, up, ds, dgate, dup));
 }
 
 static void cuda_add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)
@@ -345,32 +359,33 @@ static void cuda_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
 }
 
 static void cuda_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float factor, void *z, double *loss)
+                               const int32_t *labels, float cap, float factor, void *z,
+                               double *loss)
 {
     const rpexec_cuda_target target = target_of(lane);
     double *losses = scratch(lane, rows * sizeof *losses);
     if (losses != NULL) {
-        DO(rpexec_cuda_cross_entropy(&target, rows, vocab, labels, factor, z, losses, loss));
+        DO(rpexec_cuda_cross_entropy(&target, rows, vocab, labels, cap, factor, z, losses, loss));
     }
 }
 
-static void cuda_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
-                                float *statistics)
+static void cuda_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, float cap,
+                                const void *z, float *statistics)
 {
     const rpexec_cuda_target target = target_of(lane);
-    DO(rpexec_cuda_row_statistics(&target, rows, vocab, z, statistics));
+    DO(rpexec_cuda_row_statistics(&target, rows, vocab, cap, z, statistics));
 }
 
 static void cuda_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                     uint32_t first, const int32_t *labels, uint32_t parts,
-                                    const float *statistics, uint64_t stride, float factor, void *z,
-                                    double *loss)
+                                    const float *statistics, uint64_t stride, float cap,
+                                    float factor, void *z, double *loss)
 {
     const rpexec_cuda_target target = target_of(lane);
     double *losses = scratch(lane, rows * sizeof *losses);
     if (losses != NULL) {
         DO(rpexec_cuda_cross_entropy_part(&target, rows, vocab, first, labels, parts, statistics,
-                                          stride, factor, z, losses, loss));
+                                          stride, cap, factor, z, losses, loss));
     }
 }
 

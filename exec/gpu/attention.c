@@ -95,7 +95,9 @@ static rp_status prepare_lane(rpexec_driver *d, rpexec_gpu *gpu, const uint32_t 
     rpexec_attention_sizes sizes = {.seq_len = model->seq_len,
                                     .heads = model->config->heads,
                                     .kv_heads = model->config->kv_heads,
-                                    .head_dim = model->config->head_dim};
+                                    .head_dim = model->config->head_dim,
+                                    .scale = (float)model->config->attention_scale,
+                                    .cap = (float)model->config->attention_cap};
     for (uint32_t i = 0; i < count; i++) {
         sizes.sequences = shapes[i];
         RP_TRY(d->calls->attention_plan(lane, d->devices->arena, &sizes, why_out));

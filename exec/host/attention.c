@@ -19,6 +19,7 @@ typedef struct head {
     size_t kv_stride;
     size_t row_stride; /* of logsumexp */
     float scale;
+    float cap; /* of scores; 0: none */
 } head;
 
 /* The keys that a block of queries [begin, end) can see: [first, end). */
@@ -32,13 +33,18 @@ static bool sees(const head *a, uint32_t query, uint32_t key)
     return key <= query && (a->window == 0 || query - key < a->window);
 }
 
-/* s = scale q k^T of a pair of blocks, -inf where a query does not see a key. */
+/* s = scale q k^T of a pair of blocks, capped; -inf where a query does not see a key. */
 static void scores(const head *a, const float *q, const float *k, uint32_t query, uint32_t rows,
                    uint32_t key, uint32_t columns, float *s)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)rows, (blasint)columns,
                 (blasint)a->head_dim, a->scale, q + query * a->q_stride, (blasint)a->q_stride,
                 k + key * a->kv_stride, (blasint)a->kv_stride, 0.0f, s, KEYS);
+    for (uint32_t i = 0; i < rows && a->cap > 0; i++) {
+        for (uint32_t j = 0; j < columns; j++) {
+            s[i * KEYS + j] = a->cap * tanhf(s[i * KEYS + j] / a->cap);
+        }
+    }
     bool whole = key + columns <= query + 1 && first_key(a, query + rows - 1) <= key;
     for (uint32_t i = 0; i < rows && !whole; i++) {
         for (uint32_t j = 0; j < columns; j++) {
@@ -169,6 +175,23 @@ static void softmax_backward(const head *a, const gradients *g, uint32_t query, 
     }
 }
 
+/* The same of capped scores s, whose derivative is 1 - (s / c)^2. */
+RPEXEC_VECTOR
+static void capped_backward(const head *a, const gradients *g, uint32_t query, uint32_t rows,
+                            uint32_t columns, const float *d, float *p, float *dp)
+{
+    for (uint32_t i = 0; i < rows; i++) {
+        float l = g->logsumexp[(query + i) * a->row_stride];
+        for (uint32_t j = 0; j < columns; j++) {
+            float share = p[i * KEYS + j] / a->cap;
+            float slope = share >= -1.0f ? 1.0f - share * share : 0.0f; /* not seen: -inf */
+            float weight = rpexec_exp(p[i * KEYS + j] - l);
+            p[i * KEYS + j] = weight;
+            dp[i * KEYS + j] = weight * (dp[i * KEYS + j] - d[i]) * a->scale * slope;
+        }
+    }
+}
+
 static void backward_pair(const head *a, const gradients *g, uint32_t query, uint32_t rows,
                           uint32_t key, uint32_t columns, const float *d, float *p, float *dp)
 {
@@ -181,7 +204,11 @@ static void backward_pair(const head *a, const gradients *g, uint32_t query, uin
     scores(a, g->q, g->k, query, rows, key, columns, p);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, h, 1.0f, d_o, qs,
                 g->v + key * a->kv_stride, ks, 0.0f, dp, KEYS);
-    softmax_backward(a, g, query, rows, columns, d, p, dp);
+    if (a->cap > 0) {
+        capped_backward(a, g, query, rows, columns, d, p, dp);
+    } else {
+        softmax_backward(a, g, query, rows, columns, d, p, dp);
+    }
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, h, m, 1.0f, p, KEYS, d_o, qs, 1.0f,
                 g->dv + key * a->kv_stride, ks);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, h, m, 1.0f, dp, KEYS,
@@ -218,7 +245,8 @@ static head head_of(const rpexec_attention_sizes *sizes)
                   .q_stride = (size_t)sizes->heads * sizes->head_dim,
                   .kv_stride = (size_t)sizes->kv_heads * sizes->head_dim,
                   .row_stride = sizes->heads,
-                  .scale = 1.0f / sqrtf((float)sizes->head_dim)};
+                  .scale = rpexec_attention_scale(sizes),
+                  .cap = sizes->cap};
 }
 
 void rpexec_host_attention(rpexec_lane *lane, const rpexec_attention_sizes *sizes,

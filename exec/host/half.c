@@ -173,7 +173,7 @@ static uint64_t rows_left(uint64_t rows, uint64_t first, uint32_t width)
     return rows - first < most ? rows - first : most;
 }
 
-static void half_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+static void half_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, bool shifted,
                           const void *x, const void *weight, void *y, float *r)
 {
     scratch s = scratch_of(lane);
@@ -183,13 +183,14 @@ static void half_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, floa
     for (uint64_t first = 0; first < rows; first += rows_at_a_time(width)) {
         uint64_t count = rows_left(rows, first, width);
         rpexec_widen(lane->dtype, count * width, at_const(lane, x, first * width), wide_x);
-        rpexec_host_fp32.rms_norm(lane, count, width, eps, wide_x, wide_weight, wide_y, r + first);
+        rpexec_host_fp32.rms_norm(lane, count, width, eps, shifted, wide_x, wide_weight, wide_y,
+                                  r + first);
         rpexec_narrow(lane->dtype, count * width, wide_y, at(lane, y, first * width));
     }
 }
 
-static void half_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, const void *x,
-                                const void *weight, const float *r, const void *dy,
+static void half_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, bool shifted,
+                                const void *x, const void *weight, const float *r, const void *dy,
                                 const void *base, void *dx)
 {
     scratch s = scratch_of(lane);
@@ -206,8 +207,8 @@ static void half_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
         if (base != NULL) {
             rpexec_widen(lane->dtype, values, at_const(lane, base, first * width), wide_dx);
         }
-        rpexec_host_fp32.rms_norm_input(lane, count, width, wide_x, wide_weight, r + first, wide_dy,
-                                        base != NULL ? wide_dx : NULL, wide_dx);
+        rpexec_host_fp32.rms_norm_input(lane, count, width, shifted, wide_x, wide_weight, r + first,
+                                        wide_dy, base != NULL ? wide_dx : NULL, wide_dx);
         rpexec_narrow(lane->dtype, values, wide_dx, at(lane, dx, first * width));
     }
 }
@@ -265,33 +266,33 @@ static void half_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, c
 }
 
 static void half_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float scale, void *z, double *loss)
+                               const int32_t *labels, float cap, float scale, void *z, double *loss)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
     for (uint64_t row = 0; row < rows; row++) {
         void *here = at(lane, z, row * vocab);
         rpexec_widen(lane->dtype, vocab, here, logits);
-        rpexec_host_fp32.cross_entropy(lane, 1, vocab, labels + row, scale, logits, loss);
+        rpexec_host_fp32.cross_entropy(lane, 1, vocab, labels + row, cap, scale, logits, loss);
         rpexec_narrow(lane->dtype, vocab, logits, here);
     }
 }
 
-static void half_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, const void *z,
-                                float *statistics)
+static void half_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, float cap,
+                                const void *z, float *statistics)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
     for (uint64_t row = 0; row < rows; row++) {
         rpexec_widen(lane->dtype, vocab, at_const(lane, z, row * vocab), logits);
-        rpexec_host_fp32.row_statistics(lane, 1, vocab, logits, statistics + 2 * row);
+        rpexec_host_fp32.row_statistics(lane, 1, vocab, cap, logits, statistics + 2 * row);
     }
 }
 
 static void half_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                     uint32_t first, const int32_t *labels, uint32_t parts,
-                                    const float *statistics, uint64_t stride, float scale, void *z,
-                                    double *loss)
+                                    const float *statistics, uint64_t stride, float cap,
+                                    float scale, void *z, double *loss)
 {
     scratch s = scratch_of(lane);
     float *logits = take(&s, vocab);
@@ -299,7 +300,7 @@ static void half_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
         void *here = at(lane, z, row * vocab);
         rpexec_widen(lane->dtype, vocab, here, logits);
         rpexec_host_fp32.cross_entropy_part(lane, 1, vocab, first, labels + row, parts,
-                                            statistics + 2 * row, stride, scale, logits, loss);
+                                            statistics + 2 * row, stride, cap, scale, logits, loss);
         rpexec_narrow(lane->dtype, vocab, logits, here);
     }
 }
@@ -308,8 +309,8 @@ static void half_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
  */
 
 static void half_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                        void *x)
+                        uint32_t head_dim, uint32_t turned, const float *cosines,
+                        const float *sines, bool inverse, void *x)
 {
     scratch s = scratch_of(lane);
     uint64_t count = (uint64_t)seq_len * heads * head_dim;
@@ -317,7 +318,8 @@ static void half_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len,
     for (uint32_t b = 0; b < sequences; b++) {
         void *here = at(lane, x, b * count);
         rpexec_widen(lane->dtype, count, here, wide);
-        rpexec_host_fp32.rotate(lane, 1, seq_len, heads, head_dim, cosines, sines, inverse, wide);
+        rpexec_host_fp32.rotate(lane, 1, seq_len, heads, head_dim, turned, cosines, sines, inverse,
+                                wide);
         rpexec_narrow(lane->dtype, count, wide, here);
     }
 }
@@ -391,8 +393,13 @@ static uint64_t piece_of(uint64_t count, uint64_t first)
     return count - first < PIECE ? count - first : PIECE;
 }
 
-static void half_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
-                        void *y)
+typedef void gate_operator(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                           void *y);
+typedef void gate_operator_backward(rpexec_lane *lane, uint64_t count, const void *gate,
+                                    const void *up, const void *ds, void *dgate, void *dup);
+
+static void half_gate(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *y,
+                      gate_operator *wide)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -400,13 +407,13 @@ static void half_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, con
         const float *wide_gate = take_wide(&s, at_const(lane, gate, i), values);
         const float *wide_up = take_wide(&s, at_const(lane, up, i), values);
         float *wide_y = take(&s, values);
-        rpexec_host_fp32.swiglu(lane, values, wide_gate, wide_up, wide_y);
+        wide(lane, values, wide_gate, wide_up, wide_y);
         rpexec_narrow(lane->dtype, values, wide_y, at(lane, y, i));
     }
 }
 
-static void half_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate,
-                                 const void *up, const void *ds, void *dgate, void *dup)
+static void half_gate_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                               const void *ds, void *dgate, void *dup, gate_operator_backward *wide)
 {
     for (uint64_t i = 0; i < count; i += PIECE) {
         scratch s = scratch_of(lane);
@@ -416,11 +423,33 @@ static void half_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *
         const float *wide_ds = take_wide(&s, at_const(lane, ds, i), values);
         float *wide_dgate = take(&s, values);
         float *wide_dup = take(&s, values);
-        rpexec_host_fp32.swiglu_backward(lane, values, wide_gate, wide_up, wide_ds, wide_dgate,
-                                         wide_dup);
+        wide(lane, values, wide_gate, wide_up, wide_ds, wide_dgate, wide_dup);
         rpexec_narrow(lane->dtype, values, wide_dgate, at(lane, dgate, i));
         rpexec_narrow(lane->dtype, values, wide_dup, at(lane, dup, i));
     }
+}
+
+static void half_swiglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                        void *y)
+{
+    half_gate(lane, count, gate, up, y, rpexec_host_swiglu);
+}
+
+static void half_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gate,
+                                 const void *up, const void *ds, void *dgate, void *dup)
+{
+    half_gate_backward(lane, count, gate, up, ds, dgate, dup, rpexec_host_swiglu_backward);
+}
+
+static void half_geglu(rpexec_lane *lane, uint64_t count, const void *gate, const void *up, void *y)
+{
+    half_gate(lane, count, gate, up, y, rpexec_host_geglu);
+}
+
+static void half_geglu_backward(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,
+                                const void *ds, void *dgate, void *dup)
+{
+    half_gate_backward(lane, count, gate, up, ds, dgate, dup, rpexec_host_geglu_backward);
 }
 
 static void half_add(rpexec_lane *lane, uint64_t count, const void *a, const void *b, void *y)

@@ -42,12 +42,12 @@ void rpexec_host_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, ui
 
 RPEXEC_VECTOR
 void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
-                        uint32_t head_dim, const float *cosines, const float *sines, bool inverse,
-                        void *values)
+                        uint32_t head_dim, uint32_t turned, const float *cosines,
+                        const float *sines, bool inverse, void *values)
 {
     float *x = values;
     (void)lane;
-    uint32_t half = head_dim / 2;
+    uint32_t half = turned / 2;
     float sign = inverse ? -1.0f : 1.0f;
     for (uint64_t t = 0; t < (uint64_t)sequences * seq_len; t++) {
         const float *c = cosines + t % seq_len * half;
@@ -94,6 +94,48 @@ void rpexec_host_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *
         float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
         float to_gate = d * up[i] * slope;
         dup[i] = d * gate[i] * sigma;
+        dgate[i] = to_gate;
+    }
+}
+
+/* sqrt(2 / pi), and the cube's share, of GELU's approximation (Hendrycks and Gimpel, arXiv
+ * 1606.08415, section 2). */
+#define GELU_SLOPE 0.797884560802865356f
+#define GELU_CUBE 0.044715f
+
+static float gelu_tanh(float g)
+{
+    return tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+}
+
+void rpexec_host_geglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
+                       void *outputs)
+{
+    const float *gate = gates;
+    const float *up = ups;
+    float *s = outputs;
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        s[i] = 0.5f * gate[i] * (1.0f + gelu_tanh(gate[i])) * up[i];
+    }
+}
+
+void rpexec_host_geglu_backward(rpexec_lane *lane, uint64_t count, const void *gates,
+                                const void *ups, const void *d_outputs, void *d_gates, void *d_ups)
+{
+    const float *gate = gates;
+    const float *up = ups;
+    const float *ds = d_outputs;
+    float *dgate = d_gates;
+    float *dup = d_ups;
+    (void)lane;
+    for (uint64_t i = 0; i < count; i++) {
+        float d = ds[i];
+        float g = gate[i];
+        float t = gelu_tanh(g);
+        float inner = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
+        float to_gate = d * up[i] * (0.5f * (1.0f + t) + 0.5f * g * (1.0f - t * t) * inner);
+        dup[i] = d * (0.5f * g * (1.0f + t));
         dgate[i] = to_gate;
     }
 }
@@ -191,12 +233,43 @@ static inline double exponentials(float *z, uint32_t count, float most)
     return rpexec_sum_of_parts(parts);
 }
 
+static float capped(float z, float cap)
+{
+    return cap > 0 ? cap * tanhf(z / cap) : z;
+}
+
+/* The gradient of z by that of capped z. */
+static float cap_slope(float z, float cap, float gradient)
+{
+    float t = cap > 0 ? tanhf(z / cap) : 0.0f;
+    return cap > 0 ? gradient * (1.0f - t * t) : gradient;
+}
+
+/* The sum of e^(z - most) of capped logits z. */
+static double capped_sum(uint32_t vocab, float cap, float most, const float *z)
+{
+    double sum = 0;
+    for (uint32_t j = 0; j < vocab; j++) {
+        sum += (double)rpexec_exp(capped(z[j], cap) - most);
+    }
+    return sum;
+}
+
+/* A row of logits that are capped becomes its gradient, but for the label. */
+static void capped_gradient(uint32_t vocab, float cap, float most, float factor, float *z)
+{
+    for (uint32_t j = 0; j < vocab; j++) {
+        z[j] = cap_slope(z[j], cap, rpexec_exp(capped(z[j], cap) - most) * factor);
+    }
+}
+
 RPEXEC_VECTOR
 void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
-                               const int32_t *labels, float scale, void *rows_of_logits,
+                               const int32_t *labels, float cap, float scale, void *rows_of_logits,
                                double *loss)
 {
     float *z = rows_of_logits;
+    uint32_t plain = cap > 0 ? 0 : vocab; /* logits without a cap */
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         float *logits = z + row * vocab;
@@ -204,28 +277,33 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
             memset(logits, 0, vocab * sizeof *logits);
             continue;
         }
-        float most = rpexec_largest(logits, vocab);
+        float most = capped(rpexec_largest(logits, vocab), cap);
         float own = logits[labels[row]]; /* read before the row is overwritten */
-        double sum = exponentials(logits, vocab, most);
-        *loss += log(sum) + (double)most - (double)own;
+        double sum =
+            cap > 0 ? capped_sum(vocab, cap, most, logits) : exponentials(logits, vocab, most);
         float factor = (float)((double)scale / sum);
-        for (uint32_t j = 0; j < vocab; j++) {
+        *loss += log(sum) + (double)most - (double)capped(own, cap);
+        for (uint32_t j = 0; j < plain; j++) { /* the exponentials are there */
             logits[j] *= factor;
         }
-        logits[labels[row]] -= scale;
+        if (cap > 0) {
+            capped_gradient(vocab, cap, most, factor, logits);
+        }
+        logits[labels[row]] -= cap_slope(own, cap, scale);
     }
 }
 
 RPEXEC_VECTOR
-void rpexec_host_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
+void rpexec_host_row_statistics(rpexec_lane *lane, uint64_t rows, uint32_t vocab, float cap,
                                 const void *logits, float *statistics)
 {
     const float *z = logits;
+    uint32_t plain = cap > 0 ? 0 : vocab;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++, z += vocab) {
-        float most = rpexec_largest(z, vocab);
-        double sum = 0;
-        for (uint32_t j = 0; j < vocab; j++) {
+        float most = capped(rpexec_largest(z, vocab), cap);
+        double sum = cap > 0 ? capped_sum(vocab, cap, most, z) : 0;
+        for (uint32_t j = 0; j < plain; j++) {
             sum += (double)rpexec_exp(z[j] - most);
         }
         statistics[2 * row] = most;
@@ -252,10 +330,11 @@ static float join_parts(uint32_t parts, const float *statistics, uint64_t stride
 RPEXEC_VECTOR
 void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                                     uint32_t first, const int32_t *labels, uint32_t parts,
-                                    const float *statistics, uint64_t stride, float scale,
-                                    void *values, double *loss)
+                                    const float *statistics, uint64_t stride, float cap,
+                                    float scale, void *values, double *loss)
 {
     float *z = values;
+    uint32_t plain = cap > 0 ? 0 : vocab;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++, z += vocab) {
         double sum = 0;
@@ -264,16 +343,20 @@ void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
             continue;
         }
         float most = join_parts(parts, statistics + 2 * row, stride, &sum);
-        float factor = (float)((double)scale / sum);
         uint32_t label = (uint32_t)labels[row] - first; /* wraps where it is in an earlier part */
+        float own = label < vocab ? z[label] : 0.0f;
         if (label < vocab) {
-            *loss += log(sum) + (double)most - (double)z[label];
+            *loss += log(sum) + (double)most - (double)capped(own, cap);
         }
-        for (uint32_t j = 0; j < vocab; j++) {
+        float factor = (float)((double)scale / sum);
+        for (uint32_t j = 0; j < plain; j++) {
             z[j] = rpexec_exp(z[j] - most) * factor;
         }
+        if (cap > 0) {
+            capped_gradient(vocab, cap, most, factor, z);
+        }
         if (label < vocab) {
-            z[label] -= scale;
+            z[label] -= cap_slope(own, cap, scale);
         }
     }
 }

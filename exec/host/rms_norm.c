@@ -27,29 +27,30 @@ static inline float sum_of_squares(uint32_t width, const float *x)
     return sum_of(parts);
 }
 
-static inline float sum_of_products(uint32_t width, const float *dy, const float *weight,
+static inline float sum_of_products(uint32_t width, const float *dy, const float *weight, float one,
                                     const float *x)
 {
     float parts[PARTS] = {0};
     uint32_t whole = width / PARTS * PARTS;
     for (uint32_t j = 0; j < whole; j += PARTS) {
         for (uint32_t k = 0; k < PARTS; k++) {
-            parts[k] += dy[j + k] * weight[j + k] * x[j + k];
+            parts[k] += dy[j + k] * (weight[j + k] + one) * x[j + k];
         }
     }
     for (uint32_t j = whole; j < width; j++) {
-        parts[j - whole] += dy[j] * weight[j] * x[j];
+        parts[j - whole] += dy[j] * (weight[j] + one) * x[j];
     }
     return sum_of(parts);
 }
 
 RPEXEC_VECTOR
-void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps,
+void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, bool shifted,
                           const void *inputs, const void *weights, void *outputs, float *r)
 {
     const float *x = inputs;
     const float *weight = weights;
     float *y = outputs;
+    float one = shifted ? 1.0f : 0.0f;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         const float *from = x + row * width;
@@ -57,13 +58,13 @@ void rpexec_host_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, floa
         float scale = 1.0f / sqrtf(sum_of_squares(width, from) / (float)width + eps);
         r[row] = scale;
         for (uint32_t j = 0; j < width; j++) {
-            to[j] = from[j] * scale * weight[j];
+            to[j] = from[j] * scale * (weight[j] + one);
         }
     }
 }
 
 RPEXEC_VECTOR
-void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width,
+void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width, bool shifted,
                                 const void *inputs, const void *weights, const float *r,
                                 const void *d_outputs, const void *base, void *d_inputs)
 {
@@ -71,6 +72,7 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
     const float *weight = weights;
     const float *dy = d_outputs;
     float *dx = d_inputs;
+    float one = shifted ? 1.0f : 0.0f;
     (void)lane;
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * width;
@@ -78,15 +80,15 @@ void rpexec_host_rms_norm_input(rpexec_lane *lane, uint64_t rows, uint32_t width
         const float *old = base != NULL ? (const float *)base + row * width : NULL;
         float *to = dx + row * width;
         float scale = r[row];
-        float mean = sum_of_products(width, from, weight, in) / (float)width;
+        float mean = sum_of_products(width, from, weight, one, in) / (float)width;
         float pull = scale * scale * scale * mean;
         if (old != NULL) {
             for (uint32_t j = 0; j < width; j++) {
-                to[j] = old[j] + (scale * from[j] * weight[j] - in[j] * pull);
+                to[j] = old[j] + (scale * from[j] * (weight[j] + one) - in[j] * pull);
             }
         } else {
             for (uint32_t j = 0; j < width; j++) {
-                to[j] = scale * from[j] * weight[j] - in[j] * pull;
+                to[j] = scale * from[j] * (weight[j] + one) - in[j] * pull;
             }
         }
     }

@@ -1,4 +1,5 @@
-/* u = x + attention(norm(x)), y = u + mlp(norm(u)); executor.md section 5. */
+/* u = x + attention(norm(x)), y = u + mlp(norm(u)); with four norms what attention and MLP give is
+ * normed before it is added. executor.md section 5. */
 #include "exec/model/block.h"
 
 #include "exec/model/linear.h"
@@ -8,6 +9,8 @@
 typedef struct sizes {
     uint32_t d, q, kv, heads, kv_heads, head_dim;
     uint64_t tokens;
+    bool four_norms;
+    bool local; /* rotation is that of layers with a window */
     rpexec_attention_sizes attention;
 } sizes;
 
@@ -20,11 +23,14 @@ static sizes sizes_of(const rp_model *m, uint64_t tokens, uint32_t sequences, ui
                    .kv_heads = m->kv_heads,
                    .head_dim = m->head_dim,
                    .tokens = tokens,
+                   .four_norms = m->four_norms,
                    .attention = {.sequences = sequences,
                                  .seq_len = seq_len,
                                  .heads = m->heads,
                                  .kv_heads = m->kv_heads,
-                                 .head_dim = m->head_dim}};
+                                 .head_dim = m->head_dim,
+                                 .scale = (float)m->attention_scale,
+                                 .cap = (float)m->attention_cap}};
 }
 
 static sizes sizes_here(const rpexec_compute *c, uint32_t layer, uint32_t sequences)
@@ -32,6 +38,7 @@ static sizes sizes_here(const rpexec_compute *c, uint32_t layer, uint32_t sequen
     uint32_t seq_len = c->model->seq_len;
     sizes s = sizes_of(c->model->config, (uint64_t)sequences * seq_len, sequences, seq_len);
     s.attention.window = rp_model_window(c->model->config, layer - 1);
+    s.local = s.attention.window != 0 && c->model->rotary_tables > 1;
     return s;
 }
 
@@ -42,8 +49,12 @@ typedef struct block_tape {
     float *rq, *rk;
     void *q, *k, *v, *o; /* as attention takes them */
     float *l;            /* its logsumexp */
+    void *a;             /* what attention gives, with four norms: otherwise u is the sum */
+    float *ra;
     void *u, *n2;
     float *r2;
+    void *m; /* of the MLP likewise */
+    float *rm;
     void *hq, *hk, *hv, *ho; /* LoRA */
     rpexec_mlp_tape mlp;
 } block_tape;
@@ -67,6 +78,10 @@ static block_tape cut_tape(const rpexec_model *m, const sizes *s, void *base, ui
     tape.u = rpexec_cut(&c, t * s->d);
     tape.n2 = rpexec_cut(&c, t * s->d);
     tape.r2 = rpexec_cut_floats(&c, t);
+    tape.a = s->four_norms ? rpexec_cut(&c, t * s->d) : tape.u;
+    tape.ra = rpexec_cut_floats(&c, s->four_norms ? t : 0);
+    tape.m = rpexec_cut(&c, s->four_norms ? t * s->d : 0);
+    tape.rm = rpexec_cut_floats(&c, s->four_norms ? t : 0);
     tape.hq = rpexec_cut(&c, t * m->rank);
     tape.hk = rpexec_cut(&c, t * m->rank);
     tape.hv = rpexec_cut(&c, t * m->rank);
@@ -79,6 +94,8 @@ static block_tape cut_tape(const rpexec_model *m, const sizes *s, void *base, ui
 /* Gradients of the outputs of the matrices. */
 typedef struct weight_tape {
     void *dq, *dk, *dv, *du;
+    void *da;                    /* of what attention gives: du, but with four norms */
+    void *dm;                    /* of what the MLP gives, with four norms */
     void *dhq, *dhk, *dhv, *dho; /* LoRA */
     rpexec_mlp_weight_tape mlp;
 } weight_tape;
@@ -91,6 +108,8 @@ static weight_tape cut_weight_tape(const rpexec_model *m, const sizes *s, void *
     weight_tape tape = {.dq = rpexec_cut(&c, t * s->q), .dk = rpexec_cut(&c, t * s->kv)};
     tape.dv = rpexec_cut(&c, t * s->kv);
     tape.du = rpexec_cut(&c, t * s->d);
+    tape.da = s->four_norms ? rpexec_cut(&c, t * s->d) : tape.du;
+    tape.dm = rpexec_cut(&c, s->four_norms ? t * s->d : 0);
     tape.dhq = rpexec_cut(&c, t * m->rank);
     tape.dhk = rpexec_cut(&c, t * m->rank);
     tape.dhv = rpexec_cut(&c, t * m->rank);
@@ -153,8 +172,9 @@ static void rotate(const rpexec_compute *c, const sizes *s, uint32_t heads, bool
     const rpexec_model *m = c->model;
     const float *cosines = c->rotary != NULL ? c->rotary : m->cosines;
     const float *sines = c->rotary != NULL ? c->rotary + rpexec_model_rotary_values(m) : m->sines;
+    uint64_t table = s->local ? rpexec_model_table_values(m) : 0; /* the second one */
     c->operators->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
-                         cosines, sines, inverse, x);
+                         m->rotated, cosines + table, sines + table, inverse, x);
 }
 
 /* Norm (where the model has it) and rotation of queries or keys, from `before` into `x`. */
@@ -164,25 +184,53 @@ static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const 
     const rpexec_operators *op = c->operators;
     if (weight != NULL) {
         op->rms_norm(c->lane, s->tokens * heads, s->head_dim, (float)c->model->config->norm_eps,
-                     before, weight, x, r);
+                     c->model->config->shifted_norms, before, weight, x, r);
     }
     rotate(c, s, heads, false, x);
 }
 
-/* y = x + what a layer gives: its last product adds x, but ranks, each of which has a part of it,
- * add x to their sum. */
-static const void *base_of_sum(const rpexec_compute *c, const void *x)
+static void norm(const rpexec_compute *c, const sizes *s, const void *w, rpexec_block_tensor which,
+                 const void *x, void *y, float *r)
 {
-    return c->ranks == NULL ? x : NULL;
+    const rp_model *m = c->model->config;
+    c->operators->rms_norm(c->lane, s->tokens, s->d, (float)m->norm_eps, m->shifted_norms, x,
+                           tensor(c, w, which), y, r);
 }
 
-static void end_sum(const rpexec_compute *c, const sizes *s, const void *w,
-                    rpexec_block_tensor which, const void *x, void *y)
+static void norm_input(const rpexec_compute *c, const sizes *s, const void *w,
+                       rpexec_block_tensor which, const void *x, const float *r, const void *dy,
+                       const void *base, void *dx)
 {
-    if (c->ranks != NULL) {
-        rpexec_all_reduce(c, c->model->dtype, s->tokens * s->d, y);
+    c->operators->rms_norm_input(c->lane, s->tokens, s->d, c->model->config->shifted_norms, x,
+                                 tensor(c, w, which), r, dy, base, dx);
+}
+
+/* y = x + what a layer gives: its last product adds x, but ranks, each of which has a part of it,
+ * add x to their sum, and a norm comes before. */
+static const void *base_of_sum(const rpexec_compute *c, const sizes *s, const void *x)
+{
+    return c->ranks == NULL && !s->four_norms ? x : NULL;
+}
+
+/* The end of a layer: what it has given so far (y, but with four norms), and its norm. */
+typedef struct sum_end {
+    rpexec_block_tensor layer;
+    void *given;
+    rpexec_block_tensor norm;
+    float *r;
+} sum_end;
+
+static void end_sum(const rpexec_compute *c, const sizes *s, const void *w, sum_end end,
+                    const void *x, void *y)
+{
+    rpexec_all_reduce(c, c->model->dtype, s->tokens * s->d, end.given);
+    if (s->four_norms) {
+        rpexec_linear_end_sum(c, w, end.layer, s->tokens, end.given);
+        norm(c, s, w, end.norm, end.given, y, end.r);
         c->operators->add(c->lane, s->tokens * s->d, y, x, y);
-        rpexec_linear_end_sum(c, w, which, s->tokens, y);
+    } else if (c->ranks != NULL) {
+        c->operators->add(c->lane, s->tokens * s->d, y, x, y);
+        rpexec_linear_end_sum(c, w, end.layer, s->tokens, y);
     }
 }
 
@@ -190,57 +238,56 @@ static void attention_forward(const rpexec_compute *c, const sizes *s, const voi
                               const block_tape *tape)
 {
     const rpexec_operators *op = c->operators;
-    float eps = (float)c->model->config->norm_eps;
     uint64_t t = s->tokens;
-    bool norm = c->model->config->qk_norm;
+    bool qk_norm = c->model->config->qk_norm;
     const rpexec_rows rows = {t, NULL};
-    void *q = norm ? tape->q0 : tape->q;
-    void *k = norm ? tape->k0 : tape->k;
-    op->rms_norm(c->lane, t, s->d, eps, x, tensor(c, w, RPEXEC_NORM_1), tape->n1, tape->r1);
+    void *q = qk_norm ? tape->q0 : tape->q;
+    void *k = qk_norm ? tape->k0 : tape->k;
+    norm(c, s, w, RPEXEC_NORM_1, x, tape->n1, tape->r1);
     rpexec_linear_forward(c, w, RPEXEC_Q, rows, tape->n1, NULL, q, tape->hq);
     rpexec_linear_forward(c, w, RPEXEC_K, rows, tape->n1, NULL, k, tape->hk);
     rpexec_linear_forward(c, w, RPEXEC_V, rows, tape->n1, NULL, tape->v, tape->hv);
-    turn(c, s, s->heads, norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
-    turn(c, s, s->kv_heads, norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
+    turn(c, s, s->heads, qk_norm ? tensor(c, w, RPEXEC_Q_NORM) : NULL, q, tape->rq, tape->q);
+    turn(c, s, s->kv_heads, qk_norm ? tensor(c, w, RPEXEC_K_NORM) : NULL, k, tape->rk, tape->k);
     op->attention(c->lane, &s->attention, tape->q, tape->k, tape->v, tape->o, tape->l);
     if (c->model->config->attention_bias) {
         op->join_sinks(c->lane, t, s->heads, s->head_dim, tensor(c, w, RPEXEC_SINKS), tape->o,
                        tape->l);
     }
-    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, base_of_sum(c, x), tape->u, tape->ho);
-    end_sum(c, s, w, RPEXEC_O, x, tape->u);
+    const sum_end end = {RPEXEC_O, tape->a, RPEXEC_ATTENTION_NORM, tape->ra};
+    rpexec_linear_forward(c, w, RPEXEC_O, rows, tape->o, base_of_sum(c, s, x), tape->a, tape->ho);
+    end_sum(c, s, w, end, x, tape->u);
 }
 
 void rpexec_block_forward(const rpexec_compute *c, uint32_t layer, const void *weights,
                           uint32_t sequences, const void *x, void *y, void *tape_base,
                           void *scratch)
 {
-    const rpexec_operators *op = c->operators;
     sizes s = sizes_here(c, layer, sequences);
     uint64_t bytes;
     block_tape tape = cut_tape(c->model, &s, tape_base, &bytes);
     attention_forward(c, &s, weights, x, &tape);
-    float eps = (float)c->model->config->norm_eps;
     uint64_t t = s.tokens;
-    op->rms_norm(c->lane, t, s.d, eps, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.n2, tape.r2);
+    const sum_end end = {RPEXEC_DOWN, s.four_norms ? tape.m : y, RPEXEC_MLP_NORM, tape.rm};
+    norm(c, &s, weights, RPEXEC_NORM_2, tape.u, tape.n2, tape.r2);
     rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
     (void)rpexec_cut(&rest, t * s.d);
-    rpexec_mlp_forward(c, weights, t, tape.n2, base_of_sum(c, tape.u), y, &tape.mlp,
+    rpexec_mlp_forward(c, weights, t, tape.n2, base_of_sum(c, &s, tape.u), end.given, &tape.mlp,
                        rest.base + rest.used);
-    end_sum(c, &s, weights, RPEXEC_DOWN, tape.u, y);
+    end_sum(c, &s, weights, end, tape.u, y);
 }
 
 /* The backward of `turn`, in place. */
 static void turn_back(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *w,
-                      void *g, rpexec_block_tensor norm, const void *before, const float *r,
+                      void *g, rpexec_block_tensor which, const void *before, const float *r,
                       void *dx)
 {
     const rpexec_operators *op = c->operators;
     rotate(c, s, heads, true, dx);
     if (c->model->config->qk_norm) {
-        norm_weight(c, g, norm, s->tokens * heads, s->head_dim, before, r, dx);
-        op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, before, tensor(c, w, norm), r,
-                           dx, NULL, dx);
+        norm_weight(c, g, which, s->tokens * heads, s->head_dim, before, r, dx);
+        op->rms_norm_input(c->lane, s->tokens * heads, s->head_dim, c->model->config->shifted_norms,
+                           before, tensor(c, w, which), r, dx, NULL, dx);
     }
 }
 
@@ -260,11 +307,19 @@ void rpexec_block_backward_input(const rpexec_compute *c, uint32_t layer, const 
     void *dn = rpexec_cut(&rest, t * s.d);
     void *wide = rest.base + rest.used; /* the MLP's, then attention's */
     const rpexec_rows rows = {t, NULL};
-    rpexec_mlp_backward_input(c, weights, t, dy, dn, &tape.mlp, &out.mlp, wide);
-    op->rms_norm_input(c->lane, t, s.d, tape.u, tensor(c, weights, RPEXEC_NORM_2), tape.r2, dn, dy,
-                       out.du);
+    if (s.four_norms) {
+        norm_input(c, &s, weights, RPEXEC_MLP_NORM, tape.m, tape.rm, dy, NULL, out.dm);
+        norm_weight(c, gradients, RPEXEC_MLP_NORM, t, s.d, tape.m, tape.rm, dy);
+    }
+    rpexec_mlp_backward_input(c, weights, t, s.four_norms ? out.dm : dy, dn, &tape.mlp, &out.mlp,
+                              wide);
+    norm_input(c, &s, weights, RPEXEC_NORM_2, tape.u, tape.r2, dn, dy, out.du);
     norm_weight(c, gradients, RPEXEC_NORM_2, t, s.d, tape.u, tape.r2, dn);
-    rpexec_linear_input(c, weights, RPEXEC_O, rows, out.du, false, wide, out.dho);
+    if (s.four_norms) {
+        norm_input(c, &s, weights, RPEXEC_ATTENTION_NORM, tape.a, tape.ra, out.du, NULL, out.da);
+        norm_weight(c, gradients, RPEXEC_ATTENTION_NORM, t, s.d, tape.a, tape.ra, out.du);
+    }
+    rpexec_linear_input(c, weights, RPEXEC_O, rows, out.da, false, wide, out.dho);
     op->attention_backward(c->lane, &s.attention, tape.q, tape.k, tape.v, tape.o, tape.l, wide,
                            out.dq, out.dk, out.dv);
     if (c->model->config->attention_bias && c->model->rank == 0) {
@@ -280,8 +335,7 @@ void rpexec_block_backward_input(const rpexec_compute *c, uint32_t layer, const 
     rpexec_all_reduce(c, c->model->dtype, t * s.d, dn);
     norm_weight(c, gradients, RPEXEC_NORM_1, t, s.d, x, tape.r1, dn);
     if (dx != NULL) {
-        op->rms_norm_input(c->lane, t, s.d, x, tensor(c, weights, RPEXEC_NORM_1), tape.r1, dn,
-                           out.du, dx);
+        norm_input(c, &s, weights, RPEXEC_NORM_1, x, tape.r1, dn, out.du, dx);
     }
 }
 
@@ -297,8 +351,9 @@ void rpexec_block_backward_weight(const rpexec_compute *c, uint32_t layer, void 
     rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
     (void)rpexec_cut(&rest, t * s.d);
     const rpexec_rows rows = {t, NULL};
-    rpexec_mlp_backward_weight(c, g, t, tape.n2, dy, &tape.mlp, &in.mlp, rest.base + rest.used);
-    rpexec_linear_weight(c, g, RPEXEC_O, rows, in.du, tape.o, tape.ho, in.dho);
+    rpexec_mlp_backward_weight(c, g, t, tape.n2, s.four_norms ? in.dm : dy, &tape.mlp, &in.mlp,
+                               rest.base + rest.used);
+    rpexec_linear_weight(c, g, RPEXEC_O, rows, in.da, tape.o, tape.ho, in.dho);
     rpexec_linear_weight(c, g, RPEXEC_Q, rows, in.dq, tape.n1, tape.hq, in.dhq);
     rpexec_linear_weight(c, g, RPEXEC_K, rows, in.dk, tape.n1, tape.hk, in.dhk);
     rpexec_linear_weight(c, g, RPEXEC_V, rows, in.dv, tape.n1, tape.hv, in.dhv);

@@ -2,6 +2,8 @@
 
 #include "exec/model/block.h"
 
+#include <math.h>
+
 static uint64_t padded(uint64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
@@ -204,6 +206,19 @@ static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data
     return after(data->tape, bytes - (1 + layer % 2) * output);
 }
 
+/* Rows of the table are multiplied by sqrt(d), rounded as transformers does it. */
+static void scale_rows(const rpexec_compute *c, uint64_t tokens, void *x)
+{
+    const rp_model *m = c->model->config;
+    float factor = sqrtf((float)m->hidden);
+    uint32_t rounded[1];
+    if (m->scaled_embedding) {
+        rpexec_narrow(c->model->dtype, 1, &factor, rounded);
+        rpexec_widen(c->model->dtype, 1, rounded, &factor);
+        c->operators->scale(c->lane, tokens * m->hidden, factor, x);
+    }
+}
+
 /* Each rank has the rows of its part of the vocabulary. */
 static void embed(const rpexec_compute *c, const rpexec_stage_data *data, const void *table,
                   void *y)
@@ -215,6 +230,7 @@ static void embed(const rpexec_compute *c, const rpexec_stage_data *data, const 
         return;
     }
     c->operators->embed(c->lane, tokens, width, data->ids, table, y);
+    scale_rows(c, tokens, y);
     rpexec_all_reduce(c, c->model->dtype, tokens * width, y);
     if (data->embedded != NULL) {
         c->operators->copy(c->lane, tokens * width, y, data->embedded);
@@ -255,16 +271,17 @@ static void cross_entropy(const rpexec_compute *c, const rpexec_stage_data *data
     const rpexec_operators *op = c->operators;
     const rpexec_ranks *ranks = c->ranks;
     uint32_t vocab = c->model->config->vocab;
+    float cap = (float)c->model->config->logit_cap;
     if (ranks == NULL) {
-        op->cross_entropy(c->lane, rows, vocab, labels, data->loss_scale, z, data->loss);
+        op->cross_entropy(c->lane, rows, vocab, labels, cap, data->loss_scale, z, data->loss);
         return;
     }
     uint64_t count = statistics_count(rows);
     float *statistics = data->statistics;
-    op->row_statistics(c->lane, rows, vocab, z, statistics + ranks->rank * count);
+    op->row_statistics(c->lane, rows, vocab, cap, z, statistics + ranks->rank * count);
     c->ranks->all_gather(c->ranks, count, statistics);
     op->cross_entropy_part(c->lane, rows, vocab, ranks->first_id, labels, ranks->count, statistics,
-                           count, data->loss_scale, z, data->loss);
+                           count, cap, data->loss_scale, z, data->loss);
 }
 
 void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
@@ -290,12 +307,12 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
     for (uint64_t t = 0; t < tokens; t += chunk) {
         uint64_t rows = tokens - t < chunk ? tokens - t : chunk;
         const void *x = rpexec_element_const(dtype, input, t * m->hidden);
-        op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, x, norm, n, r);
+        op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, m->shifted_norms, x, norm, n, r);
         op->linear(c->lane, rows, m->hidden, m->vocab, n, table, NULL, z);
         cross_entropy(c, data, rows, data->labels + t, z);
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
         rpexec_all_reduce(c, dtype, rows * m->hidden, dn);
-        op->rms_norm_input(c->lane, rows, m->hidden, x, norm, r, dn, NULL,
+        op->rms_norm_input(c->lane, rows, m->hidden, m->shifted_norms, x, norm, r, dn, NULL,
                            rpexec_element(dtype, data->head_gradient, t * m->hidden));
         if (c->model->rank == 0) { /* LoRA freezes norm and table */
             op->linear_weight(c->lane, rows, m->hidden, m->vocab, z, n, c->wide, dtable);
@@ -318,16 +335,6 @@ static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *da
     return after(data->weight_tape, before);
 }
 
-/* The table's gradient, unless it is frozen. */
-static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *data, const void *dy,
-                             void *gradients)
-{
-    if (c->model->rank == 0) {
-        c->operators->embed_weight(c->lane, tokens_of(c, data), c->model->config->hidden, data->ids,
-                                   dy, c->wide, gradients);
-    }
-}
-
 /* Scratch of a backward: two gradients in turn, then the blocks' own, then a weight tape. */
 typedef struct backward_scratch {
     void *gradients[2];
@@ -344,6 +351,24 @@ static backward_scratch cut_scratch(const rpexec_compute *c, const rpexec_stage_
                               .block = block,
                               .weight_tape =
                                   after(block, rpexec_block_scratch_bytes(c->model, tokens))};
+}
+
+/* The table's gradient, unless it is frozen. */
+static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *data, const void *dy,
+                             void *gradients)
+{
+    uint64_t tokens = tokens_of(c, data);
+    uint32_t width = c->model->config->hidden;
+    if (c->model->rank != 0) {
+        return;
+    }
+    if (c->model->config->scaled_embedding) {
+        void *scaled = cut_scratch(c, data).gradients[0]; /* dy is not there: it is layer 1's */
+        c->operators->copy(c->lane, tokens * width, dy, scaled);
+        scale_rows(c, tokens, scaled);
+        dy = scaled;
+    }
+    c->operators->embed_weight(c->lane, tokens, width, data->ids, dy, c->wide, gradients);
 }
 
 static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *data)

@@ -51,7 +51,7 @@ static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uin
                         .columns = columns,
                         .offset = layer->floats,
                         .initial = initial,
-                        .vector = bias || initial == RPEXEC_INITIAL_ONES};
+                        .vector = rows == 1 && (bias || strstr(name, "norm") != NULL)};
     layer->floats += padded(rows * columns);
 }
 
@@ -162,6 +162,51 @@ static bool is_biased(const rp_model *c, rpexec_block_tensor which)
     return c->attention_bias || (which == RPEXEC_O ? c->output_bias : c->qkv_bias);
 }
 
+/* The matrix of checkpoints, and what adapters on it are named after, that a layer's is `rows` of
+ * from `first` on. */
+typedef struct joint {
+    const char *name; /* NULL: the matrix is one of theirs */
+    uint64_t first;
+    uint64_t rows;
+} joint;
+
+static joint joint_of(const rp_model *c, rpexec_block_tensor which)
+{
+    uint64_t q = (uint64_t)c->heads * c->head_dim;
+    uint64_t kv = (uint64_t)c->kv_heads * c->head_dim;
+    bool attends = which == RPEXEC_Q || which == RPEXEC_K || which == RPEXEC_V;
+    if (!c->joined || which == RPEXEC_O || which == RPEXEC_DOWN) {
+        return (joint){0};
+    }
+    return attends ? (joint){"self_attn.qkv_proj",
+                             which == RPEXEC_Q   ? 0
+                             : which == RPEXEC_K ? q
+                                                 : q + kv,
+                             q + 2 * kv}
+                   : (joint){"mlp.gate_up_proj", which == RPEXEC_GATE ? 0 : c->intermediate,
+                             UINT64_C(2) * c->intermediate};
+}
+
+/* The tensor added last, of layer `which`, is a part of NAME + end. */
+static rp_status join_dense(rpexec_model *model, rpexec_block_tensor which, const char *end,
+                            rp_arena *arena)
+{
+    rpexec_tensor *t = &model->block.tensors[model->block.tensor_count - 1];
+    const joint in = joint_of(model->config, which);
+    rpexec_joined *part = NULL;
+    if (in.name == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *part, &part));
+    *part = (rpexec_joined){.rank = 2,
+                            .shape = {in.rows, t->columns},
+                            .first = in.first * t->columns,
+                            .row_stride = t->columns,
+                            .column_stride = 1};
+    t->part = part;
+    return rp_arena_print(arena, &part->name, "%s%s", in.name, end);
+}
+
 /* A linear layer: one matrix, or one of every expert, whose name then has a place for its number.
  */
 static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, const char *name,
@@ -182,8 +227,26 @@ static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, cons
         add_tensor(&model->block, full, out, in,
                    residual ? RPEXEC_INITIAL_RESIDUAL : RPEXEC_INITIAL_NORMAL);
         RP_TRY(join(model, which, JOINED_WEIGHT, e, arena));
+        RP_TRY(join_dense(model, which, ".weight", arena));
     }
     return is_biased(model->config, which) ? add_bias(model, which, name, arena) : RP_OK;
+}
+
+static rpexec_initial norms_begin(const rp_model *c)
+{
+    return c->shifted_norms ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_ONES;
+}
+
+/* The norm between attention and MLP, and with four norms those behind both. */
+static void add_norms(const rp_model *c, rpexec_model *model)
+{
+    rpexec_initial ones = norms_begin(c);
+    add_block(model, c->four_norms ? RPEXEC_ATTENTION_NORM : RPEXEC_NORM_2,
+              "post_attention_layernorm.weight", 1, c->hidden, ones);
+    if (c->four_norms) {
+        add_block(model, RPEXEC_NORM_2, "pre_feedforward_layernorm.weight", 1, c->hidden, ones);
+        add_block(model, RPEXEC_MLP_NORM, "post_feedforward_layernorm.weight", 1, c->hidden, ones);
+    }
 }
 
 static rp_status add_linears(const rp_model *c, rp_arena *arena, rpexec_model *model)
@@ -208,11 +271,17 @@ static rp_status add_linears(const rp_model *c, rp_arena *arena, rpexec_model *m
     return add_linear(model, RPEXEC_DOWN, names->down, e, c->hidden, f, arena);
 }
 
-/* One of a layer's two adapters, of all experts: named as PEFT names them. */
+/* One of a layer's two adapters, of all experts: named as PEFT names them. Layers of one joined
+ * matrix have one A, the first one's. */
 static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, bool b,
                              rp_arena *arena)
 {
     rpexec_linear *l = &model->linears[which];
+    const joint in = joint_of(model->config, which);
+    if (!b && in.first != 0) {
+        l->a = model->linears[which < RPEXEC_GATE ? RPEXEC_Q : RPEXEC_GATE].a;
+        return RP_OK;
+    }
     uint64_t rows = b ? l->out : model->rank;
     uint64_t columns = b ? model->rank : l->in;
     *(b ? &l->b : &l->a) = model->block.floats;
@@ -221,10 +290,15 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
         const char *full = NULL;
         const char *base = model->block.tensors[model->block_tensors[which] + e].name;
         int length = (int)(strlen(base) - strlen(".weight"));
+        if (!b && in.name != NULL) {
+            base = in.name;
+            length = (int)strlen(base);
+        }
         RP_TRY(rp_arena_print(arena, &full, "%.*s.lora_%c.weight", length, base, b ? 'B' : 'A'));
         add_tensor(&model->block, full, rows, columns,
                    b ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_UNIFORM);
         RP_TRY(join(model, which, b ? JOINED_B : JOINED_A, e, arena));
+        RP_TRY(b ? join_dense(model, which, ".lora_B.weight", arena) : RP_OK);
     }
     return RP_OK;
 }
@@ -254,7 +328,7 @@ static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_mod
 {
     uint64_t pairs = c->lora_rank != 0 ? 2 : 0;
     /* Beside linear layers: norms and tables, biases, the router and its own, sinks. */
-    uint64_t tensors = 9 + 7 + 3 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
+    uint64_t tensors = 9 + 2 + 7 + 3 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
     if (tensors > MOST_TENSORS) {
         rp_log_error("--model: the layers of %s have %llu tensors; valid are up to %u", c->name,
                      (unsigned long long)tensors, MOST_TENSORS);
@@ -270,9 +344,10 @@ rp_status rpexec_model_lay_out(const rp_model *c, rp_arena *arena, rpexec_model 
     uint32_t q = c->heads * c->head_dim;
     uint32_t kv = c->kv_heads * c->head_dim;
     uint32_t d = c->hidden;
+    rpexec_initial ones = norms_begin(c);
     RP_TRY(allocate_tensors(c, arena, model));
     add_tensor(&model->embedding, "model.embed_tokens.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
-    add_block(model, RPEXEC_NORM_1, "input_layernorm.weight", 1, d, RPEXEC_INITIAL_ONES);
+    add_block(model, RPEXEC_NORM_1, "input_layernorm.weight", 1, d, ones);
     RP_TRY(add_linear(model, RPEXEC_Q, "self_attn.q_proj", 1, q, d, arena));
     RP_TRY(add_linear(model, RPEXEC_K, "self_attn.k_proj", 1, kv, d, arena));
     RP_TRY(add_linear(model, RPEXEC_V, "self_attn.v_proj", 1, kv, d, arena));
@@ -281,15 +356,13 @@ rp_status rpexec_model_lay_out(const rp_model *c, rp_arena *arena, rpexec_model 
         add_block(model, RPEXEC_SINKS, "self_attn.sinks", 1, c->heads, RPEXEC_INITIAL_NORMAL);
         model->block.tensors[model->block.tensor_count - 1].vector = true;
     }
-    add_block(model, RPEXEC_NORM_2, "post_attention_layernorm.weight", 1, d, RPEXEC_INITIAL_ONES);
+    add_norms(c, model);
     RP_TRY(add_linears(c, arena, model));
     if (c->qk_norm) {
-        add_block(model, RPEXEC_Q_NORM, "self_attn.q_norm.weight", 1, c->head_dim,
-                  RPEXEC_INITIAL_ONES);
-        add_block(model, RPEXEC_K_NORM, "self_attn.k_norm.weight", 1, c->head_dim,
-                  RPEXEC_INITIAL_ONES);
+        add_block(model, RPEXEC_Q_NORM, "self_attn.q_norm.weight", 1, c->head_dim, ones);
+        add_block(model, RPEXEC_K_NORM, "self_attn.k_norm.weight", 1, c->head_dim, ones);
     }
-    add_tensor(&model->head, "model.norm.weight", 1, d, RPEXEC_INITIAL_ONES);
+    add_tensor(&model->head, "model.norm.weight", 1, d, ones);
     add_tensor(&model->head, "lm_head.weight", c->vocab, d, RPEXEC_INITIAL_NORMAL);
     return add_adapters(c, arena, model);
 }

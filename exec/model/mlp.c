@@ -140,7 +140,7 @@ static const void *gather(const rpexec_compute *c, const rpexec_mlp_tape *tape, 
     return to;
 }
 
-static void swiglu(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape *tape, void *s)
+static void gated(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape *tape, void *s)
 {
     uint32_t f = c->model->config->intermediate;
     if (has_experts(c->model)) {
@@ -148,7 +148,8 @@ static void swiglu(const rpexec_compute *c, uint64_t rows, const rpexec_mlp_tape
         c->operators->experts_swiglu(c->lane, &tape->routing, f, (float)gate.alpha,
                                      (float)gate.limit, tape->gate, tape->up, s);
     } else {
-        c->operators->swiglu(c->lane, rows * f, tape->gate, tape->up, s);
+        (c->model->config->gelu_gate ? c->operators->geglu : c->operators->swiglu)(
+            c->lane, rows * f, tape->gate, tape->up, s);
     }
 }
 
@@ -167,7 +168,7 @@ void rpexec_mlp_forward(const rpexec_compute *c, const void *weights, uint64_t t
     const void *x = gather(c, tape, n, scratch.gathered);
     rpexec_linear_forward(c, weights, RPEXEC_GATE, rows, x, NULL, tape->gate, tape->h[0]);
     rpexec_linear_forward(c, weights, RPEXEC_UP, rows, x, NULL, tape->up, tape->h[1]);
-    swiglu(c, rows.count, tape, scratch.wide);
+    gated(c, rows.count, tape, scratch.wide);
     if (has_experts(m)) {
         rpexec_linear_forward(c, weights, RPEXEC_DOWN, rows, scratch.wide, NULL, scratch.gathered,
                               tape->h[2]);
@@ -202,8 +203,8 @@ void rpexec_mlp_backward_input(const rpexec_compute *c, const void *weights, uin
         rpexec_linear_row_weights(c, weights, RPEXEC_DOWN, rows, scratch.gathered,
                                   scratch.dweights);
     } else {
-        op->swiglu_backward(c->lane, rows.count * f, tape->gate, tape->up, ds, out->dgate,
-                            out->dup);
+        (m->config->gelu_gate ? op->geglu_backward : op->swiglu_backward)(
+            c->lane, rows.count * f, tape->gate, tape->up, ds, out->dgate, out->dup);
     }
     rpexec_linear_input(c, weights, RPEXEC_GATE, rows, out->dgate, false, dx, out->dh[0]);
     rpexec_linear_input(c, weights, RPEXEC_UP, rows, out->dup, true, dx, out->dh[1]);
@@ -226,7 +227,7 @@ void rpexec_mlp_backward_weight(const rpexec_compute *c, void *gradients, uint64
     const rpexec_model *m = c->model;
     rpexec_rows rows = rows_at(m, tokens, tape);
     mlp_scratch scratch = scratch_at(m, tokens, scratch_base);
-    swiglu(c, rows.count, tape, scratch.wide);
+    gated(c, rows.count, tape, scratch.wide);
     rpexec_linear_weight(c, gradients, RPEXEC_DOWN, rows, gather(c, tape, dy, scratch.gathered),
                          scratch.wide, tape->h[2], in->dh[2]);
     const void *x = gather(c, tape, n, scratch.gathered);

@@ -1,13 +1,13 @@
 /** @file mlp.h  The second half of a block without its norm: an MLP, or a mixture of them. Inside
  * of exec/model.
  *
- * Dense: y += Wd (silu(Wg n) * Wu n). With experts (Qwen3-MoE): the softmax of the router's logits
- * over all experts in fp32, of which each token's k largest are its experts' weights, divided by
- * their sum (unless raw_routing); the tokens' rows are gathered by expert, go through its MLP, and
- * are added up where they came from. No token is dropped: memory is for T k rows. The routing is
- * part of the tape; a recompute routes again, from the same bits to the same bits. There is no
- * auxiliary loss that balances the experts. The router has no adapter: with LoRA it is frozen. Of
- * gpt-oss router and experts have biases, and gates another formula (rp_gate).
+ * Dense: y += Wd (act(Wg n) * Wu n), act SiLU or GELU. With experts (Qwen3-MoE): the softmax of the
+ * router's logits over all experts in fp32, of which each token's k largest are its experts'
+ * weights, divided by their sum (unless raw_routing); the tokens' rows are gathered by expert, go
+ * through its MLP, and are added up where they came from. No token is dropped: memory is for T k
+ * rows. The routing is part of the tape; a recompute routes again, from the same bits to the same
+ * bits. There is no auxiliary loss that balances the experts. The router has no adapter: with LoRA
+ * it is frozen. Of gpt-oss router and experts have biases, and gates another formula (rp_gate).
  */
 #pragma once
 

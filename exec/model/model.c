@@ -40,9 +40,12 @@ static double yarn_share(const rp_model *c, uint32_t i)
     return fmin(fmax((i - low) / (high - low), 0), 1);
 }
 
-static double frequency_of(const rp_model *c, uint32_t i)
+static double frequency_of(const rp_model *c, uint32_t rotated, bool local, uint32_t i)
 {
-    double frequency = pow(c->rope_theta, -2.0 * i / c->head_dim);
+    double frequency = pow(local ? c->local_theta : c->rope_theta, -2.0 * i / rotated);
+    if (local) {
+        return frequency;
+    }
     if (strcmp(c->rope_scaling, "llama3") == 0) {
         return scaled_frequency(&c->rope, frequency);
     }
@@ -50,28 +53,32 @@ static double frequency_of(const rp_model *c, uint32_t i)
         double share = yarn_share(c, i);
         return frequency / c->yarn.factor * share + frequency * (1 - share);
     }
-    return frequency;
+    return strcmp(c->rope_scaling, "linear") == 0 ? frequency / c->rope.factor : frequency;
 }
 
 static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
-    uint32_t half = c->head_dim / 2;
-    size_t count = (size_t)model->seq_len * half;
+    uint32_t half = model->rotated / 2;
+    size_t values = rpexec_model_table_values(model);
+    size_t count = rpexec_model_rotary_values(model);
     double size = strcmp(c->rope_scaling, "yarn") == 0 ? c->yarn.attention : 1;
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->cosines));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->sines));
-    for (uint32_t i = 0; i < half; i++) {
-        double frequency = frequency_of(c, i);
+    for (uint32_t k = 0; k < model->rotary_tables * half; k++) {
+        uint32_t i = k % half;
+        double frequency = frequency_of(c, model->rotated, k >= half, i);
         for (uint32_t t = 0; t < model->seq_len; t++) {
-            model->cosines[(size_t)t * half + i] = (float)(size * cos(t * frequency));
-            model->sines[(size_t)t * half + i] = (float)(size * sin(t * frequency));
+            size_t at = k / half * values + (size_t)t * half + i;
+            model->cosines[at] = (float)(size * cos(t * frequency));
+            model->sines[at] = (float)(size * sin(t * frequency));
         }
     }
     return RP_OK;
 }
 
-const char *const rpexec_model_families[] = {"llama", "mistral",   "mixtral", "qwen2",
-                                             "qwen3", "qwen3_moe", "gpt_oss", NULL};
+const char *const rpexec_model_families[] = {"llama",       "mistral",   "mixtral", "qwen2",
+                                             "qwen3",       "qwen3_moe", "phi3",    "gemma2",
+                                             "gemma3_text", "gpt_oss",   NULL};
 
 /* Models of rpsim's own files have no family. */
 static bool is_computed(const char *family)
@@ -95,6 +102,11 @@ static bool differ_in_windows_alone(const rp_model *c)
     return true;
 }
 
+static uint32_t rotated_of(const rp_model *c)
+{
+    return c->rotated != 0 ? c->rotated : c->head_dim;
+}
+
 static rp_status check(const rp_model *c, uint32_t seq_len)
 {
     const char *what = NULL;
@@ -106,8 +118,10 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
         what = "biases at other places";
     } else if (c->kv_rank != 0 || c->shared_intermediate != 0) {
         what = "latent attention or shared experts";
-    } else if (c->four_norms || c->wide_qk_norm) {
+    } else if (c->wide_qk_norm) {
         what = "norms at other places";
+    } else if (c->gelu_gate && c->attention_scale == 0) {
+        what = "numbers that its reader has not read"; /* rpexec_config_load does */
     } else if (!differ_in_windows_alone(c)) {
         what = "layers of several kinds";
     } else if (!is_computed(c->family)) {
@@ -116,14 +130,15 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     }
     if (what != NULL) {
         rp_log_error("--model: %s has %s%s, which the executor does not compute; valid are models "
-                     "of the Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE and gpt-oss families",
+                     "of the Llama, Mistral, Mixtral, Phi-3, Gemma 2, Gemma 3, Qwen2, Qwen3, "
+                     "Qwen3-MoE and gpt-oss families",
                      c->name, before, what);
         return RP_INPUT;
     }
-    if (c->head_dim % 2 != 0) {
+    if (rotated_of(c) % 2 != 0) {
         rp_log_error("--model: %s has heads of %u, which the rotary embedding cannot halve; valid "
                      "are even head dimensions",
-                     c->name, c->head_dim);
+                     c->name, rotated_of(c));
         return RP_INPUT;
     }
     if (seq_len == 0 || seq_len > c->max_positions) {
@@ -137,8 +152,12 @@ rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_dtype
                               rp_arena *arena, rpexec_model *model_out)
 {
     RP_TRY(check(config, seq_len));
-    *model_out = (rpexec_model){
-        .config = config, .dtype = dtype, .layer_count = config->layers + 2, .seq_len = seq_len};
+    *model_out = (rpexec_model){.config = config,
+                                .dtype = dtype,
+                                .layer_count = config->layers + 2,
+                                .rotated = rotated_of(config),
+                                .rotary_tables = config->local_theta != 0 ? 2 : 1,
+                                .seq_len = seq_len};
     RP_TRY(rpexec_model_lay_out(config, arena, model_out));
     return fill_rotary(config, arena, model_out);
 }

@@ -72,6 +72,8 @@ typedef enum rpexec_block_tensor {
     RPEXEC_DOWN,
     RPEXEC_Q_NORM, /**< only with QK-norm */
     RPEXEC_K_NORM,
+    RPEXEC_ATTENTION_NORM, /**< only with four norms: behind attention, and behind the MLP */
+    RPEXEC_MLP_NORM,
     RPEXEC_ROUTER,      /**< only with experts */
     RPEXEC_ROUTER_BIAS, /**< only with expert_bias */
     RPEXEC_SINKS,       /**< [heads], only with attention_bias */
@@ -109,7 +111,9 @@ typedef struct rpexec_model {
     rpexec_linear linears[RPEXEC_DOWN + 1];       /**< RPEXEC_Q .. O, GATE .. DOWN */
     uint32_t rank;                                /**< of LoRA's adapters; 0: none */
     float adapter_scale;                          /**< alpha / rank */
-    float *cosines; /**< [seq_len, head_dim / 2] of the rotary embedding */
+    uint32_t rotated;       /**< values of a head that are rotated, its first ones */
+    uint32_t rotary_tables; /**< 1; 2: the second one is that of layers with windows */
+    float *cosines;         /**< [rotary_tables, seq_len, rotated / 2] of the rotary embedding */
     float *sines;
     uint32_t seq_len;
 } rpexec_model;
@@ -119,7 +123,7 @@ extern const char *const rpexec_model_families[];
 
 /**
  * Lays out the parameters and computes the rotary tables: angle = position * frequency, frequency
- * theta^(-2i/h), with the scaling that the model has (executor.md 4.1).
+ * theta^(-2i/r) of r values, with the scaling that the model has (executor.md 4.1).
  * @param seq_len longest sequence, 1 to max_positions
  * @param dtype storage type of the run
  * @retval RP_OK, RP_INPUT (the model has what the executor cannot compute; logged), RP_NO_MEMORY
@@ -127,10 +131,16 @@ extern const char *const rpexec_model_families[];
 rp_status rpexec_model_create(const rp_model *config, uint32_t seq_len, rp_dtype dtype,
                               rp_arena *arena, rpexec_model *model_out);
 
-/** @return values of the cosines; there are as many sines. */
+/** @return values of the cosines of a table. */
+static inline uint64_t rpexec_model_table_values(const rpexec_model *model)
+{
+    return (uint64_t)model->seq_len * (model->rotated / 2);
+}
+
+/** @return values of all cosines; there are as many sines. */
 static inline uint64_t rpexec_model_rotary_values(const rpexec_model *model)
 {
-    return (uint64_t)model->seq_len * (model->config->head_dim / 2);
+    return model->rotary_tables * rpexec_model_table_values(model);
 }
 
 /** @return true where a tensor of the layer is trained. */

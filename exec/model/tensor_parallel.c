@@ -55,6 +55,8 @@ rp_status rpexec_slice_create(const rpexec_model *whole, uint32_t ranks, uint32_
     s->model = (rpexec_model){.config = &s->config,
                               .dtype = whole->dtype,
                               .layer_count = whole->layer_count,
+                              .rotated = whole->rotated,
+                              .rotary_tables = whole->rotary_tables,
                               .cosines = whole->cosines,
                               .sines = whole->sines,
                               .seq_len = whole->seq_len};

@@ -151,7 +151,7 @@ ADDRESS(OUT_F64)
     }
 
 STRUCTURE(SIZES, rpexec_attention_sizes, (U32, sequences), (U32, seq_len), (U32, heads),
-          (U32, kv_heads), (U32, head_dim), (U32, window))
+          (U32, kv_heads), (U32, head_dim), (U32, window), (F32, scale), (F32, cap))
 STRUCTURE(ROUTING, rpexec_routing, (U64, tokens), (U32, experts), (U32, active), (FLAG, raw),
           (OUT_F32, probabilities), (OUT_U32, chosen), (OUT_U32, rows), (OUT_F32, weights),
           (OUT_U32, begins))

@@ -1,4 +1,4 @@
-/** @file each.h  RPEXEC_EACH(m, (KIND, name), ...): m applied to each of up to ten pairs. */
+/** @file each.h  RPEXEC_EACH(m, (KIND, name), ...): m applied to each of up to twelve pairs. */
 #pragma once
 
 #define RPEXEC_EACH_1(m, a) m a
@@ -11,9 +11,11 @@
 #define RPEXEC_EACH_8(m, a, ...) m a RPEXEC_EACH_7(m, __VA_ARGS__)
 #define RPEXEC_EACH_9(m, a, ...) m a RPEXEC_EACH_8(m, __VA_ARGS__)
 #define RPEXEC_EACH_10(m, a, ...) m a RPEXEC_EACH_9(m, __VA_ARGS__)
-#define RPEXEC_EACH_OF(a, b, c, d, e, f, g, h, i, j, chosen, ...) chosen
+#define RPEXEC_EACH_11(m, a, ...) m a RPEXEC_EACH_10(m, __VA_ARGS__)
+#define RPEXEC_EACH_12(m, a, ...) m a RPEXEC_EACH_11(m, __VA_ARGS__)
+#define RPEXEC_EACH_OF(a, b, c, d, e, f, g, h, i, j, k, l, chosen, ...) chosen
 #define RPEXEC_EACH(m, ...)                                                                        \
-    RPEXEC_EACH_OF(__VA_ARGS__, RPEXEC_EACH_10, RPEXEC_EACH_9, RPEXEC_EACH_8, RPEXEC_EACH_7,       \
-                   RPEXEC_EACH_6, RPEXEC_EACH_5, RPEXEC_EACH_4, RPEXEC_EACH_3, RPEXEC_EACH_2,      \
-                   RPEXEC_EACH_1, )                                                                \
+    RPEXEC_EACH_OF(__VA_ARGS__, RPEXEC_EACH_12, RPEXEC_EACH_11, RPEXEC_EACH_10, RPEXEC_EACH_9,     \
+                   RPEXEC_EACH_8, RPEXEC_EACH_7, RPEXEC_EACH_6, RPEXEC_EACH_5, RPEXEC_EACH_4,      \
+                   RPEXEC_EACH_3, RPEXEC_EACH_2, RPEXEC_EACH_1, )                                  \
     (m, __VA_ARGS__)

@@ -20,6 +20,7 @@
 #include "exec/operators/dtype.h"
 #include "exec/operators/each.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,7 +35,15 @@ typedef struct rpexec_attention_sizes {
     uint32_t kv_heads; /**< K, divides H */
     uint32_t head_dim; /**< h */
     uint32_t window;   /**< a token attends to itself and window - 1 tokens before; 0: to all */
+    float scale;       /**< of scores; 0: 1 / sqrt(h) */
+    float cap;         /**< c: scaled scores s become c tanh(s / c); 0: they stay */
 } rpexec_attention_sizes;
+
+/** @return the scale of scores. */
+static inline float rpexec_attention_scale(const rpexec_attention_sizes *sizes)
+{
+    return sizes->scale != 0 ? sizes->scale : 1.0f / sqrtf((float)sizes->head_dim);
+}
 
 /** Label of a token that has none: it adds nothing to loss and gradient. */
 #define RPEXEC_IGNORED INT32_C(-100)
@@ -102,15 +111,17 @@ typedef struct rpexec_update {
  * are those that it has to read and write at least; calls.c defines what costs are made of.
  */
 #define RPEXEC_OPERATOR_LIST(X)                                                                    \
-    /* y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`. */     \
+    /* y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`.        \
+     * @param shifted weights are stored less 1: 1 + weight is meant */                            \
     X(rms_norm, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                    \
-      (U64, rows), (U32, width), (F32, eps), (IN, x), (IN, weight), (OUT, y), (OUT_F32, r))        \
+      (U64, rows), (U32, width), (F32, eps), (FLAG, shifted), (IN, x), (IN, weight), (OUT, y),     \
+      (OUT_F32, r))                                                                                \
     /* dx = base + r (dy w) - x (r^3 / width) sum(dy w x). base may be dx; NULL: nothing is added, \
      * and dx may be dy. */                                                                        \
     X(rms_norm_input,                                                                              \
       (0, area((double)rows, width) * (base != NULL ? 4 : 3), 0, ROWS_SHAPE(rows, width)),         \
-      (U64, rows), (U32, width), (IN, x), (IN, weight), (IN_F32, r), (IN, dy), (IN, base),         \
-      (OUT, dx))                                                                                   \
+      (U64, rows), (U32, width), (FLAG, shifted), (IN, x), (IN, weight), (IN_F32, r), (IN, dy),    \
+      (IN, base), (OUT, dx))                                                                       \
     /* dweight += sum over rows of dy x r. */                                                      \
     X(rms_norm_weight, (0, 2 * area((double)rows, width), 0, ROWS_SHAPE(rows, width)),             \
       (U64, rows), (U32, width), (IN, x), (IN_F32, r), (IN, dy), (FLAG, wide), (OUT, dweight))     \
@@ -147,15 +158,16 @@ typedef struct rpexec_update {
        (wide ? 0 : into(area(in, out), true)), wide ? into(area(in, out), true) : 0,               \
        LINEAR_SHAPE),                                                                              \
       (U64, rows), (U32, in), (U32, out), (IN, dy), (IN, x), (FLAG, wide), (OUT, dweight))         \
-    /* Rotates x[T, heads, head_dim] in place, half-split form: with a = x_i, b = x_(i + h/2) it   \
-     * becomes (a cos - b sin, b cos + a sin); `inverse` turns back (the backward).                \
-     * @param cosines [seq_len, head_dim / 2], @param sines of the same shape */                   \
+    /* Rotates the first `turned` values of each head of x[T, heads, head_dim] in place, half-split\
+     * form: with a = x_i, b = x_(i + turned/2) it becomes (a cos - b sin, b cos + a sin);         \
+     * `inverse` turns back (the backward).                                                        \
+     * @param cosines [seq_len, turned / 2], @param sines of the same shape */                     \
     X(rotate,                                                                                      \
-      (0, 2 * area((double)sequences * seq_len, (double)heads * head_dim), 0, "%" PRIu32 "x%"      \
+      (0, 2 * area((double)sequences * seq_len, (double)heads * turned), 0, "%" PRIu32 "x%"        \
        PRIu32 " heads %" PRIu32 "x%" PRIu32, sequences, seq_len, heads, head_dim),                 \
-      (U32, sequences), (U32, seq_len), (U32, heads), (U32, head_dim), (IN_F32, cosines),          \
-      (IN_F32, sines), (FLAG, inverse), (OUT, x))                                                  \
-    /* o = softmax(mask(q k^T / sqrt(h))) v, in blocks: no seq_len x seq_len matrix is ever stored.\
+      (U32, sequences), (U32, seq_len), (U32, heads), (U32, head_dim), (U32, turned),              \
+      (IN_F32, cosines), (IN_F32, sines), (FLAG, inverse), (OUT, x))                               \
+    /* o = softmax(mask(cap(q k^T scale))) v, in blocks: no seq_len x seq_len matrix is stored.    \
      * q, o [T, H, h]; k, v [T, K, h]; `logsumexp` [T, H] is kept for the backward. */             \
     X(attention, (attention_flop(sizes), attention_values(sizes), 0, ATTENTION_SHAPE),             \
       (SIZES, sizes), (IN, q), (IN, k), (IN, v), (OUT, o), (OUT_F32, logsumexp))                   \
@@ -169,6 +181,12 @@ typedef struct rpexec_update {
       (U64, count), (IN, gate), (IN, up), (OUT, s))                                                \
     /* dgate, dup from ds; either may be ds. */                                                    \
     X(swiglu_backward, (0, 5 * (double)count, 0, COUNT_SHAPE),                                     \
+      (U64, count), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup))                      \
+    /* s = gelu(gate) up, gelu(g) = g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))). */              \
+    X(geglu, (0, 3 * (double)count, 0, COUNT_SHAPE),                                               \
+      (U64, count), (IN, gate), (IN, up), (OUT, s))                                                \
+    /* dgate, dup from ds; either may be ds. */                                                    \
+    X(geglu_backward, (0, 5 * (double)count, 0, COUNT_SHAPE),                                      \
       (U64, count), (IN, gate), (IN, up), (IN, ds), (OUT, dgate), (OUT, dup))                      \
     /* y = a + b; y may be a or b. */                                                              \
     X(add, (0, 3 * (double)count, 0, COUNT_SHAPE),                                                 \
@@ -184,21 +202,23 @@ typedef struct rpexec_update {
       (U64, tokens), (U32, width), (IN_I32, ids), (IN, dx), (FLAG, wide), (OUT, dtable))           \
     /* Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient          \
      * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of      \
-     * (logsumexp - z_label) of the others, in double, not scaled. */                              \
+     * (logsumexp - z_label) of the others, in double, not scaled.                                 \
+     * @param cap c: logits z are c tanh(z / c), and the gradient is that of z; 0: they stay */    \
     X(cross_entropy, (0, 3 * area((double)rows, vocab), 0, ROWS_SHAPE(rows, vocab)),               \
-      (U64, rows), (U32, vocab), (IN_I32, labels), (F32, scale), (OUT, z), (OUT_F64, loss))        \
+      (U64, rows), (U32, vocab), (IN_I32, labels), (F32, cap), (F32, scale), (OUT, z),             \
+      (OUT_F64, loss))                                                                             \
     /* Statistics for the other ranks of a rank's logits z[rows, vocab], a part of the vocabulary: \
-     * of each row the largest and the sum of e^(z - largest). */                                  \
+     * of each row the largest and the sum of e^(z - largest); `cap` as of cross_entropy. */       \
     X(row_statistics,                                                                              \
       (0, area((double)rows, vocab), 2 * (double)rows, ROWS_SHAPE(rows, vocab)),                   \
-      (U64, rows), (U32, vocab), (IN, z), (OUT_F32, statistics))                                   \
+      (U64, rows), (U32, vocab), (F32, cap), (IN, z), (OUT_F32, statistics))                       \
     /* cross_entropy of all parts of the vocabulary, of which z[rows, vocab] is that from `first`  \
      * on: z becomes its part of the gradient, and rows whose labels are in it are added to *loss. \
      * @param statistics [parts][stride] of row_statistics */                                      \
     X(cross_entropy_part,                                                                          \
       (0, 2 * area((double)rows, vocab), 2 * area((double)rows, parts), ROWS_SHAPE(rows, vocab)),  \
       (U64, rows), (U32, vocab), (U32, first), (IN_I32, labels), (U32, parts),                     \
-      (IN_F32, statistics), (U64, stride), (F32, scale), (OUT, z), (OUT_F64, loss))                \
+      (IN_F32, statistics), (U64, stride), (F32, cap), (F32, scale), (OUT, z), (OUT_F64, loss))    \
     /* x *= factor. */                                                                             \
     X(scale, (0, 2 * (double)count, 0, COUNT_SHAPE),                                               \
       (U64, count), (F32, factor), (OUT, x))                                                       \

@@ -172,7 +172,21 @@ breaks attention_half.cu refusals bf16 "emulator: .*not aligned" "alignment with
     '!aligned(16, q, k, v, o)' '!aligned(16, q, k, v)'
 breaks attention_half_backward.cu refusals bf16 "emulator: .*not aligned" "alignment without dv's" \
     '!aligned(16, q, k, v, d_o, dq, dk, dv)' '!aligned(16, q, k, v, d_o, dq, dk)'
+breaks attention.cu attention fp32 attention "scores without their cap" \
+    'float score = capped(dot(query, other) * scale, s.cap);
+        float now' 'float score = dot(query, other) * scale;
+        float now'
+breaks attention.cu attention fp32 attention_backward "dq without the slope of the cap" \
+    'float slope = scale * slope_of_cap(score, s.cap);' 'float slope = scale;'
+breaks attention.cu attention fp32 attention_backward "dk without the slope of the cap" \
+    '* scale * slope_of_cap(score, s.cap);' '* scale;'
+breaks device.cuh:attention.cu attention fp32 attention "caps that cut" \
+    'cap * tanhf(x / cap) : x' 'fminf(x, cap) : x'
 # ---- norms
+breaks norm.cu values bf16 rms_norm "weights without the 1 that they are stored less" \
+    'in[i] = in[i] * scale * (w[i] + one);' 'in[i] = in[i] * scale * w[i];'
+breaks norm.cu values bf16 rms_norm_input "sums without the 1 that weights are stored less" \
+    'sum += from[i] * (w[i] + one) * in[i];' 'sum += from[i] * w[i] * in[i];'
 breaks norm.cu values bf16 rms_norm_input "the base is lost" \
     'old[i] += scale * from[i]' 'old[i] = scale * from[i]'
 breaks norm.cu values bf16 rms_norm_input "the base's first row for all" \
@@ -234,6 +248,16 @@ breaks values.cu values bf16 swiglu "swiglu without up" \
     '*y = g * sigmoid(g) * u;' '*y = g * sigmoid(g);'
 breaks values.cu values bf16 swiglu_backward "the derivative of the logistic function" \
     'sigma * (1.0f + g * (1.0f - sigma))' 'sigma * (1.0f + g * sigma)'
+breaks values.cu values bf16 geglu "geglu without the cube" \
+    'float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+                        *y' 'float t = tanhf(GELU_SLOPE * g);
+                        *y'
+breaks values.cu values bf16 geglu_backward "the derivative of the cube" \
+    '1.0f + 3.0f * GELU_CUBE * g * g' '1.0f + GELU_CUBE * g * g'
+breaks values.cu values bf16 rotate "partners half a head away" \
+    'uint32_t half = turned / 2;
+    uint32_t per_head' 'uint32_t half = head_dim / 2;
+    uint32_t per_head'
 breaks values.cu values bf16 add_bias "rows that do not begin at a pack" \
     'column = column + 1 < width ? column + 1 : 0' 'column = column + 1'
 breaks values.cu values fp32 add_bias "the bias's first values for all columns" \
@@ -316,6 +340,10 @@ breaks tokens.cu races/tokens bf16 race "the largest of warps that have not come
 breaks tokens.cu tokens bf16 cross_entropy "the label's logit after it is overwritten" \
     'losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)own;' \
     'losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)widen(z[label]);'
+breaks tokens.cu tokens bf16 cross_entropy "the gradient of capped logits" \
+    '(j + i == label ? own : 0.0f)) * slope;' '(j + i == label ? own : 0.0f));'
+breaks tokens.cu tokens bf16 cross_entropy_part "the label's logit without its cap" \
+    'mine ? capped(widen(z[label]), cap) : 0.0f' 'mine ? widen(z[label]) : 0.0f'
 breaks tokens.cu tokens bf16 cross_entropy "the loss so far is lost" \
     '*loss += sum;' '*loss = sum;'
 breaks tokens.cu tokens bf16 cross_entropy_part "parts' sums by their own largest" \

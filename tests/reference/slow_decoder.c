@@ -123,8 +123,11 @@ static double *gradient(const slow_pass *r, int layer, const char *name)
 
 static slow_attention_sizes attention_of(const slow_pass *r)
 {
-    return (slow_attention_sizes){r->batch->sequences, r->batch->seq_len, r->m->heads,
-                                  r->m->kv_heads, r->m->head_dim};
+    return (slow_attention_sizes){.sequences = r->batch->sequences,
+                                  .seq_len = r->batch->seq_len,
+                                  .heads = r->m->heads,
+                                  .kv_heads = r->m->kv_heads,
+                                  .head_dim = r->m->head_dim};
 }
 
 static void sum(int count, const double *a, const double *b, double *y)

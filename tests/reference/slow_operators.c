@@ -128,6 +128,35 @@ static int key_at(const slow_attention_sizes *s, int sequence, int token, int he
     return ((sequence * s->seq_len + token) * s->kv_heads + kv_head) * s->head_dim;
 }
 
+static double scale_of(const slow_attention_sizes *s)
+{
+    return s->scale != 0 ? s->scale : 1 / sqrt(s->head_dim);
+}
+
+/* A score before the mask. */
+static double score_of(const slow_attention_sizes *s, double dot)
+{
+    double score = dot * scale_of(s);
+    return s->cap != 0 ? s->cap * tanh(score / s->cap) : score;
+}
+
+/* d score / d dot. */
+static double score_slope(const slow_attention_sizes *s, double dot)
+{
+    double t = s->cap != 0 ? tanh(dot * scale_of(s) / s->cap) : 0;
+    return scale_of(s) * (1 - t * t);
+}
+
+static double dot_of(const slow_attention_sizes *s, int sequence, int head, int row, int column,
+                     const double *q, const double *k)
+{
+    double dot = 0;
+    for (int i = 0; i < s->head_dim; i++) {
+        dot += q[query_at(s, sequence, row, head) + i] * k[key_at(s, sequence, column, head) + i];
+    }
+    return dot;
+}
+
 /* One row of P, of seq_len columns, zero behind the diagonal. Returns its logsumexp. */
 static double softmax_row(const slow_attention_sizes *s, int sequence, int head, int row,
                           const double *q, const double *k, double *p)
@@ -135,11 +164,7 @@ static double softmax_row(const slow_attention_sizes *s, int sequence, int head,
     double most = -INFINITY;
     double sum = 0;
     for (int j = 0; j < s->seq_len; j++) {
-        double dot = 0;
-        for (int i = 0; i < s->head_dim; i++) {
-            dot += q[query_at(s, sequence, row, head) + i] * k[key_at(s, sequence, j, head) + i];
-        }
-        p[j] = j <= row ? dot / sqrt(s->head_dim) : -INFINITY;
+        p[j] = j <= row ? score_of(s, dot_of(s, sequence, head, row, j, q, k)) : -INFINITY;
         most = fmax(most, p[j]);
     }
     for (int j = 0; j < s->seq_len; j++) {
@@ -212,12 +237,13 @@ void slow_attention_backward(const slow_attention_sizes *s, const double *q, con
                 mean += of_row[j] * d_p(s, sequence, head, row, j, v, d_o);
             }
             for (int j = 0; j <= row; j++) {
-                double ds = of_row[j] * (d_p(s, sequence, head, row, j, v, d_o) - mean);
+                double ds = of_row[j] * (d_p(s, sequence, head, row, j, v, d_o) - mean) *
+                            score_slope(s, dot_of(s, sequence, head, row, j, q, k));
                 for (int i = 0; i < s->head_dim; i++) {
                     int to_q = query_at(s, sequence, row, head) + i;
                     int to_k = key_at(s, sequence, j, head) + i;
-                    dq[to_q] += ds * k[to_k] / sqrt(s->head_dim);
-                    dk[to_k] += ds * q[to_q] / sqrt(s->head_dim);
+                    dq[to_q] += ds * k[to_k];
+                    dk[to_k] += ds * q[to_q];
                     dv[to_k] += of_row[j] * d_o[to_q];
                 }
             }
@@ -244,6 +270,29 @@ void slow_swiglu_backward(int count, const double *g, const double *p, const dou
     for (int i = 0; i < count; i++) {
         dp[i] += ds[i] * g[i] * sigmoid(g[i]);
         dg[i] += ds[i] * p[i] * sigmoid(g[i]) * (1 + g[i] * (1 - sigmoid(g[i])));
+    }
+}
+
+static double gelu_tanh(double g)
+{
+    return tanh(sqrt(2 / acos(-1.0)) * (g + 0.044715 * g * g * g));
+}
+
+void slow_geglu(int count, const double *g, const double *p, double *s)
+{
+    for (int i = 0; i < count; i++) {
+        s[i] = g[i] / 2 * (1 + gelu_tanh(g[i])) * p[i];
+    }
+}
+
+void slow_geglu_backward(int count, const double *g, const double *p, const double *ds, double *dg,
+                         double *dp)
+{
+    for (int i = 0; i < count; i++) {
+        double t = gelu_tanh(g[i]);
+        double inner = sqrt(2 / acos(-1.0)) * (1 + 3 * 0.044715 * g[i] * g[i]);
+        dp[i] += ds[i] * g[i] / 2 * (1 + t);
+        dg[i] += ds[i] * p[i] * ((1 + t) / 2 + g[i] / 2 * (1 - t * t) * inner);
     }
 }
 

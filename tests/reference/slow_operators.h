@@ -34,6 +34,8 @@ void slow_rotate_backward(int sequences, int seq_len, int heads, int head_dim,
 
 typedef struct slow_attention_sizes {
     int sequences, seq_len, heads, kv_heads, head_dim;
+    double scale; /* of scores; 0: 1 / sqrt(h) */
+    double cap;   /* c: scaled scores s become c tanh(s / c); 0: none */
 } slow_attention_sizes;
 
 /* o = softmax(causal mask of q k^T / sqrt(h)) v; q, o [T, heads, h], k, v [T, kv_heads, h]. Query
@@ -49,6 +51,11 @@ void slow_attention_backward(const slow_attention_sizes *sizes, const double *q,
 void slow_swiglu(int count, const double *g, const double *p, double *s);
 void slow_swiglu_backward(int count, const double *g, const double *p, const double *ds, double *dg,
                           double *dp);
+
+/* s = gelu(g) p with gelu(g) = g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))). */
+void slow_geglu(int count, const double *g, const double *p, double *s);
+void slow_geglu_backward(int count, const double *g, const double *p, const double *ds, double *dg,
+                         double *dp);
 
 /* x[t, :] = table[ids[t], :]. */
 void slow_embed(int tokens, int width, const int32_t *ids, const double *table, double *x);

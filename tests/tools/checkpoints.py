@@ -44,6 +44,15 @@ FAMILIES = {  # name: model_type, and what differs from COMMON
     "mistral": ("mistral", dict(DENSE, sliding_window=5)),
     "mixtral": ("mixtral", dict(DENSE, num_local_experts=4, num_experts_per_tok=2,
                                 sliding_window=None)),
+    "phi3": ("phi3", dict(DENSE, sliding_window=5, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
+    "gemma2": ("gemma2", dict(DENSE, head_dim=16, sliding_window=5, query_pre_attn_scalar=7,
+                              attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),
+    "gemma3": ("gemma3_text", dict(
+        DENSE, head_dim=16, sliding_window=5, query_pre_attn_scalar=7,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 4.0}})),
     "qwen2": ("qwen2", dict(DENSE, tie_word_embeddings=True)),
     "qwen3": ("qwen3", dict(DENSE, head_dim=16, tie_word_embeddings=True)),
     "qwen3-moe": ("qwen3_moe", dict(COMMON, head_dim=16, moe_intermediate_size=16, num_experts=5,
@@ -122,7 +131,11 @@ def open_model(name, folder, dtype):
         fail(f"{name}: from_pretrained: {info}")
     if net.dtype != dtype:
         fail(f"{name}: opened in {net.dtype}")
-    return net.float()
+    net = net.float()
+    for module in net.modules():  # Gemma's factor was rounded to the type that it was opened in
+        if hasattr(module, "scalar_embed_scale"):
+            module.embed_scale = torch.tensor(module.scalar_embed_scale)
+    return net
 
 
 def check_full(name, model, dtype):

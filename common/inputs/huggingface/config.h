@@ -44,6 +44,8 @@ typedef struct rp_hf_family {
     bool qk_norm;
     bool wide_qk_norm;
     bool four_norms;
+    bool joined;   /**< rp_model's, likewise the next one for three fields */
+    bool gemma;    /**< norms of 1 + w, gates of GELU, scaled embeddings */
     bool qkv_bias; /**< always */
     bool sinks;    /**< a logit per head, and biases of experts and router (gpt-oss) */
     bool latent;   /**< MLA */

@@ -11,8 +11,6 @@
     ",\"num_key_value_heads\":" #kv_heads ",\"max_position_embeddings\":" #positions               \
     ",\"rms_norm_eps\":" #eps
 
-#define GEMMA_VALUES "scaled embeddings, gates of GELU and norms of 1 + w"
-
 static const rp_hf_family families[] = {
     {.type = "llama",
      .class = "LlamaForCausalLM",
@@ -73,15 +71,15 @@ static const rp_hf_family families[] = {
      .class = "GemmaForCausalLM",
      .defaults = SIZES(256000, 3072, 24576, 28, 16, 16, 8192,
                        1e-6) ",\"head_dim\":256,\"tie_word_embeddings\":true}",
-     .other_values = GEMMA_VALUES},
+     .gemma = true},
     {.type = "gemma2",
      .class = "Gemma2ForCausalLM",
      .defaults = SIZES(256000, 2304, 9216, 26, 8, 4, 8192,
                        1e-6) ",\"head_dim\":256,\"tie_word_embeddings\":true,"
                              "\"sliding_window\":4096}",
      .four_norms = true,
-     .windows = RP_HF_PATTERN_WINDOWS,
-     .other_values = GEMMA_VALUES},
+     .gemma = true,
+     .windows = RP_HF_PATTERN_WINDOWS},
     {.type = "gemma3_text",
      .class = "Gemma3ForCausalLM",
      .defaults = SIZES(262208, 2304, 9216, 26, 8, 4, 131072,
@@ -89,12 +87,13 @@ static const rp_hf_family families[] = {
                              "\"sliding_window\":4096,\"sliding_window_pattern\":6}",
      .qk_norm = true,
      .four_norms = true,
-     .windows = RP_HF_PATTERN_WINDOWS,
-     .other_values = GEMMA_VALUES},
+     .gemma = true,
+     .windows = RP_HF_PATTERN_WINDOWS},
     {.type = "phi3",
      .class = "Phi3ForCausalLM",
      .defaults = SIZES(32064, 3072, 8192, 32, 32, null, 4096, 1e-5) "}",
      .null_kv_heads = true,
+     .joined = true,
      .windows = RP_HF_ALL_WINDOWS},
     {.type = "deepseek_v2",
      .class = "DeepseekV2ForCausalLM",

@@ -16,6 +16,7 @@ static const struct {
      {"bad_words_ids",
       "begin_suppress_tokens",
       "bos_token_id",
+      "cache_implementation",
       "decoder_start_token_id",
       "diversity_penalty",
       "do_sample",
@@ -64,7 +65,6 @@ static const char *const shapeless[] = {
     "_sliding_window_pattern", /* where layer_types say which */
     "attn_logit_softcapping",
     "aux_loss_alpha",
-    "cache_implementation",
     "ep_size", /* of a family's own code: experts are not spread */
     "experts_per_token",
     "final_logit_softcapping",

@@ -416,6 +416,8 @@ rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *mod
     model->qk_norm = f->qk_norm;
     model->wide_qk_norm = f->wide_qk_norm;
     model->four_norms = f->four_norms;
+    model->joined = f->joined;
+    model->shifted_norms = model->gelu_gate = model->scaled_embedding = f->gemma;
     model->rope_scaling = "none";
     model->yarn = RP_ROPE_GPT_OSS;
     model->gate = RP_GATE_GPT_OSS;

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(BLOCK)
     for (; key <= p.token; key++) {
         uint64_t at = ((p.first + key) * s.kv_heads + kv_head) * h;
         load_row(k + at, h, other);
-        float score = dot(query, other) * scale;
+        float score = capped(dot(query, other) * scale, s.cap);
         float now = fmaxf(most, score);
         float shrink = expf(most - now);
         float weight = expf(score - now);
@@ -154,8 +154,10 @@ __global__ void __launch_bounds__(BLOCK)
         uint64_t at = ((p.first + key) * s.kv_heads + kv_head) * h;
         load_row(k + at, h, other);
         load_row(v + at, h, value);
-        float weight = expf(dot(query, other) * scale - logsumexp[row]);
-        blend(sum, 1.0f, other, weight * (dot(gradient, value) - sums[row]) * scale);
+        float score = capped(dot(query, other) * scale, s.cap);
+        float slope = scale * slope_of_cap(score, s.cap);
+        float weight = expf(score - logsumexp[row]);
+        blend(sum, 1.0f, other, weight * (dot(gradient, value) - sums[row]) * slope);
     }
     store_row(sum, h, dq + row * h);
 }
@@ -184,8 +186,10 @@ __global__ void __launch_bounds__(BLOCK)
             uint64_t at = (p.first + query) * s.heads + head;
             load_row(q + at * h, h, other);
             load_row(d_o + at * h, h, gradient);
-            float weight = expf(dot(other, key) * scale - logsumexp[at]);
-            float slope = weight * (dot(gradient, value) - sums[at]) * scale;
+            float score = capped(dot(other, key) * scale, s.cap);
+            float weight = expf(score - logsumexp[at]);
+            float slope =
+                weight * (dot(gradient, value) - sums[at]) * scale * slope_of_cap(score, s.cap);
             blend(to_value, 1.0f, gradient, weight);
             blend(to_key, 1.0f, other, slope);
         }
@@ -269,11 +273,6 @@ extern "C" cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target
                                                        sums + tokens * heads, wide, dsinks);
 }
 
-static float scale_of(const rpexec_attention_sizes *s)
-{
-    return 1.0f / sqrtf((float)s->head_dim);
-}
-
 /* Blocks of a warp per row; more than a grid can have are refused by the launch. */
 static dim3 warps_for(const rpexec_attention_sizes *s, uint32_t heads)
 {
@@ -292,8 +291,9 @@ extern "C" cudaError_t rpexec_cuda_attention(const rpexec_cuda_target *target,
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         return launch(attention<T>, warps_for(sizes, sizes->heads), BLOCK, 0, target->stream,
-                      *sizes, scale_of(sizes), static_cast<const T *>(q), static_cast<const T *>(k),
-                      static_cast<const T *>(v), static_cast<T *>(o), logsumexp);
+                      *sizes, rpexec_attention_scale(sizes), static_cast<const T *>(q),
+                      static_cast<const T *>(k), static_cast<const T *>(v), static_cast<T *>(o),
+                      logsumexp);
     });
 }
 
@@ -340,13 +340,14 @@ extern "C" cudaError_t rpexec_cuda_attention_backward(const rpexec_cuda_target *
         const T *gradients = static_cast<const T *>(d_o);
         cudaError_t launched =
             launch(attention_dq<T>, warps_for(sizes, sizes->heads), BLOCK, 0, target->stream,
-                   *sizes, scale_of(sizes), queries, keys, values, logsumexp, gradients,
-                   static_cast<const float *>(sums), static_cast<T *>(dq));
+                   *sizes, rpexec_attention_scale(sizes), queries, keys, values, logsumexp,
+                   gradients, static_cast<const float *>(sums), static_cast<T *>(dq));
         if (launched != cudaSuccess) {
             return launched;
         }
         return launch(attention_dkv<T>, warps_for(sizes, sizes->kv_heads), BLOCK, 0, target->stream,
-                      *sizes, scale_of(sizes), queries, keys, values, logsumexp, gradients,
-                      static_cast<const float *>(sums), static_cast<T *>(dk), static_cast<T *>(dv));
+                      *sizes, rpexec_attention_scale(sizes), queries, keys, values, logsumexp,
+                      gradients, static_cast<const float *>(sums), static_cast<T *>(dk),
+                      static_cast<T *>(dv));
     });
 }

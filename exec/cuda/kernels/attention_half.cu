@@ -130,12 +130,13 @@ extern "C" cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *targ
         using T = decltype(zero);
         uint32_t head = sizes->head_dim;
         dim3 grid((sizes->seq_len + QUERIES - 1) / QUERIES, sizes->heads, sizes->sequences);
-        if ((head != 64 && head != 128) || !aligned(16, q, k, v, o)) {
+        if (!are_computed(sizes) || !aligned(16, q, k, v, o)) {
             return cudaErrorInvalidValue;
         }
         return launch(head == 64 ? attention_forward<64, T> : attention_forward<128, T>, grid,
                       BLOCK, (size_t)2 * KEYS * (head + 8) * sizeof(T), target->stream, *sizes,
-                      scale_of_head(sizes), static_cast<const T *>(q), static_cast<const T *>(k),
-                      static_cast<const T *>(v), static_cast<T *>(o), logsumexp);
+                      rpexec_attention_scale(sizes), static_cast<const T *>(q),
+                      static_cast<const T *>(k), static_cast<const T *>(v), static_cast<T *>(o),
+                      logsumexp);
     });
 }

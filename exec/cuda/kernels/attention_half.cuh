@@ -123,8 +123,8 @@ __device__ inline void store_lines(const float sum[HEAD / 8][4], const float fac
     }
 }
 
-/** 1 / sqrt(head_dim). */
-static inline float scale_of_head(const rpexec_attention_sizes *s)
+/** True of sizes that these kernels are for: scores with a cap would take too many registers. */
+static inline bool are_computed(const rpexec_attention_sizes *s)
 {
-    return 1.0f / sqrtf((float)s->head_dim);
+    return (s->head_dim == 64 || s->head_dim == 128) && s->cap == 0;
 }

@@ -221,7 +221,7 @@ static cudaError_t run(const rpexec_cuda_target *target, const rpexec_attention_
 {
     uint32_t blocks = (s->seq_len + ROWS - 1) / ROWS;
     size_t shared = passing<HEAD>::bytes;
-    float scale = scale_of_head(s);
+    float scale = rpexec_attention_scale(s);
     cudaError_t error =
         launch(attention_keys<HEAD, T>, dim3(blocks, s->kv_heads, s->sequences), BLOCK, shared,
                target->stream, *s, scale, q, k, v, d_o, rows, dk, dv);
@@ -243,7 +243,7 @@ extern "C" cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_tar
         using T = decltype(zero);
         uint32_t head = sizes->head_dim;
         uint64_t rows = (uint64_t)sizes->sequences * sizes->seq_len * sizes->heads;
-        if ((head != 64 && head != 128) || !aligned(16, q, k, v, d_o, dq, dk, dv)) {
+        if (!are_computed(sizes) || !aligned(16, q, k, v, d_o, dq, dk, dv)) {
             return cudaErrorInvalidValue;
         }
         return (head == 64 ? run<64, T>

@@ -17,6 +17,18 @@ template <typename T, int N> struct alignas(N * sizeof(T)) pack {
     T x[N];
 };
 
+/** c tanh(x / c), or x without a cap (0). */
+__device__ inline float capped(float x, float cap)
+{
+    return cap > 0.0f ? cap * tanhf(x / cap) : x;
+}
+
+/** Its derivative where the capped value is y. */
+__device__ inline float slope_of_cap(float y, float cap)
+{
+    return cap > 0.0f ? 1.0f - y / cap * (y / cap) : 1.0f;
+}
+
 /**
  * N values of which `left` exist, in fp32; the others are 0. The order of what follows is the same
  * whether or not the address allows one access (`whole`).

@@ -45,10 +45,12 @@ extern "C" {
 /* norm.cu. `parts` is scratch: rpexec_cuda_norm_parts(rows) x width floats. Without x and r
  * rms_norm_weight is bias_weight. */
 cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
-                                 float eps, const void *x, const void *weight, void *y, float *r);
+                                 float eps, bool shifted, const void *x, const void *weight,
+                                 void *y, float *r);
 cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
-                                       uint32_t width, const void *x, const void *weight,
-                                       const float *r, const void *dy, const void *base, void *dx);
+                                       uint32_t width, bool shifted, const void *x,
+                                       const void *weight, const float *r, const void *dy,
+                                       const void *base, void *dx);
 cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,
                                         uint32_t width, const void *x, const float *r,
                                         const void *dy, float *parts, bool wide, void *dweight);
@@ -62,13 +64,18 @@ uint32_t rpexec_cuda_norm_parts(uint64_t rows);
 
 /* values.cu: one value at a time. */
 cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
-                               uint32_t seq_len, uint32_t heads, uint32_t head_dim,
+                               uint32_t seq_len, uint32_t heads, uint32_t head_dim, uint32_t turned,
                                const float *cosines, const float *sines, bool inverse, void *x);
 cudaError_t rpexec_cuda_swiglu(const rpexec_cuda_target *target, uint64_t count, const void *gate,
                                const void *up, void *s);
 cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64_t count,
                                         const void *gate, const void *up, const void *ds,
                                         void *dgate, void *dup);
+cudaError_t rpexec_cuda_geglu(const rpexec_cuda_target *target, uint64_t count, const void *gate,
+                              const void *up, void *s);
+cudaError_t rpexec_cuda_geglu_backward(const rpexec_cuda_target *target, uint64_t count,
+                                       const void *gate, const void *up, const void *ds,
+                                       void *dgate, void *dup);
 cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count, const void *a,
                             const void *b, void *y);
 cudaError_t rpexec_cuda_add_bias(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
@@ -97,17 +104,18 @@ size_t rpexec_cuda_embed_scratch(uint64_t tokens);
 
 /** Losses of whole rows of logits, and the gradient in their place. */
 cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
-                                      uint32_t vocab, const int32_t *labels, float scale, void *z,
-                                      double *losses, double *loss);
+                                      uint32_t vocab, const int32_t *labels, float cap, float scale,
+                                      void *z, double *losses, double *loss);
 
 /** The loss of a part of the vocabulary. */
 cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
-                                       uint32_t vocab, const void *z, float *statistics);
+                                       uint32_t vocab, float cap, const void *z, float *statistics);
 /** Likewise; with the statistics of all parts. */
 cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target, uint64_t rows,
                                            uint32_t vocab, uint32_t first, const int32_t *labels,
                                            uint32_t parts, const float *statistics, uint64_t stride,
-                                           float scale, void *z, double *losses, double *loss);
+                                           float cap, float scale, void *z, double *losses,
+                                           double *loss);
 
 /* experts.cu. */
 cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target, const rpexec_routing *routing,

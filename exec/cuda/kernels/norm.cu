@@ -5,8 +5,9 @@
 enum { BLOCK = 256, LONGEST_OF_A_WARP = 1024, SUM_WARPS = 16 };
 
 template <typename T, int THREADS>
-__global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, float eps, const T *x,
-                                              const T *weight, T *y, float *r, bool whole)
+__global__ void __launch_bounds__(BLOCK)
+    norm(uint64_t rows, uint32_t width, float eps, float one, const T *x, const T *weight, T *y,
+         float *r, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ float parts[BLOCK / 32];
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, flo
             load<N>(from + j, width - j, whole, in);
             load<N>(weight + j, width - j, whole, w);
             for (int i = 0; i < N; i++) {
-                in[i] = in[i] * scale * w[i];
+                in[i] = in[i] * scale * (w[i] + one);
             }
             store<N>(in, width - j, whole, y + row * width + j);
         }
@@ -41,8 +42,8 @@ __global__ void __launch_bounds__(BLOCK) norm(uint64_t rows, uint32_t width, flo
 
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
-    norm_input(uint64_t rows, uint32_t width, const T *x, const T *weight, const float *r,
-               const T *dy, const T *base, T *dx, bool whole)
+    norm_input(uint64_t rows, uint32_t width, float one, const T *x, const T *weight,
+               const float *r, const T *dy, const T *base, T *dx, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ float parts[BLOCK / 32];
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(BLOCK)
             load<N>(weight + j, width - j, whole, w);
             load<N>(dy + at + j, width - j, whole, from);
             for (int i = 0; i < N; i++) {
-                sum += from[i] * w[i] * in[i];
+                sum += from[i] * (w[i] + one) * in[i];
             }
         }
         float scale = r[row];
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(BLOCK)
                 load<N>(base + at + j, width - j, whole, old);
             }
             for (int i = 0; i < N; i++) {
-                old[i] += scale * from[i] * w[i] - in[i] * pull;
+                old[i] += scale * from[i] * (w[i] + one) - in[i] * pull;
             }
             store<N>(old, width - j, whole, dx + at + j);
         }
@@ -154,7 +155,7 @@ extern "C" uint32_t rpexec_cuda_norm_parts(uint64_t rows)
 }
 
 extern "C" cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, uint64_t rows,
-                                            uint32_t width, float eps, const void *x,
+                                            uint32_t width, float eps, bool shifted, const void *x,
                                             const void *weight, void *y, float *r)
 {
     return for_type(target, [&](auto zero) {
@@ -163,15 +164,15 @@ extern "C" cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, ui
         bool by_warp = width <= LONGEST_OF_A_WARP;
         uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
         return launch(by_warp ? norm<T, 32> : norm<T, BLOCK>, blocks, BLOCK, 0, target->stream,
-                      rows, width, eps, static_cast<const T *>(x), static_cast<const T *>(weight),
-                      static_cast<T *>(y), r, whole);
+                      rows, width, eps, shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
+                      static_cast<const T *>(weight), static_cast<T *>(y), r, whole);
     });
 }
 
 extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *target, uint64_t rows,
-                                                  uint32_t width, const void *x, const void *weight,
-                                                  const float *r, const void *dy, const void *base,
-                                                  void *dx)
+                                                  uint32_t width, bool shifted, const void *x,
+                                                  const void *weight, const float *r,
+                                                  const void *dy, const void *base, void *dx)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
@@ -179,7 +180,7 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
         bool by_warp = width <= LONGEST_OF_A_WARP;
         uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
         return launch(by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>, blocks, BLOCK, 0,
-                      target->stream, rows, width, static_cast<const T *>(x),
+                      target->stream, rows, width, shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
                       static_cast<const T *>(weight), r, static_cast<const T *>(dy),
                       static_cast<const T *>(base), static_cast<T *>(dx), whole);
     });

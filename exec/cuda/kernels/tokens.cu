@@ -158,9 +158,34 @@ __global__ void __launch_bounds__(BLOCK)
     store<N>(sum, left, whole, row);
 }
 
+/* N logits from column j on; those beyond the row are 0. */
+template <int N, typename T>
+__device__ inline void load_logits(const T *z, uint32_t j, uint32_t vocab, float cap, bool whole,
+                                   float to[N])
+{
+    load<N>(z + j, vocab - j, whole, to);
+    if (cap > 0.0f) {
+        for (int i = 0; i < N; i++) {
+            to[i] = capped(to[i], cap);
+        }
+    }
+}
+
+/* The gradient of N logits from column j on; `own` is the label's share. */
+template <int N, typename T>
+__device__ inline void gradient_of(const T *z, uint32_t j, uint32_t vocab, float cap, bool whole,
+                                   float most, float factor, int64_t label, float own, float to[N])
+{
+    load_logits<N>(z, j, vocab, cap, whole, to);
+    for (int i = 0; i < N; i++) {
+        float slope = slope_of_cap(to[i], cap);
+        to[i] = (expf(to[i] - most) * factor - (j + i == label ? own : 0.0f)) * slope;
+    }
+}
+
 /* The largest logit of a thread's share and the sum of e^(z - most), in one pass. */
 template <int N, typename T>
-__device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most_out,
+__device__ inline void share(const T *z, uint32_t vocab, float cap, bool whole, float *most_out,
                              float *sum_out)
 {
     float most = -3.402823466e+38f; /* finite: e^(most - most) must be a number */
@@ -168,7 +193,7 @@ __device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most
     for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
         float in[N];
         float here = most;
-        load<N>(z + j, vocab - j, whole, in);
+        load_logits<N>(z, j, vocab, cap, whole, in);
         for (int i = 0; i < N; i++) {
             here = j + i < vocab ? fmaxf(here, in[i]) : here;
         }
@@ -187,11 +212,11 @@ __device__ inline void share(const T *z, uint32_t vocab, bool whole, float *most
 /* The same of a whole row, in all threads of the block. Its last barriers come after everybody has
  * read the row: it may be overwritten, and `mosts` and `sums` are free. */
 template <int N, typename T>
-__device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *mosts, double *sums,
-                                 float *most_out)
+__device__ inline double row_sum(const T *z, uint32_t vocab, float cap, bool whole, float *mosts,
+                                 double *sums, float *most_out)
 {
     float mine, sum;
-    share<N>(z, vocab, whole, &mine, &sum);
+    share<N>(z, vocab, cap, whole, &mine, &sum);
     float most = warp_most(mine);
     if (threadIdx.x % 32 == 0) {
         mosts[threadIdx.x / 32] = most;
@@ -206,8 +231,8 @@ __device__ inline double row_sum(const T *z, uint32_t vocab, bool whole, float *
 
 template <typename T>
 __global__ void __launch_bounds__(LOSS_BLOCK)
-    cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float scale, T *logits,
-                  double *losses, bool whole)
+    cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float cap, float scale,
+                  T *logits, double *losses, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ float mosts[LOSS_BLOCK / 32];
@@ -219,17 +244,14 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         float most = 0, own = 0;
         double total = 1;
         if (!ignored) {
-            own = widen(z[label]);
-            total = row_sum<N>(z, vocab, whole, mosts, sums, &most);
+            own = capped(widen(z[label]), cap);
+            total = row_sum<N>(z, vocab, cap, whole, mosts, sums, &most);
         }
         float factor = (float)((double)scale / total);
         for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
             float out[N] = {};
             if (!ignored) {
-                load<N>(z + j, vocab - j, whole, out);
-                for (int i = 0; i < N; i++) {
-                    out[i] = expf(out[i] - most) * factor - (j + i == label ? scale : 0.0f);
-                }
+                gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, scale, out);
             }
             store<N>(out, vocab - j, whole, z + j);
         }
@@ -241,14 +263,15 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
 
 template <typename T>
 __global__ void __launch_bounds__(LOSS_BLOCK)
-    row_statistics(uint64_t rows, uint32_t vocab, const T *logits, float *statistics, bool whole)
+    row_statistics(uint64_t rows, uint32_t vocab, float cap, const T *logits, float *statistics,
+                   bool whole)
 {
     __shared__ float mosts[LOSS_BLOCK / 32];
     __shared__ double sums[LOSS_BLOCK / 32];
     for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         float most;
-        double total =
-            row_sum<per_pack<T>::count>(logits + row * vocab, vocab, whole, mosts, sums, &most);
+        double total = row_sum<per_pack<T>::count>(logits + row * vocab, vocab, cap, whole, mosts,
+                                                   sums, &most);
         if (threadIdx.x == 0) {
             statistics[2 * row] = most;
             statistics[2 * row + 1] = (float)total;
@@ -275,8 +298,8 @@ __device__ inline double join_parts(uint32_t parts, const float *statistics, uin
 template <typename T>
 __global__ void __launch_bounds__(LOSS_BLOCK)
     cross_entropy_part(uint64_t rows, uint32_t vocab, uint32_t first, const int32_t *labels,
-                       uint32_t parts, const float *statistics, uint64_t stride, float scale,
-                       T *logits, double *losses, bool whole)
+                       uint32_t parts, const float *statistics, uint64_t stride, float cap,
+                       float scale, T *logits, double *losses, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -284,17 +307,15 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         bool ignored = labels[row] == RPEXEC_IGNORED;
         int64_t label = (int64_t)labels[row] - first;
         bool mine = label >= 0 && label < vocab; /* one that is ignored is negative */
-        float most, own = mine ? widen(z[label]) : 0.0f;
+        float most, own = mine ? capped(widen(z[label]), cap) : 0.0f;
         double total = join_parts(parts, statistics + 2 * row, stride, &most);
         float factor = (float)((double)scale / total);
         __syncthreads(); /* everybody has read the label's logit */
         for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
             float out[N] = {};
             if (!ignored) {
-                load<N>(z + j, vocab - j, whole, out);
-                for (int i = 0; i < N; i++) {
-                    out[i] = expf(out[i] - most) * factor - (mine && j + i == label ? scale : 0.0f);
-                }
+                gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, mine ? scale : 0.0f,
+                               out);
             }
             store<N>(out, vocab - j, whole, z + j);
         }
@@ -392,13 +413,13 @@ extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target
 }
 
 extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
-                                                 uint32_t vocab, const int32_t *labels, float scale,
-                                                 void *z, double *losses, double *loss)
+                                                 uint32_t vocab, const int32_t *labels, float cap,
+                                                 float scale, void *z, double *losses, double *loss)
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
         return launch(cross_entropy<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
-                      rows, vocab, labels, scale, static_cast<T *>(z), losses,
+                      rows, vocab, labels, cap, scale, static_cast<T *>(z), losses,
                       aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {
@@ -409,12 +430,13 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *targe
 }
 
 extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
-                                                  uint32_t vocab, const void *z, float *statistics)
+                                                  uint32_t vocab, float cap, const void *z,
+                                                  float *statistics)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
-                      rows, vocab, static_cast<const T *>(z), statistics,
+                      rows, vocab, cap, static_cast<const T *>(z), statistics,
                       aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
 }
@@ -423,14 +445,14 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *
                                                       uint64_t rows, uint32_t vocab, uint32_t first,
                                                       const int32_t *labels, uint32_t parts,
                                                       const float *statistics, uint64_t stride,
-                                                      float scale, void *z, double *losses,
-                                                      double *loss)
+                                                      float cap, float scale, void *z,
+                                                      double *losses, double *loss)
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
         return launch(cross_entropy_part<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
-                      target->stream, rows, vocab, first, labels, parts, statistics, stride, scale,
-                      static_cast<T *>(z), losses,
+                      target->stream, rows, vocab, first, labels, parts, statistics, stride, cap,
+                      scale, static_cast<T *>(z), losses,
                       aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {

@@ -51,6 +51,33 @@ __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, cons
                     });
 }
 
+/* sqrt(2 / pi) and the cube's share of GELU's approximation (operators.h). */
+#define GELU_SLOPE 0.797884560802865356f
+#define GELU_CUBE 0.044715f
+
+template <typename T>
+__global__ void geglu(uint64_t count, const T *gate, const T *up, T *s, bool whole)
+{
+    for_packs<T, 1>(count, whole, gate, up, nullptr, s, nullptr,
+                    [](float g, float u, float, float *y, float *) {
+                        float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+                        *y = 0.5f * g * (1.0f + t) * u;
+                    });
+}
+
+template <typename T>
+__global__ void geglu_backward(uint64_t count, const T *gate, const T *up, const T *ds, T *dgate,
+                               T *dup, bool whole)
+{
+    for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
+                    [](float g, float u, float d, float *to_gate, float *to_up) {
+                        float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+                        float inner = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
+                        *to_gate = d * u * (0.5f * (1.0f + t) + 0.5f * g * (1.0f - t * t) * inner);
+                        *to_up = d * (0.5f * g * (1.0f + t));
+                    });
+}
+
 template <typename T> __global__ void add(uint64_t count, const T *a, const T *b, T *y, bool whole)
 {
     for_packs<T, 1>(count, whole, a, b, nullptr, y, nullptr,
@@ -105,13 +132,13 @@ template <typename T> __global__ void scale(uint64_t count, float factor, T *x, 
                     [=](float in, float, float, float *out, float *) { *out = in * factor; });
 }
 
-/* Pairs (i, i + head_dim / 2) of a head, N of them a thread. I counts groups of pairs: 32 bits
+/* Pairs (i, i + turned / 2) of a head, N of them a thread. I counts groups of pairs: 32 bits
  * where they are enough, since the GPU divides those several times as fast. */
 template <typename T, int N, typename I>
 __global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
-                       const float *cosines, const float *sines, float sign, T *x)
+                       uint32_t turned, const float *cosines, const float *sines, float sign, T *x)
 {
-    uint32_t half = head_dim / 2;
+    uint32_t half = turned / 2;
     uint32_t per_head = half / N;
     for (uint64_t at = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; at < groups;
          at += (uint64_t)gridDim.x * BLOCK) {
@@ -183,51 +210,78 @@ __global__ void find_not_finite(uint64_t count, const T *x, int32_t *flag, bool 
 
 extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
                                           uint32_t seq_len, uint32_t heads, uint32_t head_dim,
-                                          const float *cosines, const float *sines, bool inverse,
-                                          void *x)
+                                          uint32_t turned, const float *cosines, const float *sines,
+                                          bool inverse, void *x)
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = per_pack<T>::count;
-        bool whole = aligned(16, x) && head_dim / 2 % N == 0;
+        bool whole = aligned(16, x) && turned / 2 % N == 0 && head_dim % N == 0;
         uint64_t groups =
-            (uint64_t)sequences * seq_len * heads * (head_dim / 2) / (whole ? (uint64_t)N : 1);
+            (uint64_t)sequences * seq_len * heads * (turned / 2) / (whole ? (uint64_t)N : 1);
         uint32_t blocks = blocks_for(target, groups, BLOCK);
         float sign = inverse ? -1.0f : 1.0f;
         if (groups > UINT32_MAX) {
             return launch(whole ? rotate<T, N, uint64_t> : rotate<T, 1, uint64_t>, blocks, BLOCK, 0,
-                          target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
-                          static_cast<T *>(x));
+                          target->stream, groups, seq_len, heads, head_dim, turned, cosines, sines,
+                          sign, static_cast<T *>(x));
         }
         return launch(whole ? rotate<T, N, uint32_t> : rotate<T, 1, uint32_t>, blocks, BLOCK, 0,
-                      target->stream, groups, seq_len, heads, head_dim, cosines, sines, sign,
-                      static_cast<T *>(x));
+                      target->stream, groups, seq_len, heads, head_dim, turned, cosines, sines,
+                      sign, static_cast<T *>(x));
+    });
+}
+
+static cudaError_t gated(const rpexec_cuda_target *target, bool gelu, uint64_t count,
+                         const void *gate, const void *up, void *s)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(gelu ? geglu<T> : swiglu<T>,
+                      blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
+                      target->stream, count, static_cast<const T *>(gate),
+                      static_cast<const T *>(up), static_cast<T *>(s), aligned(16, gate, up, s));
+    });
+}
+
+static cudaError_t gated_backward(const rpexec_cuda_target *target, bool gelu, uint64_t count,
+                                  const void *gate, const void *up, const void *ds, void *dgate,
+                                  void *dup)
+{
+    return for_type(target, [&](auto zero) {
+        using T = decltype(zero);
+        return launch(
+            gelu ? geglu_backward<T> : swiglu_backward<T>,
+            blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0, target->stream, count,
+            static_cast<const T *>(gate), static_cast<const T *>(up), static_cast<const T *>(ds),
+            static_cast<T *>(dgate), static_cast<T *>(dup), aligned(16, gate, up, ds, dgate, dup));
     });
 }
 
 extern "C" cudaError_t rpexec_cuda_swiglu(const rpexec_cuda_target *target, uint64_t count,
                                           const void *gate, const void *up, void *s)
 {
-    return for_type(target, [&](auto zero) {
-        using T = decltype(zero);
-        return launch(swiglu<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<T *>(s), aligned(16, gate, up, s));
-    });
+    return gated(target, false, count, gate, up, s);
 }
 
 extern "C" cudaError_t rpexec_cuda_swiglu_backward(const rpexec_cuda_target *target, uint64_t count,
                                                    const void *gate, const void *up, const void *ds,
                                                    void *dgate, void *dup)
 {
-    return for_type(target, [&](auto zero) {
-        using T = decltype(zero);
-        return launch(swiglu_backward<T>, blocks_for(target, count, BLOCK * per_pack<T>::count),
-                      BLOCK, 0, target->stream, count, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<const T *>(ds),
-                      static_cast<T *>(dgate), static_cast<T *>(dup),
-                      aligned(16, gate, up, ds, dgate, dup));
-    });
+    return gated_backward(target, false, count, gate, up, ds, dgate, dup);
+}
+
+extern "C" cudaError_t rpexec_cuda_geglu(const rpexec_cuda_target *target, uint64_t count,
+                                         const void *gate, const void *up, void *s)
+{
+    return gated(target, true, count, gate, up, s);
+}
+
+extern "C" cudaError_t rpexec_cuda_geglu_backward(const rpexec_cuda_target *target, uint64_t count,
+                                                  const void *gate, const void *up, const void *ds,
+                                                  void *dgate, void *dup)
+{
+    return gated_backward(target, true, count, gate, up, ds, dgate, dup);
 }
 
 extern "C" cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_t count,

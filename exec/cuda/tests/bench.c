@@ -37,17 +37,17 @@ typedef void (*bench_operator)(const bench *b);
 
 static const rpexec_attention_sizes attention_sizes = {TOKENS / SEQUENCE, SEQUENCE, HEADS,
                                                        KV_HEADS,          HEAD,     0};
-static const rpexec_attention_sizes long_sizes = {1, TOKENS, HEADS, KV_HEADS, HEAD, 0};
+static const rpexec_attention_sizes long_sizes = {1, TOKENS, HEADS, KV_HEADS, HEAD, 0, 0, 0};
 
 static void norm(const bench *b)
 {
-    b->op->rms_norm(b->lane, TOKENS, HIDDEN, 1e-6f, b->x[0], b->x[1], b->x[2], b->floats);
+    b->op->rms_norm(b->lane, TOKENS, HIDDEN, 1e-6f, false, b->x[0], b->x[1], b->x[2], b->floats);
 }
 
 static void norm_input(const bench *b)
 {
-    b->op->rms_norm_input(b->lane, TOKENS, HIDDEN, b->x[0], b->x[1], b->floats, b->x[2], b->x[3],
-                          b->x[3]);
+    b->op->rms_norm_input(b->lane, TOKENS, HIDDEN, false, b->x[0], b->x[1], b->floats, b->x[2],
+                          b->x[3], b->x[3]);
 }
 
 static void norm_weight(const bench *b)
@@ -57,14 +57,14 @@ static void norm_weight(const bench *b)
 
 static void head_norm(const bench *b)
 {
-    b->op->rms_norm(b->lane, (uint64_t)TOKENS * HEADS, HEAD, 1e-6f, b->x[0], b->x[1], b->x[2],
-                    b->floats);
+    b->op->rms_norm(b->lane, (uint64_t)TOKENS * HEADS, HEAD, 1e-6f, false, b->x[0], b->x[1],
+                    b->x[2], b->floats);
 }
 
 static void rotate(const bench *b)
 {
-    b->op->rotate(b->lane, TOKENS / SEQUENCE, SEQUENCE, HEADS, HEAD, b->floats, b->floats, false,
-                  b->x[0]);
+    b->op->rotate(b->lane, TOKENS / SEQUENCE, SEQUENCE, HEADS, HEAD, HEAD, b->floats, b->floats,
+                  false, b->x[0]);
 }
 
 static void swiglu(const bench *b)
@@ -100,7 +100,7 @@ static void embed_weight(const bench *b)
 
 static void loss(const bench *b)
 {
-    b->op->cross_entropy(b->lane, LOSS_ROWS, VOCAB, b->ids, 0.01f, b->x[0], (double *)b->x[1]);
+    b->op->cross_entropy(b->lane, LOSS_ROWS, VOCAB, b->ids, 0, 0.01f, b->x[0], (double *)b->x[1]);
 }
 
 static void adam(const bench *b)
@@ -277,7 +277,8 @@ static rp_status measure_lengths(const bench *b, rp_arena *arena, double size)
     for (uint32_t length = 512; length <= TOKENS; length *= 2) {
         double bytes = size * (double)TOKENS * HEAD * (2 * HEADS + 2 * KV_HEADS);
         double flop = 2.0 * TOKENS * length * HEAD * HEADS;
-        some_sizes = (rpexec_attention_sizes){TOKENS / length, length, HEADS, KV_HEADS, HEAD, 0};
+        some_sizes =
+            (rpexec_attention_sizes){TOKENS / length, length, HEADS, KV_HEADS, HEAD, 0, 0, 0};
         snprintf(name, sizeof name, "attention of %u by our kernel", length);
         RP_TRY(measure(b, name, some_attention, bytes, flop));
         if (rpexec_cuda_lane_plan_attention(b->lane, arena, &some_sizes, &why) != RP_OK) {

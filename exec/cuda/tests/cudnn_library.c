@@ -29,7 +29,8 @@ static const struct {
     {{4, 2048, 32, 8, 128, 0}, RP_DTYPE_BF16, NULL},
     {{3, 37, 4, 2, 64, 0}, RP_DTYPE_F16, NULL},
     {{1, 100, 6, 2, 37, 0}, RP_DTYPE_BF16, "no engine"},
-    {{1, 100, 6, 2, 64, 16}, RP_DTYPE_BF16, "a sliding window"},
+    {{1, 100, 6, 2, 64, 16, 0, 0}, RP_DTYPE_BF16, "a sliding window"},
+    {{1, 100, 6, 2, 64, 0, 0, 50}, RP_DTYPE_BF16, "a soft cap of scores"},
     {{1, 100, 6, 2, 64, 0}, RP_DTYPE_F32, "fp32"},
 };
 

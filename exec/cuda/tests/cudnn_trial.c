@@ -26,7 +26,7 @@ static void expect(bool well, const char *what)
 static rp_arena *arena;
 static _Alignas(16) unsigned char workspace[4096];
 
-static const rpexec_attention_sizes sizes = {2, 3, 4, 2, 8, 0};
+static const rpexec_attention_sizes sizes = {2, 3, 4, 2, 8, 0, 0, 0};
 enum { QUERIES = 2 * 3 * 4 * 8, KEYS = 2 * 3 * 2 * 8, ROWS = 2 * 3 * 4 };
 
 /* @return the library's own function that is none of cuDNN's */
@@ -63,10 +63,12 @@ static void test_refusals(void)
 {
     rpexec_attention_sizes odd = sizes;
     rpexec_attention_sizes window = sizes;
+    rpexec_attention_sizes capped = sizes;
     const char *why = "";
     rpexec_cudnn *c = NULL;
     odd.head_dim = 12;
     window.window = 2;
+    capped.cap = 30;
     setenv("EMULATED_CUDNN", "absent", 1);
     expect(rpexec_cudnn_open(RP_DTYPE_BF16, NULL, workspace, sizeof workspace, arena, &c, &why) ==
                    RP_TOOL &&
@@ -78,6 +80,7 @@ static void test_refusals(void)
     unsetenv("EMULATED_CUDNN");
     refused(c, &odd, "no engine");
     refused(c, &window, "a sliding window");
+    refused(c, &capped, "a soft cap of scores");
     expect(rpexec_cudnn_plan_for(c, &sizes, &why) == RP_OK && rpexec_cudnn_has(c, &sizes),
            "no plan after refusals");
     rpexec_cudnn_close(c);

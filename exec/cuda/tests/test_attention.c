@@ -1,4 +1,4 @@
-/* Attention: one token, tails of the tiles, groups of heads, windows. */
+/* Attention: one token, tails of the tiles, groups of heads, windows, scales and caps. */
 #include "exec/cuda/tests/families.h"
 
 #include <math.h>
@@ -15,9 +15,9 @@ static void backward(const void *context, rpexec_lane *lane, const rpexec_operat
     op->attention_backward(lane, context, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8]);
 }
 
-static bool half_by_tensor_cores(rp_dtype dtype, uint32_t head_dim)
+static bool half_by_tensor_cores(rp_dtype dtype, const rpexec_attention_sizes *s)
 {
-    return dtype != RP_DTYPE_F32 && (head_dim == 64 || head_dim == 128);
+    return dtype != RP_DTYPE_F32 && s->cap == 0 && (s->head_dim == 64 || s->head_dim == 128);
 }
 
 int test_attention_of(rp_dtype dtype, rpexec_attention_sizes s, bool rounded, double logarithms)
@@ -57,7 +57,7 @@ int test_attention_of(rp_dtype dtype, rpexec_attention_sizes s, bool rounded, do
 
 static int test_one(rp_dtype dtype, rpexec_attention_sizes s)
 {
-    return test_attention_of(dtype, s, half_by_tensor_cores(dtype, s.head_dim), 0);
+    return test_attention_of(dtype, s, half_by_tensor_cores(dtype, &s), 0);
 }
 
 /* sinks, o, logsumexp; backward: sinks, o, logsumexp, do, dsinks. */
@@ -97,25 +97,31 @@ static int test_sinks(rp_dtype dtype, rpexec_attention_sizes s)
 int test_attention(rp_dtype dtype)
 {
     int failed = 0;
-    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 8, 0});
-    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 67, 6, 1, 37, 1});
-    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 200, 5, 1, 64, 0});
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 8, 0, 0, 0});
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 67, 6, 1, 37, 1, 0, 0});
+    failed += test_sinks(dtype, (rpexec_attention_sizes){1, 200, 5, 1, 64, 0, 0, 0});
     bool tiles = trial_is_fast() || dtype != RP_DTYPE_F32; /* of 64 queries, of 64 keys */
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
-        failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0});
-        failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0});
-        failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 145, 1, 1, head_dim, 79}) : 0;
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0, 0, 0});
+        failed +=
+            tiles ? test_one(dtype, (rpexec_attention_sizes){1, 145, 1, 1, head_dim, 79, 0, 0}) : 0;
     }
-    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0}) : 0;
-    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 64, 1, 1, 64, 1}) : 0;
-    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 66, 1, 1, 64, 2}) : 0;
-    failed += test_one(dtype, (rpexec_attention_sizes){2, 21, 4, 2, 8, 0});
-    failed += test_one(dtype, (rpexec_attention_sizes){1, 19, 3, 1, 37, 5});
-    failed += test_one(dtype, (rpexec_attention_sizes){1, 5, 2, 1, 200, 0});
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0, 0, 0}) : 0;
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 64, 1, 1, 64, 1, 0, 0}) : 0;
+    failed += tiles ? test_one(dtype, (rpexec_attention_sizes){1, 66, 1, 1, 64, 2, 0, 0}) : 0;
+    failed +=
+        tiles ? test_one(dtype, (rpexec_attention_sizes){1, 97, 2, 1, 64, 41, 0.11f, 1.5f}) : 0;
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 35, 2, 1, 128, 0, 0, 2});
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 70, 2, 1, 64, 33, 0.07f, 0});
+    failed += test_one(dtype, (rpexec_attention_sizes){2, 21, 4, 2, 8, 7, 0.25f, 0.75f});
+    failed += test_one(dtype, (rpexec_attention_sizes){2, 21, 4, 2, 8, 0, 0, 0});
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 19, 3, 1, 37, 5, 0, 0});
+    failed += test_one(dtype, (rpexec_attention_sizes){1, 5, 2, 1, 200, 0, 0, 0});
     if (trial_is_fast()) {
-        failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0});
-        failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 128});
-        failed += test_one(dtype, (rpexec_attention_sizes){3, 257, 16, 16, 128, 64});
+        failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 128, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){3, 257, 16, 16, 128, 64, 0, 0});
     }
     return failed;
 }

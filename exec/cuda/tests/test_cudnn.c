@@ -49,20 +49,21 @@ int test_cudnn(rp_dtype dtype)
         return 1;
     }
     printf("cudnn %zu\n", version);
-    failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 5}, "a sliding window");
+    failed +=
+        refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 5, 0, 0}, "a sliding window");
     if (dtype == RP_DTYPE_F32) {
-        failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 0},
+        failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 64, 0, 0, 0},
                           "fp32; valid are bf16 and fp16");
     } else {
-        failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 37, 0}, "no engine");
-        failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 64, 0});
-        failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 4, 2, 64, 0});
-        failed += test_one(dtype, (rpexec_attention_sizes){3, 29, 6, 2, 128, 0});
-        failed += test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0});
+        failed += refused(dtype, (rpexec_attention_sizes){1, 16, 1, 1, 37, 0, 0, 0}, "no engine");
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 64, 0, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 4, 2, 64, 0, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){3, 29, 6, 2, 128, 0, 0, 0});
+        failed += test_one(dtype, (rpexec_attention_sizes){1, 130, 2, 1, 64, 0, 0, 0});
         if (trial_is_fast()) {
-            failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0});
-            failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 0});
-            failed += test_one(dtype, (rpexec_attention_sizes){4, 256, 16, 16, 128, 0});
+            failed += test_one(dtype, (rpexec_attention_sizes){2, 1024, 8, 2, 128, 0, 0, 0});
+            failed += test_one(dtype, (rpexec_attention_sizes){1, 1337, 4, 1, 64, 0, 0, 0});
+            failed += test_one(dtype, (rpexec_attention_sizes){4, 256, 16, 16, 128, 0, 0, 0});
         }
     }
     rpexec_cuda_lane_own_attention(trial_device_lane(dtype));

@@ -18,7 +18,7 @@ static int expect(bool well, const char *what, rp_dtype dtype)
 static int test_unaligned(rp_dtype dtype)
 {
     enum { FORWARD = 4, TENSORS = 8, O = 3, BYTES = 512 };
-    const rpexec_attention_sizes sizes = {1, 1, 1, 1, 64, 0};
+    const rpexec_attention_sizes sizes = {1, 1, 1, 1, 64, 0, 0, 0};
     const rpexec_operators *op = trial_device_table(dtype);
     rpexec_lane lane = *trial_device_lane(dtype);
     char *memory = trial_device_memory((TENSORS + 1) * BYTES);

@@ -9,20 +9,21 @@ typedef struct sizes {
     uint32_t width;
     int add; /* 0: nothing, 1: to what is there, 2: to another tensor */
     bool wide;
+    bool shifted;
 } sizes;
 
 /* Tensors: x, weight, y, r. */
 static void norm(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
-    op->rms_norm(lane, s->rows, s->width, 1e-3f, p[0], p[1], p[2], p[3]);
+    op->rms_norm(lane, s->rows, s->width, 1e-3f, s->shifted, p[0], p[1], p[2], p[3]);
 }
 
 /* x, weight, r, dy, dx, what it may be added to. */
 static void norm_input(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
-    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3],
+    op->rms_norm_input(lane, s->rows, s->width, s->shifted, p[0], p[1], p[2], p[3],
                        s->add == 0 ? NULL : p[3 + s->add], p[4]);
 }
 
@@ -30,7 +31,7 @@ static void norm_in_place(const void *context, rpexec_lane *lane, const rpexec_o
                           void **p)
 {
     const sizes *s = context;
-    op->rms_norm_input(lane, s->rows, s->width, p[0], p[1], p[2], p[3], NULL, p[3]);
+    op->rms_norm_input(lane, s->rows, s->width, s->shifted, p[0], p[1], p[2], p[3], NULL, p[3]);
 }
 
 /* x, r, dy, dweight. */
@@ -96,7 +97,7 @@ static int test_norm_weight(rp_dtype dtype, uint64_t rows, uint32_t width)
 static int test_norm(rp_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
-    sizes s = {.rows = rows, .width = width};
+    sizes s = {.rows = rows, .width = width, .shifted = rows % 2 == 0};
     trial t = trial_begin("rms_norm", dtype);
     trial_values(&t, rows * width, 1);
     trial_values(&t, width, 1);
@@ -123,19 +124,20 @@ static int test_norm(rp_dtype dtype, uint64_t rows, uint32_t width)
 }
 
 typedef struct turn {
-    uint32_t sequences, seq_len, heads, head_dim;
+    uint32_t sequences, seq_len, heads, head_dim, turned;
     bool inverse;
 } turn;
 
 static void rotate(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const turn *s = context;
-    op->rotate(lane, s->sequences, s->seq_len, s->heads, s->head_dim, p[0], p[1], s->inverse, p[2]);
+    op->rotate(lane, s->sequences, s->seq_len, s->heads, s->head_dim, s->turned, p[0], p[1],
+               s->inverse, p[2]);
 }
 
 static int test_rotate(rp_dtype dtype, turn s)
 {
-    uint64_t angles = (uint64_t)s.seq_len * s.head_dim / 2;
+    uint64_t angles = (uint64_t)s.seq_len * s.turned / 2;
     trial t = trial_begin("rotate", dtype);
     trial_normal(&t, RP_DTYPE_F32, angles, 1);
     trial_normal(&t, RP_DTYPE_F32, angles, 1);
@@ -148,6 +150,23 @@ static int test_rotate(rp_dtype dtype, turn s)
 static void swiglu(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     op->swiglu(lane, *(const uint64_t *)context, p[0], p[1], p[2]);
+}
+
+static void geglu(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+{
+    op->geglu(lane, *(const uint64_t *)context, p[0], p[1], p[2]);
+}
+
+static void geglu_backward(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                           void **p)
+{
+    op->geglu_backward(lane, *(const uint64_t *)context, p[0], p[1], p[2], p[3], p[4]);
+}
+
+static void geglu_over_ds(const void *context, rpexec_lane *lane, const rpexec_operators *op,
+                          void **p)
+{
+    op->geglu_backward(lane, *(const uint64_t *)context, p[0], p[1], p[2], p[3], p[2]);
 }
 
 static void swiglu_backward(const void *context, rpexec_lane *lane, const rpexec_operators *op,
@@ -217,6 +236,9 @@ static int test_count(rp_dtype dtype, uint64_t count)
         {"swiglu_backward", swiglu_backward, 5, 8 | 16},
         {"swiglu_backward, dup is ds", swiglu_over_ds, 4, 4 | 8},
         {"swiglu_backward, dgate is ds", swiglu_into_ds, 4, 4 | 8},
+        {"geglu", geglu, 3, 4},
+        {"geglu_backward", geglu_backward, 5, 8 | 16},
+        {"geglu_backward, dup is ds", geglu_over_ds, 4, 4 | 8},
         {"add", add, 3, 4},
         {"add in place", add_in_place, 2, 2},
         {"scale", scale, 1, 1},
@@ -321,16 +343,18 @@ int test_values(rp_dtype dtype)
                  test_norm(dtype, 70, 128) + test_norm(dtype, 27, 1030) +
                  test_norm(dtype, 3, 2304) +
                  test_norm_weight(dtype, 1100, 37); /* 18 parts: two for some of the warps */
-    failed += test_rotate(dtype, (turn){2, 5, 3, 64, false}) +
-              test_rotate(dtype, (turn){1, 1, 1, 2, true}) +
-              test_rotate(dtype, (turn){3, 7, 2, 36, true});
+    failed += test_rotate(dtype, (turn){2, 5, 3, 64, 64, false}) +
+              test_rotate(dtype, (turn){1, 1, 1, 2, 2, true}) +
+              test_rotate(dtype, (turn){3, 7, 2, 36, 36, true}) +
+              test_rotate(dtype, (turn){2, 5, 2, 64, 32, false}) +
+              test_rotate(dtype, (turn){1, 6, 3, 10, 6, true});
     failed += test_count(dtype, 1) + test_count(dtype, 4099) + test_count(dtype, 256);
     failed += test_adam(dtype, 1001, false) + test_adam(dtype, 8, true);
     failed += test_finite(dtype, 1003, 1002, infinite) +
               test_finite(dtype, 512, 0, (uint16_t)(infinite | 0x8001u));
     if (fast) { /* more than the blocks of 132 multiprocessors take at once */
         failed += test_norm(dtype, 1100, 1280) + test_norm(dtype, 9000, 128) +
-                  test_rotate(dtype, (turn){3, 1024, 8, 128, false});
+                  test_rotate(dtype, (turn){3, 1024, 8, 128, 128, false});
         failed += test_count(dtype, 2300003) + test_adam(dtype, 1200001, true) +
                   test_finite(dtype, 1 << 22, 3456789, infinite);
     }

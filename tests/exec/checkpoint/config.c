@@ -98,7 +98,7 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
          " \"mlp_only_layers\": 3",
          "mlp_only_layers: valid values are none"},
         {GOOD ", \"num_experts\": 5, \"num_local_experts\": 4",
-         "num_local_experts: differs from num_experts; valid values are equal ones"},
+         "num_experts: differs from num_local_experts; valid values are equal ones"},
         {GOOD ", \"num_experts\": 5, \"norm_topk_prob\": 1",
          "norm_topk_prob: valid values are true and false"},
     };
@@ -126,9 +126,9 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
         {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : 3,"
                "\n\n\"a\": 1}",
          {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
-        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"linear\",\n\"factor\": [4]}}",
+        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"dynamic\",\n\"factor\": [4]}}",
          {":4: factor: is not",
-          ":5: rope_scaling.rope_type: valid values are default, llama3 and yarn",
+          ":5: rope_scaling.rope_type: valid values are default, linear, llama3 and yarn",
           ":6: rope_scaling.factor: is not"}},
         {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 1}}",
          {":4: rope_scaling.truncate: valid values are true and false", "", ""}},
@@ -193,7 +193,7 @@ Test(exec_config, other_families_are_refused_or_assumed)
         {"{\"model_type\": \"deepseek_v2\"}", NULL,
          "model_type: deepseek_v2 has latent attention (MLA), shared experts, scaled weights of "
          "experts, which the executor does not compute; valid values are llama, mistral, mixtral, "
-         "qwen2, qwen3, qwen3_moe and gpt_oss",
+         "phi3, gemma2, gemma3_text, qwen2, qwen3, qwen3_moe and gpt_oss",
          RP_INPUT},
         {"{\"model_type\": \"gpt_oss\"" LLAMA_REST ", \"num_local_experts\": 4,"
          " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2,\n\"quantization_config\": "
@@ -204,8 +204,8 @@ Test(exec_config, other_families_are_refused_or_assumed)
          " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"swiglu_limit\": 0}",
          NULL, ":1: swiglu_limit: valid values are numbers above 0", RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
-         "model_type: valid values are llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and "
-         "gpt_oss; or --assume llama",
+         "model_type: valid values are llama, mistral, mixtral, phi3, gemma2, gemma3_text, qwen2, "
+         "qwen3, qwen3_moe and gpt_oss; or --assume llama",
          RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as --assume says",
          RP_OK},
@@ -227,9 +227,8 @@ Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
 {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"phi3-mini", "the family phi3"},
-                 {"deepseek-v3-small", "latent attention or shared experts"},
-                 {"gemma3-1b", "norms at other places"},
+    } cases[] = {{"deepseek-v3-small", "latent attention or shared experts"},
+                 {"gemma3-1b", "numbers that its reader has not read"},
                  {"olmo2-7b", "norms at other places"},
                  {"qwen3-moe-dense-layers", "layers of several kinds"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -34,6 +34,23 @@ static uint32_t value_of(const char *name, uint32_t index)
     return x ^ x >> 16;
 }
 
+/* The name in checkpoints of a tensor, or of what it is a part of; experts' have their own, as in
+ * fill of config_keys.py. */
+static const char *whole_name(const rpexec_writable *tensor, const rpexec_joined **part_out)
+{
+    const char *name = tensor->name;
+    if (tensor->parts != NULL && strstr(name, "experts") == NULL) {
+        const rpexec_tensor *own = tensor->parts->tensor;
+        int before = (int)(strlen(name) - strlen(own->name));
+        *part_out = own->part;
+        cr_assert(eq(
+            int,
+            rp_arena_print(rp_test_arena, &name, "%.*s%s", before, tensor->name, own->part->name),
+            RP_OK));
+    }
+    return name;
+}
+
 static void fill_weights(rpexec_state *state)
 {
     rpexec_writable *tensors = NULL;
@@ -42,12 +59,18 @@ static void fill_weights(rpexec_state *state)
                  rpexec_weights_list(state, state->master, "", rp_test_arena, &tensors, &count),
                  RP_OK));
     for (uint32_t i = 0; i < count; i++) {
-        const char *name = tensors[i].name;
+        const rpexec_joined *part = NULL; /* its values are numbered as those of the whole */
+        const char *name = whole_name(&tensors[i], &part);
+        uint64_t columns = tensors[i].shape[tensors[i].rank - 1];
         float *to = (float *)(uintptr_t)tensors[i].values;
         size_t length = strlen(name);
         bool norm = length > 11 && strcmp(name + length - 11, "norm.weight") == 0;
         for (uint32_t k = 0; k < rpexec_writable_elements(&tensors[i]); k++) {
-            to[k] = (float)((value_of(name, k) >> 8) / 16777216.0 + (norm ? 0.5 : -0.5));
+            uint64_t at = part == NULL ? k
+                                       : part->first + k / columns * part->row_stride +
+                                             k % columns * part->column_stride;
+            uint32_t value = value_of(name, (uint32_t)at);
+            to[k] = (float)((value >> 8) / 16777216.0 + (norm ? 0.5 : -0.5));
         }
     }
     for (uint32_t layer = 0; layer < state->model->layer_count; layer++) {

@@ -242,7 +242,7 @@ Test(slow_decoder, frequencies_of_llama)
     }
 }
 
-static const slow_attention_sizes attention = {2, 17, 4, 2, 8};
+static slow_attention_sizes attention = {2, 17, 4, 2, 8, 0, 0};
 
 static void attention_forward(const operator_case *c, double *o)
 {
@@ -264,6 +264,31 @@ Test(slow_decoder, grouped_attention)
                        .outputs = Q,
                        .argument_count = 3,
                        .counts = {Q, KV, KV}};
+    check(&c);
+    c.name = "attention with a scale and a cap";
+    attention.scale = 0.7;
+    attention.cap = 1.25;
+    check(&c);
+}
+
+static void geglu_forward(const operator_case *c, double *s)
+{
+    slow_geglu(c->outputs, c->arguments[0], c->arguments[1], s);
+}
+
+static void geglu_backward(const operator_case *c, double *const *g)
+{
+    slow_geglu_backward(c->outputs, c->arguments[0], c->arguments[1], c->d_output, g[0], g[1]);
+}
+
+Test(slow_decoder, geglu)
+{
+    operator_case c = {.name = "GeGLU",
+                       .forward = geglu_forward,
+                       .backward = geglu_backward,
+                       .outputs = 100,
+                       .argument_count = 2,
+                       .counts = {100, 100}};
     check(&c);
 }
 

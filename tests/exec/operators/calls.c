@@ -77,7 +77,7 @@ static char memory[64];
 
 #define AT(i) ((void *)(memory + (i)))
 
-static const rpexec_attention_sizes sizes = {1, 2, 3, 4, 5, 6};
+static const rpexec_attention_sizes sizes = {1, 2, 3, 4, 5, 6, 7, 8};
 static const rpexec_routing routing = {.tokens = UINT64_MAX - 2,
                                        .experts = 8,
                                        .active = 9,
@@ -133,6 +133,8 @@ Test(exec_operator_calls, every_member_counts)
     SIZES_CHANGE(kv_heads);
     SIZES_CHANGE(head_dim);
     SIZES_CHANGE(window);
+    SIZES_CHANGE(scale);
+    SIZES_CHANGE(cap);
     ROUTING_CHANGES(tokens);
     ROUTING_CHANGES(experts);
     ROUTING_CHANGES(active);
@@ -205,10 +207,10 @@ Test(exec_operator_calls, addresses_are_known)
     for (uint32_t i = 0; i < sizeof right / sizeof *right; i++) {
         cr_expect(rpexec_call_has_address(all.call, 1 + i) == right[i], "word %u", 1 + i);
     }
-    NOTED.cross_entropy(LANE, 1, 2, AT(0), 3, AT(1), AT(2));
-    cr_expect(rpexec_call_has_address(all.call, 3) && rpexec_call_has_address(all.call, 5) &&
-              rpexec_call_has_address(all.call, 6));
-    cr_expect(not(rpexec_call_has_address(all.call, 4)));
+    NOTED.cross_entropy(LANE, 1, 2, AT(0), 0, 3, AT(1), AT(2));
+    cr_expect(rpexec_call_has_address(all.call, 3) && rpexec_call_has_address(all.call, 6) &&
+              rpexec_call_has_address(all.call, 7));
+    cr_expect(not(rpexec_call_has_address(all.call, 4) || rpexec_call_has_address(all.call, 5)));
 }
 
 static void expect_description(rp_dtype dtype, const char *shape, double flop, double bytes)
@@ -229,11 +231,12 @@ Test(exec_operator_calls, what_calls_ask_for)
         double element = i == 0 ? 4 : 2;
         NOTED.linear(LANE, 3, 5, 7, AT(0), AT(1), i == 0 ? AT(3) : NULL, AT(2));
         expect_description(dtype, "3x5x7", 210, element * (15 + 35 + (i == 0 ? 42 : 21)));
-        NOTED.rms_norm_input(LANE, 3, 5, AT(0), AT(1), AT(2), AT(3), i == 0 ? AT(5) : NULL, AT(4));
+        NOTED.rms_norm_input(LANE, 3, 5, false, AT(0), AT(1), AT(2), AT(3), i == 0 ? AT(5) : NULL,
+                             AT(4));
         expect_description(dtype, "3x5", 0, element * (i == 0 ? 60 : 45));
         /* 2 sequences of 8 tokens, 6 query and 3 kv heads of 4 values, half of the square */
-        NOTED.attention(LANE, &(rpexec_attention_sizes){2, 8, 6, 3, 4, 0}, AT(0), AT(1), AT(2),
-                        AT(3), AT(4));
+        NOTED.attention(LANE, &(rpexec_attention_sizes){2, 8, 6, 3, 4, 0, 0, 0}, AT(0), AT(1),
+                        AT(2), AT(3), AT(4));
         expect_description(dtype, "2x8 heads 6/3x4", 4.0 * 2 * 8 * 4 * 6 * 4,
                            element * 2 * 16 * 4 * 9);
         NOTED.adam(LANE, &adam, 7, &update); /* weights are written beside the masters */

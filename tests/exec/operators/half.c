@@ -115,13 +115,14 @@ static void norms(void)
         uint32_t width = widths[i];
         uint64_t rows = width == 8 ? 1003 : 21;
         float r[2][1003];
+        bool add_one = width == 97;
         pair x = random_pair(1, rows * width);
         pair w = random_pair(2, width);
         pair y = random_pair(3, rows * width);
         pair dy = random_pair(4, rows * width);
         pair dw = random_pair(5, width);
-        half->rms_norm(&narrow_lane, rows, width, 1e-6f, x.half, w.half, y.half, r[0]);
-        wide->rms_norm(&wide_lane, rows, width, 1e-6f, x.wide, w.wide, y.wide, r[1]);
+        half->rms_norm(&narrow_lane, rows, width, 1e-6f, add_one, x.half, w.half, y.half, r[0]);
+        wide->rms_norm(&wide_lane, rows, width, 1e-6f, add_one, x.wide, w.wide, y.wide, r[1]);
         check("rms_norm", &y, false);
         check_floats("r", r[0], r[1], rows);
         half->rms_norm_weight(&narrow_lane, rows, width, x.half, r[0], dy.half, false, dw.half);
@@ -139,15 +140,16 @@ static void norms(void)
         for (int add = 0; add < 2; add++) {
             pair dx = random_pair(6, rows * width);
             pair base = random_pair(7, rows * width);
-            half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half,
+            half->rms_norm_input(&narrow_lane, rows, width, add_one, x.half, w.half, r[0], dy.half,
                                  add != 0 ? base.half : NULL, dx.half);
-            wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide,
+            wide->rms_norm_input(&wide_lane, rows, width, add_one, x.wide, w.wide, r[0], dy.wide,
                                  add != 0 ? base.wide : NULL, dx.wide);
             check("rms_norm_input", &dx, false);
         }
-        half->rms_norm_input(&narrow_lane, rows, width, x.half, w.half, r[0], dy.half, NULL,
-                             dy.half);
-        wide->rms_norm_input(&wide_lane, rows, width, x.wide, w.wide, r[0], dy.wide, NULL, dy.wide);
+        half->rms_norm_input(&narrow_lane, rows, width, add_one, x.half, w.half, r[0], dy.half,
+                             NULL, dy.half);
+        wide->rms_norm_input(&wide_lane, rows, width, add_one, x.wide, w.wide, r[0], dy.wide, NULL,
+                             dy.wide);
         check("rms_norm_input in place", &dy, false);
     }
 }
@@ -157,7 +159,7 @@ static void sequences(void)
     const rpexec_operators *half = rpexec_host_operators[dtype];
     const rpexec_operators *wide = rpexec_host_operators[RP_DTYPE_F32];
     const rpexec_attention_sizes sizes = {
-        .sequences = 2, .seq_len = 70, .heads = 4, .kv_heads = 2, .head_dim = 8};
+        .sequences = 2, .seq_len = 70, .heads = 4, .kv_heads = 2, .head_dim = 8, .cap = 2};
     uint64_t tokens = 140;
     float l[2][140 * 4];
     pair q = random_pair(1, tokens * 32);
@@ -169,8 +171,10 @@ static void sequences(void)
     pair dk = random_pair(7, tokens * 16);
     pair dv = random_pair(8, tokens * 16);
     for (int inverse = 0; inverse < 2; inverse++) {
-        half->rotate(&narrow_lane, 2, 70, 4, 8, model.cosines, model.sines, inverse != 0, q.half);
-        wide->rotate(&wide_lane, 2, 70, 4, 8, model.cosines, model.sines, inverse != 0, q.wide);
+        half->rotate(&narrow_lane, 2, 70, 4, 8, inverse == 0 ? 8 : 6, model.cosines, model.sines,
+                     inverse != 0, q.half);
+        wide->rotate(&wide_lane, 2, 70, 4, 8, inverse == 0 ? 8 : 6, model.cosines, model.sines,
+                     inverse != 0, q.wide);
         check("rotate", &q, false);
         rpexec_widen(dtype, q.count, q.half, q.wide);
     }
@@ -204,6 +208,14 @@ static void values(void)
     wide->swiglu_backward(&wide_lane, count, a.wide, b.wide, ds.wide, y.wide, ds.wide);
     check("dgate", &y, false);
     check("dup in place", &ds, false);
+    half->geglu(&narrow_lane, count, a.half, b.half, y.half);
+    wide->geglu(&wide_lane, count, a.wide, b.wide, y.wide);
+    check("geglu", &y, false);
+    ds = random_pair(4, count);
+    half->geglu_backward(&narrow_lane, count, a.half, b.half, ds.half, y.half, ds.half);
+    wide->geglu_backward(&wide_lane, count, a.wide, b.wide, ds.wide, y.wide, ds.wide);
+    check("geglu, dgate", &y, false);
+    check("geglu, dup in place", &ds, false);
     half->add(&narrow_lane, count, a.half, b.half, b.half);
     wide->add(&wide_lane, count, a.wide, b.wide, b.wide);
     check("add in place", &b, false);
@@ -240,8 +252,8 @@ static void tables(void)
     }
     pair z = random_pair(3, TOKENS * VOCAB);
     double loss[2] = {0, 0};
-    half->cross_entropy(&narrow_lane, TOKENS, VOCAB, labels, 0.25f, z.half, &loss[0]);
-    wide->cross_entropy(&wide_lane, TOKENS, VOCAB, labels, 0.25f, z.wide, &loss[1]);
+    half->cross_entropy(&narrow_lane, TOKENS, VOCAB, labels, 0.5f, 0.25f, z.half, &loss[0]);
+    wide->cross_entropy(&wide_lane, TOKENS, VOCAB, labels, 0.5f, 0.25f, z.wide, &loss[1]);
     check("cross_entropy", &z, false);
     cr_expect(eq(dbl, loss[0], loss[1]));
 }

@@ -117,7 +117,7 @@ Test(exec_operators, biases)
     check_bias(1, 8);
 }
 
-static void check_norm(int rows, int width)
+static void check_norm(int rows, int width, bool shifted)
 {
     const double eps = (double)1e-3f;
     tensor x = make(rows * width, 1);
@@ -127,8 +127,12 @@ static void check_norm(int rows, int width)
     tensor dx = make(rows * width, 1); /* added to */
     tensor dw = make(width, 1);
     tensor r = make(rows, 0);
-    op->rms_norm(&lane, (uint64_t)rows, (uint32_t)width, 1e-3f, x.x, w.x, y.x, r.x);
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, dx.x, dx.x);
+    for (int j = 0; j < width && shifted; j++) {
+        w.right[j] += 1; /* the weights that are meant */
+    }
+    op->rms_norm(&lane, (uint64_t)rows, (uint32_t)width, 1e-3f, shifted, x.x, w.x, y.x, r.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x, dx.x,
+                       dx.x);
     op->rms_norm_weight(&lane, (uint64_t)rows, (uint32_t)width, x.x, r.x, dy.x, false, dw.x);
     slow_rms_norm(rows, width, eps, x.right, w.right, y.right);
     slow_rms_norm_backward(rows, width, eps, x.right, w.right, dy.right, dx.right, dw.right);
@@ -139,25 +143,28 @@ static void check_norm(int rows, int width)
     tensor base = make(rows * width, 1);
     tensor copied = make(rows * width, 1);
     memcpy(copied.x, base.x, (size_t)copied.count * sizeof(float));
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, copied.x,
-                       copied.x);
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, base.x, dx.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x,
+                       copied.x, copied.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x, base.x,
+                       dx.x);
     cr_expect(memcmp(dx.x, copied.x, (size_t)dx.count * sizeof(float)) == 0);
     /* In place, not added to. */
     tensor unused = make(width, 0);
     tensor fresh = make(rows * width, 0);
     fresh.x = dy.x;
     slow_rms_norm_backward(rows, width, eps, x.right, w.right, dy.right, fresh.right, unused.right);
-    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, x.x, w.x, r.x, dy.x, NULL, dy.x);
+    op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x, NULL,
+                       dy.x);
     compare("RMSNorm, dx in place of dy", &fresh, width);
 }
 
 Test(exec_operators, norms)
 {
-    check_norm(17, 32);
-    check_norm(17 * 4, 8); /* QK-norm: a row per head */
-    check_norm(5, 101);    /* what vectors leave over */
-    check_norm(1, 8);
+    check_norm(17, 32, false);
+    check_norm(17 * 4, 8, true); /* QK-norm: a row per head */
+    check_norm(5, 101, false);   /* what vectors leave over */
+    check_norm(5, 101, true);
+    check_norm(1, 8, false);
 }
 
 static void check_linear(int rows, int in, int out)
@@ -228,10 +235,37 @@ Test(exec_operators, rotation)
     slow_rotate_backward(SEQUENCES, SEQ_LEN, HEADS, DIM, frequencies, x.right, back.right);
     op->copy(&lane, (uint64_t)x.count, x.x, turned.x);
     op->copy(&lane, (uint64_t)x.count, x.x, back.x);
-    op->rotate(&lane, SEQUENCES, SEQ_LEN, HEADS, DIM, cosines.x, sines.x, false, turned.x);
-    op->rotate(&lane, SEQUENCES, SEQ_LEN, HEADS, DIM, cosines.x, sines.x, true, back.x);
+    op->rotate(&lane, SEQUENCES, SEQ_LEN, HEADS, DIM, DIM, cosines.x, sines.x, false, turned.x);
+    op->rotate(&lane, SEQUENCES, SEQ_LEN, HEADS, DIM, DIM, cosines.x, sines.x, true, back.x);
     compare("RoPE", &turned, 2);
     compare("RoPE, dx", &back, 2);
+}
+
+/* The first values of longer heads: what is behind them stays. */
+Test(exec_operators, rotation_of_a_part)
+{
+    enum { TOKENS = 5, HEADS = 2, DIM = 10, TURNED = 4 };
+    double frequencies[TURNED / 2];
+    tensor cosines = make(TOKENS * TURNED / 2, 0);
+    tensor sines = make(TOKENS * TURNED / 2, 0);
+    tensor x = make(TOKENS * HEADS * DIM, 1);
+    tensor part = make(TOKENS * HEADS * TURNED, 0);
+    tensor turned = make(TOKENS * HEADS * TURNED, 0);
+    slow_rope_frequencies(TURNED, 1e4, false, frequencies);
+    for (int i = 0; i < cosines.count; i++) {
+        double angle = i / (TURNED / 2) * frequencies[i % (TURNED / 2)];
+        cosines.x[i] = (float)cos(angle);
+        sines.x[i] = (float)sin(angle);
+    }
+    for (int i = 0; i < part.count; i++) {
+        part.right[i] = x.right[i / TURNED * DIM + i % TURNED];
+    }
+    slow_rotate(1, TOKENS, HEADS, TURNED, frequencies, part.right, turned.right);
+    for (int i = 0; i < part.count; i++) {
+        x.right[i / TURNED * DIM + i % TURNED] = turned.right[i];
+    }
+    op->rotate(&lane, 1, TOKENS, HEADS, DIM, TURNED, cosines.x, sines.x, false, x.x);
+    compare("RoPE of a part", &x, 2);
 }
 
 static void check_attention(const slow_attention_sizes *s, double size)
@@ -243,7 +277,9 @@ static void check_attention(const slow_attention_sizes *s, double size)
                                           .seq_len = (uint32_t)s->seq_len,
                                           .heads = (uint32_t)s->heads,
                                           .kv_heads = (uint32_t)s->kv_heads,
-                                          .head_dim = (uint32_t)s->head_dim};
+                                          .head_dim = (uint32_t)s->head_dim,
+                                          .scale = (float)s->scale,
+                                          .cap = (float)s->cap};
     tensor q = make(wide, size);
     tensor k = make(narrow, size);
     tensor v = make(narrow, 1);
@@ -268,18 +304,22 @@ static void check_attention(const slow_attention_sizes *s, double size)
 
 Test(exec_operators, attention_of_groups)
 {
-    const slow_attention_sizes tiny = {2, 17, 4, 2, 8};
-    const slow_attention_sizes short_one = {1, 2, 2, 2, 4};
+    const slow_attention_sizes tiny = {2, 17, 4, 2, 8, 0, 0};
+    const slow_attention_sizes short_one = {1, 2, 2, 2, 4, 0, 0};
+    const slow_attention_sizes capped = {2, 17, 4, 2, 8, 0.5, 1.5};
     check_attention(&tiny, 1);
     check_attention(&short_one, 1);
+    check_attention(&capped, 1);
 }
 
 /* More keys and queries than a block has: 128 and 64; sharp rows, too. */
 Test(exec_operators, attention_over_several_blocks)
 {
-    const slow_attention_sizes sizes = {1, 150, 3, 1, 6};
+    const slow_attention_sizes sizes = {1, 150, 3, 1, 6, 0, 0};
+    const slow_attention_sizes capped = {1, 150, 3, 1, 6, 0, 2};
     check_attention(&sizes, 1);
     check_attention(&sizes, 2);
+    check_attention(&capped, 2);
 }
 
 /* Of an element: no sums, but e^x (2e-7), a quotient and some products. */
@@ -304,6 +344,27 @@ Test(exec_operators, swiglu)
     op->swiglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, ds.x);
     compare("SwiGLU in place, dgate", &dgate, OPERATIONS);
     compare("SwiGLU in place, dup", &dup, OPERATIONS);
+}
+
+Test(exec_operators, geglu)
+{
+    tensor gate = make(1000, 2);
+    tensor up = make(1000, 1);
+    tensor s = make(1000, 0);
+    tensor ds = make(1000, 1);
+    tensor dgate = make(1000, 0);
+    tensor dup = make(1000, 0);
+    op->geglu(&lane, 1000, gate.x, up.x, s.x);
+    op->geglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, dup.x);
+    slow_geglu(1000, gate.right, up.right, s.right);
+    slow_geglu_backward(1000, gate.right, up.right, ds.right, dgate.right, dup.right);
+    compare("GeGLU", &s, OPERATIONS);
+    compare("GeGLU, dgate", &dgate, 2 * OPERATIONS);
+    compare("GeGLU, dup", &dup, OPERATIONS);
+    dup.x = ds.x; /* in place */
+    op->geglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, ds.x);
+    compare("GeGLU in place, dgate", &dgate, 2 * OPERATIONS);
+    compare("GeGLU in place, dup", &dup, OPERATIONS);
 }
 
 Test(exec_operators, residual)
@@ -354,7 +415,7 @@ Test(exec_operators, cross_entropy)
         }
         double right = 0.5 + slow_cross_entropy(ROWS, VOCAB, labels, z.right);
         slow_cross_entropy_backward(ROWS, VOCAB, labels, 0.0625, z.right, dz.right);
-        op->cross_entropy(&lane, ROWS, VOCAB, labels, 0.0625f, z.x, &loss);
+        op->cross_entropy(&lane, ROWS, VOCAB, labels, 0, 0.0625f, z.x, &loss);
         dz.x = z.x;
         /* z - max is rounded to u |z|, and e^ of it is off by as much, relatively. */
         compare("cross-entropy, dz", &dz, (int)fmax(VOCAB, size * size));
@@ -364,4 +425,32 @@ Test(exec_operators, cross_entropy)
             cr_expect(eq(dbl, (double)z.x[i], 0.0)); /* exactly */
         }
     }
+}
+
+/* The loss of capped logits, and the chain rule behind it. */
+Test(exec_operators, cross_entropy_of_capped_logits)
+{
+    enum { ROWS = 20, VOCAB = 97 };
+    const double cap = 3;
+    int32_t labels[ROWS];
+    double loss = 0;
+    tensor z = make(ROWS * VOCAB, 4);
+    tensor capped = make(ROWS * VOCAB, 0);
+    tensor dz = make(ROWS * VOCAB, 0);
+    for (int t = 0; t < ROWS; t++) {
+        labels[t] = t % 3 == 1 ? SLOW_IGNORED : (int32_t)(17 * t % VOCAB);
+    }
+    for (int i = 0; i < z.count; i++) {
+        capped.right[i] = cap * tanh(z.right[i] / cap);
+    }
+    double right = slow_cross_entropy(ROWS, VOCAB, labels, capped.right);
+    slow_cross_entropy_backward(ROWS, VOCAB, labels, 0.0625, capped.right, dz.right);
+    for (int i = 0; i < z.count; i++) {
+        double t = capped.right[i] / cap;
+        dz.right[i] *= 1 - t * t;
+    }
+    op->cross_entropy(&lane, ROWS, VOCAB, labels, (float)cap, 0.0625f, z.x, &loss);
+    dz.x = z.x;
+    compare("capped cross-entropy, dz", &dz, VOCAB);
+    cr_expect(fabs(loss - right) <= 1e-6 * right, "loss %.9g, %.9g is right", loss, right);
 }

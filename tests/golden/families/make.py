@@ -46,6 +46,17 @@ FAMILIES = {
     "gpt-oss": ("gpt_oss", dict(hidden_size=20, intermediate_size=14, head_dim=10, vocab_size=47,
                                 num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2,
                                 sliding_window=6, swiglu_limit=0.5, rope_parameters=YARN)),
+    "phi3": ("phi3", dict(sliding_window=6, num_attention_heads=2, num_key_value_heads=1,
+                          rope_parameters=dict(rope_type="default", rope_theta=10000.0,
+                                               partial_rotary_factor=0.5))),
+    "gemma2": ("gemma2", dict(sliding_window=5, head_dim=10, query_pre_attn_scalar=7,
+                              attn_logit_softcapping=0.7, final_logit_softcapping=1.3)),
+    "gemma3": ("gemma3_text", dict(
+        sliding_window=5, head_dim=10, query_pre_attn_scalar=7, attention_bias=True,
+        layer_types=["sliding_attention", "full_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=50.0),
+                             full_attention=dict(rope_type="linear", rope_theta=1000.0,
+                                                 factor=3.0)))),
 }
 EXPERTS = {"mixtral": ("mlp", "block_sparse_moe", "w1", "w3", "w2")}
 
