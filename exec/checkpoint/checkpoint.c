@@ -169,7 +169,8 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
     const rpexec_metadata metadata[] = {
         {"step", numbers[0]},       {"place", numbers[1]},   {"seed", numbers[2]},
         {"seq_len", numbers[3]},    {"skipped", numbers[4]}, {"loss_scale", numbers[5]},
-        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rp_dtype_text(dtype)}};
+        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rp_dtype_text(dtype)},
+        {"recipe", progress->recipe != NULL ? progress->recipe : ""}};
     uint32_t count = dtype == RP_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
     return rpexec_safetensors_write(path, tensors, count, metadata,
                                     sizeof metadata / sizeof metadata[0]);
@@ -470,6 +471,13 @@ static rp_status scaler_of(const rpexec_safetensors *file, rpexec_state *s)
     return RP_OK;
 }
 
+static rp_status recipe_of(const rpexec_safetensors *file, rp_arena *arena, const char **recipe_out)
+{
+    const char *text = rpexec_safetensors_metadata(file, "recipe");
+    *recipe_out = NULL;
+    return text == NULL || *text == '\0' ? RP_OK : rp_arena_print(arena, recipe_out, "%s", text);
+}
+
 static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
                                rpexec_progress *progress, rp_arena *arena)
 {
@@ -490,7 +498,7 @@ static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
     RP_TRY(number_of(file, "seed", &progress->seed));
     RP_TRY(number_of(file, "seq_len", &seq_len));
     progress->seq_len = (uint32_t)seq_len;
-    return RP_OK;
+    return recipe_of(file, arena, &progress->recipe);
 }
 
 static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *progress,
@@ -514,12 +522,17 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
 }
 
 rp_status rpexec_checkpoint_resume(rpexec_checkpoints *checkpoints, rpexec_state *state,
-                                   rpexec_progress *progress_out, bool *found_out)
+                                   rpexec_progress *progress_out, rp_arena *arena, bool *found_out)
 {
-    rp_arena *arena = NULL;
-    RP_TRY(rp_arena_create(&arena));
-    rp_status status = resume(checkpoints->folder, state, progress_out, arena, found_out);
+    const char *recipe = NULL;
+    rp_arena *scratch = NULL;
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = resume(checkpoints->folder, state, progress_out, scratch, found_out);
     checkpoints->is_resumed = status == RP_OK && *found_out;
-    rp_arena_destroy(arena);
+    if (checkpoints->is_resumed && progress_out->recipe != NULL) {
+        status = rp_arena_print(arena, &recipe, "%s", progress_out->recipe);
+        progress_out->recipe = recipe;
+    }
+    rp_arena_destroy(scratch);
     return status;
 }

@@ -4,7 +4,7 @@
  * as they are named there, in the storage type of the run) and its companions (companions.h).
  * Beside them is training.safetensors: Adam's moments, masters where the storage type is not fp32,
  * the working weights of the next step, and in the metadata step, place in the data, seed, storage
- * type and scale of the loss. A step's folder gets its name when all of it is on disk, so a killed
+ * type, scale of the loss and the optimizer's settings. A step's folder gets its name when all of it is on disk, so a killed
  * run leaves whole checkpoints and what is ignored and removed by the next one. The newest two are
  * kept. With LoRA the weights are those of the adapters alone, in adapter_model.safetensors as PEFT
  * names them: a resuming run brings the frozen ones. Random ones are saved once, in RPEXEC_BASE.
@@ -22,6 +22,7 @@ typedef struct rpexec_progress {
     uint64_t place; /**< in the data's stream: sequences that have been used */
     uint64_t seed;
     uint32_t seq_len;
+    const char *recipe; /**< settings of the optimizer, for people; NULL: not known */
 } rpexec_progress;
 
 /** A run's folder. One process at a time has it, since saving removes what others leave. */
@@ -61,8 +62,9 @@ rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
 
 /**
  * Loads the newest checkpoint of a folder.
+ * @param arena the recipe lies there
  * @param found_out whether there was one; otherwise nothing changes
  * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_checkpoint_resume(rpexec_checkpoints *checkpoints, rpexec_state *state,
-                                   rpexec_progress *progress_out, bool *found_out);
+                                   rpexec_progress *progress_out, rp_arena *arena, bool *found_out);

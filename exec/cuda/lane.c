@@ -42,14 +42,15 @@ size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
     size_t attention = 2 * rows * sizeof(float);
     size_t loss = tokens * sizeof(double);
     size_t ids = rpexec_cuda_embed_scratch(tokens);
-    return larger(larger(larger(norm, head_norm), larger(attention, loss)), larger(ids, 256));
+    return larger(larger(larger(norm, head_norm), larger(attention, loss)),
+                  larger(ids, RPEXEC_CUDA_SQUARES_SCRATCH));
 }
 
 static rp_status allocate(const rpexec_cuda_lane_config *config, rp_arena *arena, rpexec_lane *lane)
 {
     RPEXEC_CUDA_TRY(cudaMalloc((void **)&lane->scratch, larger(config->scratch_bytes, 256)));
     lane->scratch_bytes = larger(config->scratch_bytes, 256);
-    RPEXEC_CUDA_TRY(cudaHostAlloc((void **)&lane->pinned, 64, cudaHostAllocDefault));
+    RPEXEC_CUDA_TRY(cudaHostAlloc(&lane->pinned, sizeof(rpexec_squares), cudaHostAllocDefault));
     if (!lane->own_products) {
         RPEXEC_CUDA_TRY(cudaMalloc(&lane->workspace, RPEXEC_CUDA_WORKSPACE));
         RP_TRY(rpexec_cublas_open(lane, arena, &lane->cublas));

@@ -3,7 +3,7 @@
  *
  * The caller owns the stream and chooses how many multiprocessors it may count on; the lane owns
  * the memory that it allocates when it is opened. Operators only enqueue: none allocates, none
- * synchronises, but `finite`. What goes wrong is kept in `status` (the operators return nothing):
+ * synchronises, but `squares`. What goes wrong is kept in `status` (the operators return nothing):
  * the driver looks at it after an op has been submitted. exec/cuda/README.md says the rest.
  */
 #pragma once
@@ -36,7 +36,7 @@ struct rpexec_lane {
     void *workspace;        /**< RPEXEC_CUDA_WORKSPACE bytes of the GPU, or none */
     unsigned char *scratch; /**< the GPU's, aligned to 256 bytes */
     size_t scratch_bytes;
-    int32_t *pinned;  /**< the host's, pinned: where results such as that of `finite` arrive */
+    void *pinned;     /**< the host's, pinned: where the result of `squares` arrives */
     rp_status status; /**< RP_OK, or the first failure (logged) */
 };
 

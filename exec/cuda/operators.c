@@ -5,6 +5,8 @@
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/lane.h"
 
+#include <string.h>
+
 /* The lane's first failure stays; later ones mostly follow from it. */
 static void keep(rpexec_lane *lane, rp_status status)
 {
@@ -313,26 +315,31 @@ static void cuda_copy(rpexec_lane *lane, uint64_t count, const void *from, void 
     }
 }
 
-static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+static void cuda_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum)
 {
     const rpexec_cuda_target target = target_of(lane);
-    int32_t *flag = scratch(lane, sizeof *flag);
-    if (flag == NULL) {
-        return false;
+    uint64_t *parts = scratch(lane, RPEXEC_CUDA_SQUARES_SCRATCH);
+    rpexec_squares got;
+    if (parts == NULL) {
+        sum->not_finite++;
+        return;
     }
-    DO(cudaMemsetAsync(flag, 0, sizeof *flag, lane->stream));
-    DO(rpexec_cuda_find_not_finite(&target, count, x, flag));
-    DO(cudaMemcpyAsync(lane->pinned, flag, sizeof *flag, cudaMemcpyDeviceToHost, lane->stream));
+    if (count == 0) {
+        return;
+    }
+    DO(rpexec_cuda_squares(&target, count, x, parts));
+    DO(cudaMemcpyAsync(lane->pinned, parts, sizeof got, cudaMemcpyDeviceToHost, lane->stream));
     DO(cudaStreamSynchronize(lane->stream));
-    return lane->status == RP_OK && lane->pinned[0] == 0;
+    memcpy(&got, lane->pinned, sizeof got);
+    rpexec_squares_merge(&got, sum);
+    sum->not_finite += lane->status == RP_OK ? 0 : 1;
 }
 
-static void cuda_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void cuda_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                       const rpexec_update *update)
 {
     const rpexec_cuda_target target = target_of(lane);
-    const rpexec_adam_factors factors = rpexec_adam_factors_of(adam, step);
-    DO(rpexec_cuda_adam(&target, &factors, update));
+    DO(rpexec_cuda_adam(&target, factors, update));
 }
 
 /* ---- tokens and experts -----------------------------------------------------------------------
@@ -458,7 +465,7 @@ static void cuda_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing
 
 /* The lane says which type: one table serves all. */
 #define ENTRY(name, ...) .name = cuda_##name,
-static const rpexec_operators operators = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
+static const rpexec_operators operators = {RPEXEC_OPERATOR_LIST(ENTRY).squares = cuda_squares};
 
 const rpexec_operators *const rpexec_cuda_operators[RP_DTYPE_COUNT] = {
     [RP_DTYPE_F32] = &operators,

@@ -257,11 +257,12 @@ static void take_call(rpexec_call_taker *taker, const uint64_t *call)
     g->noted_calls++;
 }
 
-static bool is_finite(rpexec_call_taker *taker, uint64_t count, const void *x)
+static void ask_squares(rpexec_call_taker *taker, uint64_t count, const void *x,
+                        rpexec_squares *sum)
 {
     rpexec_gpu_graphs *g = (rpexec_gpu_graphs *)(void *)taker;
     rpexec_gpu_graphs_flush(g);
-    return g->operators->finite(g->lane, count, x);
+    g->operators->squares(g->lane, count, x, sum);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------
@@ -272,7 +273,7 @@ rp_status rpexec_gpu_graphs_open(const rpexec_cuda_calls *calls, rp_arena *arena
 {
     rpexec_gpu_graphs *g = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *g, &g));
-    g->taker = (rpexec_call_taker){.take = take_call, .finite = is_finite};
+    g->taker = (rpexec_call_taker){.take = take_call, .squares = ask_squares};
     g->calls = calls;
     *graphs_out = g;
     return RP_OK;

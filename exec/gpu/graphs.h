@@ -2,7 +2,7 @@
  *
  * An op's operators are noted as words (exec/operators/calls.h) instead of being launched. A run of
  * them is launched when the op ends, or meets what has to come after them and is not an operator
- * that repeats: a read, a copy, a collective, the finite check, a step of Adam, an operator that
+ * that repeats: a read, a copy, a collective, the sum of squares, a step of Adam, an operator that
  * reads or writes host memory (ids, labels, losses: other addresses in every step). So everything
  * is enqueued in the order it was asked for, nothing but operators is ever captured, and all
  * else that an op does on the host is done each time.

@@ -496,12 +496,12 @@ static void half_copy(rpexec_lane *lane, uint64_t count, const void *from, void 
     memcpy(to, from, count * rp_dtype_bytes(lane->dtype));
 }
 
-static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+static void add_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum)
 {
-    return rpexec_all_finite(lane->dtype, count, x);
+    rpexec_squares_add(lane->dtype, count, x, sum);
 }
 
-static void half_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void half_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                       const rpexec_update *update)
 {
     for (uint64_t i = 0; i < update->count; i += PIECE) {
@@ -515,7 +515,7 @@ static void half_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                                          .m = update->m + i,
                                          .v = update->v + i,
                                          .count = values};
-        rpexec_adam_step(adam, step, &slice);
+        rpexec_adam_update(factors, &slice);
         rpexec_narrow(lane->dtype, values, slice.parameters, at(lane, update->weights, i));
     }
 }
@@ -591,4 +591,4 @@ static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
 #define half_experts_swiglu_backward rpexec_host_experts_swiglu_backward
 
 #define ENTRY(name, ...) .name = half_##name,
-const rpexec_operators rpexec_host_half = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
+const rpexec_operators rpexec_host_half = {RPEXEC_OPERATOR_LIST(ENTRY).squares = add_squares};

@@ -383,13 +383,13 @@ void rpexec_host_copy(rpexec_lane *lane, uint64_t count, const void *from, void 
     memcpy(to, from, count * sizeof(float));
 }
 
-static bool all_finite(rpexec_lane *lane, uint64_t count, const void *x)
+static void add_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum)
 {
     (void)lane;
-    return rpexec_all_finite(RP_DTYPE_F32, count, x);
+    rpexec_squares_add(RP_DTYPE_F32, count, x, sum);
 }
 
-void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                       const rpexec_update *update)
 {
     const rpexec_adam_slice slice = {.parameters = update->master,
@@ -398,11 +398,11 @@ void rpexec_host_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
                                      .v = update->v,
                                      .count = update->count};
     (void)lane;
-    rpexec_adam_step(adam, step, &slice);
+    rpexec_adam_update(factors, &slice);
 }
 
 #define ENTRY(name, ...) .name = rpexec_host_##name,
-const rpexec_operators rpexec_host_fp32 = {RPEXEC_OPERATOR_LIST(ENTRY).finite = all_finite};
+const rpexec_operators rpexec_host_fp32 = {RPEXEC_OPERATOR_LIST(ENTRY).squares = add_squares};
 
 const rpexec_operators *const rpexec_host_operators[RP_DTYPE_COUNT] = {
     [RP_DTYPE_F32] = &rpexec_host_fp32,

@@ -79,6 +79,7 @@ static double reduce(rp_dtype dtype, float *a)
 static double update(rp_dtype dtype, float *a)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, 1);
     bool wide = dtype == RP_DTYPE_F32;
     rpexec_lane lane = {.dtype = dtype, .scratch = a + ARRAYS * COUNT, .scratch_count = SCRATCH};
     const rpexec_update what = {.master = a,
@@ -88,7 +89,7 @@ static double update(rp_dtype dtype, float *a)
                                 .v = a + 3 * COUNT,
                                 .scale = 1,
                                 .count = COUNT};
-    rpexec_host_operators[dtype]->adam(&lane, &adam, 1, &what);
+    rpexec_host_operators[dtype]->adam(&lane, &factors, &what);
     return COUNT;
 }
 

@@ -112,6 +112,7 @@ static memory cut(const measuring *m, unsigned char *base, uint64_t *bytes_out)
 static void update(const measuring *m, const rpexec_compute *c, const memory *at)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, 1);
     bool wide = m->site->model->dtype == RP_DTYPE_F32;
     const rpexec_update what = {.master = at->master,
                                 .weights = wide ? NULL : at->weights,
@@ -120,7 +121,7 @@ static void update(const measuring *m, const rpexec_compute *c, const memory *at
                                 .v = at->v,
                                 .scale = 1,
                                 .count = rpexec_layer_trained(&m->site->model->block)};
-    c->operators->adam(c->lane, &adam, 1, &what);
+    c->operators->adam(c->lane, &factors, &what);
 }
 
 /* @param part of a backward */

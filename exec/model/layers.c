@@ -310,6 +310,9 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
         op->rms_norm(c->lane, rows, m->hidden, (float)m->norm_eps, m->shifted_norms, x, norm, n, r);
         op->linear(c->lane, rows, m->hidden, m->vocab, n, table, NULL, z);
         cross_entropy(c, data, rows, data->labels + t, z);
+        if (data->loss_only) {
+            continue;
+        }
         op->linear_input(c->lane, rows, m->hidden, m->vocab, z, table, false, dn);
         rpexec_all_reduce(c, dtype, rows * m->hidden, dn);
         op->rms_norm_input(c->lane, rows, m->hidden, m->shifted_norms, x, norm, r, dn, NULL,

@@ -78,6 +78,7 @@ typedef struct rpexec_stage_data {
     const int32_t *labels; /**< [T], where it has the head */
     float loss_scale;      /**< gradient of the summed loss: 1 / valid tokens of the step */
     double *loss;          /**< added to, not scaled */
+    bool loss_only;        /**< the head computes no gradients: nothing goes back from it */
     void *output; /**< [T, hidden], of the last layer below the head; NULL in a recompute */
     const rpexec_stage_save *saves; /**< [save_count] ascending by layer */
     uint32_t save_count;

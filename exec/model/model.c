@@ -169,6 +169,20 @@ const rpexec_layer *rpexec_model_layer(const rpexec_model *model, uint32_t layer
                                              : &model->block;
 }
 
+uint64_t rpexec_layer_run(const rpexec_layer *layer, uint64_t at, bool *vectors_out)
+{
+    uint32_t i = 0;
+    while (i + 1 < layer->tensor_count && layer->tensors[i + 1].offset <= layer->frozen + at) {
+        i++;
+    }
+    *vectors_out = layer->tensors[i].vector;
+    while (i < layer->tensor_count && layer->tensors[i].vector == *vectors_out) {
+        i++;
+    }
+    uint64_t end = i < layer->tensor_count ? layer->tensors[i].offset : layer->floats;
+    return end - layer->frozen;
+}
+
 uint64_t rpexec_model_values(const rpexec_model *model, uint32_t begin, uint32_t end)
 {
     uint64_t values = 0;

@@ -149,6 +149,10 @@ static inline bool rpexec_tensor_trained(const rpexec_layer *layer, const rpexec
     return tensor->offset >= layer->frozen;
 }
 
+/** @return where the run of tensors ends that are all vectors, or all matrices, and of which `at`
+ * is a value: both counted among the layer's trained values. @param vectors_out which they are */
+uint64_t rpexec_layer_run(const rpexec_layer *layer, uint64_t at, bool *vectors_out);
+
 /** @return the layout of layer `layer` < layer_count. */
 const rpexec_layer *rpexec_model_layer(const rpexec_model *model, uint32_t layer);
 

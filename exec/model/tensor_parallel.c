@@ -116,6 +116,12 @@ static bool is_copy(const rpexec_slice *s, uint32_t layer, const rpexec_tensor *
            rpexec_slice_part(s, parts) == (s->rank - 1) * (uint64_t)parts / s->ranks;
 }
 
+bool rpexec_slice_copies(const rpexec_slice *s, uint32_t layer, uint32_t tensor)
+{
+    return is_copy(s, layer, &rpexec_model_layer(s->whole, layer)->tensors[tensor],
+                   &rpexec_model_layer(&s->model, layer)->tensors[tensor]);
+}
+
 /* One tensor: rows are contiguous in both, of `width` bytes per value. */
 static void move_tensor(const rpexec_slice *s, const rpexec_tensor *whole,
                         const rpexec_tensor *part, const rpexec_slice_copy *c, void *in_whole,

@@ -43,6 +43,9 @@ uint32_t rpexec_slice_sums(const rpexec_slice *slice, uint32_t tensor);
 /** @return which of the parts the rank has. */
 uint32_t rpexec_slice_part(const rpexec_slice *slice, uint32_t parts);
 
+/** @return true where a rank before this one has the same part of a layer's tensor, by number. */
+bool rpexec_slice_copies(const rpexec_slice *slice, uint32_t layer, uint32_t tensor);
+
 /** Which of a layer's tensors to copy, from where to where. */
 typedef struct rpexec_slice_copy {
     uint32_t layer;

@@ -1,6 +1,6 @@
 /** @file adam.h  Adam on the host: vectorised, near memory bandwidth; by several threads in pass.h.
  *
- * executor.md 1.8: g += weight_decay * p unless decoupled; m := b1 m + (1 - b1) g;
+ * executor.md 1.8: g *= clip; g += weight_decay * p unless decoupled; m := b1 m + (1 - b1) g;
  * v := b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps); decoupled
  * (AdamW): p *= 1 - lr * weight_decay first. It moves 28 B per parameter: p, m and v are read and
  * written, g is read. Results do not depend on the number of threads.
@@ -10,21 +10,46 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Courses of the learning rate behind the warm-up. */
+typedef enum rpexec_rate_course {
+    RPEXEC_RATE_CONSTANT,
+    RPEXEC_RATE_LINEAR, /**< to 0 */
+    RPEXEC_RATE_COSINE, /**< half a wave, to 0 */
+} rpexec_rate_course;
+
+/** Their names in that order, as choices of an option (common/cli/options.h). */
+#define RPEXEC_RATE_COURSES "constant|linear|cosine"
+
 typedef struct rpexec_adam {
-    double lr;
+    double lr; /**< highest learning rate */
     double beta1;
     double beta2;
     double eps;
     double weight_decay;
-    bool decoupled; /**< AdamW */
+    bool decoupled;       /**< AdamW */
+    bool decays_matrices; /**< weight decay is of matrices alone; otherwise of all */
+    double clip_norm;     /**< limit of the gradients' global norm; 0: none */
+    double clip;          /**< factor of this step's gradients (rpexec_adam_clip); 0: 1 */
+    uint64_t warmup;      /**< steps in which the rate grows from 0 */
+    uint64_t steps;       /**< at whose end linear and cosine are 0 */
+    rpexec_rate_course course;
 } rpexec_adam;
 
 /** lr 1e-3, betas 0.9 and 0.999, eps 1e-8, no weight decay. */
 rpexec_adam rpexec_adam_defaults(void);
 
+/** @return the learning rate of step t, from 1 on: as LambdaLR with get_constant_, get_linear_ and
+ * get_cosine_schedule_with_warmup of transformers has it. */
+double rpexec_adam_rate(const rpexec_adam *adam, uint64_t step);
+
+/** @return the factor that clips gradients of a norm, as torch.nn.utils.clip_grad_norm_ does; 1
+ * where nothing is clipped. */
+double rpexec_adam_clip(const rpexec_adam *adam, double norm);
+
 /** Factors of a step, in single precision as the arrays are. */
 typedef struct rpexec_adam_factors {
     float beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float clip;   /**< of the gradient */
     float rate;   /**< lr / (1 - b1^t) */
     float unbias; /**< 1 / sqrt(1 - b2^t) */
     float eps;
@@ -32,7 +57,7 @@ typedef struct rpexec_adam_factors {
     float shrink; /**< of the parameter, decoupled */
 } rpexec_adam_factors;
 
-/** @return the factors of step t, from 1 on. */
+/** @return the factors of step t, from 1 on, for what is decayed. */
 rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *adam, uint64_t step);
 
 /** Parameters that are updated together: arrays of `count` floats. */

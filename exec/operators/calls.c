@@ -126,7 +126,6 @@ NUMBER(U64)
 NUMBER(U32)
 NUMBER(FLAG)
 REAL(F32)
-REAL(F64)
 ADDRESS(IN)
 ADDRESS(OUT)
 ADDRESS(IN_F32)
@@ -156,8 +155,9 @@ STRUCTURE(ROUTING, rpexec_routing, (U64, tokens), (U32, experts), (U32, active),
           (OUT_F32, probabilities), (OUT_U32, chosen), (OUT_U32, rows), (OUT_F32, weights),
           (OUT_U32, begins))
 STRUCTURE(MATRICES, rpexec_matrices, (U32, in), (U32, out), (U64, stride))
-STRUCTURE(ADAM, rpexec_adam, (F64, lr), (F64, beta1), (F64, beta2), (F64, eps), (F64, weight_decay),
-          (FLAG, decoupled))
+STRUCTURE(FACTORS, rpexec_adam_factors, (F32, beta1), (F32, one_minus_beta1), (F32, beta2),
+          (F32, one_minus_beta2), (F32, clip), (F32, rate), (F32, unbias), (F32, eps), (F32, decay),
+          (F32, shrink))
 STRUCTURE(UPDATE, rpexec_update, (OUT_F32, master), (OUT, weights), (IN, gradients), (OUT_F32, m),
           (OUT_F32, v), (F32, scale), (U64, count))
 
@@ -202,7 +202,7 @@ RPEXEC_OPERATOR_LIST(NOTE)
 #define TAKE_SIZES(name) POINTED(rpexec_attention_sizes, SIZES, name)
 #define TAKE_ROUTING(name) POINTED(rpexec_routing, ROUTING, name)
 #define TAKE_MATRICES(name) POINTED(rpexec_matrices, MATRICES, name)
-#define TAKE_ADAM(name) POINTED(rpexec_adam, ADAM, name)
+#define TAKE_FACTORS(name) POINTED(rpexec_adam_factors, FACTORS, name)
 #define TAKE_UPDATE(name) POINTED(rpexec_update, UPDATE, name)
 
 #define TAKE(kind, name) TAKE_##kind(name)
@@ -247,14 +247,14 @@ static void tell(const uint64_t *call, rp_dtype dtype, rpexec_call_description *
     }
 RPEXEC_OPERATOR_LIST(DESCRIBE)
 
-static bool ask_finite(rpexec_lane *lane, uint64_t count, const void *x)
+static void ask_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum)
 {
     rpexec_call_taker *taker = (rpexec_call_taker *)(void *)lane;
-    return taker->finite(taker, count, x);
+    taker->squares(taker, count, x, sum);
 }
 
 #define ENTRY(name, ...) .name = note_##name,
-const rpexec_operators rpexec_noting_operators = {RPEXEC_OPERATOR_LIST(ENTRY).finite = ask_finite};
+const rpexec_operators rpexec_noting_operators = {RPEXEC_OPERATOR_LIST(ENTRY).squares = ask_squares};
 
 static uint32_t number_of(const uint64_t *call)
 {

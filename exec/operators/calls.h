@@ -29,7 +29,8 @@ typedef struct rpexec_call_description {
 typedef struct rpexec_call_taker {
     void (*take)(struct rpexec_call_taker *taker, const uint64_t *call);
     /** The only operator with an answer; never a call. */
-    bool (*finite)(struct rpexec_call_taker *taker, uint64_t count, const void *x);
+    void (*squares)(struct rpexec_call_taker *taker, uint64_t count, const void *x,
+                    rpexec_squares *sum);
 } rpexec_call_taker;
 
 /** The table for lanes that are an rpexec_call_taker, of every storage type. */

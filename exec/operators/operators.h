@@ -19,6 +19,7 @@
 #include "exec/operators/adam.h"
 #include "exec/operators/dtype.h"
 #include "exec/operators/each.h"
+#include "exec/operators/squares.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -89,7 +90,6 @@ typedef struct rpexec_update {
 #define RPEXEC_TYPE_U32 uint32_t
 #define RPEXEC_TYPE_FLAG bool
 #define RPEXEC_TYPE_F32 float
-#define RPEXEC_TYPE_F64 double
 #define RPEXEC_TYPE_IN const void *
 #define RPEXEC_TYPE_OUT void *
 #define RPEXEC_TYPE_IN_F32 const float *
@@ -100,14 +100,14 @@ typedef struct rpexec_update {
 #define RPEXEC_TYPE_SIZES const rpexec_attention_sizes *
 #define RPEXEC_TYPE_ROUTING const rpexec_routing *
 #define RPEXEC_TYPE_MATRICES const rpexec_matrices *
-#define RPEXEC_TYPE_ADAM const rpexec_adam *
+#define RPEXEC_TYPE_FACTORS const rpexec_adam_factors *
 #define RPEXEC_TYPE_UPDATE const rpexec_update *
 
 /* clang-format off */
 
 /**
  * X(operator, (FLOP, values of tensors, fp32 values, shape...), (KIND, parameter)...): all of them
- * but `finite`, which answers. Every operator is void f(rpexec_lane *lane, parameters...). Values
+ * but `squares`, which answers. Every operator is void f(rpexec_lane *lane, parameters...). Values
  * are those that it has to read and write at least; calls.c defines what costs are made of.
  */
 #define RPEXEC_OPERATOR_LIST(X)                                                                    \
@@ -284,7 +284,7 @@ typedef struct rpexec_update {
     X(adam,                                                                                        \
       (0, (update->weights != NULL ? 2 : 1) * (double)update->count, 6 * (double)update->count,    \
        "%" PRIu64, update->count),                                                                 \
-      (ADAM, adam), (U64, step), (UPDATE, update))
+      (FACTORS, factors), (UPDATE, update))
 
 /* clang-format on */
 
@@ -297,6 +297,7 @@ typedef struct rpexec_operators {
 #define RPEXEC_MEMBER(name, costs, ...)                                                            \
     void (*name)(rpexec_lane * lane RPEXEC_PARAMETERS(__VA_ARGS__));
     RPEXEC_OPERATOR_LIST(RPEXEC_MEMBER)
-    /** @return true where all of `count` values are finite; waits for the operators before it. */
-    bool (*finite)(rpexec_lane *lane, uint64_t count, const void *x);
+    /** Adds the squares of `count` values to a sum of the host's; waits for the operators before
+     * it. */
+    void (*squares)(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum);
 } rpexec_operators;

@@ -190,6 +190,7 @@ void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *
 typedef struct rpexec_plan_limits {
     uint64_t cap_bytes; /**< of each GPU's arena; 0: all that is needed */
     uint64_t chunk;     /**< rpexec_driver_type.chunk of the driver that runs it; 0: whole shares */
+    bool clips;         /**< gradients are clipped by their global norm */
 } rpexec_plan_limits;
 
 /**

@@ -4,13 +4,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COLUMNS "step,loss,iteration_ms"
+#define COLUMNS "step,loss,iteration_ms,grad_norm,learning_rate,eval_loss"
 #define HEADER COLUMNS "\n"
-/* A line has 60 bytes at most: 10^7 steps and more. */
+/* A line has 110 bytes at most: 9 million steps and more. */
 #define LIMIT_BYTES ((size_t)1 << 30)
 
 static rp_status refuse(const char *path, size_t line)
@@ -111,12 +112,17 @@ rp_status rpexec_loss_log_begin(rpexec_loss_log *log)
     return RP_OK;
 }
 
-void rpexec_loss_log_add(rpexec_loss_log *log, uint64_t step, double loss, double ms)
+void rpexec_loss_log_add(rpexec_loss_log *log, const rpexec_loss_line *line)
 {
+    char eval_loss[32] = "";
     if (log->stream == NULL || log->status != RP_OK) {
         return;
     }
-    bool written = fprintf(log->stream, "%" PRIu64 ",%.9g,%.6f\n", step, loss, ms) > 0;
+    if (!isnan(line->eval_loss)) {
+        (void)snprintf(eval_loss, sizeof eval_loss, "%.9g", line->eval_loss);
+    }
+    bool written = fprintf(log->stream, "%" PRIu64 ",%.9g,%.6f,%.9g,%.9g,%s\n", line->step,
+                           line->loss, line->ms, line->norm, line->rate, eval_loss) > 0;
     if (!written || fflush(log->stream) != 0) {
         rp_log_error_at(log->path, 0, "cannot be written: %s", strerror(errno));
         log->status = RP_IO;

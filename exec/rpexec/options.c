@@ -1,6 +1,7 @@
 #include "exec/rpexec/options_internal.h"
 
 #include "common/base/log.h"
+#include "common/cli/option_values.h"
 #include "exec/gpu/driver.h"
 #include "exec/rpexec/arguments.h"
 #include "exec/run/backend.h"
@@ -43,6 +44,31 @@ static rp_status take_backend(const rp_option *row, const char *text, rp_arena *
     (void)row;
     (void)arena;
     return set_backend("--backend", text, options);
+}
+
+static rp_status take_betas(const rp_option *row, const char *text, rp_arena *arena, void *options)
+{
+    rpexec_options *o = options;
+    char first[32];
+    const char *comma = strchr(text, ',');
+    size_t length = comma != NULL ? (size_t)(comma - text) : 0;
+    (void)arena;
+    memcpy(first, text, length < sizeof first ? length : 0);
+    first[length < sizeof first ? length : 0] = '\0';
+    bool good = comma != NULL && rp_parse_double(first, 0, 1, &o->beta1) &&
+                rp_parse_double(comma + 1, 0, 1, &o->beta2) && o->beta1 < 1 && o->beta2 < 1;
+    return good ? RP_OK
+                : rp_option_bad(row->name, text, "two numbers from 0 to below 1, as 0.9,0.95");
+}
+
+static void write_betas(const void *options, rp_json *json)
+{
+    const rpexec_options *o = options;
+    rp_json_key(json, "betas");
+    rp_json_begin_array(json);
+    rp_json_double(json, o->beta1);
+    rp_json_double(json, o->beta2);
+    rp_json_end_array(json);
 }
 
 static void write_link(const void *options, rp_json *json)
@@ -204,6 +230,9 @@ static const rp_option_rule rules[] = {
     {.given = "bytes join-documents",
      .without = "data",
      .message = "valid only with --data FILE"},
+    {.given = "eval-every",
+     .without = "eval-data",
+     .message = "valid only with --eval-data F, whose loss it asks for"},
     {.given = "save-every", .without = "save", .message = "valid only with --save DIR"},
     {.given = "resume",
      .without = "save",
@@ -287,12 +316,16 @@ static rp_status complete(rpexec_options *o)
 
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out)
 {
+    const rpexec_adam adam = rpexec_adam_defaults();
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
                         .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20),
                         .watchdog_s = 60,
-                        .lr = 1e-3};
+                        .lr = adam.lr,
+                        .beta1 = adam.beta1,
+                        .beta2 = adam.beta2,
+                        .eps = adam.eps};
     RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o));
     if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_RUN) {
         RP_TRY(complete(&o));

@@ -110,6 +110,10 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_uint(&json, "steps", out->steps);
     write_array(&json, "loss", out->losses, out->steps);
     write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
+    write_array(&json, "grad_norm", out->norms, out->steps);
+    write_array(&json, "learning_rate", out->rates, out->steps);
+    write_array(&json, "eval_step", out->eval_steps, out->evaluations);
+    write_array(&json, "eval_loss", out->eval_losses, out->evaluations);
     rp_json_member_double(&json, "tokens_per_s", out->tokens_per_s);
     rp_json_member_double(&json, "predicted_iteration_ms",
                           out->predicted_iteration_ms); /* null where it is none */
@@ -200,8 +204,13 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     uint32_t shown = out->steps < 10 ? out->steps : 10;
     for (uint32_t i = 0; i < shown; i++) { /* evenly spread, the last one always */
         uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));
-        fprintf(stream, "step %6" PRIu64 "  loss %10.6f  %10.3f ms\n", out->first_step + step + 1,
-                out->losses[step], out->iteration_ms[step]);
+        fprintf(stream, "step %6" PRIu64 "  loss %10.6f  norm %9.4g  rate %9.4g  %10.3f ms\n",
+                out->first_step + step + 1, out->losses[step], out->norms[step], out->rates[step],
+                out->iteration_ms[step]);
+    }
+    for (uint32_t i = 0; i < out->evaluations; i++) {
+        fprintf(stream, "evaluated after step %6.0f: loss %10.6f\n", out->eval_steps[i],
+                out->eval_losses[i]);
     }
     fprintf(stream, "%.6g GFLOP executed per step, %.4g GFLOP/s; %.0f tokens/s of wall time\n",
             1e-9 * out->executed_flop, 1e-9 * out->executed_flop_per_s, out->wall_tokens_per_s);

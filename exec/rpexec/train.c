@@ -105,17 +105,23 @@ static double now_s(void)
 }
 
 /* Tokens per second of steps that have ended; segments are planned inside of the time. */
-static void show_progress(const rpexec_trainer *t, double loss)
+static void show_progress(const rpexec_trainer *t, double loss, double norm)
 {
     if (!isatty(STDERR_FILENO)) {
         return;
     }
     double seconds = now_s() - t->began_s;
     double left = seconds / t->ended * (t->outcome->steps - t->ended);
-    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32 "  loss %.4f  %.0f tokens/s  %d:%02d left   %s",
-            t->outcome->first_step + t->ended, t->o->steps, loss,
+    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32
+            "  loss %.4f  norm %.4g  %.0f tokens/s  %d:%02d left   %s",
+            t->outcome->first_step + t->ended, t->o->steps, loss, norm,
             (double)t->ended * t->batch * t->o->seq_len / seconds, (int)left / 60, (int)left % 60,
             t->ended == t->outcome->steps ? "\n" : "");
+}
+
+static const rp_program *program_of(const rpexec_trainer *t)
+{
+    return t->program != NULL ? t->program : t->session.program;
 }
 
 /* A given program runs whole: checkpoints are made between its runs. */
@@ -125,16 +131,37 @@ static bool iteration_begins(void *context, uint32_t iteration)
     return iteration == 0 || rp_interrupt_signal() == 0;
 }
 
-static void step_ended(void *context, uint32_t iteration, double loss)
+/* Rate of the optimizer's next step, after `before` of them. A skipped one leaves it as it is. */
+static double rate_after(const rpexec_trainer *t, uint64_t before)
+{
+    return rpexec_adam_rate(&t->adam, before + 1);
+}
+
+/* The line of a step that is evaluated waits for that. */
+static void step_ended(void *context, uint32_t iteration, double loss, double norm)
 {
     rpexec_trainer *t = context;
-    (void)iteration;
+    uint32_t steps = program_of(t)->iteration_count;
+    uint32_t step = t->ended;
+    uint32_t begin = step - iteration;
+    bool waits = iteration + 1 == steps && rpexec_trainer_evaluates(t, begin, steps);
     double now = now_s();
     double ms = 1e3 * (now - t->step_began_s);
     t->step_began_s = now;
     t->ended++;
-    rpexec_loss_log_add(&t->losses, t->outcome->first_step + t->ended, loss, ms);
-    show_progress(t, loss);
+    t->outcome->rates[step] = rate_after(t, t->steps_before);
+    bool skipped = rpexec_scaler_needed(t->model.dtype) && !isfinite(norm);
+    t->steps_before += skipped ? 0 : 1;
+    t->line = (rpexec_loss_line){.step = t->outcome->first_step + t->ended,
+                                 .loss = loss,
+                                 .ms = ms,
+                                 .norm = norm,
+                                 .rate = t->outcome->rates[step],
+                                 .eval_loss = NAN};
+    if (!waits) {
+        rpexec_loss_log_add(&t->losses, &t->line);
+    }
+    show_progress(t, loss, norm);
 }
 
 static uint64_t cap_of(const rpexec_trainer *t)
@@ -147,11 +174,6 @@ static uint64_t cap_of(const rpexec_trainer *t)
 
 /* ---- sessions ---------------------------------------------------------------------------------
  */
-
-static const rp_program *program_of(const rpexec_trainer *t)
-{
-    return t->program != NULL ? t->program : t->session.program;
-}
 
 /* Gives devices and memory back; program and plan stay. The state is whole afterwards. */
 static rp_status stop_session(rpexec_trainer *t)
@@ -174,7 +196,9 @@ static void drop_session(rpexec_trainer *t)
 static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
 {
     rpexec_session *s = &t->session;
-    const rpexec_plan_limits limits = {.cap_bytes = cap_of(t), .chunk = t->driver->chunk};
+    const rpexec_plan_limits limits = {.cap_bytes = cap_of(t),
+                                       .chunk = t->driver->chunk,
+                                       .clips = t->adam.clip_norm > 0};
     RP_TRY(rp_arena_create(&s->arena));
     t->work.iterations = steps;
     if (t->program == NULL) {
@@ -224,6 +248,8 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     rpexec_execution *e = &t->session.execution;
     e->batches = batches;
     e->losses = t->outcome->losses + done;
+    e->norms = t->outcome->norms + done;
+    t->steps_before = t->state.step;
     e->timeline = timeline;
     t->step_began_s = now_s();
     RP_TRY(rpexec_execution_run(t->session.run));
@@ -313,6 +339,12 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     bool whole = steps == *steps_inout;
     *steps_inout = steps;
     t->progress.place += (uint64_t)steps * t->batch;
+    if (status == RP_OK && whole && rpexec_trainer_evaluates(t, done, steps)) {
+        status = rpexec_trainer_evaluate(t, done, steps);
+        t->line.eval_loss = status == RP_OK ? t->outcome->eval_losses[t->outcome->evaluations - 1]
+                                            : NAN;
+        rpexec_loss_log_add(&t->losses, &t->line);
+    }
     status = status == RP_OK ? save_when_due(t, done, steps, last) : status;
     if (status == RP_OK && whole && t->o->check) {
         status = rpexec_check_segment(t, batches, done, steps);
@@ -361,6 +393,11 @@ static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
         uint32_t until_save =
             t->o->save_every - (uint32_t)((t->outcome->first_step + done) % t->o->save_every);
         left = left < until_save ? left : until_save;
+    }
+    if (t->o->eval_every != 0) {
+        uint32_t until_eval =
+            t->o->eval_every - (uint32_t)((t->outcome->first_step + done) % t->o->eval_every);
+        left = left < until_eval ? left : until_eval;
     }
     uint32_t programs = (left - 1) / SEGMENT_STEPS + 1;
     return t->o->check && done == 0 ? 1 : (left - 1) / programs + 1;
@@ -515,6 +552,7 @@ rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome 
     }
     rp_program_destroy(t.program);
     rpexec_tokens_close(&t.tokens);
+    rpexec_tokens_close(&t.evaluated);
     rpexec_artefacts_fini(&t.artefacts);
     rpexec_record_fini(&t.record);
     rpexec_loss_log_close(&t.losses);

@@ -10,6 +10,11 @@ typedef struct rpexec_outcome {
     uint32_t steps;             /**< that this run has made */
     uint64_t first_step;        /**< 0, or where it was resumed */
     double *losses;             /**< [steps] */
+    double *norms;              /**< [steps] of the gradients, before clipping */
+    double *rates;              /**< [steps] learning rates */
+    uint32_t evaluations;       /**< that this run has made */
+    double *eval_steps;         /**< [evaluations] after which step, from 1 on */
+    double *eval_losses;        /**< [evaluations] mean over --eval-data */
     double *iteration_ms;       /**< [steps] */
     double tokens_per_s;        /**< of the steps after the first, by the timeline; of one, that */
     double wall_tokens_per_s;   /**< of all steps by the host's clock, with planning and transfers

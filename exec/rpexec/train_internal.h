@@ -45,6 +45,7 @@ typedef struct rpexec_trainer {
     rpexec_load load; /* when the first step began */
     rp_partition partition;
     rpexec_tokens tokens; /* mapping NULL: random ones */
+    rpexec_tokens evaluated; /* --eval-data */
     rpexec_progress progress;
     rpexec_adam adam;
     rpexec_outcome *outcome;
@@ -55,7 +56,9 @@ typedef struct rpexec_trainer {
     rpexec_origin origin; /* of the model */
     rpexec_companions companions; /* of the checkpoints; none without --save */
     rpexec_loss_log losses;
-    uint32_t ended;      /* steps of this run */
+    rpexec_loss_line line; /* of the step that has ended last */
+    uint64_t steps_before; /* of the optimizer: those of the steps that have ended */
+    uint32_t ended;        /* steps of this run */
     double began_s;      /* by the host's clock: the run */
     double step_began_s; /* and the step that runs */
     rpexec_session session;
@@ -87,6 +90,16 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
  */
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
                                 bool always);
+
+/** @return true where the steps of a segment, behind `done`, are followed by an evaluation. */
+bool rpexec_trainer_evaluates(const rpexec_trainer *trainer, uint32_t done, uint32_t steps);
+
+/**
+ * Notes the mean loss over --eval-data of what the steps up to these have learned. The session is
+ * open, and training goes on as if nothing had been evaluated.
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (logged)
+ */
+rp_status rpexec_trainer_evaluate(rpexec_trainer *trainer, uint32_t done, uint32_t steps);
 
 /** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_check_begin(rpexec_trainer *trainer);

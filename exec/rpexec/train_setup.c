@@ -66,6 +66,46 @@ static rp_status load_config(rpexec_trainer *t)
                                      t->o->attention, t->arena, &t->conditions);
 }
 
+/* All that decides the optimizer's steps, for people: a checkpoint keeps it. */
+static rp_status set_adam(rpexec_trainer *t)
+{
+    static const char *const courses[] = {"constant", "linear", "cosine"};
+    const rpexec_options *o = t->o;
+    char end[32] = "";
+    t->adam = (rpexec_adam){.lr = o->lr,
+                            .beta1 = o->beta1,
+                            .beta2 = o->beta2,
+                            .eps = o->eps,
+                            .weight_decay = o->weight_decay,
+                            .decoupled = o->weight_decay > 0,
+                            .decays_matrices = !o->decays_all,
+                            .clip_norm = o->clip_norm,
+                            .warmup = o->warmup_steps,
+                            .steps = o->steps,
+                            .course = o->lr_schedule};
+    if (o->lr_schedule != RPEXEC_RATE_CONSTANT) {
+        (void)snprintf(end, sizeof end, " to 0 at step %" PRIu32, o->steps);
+    }
+    return rp_arena_print(t->arena, &t->progress.recipe,
+                          "lr %.9g %s%s, %" PRIu32 " steps of warm-up, betas %.9g and %.9g, eps "
+                          "%.9g, weight decay %.9g%s, clipped at %.9g",
+                          o->lr, courses[o->lr_schedule], end, o->warmup_steps, o->beta1, o->beta2,
+                          o->eps, o->weight_decay,
+                          o->weight_decay == 0 ? ""
+                          : o->decays_all      ? " of all"
+                                               : " of matrices",
+                          o->clip_norm);
+}
+
+/* A run may go on otherwise than it began, but not unnoticed. */
+static void compare_recipes(const char *ours, const char *before)
+{
+    if (before != NULL && strcmp(ours, before) != 0) {
+        rp_log_warning("--resume: the checkpoint was trained with %s; this run goes on with %s",
+                       before, ours);
+    }
+}
+
 static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
@@ -76,7 +116,9 @@ static rp_status set_state(rpexec_trainer *t)
     if (t->adapters.rank != 0) {
         RP_TRY(rpexec_adapters_load(t->o->weights, &t->state));
     }
-    t->progress = (rpexec_progress){.seed = t->o->seed, .seq_len = t->o->seq_len};
+    t->progress.seed = t->o->seed;
+    t->progress.seq_len = t->o->seq_len;
+    rpexec_progress resumed = t->progress;
     bool found = false;
     if (t->o->save != NULL) {
         RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
@@ -84,13 +126,17 @@ static rp_status set_state(rpexec_trainer *t)
         RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
     }
     if (t->o->resume) {
-        RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &t->progress, &found));
+        RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &resumed, t->arena, &found));
+        t->progress.place = resumed.place;
     }
-    if (found && (t->progress.seed != t->o->seed || t->progress.seq_len != t->o->seq_len)) {
+    if (found && (resumed.seed != t->o->seed || resumed.seq_len != t->o->seq_len)) {
         rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
                      "; valid are the same ones",
-                     t->progress.seed, t->progress.seq_len);
+                     resumed.seed, resumed.seq_len);
         return RP_USAGE;
+    }
+    if (found) {
+        compare_recipes(t->progress.recipe, resumed.recipe);
     }
     t->outcome->first_step = rpexec_state_iterations(&t->state);
     return rpexec_trainer_finite(t, 0, 0, true);
@@ -298,6 +344,10 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
                                              .joined = t->o->join_documents};
         RP_TRY(rpexec_tokens_open(t->o->data, &wanted, t->arena, &t->tokens));
     }
+    if (t->o->eval_data != NULL) {
+        RP_TRY(rpexec_tokens_open(t->o->eval_data, t->o->seq_len, t->config.vocab, t->o->seed,
+                                  &t->evaluated));
+    }
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
                                &t->machine));
     t->machine.machine.local_memory = rp_is_data_parallel(&t->o->schedule->traits);
@@ -306,11 +356,8 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
         t->machine.machine.peer_pcie = true;
     }
     RP_TRY(set_work(t));
+    RP_TRY(set_adam(t));
     RP_TRY(set_state(t));
-    t->adam = rpexec_adam_defaults();
-    t->adam.lr = t->o->lr;
-    t->adam.weight_decay = t->o->weight_decay;
-    t->adam.decoupled = t->o->weight_decay > 0;
     out->gpus = t->o->gpus;
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
     RP_TRY(check_steps(t));
@@ -323,6 +370,10 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     }
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->iteration_ms));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->norms));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->rates));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_steps));
+    RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_losses));
     RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
     return t->o->check ? rpexec_check_begin(t) : RP_OK;
 }

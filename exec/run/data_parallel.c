@@ -283,7 +283,11 @@ rp_status rpexec_run_sharded_optimise(rpexec_run *r, uint32_t op, rpexec_lane *l
     if (!collects) {
         rpexec_state_sum_tables(state);
     }
+    for (uint32_t layer = layers; layer-- > 0;) {
+        rpexec_state_measure(state, layer);
+    }
     rpexec_state_optimise(state, &r->e->adam);
+    rpexec_run_note_norm(r, op, state->norm);
     for (uint32_t layer = 0; layer < layers; layer++) {
         rpexec_state_refresh(state, layer);
     }
@@ -330,26 +334,28 @@ static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage
                            .count = p->share};
 }
 
-/* True where a gradient of this rank's shares is not finite; false where losses are not scaled. */
-static bool overflows(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
+/* Of this rank's shares; those of a tied table are in the embedding's place alone. */
+static rpexec_squares squares_of(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t gpu = gpu_of(r, op);
-    bool finite = true;
-    if (!rpexec_scaler_needed(r->plan->model->dtype)) {
-        return false;
-    }
+    rpexec_squares sum = {0};
     for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
         const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
-        uint32_t gradients =
-            *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage);
-        finite &=
-            r->operators->finite(lane, trained_values(r, gpu, home), rpexec_run_at(r, gradients));
+        void *gradients = rpexec_run_at(
+            r, *rpexec_plan_shard_gradients(r->plan, &r->program->ops[op], gpu, stage));
+        rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
+        while (rpexec_pieces_next(&p)) {
+            bool again = trains_tied(r) && p.table && p.layer != 0;
+            if (p.trained && p.share != 0 && !again) {
+                r->operators->squares(lane, p.share, element(r, gradients, p.trained_packed), &sum);
+            }
+        }
     }
-    return !finite;
+    return sum;
 }
 
-static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64_t step,
-                              rpexec_lane *lane)
+static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage,
+                              const rpexec_run_step *step, rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
     uint32_t gpu = gpu_of(r, op);
@@ -365,8 +371,9 @@ static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64
             uint64_t first = state->trained[home->begin] + p.trained_at + p.begin;
             RP_TRY(rpexec_run_keep(r, op, &update, state->gradients + first));
         }
-        if (p.trained && step != 0) {
-            r->operators->adam(lane, &r->e->adam, step, &update);
+        if (p.trained && step->number != 0) {
+            const rpexec_layer *layer = rpexec_model_layer(r->plan->model, p.layer);
+            rpexec_run_adam(r, lane, step, layer, p.inside - layer->frozen + p.begin, &update);
         }
     }
     return RP_OK;
@@ -374,15 +381,16 @@ static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage, uint64
 
 rp_status rpexec_run_sharded_update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    uint64_t step = 0;
+    rpexec_run_step step;
     if (trains_tied(r)) {
         add_tables(r, op, lane);
     }
-    if (!rpexec_run_agree(r, op, overflows(r, op, lane), &step)) {
+    const rpexec_squares squares = squares_of(r, op, lane);
+    if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {
-        RP_TRY(update_stage(r, op, stage, step, lane));
+        RP_TRY(update_stage(r, op, stage, &step, lane));
     }
     return RP_OK;
 }

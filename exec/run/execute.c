@@ -82,17 +82,28 @@ static double loss_of(const rpexec_run *r, uint32_t iteration)
     return sum / (double)r->e->batches[iteration].valid_tokens;
 }
 
-/* Queues go on in order: an iteration's compute has ended with its last op in each of them. */
-static rp_status wait_for_compute(rpexec_run *r, uint32_t iteration)
+/* Ops of a host's queue behind which all gradients of their iteration have been summed, unless the
+ * GPUs do it; others' are those of the compute queues. */
+static bool ends_iteration(const rpexec_run *r, const rp_queue *queue, const rp_op *op)
+{
+    bool host = queue->kind != RP_QUEUE_COMPUTE;
+    bool sums = op->kind == (r->plan->sharded != NULL ? RP_OP_OPTIMIZER : RP_OP_COLLECT);
+    return !host || (sums && !r->plan->resident && !rpexec_run_shards_are_trained(r));
+}
+
+/* Queues go on in order: an iteration has ended with its last op in each of them. */
+static rp_status wait_for_iteration(rpexec_run *r, uint32_t iteration)
 {
     const rp_program *p = r->program;
     rp_status status = RP_OK;
     for (uint32_t i = 0; i < p->queue_count && status == RP_OK; i++) {
-        uint32_t op = p->queues[i].op_end;
-        if (p->queues[i].kind != RP_QUEUE_COMPUTE) {
+        const rp_queue *queue = &p->queues[i];
+        uint32_t op = queue->op_end;
+        if (queue->kind != RP_QUEUE_COMPUTE && rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
             continue;
         }
-        while (op > p->queues[i].op_begin && p->ops[op - 1].iteration != iteration) {
+        while (op > queue->op_begin && (p->ops[op - 1].iteration != iteration ||
+                                        !ends_iteration(r, queue, &p->ops[op - 1]))) {
             op--;
         }
         if (op > p->queues[i].op_begin) {
@@ -100,6 +111,15 @@ static rp_status wait_for_compute(rpexec_run *r, uint32_t iteration)
         }
     }
     return status;
+}
+
+/* GPUs that have stepped have left it, each its part; the host has it when all is collected. */
+static double norm_of(rpexec_run *r, uint32_t iteration)
+{
+    pthread_mutex_lock(&r->lock);
+    double norm = r->norms[iteration];
+    pthread_mutex_unlock(&r->lock);
+    return norm;
 }
 
 static bool has_run(rpexec_run *r, uint32_t iteration)
@@ -115,10 +135,10 @@ static void follow(rpexec_run *r)
 {
     const rpexec_follower *f = &r->e->follower;
     for (uint32_t i = 0; f->ended != NULL && i < r->program->iteration_count; i++) {
-        if (wait_for_compute(r, i) != RP_OK || !has_run(r, i)) {
+        if (wait_for_iteration(r, i) != RP_OK || !has_run(r, i)) {
             return;
         }
-        f->ended(f->context, i, loss_of(r, i));
+        f->ended(f->context, i, loss_of(r, i), norm_of(r, i));
     }
 }
 
@@ -282,12 +302,12 @@ static rp_status rewind_run(rpexec_run *r)
     memset(r->submitted, 0, r->program->op_count * sizeof *r->submitted);
     memset(r->loss_of, 0, loss_count(r) * sizeof *r->loss_of);
     r->begun = 0;
-    r->run_most = r->program->iteration_count;
+    r->run_most = r->e->evaluates != 0 ? r->e->evaluates : r->program->iteration_count;
     atomic_store(&r->uploaded, 0);
     atomic_store(&r->downloaded, 0);
     atomic_store(&r->exchanged, 0);
     rpexec_run_begin_scales(r);
-    for (uint32_t i = 0; i < r->program->iteration_count; i++) {
+    for (uint32_t i = 0; i < r->run_most; i++) {
         memcpy(r->ids[i], r->e->batches[i].ids, batch_bytes(r));
         memcpy(r->labels[i], r->e->batches[i].labels, batch_bytes(r));
     }
@@ -328,10 +348,13 @@ rp_status rpexec_execution_run(rpexec_run *r)
     e->exchanged_bytes = atomic_load(&r->exchanged);
     for (uint32_t i = 0; i < r->run_most; i++) {
         e->losses[i] = loss_of(r, i);
+        if (e->norms != NULL) {
+            e->norms[i] = r->norms[i];
+        }
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
     bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);
-    e->state->step += on_gpus && !agreed ? e->iterations : 0;
+    e->state->step += on_gpus && !agreed && e->evaluates == 0 ? e->iterations : 0;
     return r->transferred;
 }
 

@@ -18,9 +18,9 @@ typedef struct rpexec_follower {
     /** An iteration's first op is about to run; called in ascending order. @return false: neither
      * this iteration nor a later one runs. NULL: all run. */
     bool (*begins)(void *context, uint32_t iteration);
-    /** An iteration's compute ops have ended; called in ascending order, from the thread that
-     * called rpexec_execute. NULL: nobody wants to know. */
-    void (*ended)(void *context, uint32_t iteration, double loss);
+    /** An iteration's compute ops have ended, and the norm of its gradients is known; called in
+     * ascending order, from the thread that called rpexec_execute. NULL: nobody wants to know. */
+    void (*ended)(void *context, uint32_t iteration, double loss, double norm);
 } rpexec_follower;
 
 typedef struct rpexec_execution {
@@ -35,9 +35,12 @@ typedef struct rpexec_execution {
     bool fuses; /**< without keep_gradients: offloaded synchronous steps are one pass where
                      they can be; for lowered schedules, whose ops wait as it needs it */
     rpexec_follower follower; /**< zeroes: none */
+    uint32_t evaluates; /**< not 0: so many iterations run forward alone. Nothing is trained, and
+                             only `losses` are results */
     /* Results. */
     uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */
     double *losses;      /**< [iteration] mean over the valid tokens */
+    double *norms;       /**< [iteration] of the gradients, before clipping; NULL: not wanted */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
@@ -59,7 +62,8 @@ rp_status rpexec_execution_open(rpexec_execution *execution, rpexec_run **run_ou
 /**
  * Runs the program, or its first iterations as the follower says: the state is then the same, bit
  * for bit, as after a program of so many. Results are the run's own. After a failure, or a run that
- * the follower has ended, the run can only be kept and closed.
+ * the follower has ended, the run can only be kept and closed. One that evaluates leaves everything
+ * but what it computes with as it was: training goes on as if it had not been.
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (the watchdog), or what an op returned; logged
  *         with the op's stage and microbatch. After a failure the state is undefined
  */

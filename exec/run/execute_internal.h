@@ -36,14 +36,17 @@ struct rpexec_run {
     uint32_t begun;    /**< of which an op has run or runs */
     uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
     float *scales;     /**< [iteration + 1] of the loss */
+    double *norms;     /**< [iteration] of the gradients */
     struct rpexec_agreement *agreements; /**< [iteration] */
 };
 
-/** Decision of all GPUs with resident weights to take a step, which one overflow prevents. */
+/** Decision of all GPUs with resident weights to take a step, which one overflow prevents, and the
+ * norm of all their gradients. */
 typedef struct rpexec_agreement {
     uint32_t expected; /**< UPDATE ops of the iteration */
     uint32_t arrived;
-    bool overflow;
+    rpexec_squares squares; /**< of those that have arrived */
+    double clip;            /**< factor of the step's gradients; valid when all have arrived */
     uint64_t step; /**< number of the step, from 1 on; valid when all have arrived */
 } rpexec_agreement;
 
@@ -53,13 +56,36 @@ rp_status rpexec_run_open_scales(rpexec_run *run);
 /** The first iteration's scale is the state's; nobody has agreed on anything. */
 void rpexec_run_begin_scales(rpexec_run *run);
 
+/** @return true where a run's GPUs agree before a step: losses are scaled, or gradients clipped. */
+static inline bool rpexec_run_agrees(const rpexec_run *run)
+{
+    return rpexec_scaler_needed(run->plan->model->dtype) || run->e->adam.clip_norm > 0;
+}
+
+/** An Adam step of a GPU. */
+typedef struct rpexec_run_step {
+    rpexec_adam adam; /**< with this step's clipping */
+    uint64_t number;  /**< from 1 on; 0: the step is skipped */
+} rpexec_run_step;
+
 /**
- * With resident weights: an UPDATE, `op`, has seen an overflow or not. Where losses are
- * scaled, waits for what all the others have seen.
- * @param step_out number of the Adam step to take; 0: none
+ * With resident weights: an UPDATE, `op`, has gradients with these squares, which no other UPDATE
+ * counts, and not divided by the loss scale. Where losses are scaled or gradients clipped, waits
+ * for all the others.
  * @return false where the run has failed meanwhile
  */
-bool rpexec_run_agree(rpexec_run *run, uint32_t op, bool overflow, uint64_t *step_out);
+bool rpexec_run_agree(rpexec_run *run, uint32_t op, const rpexec_squares *squares,
+                      rpexec_run_step *step_out);
+
+/** The norm of the gradients of the op's iteration, as far as they are known. */
+void rpexec_run_note_norm(rpexec_run *run, uint32_t op, double norm);
+
+/**
+ * Adam of a part of a layer, tensors that are decayed and others apart.
+ * @param layer whose trained values `update` has from `first` on
+ */
+void rpexec_run_adam(const rpexec_run *run, rpexec_lane *lane, const rpexec_run_step *step,
+                     const rpexec_layer *layer, uint64_t first, const rpexec_update *update);
 
 /** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);

@@ -175,7 +175,7 @@ static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *ta
     if (task->runs_head) {
         rpexec_stage_head(c, data);
     }
-    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE) {
+    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE || data->loss_only) {
         return;
     }
     if (task->part_end > task->part_begin) {
@@ -239,6 +239,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         .labels = labels != NULL ? labels : r->labels[o->iteration] + first_token(r, o),
         .loss_scale = (float)(scale / (double)batch->valid_tokens),
         .loss = loss,
+        .loss_only = r->e->evaluates != 0,
         .output = rpexec_run_at(r, task->body),
         .tape = rpexec_run_at(r, task->tape),
         .weight_tape = rpexec_run_at(r, task->weight_tape),
@@ -248,8 +249,12 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         .d_output = rpexec_run_at(r, task->d_output),
         .saves = r->saves + task->save_begin,
         .save_count = task->save_end - task->save_begin};
-    begin_gradients(r, task, &c);
     set_parameters(r, job, task->sums, &data);
+    if (r->e->evaluates != 0) {
+        run_stage(r, o, task, &c, &data);
+        return ranks.status;
+    }
+    begin_gradients(r, task, &c);
     run_stage(r, o, task, &c, &data);
     end_gradients(r, task, &c);
     return ranks.status;
@@ -319,6 +324,8 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
+    rpexec_state_measure(state, layer);
+    rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
     return RP_OK;
 }
 
@@ -382,18 +389,18 @@ static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint3
                            .count = s->trained[layer + 1] - s->trained[layer]};
 }
 
-/* True where a gradient on the GPU is not finite; false where losses are not scaled. */
-static bool overflows(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
+/* Of all gradients on the GPU; those of a tied table are in the embedding's place alone. */
+static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
 {
-    bool finite = true;
+    rpexec_squares sum = {0};
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        if (job->gpu == gpu && rpexec_scaler_needed(r->plan->model->dtype)) {
-            finite &=
-                r->operators->finite(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+        if (job->gpu == gpu && job->begin < job->end) {
+            r->operators->squares(lane, rpexec_state_own(r->e->state, job->begin, job->end),
+                                  rpexec_run_at(r, job->gradients), &sum);
         }
     }
-    return !finite;
+    return sum;
 }
 
 /* Adam of what a GPU has, if all agree; then its gradients are empty again. */
@@ -409,8 +416,9 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     if (tied) {
         RP_TRY(reduce_table(r, op, gpu, lane));
     }
-    uint64_t step = 0;
-    if (!rpexec_run_agree(r, op, overflows(r, gpu, lane), &step)) {
+    rpexec_run_step step;
+    const rpexec_squares squares = squares_of(r, gpu, lane);
+    if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
@@ -424,8 +432,9 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
                 RP_TRY(rpexec_run_keep(r, op, &update,
                                        r->e->state->gradients + r->e->state->trained[layer]));
             }
-            if (step != 0) {
-                operators->adam(lane, &r->e->adam, step, &update);
+            if (step.number != 0) {
+                rpexec_run_adam(r, lane, &step, rpexec_model_layer(r->plan->model, layer), 0,
+                                &update);
             }
         }
         operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
@@ -544,6 +553,41 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 RP_OP_ROWS_CHECK(WORK);
 
+/* Ops that a loss comes of. Where a backward begins with the head, a recompute makes its input. */
+static bool evaluates(const rpexec_run *r, uint32_t op)
+{
+    const rpexec_task *task = &r->plan->tasks[op];
+    switch ((rp_op_kind)r->program->ops[op].kind) {
+    case RP_OP_FORWARD:
+    case RP_OP_UPLOAD_PARAMS:
+    case RP_OP_UPLOAD_ACT:
+    case RP_OP_DOWNLOAD_ACT:
+    case RP_OP_SEND:
+    case RP_OP_RECV:
+    case RP_OP_ALL_GATHER:
+        return true;
+    case RP_OP_RECOMPUTE:
+        return r->plan->jobs[task->job].end == r->plan->model->layer_count;
+    case RP_OP_BACKWARD:
+    case RP_OP_BACKWARD_INPUT:
+        return task->runs_head;
+    case RP_OP_BACKWARD_WEIGHT:
+    case RP_OP_UPLOAD_GRAD:
+    case RP_OP_UPLOAD_PARAM_GRAD:
+    case RP_OP_DOWNLOAD_GRAD:
+    case RP_OP_DOWNLOAD_PARAM_GRAD:
+    case RP_OP_REDUCE_SCATTER:
+    case RP_OP_ALL_REDUCE:
+    case RP_OP_OPTIMIZER:
+    case RP_OP_REFRESH:
+    case RP_OP_COLLECT:
+    case RP_OP_UPDATE:
+    case RP_OP_KIND_COUNT:
+        return false;
+    }
+    return false;
+}
+
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
 {
 #define WORK_OF(kind, pipeline, sharded) [RP_OP_##kind] = {pipeline, sharded},
@@ -553,7 +597,7 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return RP_TOOL;
     }
     const rp_op *o = &r->program->ops[op];
-    if (!rpexec_run_begins(r, o->iteration)) {
+    if (!rpexec_run_begins(r, o->iteration) || (r->e->evaluates != 0 && !evaluates(r, op))) {
         return RP_OK;
     }
     rpexec_run_op *work = works[o->kind][r->plan->sharded != NULL ? 1 : 0];

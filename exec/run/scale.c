@@ -1,10 +1,11 @@
-/* Loss scales of a run, and what GPUs with resident weights agree on. */
+/* Loss scales of a run, what GPUs with resident weights agree on, and their steps. */
 #include "exec/run/execute_internal.h"
 
 rp_status rpexec_run_open_scales(rpexec_run *r)
 {
     const rp_program *p = r->program;
     RP_TRY(rp_arena_alloc(r->arena, (size_t)p->iteration_count + 1, sizeof *r->scales, &r->scales));
+    RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->norms, &r->norms));
     RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->agreements, &r->agreements));
     for (uint32_t i = 0; i < p->op_count; i++) {
         if (p->ops[i].kind == RP_OP_UPDATE) {
@@ -29,14 +30,25 @@ static void decide(rpexec_run *r, uint16_t iteration)
 {
     rpexec_state *state = r->e->state;
     rpexec_agreement *a = &r->agreements[iteration];
-    rpexec_scaler_step(&state->scaler, a->overflow);
-    state->scaler.next = r->scales[iteration + 1] = state->scaler.scale;
-    if (a->overflow) {
-        state->skipped++;
-    } else {
-        a->step = ++state->step;
+    double norm = rpexec_squares_root(&a->squares) / (double)r->scales[iteration];
+    r->norms[iteration] = norm;
+    a->clip = rpexec_adam_clip(&r->e->adam, norm);
+    a->step = state->step + iteration + 1;
+    if (rpexec_scaler_needed(r->plan->model->dtype)) {
+        bool overflow = a->squares.not_finite != 0;
+        rpexec_scaler_step(&state->scaler, overflow);
+        state->scaler.next = r->scales[iteration + 1] = state->scaler.scale;
+        state->skipped += overflow ? 1 : 0;
+        a->step = overflow ? 0 : ++state->step;
     }
     pthread_cond_broadcast(&r->submitted_one);
+}
+
+void rpexec_run_note_norm(rpexec_run *r, uint32_t op, double norm)
+{
+    pthread_mutex_lock(&r->lock);
+    r->norms[r->program->ops[op].iteration] = norm;
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void aside(const rpexec_run *r, uint32_t op, bool waits)
@@ -46,26 +58,55 @@ static void aside(const rpexec_run *r, uint32_t op, bool waits)
     }
 }
 
-bool rpexec_run_agree(rpexec_run *r, uint32_t op, bool overflow, uint64_t *step_out)
+bool rpexec_run_agree(rpexec_run *r, uint32_t op, const rpexec_squares *squares,
+                      rpexec_run_step *step_out)
 {
     uint16_t iteration = r->program->ops[op].iteration;
     rpexec_agreement *a = &r->agreements[iteration];
-    if (!rpexec_scaler_needed(r->plan->model->dtype)) {
-        *step_out = r->e->state->step + iteration + 1;
-        return true;
+    bool agrees = rpexec_run_agrees(r);
+    *step_out = (rpexec_run_step){.adam = r->e->adam};
+    if (agrees) {
+        aside(r, op, true);
     }
-    aside(r, op, true);
     pthread_mutex_lock(&r->lock);
-    a->overflow |= overflow;
+    rpexec_squares_merge(squares, &a->squares);
     if (++a->arrived == a->expected) {
         decide(r, iteration);
     }
-    while (a->arrived < a->expected && !r->stopped) {
+    while (agrees && a->arrived < a->expected && !r->stopped) {
         pthread_cond_wait(&r->submitted_one, &r->lock);
     }
-    bool agreed = a->arrived == a->expected;
-    *step_out = a->step;
+    bool agreed = !agrees || a->arrived == a->expected;
+    step_out->number = agrees ? a->step : r->e->state->step + iteration + 1;
+    step_out->adam.clip = a->clip;
     pthread_mutex_unlock(&r->lock);
-    aside(r, op, false);
+    if (agrees) {
+        aside(r, op, false);
+    }
     return agreed;
+}
+
+void rpexec_run_adam(const rpexec_run *r, rpexec_lane *lane, const rpexec_run_step *step,
+                     const rpexec_layer *layer, uint64_t first, const rpexec_update *update)
+{
+    rp_dtype dtype = r->plan->model->dtype;
+    bool apart = step->adam.decays_matrices && step->adam.weight_decay != 0;
+    for (uint64_t at = 0; at < update->count;) {
+        bool vectors = false;
+        uint64_t to = rpexec_layer_run(layer, first + at, &vectors) - first;
+        to = apart && to < update->count ? to : update->count;
+        rpexec_adam adam = step->adam;
+        adam.weight_decay = apart && vectors ? 0 : adam.weight_decay;
+        const rpexec_update part = {
+            .master = update->master + at,
+            .weights = rpexec_element(dtype, update->weights, at),
+            .gradients = rpexec_element_const(dtype, update->gradients, at),
+            .m = update->m + at,
+            .v = update->v + at,
+            .scale = update->scale,
+            .count = to - at};
+        const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, step->number);
+        r->operators->adam(lane, &factors, &part);
+        at = to;
+    }
 }

@@ -112,6 +112,7 @@ static void step(const rpexec_single *s, const memory *m)
                              rpexec_element(s->model->dtype, m->slots[i], s->state->trained[layer]),
                              scale);
         }
+        rpexec_state_measure(s->state, layer);
     }
     rpexec_state_optimise(s->state, &s->adam);
     if (!s->asynchronous) {
@@ -140,6 +141,9 @@ rp_status rpexec_single_run(rpexec_single *s)
         }
         s->losses[i] = sum / (double)s->batches[i].valid_tokens;
         step(s, &m);
+        if (s->norms != NULL) {
+            s->norms[i] = s->state->norm;
+        }
     }
     rp_arena_destroy(arena);
     return status;

@@ -27,6 +27,7 @@ typedef struct rpexec_single {
     const rpexec_operators *operators;
     rpexec_lane *lane;
     double *losses; /**< [iterations] mean over the valid tokens */
+    double *norms;  /**< [iterations] of the gradients, before clipping; NULL: not wanted */
 } rpexec_single;
 
 /**

@@ -184,11 +184,9 @@ static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
     return RP_OK;
 }
 
-/* Before the step: all gradients are there. @param overflow_out one is not finite (fp16) */
-static rp_status complete(rpexec_run *r, uint32_t op, rpexec_lane *lane, bool *overflow_out)
+/* Before the step: all gradients are there. */
+static rp_status complete(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
-    uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
-    *overflow_out = false;
     if (r->plan->model->config->tied_head && r->plan->model->rank == 0) {
         add_tables(r, gpu, lane);
     }
@@ -197,22 +195,44 @@ static rp_status complete(rpexec_run *r, uint32_t op, rpexec_lane *lane, bool *o
         for (uint32_t layer = job->begin; job->gpu == gpu && layer < job->end; layer++) {
             RP_TRY(is_block(r, layer) ? sum_layer(r, op, lane, job, layer) : RP_OK);
         }
-        if (job->gpu == gpu && rpexec_scaler_needed(r->plan->model->dtype)) {
-            *overflow_out |=
-                !r->operators->finite(lane, values_of(r, job), rpexec_run_at(r, job->gradients));
-        }
     }
     return RP_OK;
+}
+
+/* Of the gradients that no rank before has, too, those of a tied table in the embedding's place. */
+static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
+{
+    const rpexec_slice *s = &r->plan->slices[gpu];
+    const rpexec_model *m = &s->model;
+    rpexec_squares sum = {0};
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        for (uint32_t layer = job->begin; job->gpu == gpu && layer < job->end; layer++) {
+            const rpexec_layer *l = rpexec_model_layer(m, layer);
+            bool tied = layer + 1 == m->layer_count && m->config->tied_head;
+            for (uint32_t k = 0; k < l->tensor_count; k++) {
+                const rpexec_tensor *t = &l->tensors[k];
+                bool again = (tied && k == RPEXEC_HEAD_TABLE) || rpexec_slice_copies(s, layer, k);
+                if (rpexec_tensor_trained(l, t) && !again) {
+                    r->operators->squares(lane, t->rows * t->columns,
+                                          rpexec_element(m->dtype, gradients_of(r, job, layer),
+                                                         t->offset - l->frozen),
+                                          &sum);
+                }
+            }
+        }
+    }
+    return sum;
 }
 
 rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     float scale = r->scales[r->program->ops[op].iteration];
-    bool overflow = false;
-    uint64_t step = 0;
-    RP_TRY(complete(r, op, lane, &overflow));
-    if (!rpexec_run_agree(r, op, overflow, &step)) {
+    rpexec_run_step step;
+    RP_TRY(complete(r, op, gpu, lane));
+    const rpexec_squares squares = squares_of(r, gpu, lane);
+    if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
@@ -223,8 +243,9 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             const rpexec_update update = update_of(r, job, layer, scale);
             RP_TRY(r->e->keep_gradients ? keep(r, op, &update, job, layer) : RP_OK);
-            if (step != 0) {
-                r->operators->adam(lane, &r->e->adam, step, &update);
+            if (step.number != 0) {
+                rpexec_run_adam(r, lane, &step,
+                                rpexec_model_layer(&r->plan->slices[gpu].model, layer), 0, &update);
             }
         }
         r->operators->zero(lane, values_of(r, job), rpexec_run_at(r, job->gradients));
@@ -266,7 +287,7 @@ void rpexec_run_fill_slices(rpexec_run *r)
     uint64_t tokens = r->first_sequence[p->microbatch_count] * r->plan->model->seq_len;
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         const rpexec_slice *s = &r->plan->slices[gpu];
-        for (uint32_t i = 0; i < p->iteration_count; i++) {
+        for (uint32_t i = 0; i < r->run_most; i++) {
             int32_t *ids = r->slice_ids[(size_t)gpu * p->iteration_count + i];
             for (uint64_t t = 0; t < tokens; t++) {
                 uint32_t id = (uint32_t)r->e->batches[i].ids[t] - s->first_id;

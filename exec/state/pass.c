@@ -136,19 +136,48 @@ bool rpexec_pass_collect(rpexec_pool *pool, rp_dtype dtype, uint64_t count, cons
     return !atomic_load(&c.overflows);
 }
 
-static void look_at_piece(void *context, uint64_t first, uint64_t count)
+typedef struct squaring {
+    rp_dtype dtype;
+    const void *gradients;
+    const void *more;
+    float scale;
+    atomic_ullong limbs[RPEXEC_SQUARES_LIMBS];
+    atomic_ullong not_finite;
+} squaring;
+
+/* Sums of limbs are whole numbers: the order of the pieces does not matter. */
+static void square_piece(void *context, uint64_t first, uint64_t count)
 {
-    collecting *c = context;
-    if (!rpexec_all_finite(c->dtype, count, rpexec_element_const(c->dtype, c->from, first))) {
-        atomic_store_explicit(&c->overflows, true, memory_order_relaxed);
+    squaring *s = context;
+    rpexec_squares sum = {0};
+    for (uint64_t i = first; i < first + count; i += BLOCK) {
+        float gradients[BLOCK];
+        uint64_t values = first + count - i < BLOCK ? first + count - i : BLOCK;
+        (void)rpexec_unscale(s->dtype, values, rpexec_element_const(s->dtype, s->gradients, i),
+                             s->scale, false, gradients);
+        if (s->more != NULL) {
+            (void)rpexec_unscale(s->dtype, values, rpexec_element_const(s->dtype, s->more, i),
+                                 s->scale, true, gradients);
+        }
+        rpexec_squares_add(RP_DTYPE_F32, values, gradients, &sum);
     }
+    for (uint32_t i = 0; i < RPEXEC_SQUARES_LIMBS; i++) {
+        atomic_fetch_add_explicit(&s->limbs[i], sum.limbs[i], memory_order_relaxed);
+    }
+    atomic_fetch_add_explicit(&s->not_finite, sum.not_finite, memory_order_relaxed);
 }
 
-bool rpexec_pass_finite(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *values)
+void rpexec_pass_squares(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *gradients,
+                         const void *more, float scale, rpexec_squares *sum)
 {
-    collecting c = {.dtype = dtype, .from = values};
-    rpexec_pool_run(pool, count, look_at_piece, &c);
-    return !atomic_load(&c.overflows);
+    squaring s = {.dtype = dtype, .gradients = gradients, .more = more, .scale = scale};
+    rpexec_squares all;
+    rpexec_pool_run(pool, count, square_piece, &s);
+    for (uint32_t i = 0; i < RPEXEC_SQUARES_LIMBS; i++) {
+        all.limbs[i] = atomic_load(&s.limbs[i]);
+    }
+    all.not_finite = atomic_load(&s.not_finite);
+    rpexec_squares_merge(&all, sum);
 }
 
 /* ---- refreshing -------------------------------------------------------------------------------

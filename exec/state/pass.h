@@ -7,6 +7,7 @@
 #pragma once
 
 #include "exec/operators/adam.h"
+#include "exec/operators/squares.h"
 #include "exec/pool/pool.h"
 #include "exec/state/scaler.h"
 
@@ -28,8 +29,10 @@ void rpexec_pass_zero(rpexec_pool *pool, uint64_t count, size_t width, void *to)
 bool rpexec_pass_collect(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *from,
                          float scale, bool add, float *to);
 
-/** rpexec_all_finite. */
-bool rpexec_pass_finite(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *values);
+/** Adds the squares of gradients as rpexec_pass_run_step finds them: divided by the scale, with
+ * `more` added. @param more [count]; NULL: none */
+void rpexec_pass_squares(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const void *gradients,
+                         const void *more, float scale, rpexec_squares *sum);
 
 /** rpexec_narrow. */
 void rpexec_pass_refresh(rpexec_pool *pool, rp_dtype dtype, uint64_t count, const float *from,

@@ -191,25 +191,12 @@ static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradient
     s->overflow |= !finite;
 }
 
-/* The overflow of one gradient makes the step's decision, so that it is known before any of them is
- * used; a sum of finite 16-bit values is finite in fp32, and so is what a scale of 1 or more has
- * divided. */
-static void look(rpexec_state *s, uint32_t layer, float scale)
-{
-    rp_dtype dtype = s->model->dtype;
-    s->collected_scale = scale;
-    if (rpexec_scaler_needed(dtype)) {
-        s->overflow |=
-            !rpexec_pass_finite(s->pool, dtype, floats_of(s, layer), rpexec_state_slot(s, layer));
-    }
-}
-
 /* The head's gradient of a tied table is taken at once: the next step may already write the head's
  * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {
     if (s->is_fused) {
-        look(s, layer, scale);
+        s->collected_scale = scale;
     } else {
         take_gradients(s, layer, rpexec_state_slot(s, layer), scale, false);
     }
@@ -238,6 +225,27 @@ void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, fl
     take_gradients(s, layer, gradients, scale, true);
 }
 
+/* The overflow of one gradient makes the step's decision, so that it is known before any of them is
+ * used; a sum of finite 16-bit values is finite in fp32, and so is what a scale of 1 or more has
+ * divided. */
+void rpexec_state_measure(rpexec_state *s, uint32_t layer)
+{
+    uint32_t head = s->model->layer_count - 1;
+    bool tied = layer == 0 && is_tied_head(s, head);
+    rp_dtype dtype = s->is_fused ? s->model->dtype : RP_DTYPE_F32;
+    const void *slot = rpexec_state_slot(s, layer);
+    const void *first = tied ? slot_table(s, head) : slot;
+    uint64_t count = own_floats(s, layer);
+    if (s->is_fused) {
+        rpexec_pass_squares(s->pool, dtype, count, first, tied ? slot : NULL, s->collected_scale,
+                            &s->squares);
+    } else {
+        rpexec_pass_squares(s->pool, dtype, count, s->gradients + s->trained[layer], NULL, 1,
+                            &s->squares);
+    }
+    s->overflow |= rpexec_scaler_needed(s->model->dtype) && s->squares.not_finite != 0;
+}
+
 void rpexec_state_fuse(rpexec_state *s, bool fused)
 {
     s->is_fused = fused;
@@ -250,29 +258,66 @@ static void *trained_working(const rpexec_state *s, uint32_t layer)
                           rpexec_model_layer(s->model, layer)->frozen);
 }
 
-/* A layer's slot, and of the embedding of a tied table the head's before it. */
-static void step_fused(rpexec_state *s, uint32_t layer, const rpexec_adam_factors *factors,
-                       const rpexec_adam_slice *slice)
+/* A layer's slot from value `at` on, and of the embedding of a tied table the head's before it. */
+static void step_fused(rpexec_state *s, uint32_t layer, uint64_t at,
+                       const rpexec_adam_factors *factors, const rpexec_adam_slice *slice)
 {
+    rp_dtype dtype = s->model->dtype;
     uint32_t head = s->model->layer_count - 1;
     bool tied = layer == 0 && is_tied_head(s, head);
-    void *slot = rpexec_state_slot(s, layer);
-    rpexec_pass_step step = {.dtype = s->model->dtype,
-                             .gradients = tied ? slot_table(s, head) : slot,
+    void *slot = rpexec_element(dtype, rpexec_state_slot(s, layer), at);
+    rpexec_pass_step step = {.dtype = dtype,
+                             .gradients =
+                                 tied ? rpexec_element(dtype, slot_table(s, head), at) : slot,
                              .more = tied ? slot : NULL,
                              .scale = s->collected_scale,
                              .slice = *slice,
-                             .working = trained_working(s, layer)};
+                             .working = rpexec_element(dtype, trained_working(s, layer), at)};
     step.slice.gradients = NULL;
     if (tied) {
-        step.copy = rpexec_element(s->model->dtype, trained_working(s, head), own_floats(s, head));
+        step.copy =
+            rpexec_element(dtype, trained_working(s, head), own_floats(s, head) + at);
     }
     rpexec_pass_run_step(s->pool, factors, &step);
 }
 
+/* Adam of a layer, tensors that are decayed and others apart. */
+static void step_layer(rpexec_state *s, uint32_t layer, const rpexec_adam *adam)
+{
+    uint64_t end = own_floats(s, layer);
+    for (uint64_t at = 0; at < end;) {
+        bool vectors = false;
+        uint64_t to = rpexec_layer_run(rpexec_model_layer(s->model, layer), at, &vectors);
+        rpexec_adam part = *adam;
+        part.weight_decay = vectors ? 0 : part.weight_decay;
+        to = to < end ? to : end;
+        if (!adam->decays_matrices || adam->weight_decay == 0) {
+            part = *adam;
+            to = end;
+        }
+        const rpexec_adam_factors factors = rpexec_adam_factors_of(&part, s->step);
+        uint64_t place = s->trained[layer] + at;
+        const rpexec_adam_slice slice = {.parameters = s->master + place,
+                                         .gradients = s->gradients + place,
+                                         .m = s->m + place,
+                                         .v = s->v + place,
+                                         .count = to - at};
+        if (s->is_fused) {
+            step_fused(s, layer, at, &factors, &slice);
+        } else {
+            rpexec_pass_adam(s->pool, &factors, &slice);
+        }
+        at = to;
+    }
+}
+
 void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
 {
+    rpexec_adam clipped = *adam;
     bool overflow = s->overflow;
+    s->norm = rpexec_squares_root(&s->squares);
+    s->squares = (rpexec_squares){0};
+    clipped.clip = rpexec_adam_clip(adam, s->norm);
     s->overflow = false;
     if (rpexec_scaler_needed(s->model->dtype)) {
         rpexec_scaler_step(&s->scaler, overflow);
@@ -282,19 +327,8 @@ void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
         return;
     }
     s->step++;
-    const rpexec_adam_factors factors = rpexec_adam_factors_of(adam, s->step);
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
-        uint64_t at = s->trained[i];
-        const rpexec_adam_slice slice = {.parameters = s->master + at,
-                                         .gradients = s->gradients + at,
-                                         .m = s->m + at,
-                                         .v = s->v + at,
-                                         .count = own_floats(s, i)};
-        if (s->is_fused) {
-            step_fused(s, i, &factors, &slice);
-        } else {
-            rpexec_pass_adam(s->pool, &factors, &slice);
-        }
+        step_layer(s, i, &clipped);
     }
 }
 

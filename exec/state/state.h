@@ -11,6 +11,7 @@
 
 #include "exec/model/model.h"
 #include "exec/operators/adam.h"
+#include "exec/operators/squares.h"
 #include "exec/pool/pool.h"
 #include "exec/state/scaler.h"
 
@@ -31,6 +32,8 @@ typedef struct rpexec_state {
     rpexec_pool *pool;     /**< works on the arrays; NULL for small models */
     bool is_fused;         /**< a step is one pass (rpexec_state_fuse) */
     float collected_scale; /**< of what a fused step finds in the slots */
+    rpexec_squares squares; /**< of the gradients that have been measured for the next step */
+    double norm;            /**< of the last step's gradients; NaN where one was not finite */
 } rpexec_state;
 
 /** Zeroed arrays in `arena`, touched first by the threads of the pool. The pool is
@@ -53,7 +56,7 @@ void rpexec_state_copy_working(rpexec_state *state, void *values, bool back);
 
 /** COLLECT of a layer: the slot divided by the `scale` that its loss had becomes the master
  * gradient; a tied table's two slots are added, the head's first. Notes an overflow. Call for the
- * last layer first. */
+ * last layer first, and rpexec_state_measure when all of the layer's gradients are there. */
 void rpexec_state_collect(rpexec_state *state, uint32_t layer, float scale);
 
 /** Adds to what COLLECT of a layer has delivered: gradients of another call, laid out as its slot,
@@ -68,9 +71,13 @@ void rpexec_state_collect_part(rpexec_state *state, uint32_t layer, float scale,
 /** The embedding's master gradient becomes the sum of a tied table's two. Without one: nothing. */
 void rpexec_state_sum_tables(rpexec_state *state);
 
+/** The gradients of a layer are whole: they join the norm of the step, a tied table's once, and an
+ * overflow is noted. Call once per layer and step, for the last layer first. */
+void rpexec_state_measure(rpexec_state *state, uint32_t layer);
+
 /**
- * From now on a step is one pass in OPTIMIZER, with the same bits: COLLECT only looks for an
- * overflow, slots are read and working weights written by OPTIMIZER, and REFRESH finds them done.
+ * From now on a step is one pass in OPTIMIZER, with the same bits: COLLECT does nothing yet,
+ * slots are read and working weights written by OPTIMIZER, and REFRESH finds them done.
  * Master gradients are not kept. For synchronous steps whose slots nobody writes, and whose working
  * weights nobody reads, between the first COLLECT and the last REFRESH, with one COLLECT per layer
  * and no rpexec_state_add.
@@ -78,7 +85,8 @@ void rpexec_state_sum_tables(rpexec_state *state);
 void rpexec_state_fuse(rpexec_state *state, bool fused);
 
 /** OPTIMIZER: one Adam step of all layers from the master gradients, by the pool; none after an
- * overflow. */
+ * overflow. Gradients are clipped to `adam`'s norm by that of all that has been measured, which is
+ * the state's afterwards. */
 void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
 
 /** @return values of layers [begin, end) that have masters and moments of their own: the rest, at

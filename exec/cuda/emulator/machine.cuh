@@ -170,6 +170,12 @@ static inline uint32_t __float_as_uint(float x)
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
+static inline long long __double_as_longlong(double x)
+{
+    long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
 static inline float __uint_as_float(uint32_t bits)
 {
     float x;

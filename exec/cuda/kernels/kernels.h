@@ -86,9 +86,12 @@ cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count, 
                               void *x);
 cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam_factors *factors,
                              const rpexec_update *update);
-/** Sets *flag, which must be 0, to 1 where a value is not finite. */
-cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
-                                        const void *x, int32_t *flag);
+/** The limbs of rpexec_squares and behind them its count of what is not finite, in the first 32
+ * words. @param parts [RPEXEC_CUDA_SQUARES_PARTS][32] */
+cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uint64_t count, const void *x,
+                                uint64_t *parts);
+#define RPEXEC_CUDA_SQUARES_PARTS 128u
+#define RPEXEC_CUDA_SQUARES_SCRATCH ((size_t)RPEXEC_CUDA_SQUARES_PARTS * 32 * sizeof(uint64_t))
 
 /* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `scratch` has
  * rpexec_cuda_embed_scratch bytes. `ids` and `labels` may lie in pinned memory of the host, which

@@ -176,7 +176,7 @@ __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale,
         load<N>(v + i, count - i, whole, second);
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            float slope = g[j] * inverse_scale + f.decay * value[j];
+            float slope = g[j] * inverse_scale * f.clip + f.decay * value[j];
             first[j] = f.beta1 * first[j] + f.one_minus_beta1 * slope;
             second[j] = f.beta2 * second[j] + f.one_minus_beta2 * (slope * slope);
             value[j] =
@@ -191,21 +191,81 @@ __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale,
     }
 }
 
-/* All threads that find one write the same 1: the order does not matter. */
+/* Squares of a block of values: exec/operators/squares.c has the same order. */
 template <typename T>
-__global__ void find_not_finite(uint64_t count, const T *x, int32_t *flag, bool whole)
+__device__ inline double block_squares(uint64_t count, uint64_t first, const T *x, bool whole)
 {
-    constexpr int N = per_pack<T>::count;
-    for (uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * N; i < count;
-         i += (uint64_t)gridDim.x * BLOCK * N) {
-        float in[N];
-        load<N>(x + i, count - i, whole, in);
-        for (int j = 0; j < N; j++) {
-            if (!(fabsf(in[j]) <= 3.402823466e+38f)) {
-                *flag = 1;
-            }
+    constexpr int N = per_pack<T>::count < 4 ? per_pack<T>::count : 4;
+    float values[RPEXEC_SQUARES_BLOCK];
+    double sums[8];
+    for (uint32_t i = 0; i < RPEXEC_SQUARES_BLOCK; i += N) {
+        load<N>(x + first + i, first + i < count ? count - first - i : 0, whole, values + i);
+    }
+    for (int i = 0; i < 8; i++) {
+        double a = values[i];
+        double b = values[i + 8];
+        sums[i] = a * a + b * b;
+    }
+    for (int i = 0; i < 4; i++) {
+        sums[i] += sums[i + 4];
+    }
+    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+}
+
+/* The part of a sum that belongs into limb `limb`; behind the limbs sums are counted that are not
+ * finite. */
+__device__ inline uint64_t limb_of(double sum, uint32_t limb)
+{
+    uint64_t bits = (uint64_t)__double_as_longlong(sum);
+    uint64_t exponent = bits >> 52;
+    if (exponent == 0 || exponent >= 0x7ff) {
+        return limb == RPEXEC_SQUARES_LIMBS && exponent != 0 ? 1 : 0;
+    }
+    uint64_t mantissa = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1 << 52;
+    uint32_t place = (uint32_t)exponent - 1075 + RPEXEC_SQUARES_EXPONENT;
+    uint32_t shift = place % 32;
+    uint32_t part = limb - place / 32;
+    uint64_t low = mantissa << shift;
+    return part == 0   ? low & 0xffffffffu
+           : part == 1 ? low >> 32
+           : part == 2 ? mantissa >> 1 >> (63 - shift)
+                       : 0;
+}
+
+/* A warp takes 32 blocks of values at a time; lane i has limb i of all their sums. */
+template <typename T>
+__global__ void squares(uint64_t count, const T *x, uint64_t *parts, bool whole)
+{
+    __shared__ uint64_t limbs[BLOCK / 32][32];
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t warp = threadIdx.x / 32;
+    uint64_t all = (count + RPEXEC_SQUARES_BLOCK - 1) / RPEXEC_SQUARES_BLOCK;
+    uint64_t mine = 0;
+    for (uint64_t at = ((uint64_t)blockIdx.x * (BLOCK / 32) + warp) * 32; at < all;
+         at += (uint64_t)gridDim.x * BLOCK) {
+        double sum = block_squares(count, (at + lane) * RPEXEC_SQUARES_BLOCK, x, whole);
+        for (int i = 0; i < 32; i++) {
+            mine += limb_of(__shfl_sync(0xffffffffu, sum, i), lane);
         }
     }
+    limbs[warp][lane] = mine;
+    __syncthreads();
+    if (warp == 0) {
+        for (int i = 1; i < BLOCK / 32; i++) {
+            mine += limbs[i][lane];
+        }
+        parts[(uint64_t)blockIdx.x * 32 + lane] = mine;
+    }
+}
+
+/* One warp; the sum takes the first part's place. */
+__global__ void add_parts(uint32_t count, uint64_t *parts)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += parts[(uint64_t)i * 32 + threadIdx.x];
+    }
+    parts[threadIdx.x] = sum;
 }
 
 extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
@@ -346,13 +406,17 @@ extern "C" cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target,
     });
 }
 
-extern "C" cudaError_t rpexec_cuda_find_not_finite(const rpexec_cuda_target *target, uint64_t count,
-                                                   const void *x, int32_t *flag)
+extern "C" cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uint64_t count,
+                                           const void *x, uint64_t *parts)
 {
-    return for_type(target, [&](auto zero) {
+    uint32_t blocks = blocks_for(target, count, BLOCK * RPEXEC_SQUARES_BLOCK);
+    blocks = blocks < RPEXEC_CUDA_SQUARES_PARTS ? blocks : RPEXEC_CUDA_SQUARES_PARTS;
+    cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(find_not_finite<T>, blocks_for(target, count, BLOCK * per_pack<T>::count),
-                      BLOCK, 0, target->stream, count, static_cast<const T *>(x), flag,
-                      aligned(16, x));
+        return launch(squares<T>, blocks, BLOCK, 0, target->stream, count,
+                      static_cast<const T *>(x), parts, aligned(16, x));
     });
+    return error != cudaSuccess
+               ? error
+               : launch(add_parts, 1, 32, 0, target->stream, blocks, parts);
 }

@@ -106,6 +106,7 @@ static void loss(const bench *b)
 static void adam(const bench *b)
 {
     const rpexec_adam defaults = rpexec_adam_defaults();
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(&defaults, 3);
     const rpexec_update update = {.master = b->x[0],
                                   .weights = b->lane->dtype == RP_DTYPE_F32 ? NULL : b->x[1],
                                   .gradients = b->x[2],
@@ -113,7 +114,7 @@ static void adam(const bench *b)
                                   .v = b->x[4],
                                   .scale = 1,
                                   .count = (uint64_t)HIDDEN * WIDE};
-    b->op->adam(b->lane, &defaults, 3, &update);
+    b->op->adam(b->lane, &factors, &update);
 }
 
 static void linear(const bench *b)

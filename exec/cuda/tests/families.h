@@ -3,7 +3,7 @@
 
 #include "exec/cuda/tests/trial.h"
 
-/** Norms, values one at a time, Adam, finite. */
+/** Norms, values one at a time, Adam, squares. */
 int test_values(rp_dtype dtype);
 
 /** Embedding and loss. */

@@ -1,4 +1,4 @@
-/* Norms, rotation, operators of one value at a time, Adam, finite. */
+/* Norms, rotation, operators of one value at a time, Adam, squares. */
 #include "exec/cuda/tests/families.h"
 
 #include <math.h>
@@ -276,7 +276,8 @@ static void adam(const void *context, rpexec_lane *lane, const rpexec_operators 
                                .weights = s->weights ? p[4] : NULL,
                                .scale = s->scale,
                                .count = s->count};
-    op->adam(lane, &s->adam, 3, &one);
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(&s->adam, 3);
+    op->adam(lane, &factors, &one);
 }
 
 static int test_adam(rp_dtype dtype, uint64_t count, bool decoupled)
@@ -287,6 +288,7 @@ static int test_adam(rp_dtype dtype, uint64_t count, bool decoupled)
                 .scale = dtype == RP_DTYPE_F16 ? 64 : 1};
     s.adam.weight_decay = 0.1;
     s.adam.decoupled = decoupled;
+    s.adam.clip = 0.75;
     trial t = trial_begin("adam", dtype);
     trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, count, 1), 4, 0);
     trial_values(&t, count, 1);
@@ -302,31 +304,38 @@ static int test_adam(rp_dtype dtype, uint64_t count, bool decoupled)
 }
 
 /* values. */
-static void all_finite(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
+static void squares(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
-    (void)op->finite(lane, *(const uint64_t *)context, p[0]);
+    rpexec_squares sum = {0};
+    op->squares(lane, *(const uint64_t *)context, p[0], &sum);
 }
 
-/* Asked for separately: its answer is no tensor. */
-static int test_finite(rp_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
+/* Asked for separately: its answer is no tensor. The host's sum bit for bit, and what is not finite
+ * is seen. */
+static int test_squares(rp_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
 {
-    trial t = trial_begin("finite", dtype);
+    trial t = trial_begin("squares", dtype);
     uint32_t x = trial_values(&t, count, 1);
     size_t bytes = rp_dtype_bytes(dtype);
-    int failed = !trial_run(&t, all_finite, &count);
+    int failed = !trial_run(&t, squares, &count);
     void *device = trial_device_memory(t.tensors[x].bytes);
     const rpexec_operators *op = trial_device_table(dtype);
     for (int bad = 0; bad < 2; bad++) {
+        rpexec_squares right = {0};
+        rpexec_squares got = {0};
         if (bad) { /* the upper half of a word of fp32 */
             unsigned char *at = (unsigned char *)t.tensors[x].start + where * bytes + bytes - 2;
             at[0] = (unsigned char)high;
             at[1] = (unsigned char)(high >> 8);
         }
-        bool right =
-            trial_host_table(dtype)->finite(trial_host_lane(dtype), count, t.tensors[x].start);
+        trial_host_table(dtype)->squares(trial_host_lane(dtype), count, t.tensors[x].start, &right);
         (void)trial_to_device(device, t.tensors[x].start, t.tensors[x].bytes);
-        if (op->finite(trial_device_lane(dtype), count, device) != right || right == (bad != 0)) {
-            printf("finite, %s: wrong, value %llu of %llu\n", rp_dtype_text(dtype),
+        op->squares(trial_device_lane(dtype), count, device, &got);
+        double norm = rpexec_squares_root(&got);
+        bool same = got.not_finite == right.not_finite && got.not_finite == (bad ? 1 : 0) &&
+                    (bad || norm == rpexec_squares_root(&right)) && (bad || norm > 0);
+        if (!same) {
+            printf("squares, %s: wrong, value %llu of %llu\n", rp_dtype_text(dtype),
                    (unsigned long long)where, (unsigned long long)count);
             failed++;
         }
@@ -350,13 +359,13 @@ int test_values(rp_dtype dtype)
               test_rotate(dtype, (turn){1, 6, 3, 10, 6, true});
     failed += test_count(dtype, 1) + test_count(dtype, 4099) + test_count(dtype, 256);
     failed += test_adam(dtype, 1001, false) + test_adam(dtype, 8, true);
-    failed += test_finite(dtype, 1003, 1002, infinite) +
-              test_finite(dtype, 512, 0, (uint16_t)(infinite | 0x8001u));
+    failed += test_squares(dtype, 1003, 1002, infinite) +
+              test_squares(dtype, 512, 0, (uint16_t)(infinite | 0x8001u));
     if (fast) { /* more than the blocks of 132 multiprocessors take at once */
         failed += test_norm(dtype, 1100, 1280) + test_norm(dtype, 9000, 128) +
                   test_rotate(dtype, (turn){3, 1024, 8, 128, 128, false});
         failed += test_count(dtype, 2300003) + test_adam(dtype, 1200001, true) +
-                  test_finite(dtype, 1 << 22, 3456789, infinite);
+                  test_squares(dtype, 1 << 22, 3456789, infinite);
     }
     return failed;
 }

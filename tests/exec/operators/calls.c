@@ -26,7 +26,7 @@ static keeper all = {.taker = {.take = keep}};
 static rpexec_attention_sizes got_sizes;
 static rpexec_routing got_routing;
 static rpexec_matrices got_matrices;
-static rpexec_adam got_adam;
+static rpexec_adam_factors got_factors;
 static rpexec_update got_update;
 static const void *got_pointers[4];
 static float got_factor;
@@ -53,12 +53,11 @@ static void experts_linear(rpexec_lane *lane, const rpexec_routing *routing,
     got_matrices = *matrices;
 }
 
-static void adam_step(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void adam_step(rpexec_lane *lane, const rpexec_adam_factors *factors,
                       const rpexec_update *update)
 {
     (void)lane;
-    cr_expect(eq(u64, step, 7));
-    got_adam = *adam;
+    got_factors = *factors;
     got_update = *update;
 }
 
@@ -88,7 +87,8 @@ static const rpexec_routing routing = {.tokens = UINT64_MAX - 2,
                                        .weights = AT(12),
                                        .begins = AT(16)};
 static const rpexec_matrices matrices = {10, 11, UINT64_MAX - 3};
-static const rpexec_adam adam = {1.5, 2.5, 3.5, 4.5, 5.5, true};
+static const rpexec_adam_factors factors = {1.5f, 2.5f, 3.5f, 4.5f, 5.5f,
+                                            6.5f, 7.5f, 8.5f, 9.5f, 10.5f};
 static const rpexec_update update = {.master = AT(20),
                                      .weights = AT(24),
                                      .gradients = AT(28),
@@ -120,10 +120,10 @@ static const rpexec_update update = {.master = AT(20),
 #define MATRICES_CHANGE(member)                                                                    \
     CHANGES(rpexec_matrices, matrices, member,                                                     \
             NOTED.experts_linear(LANE, &routing, argument, AT(0), AT(1), true, AT(2)))
-#define ADAM_CHANGES(member)                                                                       \
-    CHANGES(rpexec_adam, adam, member, NOTED.adam(LANE, argument, 7, &update))
+#define FACTORS_CHANGE(member)                                                                     \
+    CHANGES(rpexec_adam_factors, factors, member, NOTED.adam(LANE, argument, &update))
 #define UPDATE_CHANGES(member)                                                                     \
-    CHANGES(rpexec_update, update, member, NOTED.adam(LANE, &adam, 7, argument))
+    CHANGES(rpexec_update, update, member, NOTED.adam(LANE, &factors, argument))
 
 Test(exec_operator_calls, every_member_counts)
 {
@@ -147,12 +147,16 @@ Test(exec_operator_calls, every_member_counts)
     MATRICES_CHANGE(in);
     MATRICES_CHANGE(out);
     MATRICES_CHANGE(stride);
-    ADAM_CHANGES(lr);
-    ADAM_CHANGES(beta1);
-    ADAM_CHANGES(beta2);
-    ADAM_CHANGES(eps);
-    ADAM_CHANGES(weight_decay);
-    ADAM_CHANGES(decoupled);
+    FACTORS_CHANGE(beta1);
+    FACTORS_CHANGE(one_minus_beta1);
+    FACTORS_CHANGE(beta2);
+    FACTORS_CHANGE(one_minus_beta2);
+    FACTORS_CHANGE(clip);
+    FACTORS_CHANGE(rate);
+    FACTORS_CHANGE(unbias);
+    FACTORS_CHANGE(eps);
+    FACTORS_CHANGE(decay);
+    FACTORS_CHANGE(shrink);
     UPDATE_CHANGES(master);
     UPDATE_CHANGES(weights);
     UPDATE_CHANGES(gradients);
@@ -181,12 +185,10 @@ Test(exec_operator_calls, calls_come_back_as_they_were)
               got_routing.chosen == routing.chosen && got_routing.rows == routing.rows &&
               got_routing.weights == routing.weights);
     cr_expect(memcmp(&got_matrices, &matrices, sizeof matrices) == 0);
-    NOTED.adam(LANE, &adam, 7, &update);
+    NOTED.adam(LANE, &factors, &update);
     cr_expect(not(rpexec_call_repeats(all.call)));
     rpexec_call_make(&table, LANE, all.call);
-    cr_expect(got_adam.lr == adam.lr && got_adam.beta1 == adam.beta1 &&
-              got_adam.beta2 == adam.beta2 && got_adam.eps == adam.eps &&
-              got_adam.weight_decay == adam.weight_decay && got_adam.decoupled);
+    cr_expect(memcmp(&got_factors, &factors, sizeof factors) == 0);
     cr_expect(got_update.master == update.master && got_update.weights == update.weights &&
               got_update.gradients == update.gradients && got_update.m == update.m &&
               got_update.v == update.v && got_update.scale == update.scale &&
@@ -239,7 +241,7 @@ Test(exec_operator_calls, what_calls_ask_for)
                         AT(2), AT(3), AT(4));
         expect_description(dtype, "2x8 heads 6/3x4", 4.0 * 2 * 8 * 4 * 6 * 4,
                            element * 2 * 16 * 4 * 9);
-        NOTED.adam(LANE, &adam, 7, &update); /* weights are written beside the masters */
+        NOTED.adam(LANE, &factors, &update); /* weights are written beside the masters */
         expect_description(dtype, "12", 0, 12 * (24 + 2 * element));
         const rpexec_routing r = {.tokens = 5, .experts = 4, .active = 2};
         NOTED.route(LANE, &r, AT(0));

@@ -284,7 +284,8 @@ static void adam(void)
                                      .m = m[1].wide,
                                      .v = v[1].wide,
                                      .count = COUNT};
-    half->adam(&narrow_lane, &adam, 3, &update);
+    const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, 3);
+    half->adam(&narrow_lane, &factors, &update);
     rpexec_adam_step(&adam, 3, &slice);
     check("weights", &master[0], false); /* the rounded masters */
     check_floats("masters", master[0].wide, master[1].wide, COUNT);

@@ -151,12 +151,16 @@ Test(exec_pool, an_overflow_is_seen_wherever_it_is)
     const arrays a = new_arrays(RP_DTYPE_F16);
     uint16_t *slot = a.slot;
     rpexec_pool *pool = pool_of(3);
+    rpexec_squares sum = {0};
     fill(RP_DTYPE_F16, &a);
-    cr_expect(rpexec_pass_finite(pool, RP_DTYPE_F16, MOST, slot));
+    rpexec_pass_squares(pool, RP_DTYPE_F16, MOST, slot, NULL, 2, &sum);
+    cr_expect(eq(u64, sum.not_finite, 0));
     for (size_t i = 0; i < 4; i++) {
         uint16_t good = slot[places[i]];
         slot[places[i]] = bad[i];
-        cr_expect(not(rpexec_pass_finite(pool, RP_DTYPE_F16, MOST, slot)));
+        sum = (rpexec_squares){0};
+        rpexec_pass_squares(pool, RP_DTYPE_F16, MOST, slot, NULL, 2, &sum);
+        cr_expect(eq(u64, sum.not_finite, 1));
         cr_expect(not(rpexec_pass_collect(pool, RP_DTYPE_F16, MOST, slot, 2, i % 2 == 0, a.g)));
         slot[places[i]] = good;
         memset(a.g, 0, MOST * sizeof *a.g);

@@ -268,10 +268,10 @@ static void take(const float *gradients, uint64_t count)
 }
 
 /* On the GPUs. */
-static void synthetic_adam(rpexec_lane *lane, const rpexec_adam *adam, uint64_t step,
+static void synthetic_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                            const rpexec_update *update)
 {
-    (void)lane, (void)adam, (void)step;
+    (void)lane, (void)factors;
     take(update->gradients, update->count);
 }
 

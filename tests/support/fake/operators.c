@@ -52,16 +52,17 @@ static void take(rpexec_call_taker *taker, const uint64_t *call)
     }
 }
 
-static bool is_finite(rpexec_call_taker *taker, uint64_t count, const void *x)
+static void ask_squares(rpexec_call_taker *taker, uint64_t count, const void *x,
+                        rpexec_squares *sum)
 {
     rp_fake_lane *lane = (rp_fake_lane *)(void *)taker;
     if (!emulator_is_reached(device_of(lane), x) ||
         emulator_stream_synchronize(lane->stream) != 0) {
-        rp_log_error("finite: memory that is not reached, or a stream that is captured");
+        rp_log_error("squares: memory that is not reached, or a stream that is captured");
         lane->status = RP_TOOL;
-        return false;
+        return;
     }
-    return rpexec_host_operators[lane->host.dtype]->finite(&lane->host, count, x);
+    rpexec_host_operators[lane->host.dtype]->squares(&lane->host, count, x, sum);
 }
 
-const rpexec_call_taker rp_fake_taker = {.take = take, .finite = is_finite};
+const rpexec_call_taker rp_fake_taker = {.take = take, .squares = ask_squares};
