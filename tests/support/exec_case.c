@@ -86,6 +86,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
     RP_TRY(rpexec_state_initialise(&run->state, SEED));
     rp_test_batches(arena, &run->model, iterations, (uint32_t)run->sequences, SEED, &run->batches);
+    RP_TRY(rp_arena_alloc(arena, iterations, sizeof(double), &run->norms));
     return rp_arena_alloc(arena, iterations, sizeof(double), &run->losses);
 }
 
@@ -100,6 +101,11 @@ static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
     return RP_MAX_OPS;
 }
 
+static rpexec_adam adam_of(const rp_test_twist *twist)
+{
+    return twist != NULL && twist->adam != NULL ? *twist->adam : rpexec_adam_defaults();
+}
+
 /* Losses and batches of a run come after those of the run before. */
 static rp_status run_often(rpexec_execution *e, uint32_t again)
 {
@@ -109,6 +115,7 @@ static rp_status run_often(rpexec_execution *e, uint32_t again)
     for (uint32_t i = 0; i < again && status == RP_OK; i++) {
         e->batches += e->iterations;
         e->losses += e->iterations;
+        e->norms += e->iterations;
         status = rpexec_execution_run(r);
     }
     status = status == RP_OK ? rpexec_execution_keep(r) : status;
@@ -122,7 +129,8 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
     rpexec_plan *plan = &run->plan;
     const rpexec_driver_type *type =
         twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver;
-    const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk};
+    const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk,
+                                       .clips = adam_of(twist).clip_norm > 0};
     RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan));
     if (twist->replan != NULL) {
         twist->replan(twist->context, arena, plan);
@@ -133,7 +141,7 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
     }
     rpexec_execution e = {.plan = plan,
                           .state = &run->state,
-                          .adam = rpexec_adam_defaults(),
+                          .adam = adam_of(twist),
                           .batches = run->batches,
                           .driver_type = type,
                           .driver = {.devices = devices,
@@ -149,6 +157,7 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
                           .fuses = twist->drops_gradients,
                           .follower = twist->follower,
                           .losses = run->losses,
+                          .norms = run->norms,
                           .timeline = run->timeline};
     RP_TRY(run_often(&e, twist->again));
     run->iterations_run = e.iterations;
@@ -239,7 +248,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)most * seq_len, arena, &lane));
     rpexec_single s = {.model = &run->model,
                        .state = &run->state,
-                       .adam = rpexec_adam_defaults(),
+                       .adam = adam_of(twist),
                        .microbatches = microbatches,
                        .sequences = sequences,
                        .slot_microbatches = overlapping ? round : 0,
@@ -249,7 +258,8 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                        .asynchronous = work->asynchronous,
                        .operators = rpexec_host_operators[run->model.dtype],
                        .lane = &lane,
-                       .losses = run->losses};
+                       .losses = run->losses,
+                       .norms = run->norms};
     return rpexec_single_run(&s);
 }
 
@@ -306,6 +316,7 @@ bool rp_test_same(const rp_test_run *a, const rp_test_run *b, uint32_t iteration
                   {a->state.v, b->state.v},
                   {a->state.gradients, b->state.gradients}};
     bool same = memcmp(a->losses, b->losses, iterations * sizeof(double)) == 0;
+    same &= memcmp(a->norms, b->norms, iterations * sizeof(double)) == 0;
     uint32_t head = a->model.layer_count - 1;
     uint64_t end = a->model.config->tied_head && a->model.rank == 0
                        ? a->state.trained[head] + a->model.head.tensors[RPEXEC_HEAD_TABLE].offset

@@ -20,6 +20,7 @@ typedef struct rp_test_run {
     uint64_t sequences;      /**< of an iteration */
     rpexec_batch *batches;   /**< [iterations] */
     double *losses;          /**< [iterations] */
+    double *norms;           /**< [iterations] of the gradients */
     uint32_t iterations_run; /**< that the follower has let run */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
@@ -53,6 +54,7 @@ typedef struct rp_test_twist {
     bool fails;
     bool drops_gradients;     /**< the run keeps none, and fuses its steps where it can */
     rpexec_follower follower; /**< of the run */
+    const rpexec_adam *adam;  /**< NULL: rpexec_adam_defaults */
     uint32_t again;           /**< how often the program runs once more, on further batches */
     bool observe;             /**< keeps program, plan and timeline in the run */
     const rpexec_driver_type *driver_type; /**< NULL: the host backend */

@@ -326,11 +326,12 @@ Test(exec_gpu, full_memory_says_what_to_lower)
 }
 
 /* Patched drivers: what is copied by peer access is wrong or never ends, on one way at least. */
-static void let_go_on(void *context, uint32_t iteration, double loss)
+static void let_go_on(void *context, uint32_t iteration, double loss, double norm)
 {
     (void)context;
     (void)iteration;
     (void)loss;
+    (void)norm;
     emulator_unstick();
 }
 

@@ -333,6 +333,7 @@ static rpexec_state stepped(const rpexec_model *model, rpexec_pool *pool, bool f
         deliver(&s, step, step == 2 && model->dtype == RP_DTYPE_F16);
         for (uint32_t layer = model->layer_count; layer-- > 0;) {
             rpexec_state_collect(&s, layer, scale);
+            rpexec_state_measure(&s, layer);
         }
         rpexec_state_optimise(&s, &adam);
         for (uint32_t layer = 0; layer < model->layer_count; layer++) {

@@ -33,6 +33,7 @@ typedef struct ending {
     uint32_t told;  /* ended has */
     bool out_of_order;
     double losses[STEPS];
+    double norms[STEPS];
 } ending;
 
 static bool begins(void *context, uint32_t iteration)
@@ -43,10 +44,11 @@ static bool begins(void *context, uint32_t iteration)
     return iteration < e->most;
 }
 
-static void ended(void *context, uint32_t iteration, double loss)
+static void ended(void *context, uint32_t iteration, double loss, double norm)
 {
     ending *e = context;
     e->out_of_order |= iteration != e->told || iteration >= e->asked;
+    e->norms[e->told] = norm;
     e->losses[e->told++] = loss;
 }
 
@@ -77,6 +79,8 @@ static void compare(const rp_model *config, rp_compile_config work, rp_test_twis
     cr_expect(not(e.out_of_order), "%s %s", name, mode);
     cr_expect(memcmp(e.losses, shorter.losses, most * sizeof(double)) == 0, "%s %s: losses told",
               name, mode);
+    cr_expect(memcmp(e.norms, shorter.norms, most * sizeof(double)) == 0, "%s %s: norms told", name,
+              mode);
     cr_expect(rp_test_same(&stopped, &shorter, most), "%s %s after %u: other bits", name, mode,
               most);
     cr_expect(same_state(&stopped, &shorter), "%s %s after %u: another state", name, mode, most);

@@ -369,6 +369,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     run_single(&config, &one, &twist, &fresh);
     cr_expect(eq(u64, fresh.state.step, 1));
     run.losses += work.iterations - 1;
+    run.norms += work.iterations - 1;
     cr_expect(rp_test_same(&run, &fresh, 1), "%s on %u GPUs, %s: the step after an overflow",
               schedule, gpus, asynchronous ? "async" : "sync");
     /* And plain loops skip the same steps. */
