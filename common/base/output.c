@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 #include <unistd.h>
 
 #define TEMPORARY_TRIES 1000
+/* Around the process's number and a count. */
+#define TEMPORARY_PREFIX ".rp-"
+#define TEMPORARY_SUFFIX ".tmp"
 
 /* ---- files that a signal must not leave -------------------------------------------------------
  */
@@ -130,8 +134,8 @@ static rp_status create_temporary(rp_output *output, int *descriptor_out)
     size_t size = folder_length + 64;
     RP_TRY(rp_mem_resize(&output->temporary_path, size));
     for (unsigned tries = 0; tries < TEMPORARY_TRIES; tries++) {
-        snprintf(output->temporary_path, size, "%.*s.rp-%ld-%u.tmp", (int)folder_length,
-                 output->path, (long)getpid(), atomic_fetch_add(&next, 1));
+        snprintf(output->temporary_path, size, "%.*s" TEMPORARY_PREFIX "%ld-%u" TEMPORARY_SUFFIX,
+                 (int)folder_length, output->path, (long)getpid(), atomic_fetch_add(&next, 1));
         int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
         *descriptor_out = open(output->temporary_path, flags, 0666);
         if (*descriptor_out >= 0) {
@@ -221,6 +225,45 @@ static int sync_error(FILE *stream)
     return errno;
 }
 
+/* A name outlives a loss of power once its folder is on disk. Where that cannot be had, the file is
+ * as good as the system makes it. */
+static void sync_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (length >= sizeof folder) {
+        return;
+    }
+    memcpy(folder, slash == NULL ? "." : path, slash == NULL ? 1 : length);
+    folder[slash == NULL ? 1 : length] = '\0';
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        (void)fsync(descriptor);
+        (void)close(descriptor);
+    }
+}
+
+bool rp_output_is_abandoned(const char *name)
+{
+    uint64_t process = 0;
+    char number[24];
+    size_t prefix = strlen(TEMPORARY_PREFIX);
+    size_t length = strlen(name);
+    if (strncmp(name, TEMPORARY_PREFIX, prefix) != 0 || length < strlen(TEMPORARY_SUFFIX) ||
+        strcmp(name + length - strlen(TEMPORARY_SUFFIX), TEMPORARY_SUFFIX) != 0) {
+        return false;
+    }
+    size_t digits = strcspn(name + prefix, "-");
+    if (digits >= sizeof number) {
+        return false;
+    }
+    memcpy(number, name + prefix, digits);
+    number[digits] = '\0';
+    return rp_parse_u64(number, 1, INT32_MAX, &process) && kill((pid_t)process, 0) != 0 &&
+           errno == ESRCH;
+}
+
 static int close_error(rp_output *output)
 {
     FILE *stream = output->stream;
@@ -243,6 +286,7 @@ rp_status rp_output_commit(rp_output *output)
         error = rename(output->temporary_path, output->path) == 0 ? 0 : errno;
         if (error == 0) {
             release_temporary(output); /* nothing left for discard to remove */
+            sync_folder_of(output->path);
         }
     }
     if (error != 0) {

@@ -43,6 +43,14 @@ static rp_status sync_folder(const char *path)
     return error == 0 ? RP_OK : failed(path, "fsync");
 }
 
+/* Where a new folder's name is. */
+static rp_status sync_parent(const char *path, rp_arena *arena)
+{
+    const char *parent = NULL;
+    RP_TRY(rp_arena_print(arena, &parent, "%s/..", path));
+    return sync_folder(parent);
+}
+
 /* A folder with all that is in it, also what a killed writer has left. */
 static void remove_folder(rp_arena *arena, const char *folder, const char *name)
 {
@@ -130,6 +138,8 @@ static rp_status list(const char *folder, rp_arena *arena, listing *l)
             remove_checkpoint(arena, folder, entry->d_name);
         } else if (broken) {
             remove_folder(arena, folder, entry->d_name);
+        } else if (rp_output_is_abandoned(entry->d_name)) { /* of a --loss-out beside them, say */
+            (void)unlinkat(dirfd(open_folder), entry->d_name, 0);
         }
     }
     (void)closedir(open_folder);
@@ -364,13 +374,17 @@ static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
     }
     bool found = has_checkpoints(there, &step);
     (void)closedir(there);
+    if (c->made) {
+        RP_TRY(sync_parent(c->folder, arena));
+    }
     if (found && anew) {
         rp_log_error("--save: %s has checkpoints of an earlier run (" PREFIX "%" PRIu64 "); valid "
                      "are --resume, which goes on from the newest, and a folder without any",
                      c->folder, step);
         return RP_USAGE;
     }
-    return RP_OK;
+    listing l;
+    return list(c->folder, arena, &l); /* removes what killed runs have left */
 }
 
 rp_status rpexec_checkpoints_open(const char *folder, bool anew, rpexec_checkpoints *c)

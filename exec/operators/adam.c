@@ -3,7 +3,7 @@
 #include <math.h>
 
 #define PI 3.14159265358979323846
-/* What PyTorch adds to a norm before it divides by it. */
+/* Addend of PyTorch to a norm before it divides by it. */
 #define CLIP_EPS 1e-6
 
 rpexec_adam rpexec_adam_defaults(void)

@@ -254,7 +254,8 @@ static void ask_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec
 }
 
 #define ENTRY(name, ...) .name = note_##name,
-const rpexec_operators rpexec_noting_operators = {RPEXEC_OPERATOR_LIST(ENTRY).squares = ask_squares};
+const rpexec_operators rpexec_noting_operators = {
+    RPEXEC_OPERATOR_LIST(ENTRY).squares = ask_squares};
 
 static uint32_t number_of(const uint64_t *call)
 {

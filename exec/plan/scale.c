@@ -1,5 +1,6 @@
-/* With resident weights all GPUs agree on a step before any of them takes it, where losses are scaled
- * (fp16) or gradients clipped (rpexec_run_agree). That ends only if no GPU needs work of the next iteration to get there. */
+/* With resident weights all GPUs agree on a step before any of them takes it, where losses are
+ * scaled (fp16) or gradients clipped (rpexec_run_agree). That ends only if no GPU needs work of the
+ * next iteration to get there. */
 #include "common/base/log.h"
 #include "exec/plan/plan_internal.h"
 

@@ -110,10 +110,6 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_uint(&json, "steps", out->steps);
     write_array(&json, "loss", out->losses, out->steps);
     write_array(&json, "iteration_ms", out->iteration_ms, out->steps);
-    write_array(&json, "grad_norm", out->norms, out->steps);
-    write_array(&json, "learning_rate", out->rates, out->steps);
-    write_array(&json, "eval_step", out->eval_steps, out->evaluations);
-    write_array(&json, "eval_loss", out->eval_losses, out->evaluations);
     rp_json_member_double(&json, "tokens_per_s", out->tokens_per_s);
     rp_json_member_double(&json, "predicted_iteration_ms",
                           out->predicted_iteration_ms); /* null where it is none */
@@ -130,6 +126,10 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_uint(&json, "downloaded_bytes", out->downloaded_bytes);
     rp_json_member_uint(&json, "exchanged_bytes", out->exchanged_bytes);
     rp_json_member_string(&json, "exchanged_by", out->transport);
+    write_array(&json, "grad_norm", out->norms, out->steps);
+    write_array(&json, "learning_rate", out->rates, out->steps);
+    write_array(&json, "eval_step", out->eval_steps, out->evaluations);
+    write_array(&json, "eval_loss", out->eval_losses, out->evaluations);
     rp_json_member_double(&json, "wall_tokens_per_s", out->wall_tokens_per_s);
     rp_json_member_double(&json, "executed_flop", out->executed_flop);
     rp_json_member_double(&json, "executed_flop_per_s", out->executed_flop_per_s);

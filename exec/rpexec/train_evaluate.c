@@ -12,15 +12,11 @@ static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *a
     uint32_t count = left < t->batch ? (uint32_t)left : t->batch;
     int32_t *ids = NULL;
     int32_t *labels = NULL;
-    uint64_t valid = 0;
     RP_TRY(rp_arena_alloc(arena, tokens, sizeof *ids, &ids));
     RP_TRY(rp_arena_alloc(arena, tokens, sizeof *labels, &labels));
-    rpexec_tokens_read(&t->evaluated, place, count, ids, labels);
+    uint64_t valid = rpexec_tokens_read(&t->evaluated, place, count, ids, labels);
     for (uint64_t i = (uint64_t)count * t->o->seq_len; i < tokens; i++) {
         labels[i] = RPEXEC_IGNORED;
-    }
-    for (uint64_t i = 0; i < tokens; i++) {
-        valid += labels[i] != RPEXEC_IGNORED ? 1 : 0;
     }
     *batch_out = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};
     return RP_OK;

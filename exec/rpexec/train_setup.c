@@ -329,6 +329,21 @@ static rp_status attach(rpexec_trainer *t)
     return rp_arena_print(t->arena, &t->outcome->transport, "%s", t->driver->transport(t->devices));
 }
 
+static rp_status open_data(rpexec_trainer *t)
+{
+    const rpexec_tokens_wanted wanted = {.seq_len = t->o->seq_len,
+                                         .vocab = t->config.vocab,
+                                         .seed = t->o->seed,
+                                         .bytes = t->o->bytes,
+                                         .joined = t->o->join_documents};
+    if (t->o->data != NULL) {
+        RP_TRY(rpexec_tokens_open(t->o->data, &wanted, t->arena, &t->tokens));
+    }
+    return t->o->eval_data == NULL
+               ? RP_OK
+               : rpexec_tokens_open(t->o->eval_data, &wanted, t->arena, &t->evaluated);
+}
+
 rp_status rpexec_trainer_set_up(rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
@@ -336,18 +351,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(attach(t));
     RP_TRY(load_config(t));
     RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->o->dtype, t->arena, &t->model));
-    if (t->o->data != NULL) {
-        const rpexec_tokens_wanted wanted = {.seq_len = t->o->seq_len,
-                                             .vocab = t->config.vocab,
-                                             .seed = t->o->seed,
-                                             .bytes = t->o->bytes,
-                                             .joined = t->o->join_documents};
-        RP_TRY(rpexec_tokens_open(t->o->data, &wanted, t->arena, &t->tokens));
-    }
-    if (t->o->eval_data != NULL) {
-        RP_TRY(rpexec_tokens_open(t->o->eval_data, t->o->seq_len, t->config.vocab, t->o->seed,
-                                  &t->evaluated));
-    }
+    RP_TRY(open_data(t));
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
                                &t->machine));
     t->machine.machine.local_memory = rp_is_data_parallel(&t->o->schedule->traits);

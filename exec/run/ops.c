@@ -525,72 +525,50 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 /* clang-format off */
 
-/* X(op kind, its work in pipelines, in data-parallel systems); NULL: the plan has refused it. */
+/* X(op kind, its work in pipelines, in data-parallel systems, when it is done in an evaluation);
+ * NULL: the plan has refused it. Where a backward begins with the head, a recompute makes its
+ * input. */
 #define WORK(X)                                                                                    \
-    X(FORWARD, compute, compute)                                                                   \
-    X(RECOMPUTE, compute, compute)                                                                 \
-    X(BACKWARD, compute, compute)                                                                  \
-    X(BACKWARD_INPUT, compute, NULL)                                                               \
-    X(BACKWARD_WEIGHT, compute, NULL)                                                              \
-    X(UPLOAD_PARAMS, upload_parameters, rpexec_run_sharded_upload)                                 \
-    X(UPLOAD_ACT, upload_activation, NULL)                                                         \
-    X(UPLOAD_GRAD, move_boundary, NULL)                                                            \
-    X(UPLOAD_PARAM_GRAD, move_gradients, NULL)                                                     \
-    X(DOWNLOAD_ACT, move_boundary, NULL)                                                           \
-    X(DOWNLOAD_GRAD, move_boundary, NULL)                                                          \
-    X(DOWNLOAD_PARAM_GRAD, move_gradients, rpexec_run_sharded_download)                            \
-    X(SEND, send, NULL)                                                                            \
-    X(RECV, done, NULL)                                                                            \
-    X(ALL_GATHER, NULL, rpexec_run_sharded_gather)                                                 \
-    X(REDUCE_SCATTER, NULL, rpexec_run_sharded_reduce)                                             \
-    X(ALL_REDUCE, done, rpexec_run_sharded_reduce)                                                 \
-    X(OPTIMIZER, optimise, rpexec_run_sharded_optimise)                                            \
-    X(REFRESH, refresh, NULL)                                                                      \
-    X(COLLECT, collect, rpexec_run_sharded_collect)                                                \
-    X(UPDATE, update, rpexec_run_sharded_update)
+    X(FORWARD, compute, compute, ALWAYS)                                                           \
+    X(RECOMPUTE, compute, compute, OF_HEAD)                                                        \
+    X(BACKWARD, compute, compute, WITH_HEAD)                                                       \
+    X(BACKWARD_INPUT, compute, NULL, WITH_HEAD)                                                    \
+    X(BACKWARD_WEIGHT, compute, NULL, NEVER)                                                       \
+    X(UPLOAD_PARAMS, upload_parameters, rpexec_run_sharded_upload, ALWAYS)                         \
+    X(UPLOAD_ACT, upload_activation, NULL, ALWAYS)                                                 \
+    X(UPLOAD_GRAD, move_boundary, NULL, NEVER)                                                     \
+    X(UPLOAD_PARAM_GRAD, move_gradients, NULL, NEVER)                                              \
+    X(DOWNLOAD_ACT, move_boundary, NULL, ALWAYS)                                                   \
+    X(DOWNLOAD_GRAD, move_boundary, NULL, NEVER)                                                   \
+    X(DOWNLOAD_PARAM_GRAD, move_gradients, rpexec_run_sharded_download, NEVER)                     \
+    X(SEND, send, NULL, ALWAYS)                                                                    \
+    X(RECV, done, NULL, ALWAYS)                                                                    \
+    X(ALL_GATHER, NULL, rpexec_run_sharded_gather, ALWAYS)                                         \
+    X(REDUCE_SCATTER, NULL, rpexec_run_sharded_reduce, NEVER)                                      \
+    X(ALL_REDUCE, done, rpexec_run_sharded_reduce, NEVER)                                          \
+    X(OPTIMIZER, optimise, rpexec_run_sharded_optimise, NEVER)                                     \
+    X(REFRESH, refresh, NULL, NEVER)                                                               \
+    X(COLLECT, collect, rpexec_run_sharded_collect, NEVER)                                         \
+    X(UPDATE, update, rpexec_run_sharded_update, NEVER)
 
 /* clang-format on */
 
 RP_OP_ROWS_CHECK(WORK);
 
-/* Ops that a loss comes of. Where a backward begins with the head, a recompute makes its input. */
 static bool evaluates(const rpexec_run *r, uint32_t op)
 {
+    enum { NEVER, ALWAYS, OF_HEAD, WITH_HEAD };
+#define WHEN_OF(kind, pipeline, sharded, when) [RP_OP_##kind] = (when),
+    static const int whens[RP_OP_KIND_COUNT] = {WORK(WHEN_OF)};
     const rpexec_task *task = &r->plan->tasks[op];
-    switch ((rp_op_kind)r->program->ops[op].kind) {
-    case RP_OP_FORWARD:
-    case RP_OP_UPLOAD_PARAMS:
-    case RP_OP_UPLOAD_ACT:
-    case RP_OP_DOWNLOAD_ACT:
-    case RP_OP_SEND:
-    case RP_OP_RECV:
-    case RP_OP_ALL_GATHER:
-        return true;
-    case RP_OP_RECOMPUTE:
-        return r->plan->jobs[task->job].end == r->plan->model->layer_count;
-    case RP_OP_BACKWARD:
-    case RP_OP_BACKWARD_INPUT:
-        return task->runs_head;
-    case RP_OP_BACKWARD_WEIGHT:
-    case RP_OP_UPLOAD_GRAD:
-    case RP_OP_UPLOAD_PARAM_GRAD:
-    case RP_OP_DOWNLOAD_GRAD:
-    case RP_OP_DOWNLOAD_PARAM_GRAD:
-    case RP_OP_REDUCE_SCATTER:
-    case RP_OP_ALL_REDUCE:
-    case RP_OP_OPTIMIZER:
-    case RP_OP_REFRESH:
-    case RP_OP_COLLECT:
-    case RP_OP_UPDATE:
-    case RP_OP_KIND_COUNT:
-        return false;
-    }
-    return false;
+    int when = whens[r->program->ops[op].kind];
+    return when == ALWAYS || (when == WITH_HEAD && task->runs_head) ||
+           (when == OF_HEAD && r->plan->jobs[task->job].end == r->plan->model->layer_count);
 }
 
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
 {
-#define WORK_OF(kind, pipeline, sharded) [RP_OP_##kind] = {pipeline, sharded},
+#define WORK_OF(kind, pipeline, sharded, when) [RP_OP_##kind] = {pipeline, sharded},
     static rpexec_run_op *const works[RP_OP_KIND_COUNT][2] = {WORK(WORK_OF)};
     rpexec_run *r = context;
     if (op == r->e->fail_op) {

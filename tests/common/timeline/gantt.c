@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 /* Gantt charts: the files of the three types, what is in them, and every way in which making one
  * fails. */
 #include "common/timeline/gantt.h"
@@ -113,6 +114,9 @@ Test(gantt, pdf_is_complete)
     rp_text pdf = draw_and_read("chart.pdf", 1);
     cr_assert(pdf.length > 2000 && memcmp(pdf.bytes, "%PDF-", 5) == 0);
     cr_expect(strncmp(pdf.bytes + pdf.length - 6, "%%EOF", 5) == 0);
+    const char *date = memmem(pdf.bytes, pdf.length, "/CreationDate (D:", 17);
+    cr_expect(date != NULL && strncmp(date + 17, "00000000000000", 14) == 0,
+              "the time of drawing is in the file");
     rp_text_fini(&pdf);
 }
 

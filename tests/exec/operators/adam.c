@@ -95,7 +95,8 @@ static void expect_formula(const rpexec_adam *adam)
         double m = 0;
         double v = 0;
         for (int t = 1; t <= STEPS; t++) {
-            double g = single.g[i] + (adam->decoupled ? 0 : adam->weight_decay * p);
+            double clipped = (adam->clip > 0 ? adam->clip : 1) * single.g[i];
+            double g = clipped + (adam->decoupled ? 0 : adam->weight_decay * p);
             p *= adam->decoupled ? 1 - adam->lr * adam->weight_decay : 1;
             m = adam->beta1 * m + (1 - adam->beta1) * g;
             v = adam->beta2 * v + (1 - adam->beta2) * g * g;
@@ -118,4 +119,34 @@ Test(exec_adam, formula)
     expect_formula(&adam);
     adam.decoupled = true;
     expect_formula(&adam);
+    adam.clip = 0.375;
+    expect_formula(&adam);
+}
+
+/* Values by hand of the formulas of transformers' get_linear_ and get_cosine_schedule_with_warmup:
+ * 3 steps of warm-up of 10. */
+Test(exec_adam, rates)
+{
+    static const uint64_t at[] = {1, 2, 4, 8, 11, 12};
+    static const double linear[] = {0, 1.0 / 3, 1, 3.0 / 7, 0, 0};
+    static const double cosine[] = {0, 1.0 / 3, 1, 0.38873953302184283, 0, 0};
+    rpexec_adam adam = {.lr = 2, .warmup = 3, .steps = 10};
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        adam.course = RPEXEC_RATE_LINEAR;
+        cr_expect(ieee_ulp_eq(dbl, rpexec_adam_rate(&adam, at[i]), 2 * linear[i], 4));
+        adam.course = RPEXEC_RATE_COSINE;
+        cr_expect(epsilon_eq(dbl, rpexec_adam_rate(&adam, at[i]), 2 * cosine[i], 1e-15));
+        adam.course = RPEXEC_RATE_CONSTANT;
+        cr_expect(ieee_ulp_eq(dbl, rpexec_adam_rate(&adam, at[i]), i < 2 ? 2 * linear[i] : 2, 4));
+    }
+}
+
+/* torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6), at most 1. */
+Test(exec_adam, clipping)
+{
+    const rpexec_adam adam = {.clip_norm = 0.5};
+    cr_expect(ieee_ulp_eq(dbl, rpexec_adam_clip(&adam, 2), 0.5 / 2.000001, 4));
+    cr_expect(eq(dbl, rpexec_adam_clip(&adam, 0.25), 1));
+    cr_expect(eq(dbl, rpexec_adam_clip(&(rpexec_adam){0}, 9), 1));
+    cr_expect(isnan(rpexec_adam_clip(&adam, NAN)));
 }
