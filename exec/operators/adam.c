@@ -46,7 +46,7 @@ rpexec_adam_factors rpexec_adam_factors_of(const rpexec_adam *a, uint64_t step)
         .unbias = (float)(1 / sqrt(1 - pow(a->beta2, t))),
         .eps = (float)a->eps,
         .decay = a->decoupled ? 0.0f : (float)a->weight_decay,
-        .shrink = a->decoupled ? (float)(1 - lr * a->weight_decay) : 1.0f,
+        .shrink = a->decoupled ? (float)(lr * a->weight_decay) : 0.0f,
     };
 }
 
@@ -64,7 +64,7 @@ void rpexec_adam_update(const rpexec_adam_factors *factors, const rpexec_adam_sl
         float second = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
         m[i] = first;
         v[i] = second;
-        p[i] = p[i] * f.shrink - f.rate * first / (sqrtf(second) * f.unbias + f.eps);
+        p[i] -= p[i] * f.shrink + f.rate * first / (sqrtf(second) * f.unbias + f.eps);
     }
 }
 

@@ -54,7 +54,7 @@ typedef struct rpexec_adam_factors {
     float unbias; /**< 1 / sqrt(1 - b2^t) */
     float eps;
     float decay;  /**< of the gradient */
-    float shrink; /**< of the parameter, decoupled */
+    float shrink; /**< part of the parameter that is lost, decoupled */
 } rpexec_adam_factors;
 
 /** @return the factors of step t, from 1 on, for what is decayed. */

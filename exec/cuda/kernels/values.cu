@@ -179,8 +179,8 @@ __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale,
             float slope = g[j] * inverse_scale * f.clip + f.decay * value[j];
             first[j] = f.beta1 * first[j] + f.one_minus_beta1 * slope;
             second[j] = f.beta2 * second[j] + f.one_minus_beta2 * (slope * slope);
-            value[j] =
-                value[j] * f.shrink - f.rate * first[j] / (sqrtf(second[j]) * f.unbias + f.eps);
+            value[j] -=
+                value[j] * f.shrink + f.rate * first[j] / (sqrtf(second[j]) * f.unbias + f.eps);
         }
         store<N>(first, count - i, whole, m + i);
         store<N>(second, count - i, whole, v + i);

@@ -20,7 +20,7 @@ TestSuite(exec_clipping, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
 static rpexec_adam recipe(void)
 {
     rpexec_adam adam = rpexec_adam_defaults();
-    adam.clip_norm = 1;
+    adam.clip_norm = 0.5;
     adam.weight_decay = 0.1;
     adam.decoupled = adam.decays_matrices = true;
     adam.course = RPEXEC_RATE_LINEAR;

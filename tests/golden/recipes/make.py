@@ -24,7 +24,7 @@ SEQUENCES, EVALUATED, LENGTH, STEPS, EVERY = 8, 5, 17, 50, 10
 RECIPES = {
     "linear": dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, decay=0.1, of_all=False, clip=0.9,
                    course=lambda o: get_linear_schedule_with_warmup(o, 7, STEPS)),
-    "cosine": dict(lr=3e-3, betas=(0.8, 0.95), eps=1e-6, decay=0.0, of_all=False, clip=0.5,
+    "cosine": dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-5, decay=0.0, of_all=False, clip=0.5,
                    course=lambda o: get_cosine_schedule_with_warmup(o, 5, STEPS)),
     "constant": dict(lr=1e-3, betas=(0.9, 0.99), eps=1e-8, decay=0.5, of_all=True, clip=None,
                      course=lambda o: get_constant_schedule_with_warmup(o, 10)),
