@@ -15,7 +15,7 @@ runs=0
 # The same as in make.py.
 linear=(--lr 2e-3 --lr-schedule linear --warmup-steps 7 --weight-decay 0.1 --clip-norm 0.9)
 cosine=(--lr 1e-3 --lr-schedule cosine --warmup-steps 5 --betas 0.9,0.95 --eps 1e-5 --clip-norm 0.5)
-constant=(--lr 1e-3 --warmup-steps 10 --betas 0.9,0.99 --weight-decay 0.5 --weight-decay-of all)
+constant=(--lr 5e-4 --warmup-steps 10 --betas 0.9,0.99 --eps 1e-5 --weight-decay 0.5 --weight-decay-of all)
 
 # compare FILE RECIPE NAME: the columns of both files by their names; an empty one must be empty in both.
 compare()
@@ -111,7 +111,7 @@ if [ -e "$work/parts/.rp-$dead-0.tmp" ] || [ -e "$work/parts/.step-99" ] || [ ! 
     echo "other files of dead processes are left"
     failures=$((failures + 1))
 fi
-if ! grep -q "^warning: --resume: the checkpoint was trained with .* at step 12,.* goes on with .* at step 13," "$work/messages"; then
+if ! grep -q "^rpexec: warning: --resume: the checkpoint was trained with .* at step 12,.* goes on with .* at step 13," "$work/messages"; then
     cat "$work/messages"
     echo "another course of the learning rate is not noticed"
     failures=$((failures + 1))

@@ -8,7 +8,7 @@ columns of rpexec's --loss-out but the time: step, loss, grad_norm, learning_rat
 step has all sequences of the data, so that their order does not matter. Clipping is
 torch.nn.utils.clip_grad_norm_, the courses are transformers' get_*_schedule_with_warmup. Run once
 with PyTorch 2.x and transformers 5 or later; the files are committed.
-Usage: make.py FOLDER
+Usage: make.py FOLDER [NAME...]
 """
 import pathlib
 import struct
@@ -26,7 +26,7 @@ RECIPES = {
                    course=lambda o: get_linear_schedule_with_warmup(o, 7, STEPS)),
     "cosine": dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-5, decay=0.0, of_all=False, clip=0.5,
                    course=lambda o: get_cosine_schedule_with_warmup(o, 5, STEPS)),
-    "constant": dict(lr=1e-3, betas=(0.9, 0.99), eps=1e-8, decay=0.5, of_all=True, clip=None,
+    "constant": dict(lr=5e-4, betas=(0.9, 0.99), eps=1e-5, decay=0.5, of_all=True, clip=None,
                      course=lambda o: get_constant_schedule_with_warmup(o, 10)),
 }
 
@@ -87,8 +87,8 @@ def main():
         tokens = torch.randint(0, 61, (count * LENGTH + 1,)).tolist()
         write_tokens(folder / f"{name}.tokens", tokens, 61)
         batches.append(sequences_of(tokens, count))
-    for name, recipe in RECIPES.items():
-        lines = "\n".join(run(recipe, *batches))
+    for name in sys.argv[2:] or RECIPES:
+        lines = "\n".join(run(RECIPES[name], *batches))
         (folder / f"{name}.csv").write_text(f"step,loss,grad_norm,learning_rate,eval_loss\n{lines}\n")
 
 
