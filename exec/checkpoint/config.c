@@ -422,8 +422,27 @@ static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
+/* The row of the embedding that is not trained. As PyTorch has it, negative numbers count from the
+ * end of the table. @param defaults of the family, for files without the key */
+static rp_status read_padding(const rp_hf_config *r, const json_t *defaults, rp_model *m)
+{
+    const json_t *value = rp_hf_get(r, "pad_token_id");
+    value = value != NULL ? value : json_object_get(defaults, "pad_token_id");
+    if (value == NULL || json_is_null(value)) {
+        return RP_OK;
+    }
+    json_int_t rows = m->vocab;
+    json_int_t token = json_integer_value(value);
+    if (!json_is_integer(value) || token >= rows || token < -rows) {
+        return refuse(r, "pad_token_id", "null and tokens below vocab_size");
+    }
+    m->has_padding = true;
+    m->padding_token = (uint32_t)(token < 0 ? token + rows : token);
+    return RP_OK;
+}
+
 /* Keys beside those of shapes: `rest` is all that is not computed. */
-static rp_status read_rest(rp_hf_config *r, rp_model *m)
+static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_model *m)
 {
     json_decref(r->rest);
     RP_TRY(rp_hf_copy_keys(r));
@@ -442,9 +461,13 @@ static rp_status read_rest(rp_hf_config *r, rp_model *m)
     }
     take_family(r);
     rp_status gate = r->family->sinks ? read_gate(r, m) : RP_OK;
+    rp_status padding = read_padding(r, defaults, m);
     rp_status rope = read_rope(r, m);
     rp_status rest = rpexec_config_check_rest(r);
-    return gate != RP_OK ? gate : rope != RP_OK ? rope : rest;
+    return gate != RP_OK      ? gate
+           : padding != RP_OK ? padding
+           : rope != RP_OK    ? rope
+                              : rest;
 }
 
 static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_model *m)
@@ -459,10 +482,14 @@ static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_
     r->defaults = defaults;
     rp_status status = rp_hf_read_shapes(r, arena, m);
     r->defaults = NULL;
+    if (status == RP_OK && is_mixture(r)) {
+        status = check_experts(r);
+    }
+    if (status == RP_OK) {
+        status = read_rest(r, defaults, m);
+    }
     json_decref(defaults);
-    RP_TRY(status);
-    RP_TRY(is_mixture(r) ? check_experts(r) : RP_OK);
-    return read_rest(r, m);
+    return status;
 }
 
 rp_status rpexec_config_load(const char *path, const char *assume, rp_arena *arena,

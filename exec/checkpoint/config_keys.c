@@ -111,8 +111,6 @@ static const struct rule {
     {"max_window_layers", is_without_windows, "those without use_sliding_window", WINDOWS},
     {"mlp_bias", is_false, "false", BIASES},
     {"output_router_logits", is_false, "false", ROUTERS},
-    {"pad_token_id", is_null, "null, which trains it like the others",
-     "transformers does not train that row of the embedding"},
     {"partial_rotary_factor", is_whole, "1 and null", "heads are rotated as a whole"},
     {"pruned_heads", is_empty, "none", "all heads are computed"},
     {"quantization_config", is_null, "null", "quantized weights are not read but gpt-oss's"},

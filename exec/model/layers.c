@@ -356,7 +356,8 @@ static backward_scratch cut_scratch(const rpexec_compute *c, const rpexec_stage_
                                   after(block, rpexec_block_scratch_bytes(c->model, tokens))};
 }
 
-/* The table's gradient, unless it is frozen. */
+/* The table's gradient, unless it is frozen. That of the padding token's row stays 0; what the head
+ * gives to the row of a tied table has an array of its own. */
 static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *data, const void *dy,
                              void *gradients)
 {
@@ -372,6 +373,12 @@ static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *d
         dy = scaled;
     }
     c->operators->embed_weight(c->lane, tokens, width, data->ids, dy, c->wide, gradients);
+    if (c->model->config->has_padding) {
+        uint64_t value = rp_dtype_bytes(c->model->dtype);
+        void *row =
+            rpexec_gradient(c, gradients, (uint64_t)c->model->config->padding_token * width);
+        c->operators->zero(c->lane, width * (c->wide ? sizeof(float) : value) / value, row);
+    }
 }
 
 static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *data)

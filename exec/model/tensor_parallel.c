@@ -52,6 +52,8 @@ rp_status rpexec_slice_create(const rpexec_model *whole, uint32_t ranks, uint32_
     s->config.kv_heads = m->kv_heads > ranks ? m->kv_heads / ranks : 1;
     s->config.intermediate = m->intermediate / ranks;
     s->config.vocab = first_id(m, ranks, rank + 1) - s->first_id;
+    s->config.padding_token = m->padding_token - s->first_id;
+    s->config.has_padding = m->has_padding && s->config.padding_token < s->config.vocab;
     s->model = (rpexec_model){.config = &s->config,
                               .dtype = whole->dtype,
                               .layer_count = whole->layer_count,

@@ -76,7 +76,7 @@ static const rp_hf_family families[] = {
      .class = "Gemma2ForCausalLM",
      .defaults = SIZES(256000, 2304, 9216, 26, 8, 4, 8192,
                        1e-6) ",\"head_dim\":256,\"tie_word_embeddings\":true,"
-                             "\"sliding_window\":4096}",
+                             "\"sliding_window\":4096,\"pad_token_id\":0}",
      .four_norms = true,
      .gemma = true,
      .windows = RP_HF_PATTERN_WINDOWS},
@@ -84,14 +84,16 @@ static const rp_hf_family families[] = {
      .class = "Gemma3ForCausalLM",
      .defaults = SIZES(262208, 2304, 9216, 26, 8, 4, 131072,
                        1e-6) ",\"head_dim\":256,\"tie_word_embeddings\":true,"
-                             "\"sliding_window\":4096,\"sliding_window_pattern\":6}",
+                             "\"sliding_window\":4096,\"sliding_window_pattern\":6,"
+                             "\"pad_token_id\":0}",
      .qk_norm = true,
      .four_norms = true,
      .gemma = true,
      .windows = RP_HF_PATTERN_WINDOWS},
     {.type = "phi3",
      .class = "Phi3ForCausalLM",
-     .defaults = SIZES(32064, 3072, 8192, 32, 32, null, 4096, 1e-5) "}",
+     .defaults = SIZES(32064, 3072, 8192, 32, 32, null, 4096,
+                       1e-5) ",\"pad_token_id\":32000}",
      .null_kv_heads = true,
      .joined = true,
      .windows = RP_HF_ALL_WINDOWS},
