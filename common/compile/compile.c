@@ -18,10 +18,11 @@
 
 static uint64_t logit_bytes(const rp_traits *traits)
 {
-    if (traits->placement == RP_PLACEMENT_RESIDENT || traits->sharding.keeps_root) {
-        return UNFUSED_LOGIT_DROPPED_BYTES;
+    if (rp_cuts_layers(traits) || rp_layout_tensor(&traits->layout) > 1) {
+        return UNFUSED_LOGIT_TENSOR_BYTES;
     }
-    return rp_cuts_layers(traits) ? UNFUSED_LOGIT_TENSOR_BYTES : UNFUSED_LOGIT_BYTES;
+    bool dropped = traits->placement == RP_PLACEMENT_RESIDENT || traits->sharding.keeps_root;
+    return dropped ? UNFUSED_LOGIT_DROPPED_BYTES : UNFUSED_LOGIT_BYTES;
 }
 
 rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint32_t seq_len,
@@ -130,6 +131,24 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
     }
 }
 
+/* ---- layouts ----------------------------------------------------------------------------------
+ */
+
+rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout)
+{
+    bool tensor = rp_layout_tensor(layout) > 1;
+    if (rp_layout_gpus(layout) == 1 || schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
+        return RP_OK;
+    }
+    bool sharded = rp_is_data_parallel(&schedule->traits);
+    rp_log_error("--%s-parallel: %s %s; valid with pipelines whose weights stay on their GPUs "
+                 "(megatron-pp, 1f1b, zbv and others)",
+                 tensor ? "tensor" : "data", schedule->name,
+                 sharded ? "already spreads one model over all GPUs"
+                         : "keeps weights in host memory, where copies are not modelled");
+    return RP_USAGE;
+}
+
 /* ---- programs ---------------------------------------------------------------------------------
  */
 
@@ -145,7 +164,9 @@ static rp_status lower(const rp_compile_config *config, const rp_program *schedu
                                     config->piece_bytes != 0 ? config->piece_bytes : RP_PIECE_BYTES,
                                 .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                                 .peer_gpus = config->peer_gpus};
-    RP_TRY(rp_compile_sizes(&schedule->traits, config->model, config->seq_len, config->dtype, arena,
+    rp_model rank;
+    RP_TRY(rp_model_cut(config->model, rp_layout_tensor(&schedule->traits.layout), arena, &rank));
+    RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->seq_len, config->dtype, arena,
                             &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
@@ -188,10 +209,12 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
         building.partition = &even;
     }
     RP_TRY(rp_compile_check_reductions(config->schedule, &config->reductions));
+    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));
     rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
+    schedule->traits.layout = config->layout;
     rp_status status = lower(config, schedule, arena, program_out);
     rp_program_destroy(schedule);
     return status;

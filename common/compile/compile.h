@@ -51,6 +51,8 @@ typedef struct rp_compile_config {
     const rp_costs *costs; /**< places rounds and the even partition; their proportions matter */
     const struct rp_torch_csv *orders; /**< as rp_schedule_config */
     rp_reductions reductions;          /**< FSDP only */
+    rp_layout layout;                  /**< of resident pipelines; `gpus` are then those of one copy
+                                            and rank of a tensor group: its stages' */
 } rp_compile_config;
 
 /** @return microbatches of a step. */
@@ -96,6 +98,12 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
  */
 rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
                                       const rp_reductions *reductions);
+
+/**
+ * Looks at --tensor-parallel and --data-parallel, which pipelines of resident weights have.
+ * @retval RP_OK, RP_USAGE (logged)
+ */
+rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout);
 
 /** Sets in a schedule's traits what is asked for. @param dtype of the run */
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);

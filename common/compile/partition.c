@@ -33,6 +33,17 @@ bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule
     return status == RP_OK;
 }
 
+static rp_status equal_layers(uint32_t layers, uint32_t stages, rp_arena *arena,
+                              rp_partition *partition_out)
+{
+    *partition_out = (rp_partition){.forward_count = stages};
+    RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &partition_out->forward_layers));
+    for (uint32_t i = 0; i < stages; i++) {
+        partition_out->forward_layers[i] = layers / stages;
+    }
+    return RP_OK;
+}
+
 rp_status rp_compile_partition(const char *text, const char *words, const char *model,
                                uint32_t stages, const rp_schedule_type *schedule,
                                const rp_schedule_config *config, rp_arena *arena,
@@ -72,6 +83,10 @@ rp_status rp_compile_partition_from(const rp_published_source *source, const cha
     }
     if (paper || (found && rp_partition_is_allowed(schedule, config, partition_out))) {
         return RP_OK;
+    }
+    if (text == NULL && stages == 0 && schedule->equal_layers &&
+        config->costs->layers % config->gpus == 0) {
+        return equal_layers(config->costs->layers, config->gpus, arena, partition_out);
     }
     return rp_partition_even(schedule, config->costs, config->gpus, stages, arena, partition_out);
 }

@@ -39,6 +39,8 @@ typedef struct rp_costs {
     double overlap_saving;
     uint32_t microbatch_size; /**< sequences */
     uint32_t seq_len;         /**< tokens per sequence */
+    uint32_t tensor_parallel; /**< GPUs that share the layers whose times on each these are; 0 or 1:
+                                   whole layers */
 } rp_costs;
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */

@@ -108,6 +108,7 @@ typedef struct rp_model {
     bool plain_mlp;           /**< up, GELU, down; otherwise gated: gate, up, SwiGLU, down */
     bool linear_bias;         /**< biases on all linear layers of the blocks */
     /* Of the software that trains the family, whatever the system; 0: not known. */
+    bool unfused_attention; /**< scores of all pairs, masked ones too, are stored between kernels */
     bool fused_loss; /**< its cross-entropy is one kernel each way */
     uint32_t
         loss_metrics; /**< cross-entropies of each microbatch's logits besides, to report them */
@@ -237,6 +238,20 @@ void rp_model_set_seq_len(rp_model *model, uint32_t seq_len);
 
 /** Sets the numbers of parameters from the shapes, of all kinds of layers. */
 void rp_model_count(rp_model *model);
+
+/** Embedding tables of tensor groups have a multiple of this many rows on each GPU
+ * (Megatron-LM's --make-vocab-size-divisible-by). */
+#define RP_VOCAB_MULTIPLE 128u
+
+/**
+ * The part of a model that one of `ranks` GPUs of a tensor group has: heads, the MLP's width and
+ * the vocabulary are divided, the latter padded; norms, router and latent vectors are whole. With
+ * fewer key-value heads than GPUs each has one.
+ * @param ranks 1: the model itself
+ * @param rank_out lives in `arena`
+ * @retval RP_OK, RP_USAGE (widths that cannot be divided; logged), RP_NO_MEMORY
+ */
+rp_status rp_model_cut(const rp_model *model, uint32_t ranks, rp_arena *arena, rp_model *rank_out);
 
 /** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank);

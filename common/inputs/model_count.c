@@ -1,4 +1,5 @@
 /* Parameters of models, executor.md section 4.2 and docs of each field of rp_model. */
+#include "common/base/log.h"
 #include "common/inputs/model.h"
 
 static rp_model_linear linear(const char *name, uint64_t in, uint64_t out, bool bias)
@@ -138,6 +139,51 @@ void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
         model->max_positions = seq_len;
         rp_model_count(model);
     }
+}
+
+/* ---- parts of tensor groups --------------------------------------------------------------------
+ */
+
+static rp_status divide(const rp_model *model, const char *what, uint32_t ranks, uint32_t *value)
+{
+    if (*value % ranks != 0) {
+        rp_log_error("--tensor-parallel: %s has %s of %u, which %u GPUs cannot share equally; "
+                     "valid are divisors of %u",
+                     model->name, what, *value, ranks, *value);
+        return RP_USAGE;
+    }
+    *value /= ranks;
+    return RP_OK;
+}
+
+static rp_status cut_layer(rp_model *m, uint32_t ranks)
+{
+    RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads));
+    RP_TRY(divide(m, "an MLP width", ranks, &m->intermediate));
+    RP_TRY(divide(m, "a width of shared experts", ranks, &m->shared_intermediate));
+    m->kv_heads = ranks < m->kv_heads ? m->kv_heads : ranks;
+    RP_TRY(divide(m, "a number of key-value heads", ranks, &m->kv_heads));
+    uint32_t multiple = ranks * RP_VOCAB_MULTIPLE;
+    m->vocab = (m->vocab + multiple - 1) / multiple * RP_VOCAB_MULTIPLE;
+    return RP_OK;
+}
+
+rp_status rp_model_cut(const rp_model *model, uint32_t ranks, rp_arena *arena, rp_model *rank_out)
+{
+    *rank_out = *model;
+    if (ranks == 1) {
+        return RP_OK;
+    }
+    RP_TRY(cut_layer(rank_out, ranks));
+    if (model->kinds != NULL) {
+        RP_TRY(rp_arena_alloc(arena, model->kind_count, sizeof *model->kinds, &rank_out->kinds));
+    }
+    for (uint32_t k = 0; k < model->kind_count; k++) {
+        rank_out->kinds[k] = model->kinds[k];
+        RP_TRY(cut_layer(&rank_out->kinds[k], ranks));
+    }
+    rp_model_count(rank_out);
+    return RP_OK;
 }
 
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank)

@@ -74,7 +74,8 @@ static void add_unit(rp_lowering *l, uint32_t gpu, uint32_t first, uint32_t last
                                                 .up_act = RP_NO_HANDLE,
                                                 .up_grad = RP_NO_HANDLE,
                                                 .down_out = RP_NO_HANDLE,
-                                                .down_last = RP_NO_HANDLE};
+                                                .down_last = RP_NO_HANDLE,
+                                                .reduce = RP_NO_HANDLE};
 }
 
 static void find_units(rp_lowering *l)
@@ -135,7 +136,8 @@ static rp_status create_assembly(rp_lowering *l)
         l->schedule->traits.placement == RP_PLACEMENT_RESIDENT && l->config->peer_gpus != 0;
     rp_queue *queues = NULL;
     l->host_queue = gpus * RP_LOWER_QUEUES_PER_GPU;
-    RP_TRY(rp_arena_alloc(l->arena, l->host_queue + 1, sizeof *queues, &queues));
+    uint32_t count = l->host_queue + 1 + rp_lower_group_queues(l);
+    RP_TRY(rp_arena_alloc(l->arena, count, sizeof *queues, &queues));
     for (uint32_t q = 0; q < l->host_queue; q++) {
         queues[q].gpu = (uint16_t)(q / RP_LOWER_QUEUES_PER_GPU);
         uint32_t slot = q % RP_LOWER_QUEUES_PER_GPU;
@@ -143,7 +145,8 @@ static rp_status create_assembly(rp_lowering *l)
         queues[q].kind = (uint16_t)(receives ? RP_QUEUE_RECEIVE : kinds[slot]);
     }
     queues[l->host_queue].kind = RP_QUEUE_OPTIMIZER;
-    return rp_assembly_create(l->arena, queues, l->host_queue + 1, &l->assembly);
+    rp_lower_set_group_queues(l, l->host_queue + 1, queues);
+    return rp_assembly_create(l->arena, queues, count, &l->assembly);
 }
 
 /* Everything that is not ops and waits is as in the compute schedule. */

@@ -41,6 +41,7 @@ typedef struct rp_lower_unit {
     bool received;        /**< its input or gradient comes by RECV */
     rp_handle down_out;   /**< boundary activation or gradient: download, or SEND */
     rp_handle down_last;  /**< the last of its downloads */
+    rp_handle reduce;     /**< of its tensor group: its result is complete behind it */
     uint32_t part_count;  /**< 0: not layer by layer */
     rp_lower_part *parts; /**< in the order in which they run */
 } rp_lower_unit;
@@ -73,6 +74,8 @@ typedef struct rp_lowering {
     bool layers;   /**< units that can go layer by layer do */
     bool offload;  /**< weights come up per job; boundaries go through the host and stay there */
     uint32_t host_queue;
+    uint32_t tensor_queues; /**< of GPU 0's tensor group, those of the others follow; 0: none */
+    uint32_t data_queues;   /**< likewise of data groups */
     uint32_t calls; /**< per iteration */
     uint32_t unit_count;
     rp_lower_unit *units; /**< queue after queue, as the schedule has them */
@@ -133,6 +136,31 @@ rp_handle rp_lower_saved_input(const rp_lowering *lowering, const rp_op *op, uin
  * the unit says about them. @retval RP_OK, RP_USAGE, RP_NO_MEMORY
  */
 rp_status rp_lower_add_compute(rp_lowering *lowering, uint32_t queue, rp_lower_unit *unit);
+
+/* Layouts (groups.c): collectives of the GPUs that a GPU of the program stands for. */
+
+/** Queues that groups have on all GPUs together. */
+uint32_t rp_lower_group_queues(const rp_lowering *lowering);
+
+/** Sets kind and GPU of these queues, of which the first is queue `first` of the program. */
+void rp_lower_set_group_queues(rp_lowering *lowering, uint32_t first, rp_queue *queues);
+
+/** Adds what a unit's tensor group adds up, as one op behind it (rp_lower_unit.reduce).
+ * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_tensor_reduce(rp_lowering *lowering, rp_lower_unit *unit);
+
+/**
+ * Adds the reductions of a GPU's gradients over the copies: a stage's when its last microbatch's
+ * gradients of weights are there. Updates wait for them.
+ * @retval RP_OK, RP_USAGE, RP_NO_MEMORY
+ */
+rp_status rp_lower_add_data_reduces(rp_lowering *lowering, uint32_t gpu);
+
+/** @return what gives a unit's result to others: its last compute op, or its group's sum. */
+static inline rp_handle rp_lower_result(const rp_lower_unit *unit)
+{
+    return unit->reduce != RP_NO_HANDLE ? unit->reduce : unit->compute_last;
+}
 
 /* Layer grain (layers.c), for units with parts. */
 

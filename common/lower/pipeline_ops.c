@@ -355,10 +355,12 @@ static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit
         RP_TRY(add_backward_uploads(l, job, unit));
         RP_TRY(l->offload ? rp_lower_add_layer_uploads(l, unit) : RP_OK);
         RP_TRY(rp_lower_add_compute(l, compute, unit));
+        RP_TRY(rp_lower_add_tensor_reduce(l, unit));
         return add_backward_downloads(l, job, unit);
     }
     RP_TRY(add_forward_uploads(l, job, unit));
     RP_TRY(rp_lower_add_compute(l, compute, unit));
+    RP_TRY(rp_lower_add_tensor_reduce(l, unit));
     return add_forward_downloads(l, job, unit);
 }
 
@@ -395,8 +397,13 @@ static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *jo
 {
     rp_op like = {.stage = job->stage, .iteration = job->iteration};
     size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
-    return add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
-               RP_GPU_ADAM_BYTES * parameters, &l->update[index]);
+    RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
+               RP_GPU_ADAM_BYTES * parameters, &l->update[index]));
+    if (l->tensor_queues == 0) {
+        return RP_OK;
+    }
+    rp_handle reduce = rp_assembly_last(l->assembly, l->tensor_queues + gpu);
+    return rp_assembly_wait(l->assembly, l->update[index], reduce, true);
 }
 
 /* ---- the host ---------------------------------------------------------------------------------
@@ -471,6 +478,7 @@ rp_status rp_lower_add_ops(rp_lowering *l)
             bool last = last_job[job->iteration] == k;
             RP_TRY(last && !l->offload ? add_update(l, gpu, job, parameters) : RP_OK);
         }
+        RP_TRY(rp_lower_add_data_reduces(l, gpu));
     }
     for (uint32_t i = 0; i < l->schedule->iteration_count; i++) {
         RP_TRY(add_step(l, i));

@@ -112,7 +112,7 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_program *p = l->schedule;
     const rp_op *op = unit_op(l, unit);
-    RP_TRY(data(l, unit->down_out, unit->compute_last));
+    RP_TRY(data(l, unit->down_out, rp_lower_result(unit)));
     bool forward = l->producers.forward_position[op->stage] != RP_NO_OP;
     forward = forward && unit->part_count == 0;
     for (uint32_t j = 0; l->separate && forward && j < p->backward_count; j++) {
@@ -166,12 +166,15 @@ static rp_status connect_units(rp_lowering *l)
             end = last->first_unit + last->unit_count;
         }
         rp_lower_flight flight = {RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE};
+        rp_handle reduce = RP_NO_HANDLE; /* of the unit before: its group meets before the next */
         for (uint32_t i = begin; i < end; i++) {
             const rp_lower_unit *unit = &l->units[i];
             if (rp_lower_is_weight(l, unit)) {
                 flight.compute = unit->compute_last;
                 continue;
             }
+            RP_TRY(control(l, unit->compute_first, reduce));
+            reduce = unit->reduce != RP_NO_HANDLE ? unit->reduce : reduce;
             RP_TRY(l->jobs[unit->job].backward ? connect_backward(l, unit)
                                                : connect_forward(l, unit));
             RP_TRY(connect_downloads(l, unit));

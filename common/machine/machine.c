@@ -102,6 +102,7 @@ typedef struct link_numbers {
     uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
     uint32_t cores; /* all of the host, then what one queue's threads have at most */
     uint32_t bound; /* single cores that GPUs are bound to */
+    uint32_t groups; /* of each GPU, where there is a layout: its tensor group, its data group */
     uint32_t count;
 } link_numbers;
 
@@ -133,7 +134,8 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
                                      : gpus + rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH) +
                                            rp_machine_shared_count(m, gpus, RP_SHARED_ROOT));
     n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
-    n.count = n.bound + (m->cores > 0 ? m->bound_cores : 0);
+    n.groups = n.bound + (m->cores > 0 ? m->bound_cores : 0);
+    n.count = n.groups + (rp_layout_gpus(&program->traits.layout) > 1 ? 2 * gpus : 0);
     return n;
 }
 
@@ -220,8 +222,11 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     for (uint32_t i = n->peers; i < n->both; i++) {
         capacities[i] = m->peer_Bps;
     }
-    for (uint32_t i = n->bound; i < n->count; i++) {
+    for (uint32_t i = n->bound; i < n->groups; i++) {
         capacities[i] = RP_PICOSECONDS;
+    }
+    for (uint32_t i = n->groups; i < n->count; i++) {
+        capacities[i] = (i - n->groups) % 2 == 0 ? m->tensor.Bps : m->data.Bps;
     }
     for (uint32_t i = n->cores; i < n->bound; i++) {
         bool on_gpu = i > n->cores &&
@@ -365,6 +370,15 @@ static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *are
     return rp_network_route(network, links, count, route_out);
 }
 
+/* The link of a queue's collectives. */
+static uint32_t bus_of(const link_numbers *n, const rp_queue *queue)
+{
+    uint32_t group = n->groups + 2u * queue->gpu;
+    return queue->kind == RP_QUEUE_TENSOR ? group
+           : queue->kind == RP_QUEUE_DATA ? group + 1
+                                          : n->bus + queue->gpu;
+}
+
 static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
                                rp_network *network, rp_routes *routes)
 {
@@ -379,7 +393,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
         uint32_t engine = rp_copy_engine(n->machine, queue);
-        uint32_t bus = n->bus + queue->gpu;
+        uint32_t bus = bus_of(n, queue);
         uint32_t *route = &routes->of_queue[q];
         if (engine != RP_NO_ENGINE) {
             uint32_t home = home_of(n->machine, n->gpus, queue->gpu);

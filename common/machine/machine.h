@@ -61,6 +61,14 @@ typedef enum rp_shared {
         RP_SHARED_COUNT
 } rp_shared;
 
+/** Collectives of a tensor or data group of a layout (schedules.md 16). */
+typedef struct rp_machine_group {
+    uint32_t gpus;   /**< 0: there are no such groups */
+    uint32_t of_node; /**< GPUs of a group that are in one node */
+    double Bps;      /**< through each GPU, with the share of the node's network that the group has
+                          while all groups of the node reduce */
+} rp_machine_group;
+
 /** The machine as the engine sees it; bytes per second, per GPU. 0: there is none. */
 typedef struct rp_machine {
     double upload_Bps;        /**< host to GPU */
@@ -78,6 +86,8 @@ typedef struct rp_machine {
     int64_t collective_hop_ps;     /**< more of it per step of a ring, to a GPU of the node */
     int64_t network_hop_ps;        /**< and to one of the next node */
     double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
+    rp_machine_group tensor;  /**< set by rp_machine_fold */
+    rp_machine_group data;    /**< likewise */
     double duplex;            /**< what both directions of a PCIe link do together over what each
                                    does alone, 0.5 to 1; 0: 1 */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
@@ -131,6 +141,21 @@ double rp_machine_bus_Bps(const rp_machine *machine, uint32_t gpus);
 /** @return time before the bytes of a collective flow: a ring of n GPUs has n - 1 steps, an
  * all-reduce twice as many. */
 int64_t rp_machine_collective_ps(const rp_machine *machine, uint32_t gpus, rp_op_kind kind);
+
+/** As rp_machine_collective_ps, of a group. */
+int64_t rp_machine_group_ps(const rp_machine *machine, const rp_machine_group *group,
+                            rp_op_kind kind);
+
+/**
+ * Makes the machine one for a program whose GPUs each stand for a tensor group times a data group
+ * of GPUs (schedules.md 16): GPU g for the successive GPUs from g x rp_layout_gpus(layout) on, the
+ * tensor group innermost. They do the same at the same time, so what GPUs share is divided by those
+ * that a GPU stands for, and groups have rates of their own. Exact: the times are those of a
+ * program with all GPUs.
+ * @param gpus of the program
+ * @retval RP_OK, RP_USAGE (groups that fit no node, switch or root complex equally; logged)
+ */
+rp_status rp_machine_fold(rp_machine *machine, const rp_layout *layout, uint32_t gpus);
 
 /** Copy engines, numbered from this times the GPU on. */
 #define RP_ENGINES_PER_GPU 2u

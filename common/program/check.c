@@ -215,6 +215,13 @@ static const uint32_t unfit[] = {
     [RP_PLACEMENT_SHARDED] = 0,
 };
 
+/* A queue of a group's collectives belongs to a layout with such groups. */
+static bool has_group(const rp_program *p, const rp_queue *queue)
+{
+    const rp_layout *layout = &p->traits.layout;
+    return (queue->kind == RP_QUEUE_TENSOR ? rp_layout_tensor(layout) : rp_layout_data(layout)) > 1;
+}
+
 static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uint32_t i)
 {
     const rp_program *p = c->program;
@@ -226,7 +233,8 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if ((rp_op_kinds[op->kind].queues >> queue->kind & 1) == 0) {
         return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
     }
-    if ((unfit[p->traits.placement] >> op->kind & 1) != 0) {
+    bool group = queue->kind == RP_QUEUE_TENSOR || queue->kind == RP_QUEUE_DATA;
+    if (group ? !has_group(p, queue) : (unfit[p->traits.placement] >> op->kind & 1) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_PLACEMENT, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {
@@ -242,7 +250,7 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if ((op->flags & ~(RP_OP_JOIN | RP_OP_OVERLAP)) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_FLAGS, i);
     }
-    if (op->layer != 0 && !rp_check_names_layer(p, op)) {
+    if (op->layer != 0 && !group && !rp_check_names_layer(p, op)) {
         return rp_check_violated_op(c, RP_RULE_OP_LAYER, i);
     }
     if ((op->flags & RP_OP_OVERLAP) != 0) {

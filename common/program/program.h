@@ -87,7 +87,8 @@ enum {
       "all-gather of a stage's parameters")                                                        \
     X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, ON(PEER), NONE, PARAM_GRADIENT, TRANSFER,      \
       "reduce-scatter of a stage's gradients")                                                     \
-    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER), NONE, SUMS, TRANSFER, "all-reduce")          \
+    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE, SUMS,          \
+      TRANSFER, "all-reduce")                                                                      \
     X(OPTIMIZER, "OPTIMIZER", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,              \
       "optimizer step")                                                                            \
     X(REFRESH, "REFRESH", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,                  \
@@ -126,7 +127,9 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
     _Static_assert(0 ROWS(RP_OP_ROW) == RP_OP_KIND_COUNT, "a table has not one row per op kind")
 
 /** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
- * GPU has a queue of the kind; of those that the host's processors carry there is one. */
+ * GPU has a queue of the kind; of those that the host's processors carry there is one. Collectives
+ * of a tensor group are of the GPUs that share each layer, those of a data group of the copies of a
+ * stage, those of peers of all GPUs. */
 #define RP_QUEUE_KIND_LIST(X)                                                                      \
     X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
     X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
@@ -135,7 +138,9 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
     X(PEER, "peer", PEER, 3, 4)                                                                    \
     X(DISPATCH, "dispatch", HOST, 0, 0)                                                            \
     X(OPTIMIZER, "optimizer", HOST, 1, 1)                                                          \
-    X(RECEIVE, "peer-receive", PEER, 4, 5)
+    X(RECEIVE, "peer-receive", PEER, 4, 5)                                                         \
+    X(TENSOR, "tensor-group", PEER, 5, 6)                                                          \
+    X(DATA, "data-group", PEER, 7, 7)
 
 typedef enum rp_queue_kind {
 #define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,
@@ -188,7 +193,8 @@ typedef struct rp_op {
     uint8_t kind;  /**< rp_op_kind */
     uint8_t flags; /**< RP_OP_JOIN, RP_OP_OVERLAP */
     /** 0: all layers of the stage. Lowered programs may go layer by layer: this one alone, 1 to
-     * layers, head layers + 1; the embedding goes with the first */
+     * layers, head layers + 1; the embedding goes with the first. Collectives of a group: so many
+     * follow each other, which share the op's bytes; 0: one */
     uint16_t layer;
 } rp_op;
 

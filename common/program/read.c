@@ -146,7 +146,7 @@ static rp_status read_queue(rp_reader *r)
         RP_READ_FAIL(
             r,
             "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
-            "download, peer, dispatch, optimizer, peer-receive",
+            "download, peer, dispatch, optimizer, peer-receive, tensor-group, data-group",
             r->word);
     }
     if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {

@@ -91,8 +91,10 @@ static rp_status read_trait(rp_reader *r, rp_traits *traits)
     if (row == NULL || rp_trait_get(traits, row) != 0) {
         return unknown_trait(r);
     }
-    if (row->of_sharding && !rp_is_data_parallel(traits)) {
-        RP_READ_FAIL(r, "traits: '%s' is valid only with placement sharded", r->word);
+    if ((row->placements >> traits->placement & 1) == 0) {
+        bool sharded = row->placements == 1u << RP_PLACEMENT_SHARDED;
+        RP_READ_FAIL(r, "traits: '%s' is valid only with placement %s", r->word,
+                     rp_placement_text(sharded ? RP_PLACEMENT_SHARDED : RP_PLACEMENT_RESIDENT));
     }
     if (row->type != RP_TRAIT_BOOL) {
         RP_TRY(rp_read_number(r, row->text, 1, row->most, &value));

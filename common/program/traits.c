@@ -19,14 +19,16 @@ static const char *const versions[] = {
              : RP_TRAIT_UINT64)
 #define MOST_OF(member)                                                                            \
     _Generic(((rp_traits *)NULL)->member, bool : 1, uint32_t : UINT32_MAX, uint64_t : UINT64_MAX)
-#define ROW(member, text, sharded)                                                                 \
-    {text, offsetof(rp_traits, member), MOST_OF(member), TYPE_OF(member), sharded},
+#define ROW(member, text, placements)                                                              \
+    {text, offsetof(rp_traits, member), MOST_OF(member), TYPE_OF(member), placements},
 
 const rp_trait rp_trait_rows[] = {
-#define SHARDING_ROW(type, member, text) ROW(sharding.member, text, true)
+#define SHARDING_ROW(type, member, text) ROW(sharding.member, text, 1u << RP_PLACEMENT_SHARDED)
     RP_SHARDING_LIST(SHARDING_ROW)
-#define TRAIT_ROW(member, text) ROW(member, text, false)
-        RP_TRAIT_LIST(TRAIT_ROW)};
+#define LAYOUT_ROW(type, member, text) ROW(layout.member, text, 1u << RP_PLACEMENT_RESIDENT)
+        RP_LAYOUT_LIST(LAYOUT_ROW)
+#define TRAIT_ROW(member, text) ROW(member, text, UINT32_MAX)
+            RP_TRAIT_LIST(TRAIT_ROW)};
 
 const uint32_t rp_trait_count = sizeof rp_trait_rows / sizeof rp_trait_rows[0];
 
@@ -128,7 +130,12 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
 {
     hash = rp_hash_add(hash, (uint64_t)traits->placement << 8 | (uint64_t)traits->versions);
     for (uint32_t i = 0; i < rp_trait_count; i++) {
-        hash = rp_hash_add(hash, rp_trait_get(traits, &rp_trait_rows[i]));
+        const rp_trait *row = &rp_trait_rows[i];
+        uint64_t value = rp_trait_get(traits, row);
+        bool layout = row->placements == 1u << RP_PLACEMENT_RESIDENT;
+        if (value != 0 || !layout) { /* programs had hashes before there were layouts */
+            hash = rp_hash_add(hash, value);
+        }
     }
     return hash;
 }

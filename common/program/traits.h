@@ -102,11 +102,30 @@ typedef struct rp_sharding {
     X(one_dispatcher, "one-dispatcher")                                                            \
     X(communicator, "communicator")
 
+/**
+ * Layout of a pipeline that is composed with other parallelism (schedules.md 16). Each GPU of the
+ * program then stands for tensor_parallel x data_parallel GPUs that do the same. 0 is 1.
+ *
+ * X(type, member, name in program text).
+ *  - tensor_parallel: GPUs that share each layer of a stage;
+ *  - data_parallel: copies of the pipeline, each with microbatches of its own.
+ */
+#define RP_LAYOUT_LIST(X)                                                                          \
+    X(uint32_t, tensor_parallel, "tensor-parallel")                                                \
+    X(uint32_t, data_parallel, "data-parallel")
+
+typedef struct rp_layout {
+#define RP_LAYOUT_MEMBER(type, member, text) type member;
+    RP_LAYOUT_LIST(RP_LAYOUT_MEMBER)
+#undef RP_LAYOUT_MEMBER
+} rp_layout;
+
 /** The zero value: resident weights of one version, a fused loss, one process per GPU. */
 typedef struct rp_traits {
     rp_placement placement;
     rp_versions versions;
     rp_sharding sharding; /**< RP_PLACEMENT_SHARDED; otherwise zero */
+    rp_layout layout;     /**< RP_PLACEMENT_RESIDENT; otherwise zero */
 #define RP_TRAIT_MEMBER(member, text) bool member;
     RP_TRAIT_LIST(RP_TRAIT_MEMBER)
 #undef RP_TRAIT_MEMBER
@@ -124,6 +143,24 @@ static inline bool rp_cuts_layers(const rp_traits *traits)
     return rp_is_data_parallel(traits) && traits->sharding.forward_reduces != 0;
 }
 
+/** @return GPUs that share each layer. */
+static inline uint32_t rp_layout_tensor(const rp_layout *layout)
+{
+    return layout->tensor_parallel != 0 ? layout->tensor_parallel : 1;
+}
+
+/** @return copies of the pipeline. */
+static inline uint32_t rp_layout_data(const rp_layout *layout)
+{
+    return layout->data_parallel != 0 ? layout->data_parallel : 1;
+}
+
+/** @return GPUs that a GPU of the program stands for. */
+static inline uint32_t rp_layout_gpus(const rp_layout *layout)
+{
+    return rp_layout_tensor(layout) * rp_layout_data(layout);
+}
+
 /**
  * @return why the asynchronous optimizer would change nothing; NULL: it would. A rank of a sharded
  * system needs what all ranks have stepped before it goes on.
@@ -137,13 +174,13 @@ typedef enum rp_trait_type {
     RP_TRAIT_UINT64,
 } rp_trait_type;
 
-/** A row of RP_SHARDING_LIST or RP_TRAIT_LIST. */
+/** A row of RP_SHARDING_LIST, RP_LAYOUT_LIST or RP_TRAIT_LIST. */
 typedef struct rp_trait {
     const char *text; /**< name in program text */
     size_t offset;    /**< into rp_traits */
     uint64_t most;    /**< highest value: 1 of a flag */
     rp_trait_type type;
-    bool of_sharding; /**< valid with RP_PLACEMENT_SHARDED only */
+    uint32_t placements; /**< bit i: valid with rp_placement i */
 } rp_trait;
 
 /** All rows, sharding first. */

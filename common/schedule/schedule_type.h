@@ -76,6 +76,9 @@ typedef struct rp_schedule_type {
     const char *published_as;
     /** The schedule whose published partitions it takes, with an order of its own; NULL: none. */
     const char *partitions_of;
+    /** Unless told otherwise its stages have equally many layers, where these can be divided so;
+     * otherwise as `even` has them, whose stages take equally long. */
+    bool equal_layers;
     /** Takes "fwd|bwd" partitions: backward stages are stages of their own. */
     bool separate_backward;
     /** Stages per GPU may exceed one (their number is a multiple of the GPUs). */

@@ -7,6 +7,7 @@ const rp_schedule_type rp_schedule_megatron_pp = {
     .summary = "Megatron pipeline parallelism: 1F1B with an unfused loss",
     .source = "Narayanan et al., Megatron-LM, SC 2021, section 2.2; sim/model.md section 3",
     .published_as = "1f1b",
+    .equal_layers = true, /* num-layers / pipeline-model-parallel-size */
     .traits =
         {
             .unfused_loss = true,

@@ -43,6 +43,12 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      program->gpu_count, RPEXEC_MAX_GPUS);
         return RP_INPUT;
     }
+    if (rp_layout_gpus(&program->traits.layout) > 1) {
+        rp_log_error("--program-in: a GPU of %s stands for %u, copies and tensor groups, which "
+                     "rpexec does not run; valid are programs without them",
+                     o->program_in, rp_layout_gpus(&program->traits.layout));
+        return RP_INPUT;
+    }
     bool fixed =
         o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain || o->round != RP_ROUND_ALL;
     if (is_lowered(program) && fixed) {

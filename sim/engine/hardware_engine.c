@@ -171,6 +171,20 @@ static int64_t objects_ps(const engine *e, uint32_t op)
                : 0;
 }
 
+/* Before the bytes of a collective flow; of several in a row, of all of them. */
+static int64_t collective_ps(const engine *e, uint32_t queue, uint32_t op)
+{
+    const rp_machine *m = e->machine;
+    rp_op_kind kind = (rp_op_kind)e->ops[op].kind;
+    rp_queue_kind of = (rp_queue_kind)e->program->queues[queue].kind;
+    if (of != RP_QUEUE_TENSOR && of != RP_QUEUE_DATA) {
+        return rp_machine_collective_ps(m, e->program->gpu_count, kind);
+    }
+    uint32_t count = e->program->ops[op].layer;
+    int64_t each_ps = rp_machine_group_ps(m, of == RP_QUEUE_TENSOR ? &m->tensor : &m->data, kind);
+    return (count != 0 ? count : 1) * each_ps;
+}
+
 static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
 {
     queue_state *q = &e->queues[queue];
@@ -185,9 +199,7 @@ static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
     }
     rp_op_kind kind = (rp_op_kind)e->ops[q->next].kind;
     bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
-    int64_t before_ps = collective
-                            ? rp_machine_collective_ps(e->machine, e->program->gpu_count, kind)
-                            : objects_ps(e, q->next);
+    int64_t before_ps = collective ? collective_ps(e, queue, q->next) : objects_ps(e, q->next);
     if (before_ps > 0) {
         push_event(e, now_ps, before_ps, q->next, EVENT_FLOW);
     } else {

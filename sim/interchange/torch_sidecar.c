@@ -231,7 +231,7 @@ static rp_status take_traits(rpsim_sidecar *s, const json_t *root)
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *text = json_string_value(json_array_get(names, i));
         const rp_trait *row = text != NULL ? rp_trait_find(text) : NULL;
-        if (row == NULL || row->of_sharding) {
+        if (row == NULL || row->placements != UINT32_MAX) {
             return bad(s, "traits",
                        "are names of traits that a program of rpsim --program-out has");
         }

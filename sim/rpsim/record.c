@@ -46,7 +46,7 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_key(&json, "hop_ms");
     rp_json_ms(&json, row->costs->hop_ps);
     rp_json_key(&json, "global_batch");
-    rp_json_uint(&json, row->workload.global_batch);
+    rp_json_uint(&json, rpsim_row_global_batch(row));
     rp_json_key(&json, "accumulate");
     rp_json_uint(&json, row->workload.calls);
     rp_json_key(&json, "boundary_bytes");
@@ -103,7 +103,7 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
         .fidelity = row->hardware ? "hardware" : "stage",
         .recompute = rp_recompute_text(row->config.recompute),
         .optimizer = row->config.asynchronous ? "async" : "sync",
-        .gpus = row->config.gpus,
+        .gpus = rpsim_row_gpus(row),
         .microbatches = row->workload.microbatches,
         .microbatch_size = (uint32_t)rpsim_row_microbatch_size(row),
         .seq_len = row->workload.seq_len,

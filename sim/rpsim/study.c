@@ -19,12 +19,19 @@
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
+static rp_layout layout_of(const rpsim_options *o)
+{
+    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
+}
+
 static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs *in,
                                       rp_recompute recompute)
 {
     const rp_costs *costs = in->costs;
+    const rp_layout layout = layout_of(o);
+    uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
     rp_schedule_config config = {
-        .gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus,
+        .gpus = gpus / rp_layout_gpus(&layout),
         .iterations = o->iterations,
         .round_start = o->round_start,
         .asynchronous = o->asynchronous,
@@ -69,6 +76,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
     w->reductions = reductions_of(o);
+    w->layout = layout_of(o);
     w->dtype = o->dtype; /* published runs are of 16 bits, as the default */
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
@@ -81,8 +89,15 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
                      w->calls, w->microbatches, RP_MAX_MICROBATCHES);
         return RP_USAGE;
     }
+    uint32_t copies = rp_layout_data(&w->layout);
+    if (o->global_batch % copies != 0) {
+        rp_log_error("--global-batch: %u copies cannot share %u sequences equally; valid are "
+                     "multiples of %u",
+                     copies, o->global_batch, copies);
+        return RP_USAGE;
+    }
     if (o->global_batch != 0 || w->global_batch == 0) {
-        w->global_batch = o->global_batch != 0 ? o->global_batch : (uint32_t)units * size;
+        w->global_batch = o->global_batch != 0 ? o->global_batch / copies : (uint32_t)units * size;
     }
     row->config.microbatches = (uint32_t)units;
     row->config.round = w->microbatches;
@@ -109,6 +124,28 @@ static rp_status check_round(const rpsim_options *o, const rp_schedule_type *sch
     return RP_USAGE;
 }
 
+/* The pipeline has the GPUs that copies and tensor groups leave. */
+static rp_status check_layout(const rpsim_options *o, const rpsim_inputs *in, rp_arena *arena,
+                              const rpsim_row *row)
+{
+    const rp_layout layout = layout_of(o);
+    uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
+    uint32_t each = rp_layout_gpus(&layout);
+    rp_model unused;
+    if (each == 1) {
+        return RP_OK;
+    }
+    RP_TRY(rp_compile_check_layout(row->schedule, &layout));
+    if (gpus % each != 0) {
+        rp_log_error("--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid are "
+                     "numbers whose product does",
+                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+                     rp_layout_tensor(&layout), gpus);
+        return RP_USAGE;
+    }
+    return rp_model_cut(row->model, rp_layout_tensor(&layout), arena, &unused);
+}
+
 /* Tensor parallelism gives every GPU as many attention heads. */
 static rp_status check_heads(const rpsim_row *row)
 {
@@ -130,6 +167,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
+    RP_TRY(check_layout(o, in, arena, row));
     const rp_reductions reductions = reductions_of(o);
     RP_TRY(rp_compile_check_reductions(row->schedule, &reductions));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
@@ -327,10 +365,12 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
 static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
 {
     const rp_costs *costs = row->costs;
-    if (row->hardware && program->gpu_count > row->platform->gpus) {
-        rp_log_error("--program-in: %s has %u GPUs, and %s has %u; valid at hardware fidelity are "
-                     "platforms with as many",
-                     o->program_in, program->gpu_count, row->platform_name, row->platform->gpus);
+    uint64_t gpus = (uint64_t)program->gpu_count * rp_layout_gpus(&program->traits.layout);
+    if (row->hardware && gpus > row->platform->gpus) {
+        rp_log_error("--program-in: %s has %llu GPUs, and %s has %u; valid at hardware fidelity "
+                     "are platforms with as many",
+                     o->program_in, (unsigned long long)gpus, row->platform_name,
+                     row->platform->gpus);
         return RP_INPUT;
     }
     uint64_t batch = (uint64_t)program->microbatch_count * costs->microbatch_size;
@@ -349,6 +389,7 @@ static rp_status program_workload(const rpsim_options *o, const rp_program *prog
                                      .calls = 1,
                                      .microbatches = program->microbatch_count,
                                      .layer_grain = rp_program_names_layers(program),
+                                     .layout = program->traits.layout,
                                      .dtype = program->dtype,
                                      .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
     return RP_OK;

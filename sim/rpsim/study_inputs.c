@@ -79,7 +79,14 @@ static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_i
     uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    if (o->tensor_parallel > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
+        rp_model rank;
+        RP_TRY(rp_model_cut(in->model, o->tensor_parallel, arena, &rank));
+        RP_TRY(rp_roofline_costs(&rank, in->platform, sequences, seq_len, arena, costs));
+        costs->tensor_parallel = o->tensor_parallel;
+    } else {
+        RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+    }
     in->costs = costs;
     return RP_OK;
 }

@@ -20,6 +20,7 @@ typedef struct inputs {
     const rp_schedule_config *config;
     const rpsim_workload *workload;
     const rp_model *model;
+    const rp_model *table_model; /* whose layers the table has: the model's, or a rank's part */
     const rp_platform *platform;
     rp_arena *arena;
     uint32_t *sequences;
@@ -78,6 +79,28 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
     return RP_OK;
 }
 
+/* A GPU of the program stands for those of a layout. A table of whole layers gives the time of a
+ * rank's part by its share of the tokens, as one of megatron-tp's slices has it. */
+static rp_status set_layout(const rp_layout *layout, uint32_t gpus, const rp_costs *table,
+                            rp_arena *arena, inputs *in)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    in->table_model = in->model;
+    RP_TRY(rp_machine_fold(&in->machine, layout, gpus));
+    if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
+        in->peer_gpus = in->machine.nvlink_gpus;
+    }
+    if (tensor > 1 && table->tensor_parallel == tensor) {
+        rp_model *rank = NULL;
+        RP_TRY(rp_arena_alloc(arena, 1, sizeof *rank, &rank));
+        RP_TRY(rp_model_cut(in->model, tensor, arena, rank));
+        in->table_model = rank;
+    } else if (tensor > 1) {
+        in->rates.sequence_slices = tensor;
+    }
+    return RP_OK;
+}
+
 /* Costs of FSDP's collectives to the passes beside them (sim/model.md section 13). They keep some
  * multiprocessors to themselves, from their start to their end. Where each microbatch is reduced,
  * its gradients are put together (2 v bytes per parameter of v), cast to the type of the reduction
@@ -127,14 +150,15 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;
         in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
     }
-    in->limits = rpsim_memory_limits_of(platform, traits, gpus);
+    in->limits =
+        rpsim_memory_limits_of(platform, traits, gpus * rp_layout_gpus(&traits->layout));
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 
 static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
                               uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out)
 {
-    RP_TRY(rpsim_compute_costs_create(program, table, in->model, &in->rates, seq_len, arena,
+    RP_TRY(rpsim_compute_costs_create(program, table, in->table_model, &in->rates, seq_len, arena,
                                       costs_out));
     return in->queue_depth == 0 ? RP_OK
                                 : rpsim_dispatch_count(program, in->model, in->queue_depth, arena,
@@ -169,7 +193,8 @@ static rp_status compile(const inputs *in, uint32_t iterations, rp_program **pro
                                            .partition = config->partition,
                                            .costs = config->costs,
                                            .orders = config->orders,
-                                           .reductions = workload->reductions};
+                                           .reductions = workload->reductions,
+                                           .layout = workload->layout};
     return rp_compile(&description, program_out);
 }
 
@@ -181,9 +206,13 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
                  .config = config,
                  .workload = workload,
                  .model = model,
+                 .machine = rp_machine_of(platform),
                  .peer_gpus = rp_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
+    if (status == RP_OK) {
+        status = set_layout(&workload->layout, config->gpus, config->costs, in.arena, &in);
+    }
     if (status == RP_OK) {
         status = compile(&in, config->iterations, program_out);
     }
@@ -199,6 +228,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
     RP_TRY(set_machine(platform, in));
     in->rates.sequence_slices = workload->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
+    RP_TRY(set_layout(&program->traits.layout, program->gpu_count, table, arena, in));
     return create_costs(in, program, table, workload->seq_len, arena, costs_out);
 }
 
@@ -366,10 +396,15 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     RP_TRY(set_machine(platform, &in));
     rp_traits traits = schedule->traits;
     rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
+    traits.layout = workload->layout;
     set_software(&traits, config->gpus, workload->dtype, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = run(&in, &result);
+    rp_status status =
+        set_layout(&workload->layout, config->gpus, config->costs, in.arena, &in);
+    if (status == RP_OK) {
+        status = run(&in, &result);
+    }
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {
         rpsim_result_fini(&result);
@@ -399,7 +434,11 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     RP_TRY(set_machine(platform, &in));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = run_program(&in, costs, seq_len, 0, &result);
+    rp_status status =
+        set_layout(&program->traits.layout, program->gpu_count, costs, in.arena, &in);
+    if (status == RP_OK) {
+        status = run_program(&in, costs, seq_len, 0, &result);
+    }
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {
         rp_timeline_destroy(result.timeline);

@@ -30,6 +30,7 @@ typedef struct rpsim_workload {
     bool planned;         /**< the partition is RoundPipe's plan for these sequences */
     rp_dtype dtype;       /**< of working weights, boundaries and gradients */
     rp_reductions reductions;
+    rp_layout layout;   /**< batch and microbatches are those of one copy */
     bool sets_constant; /**< the published cell set a constant of the platform file */
     uint32_t sets_gpus; /**< the cell with this many GPUs did; 0: the cell with all GPUs */
     unsigned without;   /**< RPSIM_WITHOUT_*; 0: the run has all parts */

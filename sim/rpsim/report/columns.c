@@ -20,6 +20,16 @@ double rpsim_row_microbatch_size(const rpsim_row *row)
     return (double)row->workload.global_batch / microbatches;
 }
 
+uint32_t rpsim_row_gpus(const rpsim_row *row)
+{
+    return row->config.gpus * rp_layout_gpus(&row->workload.layout);
+}
+
+uint32_t rpsim_row_global_batch(const rpsim_row *row)
+{
+    return row->workload.global_batch * rp_layout_data(&row->workload.layout);
+}
+
 bool rpsim_row_of_one_iteration(const rpsim_row *row)
 {
     return row->config.iterations == 1 || !row->from_program;
@@ -29,7 +39,7 @@ double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
     uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
-    double tokens = (double)row->workload.global_batch * row->workload.seq_len / slices;
+    double tokens = (double)rpsim_row_global_batch(row) * row->workload.seq_len / slices;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
@@ -105,7 +115,7 @@ static rpsim_field round_of(const rpsim_row *row)
 static uint32_t nodes_of(const rpsim_row *row)
 {
     uint32_t of_node = row->platform->gpus / row->platform->nodes;
-    return (row->config.gpus - 1) / of_node + 1;
+    return (rpsim_row_gpus(row) - 1) / of_node + 1;
 }
 
 static double bubble_pct_of(const rpsim_row *row)
@@ -245,8 +255,13 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(parameters,                                                                                  \
       known(row->model != NULL, whole(row->model != NULL ? row->model->total_parameters : 0)),     \
       .help = "of the model, all of them, a tied table once; null with `--costs` alone")           \
-    X(gpus, whole(row->config.gpus), .help = "number of GPUs")                                     \
-    X(microbatches, whole(row->workload.microbatches), .help = "microbatches of a call")           \
+    X(gpus, whole(rpsim_row_gpus(row)), .help = "number of GPUs")                                  \
+    X(data_parallel, whole(rp_layout_data(&row->workload.layout)),                                 \
+      .help = "copies of the pipeline; all do the same, and one is simulated")                     \
+    X(tensor_parallel, whole(rp_layout_tensor(&row->workload.layout)),                             \
+      .help = "GPUs that share each layer; likewise")                                              \
+    X(microbatches, whole(row->workload.microbatches),                                             \
+      .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \
       .help = "average over the microbatches")                                                     \
     X(seq_len, whole(row->workload.seq_len), .unit = "tokens", .help = "length of a sequence")     \
@@ -345,7 +360,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(slow_factor, asked(o->slow_factor != 0, real(o->slow_factor)),                               \
       .help = "with `--slow-gpu` only")                                                            \
     X(costs, text(row->costs->name), .help = "name, with what `--set` changed")                    \
-    X(global_batch, known(row->hardware, whole(row->workload.global_batch)), .unit = "sequences",  \
+    X(global_batch, known(row->hardware, whole(rpsim_row_global_batch(row))), .unit = "sequences", \
       .help = "of a step; null at stage fidelity")                                                 \
     X(accumulate, known(row->hardware, whole(row->workload.calls)),                                \
       .help = "calls of a step; null at stage fidelity")                                           \

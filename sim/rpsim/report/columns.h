@@ -83,6 +83,12 @@ const char *rpsim_column_nearest(const char *key);
 /** A value as JSON prints it; NaN where it is no number. */
 double rpsim_field_number(const rpsim_field *field);
 
+/** GPUs of a row: those that are simulated stand for as many each as its layout has. */
+uint32_t rpsim_row_gpus(const rpsim_row *row);
+
+/** Sequences of a step, of all copies. */
+uint32_t rpsim_row_global_batch(const rpsim_row *row);
+
 /** Sequences per microbatch, on average: batches need not divide evenly. */
 double rpsim_row_microbatch_size(const rpsim_row *row);
 

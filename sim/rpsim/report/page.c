@@ -296,7 +296,8 @@ static rp_status make_title(const maker *m, const char **title_out)
     if (m->study->options->model_count > 1) {
         RP_TRY(rp_arena_print(m->arena, &model, "%u models", m->study->options->model_count));
     }
-    return rp_arena_print(m->arena, title_out, "%s: %s, %u GPUs%s%s", name, model, row->config.gpus,
+    return rp_arena_print(m->arena, title_out, "%s: %s, %u GPUs%s%s", name, model,
+                          rpsim_row_gpus(row),
                           row->platform_name != NULL ? " of " : "",
                           row->platform_name != NULL ? row->platform_name : "");
 }

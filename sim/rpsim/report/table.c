@@ -242,8 +242,8 @@ static void write_question(const group *g, FILE *stream)
     const rpsim_workload *w = &row->workload;
     fprintf(stream, "%s%s%s (%u GPU%s): ", row->model_name,
             row->platform_name != NULL ? " on " : "",
-            row->platform_name != NULL ? row->platform_name : "", row->config.gpus,
-            row->config.gpus == 1 ? "" : "s");
+            row->platform_name != NULL ? row->platform_name : "", rpsim_row_gpus(row),
+            rpsim_row_gpus(row) == 1 ? "" : "s");
     if (!row->hardware) {
         fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
@@ -259,8 +259,13 @@ static void write_question(const group *g, FILE *stream)
         if (w->calls > 1) {
             (void)snprintf(calls, sizeof calls, "%u x ", w->calls);
         }
-        fprintf(stream, "%u x %s a step, %s%u microbatches, %s\n", w->global_batch, seq_len, calls,
-                w->microbatches, rp_dtype_text(w->dtype));
+        fprintf(stream, "%u x %s a step, %s%u microbatches, %s\n", rpsim_row_global_batch(row),
+                seq_len, calls, w->microbatches, rp_dtype_text(w->dtype));
+    }
+    if (rp_layout_gpus(&w->layout) > 1) {
+        fprintf(stream, "%u copies x %u GPUs per layer x %u in the pipeline; copies and GPUs of a "
+                        "layer do the same, one is simulated\n",
+                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->config.gpus);
     }
     if (rp_changes_any(&o->changes, false)) {
         fprintf(stream, "times of %s\n", row->costs->name);

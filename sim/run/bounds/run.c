@@ -112,6 +112,10 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
     rpsim_bound_work work = describe(p, run->busy_ps);
     rp_arena *arena = NULL;
     rp_sizes bytes;
+    if (rp_layout_gpus(&p->traits.layout) > 1) { /* other schedules might have other layouts */
+        *bounds_out = (rpsim_bounds){{0}};
+        return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out);
+    }
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_sizes_of_model(run->model, run->seq_len, p->dtype, arena, &bytes);
     if (status == RP_OK) {

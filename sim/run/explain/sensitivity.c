@@ -76,6 +76,8 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
     machine.module_ps = rpsim_scaled_ps(machine.module_ps, 1.0 / s->dispatch);
     machine.object_ps = rpsim_scaled_ps(machine.object_ps, 1.0 / s->host);
     machine.collective_Bps *= s->peer;
+    machine.tensor.Bps *= s->peer;
+    machine.data.Bps *= s->peer;
     machine.peer_Bps *= s->peer;
     return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out);
 }
@@ -119,7 +121,8 @@ static rp_status elasticity(const rerun *r, speeds *s, double *which, uint32_t b
 static bool has_peers(const rp_program *p)
 {
     for (uint32_t q = 0; q < p->queue_count; q++) {
-        if (p->queues[q].kind == RP_QUEUE_PEER && p->queues[q].op_end > p->queues[q].op_begin) {
+        rp_carrier carrier = rp_queue_kind_carrier((rp_queue_kind)p->queues[q].kind);
+        if (carrier == RP_CARRIER_PEER && p->queues[q].op_end > p->queues[q].op_begin) {
             return true;
         }
     }

@@ -248,6 +248,8 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
         route_host(&b->machine, (rp_op_kind)p->ops[number].kind, op);
         break;
     case RP_QUEUE_DISPATCH:
+    case RP_QUEUE_TENSOR:
+    case RP_QUEUE_DATA:
     case RP_QUEUE_KIND_COUNT:
         cr_fatal("a queue that these programs do not have");
     }

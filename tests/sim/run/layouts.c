@@ -1,0 +1,349 @@
+/* Layouts: one GPU of a program stands for a tensor group times a data group of GPUs. Programs with
+ * all of these GPUs are made here, and must take the same time, to the picosecond. */
+#include "common/machine/platform_machine.h"
+#include "common/program/assembly.h"
+#include "sim/rpsim/study.h"
+#include "sim/run/hardware_case.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(layouts, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
+
+static void prepare(const char *line, rpsim_options *options, rpsim_study *study)
+{
+    char *argv[40] = {"rpsim"};
+    int argc = 1;
+    rp_arena *arena = rp_test_tool_arena();
+    const char *copy = NULL;
+    cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
+    char *rest = NULL;
+    for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        argv[argc++] = word;
+    }
+    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK), "%s", line);
+}
+
+/* ---- all GPUs ---------------------------------------------------------------------------------
+ */
+
+typedef struct expansion {
+    const rp_program *program; /* a GPU of which stands for `copies` */
+    uint32_t copies;
+    uint32_t tensor;
+    rp_handle *handles; /* [op][copy]; of the host's ops all the same */
+} expansion;
+
+static bool on_gpu(const rp_program *p, uint32_t op)
+{
+    return rp_queue_kind_on_gpu((rp_queue_kind)p->queues[rp_program_queue_of(p, op)].kind);
+}
+
+static rp_handle handle(const expansion *e, uint32_t op, uint32_t copy)
+{
+    return e->handles[(size_t)op * e->copies + copy];
+}
+
+static void wait(rp_assembly *a, rp_handle op, rp_handle target, bool control)
+{
+    cr_assert(eq(int, rp_assembly_wait(a, op, target, control), RP_OK));
+}
+
+/* A collective begins when all GPUs of its group have come to it. */
+static bool meets(const expansion *e, rp_queue_kind kind, uint32_t copy, uint32_t other)
+{
+    return kind == RP_QUEUE_TENSOR ? copy / e->tensor == other / e->tensor
+           : kind == RP_QUEUE_DATA ? copy % e->tensor == other % e->tensor
+                                   : copy == other;
+}
+
+static void add_waits(const expansion *e, rp_assembly *a, uint32_t op, uint32_t copy)
+{
+    const rp_program *p = e->program;
+    rp_queue_kind kind = (rp_queue_kind)p->queues[rp_program_queue_of(p, op)].kind;
+    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        for (uint32_t other = 0; other < e->copies; other++) {
+            if (!on_gpu(p, op) || meets(e, kind, copy, other)) {
+                bool control = rp_wait_is_control(p->waits[w]) || other != copy;
+                wait(a, handle(e, op, copy), handle(e, target, other), control);
+            }
+        }
+    }
+}
+
+static rp_program *expand(expansion *e)
+{
+    const rp_program *p = e->program;
+    rp_arena *arena = rp_test_tool_arena();
+    rp_assembly *a = NULL;
+    rp_queue *queues = NULL;
+    rp_program *full = NULL;
+    uint32_t count = 0;
+    size_t handles = (size_t)p->op_count * e->copies;
+    cr_assert(eq(int, rp_program_create(&full), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(arena, handles, sizeof *e->handles, &e->handles), RP_OK));
+    cr_assert(eq(
+        int, rp_arena_alloc(arena, (size_t)p->queue_count * e->copies, sizeof *queues, &queues),
+        RP_OK));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        bool gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
+        for (uint32_t copy = 0; copy < (gpu ? e->copies : 1); copy++) {
+            queues[count] = p->queues[q];
+            queues[count++].gpu = (uint16_t)(gpu ? p->queues[q].gpu * e->copies + copy : 0);
+        }
+    }
+    cr_assert(eq(int, rp_assembly_create(arena, queues, count, &a), RP_OK));
+    count = 0;
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        bool gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
+        for (uint32_t copy = 0; copy < (gpu ? e->copies : 1); copy++) {
+            for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+                rp_handle *at = &e->handles[(size_t)i * e->copies + copy];
+                cr_assert(eq(int,
+                             rp_assembly_add(a, count, &p->ops[i], p->op_bytes[i], at), RP_OK));
+                for (uint32_t other = 1; !gpu && other < e->copies; other++) {
+                    at[other] = *at;
+                }
+            }
+            count++;
+        }
+    }
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        for (uint32_t copy = 0; copy < (on_gpu(p, i) ? e->copies : 1); copy++) {
+            add_waits(e, a, i, copy);
+        }
+    }
+    rp_arena *own = full->arena;
+    *full = *p;
+    full->arena = own;
+    full->buffer_count = 0;
+    full->gpu_count = p->gpu_count * e->copies;
+    cr_assert(eq(int, rp_assembly_finish(a, full), RP_OK));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        for (uint32_t copy = 0; copy < e->copies; copy++) {
+            e->handles[(size_t)i * e->copies + copy] = rp_assembly_number(a, handle(e, i, copy));
+        }
+    }
+    return full;
+}
+
+static void expect_equal_times(const char *line)
+{
+    rpsim_options options;
+    rpsim_study study;
+    prepare(line, &options, &study);
+    for (uint32_t k = 0; k < study.row_count; k++) {
+        const rpsim_row *row = &study.rows[k];
+        rp_program *program = NULL;
+        rp_timeline *folded = NULL;
+        rp_timeline *whole = NULL;
+        rpsim_compute_costs costs;
+        rp_machine machine;
+        rp_arena *arena = rp_test_tool_arena();
+        cr_assert(eq(int,
+                     rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                                          row->platform, &program),
+                     RP_OK));
+        cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", row->schedule_name);
+        cr_assert(eq(int,
+                     rpsim_hardware_inputs(program, row->costs, row->model, row->platform,
+                                           row->workload.seq_len, arena, &costs, &machine),
+                     RP_OK));
+        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &folded), RP_OK));
+        const rp_layout *layout = &program->traits.layout;
+        expansion e = {program, rp_layout_gpus(layout), rp_layout_tensor(layout), NULL};
+        rp_program *full = expand(&e);
+        rp_machine all = rp_machine_of(row->platform);
+        all.tensor = machine.tensor;
+        all.data = machine.data;
+        cr_assert(eq(int, rpsim_hardware_run(full, &costs, &all, &whole), RP_OK));
+        for (uint32_t i = 0; i < program->op_count; i++) {
+            for (uint32_t copy = 0; copy < e.copies; copy++) {
+                uint32_t op = (uint32_t)handle(&e, i, copy);
+                cr_assert(eq(i64, whole->start_ps[op], folded->start_ps[i]), "%s: %s, op %u of %u",
+                          line, row->schedule_name, i, copy);
+                cr_assert(eq(i64, whole->end_ps[op], folded->end_ps[i]), "%s: %s, op %u of %u",
+                          line, row->schedule_name, i, copy);
+            }
+        }
+        rp_timeline_destroy(folded);
+        rp_timeline_destroy(whole);
+        rp_program_destroy(full);
+        rp_program_destroy(program);
+    }
+    rpsim_study_fini(&study);
+}
+
+#define SCHEDULES "--schedule gpipe,1f1b,interleaved-1f1b,zb-h1,zbv,megatron-pp "
+#define RUN SCHEDULES "--iterations 2 --microbatches 8 --model "
+
+/* Copies in one server, tensor groups of a server, of two, pipelines over servers; GPUs that reach
+ * each other, that NVLink joins in pairs, and that do not. */
+Test(layouts, one_of_all_that_do_the_same_takes_their_time)
+{
+    expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --gpus 8 --tensor-parallel 2 "
+                           "--data-parallel 2");
+    expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --tensor-parallel 4");
+    expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 4 --tensor-parallel 8 "
+                           "--data-parallel 2");
+    expect_equal_times(RUN "gpt:512x16x16 --platform a100-80x8 --nodes 4 --tensor-parallel 16");
+    expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --data-parallel 4");
+    expect_equal_times(RUN "qwen3-1.7b --platform rtx4090x8 --tensor-parallel 2 "
+                           "--data-parallel 2");
+    expect_equal_times(RUN "qwen3-1.7b --platform rtx3090x8 --data-parallel 2");
+    if (getenv("RP_LONG") != NULL) {
+        expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 8 --tensor-parallel 4 "
+                               "--data-parallel 4 --optimizer async");
+        expect_equal_times(RUN "gpt:512x8x16 --platform h100x8 --tensor-parallel 2 --grain layer "
+                               "--recompute wait");
+    }
+}
+
+/* ---- values that theory gives -----------------------------------------------------------------
+ */
+
+static double number(const char *line, const char *key)
+{
+    rp_test_outcome outcome = rp_test_rpsim_after("--intervals off --format json ", line);
+    cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    double value = rp_test_json_number(json_array_get(rows, 0), key);
+    json_decref(rows);
+    return value;
+}
+
+/* One stage cut over all GPUs is tensor parallelism, whose microbatches are written as one slice
+ * per GPU. Only the step differs: every GPU steps the norms, 7/8 of which megatron-tp has on other
+ * GPUs, and its part of both tables is padded from 128256 / 8 rows to 126 x 128. */
+Test(layouts, one_stage_is_tensor_parallelism)
+{
+    double slices = number("--schedule megatron-tp --model llama3.1-8b --gpus 8 --microbatches 16 "
+                           "--microbatch-size 1",
+                           "iteration_ms");
+    double layout = number("--schedule megatron-pp --model llama3.1-8b --gpus 8 --tensor-parallel "
+                           "8 --microbatches 2 --microbatch-size 8 --grain layer",
+                           "iteration_ms");
+    double norms = (2 * 32 + 1) * 4096.0; /* Llama 3.1 8B, config.json */
+    double padding = 2 * (126 * 128 - 128256 / 8) * 4096.0;
+    double update_ms = 28 * (norms * 7 / 8 + padding) / 920e9 * 1e3; /* rtx4090x8.yaml */
+    cr_expect(epsilon_eq(dbl, layout - slices, update_ms, 1e-4));
+}
+
+static double sum_of(const rp_program *p, rp_queue_kind kind)
+{
+    double sum = 0;
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            sum += p->queues[q].kind == kind ? (double)p->op_bytes[i] : 0;
+        }
+    }
+    return sum;
+}
+
+/* Tensor groups: two all-reduces of a boundary tensor per layer and direction, two more for a
+ * recompute, one each for embedding and head. Data groups: one all-reduce of all gradients; the
+ * table is at both ends. Rings move 2 (n - 1) / n of the bytes. */
+static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
+{
+    const double h = 256;
+    const double layers = 32;
+    rp_program *program = NULL;
+    cr_assert(eq(int,
+                 rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                                      row->platform, &program),
+                 RP_OK),
+              "%s", row->schedule_name);
+    cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", row->schedule_name);
+    double boundary = 2 * h * row->workload.seq_len;
+    double reduces = (program->recompute == RP_RECOMPUTE_NONE ? 4 : 6) * layers + 2;
+    double moved = reduces * boundary * row->workload.global_batch * 2 * (tensor - 1) / tensor;
+    cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved), "%s",
+              row->schedule_name);
+    double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99; /* of 128, of 50257 / tensor */
+    double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down, norms whole */
+    double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->workload.seq_len * h;
+    moved = 2 * parameters * 2 * (data - 1) / data;
+    cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_DATA), moved, 1e-6 * moved), "%s",
+              row->schedule_name);
+    rp_program_destroy(program);
+}
+
+Test(layouts, volumes_of_every_pipeline)
+{
+    bool all = getenv("RP_LONG") != NULL;
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        bool resident = rp_schedules[i]->traits.placement == RP_PLACEMENT_RESIDENT;
+        bool endless = rp_schedules[i]->traits.versions != RP_VERSIONS_ONE;
+        for (uint32_t size = 1; resident && size < 9; size++) {
+            uint32_t tensor = 1u << size % 3;
+            uint32_t data = 1u << size / 3;
+            rpsim_options options;
+            rpsim_study study;
+            char line[256];
+            if (!all && size != 3 && size != 4) {
+                continue;
+            }
+            (void)snprintf(line, sizeof line,
+                           "--schedule %s --model gpt:256x4x32 --platform a100-80x8 --nodes 2 "
+                           "--tensor-parallel %u --data-parallel %u --microbatches 32 "
+                           "--microbatch-size 2 --seq-len 512 --iterations 1 --optimizer %s",
+                           rp_schedules[i]->name, tensor, data, endless ? "async" : "sync");
+            prepare(line, &options, &study);
+            expect_volumes(&study.rows[0], tensor, data);
+            rpsim_study_fini(&study);
+        }
+    }
+}
+
+/* With one stage nothing overlaps with the reduction of the gradients: a ring of D GPUs moves
+ * 2 (D - 1) / D of their bytes, after 2 (D - 1) hops (traces/platforms/a100-80x8.yaml). */
+Test(layouts, copies_add_their_reduction)
+{
+    const char *one = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "
+                      "--microbatch-size 2 --gpus 1 --microbatches 4";
+    const char *four = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "
+                       "--microbatch-size 2 --gpus 4 --microbatches 4 --data-parallel 4";
+    /* 4 layers of 12 h^2 + 13 h, the final norm, the table of 50304 rows as both ends move it, and
+     * 1024 positions */
+    double parameters = 4 * (12 * 512.0 * 512 + 13 * 512) + 2 * 512 + 50304 * 512.0 + 1024 * 512.0;
+    double bytes = 2 * (parameters + 50304 * 512.0) * 2 * 3 / 4;
+    double reduce_ms = 1e3 * bytes / 230e9 + 1e-3 * (8.4 + 2 * 3 * 3.4);
+    double difference = number(four, "makespan_ms") - number(one, "makespan_ms");
+    cr_expect(epsilon_eq(dbl, difference, reduce_ms, 1e-3 * reduce_ms));
+    cr_expect(epsilon_eq(dbl, number(four, "tokens_per_s"),
+                         4 * number(one, "tokens_per_s") * number(one, "iteration_ms") /
+                             number(four, "iteration_ms"),
+                         1));
+    cr_expect(eq(dbl, number(four, "global_batch"), 4 * number(one, "global_batch")));
+    cr_expect(eq(dbl, number(four, "gpus"), 4));
+}
+
+Test(layouts, what_cannot_be_laid_out_is_refused)
+{
+    static const struct {
+        const char *line;
+        const char *message;
+    } cases[] = {
+        {"--schedule roundpipe --data-parallel 2", "keeps weights in host memory"},
+        {"--schedule fsdp --tensor-parallel 2", "already spreads one model over all GPUs"},
+        {"--schedule 1f1b --data-parallel 3", "do not divide 8 GPUs"},
+        {"--schedule 1f1b --gpus 6 --tensor-parallel 3", "attention heads of 16"},
+        {"--schedule 1f1b --data-parallel 2 --global-batch 33", "valid are multiples of 2"},
+        {"--schedule 1f1b --data-parallel 2 --fidelity stage",
+         "valid only with --fidelity hardware"},
+        {"--schedule 1f1b --platform a100-80x8 --nodes 3 --data-parallel 6",
+         "of which one divides the other"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rp_test_outcome outcome = rp_test_rpsim_after("", cases[i].line);
+        cr_expect(eq(int, outcome.status, 2), "%s", cases[i].line);
+        cr_expect(ne(ptr, strstr(outcome.messages, cases[i].message), NULL), "%s: %s",
+                  cases[i].line, outcome.messages);
+    }
+}
