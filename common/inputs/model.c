@@ -365,7 +365,10 @@ static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out
                             .learned_positions = true,
                             .layer_norm = true,
                             .plain_mlp = true,
-                            .linear_bias = true};
+                            .linear_bias = true,
+                            .unfused_attention = true,
+
+                            .host_launch_us = 53};
     rp_model_count(model_out);
     return rp_arena_copy_text(arena, name, strlen(name), &model_out->name);
 }

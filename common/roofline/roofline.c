@@ -46,6 +46,9 @@ static const vector_pass bias_passes[RP_PASS_COUNT] = {{0, 0, 0, 0}, {0, 0, 0, 0
  * tensor, the three gradients are joined 12. */
 static const vector_pass around_passes[RP_PASS_COUNT] = {
     {0, 0, 0, 0}, {2, 16, 26, 4}, {0, 0, 0, 0}};
+/* Megatron-LM's kernels on the scores of unfused attention: scale, mask and softmax in one, 4; a
+ * dropout with its mask 5. Backward: dropout 5, softmax 6. */
+static const vector_pass scores_passes[RP_PASS_COUNT] = {{8, 4, 9, 2}, {8, 6, 11, 2}, {0, 0, 0, 0}};
 static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
 /* Parts of queries and keys that are rotated and that are not, joined. */
@@ -153,10 +156,30 @@ double rp_attention_pairs(double seq_len, double window)
     return limited ? seq_len * window - window * window / 2 : seq_len * seq_len / 2;
 }
 
+/* Both products have two inputs whose gradients are products of the same size. */
+static void add_unfused_attention(builder *b, double sequences, double seq_len)
+{
+    const rp_model *m = b->model;
+    double matrices = sequences * m->heads;
+    double rows = matrices * seq_len;
+    add_gemm(b, "scores", rows, m->head_dim, seq_len, matrices, true);
+    add_vector(b, "softmax", scores_passes, rows * seq_len, 1);
+    add_gemm(b, "values", rows, seq_len, m->head_dim, matrices, true);
+    for (int i = 1; i <= 3; i += 2) { /* one kernel for all of them */
+        for (int p = 0; p < RP_PASS_COUNT; p++) {
+            b->operators[b->count - (uint32_t)i].work[p].launches = 1;
+        }
+    }
+}
+
 static void add_attention(builder *b, const rp_model *layers, uint32_t layer, double sequences,
                           double seq_len)
 {
     const rp_model *m = b->model;
+    if (m->unfused_attention) {
+        add_unfused_attention(b, sequences, seq_len);
+        return;
+    }
     rp_operator *op = add_operator(b, "attention", RP_UNIT_ATTENTION);
     double pairs = sequences * rp_attention_pairs(seq_len, rp_model_window(layers, layer));
     double widths = (double)m->head_dim + rp_model_value_dim(m);

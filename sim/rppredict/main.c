@@ -9,6 +9,7 @@
 #include "sim/rppredict/constants.h"
 #include "sim/rppredict/fit.h"
 #include "sim/rppredict/fsdp.h"
+#include "sim/rppredict/megatron.h"
 #include "sim/rppredict/prediction.h"
 #include "sim/rppredict/seqlen.h"
 
@@ -100,7 +101,8 @@ static const rp_options_program command_line = {
     .description =
         "Simulates every published run whose configuration is known at hardware fidelity and "
         "prints predicted against measured. FOLDER holds throughput_4090.csv, "
-        "scaling_4090.csv, max_seqlen_4090.csv and fsdp_mpt_a100.csv (paper-figures/published). "
+        "scaling_4090.csv, max_seqlen_4090.csv, fsdp_mpt_a100.csv and megatron_a100.csv "
+        "(paper-figures/published). "
         "With --cells the same model predicts runs that need not have been measured, and with "
         "--fit runs that one has measured oneself.",
     .exit_status = "0 success, 1 a run failed, 2 bad usage or bad input.",
@@ -131,6 +133,7 @@ static rp_status report(const options *o, const char *folder)
     rpsim_calibration calibration;
     rpsim_seqlens seqlens;
     rpsim_fsdp fsdp;
+    rpsim_megatron megatron;
     rpsim_constants constants;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rpsim_predict(folder, arena, &prediction);
@@ -144,6 +147,9 @@ static rp_status report(const options *o, const char *folder)
         status = rpsim_predict_fsdp(folder, arena, &fsdp);
     }
     if (status == RP_OK) {
+        status = rpsim_predict_megatron(folder, arena, &megatron);
+    }
+    if (status == RP_OK) {
         status = rpsim_constants_load(arena, &constants);
     }
     if (status == RP_OK) {
@@ -153,6 +159,7 @@ static rp_status report(const options *o, const char *folder)
         rpsim_prediction_write(&prediction, &calibration, page.stream);
         rpsim_seqlens_write(&seqlens, page.stream);
         rpsim_fsdp_write(&fsdp, &calibration, page.stream);
+        rpsim_megatron_write(&megatron, page.stream);
         rpsim_constants_write(&constants, page.stream);
         end_page(o, &page);
     }

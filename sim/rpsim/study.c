@@ -19,16 +19,11 @@
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
-static rp_layout layout_of(const rpsim_options *o)
-{
-    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
-}
-
 static rp_schedule_config make_config(const rpsim_options *o, const rpsim_inputs *in,
                                       rp_recompute recompute)
 {
     const rp_costs *costs = in->costs;
-    const rp_layout layout = layout_of(o);
+    const rp_layout layout = rpsim_study_layout(o);
     uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
     rp_schedule_config config = {
         .gpus = gpus / rp_layout_gpus(&layout),
@@ -76,7 +71,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
                                         row->config.asynchronous, w, &row->config.asynchronous));
     }
     w->reductions = reductions_of(o);
-    w->layout = layout_of(o);
+    w->layout = rpsim_study_layout(o);
     w->dtype = o->dtype; /* published runs are of 16 bits, as the default */
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
@@ -124,42 +119,6 @@ static rp_status check_round(const rpsim_options *o, const rp_schedule_type *sch
     return RP_USAGE;
 }
 
-/* The pipeline has the GPUs that copies and tensor groups leave. */
-static rp_status check_layout(const rpsim_options *o, const rpsim_inputs *in, rp_arena *arena,
-                              const rpsim_row *row)
-{
-    const rp_layout layout = layout_of(o);
-    uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
-    uint32_t each = rp_layout_gpus(&layout);
-    rp_model unused;
-    if (each == 1) {
-        return RP_OK;
-    }
-    RP_TRY(rp_compile_check_layout(row->schedule, &layout));
-    if (gpus % each != 0) {
-        rp_log_error("--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid are "
-                     "numbers whose product does",
-                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-                     rp_layout_tensor(&layout), gpus);
-        return RP_USAGE;
-    }
-    return rp_model_cut(row->model, rp_layout_tensor(&layout), arena, &unused);
-}
-
-/* Tensor parallelism gives every GPU as many attention heads. */
-static rp_status check_heads(const rpsim_row *row)
-{
-    bool splits = row->hardware && rp_cuts_layers(&row->schedule->traits);
-    if (!splits || row->model->heads % row->config.gpus == 0) {
-        return RP_OK;
-    }
-    rp_log_error("--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
-                 "valid are divisors of %u",
-                 row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
-                 row->model->heads);
-    return RP_USAGE;
-}
-
 /* Gives the row its partition and checks that the schedule's rule allows it. */
 static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool trial,
                          rp_arena *arena, rpsim_row *row)
@@ -167,7 +126,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, row->schedule));
-    RP_TRY(check_layout(o, in, arena, row));
+    RP_TRY(rpsim_study_check_layout(o, in, row, arena));
     const rp_reductions reductions = reductions_of(o);
     RP_TRY(rp_compile_check_reductions(row->schedule, &reductions));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
@@ -183,7 +142,7 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
         RP_TRY(rpsim_tune_row(o, in, arena, row));
     }
     RP_TRY(rp_schedule_check(row->schedule, &row->config));
-    RP_TRY(check_heads(row));
+    RP_TRY(rpsim_study_check_heads(row));
     return rp_partition_text(row->config.partition, arena, &row->partition_text);
 }
 

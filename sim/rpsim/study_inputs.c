@@ -344,3 +344,47 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
                                    in->recorded_name, o->stages, schedule, config, arena,
                                    partition_out);
 }
+
+/* ---- layouts ----------------------------------------------------------------------------------
+ */
+
+rp_layout rpsim_study_layout(const rpsim_options *o)
+{
+    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
+}
+
+/* The pipeline has the GPUs that copies and tensor groups leave. */
+rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *in,
+                                   const rpsim_row *row, rp_arena *arena)
+{
+    const rp_layout layout = rpsim_study_layout(o);
+    uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
+    uint32_t each = rp_layout_gpus(&layout);
+    rp_model unused;
+    if (each == 1) {
+        return RP_OK;
+    }
+    RP_TRY(rp_compile_check_layout(row->schedule, &layout));
+    if (gpus % each != 0) {
+        rp_log_error("--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
+                     "are numbers whose product does",
+                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+                     rp_layout_tensor(&layout), gpus);
+        return RP_USAGE;
+    }
+    return rp_model_cut(row->model, rp_layout_tensor(&layout), arena, &unused);
+}
+
+/* Tensor parallelism gives every GPU as many attention heads. */
+rp_status rpsim_study_check_heads(const rpsim_row *row)
+{
+    bool splits = row->hardware && rp_cuts_layers(&row->schedule->traits);
+    if (!splits || row->model->heads % row->config.gpus == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+                 "valid are divisors of %u",
+                 row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
+                 row->model->heads);
+    return RP_USAGE;
+}

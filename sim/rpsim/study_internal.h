@@ -38,3 +38,16 @@ rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
                                  rpsim_workload *workload, rp_arena *arena,
                                  rp_partition *partition_out);
+
+/** @return the layout that the options name. */
+rp_layout rpsim_study_layout(const rpsim_options *options);
+
+/**
+ * Checks that copies and tensor groups leave whole stages' GPUs, of a schedule and a model that can
+ * have them. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ */
+rp_status rpsim_study_check_layout(const rpsim_options *options, const rpsim_inputs *inputs,
+                                   const rpsim_row *row, rp_arena *arena);
+
+/** Checks that megatron-tp gives every GPU as many attention heads. @retval RP_OK, RP_USAGE */
+rp_status rpsim_study_check_heads(const rpsim_row *row);

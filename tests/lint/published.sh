@@ -6,7 +6,7 @@ source "$(dirname "$0")/lib/lint.sh"
 
 published=$lint_root/paper-figures/published
 results=()
-for name in pipeline_bubbles throughput_4090 scaling_4090 max_seqlen_4090 fsdp_mpt_a100; do
+for name in pipeline_bubbles throughput_4090 scaling_4090 max_seqlen_4090 fsdp_mpt_a100 megatron_a100; do
     [ ! -f "$published/$name.csv" ] || results+=("$published/$name.csv")
 done
 if [ ${#results[@]} -eq 0 ]; then

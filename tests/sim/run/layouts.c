@@ -266,7 +266,7 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
     cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved), "%s",
               row->schedule_name);
     double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99; /* of 128, of 50257 / tensor */
-    double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down, norms whole */
+    double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down: whole */
     double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->workload.seq_len * h;
     moved = 2 * parameters * 2 * (data - 1) / data;
     cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_DATA), moved, 1e-6 * moved), "%s",
