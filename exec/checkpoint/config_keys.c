@@ -46,6 +46,15 @@ static bool names_class(const rp_hf_config *r, const json_t *value)
     return found;
 }
 
+/* Published folders of Phi-3 carry the code that made the model before transformers had its class,
+ * which loads them now. */
+static bool maps_own_class(const rp_hf_config *r, const json_t *value)
+{
+    const json_t *classes = json_object_get(r->values, "architectures");
+    return rp_hf_is_empty(value) ||
+           (json_is_object(value) && json_array_size(classes) > 0 && names_class(r, classes));
+}
+
 /* Qwen3's classes forget the window where use_sliding_window does not ask for it; Llama's has no
  * such key, and hands the window to the cache. */
 static bool has_no_window(const rp_hf_config *r, const json_t *value)
@@ -102,7 +111,8 @@ static const struct rule {
      "other heads are not computed"},
     {"attention_bias", is_false, "false", BIASES},
     {"attention_dropout", is_zero, "0", "dropout is not computed"},
-    {"auto_map", is_empty, "null", "code of its own makes the model"},
+    {"auto_map", maps_own_class, "null, and those beside architectures of transformers' own",
+     "code of its own makes the model"},
     {"cross_attention_hidden_size", is_null, "null", ENCODERS},
     {"embd_pdrop", is_zero, "0", "dropout is not computed"},
     {"intermediate_size", is_mixture, "none", "the model has no such layers"},

@@ -35,8 +35,8 @@ typedef void (*bench_operator)(const bench *b);
 /* ---- operators --------------------------------------------------------------------------------
  */
 
-static const rpexec_attention_sizes attention_sizes = {TOKENS / SEQUENCE, SEQUENCE, HEADS,
-                                                       KV_HEADS,          HEAD,     0};
+static const rpexec_attention_sizes attention_sizes = {
+    TOKENS / SEQUENCE, SEQUENCE, HEADS, KV_HEADS, HEAD, 0, 0, 0};
 static const rpexec_attention_sizes long_sizes = {1, TOKENS, HEADS, KV_HEADS, HEAD, 0, 0, 0};
 
 static void norm(const bench *b)

@@ -26,12 +26,12 @@ static const struct {
     rp_dtype dtype;
     const char *why; /* NULL: there is a plan */
 } shapes[] = {
-    {{4, 2048, 32, 8, 128, 0}, RP_DTYPE_BF16, NULL},
-    {{3, 37, 4, 2, 64, 0}, RP_DTYPE_F16, NULL},
-    {{1, 100, 6, 2, 37, 0}, RP_DTYPE_BF16, "no engine"},
+    {{4, 2048, 32, 8, 128, 0, 0, 0}, RP_DTYPE_BF16, NULL},
+    {{3, 37, 4, 2, 64, 0, 0, 0}, RP_DTYPE_F16, NULL},
+    {{1, 100, 6, 2, 37, 0, 0, 0}, RP_DTYPE_BF16, "no engine"},
     {{1, 100, 6, 2, 64, 16, 0, 0}, RP_DTYPE_BF16, "a sliding window"},
     {{1, 100, 6, 2, 64, 0, 0, 50}, RP_DTYPE_BF16, "a soft cap of scores"},
-    {{1, 100, 6, 2, 64, 0}, RP_DTYPE_F32, "fp32"},
+    {{1, 100, 6, 2, 64, 0, 0, 0}, RP_DTYPE_F32, "fp32"},
 };
 
 static rpexec_cudnn_object describe(const rpexec_cudnn_functions *f, int capability,
