@@ -79,6 +79,11 @@ opened=0
 for ((round = 0; opened < rounds && round < 6 * rounds; round++)); do
     rm -rf "$work/lora"
     "$rpexec" "${adapters[@]}" --steps 100000 --save-every 1 --save "$work/lora" >/dev/null 2>&1 &
+    # Every other run is killed when there is a checkpoint, the rest perhaps before there is a base.
+    for ((tick = 0; round % 2 == 0 && tick < 500; tick++)); do
+        ! compgen -G "$work/lora/step-*" >/dev/null || break
+        sleep 0.01
+    done
     sleep "0.0$((RANDOM % 10))"
     { kill -KILL $! || true; wait $! || true; } 2>/dev/null
     for step in "$work"/lora/step-*; do
