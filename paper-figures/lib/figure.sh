@@ -61,7 +61,8 @@ draw()
             return 1
         fi
         # Equal pictures are equal bytes: without the time of drawing.
-        [ "$form" != pdf ] || LC_ALL=C sed -i 's|\(/CreationDate (D:\)[0-9]\{14\}|\100000000000000|' "$to.pdf"
+        [ "$form" != pdf ] || [ ! -f "$to.pdf" ] ||
+            LC_ALL=C sed -i 's|\(/CreationDate (D:\)[0-9]\{14\}|\100000000000000|' "$to.pdf"
         echo "$to.$form"
     done
 }
