@@ -20,8 +20,8 @@
 #define OF_NONE                                                                                    \
     "'schedule', 'backend', 'gpus', 'microbatches', 'model', 'steps', 'microbatch_size',"          \
     " 'seq_len', 'optimizer', 'recompute', 'seed', 'data', 'lr', 'weight_decay', 'lora_alpha',"    \
-    " 'betas', 'eps', 'lr_schedule', 'warmup_steps', 'weight_decay_of', 'eval_data', 'eval_every'," \
-    " 'gpu_memory_mb', 'staged', 'costs'"
+    " 'betas', 'eps', 'lr_schedule', 'warmup_steps', 'weight_decay_of', 'eval_data',"              \
+    " 'eval_every', 'gpu_memory_mb', 'staged', 'costs'"
 
 /* The last column tells how many rows there are before the first is kept. */
 static const char rows_sql[] =

@@ -162,9 +162,9 @@ __global__ void __launch_bounds__(BLOCK)
     store_row(sum, h, dq + row * h);
 }
 
-/* A key's gradients: from the query heads of its group, ascending, and the queries that see it. Five
- * blocks at a time leave registers for four rows; left to itself the compiler spills for a sixth on
- * sm_120. */
+/* A key's gradients: from the query heads of its group, ascending, and the queries that see it.
+ * Five blocks at a time leave registers for four rows; left to itself the compiler spills for a
+ * sixth on sm_120. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK, 5)
     attention_dkv(rpexec_attention_sizes s, float scale, const T *q, const T *k, const T *v,
