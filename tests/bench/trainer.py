@@ -104,7 +104,7 @@ def run(words, processor):
     losses, clock, processor_s = [], [], []
     for line in child.stdout:
         values = line.split(",")
-        if len(values) == 3 and values[0].isdigit():
+        if len(values) >= 3 and values[0].isdigit():
             losses.append(float(values[1]))
             clock.append(1e-3 * float(values[2]))
             processor_s.append(cpu_s(child.pid))
