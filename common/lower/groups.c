@@ -1,5 +1,6 @@
 /* Collectives of a layout (schedules.md 16). A GPU of the program stands for a tensor group times a
  * data group of GPUs that do the same, so it has one op where all of them meet. */
+#include "common/base/log.h"
 #include "common/lower/lower_internal.h"
 
 /* All-reduces of a boundary tensor that a layer has in each direction (Megatron-LM, arXiv
@@ -71,6 +72,12 @@ rp_status rp_lower_add_tensor_reduce(rp_lowering *l, rp_lower_unit *unit)
                      rp_sharding_reduces(&tensor_reduces, job->backward,
                                          recomputes ? l->schedule->recompute : RP_RECOMPUTE_NONE);
     count += job->backward ? (head ? 1 : 0) : (first ? 1 : 0); /* of head and embedding */
+    if (count > UINT16_MAX) {
+        rp_log_error("--tensor-parallel: a stage of %u layers has %u all-reduces; valid are stages "
+                     "with up to %u",
+                     stage->layer_end - stage->layer_begin, count, UINT16_MAX);
+        return RP_USAGE;
+    }
     if (count == 0) {
         return RP_OK;
     }

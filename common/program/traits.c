@@ -1,6 +1,7 @@
 #include "common/program/traits.h"
 
 #include "common/base/hash.h"
+#include "common/program/limits.h"
 
 #include <string.h>
 
@@ -19,15 +20,18 @@ static const char *const versions[] = {
              : RP_TRAIT_UINT64)
 #define MOST_OF(member)                                                                            \
     _Generic(((rp_traits *)NULL)->member, bool : 1, uint32_t : UINT32_MAX, uint64_t : UINT64_MAX)
-#define ROW(member, text, placements)                                                              \
-    {text, offsetof(rp_traits, member), MOST_OF(member), TYPE_OF(member), placements},
+#define ROW(member, text, most, placements)                                                        \
+    {text, offsetof(rp_traits, member), most, TYPE_OF(member), placements},
 
 const rp_trait rp_trait_rows[] = {
-#define SHARDING_ROW(type, member, text) ROW(sharding.member, text, 1u << RP_PLACEMENT_SHARDED)
+#define SHARDING_ROW(type, member, text)                                                           \
+    ROW(sharding.member, text, MOST_OF(sharding.member), 1u << RP_PLACEMENT_SHARDED)
     RP_SHARDING_LIST(SHARDING_ROW)
-#define LAYOUT_ROW(type, member, text) ROW(layout.member, text, 1u << RP_PLACEMENT_RESIDENT)
+/* Products of two fit into 32 bits. */
+#define LAYOUT_ROW(type, member, text)                                                             \
+    ROW(layout.member, text, RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)
         RP_LAYOUT_LIST(LAYOUT_ROW)
-#define TRAIT_ROW(member, text) ROW(member, text, UINT32_MAX)
+#define TRAIT_ROW(member, text) ROW(member, text, MOST_OF(member), UINT32_MAX)
             RP_TRAIT_LIST(TRAIT_ROW)};
 
 const uint32_t rp_trait_count = sizeof rp_trait_rows / sizeof rp_trait_rows[0];

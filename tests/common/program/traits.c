@@ -1,4 +1,5 @@
 /* Traits: text form and hash hold every one of them; the name of a schedule is a label. */
+#include "common/base/log.h"
 #include "common/program/program.h"
 #include "tests/support/make_program.h"
 
@@ -49,6 +50,21 @@ Test(traits, text_and_hash_hold_each)
         cr_expect(eq(u64, rp_program_hash(program), hash), "%s", rp_trait_rows[i].text);
     }
     rp_program_destroy(program);
+}
+
+/* Groups of more GPUs than a program may have are no layout: products of two stay numbers. */
+Test(traits, groups_have_no_more_gpus_than_programs)
+{
+    static const char text[] = "rp-program 2\nschedule x\ngpus 1\nmicrobatches 1\niterations 1\n"
+                               "layers 1\nrecompute none\nasynchronous no\nplacement resident\n"
+                               "versions one\ntraits tensor-parallel 65536\n";
+    rp_program *program = NULL;
+    char message[256];
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_program_read("hostile", text, sizeof text - 1, &program);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_INPUT));
+    cr_expect(strstr(message, "hostile:11: ") != NULL, "%s", message);
 }
 
 Test(traits, text_and_hash_hold_placement_and_versions)
