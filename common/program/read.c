@@ -237,10 +237,14 @@ static bool cut_number(rp_reader *r, char mark, uint64_t most, uint16_t *number_
     return true;
 }
 
-/* Cuts "/5@7", layer and iteration, off r->word. */
+/* Cuts "/5@7", layer and iteration, off r->word. Collectives of a group have their number instead
+ * of a layer. */
 static bool parse_place(rp_reader *r, rp_op *op)
 {
-    uint64_t layers = r->program->layer_count + UINT64_C(1);
+    const rp_program *p = r->program;
+    uint64_t layers = p->layer_count + UINT64_C(1);
+    uint16_t queue = p->queues[p->queue_count - 1].kind; /* an op has one before it */
+    layers = queue == RP_QUEUE_TENSOR || queue == RP_QUEUE_DATA ? UINT16_MAX : layers;
     return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
            cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->layer);
 }
