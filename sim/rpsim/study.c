@@ -354,11 +354,10 @@ static rp_status program_workload(const rpsim_options *o, const rp_program *prog
     return RP_OK;
 }
 
-static rp_status add_program(rpsim_study *study, const rpsim_inputs *in)
+/* @param program the study's from here on */
+static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_program *program)
 {
     rp_arena *arena = study->arena;
-    rp_program *program = NULL;
-    RP_TRY(rp_program_read_file(study->options->program_in, &program));
     rpsim_row *row = &study->rows[study->row_count++];
     *row = (rpsim_row){.model_name = in->model_name,
                        .recorded_name = in->recorded_name,
@@ -391,10 +390,18 @@ static rp_status add_model(rpsim_study *study, const char *model)
 {
     const rpsim_options *o = study->options;
     rpsim_inputs in;
-    RP_TRY(rpsim_inputs_load(o, model, study->arena, &in));
     if (o->program_in != NULL) {
-        return add_program(study, &in);
+        rp_program *program = NULL;
+        RP_TRY(rp_program_read_file(o->program_in, &program));
+        uint32_t tensor = rp_layout_tensor(&program->traits.layout);
+        rp_status status = rpsim_inputs_load(o, model, tensor, study->arena, &in);
+        if (status != RP_OK) {
+            rp_program_destroy(program);
+            return status;
+        }
+        return add_program(study, &in, program);
     }
+    RP_TRY(rpsim_inputs_load(o, model, o->tensor_parallel, study->arena, &in));
     if (study->orders != NULL && o->recompute_count == 0) {
         return add_orders(study, &in, rp_torch_csv_schedule.default_recompute);
     }

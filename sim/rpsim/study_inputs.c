@@ -61,7 +61,8 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_inputs *in)
+static rp_status computed_costs(const rpsim_options *o, uint32_t tensor, rp_arena *arena,
+                                rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
     const char *name = NULL;
@@ -79,11 +80,11 @@ static rp_status computed_costs(const rpsim_options *o, rp_arena *arena, rpsim_i
     uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    if (o->tensor_parallel > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
+    if (tensor > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
         rp_model rank;
-        RP_TRY(rp_model_cut(in->model, o->tensor_parallel, arena, &rank));
+        RP_TRY(rp_model_cut(in->model, tensor, arena, &rank));
         RP_TRY(rp_roofline_costs(&rank, in->platform, sequences, seq_len, arena, costs));
-        costs->tensor_parallel = o->tensor_parallel;
+        costs->tensor_parallel = tensor;
     } else {
         RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
     }
@@ -248,8 +249,8 @@ static rp_status check_layers(const rpsim_inputs *in)
     return RP_OK;
 }
 
-rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena *arena,
-                            rpsim_inputs *in)
+rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, uint32_t tensor,
+                            rp_arena *arena, rpsim_inputs *in)
 {
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
@@ -281,7 +282,7 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, rp_arena 
         in->recorded_name = in->model_name;
     }
     if (o->costs == NULL && o->hardware) {
-        RP_TRY(computed_costs(o, arena, in));
+        RP_TRY(computed_costs(o, tensor, arena, in));
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;

@@ -340,6 +340,23 @@ Test(layouts, copies_add_their_reduction)
     cr_expect(eq(dbl, number(four, "gpus"), 4));
 }
 
+/* A program that is written and read takes the same time: it says its layout. */
+Test(layouts, programs_keep_their_layout)
+{
+    const char *sizes = "--model gpt:512x8x16 --platform a100-80x8 --seq-len 512 --microbatch-size 2";
+    const char *written = rp_test_tool_expand("@DIR@/p.txt", strlen("@DIR@/p.txt"));
+    char line[512];
+    (void)snprintf(line, sizeof line,
+                   "--schedule 1f1b %s --data-parallel 2 --tensor-parallel 2 --program-out %s",
+                   sizes, written);
+    double whole = number(line, "iteration_ms");
+    double tokens = number(line, "tokens_per_s");
+    (void)snprintf(line, sizeof line, "--program-in %s %s", written, sizes);
+    cr_expect(eq(dbl, number(line, "iteration_ms"), whole));
+    cr_expect(eq(dbl, number(line, "tokens_per_s"), tokens));
+    cr_expect(eq(dbl, number(line, "gpus"), 8));
+}
+
 Test(layouts, what_cannot_be_laid_out_is_refused)
 {
     static const struct {
