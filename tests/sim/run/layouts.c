@@ -343,7 +343,8 @@ Test(layouts, copies_add_their_reduction)
 /* A program that is written and read takes the same time: it says its layout. */
 Test(layouts, programs_keep_their_layout)
 {
-    const char *sizes = "--model gpt:512x8x16 --platform a100-80x8 --seq-len 512 --microbatch-size 2";
+    const char *sizes =
+        "--model gpt:512x8x16 --platform a100-80x8 --seq-len 512 --microbatch-size 2";
     const char *written = rp_test_tool_expand("@DIR@/p.txt", strlen("@DIR@/p.txt"));
     char line[512];
     (void)snprintf(line, sizeof line,
