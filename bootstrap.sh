@@ -41,7 +41,8 @@ Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
         you are not root, but downloaded and unpacked below build/; only the C compiler must be there
   test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
         threads once more under ThreadSanitizer;
-        the last line is "N passed, N failed, N skipped", the exit status is 0 if none failed;
+        the last lines say what was skipped and why, the very last is "N passed, N failed, N skipped";
+        the exit status is 0 if none failed;
         --long runs the full counts of the acceptance tests (kills, pairs, mutants), of which a plain
         test holds a sample: about an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
@@ -199,27 +200,19 @@ paper()
 passed=0
 failed=0
 skipped=0
+skips= # a line for each: its name and why
 
-# Adds what ctest wrote in its JUnit file to the three counts. Only a test that said so itself was
-# skipped: ctest writes "skipped" for a missing program too, and that is a failure here.
+# Adds what ctest wrote in its JUnit file to the three counts and to the list of skipped tests.
 count_results()
 {
-    local report=$1 one
+    local report=$1 results one_passed one_failed one_skipped
     [ -s "$report" ] || fail "ctest wrote no report ($report)"
-    one=$(awk '
-        /<testcase / {
-            if (match($0, /status="[a-z]*"/)) status = substr($0, RSTART + 8, RLENGTH - 9)
-            all++
-            if (status == "run") passed++
-            if (status == "disabled") skipped++
-            open = status == "notrun"
-        }
-        open && /<skipped message="SKIP_/ { skipped++; open = 0 }
-        END { printf "%d %d %d", passed, all - passed - skipped, skipped }' "$report")
-    read -r one_passed one_failed one_skipped <<<"$one"
+    results=$(awk -f tests/tools/results.awk "$report")
+    read -r one_passed one_failed one_skipped <<<"$results"
     passed=$((passed + one_passed))
     failed=$((failed + one_failed))
     skipped=$((skipped + one_skipped))
+    skips+=$(sed 1d <<<"$results")$'\n'
 }
 
 # run_tests PRESET CTEST_ARGUMENT...
@@ -248,6 +241,8 @@ run_all_tests()
     logged build-tsan cmake --build "$root/build/tsan" -j "$cores" --target test_threads
     run_tests tsan -R '^threads\.'
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+    [ $skipped -eq 0 ] || say "Skipped:"
+    sort -u <<<"$skips" | sed '/./!d; s/^/      /' # once for all builds
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed -eq 0 ] && [ $ctest_failed = no ] && [ $passed -gt 0 ]
 }

@@ -7,7 +7,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 python=${RP_PYTHON:-python3}
 for package in torch transformers; do
     "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)" 2>/dev/null ||
-        { echo "skipped: no $package for $python" >&2; exit 77; }
+        { echo "skipped: no $package for $python (RP_PYTHON, tests/tools/checkpoints_venv.sh)" >&2; exit 77; }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

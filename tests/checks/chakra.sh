@@ -7,7 +7,7 @@ tool=$source_dir/tests/golden/chakra/chakra.py
 python=${RP_PYTHON:-python3}
 if ! "$python" -c 'import google.protobuf' 2>/dev/null ||
     { ! "$python" -c 'import grpc_tools' 2>/dev/null && ! command -v protoc >/dev/null; }; then
-    echo "chakra: no protobuf for $python"
+    echo "skipped: no protobuf for $python (RP_PYTHON)"
     exit 77
 fi
 work=$(mktemp -d)

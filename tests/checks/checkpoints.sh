@@ -9,7 +9,7 @@ export RP_TRACES=$1/traces PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 OMP_NUM_TH
 python=${RP_PYTHON:-python3}
 for package in torch transformers peft tokenizers; do
     if ! "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)" 2>/dev/null; then
-        echo "checkpoints: no $package for $python"
+        echo "skipped: no $package for $python (RP_PYTHON, tests/tools/checkpoints_venv.sh)"
         exit 77
     fi
 done

@@ -12,7 +12,7 @@ golden=$source_root/tests/golden/exports
 python=${RP_PYTHON:-python3}
 for package in torch deepspeed megatron.training roundpipe; do
     if ! "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)" 2>/dev/null; then
-        echo "exports: no $package for $python"
+        echo "skipped: no $package for $python (RP_PYTHON, tests/tools/exports_venv.sh)"
         exit 77
     fi
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A test that leaves memory, or something of the fake GPU machine, behind must fail although
 # Criterion counts no assertion of a teardown: each suite of tests/tools/leaking_tests.c, which has
-# one for every kind of teardown, fails with its leak and passes without.
+# one for every kind of teardown, fails with its leak and passes without. And the summary of `./bootstrap.sh test`
+# (tests/tools/results.awk) says which tests were skipped and why; a test without its program has failed.
 set -euo pipefail
 binary=$2/tests/leaking_tests
 if [ ! -x "$binary" ]; then
@@ -42,5 +43,30 @@ if [ -z "$first" ] || [ "$first" -gt "${second:-0}" ]; then
     cat "$work/output"
     failures=$((failures + 1))
 fi
-echo "$suites kinds of teardown, $failures unexpected"
+mkdir "$work/results"
+cat >"$work/results/CTestTestfile.cmake" <<'CMAKE'
+add_test(passes true)
+add_test(fails false)
+add_test(no_program "/no/such/program")
+add_test(says_why sh -c "echo first; echo 'skipped: no <x> & \"y\"'; echo last; exit 77")
+add_test(to_stderr sh -c "echo a line >&2; echo no z >&2; exit 77")
+add_test(is_silent sh -c "exit 77")
+set_tests_properties(says_why to_stderr is_silent no_program PROPERTIES SKIP_RETURN_CODE 77)
+add_test(is_disabled true)
+set_tests_properties(is_disabled PROPERTIES DISABLED TRUE)
+CMAKE
+(cd "$work/results" && ctest --output-junit results.xml >ctest.log 2>&1) || true
+awk -f "$1/tests/tools/results.awk" "$work/results/results.xml" >"$work/results/found"
+cat >"$work/results/expected" <<'TEXT'
+1 2 4
+says_why: no <x> & "y"
+to_stderr: no z
+is_silent: it does not say why
+is_disabled: disabled
+TEXT
+if ! diff "$work/results/expected" "$work/results/found"; then
+    echo "the summary of a run differs (<: expected)"
+    failures=$((failures + 1))
+fi
+echo "$suites kinds of teardown, a summary, $failures unexpected"
 [ "$failures" -eq 0 ]

@@ -6,7 +6,7 @@ rpexec=$2/exec/rpexec
 export PYTHONDONTWRITEBYTECODE=1 TOKENIZERS_PARALLELISM=false
 python=${RP_PYTHON:-python3}
 if ! "$python" -c 'import tokenizers' 2>/dev/null; then
-    echo "tokens: no tokenizers for $python"
+    echo "skipped: no tokenizers for $python (RP_PYTHON, tests/tools/checkpoints_venv.sh)"
     exit 77
 fi
 make=("$python" "$1/exec/data/make_tokens.py")
