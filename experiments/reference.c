@@ -223,17 +223,10 @@ rp_status rpsweep_reference_import(const char *db, const char *path, const char 
 {
     const char *slash = strrchr(path, '/');
     rp_store_reference constant = {.kind = "published", .source = slash != NULL ? slash + 1 : path};
-    rp_text text = {0};
     rp_csv csv = {0};
     *added_out = 0;
     RP_TRY(read_cell(cell_or_null, arena, &constant));
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    if (status == RP_OK) {
-        status =
-            rp_csv_parse(path, text.bytes != NULL ? text.bytes : "", text.length, ',', arena, &csv);
-    }
-    rp_text_fini(&text);
-    RP_TRY(status);
+    RP_TRY(rp_csv_read_file(path, arena, &csv));
     RP_TRY(check_columns(&csv, &constant));
     RP_TRY(add_rows(NULL, &csv, &constant, added_out));
     return store_rows(db, &csv, &constant, added_out);

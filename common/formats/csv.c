@@ -259,6 +259,18 @@ rp_status rp_csv_parse(const char *name, const char *bytes, size_t length, char 
     return status;
 }
 
+rp_status rp_csv_read_file(const char *path, rp_arena *arena, rp_csv *table_out)
+{
+    rp_text text = {0};
+    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    if (status == RP_OK) {
+        const char *bytes = text.bytes != NULL ? text.bytes : "";
+        status = rp_csv_parse(path, bytes, text.length, ',', arena, table_out);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
 rp_status rp_csv_column(const rp_csv *table, const char *header, uint32_t *column_out)
 {
     for (uint32_t i = 0; i < table->columns; i++) {

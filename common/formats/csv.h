@@ -38,6 +38,13 @@ rp_status rp_csv_parse(const char *name, const char *bytes, size_t length, char 
                        rp_arena *arena, rp_csv *table_out);
 
 /**
+ * Reads the table in a file, of values with commas between.
+ * @param path must outlive the table
+ * @retval RP_OK, RP_INPUT (cannot be opened, is no table; logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_csv_read_file(const char *path, rp_arena *arena, rp_csv *table_out);
+
+/**
  * Finds a column by its name.
  * @retval RP_OK, RP_INPUT (logged, with the columns there are)
  */

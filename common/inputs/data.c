@@ -171,6 +171,14 @@ rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
     return rp_text_read_file(*path_out, most, bytes_out);
 }
 
+rp_status rp_data_read_csv(const char *relative, rp_arena *arena, rp_csv *table_out)
+{
+    const char *path = NULL;
+    bool found = false;
+    RP_TRY(rp_data_file(relative, arena, &path, &found));
+    return rp_csv_read_file(path, arena, table_out);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static bool ends_in_suffix(const char *name)

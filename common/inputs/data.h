@@ -4,6 +4,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 #include "common/base/text.h"
+#include "common/formats/csv.h"
 
 #include <stdbool.h>
 
@@ -35,6 +36,12 @@ rp_status rp_data_file(const char *relative, rp_arena *arena, const char **path_
  */
 rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
                             const char **path_out, rp_text *bytes_out);
+
+/**
+ * rp_data_file, then the table in it, of values with commas between.
+ * @retval as rp_data_read_file
+ */
+rp_status rp_data_read_csv(const char *relative, rp_arena *arena, rp_csv *table_out);
 
 /** One kind of data file. */
 typedef struct rp_data_kind {

@@ -79,10 +79,10 @@ typedef enum rp_versions {
     X(uint64_t, bucket_bytes, "bucket-bytes")                                                      \
     X(uint64_t, live_bytes, "live-bytes")
 
+#define RP_TRAITS_MEMBER(type, member, text) type member;
+
 typedef struct rp_sharding {
-#define RP_SHARDING_MEMBER(type, member, text) type member;
-    RP_SHARDING_LIST(RP_SHARDING_MEMBER)
-#undef RP_SHARDING_MEMBER
+    RP_SHARDING_LIST(RP_TRAITS_MEMBER)
 } rp_sharding;
 
 /**
@@ -115,10 +115,10 @@ typedef struct rp_sharding {
     X(uint32_t, data_parallel, "data-parallel")
 
 typedef struct rp_layout {
-#define RP_LAYOUT_MEMBER(type, member, text) type member;
-    RP_LAYOUT_LIST(RP_LAYOUT_MEMBER)
-#undef RP_LAYOUT_MEMBER
+    RP_LAYOUT_LIST(RP_TRAITS_MEMBER)
 } rp_layout;
+
+#undef RP_TRAITS_MEMBER
 
 /** The zero value: resident weights of one version, a fused loss, one process per GPU. */
 typedef struct rp_traits {

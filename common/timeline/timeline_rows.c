@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_BYTES ((size_t)256 << 20)
-
 bool rp_timeline_row_kinds(const char *queue, const char *kind, rp_timeline_row *row)
 {
     uint32_t q = 0;
@@ -175,18 +173,13 @@ static rp_status read_table(const rp_csv *table, rp_arena *arena, rp_read_timeli
 rp_status rp_timeline_read_file(const char *path, rp_read_timeline *out)
 {
     rp_arena *arena = NULL;
-    rp_text text = {0};
     rp_csv table;
     *out = (rp_read_timeline){0};
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_text_read_file(path, MAX_BYTES, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &table);
-    }
+    rp_status status = rp_csv_read_file(path, arena, &table);
     if (status == RP_OK) {
         status = read_table(&table, arena, out);
     }
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
     return status;
 }

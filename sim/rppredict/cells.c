@@ -1,7 +1,6 @@
 #include "sim/rppredict/cells.h"
 
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
@@ -159,17 +158,10 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
                            rpsim_cells *cells_out)
 {
     cells c = {.inputs = inputs};
-    rp_text text = {0};
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &c.csv);
-    }
-    if (status == RP_OK) {
-        status = ask_all(&c, arena, &cells_out->questions);
-        cells_out->csv = c.csv;
-    }
-    rp_text_fini(&text);
-    return status;
+    RP_TRY(rp_csv_read_file(path, arena, &c.csv));
+    RP_TRY(ask_all(&c, arena, &cells_out->questions));
+    cells_out->csv = c.csv;
+    return RP_OK;
 }
 
 rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,

@@ -1,10 +1,8 @@
 #include "sim/rppredict/megatron.h"
 
-#include "common/base/crew.h"
 #include "common/base/log.h"
-#include "common/base/text.h"
-#include "common/formats/csv.h"
 #include "common/roofline/roofline.h"
+#include "sim/rppredict/run.h"
 #include "sim/run/hardware_case.h"
 
 #include <math.h>
@@ -125,37 +123,19 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     return RP_OK;
 }
 
-static rp_status predict_one(void *context, uint32_t job)
+static rp_status predict_row(void *context, uint32_t row, rp_arena *arena)
 {
     reader *r = context;
-    rp_arena *arena = NULL;
-    RP_TRY(rp_arena_create(&arena));
-    rp_log_set_place(r->csv.name, r->csv.lines[job]);
-    rp_status status = predict(&r->out->rows[job], arena);
-    rp_log_set_place(NULL, 0);
-    rp_arena_destroy(arena);
-    return status;
+    return predict(&r->out->rows[row], arena);
 }
 
 rp_status rpsim_predict_megatron(const char *folder, rp_arena *arena, rpsim_megatron *megatron_out)
 {
-    const char *path = NULL;
-    rp_text text = {0};
     *megatron_out = (rpsim_megatron){0};
     reader r = {.arena = arena, .out = megatron_out};
-    RP_TRY(rp_arena_print(arena, &path, "%s/" FILE_NAME, folder));
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &r.csv);
-    }
-    if (status == RP_OK) {
-        status = read_rows(&r);
-    }
-    if (status == RP_OK) {
-        status = rp_crew_run(0, r.csv.rows, predict_one, &r);
-    }
-    rp_text_fini(&text);
-    return status;
+    RP_TRY(rpsim_read_published(folder, FILE_NAME, arena, &r.csv));
+    RP_TRY(read_rows(&r));
+    return rpsim_predict_rows(&r.csv, predict_row, &r);
 }
 
 /* ---- the report -------------------------------------------------------------------------------

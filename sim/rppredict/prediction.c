@@ -1,8 +1,6 @@
 #include "sim/rppredict/prediction.h"
 
 #include "common/base/log.h"
-#include "common/base/text.h"
-#include "common/formats/csv.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 
@@ -11,12 +9,6 @@
 
 #define PLATFORM "rtx4090x8"
 #define SEQ_LEN 2048u
-
-/* A table with the bytes it was read from. */
-typedef struct table {
-    rp_csv csv;
-    rp_text text;
-} table;
 
 /* Of a system whose configuration is not published (mobius): microbatches of so many sequences, and
  * RoundPipe's batch, or so many microbatches for each GPU (from four on GPipe calls the bubble
@@ -54,14 +46,6 @@ static const char *const groups[] = {"async",
                                      "baselines",
                                      "baselines-set",
                                      "mobius"};
-
-static rp_status read_table(const char *folder, const char *name, rp_arena *arena, table *t)
-{
-    const char *path = NULL;
-    RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder, name));
-    RP_TRY(rp_text_read_file(path, RP_CSV_MAX_BYTES, &t->text));
-    return rp_csv_parse(path, t->text.bytes, t->text.length, ',', arena, &t->csv);
-}
 
 /* ---- cells ------------------------------------------------------------------------------------
  */
@@ -243,31 +227,23 @@ static rp_status add_scaling(predictor *p, const rp_csv *csv)
     return RP_OK;
 }
 
-static rp_status predict_all(predictor *p, const char *folder, table *throughput, table *scaling)
-{
-    RP_TRY(rp_platform_load(PLATFORM, p->arena, &p->platform));
-    RP_TRY(read_table(folder, "throughput_4090.csv", p->arena, throughput));
-    RP_TRY(read_table(folder, "scaling_4090.csv", p->arena, scaling));
-    size_t most = throughput->csv.rows + (size_t)scaling->csv.rows * scaling->csv.columns;
-    RP_TRY(rp_arena_alloc(p->arena, most, sizeof(rpsim_cell), &p->out->cells));
-    size_t questions = most * MOST_QUESTIONS;
-    RP_TRY(rp_arena_alloc(p->arena, questions, sizeof *p->questions, &p->questions));
-    RP_TRY(rp_arena_alloc(p->arena, questions, sizeof *p->cell_of, &p->cell_of));
-    RP_TRY(add_throughput(p, &throughput->csv));
-    RP_TRY(add_scaling(p, &scaling->csv));
-    return answer_cells(p);
-}
-
 rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out)
 {
     *prediction_out = (rpsim_prediction){0};
     predictor p = {.arena = arena, .out = prediction_out};
-    table throughput = {0};
-    table scaling = {0};
-    rp_status status = predict_all(&p, folder, &throughput, &scaling);
-    rp_text_fini(&throughput.text);
-    rp_text_fini(&scaling.text);
-    return status;
+    rp_csv throughput;
+    rp_csv scaling;
+    RP_TRY(rp_platform_load(PLATFORM, arena, &p.platform));
+    RP_TRY(rpsim_read_published(folder, "throughput_4090.csv", arena, &throughput));
+    RP_TRY(rpsim_read_published(folder, "scaling_4090.csv", arena, &scaling));
+    size_t most = throughput.rows + (size_t)scaling.rows * scaling.columns;
+    RP_TRY(rp_arena_alloc(arena, most, sizeof(rpsim_cell), &p.out->cells));
+    size_t questions = most * MOST_QUESTIONS;
+    RP_TRY(rp_arena_alloc(arena, questions, sizeof *p.questions, &p.questions));
+    RP_TRY(rp_arena_alloc(arena, questions, sizeof *p.cell_of, &p.cell_of));
+    RP_TRY(add_throughput(&p, &throughput));
+    RP_TRY(add_scaling(&p, &scaling));
+    return answer_cells(&p);
 }
 
 /* ---- the report -------------------------------------------------------------------------------

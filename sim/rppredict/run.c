@@ -136,6 +136,38 @@ static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answe
     return status;
 }
 
+rp_status rpsim_read_published(const char *folder, const char *name, rp_arena *arena,
+                               rp_csv *table_out)
+{
+    const char *path = NULL;
+    RP_TRY(rp_arena_print(arena, &path, "%s/%s", folder, name));
+    return rp_csv_read_file(path, arena, table_out);
+}
+
+typedef struct rows {
+    const rp_csv *table;
+    rpsim_predict_row predict;
+    void *context;
+} rows;
+
+static rp_status predict_one(void *context, uint32_t job)
+{
+    const rows *r = context;
+    rp_arena *arena = NULL;
+    RP_TRY(rp_arena_create(&arena));
+    rp_log_set_place(r->table->name, r->table->lines[job]);
+    rp_status status = r->predict(r->context, job, arena);
+    rp_log_set_place(NULL, 0);
+    rp_arena_destroy(arena);
+    return status;
+}
+
+rp_status rpsim_predict_rows(const rp_csv *table, rpsim_predict_row predict, void *context)
+{
+    rows r = {table, predict, context};
+    return rp_crew_run(0, table->rows, predict_one, &r);
+}
+
 typedef struct asked {
     const rp_platform *platform;
     const rpsim_question *questions;

@@ -4,9 +4,23 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/formats/csv.h"
 #include "sim/run/intervals.h"
 
 #define RPSIM_PREDICT_DRAWS 32u
+
+/** Reads FOLDER/NAME, a table of published results. @retval as rp_csv_read_file */
+rp_status rpsim_read_published(const char *folder, const char *name, rp_arena *arena,
+                               rp_csv *table_out);
+
+/** Predicts a row. @param arena the row's own, gone afterwards */
+typedef rp_status (*rpsim_predict_row)(void *context, uint32_t row, rp_arena *arena);
+
+/**
+ * Calls `predict` for each row of a table, on all cores. Messages name the row's line.
+ * @retval RP_OK, RP_NO_MEMORY, what `predict` returned
+ */
+rp_status rpsim_predict_rows(const rp_csv *table, rpsim_predict_row predict, void *context);
 
 /** One run that is asked for. */
 typedef struct rpsim_question {

@@ -1,7 +1,5 @@
 #include "sim/rppredict/seqlen.h"
 
-#include "common/base/text.h"
-#include "common/formats/csv.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 #include "sim/run/seqlen.h"
@@ -85,19 +83,9 @@ static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens
 rp_status rpsim_predict_seqlens(const char *folder, rp_arena *arena, rpsim_seqlens *seqlens_out)
 {
     *seqlens_out = (rpsim_seqlens){0};
-    const char *path = NULL;
-    rp_text text = {0};
     rp_csv csv;
-    RP_TRY(rp_arena_print(arena, &path, "%s/max_seqlen_4090.csv", folder));
-    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
-    }
-    if (status == RP_OK) {
-        status = predict_cells(&csv, arena, seqlens_out);
-    }
-    rp_text_fini(&text);
-    return status;
+    RP_TRY(rpsim_read_published(folder, "max_seqlen_4090.csv", arena, &csv));
+    return predict_cells(&csv, arena, seqlens_out);
 }
 
 static bool is_in(const rpsim_seqlen_cell *cell, const char *group)

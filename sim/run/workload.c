@@ -154,18 +154,12 @@ static rp_status find_in_table(const char *file, bool longest, const query *q,
                                rpsim_workload *workload_out, bool *asynchronous_out)
 {
     rp_arena *arena = NULL;
-    rp_text text = {0};
     rp_csv csv;
-    const char *path = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_data_read_file(file, RP_CSV_MAX_BYTES, arena, &path, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
-    }
+    rp_status status = rp_data_read_csv(file, arena, &csv);
     if (status == RP_OK) {
         status = find_whole(&csv, q, longest, workload_out, asynchronous_out);
     }
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
     return status;
 }

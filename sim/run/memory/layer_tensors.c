@@ -1,7 +1,6 @@
 #include "sim/run/memory/layer_tensors.h"
 
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
 
@@ -246,16 +245,10 @@ static const char *kind_of(const rp_model *model)
 rp_status rpsim_layer_tensors_load(const rp_model *model, uint64_t tokens, rp_arena *arena,
                                    rpsim_layer_tensors *tensors_out)
 {
-    const char *path = NULL;
-    rp_text text = {0};
     reader r = {.model = model, .tokens = tokens, .out = tensors_out};
     *tensors_out = (rpsim_layer_tensors){0};
     const char *file = NULL;
     RP_TRY(rp_arena_print(arena, &file, "layers/%s.csv", kind_of(model)));
-    rp_status status = rp_data_read_file(file, MOST_BYTES, arena, &path, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &r.csv);
-    }
-    rp_text_fini(&text);
-    return status == RP_OK ? read_rows(&r, arena) : status;
+    RP_TRY(rp_data_read_csv(file, arena, &r.csv));
+    return read_rows(&r, arena);
 }

@@ -31,13 +31,9 @@ TestSuite(huggingface, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
 
 static rp_csv read_table(void)
 {
-    rp_text text = {0};
     rp_csv table;
     const char *path = RP_TEST_ROOT "/golden/hf/counts.csv";
-    cr_assert(eq(int, rp_text_read_file(path, RP_CSV_MAX_BYTES, &text), RP_OK));
-    cr_assert(
-        eq(int, rp_csv_parse(path, text.bytes, text.length, ',', rp_test_arena, &table), RP_OK));
-    rp_text_fini(&text);
+    cr_assert(eq(int, rp_csv_read_file(path, rp_test_arena, &table), RP_OK));
     return table;
 }
 

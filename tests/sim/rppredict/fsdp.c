@@ -1,7 +1,6 @@
 /* MPT models under FSDP on A100 servers: gates that can only tighten (tests/golden/fsdp_gates.csv),
  * and what must hold whatever the numbers are. Release only. */
 #include "sim/rppredict/fsdp.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +12,6 @@
 #define PUBLISHED RP_SOURCE_ROOT "/paper-figures/published"
 
 static rp_arena *arena;
-static rp_text text;
 static rpsim_fsdp fsdp;
 
 static void begin(void)
@@ -24,7 +22,6 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
 }
 
@@ -33,8 +30,7 @@ TestSuite(fsdp, .init = begin, .fini = end, .timeout = 300);
 static rp_csv read(const char *path)
 {
     rp_csv csv;
-    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv), RP_OK));
+    cr_assert(eq(int, rp_csv_read_file(path, arena, &csv), RP_OK));
     return csv;
 }
 
@@ -112,7 +108,6 @@ static void expect_few_constants(void)
     rp_csv csv;
     uint32_t column = 0;
     uint32_t count = 0;
-    rp_text_fini(&text);
     csv = read(PUBLISHED "/fsdp_mpt_a100.csv");
     cr_assert(eq(int, rp_csv_column(&csv, "sets", &column), RP_OK));
     for (uint32_t row = 0; row < csv.rows; row++) {

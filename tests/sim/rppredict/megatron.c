@@ -1,7 +1,6 @@
 /* GPT models under Megatron-LM on A100 servers: gates that can only tighten
  * (tests/golden/megatron_gates.csv). Release only. */
 #include "sim/rppredict/megatron.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 
 static rp_arena *arena;
-static rp_text text;
 static rpsim_megatron megatron;
 
 static void begin(void)
@@ -25,7 +23,6 @@ static void begin(void)
 
 static void end(void)
 {
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
 }
 
@@ -36,8 +33,7 @@ Test(megatron, accuracy_gates)
     rp_csv gates;
     uint32_t covered = 0;
     const char *path = RP_TEST_ROOT "/golden/megatron_gates.csv";
-    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &gates), RP_OK));
+    cr_assert(eq(int, rp_csv_read_file(path, arena, &gates), RP_OK));
     for (uint32_t row = 0; row < gates.rows; row++) {
         const char *group = rp_csv_cell(&gates, row, 0);
         double most = strtod(rp_csv_cell(&gates, row, 2), NULL);

@@ -2,7 +2,6 @@
  * only tighten (tests/golden/prediction_gates.csv; experiments/prediction.md says what it rests
  * on). Release only. */
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "sim/rppredict/fsdp.h"
 
@@ -128,13 +127,11 @@ static void hold_mobius(const rpsim_prediction *prediction)
 Test(prediction, accuracy_gates, .timeout = 900)
 {
     rp_arena *arena = NULL;
-    rp_text text = {0};
     rp_csv gates;
     rpsim_prediction prediction;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     const char *path = RP_TEST_ROOT "/golden/prediction_gates.csv";
-    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &gates), RP_OK));
+    cr_assert(eq(int, rp_csv_read_file(path, arena, &gates), RP_OK));
     cr_assert(eq(int, rpsim_predict(RP_SOURCE_ROOT "/paper-figures/published", arena, &prediction),
                  RP_OK));
     hold_gates(&prediction, &gates);
@@ -142,7 +139,6 @@ Test(prediction, accuracy_gates, .timeout = 900)
     hold_mobius(&prediction);
     expect_full(&prediction);
     expect_rows(&prediction, arena);
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
     cr_expect(eq(sz, rp_mem_live_bytes(), 0));
 }

@@ -2,7 +2,6 @@
  * (experiments/prediction.md says what it rests on).
  * Sanitized: --long */
 #include "common/base/log.h"
-#include "common/base/text.h"
 #include "common/inputs/model.h"
 #include "sim/rppredict/seqlen.h"
 #include "tests/support/platform_file.h"
@@ -399,13 +398,11 @@ Test(cli_memory, max_seqlen_agrees_with_runs)
 Test(cli_memory, published_lengths)
 {
     rp_arena *arena = NULL;
-    rp_text text = {0};
     rp_csv gates;
     rpsim_seqlens seqlens;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     const char *path = RP_TEST_ROOT "/golden/seqlen_gates.csv";
-    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &gates), RP_OK));
+    cr_assert(eq(int, rp_csv_read_file(path, arena, &gates), RP_OK));
     cr_assert(eq(int,
                  rpsim_predict_seqlens(RP_SOURCE_ROOT "/paper-figures/published", arena, &seqlens),
                  RP_OK));
@@ -423,7 +420,6 @@ Test(cli_memory, published_lengths)
         covered += system ? cells : 0;
     }
     cr_expect(eq(u32, covered, seqlens.count));
-    rp_text_fini(&text);
     rp_arena_destroy(arena);
 }
 #endif

@@ -1,7 +1,6 @@
 /* PyTorch's allocator by its rules, recorded layers against PyTorch itself, the library's jobs
  * against what they hold. */
 #include "sim/run/memory/library_memory.h"
-#include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
@@ -264,11 +263,9 @@ static uint64_t follow(const rpsim_layer_tensors *t, size_t end, uint64_t *peak_
 /* The golden numbers are of PyTorch running the layers with their real sizes, not of recordings. */
 Test(library_memory, layers_are_pytorchs)
 {
-    rp_text text = {0};
     rp_csv csv;
     const char *path = RP_TEST_ROOT "/golden/layer_tensors.csv";
-    cr_assert(eq(int, rp_text_read_file(path, 65536, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv), RP_OK));
+    cr_assert(eq(int, rp_csv_read_file(path, arena, &csv), RP_OK));
     cr_assert(eq(u32, csv.rows, 4));
     for (uint32_t row = 0; row < csv.rows; row++) {
         uint64_t golden[4];
@@ -285,7 +282,6 @@ Test(library_memory, layers_are_pytorchs)
         cr_expect(epsilon_eq(dbl, (double)peak, (double)golden[2], near), "%s", model.name);
         cr_expect(epsilon_eq(dbl, (double)left, (double)golden[3], near), "%s", model.name);
     }
-    rp_text_fini(&text);
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------
