@@ -123,6 +123,7 @@ static const rp_config_field fields[] = {
     [FIELD_MLP] = CHOICE(mlp, mlp_words),
     [FIELD_LINEAR_BIAS] = OPTIONAL_FLAG(linear_bias),
     OPTIONAL_FLAG(fused_loss),
+    OPTIONAL_FLAG(unfused_attention),
     OPTIONAL_COUNT(loss_metrics, 16),
     {.key = "host_launch_us",
      .type = RP_CONFIG_DOUBLE,
@@ -325,10 +326,20 @@ static rp_status load_file(const char *name_or_path, rp_arena *arena, rp_model *
  */
 
 #define GPT "gpt:"
-#define GPT_VOCABULARY 50257u
-#define GPT_PADDING 128u /* Megatron-LM's make-vocab-size-divisible-by */
+#define GPT_FILE "configs/gpt.yaml"
 
-/* As Megatron-LM trains it: learned positions, LayerNorm, GELU, biases, a tied head. */
+static rp_status load_gpt(rp_arena *arena, rp_model *model_out)
+{
+    const char *path = NULL;
+    rp_text text = {0};
+    rp_status status = rp_data_read_file(GPT_FILE, RP_CONFIG_MAX_BYTES, arena, &path, &text);
+    if (status == RP_OK) {
+        status = rp_model_parse(path, text.bytes, text.length, arena, model_out);
+    }
+    rp_text_fini(&text);
+    return status;
+}
+
 static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out)
 {
     uint32_t hidden = 0;
@@ -348,27 +359,14 @@ static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out
                      name, RP_MAX_LAYERS);
         return RP_INPUT;
     }
-    *model_out = (rp_model){.source = "its size",
-                            .layers = layers,
-                            .hidden = hidden,
-                            .heads = heads,
-                            .kv_heads = heads,
-                            .head_dim = hidden / heads,
-                            .intermediate = 4 * hidden,
-                            .experts = 1,
-                            .active_experts = 1,
-                            .vocab = (GPT_VOCABULARY + GPT_PADDING - 1) / GPT_PADDING * GPT_PADDING,
-                            .max_positions = 2048,
-                            .norm_eps = 1e-5,
-                            .tied_head = true,
-                            .rope_scaling = "none",
-                            .learned_positions = true,
-                            .layer_norm = true,
-                            .plain_mlp = true,
-                            .linear_bias = true,
-                            .unfused_attention = true,
-
-                            .host_launch_us = 53};
+    RP_TRY(load_gpt(arena, model_out));
+    model_out->layers = layers;
+    model_out->hidden = hidden;
+    model_out->heads = heads;
+    model_out->kv_heads = heads;
+    model_out->head_dim = hidden / heads;
+    model_out->intermediate = 4 * hidden;
+    model_out->recorded = NULL;
     rp_model_count(model_out);
     return rp_arena_copy_text(arena, name, strlen(name), &model_out->name);
 }

@@ -1,14 +1,12 @@
 #include "sim/rppredict/constants.h"
 
-#include "common/base/text.h"
-#include "common/formats/csv.h"
 #include "common/inputs/data.h"
 
 #include <string.h>
 
 static rp_status read_rows(const rp_csv *csv, rp_arena *arena, rpsim_constants *out)
 {
-    static const char *const columns[] = {"group", "constant", "platform", "key",
+    static const char *const columns[] = {"group", "constant", "platform", "model", "key",
                                           "low",   "high",     "kind",     "cell"};
     uint32_t index[sizeof columns / sizeof columns[0]];
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
@@ -20,30 +18,21 @@ static rp_status read_rows(const rp_csv *csv, rp_arena *arena, rpsim_constants *
         out->items[row] = (rpsim_constant){.group = rp_csv_cell(csv, row, index[0]),
                                            .name = rp_csv_cell(csv, row, index[1]),
                                            .platform = rp_csv_cell(csv, row, index[2]),
-                                           .key = rp_csv_cell(csv, row, index[3]),
-                                           .low = rp_csv_cell(csv, row, index[4]),
-                                           .high = rp_csv_cell(csv, row, index[5]),
-                                           .kind = rp_csv_cell(csv, row, index[6]),
-                                           .cell = rp_csv_cell(csv, row, index[7])};
+                                           .model = rp_csv_cell(csv, row, index[3]),
+                                           .key = rp_csv_cell(csv, row, index[4]),
+                                           .low = rp_csv_cell(csv, row, index[5]),
+                                           .high = rp_csv_cell(csv, row, index[6]),
+                                           .kind = rp_csv_cell(csv, row, index[7]),
+                                           .cell = rp_csv_cell(csv, row, index[8])};
     }
     return RP_OK;
 }
 
 rp_status rpsim_constants_load(rp_arena *arena, rpsim_constants *constants_out)
 {
-    const char *path = NULL;
-    rp_text text = {0};
     rp_csv csv;
-    rp_status status =
-        rp_data_read_file("configs/constants.csv", RP_CSV_MAX_BYTES, arena, &path, &text);
-    if (status == RP_OK) {
-        status = rp_csv_parse(path, text.bytes, text.length, ',', arena, &csv);
-    }
-    if (status == RP_OK) {
-        status = read_rows(&csv, arena, constants_out);
-    }
-    rp_text_fini(&text);
-    return status;
+    RP_TRY(rp_data_read_csv("configs/constants.csv", arena, &csv));
+    return read_rows(&csv, arena, constants_out);
 }
 
 uint32_t rpsim_constants_count(const rpsim_constants *constants, const char *group, uint32_t *set)
@@ -65,7 +54,8 @@ uint32_t rpsim_constants_count(const rpsim_constants *constants, const char *gro
 void rpsim_constants_write(const rpsim_constants *constants, FILE *stream)
 {
     static const char *const groups[][2] = {{"roundpipe", "RoundPipe and its baselines"},
-                                            {"fsdp-a100", "FSDP on A100"}};
+                                            {"fsdp-a100", "FSDP on A100"},
+                                            {"megatron-a100", "Megatron-LM on A100"}};
     fputs("\nConstants (traces/configs/constants.csv):\n", stream);
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         uint32_t set = 0;

@@ -9,9 +9,10 @@
 
 /** One constant; text lives in the arena. */
 typedef struct rpsim_constant {
-    const char *group; /**< roundpipe, with its baselines; fsdp-a100 */
+    const char *group; /**< roundpipe, with its baselines; fsdp-a100; megatron-a100 */
     const char *name;
     const char *platform; /**< that has the value; "": a model or the code has */
+    const char *model;    /**< that has the value, for all of its family; "": it is no model's */
     const char *key;      /**< of the platform or the model; "": the value is in the code */
     const char *low;      /**< of the range that physics allows, as written */
     const char *high;

@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-/* An unfused fp32 cross-entropy moves this much per logit (sim/model.md section 3). */
-#define UNFUSED_LOSS_BYTES 52.0
 typedef struct inputs {
     const rp_schedule_type *schedule;
     const rp_schedule_config *config;
@@ -140,7 +138,7 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
     const rp_platform *platform = in->platform;
     bool data_parallel = rp_is_data_parallel(traits);
     bool unfused = traits->unfused_loss && !in->model->fused_loss;
-    in->rates.loss_bytes_per_logit = unfused ? UNFUSED_LOSS_BYTES : 0;
+    in->rates.loss_bytes_per_logit = unfused ? RPSIM_UNFUSED_LOSS_BYTES : 0;
     in->rates.loss_chunk_tokens = traits->unfused_loss ? 0 : RP_LOSS_CHUNK_TOKENS;
     set_collectives(&traits->sharding, platform, gpus, dtype, in);
     bool steps = data_parallel && !traits->sharding.host_optimizer;

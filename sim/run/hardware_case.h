@@ -6,6 +6,9 @@
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
 
+/** An unfused fp32 cross-entropy moves so many bytes per logit (sim/model.md section 3). */
+#define RPSIM_UNFUSED_LOSS_BYTES 52.0
+
 /** Parts of a run that searches do without: who ranks thousands of candidates by period and memory
  * runs the few that are left once more, with all parts. */
 enum {
