@@ -193,7 +193,8 @@ static char *trim(char *text)
 }
 
 #define PAIR_WANTED                                                                                \
-    "valid are a forward and a full backward of another stage, as (0F7;7B3)OVERLAP_F_B"
+    "valid are a forward and a full backward of another stage or microbatch, as "                  \
+    "(0F7;7B3)OVERLAP_F_B"
 
 static rp_status add_pair(reader *r, char *text, const char *cell)
 {
@@ -212,7 +213,7 @@ static rp_status add_pair(reader *r, char *text, const char *cell)
     r->pairs = true;
     const rp_torch_action *pair = &r->csv->actions[r->count - 2];
     if (pair[0].type != RP_TORCH_FORWARD || pair[1].type != RP_TORCH_BACKWARD ||
-        pair[0].stage == pair[1].stage) {
+        (pair[0].stage == pair[1].stage && pair[0].microbatch == pair[1].microbatch)) {
         return refuse(r, cell, "does not overlap a forward with a backward", PAIR_WANTED);
     }
     return RP_OK;

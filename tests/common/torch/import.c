@@ -299,3 +299,27 @@ Test(torch_csv_import_cli, identity_on_the_cells)
     cr_assert(eq(int, rp_arena_print(texts, &second, "%s/b.csv", rp_test_tool_folder()), RP_OK));
     cr_expect(eq(str, (char *)rp_test_tool_read(first), (char *)rp_test_tool_read(second)));
 }
+
+/* A forward and a backward of one stage are a pair, as PyTorch has it (tests/golden/torch): its
+ * file comes back, and the pair saves its share of the shorter one (schedules.md 4). */
+Test(torch_csv_import_cli, overlaps_within_a_stage)
+{
+    const char *read = "--torch-csv-in " RP_TEST_ROOT "/golden/torch/pairs-p2v1m4.compute.csv "
+                       "--fidelity stage ";
+    const char *line = NULL;
+    const char *path = NULL;
+    rp_arena *texts = rp_test_tool_arena();
+    cr_assert(eq(int, rp_arena_print(texts, &line, "%s--torch-csv-out @DIR@/p.csv", read), RP_OK));
+    rp_test_rpsim_well(line);
+    cr_assert(eq(int, rp_arena_print(texts, &path, "%s/p.csv", rp_test_tool_folder()), RP_OK));
+    cr_expect(eq(str, (char *)rp_test_tool_read(path),
+                 "0F0,0F1,(0F2;0B0)OVERLAP_F_B,(0F3;0B1)OVERLAP_F_B,0B2,0B3\n"
+                 "1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,(1F3;1B2)OVERLAP_F_B,1B3\n"));
+    const char *one = "--torch-csv-in " RP_TEST_ROOT "/bad/torch/good-overlap-stage.csv --model "
+                      "qwen3-1.7b --fidelity stage --recompute none --set costs.head_fwd_ms=0 "
+                      "--set costs.head_bwd_ms=0 --set costs.fwd_ms=2 --set costs.bwd_ms=5";
+    cr_expect(epsilon_eq(dbl, makespan(one, "torch-csv"), 28 * 14, 1e-9));
+    cr_assert(
+        eq(int, rp_arena_print(texts, &line, "%s --set costs.overlap_saving=0.25", one), RP_OK));
+    cr_expect(epsilon_eq(dbl, makespan(line, "torch-csv"), 28 * 13.5, 1e-9));
+}

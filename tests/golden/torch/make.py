@@ -23,10 +23,18 @@ out = sys.argv[1]
 cases = [("loopedbfs", S.ScheduleLoopedBFS, 2, 2, 3), ("loopedbfs", S.ScheduleLoopedBFS, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 2, 2, 4),
   ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 3, 4), ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 1, 8),
   ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 2, 8), ("zbv", S.ScheduleZBVZeroBubble, 4, 2, 8), ("dualpipev", S.ScheduleDualPipeV, 4, 2, 10), ("dualpipev", S.ScheduleDualPipeV, 2, 2, 4)]
+# PyTorch reads these; its own schedules overlap computations of different stages alone.
+texts = {"pairs": ["0F0,0F1,(0F2;0B0)OVERLAP_F_B,(0F3;0B1)OVERLAP_F_B,0B2,0B3",
+                   "1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,(1F3;1B2)OVERLAP_F_B,1B3"]}
+cases.append(("pairs", S.ScheduleInterleavedZeroBubble, 2, 1, 4))
 for name, cls, p, v, m in cases:
     base = f"{out}/{name}-p{p}v{v}m{m}"
     try:
         s = make(cls, p, v, m)
+        if name in texts:
+            with open(base + ".compute.csv", "w") as file:
+                file.write("\n".join(texts[name]) + "\n")
+            S.PipelineScheduleMulti._load_csv(s, base + ".compute.csv")
         S.PipelineScheduleMulti._dump_csv(s, base + ".compute.csv")
         s._prepare_schedule_with_comms(s.pipeline_order)
         s._dump_csv(base + ".asap.csv", format="compute_comms")
