@@ -6,7 +6,11 @@
  * Computations are COMP nodes, uploads MEM_LOAD, downloads MEM_STORE, transfers to peers SEND and
  * RECV, collectives COLL. Every order is in data_deps, that of a queue, too, since readers look at
  * nothing else. A wait for an op of another rank becomes a SEND and a RECV; at stage fidelity the
- * SEND takes the hop, otherwise the time is in the transfers. Times are whole microseconds there,
+ * SEND takes the hop, otherwise the time is in the transfers. A collective synchronises its ranks
+ * by itself: its parts wait for their own rank alone. Readers have one communication of a rank in
+ * flight at a time, so that a collective that holds this place while another rank needs a SEND of
+ * the same rank would never end: it comes after all SENDs and collectives of its rank that were
+ * over when it began. Times are whole microseconds there,
  * so attributes keep them exactly: rp_ns, and rp_ps for what is below a nanosecond. What delays an
  * op and is no op, the host that has not launched it yet, is a CPU node before it.
  */
@@ -67,8 +71,16 @@ enum {
 
 typedef struct rpsim_chakra_export rpsim_chakra_export;
 
+/** Form of the host's ops and of late launches. */
+typedef enum rpsim_chakra_host {
+    RPSIM_CHAKRA_HOST_KEEP,  /**< CPU nodes; ops of rank 0 */
+    RPSIM_CHAKRA_HOST_DELAY, /**< nodes on the GPU that waits for them, as long as it waits: there
+                                  are no CPU nodes */
+} rpsim_chakra_host;
+
 /**
- * Prepares a timeline for export.
+ * Prepares a timeline for export. The GPUs of a layout become ranks of their own, rank
+ * (GPU x D + copy) x T + part of D copies and T parts of a layer.
  * @param timeline borrowed
  * @param hop_ps what a boundary tensor takes between ranks where the program is not lowered
  * @param boundary_bytes of such a tensor; 0 where it is unknown: then 1, since a message has a size
@@ -76,7 +88,8 @@ typedef struct rpsim_chakra_export rpsim_chakra_export;
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsim_chakra_prepare(const rp_timeline *timeline, int64_t hop_ps, uint64_t boundary_bytes,
-                               rp_arena *arena, rpsim_chakra_export **export_out);
+                               rpsim_chakra_host host, rp_arena *arena,
+                               rpsim_chakra_export **export_out);
 
 /** @return true where some duration is no whole number of microseconds. */
 bool rpsim_chakra_loses_precision(const rpsim_chakra_export *export);
@@ -88,27 +101,30 @@ bool rpsim_chakra_loses_precision(const rpsim_chakra_export *export);
 rp_status rpsim_chakra_encode(rpsim_chakra_export *export, uint32_t rank, rp_arena *arena,
                               rp_text *file);
 
-/** Files that are open: one per rank. */
+/** Files that are open: one per rank, and one of process groups. */
 typedef struct rpsim_chakra_files {
     rp_output *outputs; /**< [count] */
     uint32_t count;
+    rp_output groups; /**< of layouts, otherwise zero */
 } rpsim_chakra_files;
 
 /**
- * Opens PREFIX.RANK.et for each rank; nothing appears there before it is written.
+ * Opens PREFIX.RANK.et for each rank and PREFIX.groups.json for the groups of a layout; nothing
+ * appears there before it is written.
+ * @param gpus of the program, each of which stands for those of the layout
  * @param files_out rpsim_chakra_discard, also after a failure
  * @retval RP_OK, RP_USAGE (more than RPSIM_CHAKRA_MAX_RANKS), RP_INPUT (logged), RP_NO_MEMORY
  */
-rp_status rpsim_chakra_open(const char *prefix, uint32_t ranks, rp_arena *arena,
-                            rpsim_chakra_files *files_out);
+rp_status rpsim_chakra_open(const char *prefix, uint32_t gpus, const rp_layout *layout,
+                            rp_arena *arena, rpsim_chakra_files *files_out);
 
 /**
  * Encodes all ranks, then writes them.
- * @param timeline of as many GPUs as there are files; otherwise as rpsim_chakra_prepare
+ * @param timeline of as many ranks as there are files; otherwise as rpsim_chakra_prepare
  * @retval RP_OK, RP_IO (logged), RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rpsim_chakra_write(const rp_timeline *timeline, int64_t hop_ps, uint64_t boundary_bytes,
-                             rp_arena *arena, const rpsim_chakra_files *files);
+                             rpsim_chakra_host host, rp_arena *arena, rpsim_chakra_files *files);
 
 /** Drops what was not written; zeroes are allowed. */
 void rpsim_chakra_discard(rpsim_chakra_files *files);
@@ -180,8 +196,9 @@ void rpsim_chakra_fini(rpsim_chakra_trace *trace);
 typedef struct rpsim_chakra_rates {
     double memory;     /**< MEM_LOAD and MEM_STORE */
     double peer;       /**< SEND */
-    double collective; /**< through each rank; all-gather and reduce-scatter move (n - 1) / n of the
-                            size, all-reduce twice that, the others all of it */
+    double collective; /**< through each rank; sizes are what one rank brings: reduce-scatter moves
+                            (n - 1) / n of it, all-reduce twice that, all-gather n - 1 times it, the
+                            others all of it */
 } rpsim_chakra_rates;
 
 /** @return the platform's: its host link, its peers or else that link, its collectives or else its

@@ -109,6 +109,30 @@ static int64_t ready_ps(const rpsim_chakra_export *x, uint32_t op)
     return ready;
 }
 
+/* A collective is ready when all its parts are. */
+static rp_status find_ready(const rpsim_chakra_export *x, rp_arena *arena, int64_t **ready_out)
+{
+    const rp_program *p = x->program;
+    uint32_t *ordinal = NULL;
+    uint32_t *count = NULL;
+    uint32_t most = 0;
+    int64_t *meeting_ps = NULL;
+    RP_TRY(rpsim_chakra_index_meetings(p, arena, &ordinal, &count, &most));
+    RP_TRY(rp_arena_alloc(arena, most, sizeof *meeting_ps, &meeting_ps));
+    RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof **ready_out, ready_out));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        int64_t ready = (*ready_out)[i] = ready_ps(x, i);
+        if (ordinal[i] != RPSIM_CHAKRA_NO_OP && ready > meeting_ps[ordinal[i]]) {
+            meeting_ps[ordinal[i]] = ready;
+        }
+    }
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        (*ready_out)[i] =
+            ordinal[i] != RPSIM_CHAKRA_NO_OP ? meeting_ps[ordinal[i]] : (*ready_out)[i];
+    }
+    return RP_OK;
+}
+
 /* Lowered programs: why an op starts later than its queue and its waits let it. */
 static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
 {
@@ -116,6 +140,8 @@ static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
     const rp_timeline *t = x->timeline;
     engine_end *ends = NULL;
     uint32_t count = 0;
+    int64_t *ready = NULL;
+    RP_TRY(find_ready(x, arena, &ready));
     RP_TRY(rp_arena_alloc_raw(arena, p->op_count, sizeof *ends, &ends));
     for (uint32_t i = 0; i < p->op_count; i++) {
         uint32_t engine = rp_copy_engine(NULL, &p->queues[x->queue_of[i]]);
@@ -127,7 +153,7 @@ static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
     for (uint32_t i = 0; i < p->op_count; i++) {
         engine_end key = {.engine = rp_copy_engine(NULL, &p->queues[x->queue_of[i]]),
                           .end_ps = t->start_ps[i]};
-        int64_t delay_ps = t->start_ps[i] - ready_ps(x, i);
+        int64_t delay_ps = t->start_ps[i] - ready[i];
         if (delay_ps > 0 && key.engine != RP_NO_ENGINE) {
             x->engine_after[i] = find_end(ends, count, &key);
         }
@@ -152,15 +178,16 @@ static void find_pairs(rpsim_chakra_export *x)
 }
 
 rp_status rpsim_chakra_prepare(const rp_timeline *timeline, int64_t hop_ps, uint64_t boundary_bytes,
-                               rp_arena *arena, rpsim_chakra_export **export_out)
+                               rpsim_chakra_host host, rp_arena *arena,
+                               rpsim_chakra_export **export_out)
 {
     rpsim_chakra_export *x = NULL;
-    const rp_program *p = timeline->program;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *x, &x));
-    *x = (rpsim_chakra_export){.timeline = timeline,
-                               .program = p,
-                               .hop_ps = p->op_bytes == NULL ? hop_ps : 0,
-                               .boundary_bytes = boundary_bytes};
+    *x = (rpsim_chakra_export){.host = host, .boundary_bytes = boundary_bytes};
+    RP_TRY(rpsim_chakra_expand(timeline, host == RPSIM_CHAKRA_HOST_DELAY, arena, &x->timeline,
+                               &x->tail));
+    const rp_program *p = x->program = x->timeline->program;
+    x->hop_ps = p->op_bytes == NULL ? hop_ps : 0;
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &x->queue_of));
     RP_TRY(rp_arena_alloc(arena, p->wait_count, sizeof(uint32_t), &x->consumer_of));
     RP_TRY(rp_arena_alloc(arena, (size_t)p->op_count + 2, sizeof(uint32_t), &x->out_begin));
@@ -168,6 +195,7 @@ rp_status rpsim_chakra_prepare(const rp_timeline *timeline, int64_t hop_ps, uint
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &x->peer_wait));
     RP_TRY(rp_arena_alloc_raw(arena, p->op_count, sizeof(uint32_t), &x->engine_after));
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(int64_t), &x->delay_ps));
+    RP_TRY(rp_arena_alloc(arena, (size_t)p->op_count + 1, sizeof(uint32_t), &x->before_begin));
     memset(x->engine_after, 0xff, p->op_count * sizeof(uint32_t));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
@@ -177,7 +205,8 @@ rp_status rpsim_chakra_prepare(const rp_timeline *timeline, int64_t hop_ps, uint
     index_waits(x);
     *export_out = x;
     if (p->op_bytes != NULL) {
-        return find_delays(x, arena);
+        RP_TRY(find_delays(x, arena));
+        return rpsim_chakra_order_collectives(x, arena);
     }
     find_pairs(x);
     return RP_OK;

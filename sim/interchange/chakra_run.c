@@ -161,6 +161,7 @@ static double collective_bytes(const rpsim_chakra_node *node, uint32_t n)
     case RPSIM_CHAKRA_ALL_REDUCE:
         return 2 * bytes * (n - 1) / n;
     case RPSIM_CHAKRA_ALL_GATHER:
+        return bytes * (n - 1);
     case RPSIM_CHAKRA_REDUCE_SCATTER:
     case RPSIM_CHAKRA_REDUCE_SCATTER_BLOCK:
     case RPSIM_CHAKRA_ALL_TO_ALL:

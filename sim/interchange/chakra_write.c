@@ -48,6 +48,13 @@ static void begin_attribute(writer *w, const char *name)
     rp_protobuf_put_bytes(&w->attribute, RPSIM_CHAKRA_ATTRIBUTE_NAME, name, strlen(name));
 }
 
+static void put_text_attribute(writer *w, const char *name, const char *value)
+{
+    begin_attribute(w, name);
+    rp_protobuf_put_bytes(&w->attribute, RPSIM_CHAKRA_ATTRIBUTE_STRING, value, strlen(value));
+    rp_protobuf_put_part(&w->node, RPSIM_CHAKRA_NODE_ATTRIBUTE, &w->attribute);
+}
+
 static void put_attribute(writer *w, const char *name, uint32_t field, uint64_t value)
 {
     begin_attribute(w, name);
@@ -138,6 +145,98 @@ static void put_message(writer *w, uint32_t wait, bool sends)
     end_node(w);
 }
 
+/* ---- process groups ---------------------------------------------------------------------------
+ */
+
+/* Group `index` of a layout's axis; its ranks are `first`, `first` + `stride`, … */
+typedef struct group {
+    uint32_t number; /* from 1; 0: all ranks, without a group */
+    uint32_t first;
+    uint32_t stride;
+    uint32_t ranks;
+} group;
+
+/* Tensor groups come first. A GPU's copies lie behind each other, each with its parts. */
+static group tensor_group(const rp_layout *layout, uint32_t rank)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    return (group){1 + rank / tensor, rank - rank % tensor, 1, tensor};
+}
+
+static group data_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    uint32_t gpu = rank / rp_layout_gpus(layout);
+    uint32_t before = tensor > 1 ? ranks / tensor : 0;
+    return (group){1 + before + gpu * tensor + rank % tensor,
+                   gpu * rp_layout_gpus(layout) + rank % tensor, tensor, rp_layout_data(layout)};
+}
+
+static group group_of(const rpsim_chakra_export *x, uint32_t op)
+{
+    const rp_layout *layout = &x->program->traits.layout;
+    const rp_queue *queue = &x->program->queues[x->queue_of[op]];
+    return queue->kind == RP_QUEUE_TENSOR ? tensor_group(layout, queue->gpu)
+           : queue->kind == RP_QUEUE_DATA ? data_group(layout, x->program->gpu_count, queue->gpu)
+                                          : (group){0, 0, 1, x->program->gpu_count};
+}
+
+static void print_group(group g, FILE *stream)
+{
+    fprintf(stream, "%s\n  \"%" PRIu32 "\": [", g.number > 1 ? "," : "", g.number);
+    for (uint32_t i = 0; i < g.ranks; i++) {
+        fprintf(stream, "%s%" PRIu32, i > 0 ? ", " : "", g.first + i * g.stride);
+    }
+    fputs("]", stream);
+}
+
+/* The form of ASTRA-sim's --comm-group-configuration. */
+static void print_groups(const rp_layout *layout, uint32_t ranks, FILE *stream)
+{
+    fputs("{", stream);
+    for (uint32_t rank = 0; rp_layout_tensor(layout) > 1 && rank < ranks; rank++) {
+        group g = tensor_group(layout, rank);
+        if (g.first == rank) {
+            print_group(g, stream);
+        }
+    }
+    for (uint32_t rank = 0; rp_layout_data(layout) > 1 && rank < ranks; rank++) {
+        group g = data_group(layout, ranks, rank);
+        if (g.first == rank) {
+            print_group(g, stream);
+        }
+    }
+    fputs("\n}\n", stream);
+}
+
+/* Bytes that a rank brings into a collective, from those that pass through it in a ring: ASTRA-sim
+ * counts what all-gathers bring (astra-sim/system/collective/Ring.cc). */
+static uint64_t brought_bytes(rpsim_chakra_collective type, uint64_t moved, uint32_t ranks)
+{
+    uint32_t others = ranks > 1 ? ranks - 1 : 1;
+    return type == RPSIM_CHAKRA_ALL_GATHER       ? moved / others
+           : type == RPSIM_CHAKRA_REDUCE_SCATTER ? moved * ranks / others
+                                                 : moved / 2 * ranks / others;
+}
+
+static void put_collective(writer *w, uint32_t op)
+{
+    const rpsim_chakra_export *x = w->x;
+    rp_op_kind kind = (rp_op_kind)x->program->ops[op].kind;
+    rpsim_chakra_collective type = kind == RP_OP_ALL_GATHER       ? RPSIM_CHAKRA_ALL_GATHER
+                                   : kind == RP_OP_REDUCE_SCATTER ? RPSIM_CHAKRA_REDUCE_SCATTER
+                                                                  : RPSIM_CHAKRA_ALL_REDUCE;
+    group g = group_of(x, op);
+    char number[16];
+    snprintf(number, sizeof number, "%" PRIu32, g.number);
+    put_attribute(w, "comm_type", RPSIM_CHAKRA_ATTRIBUTE_INT64, (uint64_t)type);
+    put_attribute(w, "comm_size", RPSIM_CHAKRA_ATTRIBUTE_INT64,
+                  brought_bytes(type, x->program->op_bytes[op], g.ranks));
+    if (g.number != 0) {
+        put_text_attribute(w, "pg_name", number);
+    }
+}
+
 static void put_op_attributes(writer *w, uint32_t op)
 {
     const rpsim_chakra_export *x = w->x;
@@ -151,11 +250,7 @@ static void put_op_attributes(writer *w, uint32_t op)
     } else if (rp_op_kind_class(kind) == RP_CLASS_TRANSFER) {
         put_attribute(w, "tensor_size", RPSIM_CHAKRA_ATTRIBUTE_UINT64, bytes);
     } else if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE) {
-        rpsim_chakra_collective type = kind == RP_OP_ALL_GATHER       ? RPSIM_CHAKRA_ALL_GATHER
-                                       : kind == RP_OP_REDUCE_SCATTER ? RPSIM_CHAKRA_REDUCE_SCATTER
-                                                                      : RPSIM_CHAKRA_ALL_REDUCE;
-        put_attribute(w, "comm_type", RPSIM_CHAKRA_ATTRIBUTE_INT64, (uint64_t)type);
-        put_attribute(w, "comm_size", RPSIM_CHAKRA_ATTRIBUTE_INT64, bytes);
+        put_collective(w, op);
     }
 }
 
@@ -176,6 +271,13 @@ static uint32_t waits_end(const rp_program *p, uint32_t op)
     return p->ops[op + ((p->ops[op].flags & RP_OP_OVERLAP) != 0 ? 2 : 1)].wait_begin;
 }
 
+/* The op that an entry of `before` is, or whose SEND it is; these are written behind it. */
+static uint32_t before_op(const rpsim_chakra_export *x, uint32_t node)
+{
+    uint32_t count = x->program->op_count;
+    return node < count ? node : rp_wait_op(x->program->waits[node - count]);
+}
+
 /* True where all parents within the rank are written. */
 static bool can_write(const writer *w, uint32_t op)
 {
@@ -185,6 +287,11 @@ static bool can_write(const writer *w, uint32_t op)
         uint32_t target = rp_wait_op(p->waits[i]);
         bool local = rpsim_chakra_rank_of(w->x, target) == w->rank;
         if (local && w->written[rpsim_chakra_result_op(p, target)] == 0) {
+            return false;
+        }
+    }
+    for (uint32_t k = w->x->before_begin[op]; k < w->x->before_begin[op + 1]; k++) {
+        if (w->written[before_op(w->x, w->x->before[k])] == 0) {
             return false;
         }
     }
@@ -219,6 +326,14 @@ static void put_waits(writer *w, uint32_t op)
             }
         }
     }
+    for (uint32_t k = x->before_begin[op]; k < x->before_begin[op + 1]; k++) {
+        uint32_t node = x->before[k];
+        bool named = node + 1 == op && x->queue_of[node] == x->queue_of[op];
+        if (!named) { /* by its queue */
+            rp_protobuf_put_varint(&w->deps,
+                                   node < p->op_count ? node : send_id(x, node - p->op_count));
+        }
+    }
     if (x->engine_after[op] != RPSIM_CHAKRA_NO_OP) {
         rp_protobuf_put_varint(&w->deps, x->engine_after[op]);
     }
@@ -238,9 +353,14 @@ static void put_delay(writer *w, uint32_t op, const char *name)
     const rpsim_chakra_export *x = w->x;
     bool launch = x->program->op_bytes != NULL;
     char delay[RP_OP_NAME_SIZE + 16];
-    snprintf(delay, sizeof delay, "%s %s", launch ? "launch" : "pair of", name);
+    bool keeps = x->host == RPSIM_CHAKRA_HOST_KEEP;
+    snprintf(delay, sizeof delay, "%s %s",
+             !launch ? "pair of"
+             : keeps ? "launch"
+                     : "host before",
+             name);
     begin_node(w, delay_id(x, op), delay, RPSIM_CHAKRA_COMP);
-    put_times(w, x->timeline->start_ps[op] - x->delay_ps[op], x->delay_ps[op], true);
+    put_times(w, x->timeline->start_ps[op] - x->delay_ps[op], x->delay_ps[op], keeps);
     end_node(w);
     if (!launch) {
         put_queue(w, op);
@@ -268,7 +388,7 @@ static void put_op(writer *w, uint32_t op)
     bool overlaps = (o->flags & RP_OP_OVERLAP) != 0;
     int64_t end_ps = overlaps ? start_ps[op + 1] : x->timeline->end_ps[op];
     bool on_cpu = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_HOST;
-    begin_node(w, op, name, type_of((rp_op_kind)o->kind));
+    begin_node(w, op, op == x->tail ? "host work" : name, type_of((rp_op_kind)o->kind));
     put_times(w, start_ps[op], end_ps - start_ps[op], on_cpu);
     put_op_attributes(w, op);
     end_node(w);
@@ -343,12 +463,13 @@ rp_status rpsim_chakra_encode(rpsim_chakra_export *x, uint32_t rank, rp_arena *a
 /* ---- files ------------------------------------------------------------------------------------
  */
 
-rp_status rpsim_chakra_open(const char *prefix, uint32_t ranks, rp_arena *arena,
-                            rpsim_chakra_files *files_out)
+rp_status rpsim_chakra_open(const char *prefix, uint32_t gpus, const rp_layout *layout,
+                            rp_arena *arena, rpsim_chakra_files *files_out)
 {
+    uint64_t ranks = (uint64_t)gpus * rp_layout_gpus(layout);
     *files_out = (rpsim_chakra_files){0};
     if (ranks > RPSIM_CHAKRA_MAX_RANKS) {
-        rp_log_error("--chakra-out: a file for each of %" PRIu32 " GPUs; valid are up to %u GPUs",
+        rp_log_error("--chakra-out: a file for each of %" PRIu64 " GPUs; valid are up to %u GPUs",
                      ranks, RPSIM_CHAKRA_MAX_RANKS);
         return RP_USAGE;
     }
@@ -358,15 +479,20 @@ rp_status rpsim_chakra_open(const char *prefix, uint32_t ranks, rp_arena *arena,
         RP_TRY(rp_arena_print(arena, &path, "%s.%" PRIu32 ".et", prefix, files_out->count));
         RP_TRY(rp_output_open(path, &files_out->outputs[files_out->count]));
     }
+    if (rp_layout_gpus(layout) > 1) {
+        const char *path = NULL;
+        RP_TRY(rp_arena_print(arena, &path, "%s.groups.json", prefix));
+        RP_TRY(rp_output_open(path, &files_out->groups));
+    }
     return RP_OK;
 }
 
 rp_status rpsim_chakra_write(const rp_timeline *timeline, int64_t hop_ps, uint64_t boundary_bytes,
-                             rp_arena *arena, const rpsim_chakra_files *files)
+                             rpsim_chakra_host host, rp_arena *arena, rpsim_chakra_files *files)
 {
     rpsim_chakra_export *x = NULL;
     rp_text file = {0};
-    rp_status status = rpsim_chakra_prepare(timeline, hop_ps, boundary_bytes, arena, &x);
+    rp_status status = rpsim_chakra_prepare(timeline, hop_ps, boundary_bytes, host, arena, &x);
     for (uint32_t r = 0; status == RP_OK && r < files->count; r++) {
         file.length = 0;
         status = rpsim_chakra_encode(x, r, arena, &file);
@@ -375,6 +501,10 @@ rp_status rpsim_chakra_write(const rp_timeline *timeline, int64_t hop_ps, uint64
         }
     }
     rp_text_fini(&file);
+    if (status == RP_OK && files->groups.stream != NULL) {
+        print_groups(&timeline->program->traits.layout, files->count, files->groups.stream);
+        status = rp_output_commit(&files->groups);
+    }
     for (uint32_t r = 0; status == RP_OK && r < files->count; r++) {
         status = rp_output_commit(&files->outputs[r]);
     }
@@ -390,5 +520,6 @@ void rpsim_chakra_discard(rpsim_chakra_files *files)
     for (uint32_t r = 0; r < files->count; r++) {
         rp_output_discard(&files->outputs[r]);
     }
+    rp_output_discard(&files->groups);
     files->count = 0;
 }

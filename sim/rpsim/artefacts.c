@@ -87,8 +87,9 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
         RP_TRY(rp_output_open(o->torch_csv_out, &artefacts_out->torch_csv));
     }
     if (o->chakra_out != NULL) {
-        RP_TRY(rpsim_chakra_open(o->chakra_out, study->rows[0].config.gpus, study->arena,
-                                 &artefacts_out->chakra));
+        const rpsim_row *row = &study->rows[0];
+        RP_TRY(rpsim_chakra_open(o->chakra_out, row->config.gpus, &row->workload.layout,
+                                 study->arena, &artefacts_out->chakra));
     }
     if (writes_sidecar(o)) {
         RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
@@ -215,8 +216,10 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
     }
     if (o->chakra_out != NULL) {
         const rpsim_row *row = &study->rows[0];
+        rpsim_chakra_host host = o->chakra_delay ? RPSIM_CHAKRA_HOST_DELAY : RPSIM_CHAKRA_HOST_KEEP;
         RP_TRY(rpsim_chakra_write(row->result.timeline, row->costs->hop_ps,
-                                  row->config.boundary_bytes, study->arena, &artefacts->chakra));
+                                  row->config.boundary_bytes, host, study->arena,
+                                  &artefacts->chakra));
     }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));

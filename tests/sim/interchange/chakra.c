@@ -131,7 +131,9 @@ Test(chakra, traces_of_other_programs)
 static void export_all(const rp_timeline *timeline, int64_t hop_ps)
 {
     rpsim_chakra_export *x = NULL;
-    cr_assert(eq(int, rpsim_chakra_prepare(timeline, hop_ps, 64, arena, &x), RP_OK));
+    cr_assert(eq(int,
+                 rpsim_chakra_prepare(timeline, hop_ps, 64, RPSIM_CHAKRA_HOST_KEEP, arena, &x),
+                 RP_OK));
     for (uint32_t rank = 0; rank < timeline->program->gpu_count; rank++) {
         rp_text file = {0};
         const char *bytes = NULL;
