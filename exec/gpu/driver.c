@@ -31,12 +31,7 @@ static void wake_all(rpexec_driver *d)
 void rpexec_gpu_fail_locked(rpexec_driver *d, rp_status status)
 {
     d->status = d->status == RP_OK ? status : d->status;
-    rpexec_gpu_meeting *const meetings[] = {&d->all, &d->pair};
-    for (size_t i = 0; i < 2; i++) {
-        if (meetings[i]->group != NULL) {
-            rpexec_host_group_abort(meetings[i]->group);
-        }
-    }
+    rpexec_gpu_abort_meetings(d);
     wake_all(d);
 }
 

@@ -14,8 +14,10 @@
  * - All GPUs' parts of a group are enqueued by one thread under one lock, after what each part's
  *   stream waits for has been. So they take one place, the same on all GPUs. A communicator's
  *   kernels run one after the other in that order: they wait for earlier groups only.
- * - There is one communicator per GPU, not one per pair or direction: never two kernels on a GPU
- *   that hold multiprocessors and wait for other GPUs. Kernels that compute wait for nobody.
+ * - A GPU has one communicator, not one per pair or direction: never two kernels on a GPU that hold
+ *   multiprocessors and wait for other GPUs. Kernels that compute wait for nobody. Of a layout it
+ *   has one per axis, and one for SENDs where NCCL is forced; events keep the kernels of all of
+ *   them in the order of enqueueing, as one communicator does.
  * So the work with the earliest place can run and ends. The price: of two SENDs of a GPU the one
  * that was enqueued later waits for the other one, even if its tensor is there first.
  *
@@ -50,19 +52,62 @@ static const char *lacking(const rpexec_devices *d, const char **version_out)
     return there ? NULL : why;
 }
 
-static rp_status open_communicators(rpexec_devices *d)
+/* Groups of an axis: GPUs `stride` apart, `ranks` of them. */
+static rp_status open_axis(rpexec_devices *d, rpexec_axis axis, uint32_t stride, uint32_t ranks)
 {
     int *devices = NULL;
+    void **of_group = NULL;
     void **communicators = NULL;
-    RP_TRY(rp_arena_alloc(d->arena, d->count, sizeof *devices, &devices));
+    RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *devices, &devices));
+    RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *of_group, &of_group));
     RP_TRY(rp_arena_alloc(d->arena, d->count, sizeof *communicators, &communicators));
-    for (uint32_t i = 0; i < d->count; i++) {
-        devices[i] = (int)i;
+    d->communicators[axis] = communicators; /* those that are there are closed */
+    for (uint32_t first = 0; first < d->count; first++) {
+        if (first / stride % ranks != 0) {
+            continue;
+        }
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            devices[rank] = (int)(first + rank * stride);
+        }
+        RP_TRY(
+            rpexec_gpu_check(d, d->calls->nccl->open(ranks, devices, of_group), "ncclCommInitAll"));
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            communicators[first + rank * stride] = of_group[rank];
+        }
     }
-    RP_TRY(rpexec_gpu_check(d, d->calls->nccl->open(d->count, devices, communicators),
-                            "ncclCommInitAll"));
-    d->communicators = communicators;
     return RP_OK;
+}
+
+static rp_status open_events(rpexec_devices *d)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < d->count && error == 0; i++) {
+        rpexec_gpu_visit(d, &d->gpus[i]);
+        error = d->calls->event_create(&d->gpus[i].exchanged);
+        rpexec_gpu_leave(d, &d->gpus[i]);
+    }
+    return rpexec_gpu_check(d, error, "cudaEventCreateWithFlags");
+}
+
+static rp_status open_all(rpexec_devices *d, bool forced)
+{
+    uint32_t tensor = rp_layout_tensor(&d->config.layout);
+    uint32_t data = rp_layout_data(&d->config.layout);
+    if (forced || tensor * data == 1) { /* of SENDs, and of data-parallel systems */
+        RP_TRY(open_axis(d, RPEXEC_AXIS_ALL, 1, d->count));
+    }
+    RP_TRY(tensor > 1 ? open_axis(d, RPEXEC_AXIS_TENSOR, 1, tensor) : RP_OK);
+    RP_TRY(data > 1 ? open_axis(d, RPEXEC_AXIS_DATA, tensor, data) : RP_OK);
+    return tensor * data > 1 ? open_events(d) : RP_OK;
+}
+
+static rp_status open_communicators(rpexec_devices *d, bool forced)
+{
+    rp_status status = open_all(d, forced);
+    if (status != RP_OK) {
+        rpexec_gpu_close_exchange(d);
+    }
+    return status;
 }
 
 rp_status rpexec_gpu_open_exchange(rpexec_devices *d)
@@ -86,7 +131,7 @@ rp_status rpexec_gpu_open_exchange(rpexec_devices *d)
         rp_log_error("--transport nccl: %s; valid here are auto, copy and staged", why);
         return RP_USAGE;
     }
-    rp_status status = why == NULL ? open_communicators(d) : RP_OK;
+    rp_status status = why == NULL ? open_communicators(d, forced) : RP_OK;
     if (status != RP_OK && (forced || status == RP_NO_MEMORY)) {
         return status;
     }
@@ -117,12 +162,31 @@ void rpexec_gpu_name_exchange(rpexec_devices *d)
     }
 }
 
+/* Has each communicator of `all`, by axis and GPU, closed or aborted. */
+static void end_all(const rpexec_devices *d, void **const *all, void (*end)(void *communicator))
+{
+    for (uint32_t axis = 0; axis < RPEXEC_AXIS_COUNT; axis++) {
+        for (uint32_t i = 0; all[axis] != NULL && i < d->count; i++) {
+            if (all[axis][i] != NULL) {
+                end(all[axis][i]);
+            }
+        }
+    }
+}
+
 void rpexec_gpu_close_exchange(rpexec_devices *d)
 {
-    for (uint32_t i = 0; d->communicators != NULL && i < d->count; i++) {
-        d->calls->nccl->close(d->communicators[i]);
+    if (d->calls->nccl != NULL) {
+        end_all(d, d->communicators, d->calls->nccl->close);
     }
-    d->communicators = NULL;
+    memset(d->communicators, 0, sizeof d->communicators);
+    for (uint32_t i = 0; i < d->count; i++) {
+        if (d->gpus[i].exchanged != NULL) {
+            (void)d->calls->event_destroy(d->gpus[i].exchanged);
+            d->gpus[i].exchanged = NULL;
+            d->gpus[i].has_exchanged = false;
+        }
+    }
 }
 
 /* ---- failures ---------------------------------------------------------------------------------
@@ -130,16 +194,23 @@ void rpexec_gpu_close_exchange(rpexec_devices *d)
 
 typedef struct aborting {
     const rpexec_devices *devices;
-    void **communicators;
+    void **communicators[RPEXEC_AXIS_COUNT];
 } aborting;
 
 static void *abort_all(void *context)
 {
     const aborting *a = context;
-    for (uint32_t i = 0; i < a->devices->count; i++) {
-        a->devices->calls->nccl->abort(a->communicators[i]);
-    }
+    end_all(a->devices, a->communicators, a->devices->calls->nccl->abort);
     return NULL;
+}
+
+static bool has_communicators(const rpexec_devices *d)
+{
+    bool has = false;
+    for (uint32_t axis = 0; axis < RPEXEC_AXIS_COUNT; axis++) {
+        has |= d->communicators[axis] != NULL;
+    }
+    return has;
 }
 
 static struct timespec seconds_from_now(time_t seconds)
@@ -156,7 +227,7 @@ bool rpexec_gpu_abort_exchange(rpexec_devices *d)
     pthread_t thread;
     aborting *a = NULL;
     struct timespec until = seconds_from_now(ENQUEUE_S);
-    if (d->communicators == NULL) {
+    if (!has_communicators(d)) {
         return true;
     }
     if (rp_arena_alloc(d->arena, 1, sizeof *a, &a) != RP_OK) {
@@ -164,8 +235,9 @@ bool rpexec_gpu_abort_exchange(rpexec_devices *d)
     }
     /* A thread that hangs in NCCL has the lock: it is aborting that lets it go. */
     bool locked = pthread_mutex_timedlock(&d->enqueuing, &until) == 0;
-    *a = (aborting){.devices = d, .communicators = d->communicators};
-    d->communicators = NULL;
+    a->devices = d;
+    memcpy(a->communicators, d->communicators, sizeof a->communicators);
+    memset(d->communicators, 0, sizeof d->communicators);
     if (locked) {
         pthread_mutex_unlock(&d->enqueuing);
     }
@@ -184,8 +256,11 @@ bool rpexec_gpu_abort_exchange(rpexec_devices *d)
 int rpexec_gpu_exchange_error(const rpexec_devices *d)
 {
     int error = 0;
-    for (uint32_t i = 0; d->communicators != NULL && error == 0 && i < d->count; i++) {
-        error = d->calls->nccl->async_error(d->communicators[i]);
+    for (uint32_t axis = 0; axis < RPEXEC_AXIS_COUNT; axis++) {
+        void **of_axis = d->communicators[axis];
+        for (uint32_t i = 0; of_axis != NULL && error == 0 && i < d->count; i++) {
+            error = d->calls->nccl->async_error(of_axis[i]);
+        }
     }
     return error;
 }
@@ -197,8 +272,9 @@ int rpexec_gpu_exchange_error(const rpexec_devices *d)
 typedef struct group {
     rpexec_driver *driver;
     const rpexec_nccl_calls *nccl;
-    void **communicators;
+    void **communicators; /* [gpu] */
     bool well;
+    int error; /* of its end */
 } group;
 
 static void note(group *g, int error, const char *call)
@@ -206,13 +282,20 @@ static void note(group *g, int error, const char *call)
     g->well = g->well && rpexec_gpu_tried(g->driver, error, call);
 }
 
+/* Communicators of an axis: tensor parallelism over all GPUs has no others than these. */
+static void **communicators_of(const rpexec_devices *d, rpexec_axis axis)
+{
+    return d->communicators[axis] != NULL ? d->communicators[axis]
+                                          : d->communicators[RPEXEC_AXIS_ALL];
+}
+
 /* @return true where calls may follow, and then close_group */
-static bool open_group(rpexec_driver *d, group *g)
+static bool open_group(rpexec_driver *d, rpexec_axis axis, group *g)
 {
     pthread_mutex_lock(&d->devices->enqueuing);
     *g = (group){.driver = d,
                  .nccl = d->calls->nccl,
-                 .communicators = d->devices->communicators,
+                 .communicators = communicators_of(d->devices, axis),
                  .well = true};
     if (g->communicators == NULL) { /* the run has failed already */
         pthread_mutex_unlock(&d->devices->enqueuing);
@@ -223,13 +306,42 @@ static bool open_group(rpexec_driver *d, group *g)
     return true;
 }
 
+/* Where GPUs have several communicators: a stream's part of the group waits for the GPU's parts of
+ * earlier groups. */
+static void follow(group *g, uint32_t gpu, void *stream)
+{
+    const rpexec_driver *d = g->driver;
+    const rpexec_gpu *of = &d->devices->gpus[gpu];
+    if (of->has_exchanged && g->well) {
+        note(g, d->calls->enter(&of->part), "cudaSetDevice");
+        note(g, d->calls->stream_wait(stream, of->exchanged), "cudaStreamWaitEvent");
+    }
+}
+
+/* Likewise: parts of later groups wait for it. */
+static void precede(group *g, uint32_t gpu, void *stream)
+{
+    const rpexec_driver *d = g->driver;
+    rpexec_gpu *of = &d->devices->gpus[gpu];
+    if (of->exchanged != NULL && g->well) {
+        note(g, d->calls->enter(&of->part), "cudaSetDevice");
+        note(g, d->calls->event_record(of->exchanged, stream), "cudaEventRecord");
+        of->has_exchanged = g->well;
+    }
+}
+
 /* NCCL enqueues nothing of a group with a call that has failed. Another device than the thread's
  * may be current afterwards. */
+static void end_group(group *g)
+{
+    g->error = g->nccl->group_end();
+    g->well = g->well && g->error == 0;
+}
+
 static void close_group(group *g)
 {
-    int error = g->nccl->group_end();
     pthread_mutex_unlock(&g->driver->devices->enqueuing);
-    note(g, error, "ncclGroupEnd");
+    g->well = rpexec_gpu_tried(g->driver, g->error, "ncclGroupEnd") && g->well;
 }
 
 /* ---- collectives ------------------------------------------------------------------------------
@@ -314,8 +426,11 @@ void rpexec_gpu_collect_by_nccl(rpexec_gpu_queue *q, const rpexec_gpu_meeting *m
     rpexec_driver *d = q->driver;
     const rpexec_collective *first = rpexec_host_group_part(m->group, 0);
     group g;
-    if (!open_group(d, &g)) {
+    if (!open_group(d, m->axis, &g)) {
         return;
+    }
+    for (uint32_t rank = 0; rank < m->ranks; rank++) {
+        follow(&g, m->queues[rank]->index, m->queues[rank]->stream);
     }
     for (uint32_t i = 0; i < first->array_count; i++) {
         const cut c = {
@@ -330,6 +445,10 @@ void rpexec_gpu_collect_by_nccl(rpexec_gpu_queue *q, const rpexec_gpu_meeting *m
         for (uint32_t root = 0; root < m->ranks; root++) {
             collect_share(&g, &c, first->kind, root);
         }
+    }
+    end_group(&g);
+    for (uint32_t rank = 0; rank < m->ranks; rank++) {
+        precede(&g, m->queues[rank]->index, m->queues[rank]->stream);
     }
     close_group(&g);
     (void)rpexec_gpu_tried(d, d->calls->enter(&q->gpu->part), "cudaSetDevice");
@@ -356,15 +475,18 @@ void rpexec_gpu_copy_by_nccl(rpexec_gpu_queue *q, uint32_t to_gpu, void *to, uin
     group g;
     if (!rpexec_gpu_tried(d, c->event_record(q->stage.go, q->stream), "cudaEventRecord") ||
         !rpexec_gpu_tried(d, c->stream_wait(aside, q->stage.go), "cudaStreamWaitEvent") ||
-        !open_group(d, &g)) {
+        !open_group(d, RPEXEC_AXIS_ALL, &g)) {
         return;
     }
-    note(&g,
-         g.nccl->send(from, bytes, to_gpu, g.communicators[from_gpu], sends ? q->stream : aside),
-         "ncclSend");
-    note(&g,
-         g.nccl->receive(to, bytes, from_gpu, g.communicators[to_gpu], sends ? aside : q->stream),
-         "ncclRecv");
+    void *out = sends ? q->stream : aside;
+    void *in = sends ? aside : q->stream;
+    follow(&g, from_gpu, out);
+    follow(&g, to_gpu, in);
+    note(&g, g.nccl->send(from, bytes, to_gpu, g.communicators[from_gpu], out), "ncclSend");
+    note(&g, g.nccl->receive(to, bytes, from_gpu, g.communicators[to_gpu], in), "ncclRecv");
+    end_group(&g);
+    precede(&g, from_gpu, out);
+    precede(&g, to_gpu, in);
     close_group(&g);
     (void)(g.well && rpexec_gpu_tried(d, c->enter(&whole), "cudaSetDevice") &&
            rpexec_gpu_tried(d, c->event_record(done, aside), "cudaEventRecord") &&

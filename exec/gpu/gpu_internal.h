@@ -29,6 +29,8 @@ typedef struct rpexec_gpu {
     uint32_t event_count;
     void *base; /**< an event, and when it happened on the host's clock */
     double base_ns;
+    void *exchanged; /**< an event behind what NCCL was given last; NULL: its order is enough */
+    bool has_exchanged; /**< the event has been recorded */
 } rpexec_gpu;
 
 typedef struct rpexec_gpu_peers rpexec_gpu_peers;
@@ -47,7 +49,9 @@ struct rpexec_devices {
     rpexec_gpu *gpus;
     bool *reached;           /**< [gpu][gpu] whether one copies from the other's memory directly */
     rpexec_gpu_peers *peers; /**< trials of peer access that hang; NULL: none does */
-    void **communicators;    /**< [gpu] of NCCL; NULL: it is not used, or they were aborted */
+    /** [axis][gpu] of NCCL; NULL: the axis has none of its own, and no axis has any where NCCL is
+     * not used or they were aborted */
+    void **communicators[RPEXEC_AXIS_COUNT];
     pthread_mutex_t enqueuing; /**< of what they do: the same order on all GPUs */
     bool by_nccl[2];           /**< [rpexec_gpu_exchange] */
     const char *transport;     /**< the one in use, for people */
@@ -98,12 +102,19 @@ typedef struct rpexec_gpu_queue {
 
 /** GPUs that do collectives together. */
 typedef struct rpexec_gpu_meeting {
+    rpexec_axis axis; /**< of a pair: none */
     rpexec_host_group *group;
     rpexec_gpu_queue **queues; /**< [rank] the queue in which the rank is in a collective */
     void **events;             /**< [rank][2] of every other meeting */
     uint32_t *rounds;          /**< [rank] meetings so far */
     uint32_t ranks;
 } rpexec_gpu_meeting;
+
+/** Kinds of meetings: of each axis, and one more. */
+enum {
+    RPEXEC_GPU_PAIRS = RPEXEC_AXIS_COUNT, /**< of the two that have the copies of a tied table */
+    RPEXEC_GPU_MEETINGS,
+};
 
 struct rpexec_driver {
     rpexec_driver_config config;
@@ -114,9 +125,9 @@ struct rpexec_driver {
     const rpexec_cuda_calls *calls;
     rpexec_gpu_queue *queues;
     uint32_t started; /**< threads */
-    rpexec_gpu_meeting all;
-    rpexec_gpu_meeting pair; /**< of those that have the two copies of a tied table */
-    void **shared;           /**< pinned memory that has been handed out */
+    rpexec_gpu_meeting *meetings[RPEXEC_GPU_MEETINGS];
+    uint32_t meeting_counts[RPEXEC_GPU_MEETINGS];
+    void **shared; /**< pinned memory that has been handed out */
     uint32_t shared_count;
     uint32_t shared_most;
     pthread_mutex_t lock;
@@ -185,6 +196,9 @@ void rpexec_gpu_copy(rpexec_driver *driver, uint32_t op, void *to, const void *f
 /** Collectives (meetings.c). */
 rp_status rpexec_gpu_open_meetings(rpexec_driver *driver);
 void rpexec_gpu_close_meetings(rpexec_driver *driver);
+
+/** Wakes everybody who waits in one, now and later. */
+void rpexec_gpu_abort_meetings(rpexec_driver *driver);
 rp_status rpexec_gpu_collective(rpexec_driver *driver, uint32_t op,
                                 const rpexec_collective *collective, uint64_t *moved_out);
 rp_status rpexec_gpu_sum_pair(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,

@@ -94,7 +94,7 @@ static void together(void *context, uint32_t rank)
     rpexec_gpu_collect_by_nccl(queue_of(context, rank), context);
 }
 
-static rp_status open_meeting(rpexec_driver *d, uint32_t ranks, uint32_t most_arrays,
+static rp_status open_meeting(rpexec_driver *d, uint32_t kind, uint32_t ranks,
                               rpexec_gpu_meeting *m)
 {
     static const rpexec_host_group_moves moves = {.copy = copy_bytes,
@@ -105,7 +105,9 @@ static rp_status open_meeting(rpexec_driver *d, uint32_t ranks, uint32_t most_ar
     static const rpexec_host_group_moves by_nccl = {
         .arrive = arrive_only, .depart = depart_only, .together = together};
     /* A sum of two is done by copies, or by NCCL as they are. */
-    bool whole = m == &d->all && d->devices->by_nccl[RPEXEC_GPU_COLLECTIVES];
+    bool whole = kind != RPEXEC_GPU_PAIRS && d->devices->by_nccl[RPEXEC_GPU_COLLECTIVES];
+    uint32_t most_arrays = kind == RPEXEC_GPU_PAIRS ? 1 : rpexec_plan_most_arrays(d->config.plan);
+    m->axis = (rpexec_axis)kind;
     m->ranks = ranks;
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->queues, &m->queues));
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *m->rounds, &m->rounds));
@@ -127,56 +129,107 @@ static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t r
     return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
 }
 
-/* The GPUs of the first and of the last layer. @return true where they are two with weights */
-static bool find_pair(const rpexec_plan *plan, uint32_t *gpus)
+/* The GPUs of the first and of the last layer that are copy and rank `number`.
+ * @return true where they are two with weights */
+static bool find_pair(const rpexec_plan *plan, uint32_t number, uint32_t *gpus)
 {
     uint32_t head = plan->model->layer_count - 1;
-    for (uint32_t i = 0; i < plan->job_count; i++) {
+    for (uint32_t i = 0; plan->resident && i < plan->job_count; i++) {
         const rpexec_job *job = &plan->jobs[i];
-        gpus[0] = job->begin == 0 ? job->gpu : gpus[0];
-        gpus[1] = job->end == head + 1 ? job->gpu : gpus[1];
+        bool is_in = job->gpu % rpexec_plan_copies(plan) == number;
+        gpus[0] = is_in && job->begin == 0 ? job->gpu : gpus[0];
+        gpus[1] = is_in && job->end == head + 1 ? job->gpu : gpus[1];
     }
-    return plan->resident && plan->slices == NULL && gpus[0] != gpus[1];
+    return plan->resident && gpus[0] != gpus[1];
 }
 
 uint64_t rpexec_gpu_pair_scratch(const rpexec_plan *plan, uint32_t gpu)
 {
     uint32_t pair[2] = {0, 0};
-    bool is_in = find_pair(plan, pair) && (gpu == pair[0] || gpu == pair[1]);
-    return is_in ? rpexec_collective_scratch(plan->model->embedding.floats, RPEXEC_GPU_CHUNK,
-                                             plan->model->dtype)
+    bool is_in =
+        find_pair(plan, gpu % rpexec_plan_copies(plan), pair) && (gpu == pair[0] || gpu == pair[1]);
+    return is_in ? rpexec_collective_scratch(rpexec_plan_model(plan, gpu)->embedding.floats,
+                                             RPEXEC_GPU_CHUNK, plan->model->dtype)
                  : 0;
+}
+
+static rp_status open_axis(rpexec_driver *d, rpexec_axis axis)
+{
+    const rpexec_plan *plan = d->config.plan;
+    const rpexec_plan_axis of = rpexec_plan_axis_of(plan, axis);
+    RP_TRY(rp_arena_alloc(d->arena, of.groups, sizeof *d->meetings[axis], &d->meetings[axis]));
+    d->meeting_counts[axis] = of.groups;
+    for (uint32_t i = 0; i < of.groups; i++) {
+        rpexec_gpu_meeting *m = &d->meetings[axis][i];
+        RP_TRY(open_meeting(d, axis, of.ranks, m));
+        for (uint32_t rank = 0; rank < of.ranks; rank++) {
+            RP_TRY(make_events(d, m, rank, rpexec_plan_gpu(plan, axis, i, rank)));
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status open_pairs(rpexec_driver *d)
+{
+    const rpexec_plan *plan = d->config.plan;
+    uint32_t pair[2] = {0, 0};
+    uint32_t count = find_pair(plan, 0, pair) ? rpexec_plan_copies(plan) : 0;
+    rpexec_gpu_meeting **pairs = &d->meetings[RPEXEC_GPU_PAIRS];
+    RP_TRY(rp_arena_alloc(d->arena, count, sizeof **pairs, pairs));
+    d->meeting_counts[RPEXEC_GPU_PAIRS] = count;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)find_pair(plan, i, pair);
+        RP_TRY(open_meeting(d, RPEXEC_GPU_PAIRS, 2, &(*pairs)[i]));
+        RP_TRY(make_events(d, &(*pairs)[i], 0, pair[0]));
+        RP_TRY(make_events(d, &(*pairs)[i], 1, pair[1]));
+    }
+    return RP_OK;
 }
 
 rp_status rpexec_gpu_open_meetings(rpexec_driver *d)
 {
     const rpexec_plan *plan = d->config.plan;
-    uint32_t pair[2] = {0, 0};
-    if (plan->sharded != NULL || plan->slices != NULL) {
-        RP_TRY(open_meeting(d, plan->program->gpu_count, rpexec_plan_most_arrays(plan), &d->all));
-        for (uint32_t i = 0; i < plan->program->gpu_count; i++) {
-            RP_TRY(make_events(d, &d->all, i, i));
+    RP_TRY(plan->sharded != NULL ? open_axis(d, RPEXEC_AXIS_ALL) : RP_OK);
+    RP_TRY(plan->slices != NULL ? open_axis(d, RPEXEC_AXIS_TENSOR) : RP_OK);
+    RP_TRY(plan->data > 1 ? open_axis(d, RPEXEC_AXIS_DATA) : RP_OK);
+    return open_pairs(d);
+}
+
+static void for_each(rpexec_driver *d, void (*f)(rpexec_driver *d, rpexec_gpu_meeting *m))
+{
+    for (uint32_t kind = 0; kind < RPEXEC_GPU_MEETINGS; kind++) {
+        for (uint32_t i = 0; i < d->meeting_counts[kind]; i++) {
+            f(d, &d->meetings[kind][i]);
         }
     }
-    if (find_pair(plan, pair)) {
-        RP_TRY(open_meeting(d, 2, 1, &d->pair));
-        RP_TRY(make_events(d, &d->pair, 0, pair[0]));
-        RP_TRY(make_events(d, &d->pair, 1, pair[1]));
+}
+
+static void close_meeting(rpexec_driver *d, rpexec_gpu_meeting *m)
+{
+    for (uint32_t k = 0; m->events != NULL && k < 2 * m->ranks; k++) {
+        if (m->events[k] != NULL) {
+            (void)d->calls->event_destroy(m->events[k]);
+        }
     }
-    return RP_OK;
+    rpexec_host_group_close(m->group);
 }
 
 void rpexec_gpu_close_meetings(rpexec_driver *d)
 {
-    rpexec_gpu_meeting *const meetings[] = {&d->all, &d->pair};
-    for (size_t i = 0; i < 2; i++) {
-        for (uint32_t k = 0; meetings[i]->events != NULL && k < 2 * meetings[i]->ranks; k++) {
-            if (meetings[i]->events[k] != NULL) {
-                (void)d->calls->event_destroy(meetings[i]->events[k]);
-            }
-        }
-        rpexec_host_group_close(meetings[i]->group);
+    for_each(d, close_meeting);
+}
+
+static void abort_meeting(rpexec_driver *d, rpexec_gpu_meeting *m)
+{
+    (void)d;
+    if (m->group != NULL) { /* where opening has failed there may be none */
+        rpexec_host_group_abort(m->group);
     }
+}
+
+void rpexec_gpu_abort_meetings(rpexec_driver *d)
+{
+    for_each(d, abort_meeting);
 }
 
 static rp_status run_meeting(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t op, uint32_t rank,
@@ -190,14 +243,19 @@ static rp_status run_meeting(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t o
 rp_status rpexec_gpu_collective(rpexec_driver *d, uint32_t op, const rpexec_collective *collective,
                                 uint64_t *moved_out)
 {
-    uint32_t rank = d->queues[d->config.plan->order.queue_of[op]].index;
-    return run_meeting(d, &d->all, op, rank, collective, moved_out);
+    uint32_t gpu = d->queues[d->config.plan->order.queue_of[op]].index;
+    uint32_t group = 0;
+    uint32_t rank = rpexec_plan_rank(d->config.plan, collective->axis, gpu, &group);
+    rpexec_gpu_meeting *m = &d->meetings[collective->axis][group];
+    return run_meeting(d, m, op, rank, collective, moved_out);
 }
 
 rp_status rpexec_gpu_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint64_t count,
                               void *array)
 {
-    const rpexec_gpu *gpu = d->queues[d->config.plan->order.queue_of[op]].gpu;
+    const rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];
+    const rpexec_gpu *gpu = q->gpu;
+    uint32_t pair = q->index % rpexec_plan_copies(d->config.plan);
     const rpexec_collective_array all = {.from = array, .to = array, .count = count};
     const rpexec_collective sum = {.kind = RPEXEC_ALL_REDUCE,
                                    .dtype = d->config.plan->model->dtype,
@@ -206,5 +264,5 @@ rp_status rpexec_gpu_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint
                                    .scratch = gpu->scratch,
                                    .scratch_bytes = gpu->scratch_bytes};
     uint64_t moved = 0;
-    return run_meeting(d, &d->pair, op, rank, &sum, &moved);
+    return run_meeting(d, &d->meetings[RPEXEC_GPU_PAIRS][pair], op, rank, &sum, &moved);
 }

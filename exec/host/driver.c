@@ -10,8 +10,8 @@
 #include "exec/host/cores.h"
 #include "exec/host/lane.h"
 #include "exec/host/links.h"
+#include "exec/host/meetings.h"
 #include "exec/run/rank_collective.h"
-#include "exec/state/shard.h"
 
 #include <cblas.h>
 #include <pthread.h>
@@ -38,9 +38,7 @@ struct rpexec_driver {
     queue *queues;
     uint32_t started;         /* threads */
     rpexec_links *links;      /* NULL: not limited */
-    rpexec_host_group *group; /* of all GPUs */
-    rpexec_host_group *pair;  /* of those that have the two copies of a tied table */
-    unsigned char *scratch;   /* of the pair, one half each */
+    rpexec_host_meetings *meetings;
     pthread_mutex_t lock;
     pthread_cond_t all_ended;
     bool *ended; /* [op] */
@@ -71,6 +69,11 @@ static const rp_program *program_of(const rpexec_driver *d)
     return d->config.plan->program;
 }
 
+static uint32_t gpu_of(const rpexec_driver *d, uint32_t op)
+{
+    return program_of(d)->queues[d->config.plan->order.queue_of[op]].gpu;
+}
+
 /* An op that is waited for and has not ended; op_count: none. */
 static uint32_t missing(const rpexec_driver *d, uint32_t op)
 {
@@ -95,8 +98,7 @@ static void fail_locked(rpexec_driver *d, rp_status status)
 {
     d->status = d->status == RP_OK ? status : d->status;
     rpexec_links_stop(d->links);
-    rpexec_host_group_abort(d->group);
-    rpexec_host_group_abort(d->pair);
+    rpexec_host_meetings_abort(d->meetings);
     wake_all(d);
 }
 
@@ -276,46 +278,17 @@ static void host_fail(rpexec_driver *d, rp_status status)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Copies of a collective from another GPU's memory. */
-static void fetch(void *context, uint32_t to_gpu, void *to, uint32_t from_gpu, const void *from,
-                  uint64_t bytes)
+/* A copy of a collective has failed. */
+static void fail_meeting(void *context, rp_status status)
 {
-    rpexec_driver *d = context;
-    if (d->links == NULL) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    rp_status status = rpexec_links_copy_peer(d->links, to_gpu, to, from_gpu, from, bytes);
-    if (status != RP_OK) {
-        host_fail(d, status);
-    }
+    host_fail(context, status);
 }
 
-/* A tied table's other copy: not throttled, since no op of the program says that it moves. */
-static void fetch_table(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
-                        const void *from, uint64_t bytes)
+static rp_status open_meetings(rpexec_driver *d)
 {
-    (void)context;
-    (void)to_rank;
-    (void)from_rank;
-    memcpy(to, from, bytes);
-}
-
-static uint64_t pair_scratch(const rpexec_driver *d)
-{
-    const rpexec_model *model = d->config.plan->model;
-    uint64_t bytes =
-        rpexec_collective_scratch(model->embedding.floats, RPEXEC_HOST_CHUNK, model->dtype);
-    return (bytes + 63) / 64 * 64;
-}
-
-static rp_status open_groups(rpexec_driver *d)
-{
-    uint32_t most = rpexec_plan_most_arrays(d->config.plan);
-    uint32_t gpus = program_of(d)->gpu_count;
-    RP_TRY(rp_arena_alloc(d->arena, 2, pair_scratch(d), &d->scratch));
-    RP_TRY(rpexec_host_group_open(2, 1, fetch_table, d, d->arena, &d->pair));
-    return rpexec_host_group_open(gpus, most, fetch, d, d->arena, &d->group);
+    const rpexec_host_meetings_config config = {
+        .plan = d->config.plan, .links = d->links, .fail = fail_meeting, .context = d};
+    return rpexec_host_meetings_open(&config, d->arena, &d->meetings);
 }
 
 static void host_close(rpexec_driver *d)
@@ -328,8 +301,7 @@ static void host_close(rpexec_driver *d)
         pthread_join(d->queues[i].thread, NULL);
     }
     rpexec_links_close(d->links);
-    rpexec_host_group_close(d->group);
-    rpexec_host_group_close(d->pair);
+    rpexec_host_meetings_close(d->meetings);
     rp_arena_destroy(d->arena);
 }
 
@@ -370,7 +342,7 @@ static rp_status host_open(const rpexec_driver_config *config, rpexec_perform pe
         status = rpexec_links_open(p, config->machine, arena, &d->links);
     }
     status = status == RP_OK ? open_memories(d) : status;
-    status = status == RP_OK ? open_groups(d) : status;
+    status = status == RP_OK ? open_meetings(d) : status;
     d->begin_ns = d->last_end_ns = rpexec_driver_now_ns();
     status = status == RP_OK ? open_queues(d) : status;
     if (status != RP_OK) {
@@ -437,23 +409,13 @@ static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from,
 static rp_status host_collective(rpexec_driver *d, uint32_t op, const rpexec_collective *collective,
                                  uint64_t *moved_out)
 {
-    uint32_t rank = program_of(d)->queues[d->config.plan->order.queue_of[op]].gpu;
-    return rpexec_host_group_run(d->group, rank, collective, moved_out);
+    return rpexec_host_meetings_run(d->meetings, gpu_of(d, op), collective, moved_out);
 }
 
 static rp_status host_sum_pair(rpexec_driver *d, uint32_t op, uint32_t rank, uint64_t count,
                                void *array)
 {
-    (void)op;
-    const rpexec_collective_array all = {.from = array, .to = array, .count = count};
-    const rpexec_collective sum = {.kind = RPEXEC_ALL_REDUCE,
-                                   .dtype = d->config.plan->model->dtype,
-                                   .arrays = &all,
-                                   .array_count = 1,
-                                   .scratch = d->scratch + rank * pair_scratch(d),
-                                   .scratch_bytes = pair_scratch(d)};
-    uint64_t moved = 0;
-    return rpexec_host_group_run(d->pair, rank, &sum, &moved);
+    return rpexec_host_meetings_sum_pair(d->meetings, gpu_of(d, op), rank, count, array);
 }
 
 static rp_status host_submit(rpexec_driver *d, uint32_t op)

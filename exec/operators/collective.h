@@ -22,6 +22,14 @@ typedef enum rpexec_collective_kind {
     RPEXEC_ALL_REDUCE,     /**< everybody gets the whole sum */
 } rpexec_collective_kind;
 
+/** GPUs that do a collective together (schedules.md 16). */
+typedef enum rpexec_axis {
+    RPEXEC_AXIS_ALL,    /**< all of the program */
+    RPEXEC_AXIS_TENSOR, /**< those that share each layer */
+    RPEXEC_AXIS_DATA,   /**< those that are the same rank of all copies of a pipeline */
+    RPEXEC_AXIS_COUNT
+} rpexec_axis;
+
 /** One array of `count` elements. In place: a share is `from` where it lies in `to`, or `to` where
  * it lies in `from`. */
 typedef struct rpexec_collective_array {
@@ -33,6 +41,7 @@ typedef struct rpexec_collective_array {
 /** One rank's part. */
 typedef struct rpexec_collective {
     rpexec_collective_kind kind;
+    rpexec_axis axis;
     rp_dtype dtype;
     const rpexec_collective_array *arrays; /**< the same counts on all ranks */
     uint32_t array_count;

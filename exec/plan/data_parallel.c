@@ -96,11 +96,10 @@ void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *
     *end_out = job->end - (apart && job->end == plan->model->layer_count ? 1 : 0);
 }
 
-rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint64_t volumes,
-                                  uint64_t whole)
+rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint32_t ranks,
+                                  uint64_t volumes, uint64_t whole)
 {
-    uint32_t gpus = p->program->gpu_count;
-    uint64_t right = volumes * (whole * (gpus - 1) / gpus);
+    uint64_t right = volumes * (whole * (ranks - 1) / ranks);
     if (p->program->op_bytes[op] == right) {
         return RP_OK;
     }
@@ -302,8 +301,8 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
-        return rpexec_plan_check_bytes(
-            p, op, 1, rpexec_plan_counted_bytes(p, 0, layer_count(p), task->input == NO));
+        uint64_t bytes = rpexec_plan_counted_bytes(p, 0, layer_count(p), task->input == NO);
+        return rpexec_plan_check_bytes(p, op, p->program->gpu_count, 1, bytes);
     }
     rpexec_job *job = &p->plan->jobs[task->job];
     uint32_t begin = 0;
@@ -317,7 +316,7 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
         bytes += rpexec_plan_counted_bytes(p, 0, 1, false) +
                  rpexec_plan_counted_bytes(p, head, head + 1, false);
     }
-    return rpexec_plan_check_bytes(p, op, 1, bytes);
+    return rpexec_plan_check_bytes(p, op, p->program->gpu_count, 1, bytes);
 }
 
 /* The sum of all ranks' gradients; the rank's shares of it are added to those of the step, or wait
@@ -345,7 +344,8 @@ rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
         rpexec_plan_use(p, *kept, op);
     }
     task->output = *kept;
-    return rpexec_plan_check_bytes(p, op, o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
+    return rpexec_plan_check_bytes(p, op, p->program->gpu_count,
+                                   o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
                                    rpexec_plan_counted_bytes(p, job->begin, job->end, true));
 }
 

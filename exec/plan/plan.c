@@ -1,6 +1,7 @@
 #include "exec/plan/plan.h"
 
 #include "common/base/log.h"
+#include "common/program/expand.h"
 #include "common/schedule/schedule_type.h"
 #include "exec/plan/plan_internal.h"
 #include "exec/state/shard.h"
@@ -45,9 +46,53 @@ rpexec_plan_record *rpexec_plan_record_of(const rpexec_planner *p, const rp_op *
 void rpexec_plan_microbatches(const rpexec_plan *plan, uint32_t microbatch, uint32_t *begin_out,
                               uint32_t *end_out)
 {
-    uint32_t together = plan->slices != NULL ? plan->program->gpu_count : 1;
-    *begin_out = microbatch - microbatch % together;
-    *end_out = *begin_out + together;
+    *begin_out = microbatch - microbatch % plan->tensor;
+    *end_out = *begin_out + plan->tensor;
+}
+
+rpexec_plan_axis rpexec_plan_axis_of(const rpexec_plan *plan, rpexec_axis axis)
+{
+    uint32_t gpus = plan->program->gpu_count;
+    uint32_t ranks = axis == RPEXEC_AXIS_TENSOR ? plan->tensor
+                     : axis == RPEXEC_AXIS_DATA ? plan->data
+                                                : gpus;
+    return (rpexec_plan_axis){.groups = gpus / ranks, .ranks = ranks};
+}
+
+/* GPU (p D + d) T + t. */
+uint32_t rpexec_plan_rank(const rpexec_plan *plan, rpexec_axis axis, uint32_t gpu,
+                          uint32_t *group_out)
+{
+    uint32_t t = gpu % plan->tensor;
+    uint32_t place = gpu / rpexec_plan_copies(plan);
+    switch (axis) {
+    case RPEXEC_AXIS_TENSOR:
+        *group_out = gpu / plan->tensor;
+        return t;
+    case RPEXEC_AXIS_DATA:
+        *group_out = place * plan->tensor + t;
+        return rpexec_plan_copy(plan, gpu);
+    case RPEXEC_AXIS_ALL:
+    case RPEXEC_AXIS_COUNT:
+        break;
+    }
+    *group_out = 0;
+    return gpu;
+}
+
+uint32_t rpexec_plan_gpu(const rpexec_plan *plan, rpexec_axis axis, uint32_t group, uint32_t rank)
+{
+    uint32_t t = group % plan->tensor;
+    switch (axis) {
+    case RPEXEC_AXIS_TENSOR:
+        return group * plan->tensor + rank;
+    case RPEXEC_AXIS_DATA:
+        return (group / plan->tensor * plan->data + rank) * plan->tensor + t;
+    case RPEXEC_AXIS_ALL:
+    case RPEXEC_AXIS_COUNT:
+        break;
+    }
+    return rank;
 }
 
 uint32_t rpexec_plan_sequences(const rpexec_plan *plan, uint32_t microbatch)
@@ -102,10 +147,8 @@ rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
 /* ---- transfers --------------------------------------------------------------------------------
  */
 
-/* The op whose tensor `op` takes on: its data wait of one of two kinds. */
-static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
+static uint32_t taken(const rp_program *program, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
 {
-    const rp_program *program = p->program;
     for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(program->waits[w]);
         uint8_t of_target = program->ops[target].kind;
@@ -115,6 +158,15 @@ static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind,
         }
     }
     return RP_NO_OP;
+}
+
+/* The op whose tensor `op` takes on: its data wait of one of two kinds, or that of a tensor group's
+ * sum, which stands behind the op whose result it is. */
+static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
+{
+    uint32_t source = taken(p->program, op, kind, or_kind);
+    uint32_t sum = taken(p->program, op, RP_OP_ALL_REDUCE, RP_OP_ALL_REDUCE);
+    return source != RP_NO_OP || sum == RP_NO_OP ? source : taken(p->program, sum, kind, or_kind);
 }
 
 static rp_status plan_upload(rpexec_planner *p, uint32_t op)
@@ -268,10 +320,16 @@ static rp_status refuse(const rpexec_planner *p, uint32_t op)
     return RP_USAGE;
 }
 
-/* Of ranks that share layers; the sums are of what they compute. */
+/* Of ranks that share layers, the sums are of what they compute; of copies, gradients. */
 static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
 {
-    return p->plan->slices != NULL ? rpexec_plan_activation_reduces(p, op) : refuse(p, op);
+    rp_queue_kind kind = (rp_queue_kind)p->program->queues[p->plan->order.queue_of[op]].kind;
+    if (kind == RP_QUEUE_DATA && p->plan->data > 1) {
+        return rpexec_plan_gradient_reduce(p, op);
+    }
+    return p->plan->slices == NULL          ? refuse(p, op)
+           : kind == RP_QUEUE_TENSOR        ? RP_OK /* as the lowering has cut the model */
+                                            : rpexec_plan_activation_reduces(p, op);
 }
 
 /* clang-format off */
@@ -424,6 +482,24 @@ static rp_status check_stages(const rp_program *program)
     return RP_OK;
 }
 
+/* Each stage of each GPU in each step, or copies would part. */
+static rp_status check_copies(const rpexec_planner *p)
+{
+    const rp_program *program = p->program;
+    uint64_t sums = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool data = program->queues[p->plan->order.queue_of[i]].kind == RP_QUEUE_DATA;
+        sums += data ? 1 : 0;
+    }
+    if (p->plan->data > 1 && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
+        rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
+                     "are programs as rpsim and rpexec lower them",
+                     program->schedule);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 static rp_status count_sizes(rpexec_planner *p, rp_arena *scratch)
 {
     const rpexec_model *model = p->plan->model;
@@ -450,8 +526,11 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     }
     bool sharded = rp_is_data_parallel(&program->traits);
     if (rp_cuts_layers(&program->traits)) { /* what is cut stays where it is */
-        RP_TRY(rpexec_plan_slices(p));
+        p->plan->tensor = program->gpu_count;
         sharded = false;
+    }
+    if (!sharded && (p->plan->tensor > 1 || rp_cuts_layers(&program->traits))) {
+        RP_TRY(rpexec_plan_slices(p));
     }
     p->plan->resident = !p->offload && !sharded;
     find_receivers(p);
@@ -459,6 +538,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     for (uint32_t i = 0; i < program->op_count; i++) {
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }
+    RP_TRY(check_copies(p));
     RP_TRY(rpexec_plan_sums(p, scratch));
     RP_TRY(flatten_users(p));
     return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
@@ -472,9 +552,17 @@ rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *mode
         rp_log_error("the program is a compute schedule; valid are lowered programs");
         return RP_USAGE;
     }
-    *plan_out = (rpexec_plan){.program = program, .model = model};
-    rpexec_planner p = {.plan = plan_out, .program = program, .limits = *limits, .arena = arena};
+    const rp_layout *layout = &program->traits.layout;
+    rp_program *whole = NULL;
     rp_arena *scratch = NULL;
+    *plan_out = (rpexec_plan){
+        .model = model, .tensor = rp_layout_tensor(layout), .data = rp_layout_data(layout)};
+    if (rp_layout_gpus(layout) > 1) {
+        RP_TRY(rp_program_expand(program, arena, &whole));
+    }
+    plan_out->program = whole != NULL ? whole : program;
+    rpexec_planner p = {
+        .plan = plan_out, .program = plan_out->program, .limits = *limits, .arena = arena};
     RP_TRY(rp_arena_create(&scratch));
     rp_status status = make(&p, scratch);
     rp_arena_destroy(scratch);

@@ -11,6 +11,7 @@
 #include "common/program/traits.h"
 #include "exec/model/layers.h"
 #include "exec/model/tensor_parallel.h"
+#include "exec/operators/collective.h"
 #include "exec/plan/order.h"
 
 #define RPEXEC_NO_TENSOR UINT32_MAX
@@ -149,7 +150,38 @@ typedef struct rpexec_plan {
     bool resident;              /**< weights, gradients and Adam's moments stay on the GPUs */
     rpexec_sharded *sharded; /**< data-parallel systems; otherwise NULL, and `resident` is false */
     rpexec_slice *slices;    /**< [gpu_count] tensor parallelism; otherwise NULL */
+    uint32_t tensor; /**< GPUs that share each layer; 1: none do */
+    uint32_t data;   /**< copies of the pipeline; 1 of data-parallel systems */
 } rpexec_plan;
+
+/** The GPUs of an axis that one of them is in a collective with: `groups` groups of `ranks`. */
+typedef struct rpexec_plan_axis {
+    uint32_t groups;
+    uint32_t ranks;
+} rpexec_plan_axis;
+
+/** @return the groups of an axis. */
+rpexec_plan_axis rpexec_plan_axis_of(const rpexec_plan *plan, rpexec_axis axis);
+
+/** @return the rank of a GPU in its group of an axis, whose number is in *group_out. */
+uint32_t rpexec_plan_rank(const rpexec_plan *plan, rpexec_axis axis, uint32_t gpu,
+                          uint32_t *group_out);
+
+/** @return the GPU that is `rank` of a group. */
+uint32_t rpexec_plan_gpu(const rpexec_plan *plan, rpexec_axis axis, uint32_t group, uint32_t rank);
+
+/** @return GPUs that stand for one of the pipeline: each is in the pipeline of its number modulo
+ * these. */
+static inline uint32_t rpexec_plan_copies(const rpexec_plan *plan)
+{
+    return plan->tensor * plan->data;
+}
+
+/** @return which copy of the pipeline a GPU is of. */
+static inline uint32_t rpexec_plan_copy(const rpexec_plan *plan, uint32_t gpu)
+{
+    return gpu / plan->tensor % plan->data;
+}
 
 /** @return the model that `gpu` computes with: the whole one, or its slice. */
 static inline const rpexec_model *rpexec_plan_model(const rpexec_plan *plan, uint32_t gpu)
@@ -194,7 +226,8 @@ typedef struct rpexec_plan_limits {
 } rpexec_plan_limits;
 
 /**
- * Plans a lowered program.
+ * Plans a lowered program. Of one with a layout (schedules.md 16) plan->program is that of all GPUs
+ * (common/program/expand.h).
  * @param program accepted by rp_program_check; compiled for `model` and its type
  * @retval RP_OK, RP_USAGE (it needs what the executor does not do, or does not fit; logged with the
  *         GPU, the tensor's op and the bytes), RP_INVALID_PROGRAM, RP_NO_MEMORY

@@ -110,11 +110,12 @@ rpexec_plan_op rpexec_plan_sharded_compute, rpexec_plan_sharded_upload, rpexec_p
     rpexec_plan_sharded_collect;
 
 /**
- * Checks the bytes of a collective: (n - 1) / n of `whole` through each GPU, so many times.
+ * Checks the bytes of a collective of n ranks: (n - 1) / n of `whole` through each GPU, so many
+ * times.
  * @retval RP_OK, RP_USAGE (lowered for another model; logged)
  */
-rp_status rpexec_plan_check_bytes(const rpexec_planner *planner, uint32_t op, uint64_t volumes,
-                                  uint64_t whole);
+rp_status rpexec_plan_check_bytes(const rpexec_planner *planner, uint32_t op, uint32_t ranks,
+                                  uint64_t volumes, uint64_t whole);
 
 /**
  * Tensor parallelism: what each rank has of the model.
@@ -125,6 +126,10 @@ rp_status rpexec_plan_slices(rpexec_planner *planner);
 /** Tensor parallelism: checks that an ALL_REDUCE stands for what its unit's ops sum.
  * @retval RP_OK, RP_USAGE (lowered for another model; logged) */
 rp_status rpexec_plan_activation_reduces(rpexec_planner *planner, uint32_t op);
+
+/** Copies of a pipeline: the sum of a stage's gradients. @retval RP_OK, RP_INPUT (of a stage that
+ * its GPU has not), RP_USAGE (lowered for another model); logged */
+rp_status rpexec_plan_gradient_reduce(rpexec_planner *planner, uint32_t op);
 
 /** Tensor parallelism: further tensors that a compute op needs; none otherwise.
  * @param record the op's; NULL of an UPDATE */

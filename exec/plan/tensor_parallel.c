@@ -1,8 +1,8 @@
-/* The planner of tensor parallelism: every rank has a slice of all layers
- * (exec/model/tensor_parallel.h) and works on the same tokens as the others, those of as many
- * microbatches as there are ranks, one of which its op is named after. What ranks sum on the way
- * they sum inside of their compute ops; the program's ALL_REDUCE ops come after those and stand for
- * the volume. */
+/* The planner of tensor parallelism and of copies of a pipeline. Every rank of a tensor group has a
+ * slice of all layers (exec/model/tensor_parallel.h) and works on the same tokens as the others,
+ * those of as many microbatches as there are ranks, one of which its op is named after. What ranks
+ * sum on the way they sum inside of their compute ops; the program's ALL_REDUCE ops come after
+ * those and stand for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
 #include "common/lower/lower.h"
 #include "common/schedule/schedule_type.h"
 #include "exec/operators/collective.h"
@@ -13,9 +13,11 @@
 rp_status rpexec_plan_slices(rpexec_planner *p)
 {
     uint32_t gpus = p->program->gpu_count;
+    uint32_t ranks = p->plan->tensor;
     RP_TRY(rp_arena_alloc(p->arena, gpus, sizeof *p->plan->slices, &p->plan->slices));
     for (uint32_t i = 0; i < gpus; i++) {
-        RP_TRY(rpexec_slice_create(p->plan->model, gpus, i, p->arena, &p->plan->slices[i]));
+        RP_TRY(
+            rpexec_slice_create(p->plan->model, ranks, i % ranks, p->arena, &p->plan->slices[i]));
     }
     return RP_OK;
 }
@@ -50,13 +52,15 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
                        (stage->layer_end - stage->layer_begin);
     reduces += !backward && program->forward_chain[0] == o->stage ? 1 : 0;
     reduces += backward && (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
-    return rpexec_plan_check_bytes(p, op, 2 * reduces, rpexec_plan_boundary_bytes(p, o));
+    return rpexec_plan_check_bytes(p, op, p->plan->tensor, 2 * reduces,
+                                   rpexec_plan_boundary_bytes(p, o));
 }
 
 /* Scratch of sums of up to `count` values of any type. */
-static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uint32_t op)
+static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uint32_t ranks,
+                            uint32_t op)
 {
-    uint64_t share = count / p->program->gpu_count + RPEXEC_SHARE_ELEMENTS;
+    uint64_t share = count / ranks + RPEXEC_SHARE_ELEMENTS;
     return rpexec_plan_new_value(
         p, gpu, rpexec_collective_scratch(share, p->limits.chunk, RP_DTYPE_F32), op);
 }
@@ -79,20 +83,21 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
     uint32_t gpu = rpexec_plan_gpu_of(p, op);
-    if (p->plan->slices == NULL || p->program->gpu_count == 1) {
+    uint32_t ranks = p->plan->tensor;
+    if (p->plan->slices == NULL || ranks == 1) {
         return;
     }
     if (o->kind == RP_OP_UPDATE) {
         const rpexec_slice *s = &p->plan->slices[gpu];
         uint64_t bytes = longest_sum(s, true) * rp_dtype_bytes(s->model.dtype);
-        task->exchange = new_scratch(p, gpu, longest_sum(s, false), op);
+        task->exchange = new_scratch(p, gpu, longest_sum(s, false), ranks, op);
         task->scratch = rpexec_plan_new_value(p, gpu, bytes, op);
         return;
     }
     uint64_t tokens = rpexec_plan_tokens(p, o);
-    task->exchange = new_scratch(p, gpu, rpexec_exchange_count(p->plan->model, tokens), op);
+    task->exchange = new_scratch(p, gpu, rpexec_exchange_count(p->plan->model, tokens), ranks, op);
     if (task->runs_head) {
-        uint64_t bytes = rpexec_statistics_bytes(p->plan->model, p->program->gpu_count, tokens);
+        uint64_t bytes = rpexec_statistics_bytes(p->plan->model, ranks, tokens);
         task->statistics = rpexec_plan_new_value(p, gpu, bytes, op);
     }
     if (task->begin == 0 && task->runs_layers && r->recomputes) {
@@ -103,4 +108,38 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
         }
         task->embedded = r->embedded;
     }
+}
+
+/* ---- copies -----------------------------------------------------------------------------------
+ */
+
+static rpexec_job *job_of(const rpexec_planner *p, uint32_t gpu, uint32_t stage)
+{
+    for (uint32_t i = 0; i < p->plan->job_count; i++) {
+        rpexec_job *job = &p->plan->jobs[i];
+        if (job->gpu == gpu && job->stage == stage) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+rp_status rpexec_plan_gradient_reduce(rpexec_planner *p, uint32_t op)
+{
+    uint32_t gpu = rpexec_plan_gpu_of(p, op);
+    rpexec_task *task = &p->plan->tasks[op];
+    rpexec_job *job = job_of(p, gpu, p->program->ops[op].stage);
+    if (job == NULL) {
+        return rpexec_plan_refuse_stray(p, op);
+    }
+    if (p->plan->tensor == 1) { /* otherwise the program counts padding that slices have not */
+        RP_TRY(
+            rpexec_plan_check_bytes(p, op, p->plan->data, 2,
+                                    rpexec_plan_counted_bytes(p, job->begin, job->end, true)));
+    }
+    uint64_t values = rpexec_model_trained(rpexec_plan_model(p->plan, gpu), job->begin, job->end);
+    task->job = (uint32_t)(job - p->plan->jobs);
+    task->exchange = new_scratch(p, gpu, values, p->plan->data, op);
+    rpexec_plan_use(p, job->gradients, op);
+    return RP_OK;
 }

@@ -166,7 +166,7 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
                            rpexec_artefacts *artefacts)
 {
     const rpexec_options *o = made->options;
-    const rp_program *p = made->timeline != NULL ? made->timeline->program : NULL;
+    const rp_program *p = made->program;
     char *json = NULL;
     const char *partition = NULL;
     rp_partition layers;
@@ -218,7 +218,7 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
         measured = &metrics;
     }
     if (run->timeline != NULL && a->program.stream != NULL) {
-        RP_TRY(rp_program_write(run->timeline->program, a->program.stream));
+        RP_TRY(rp_program_write(run->program, a->program.stream));
         RP_TRY(rp_output_commit(&a->program));
     }
     if (run->timeline != NULL && a->timeline.stream != NULL) {

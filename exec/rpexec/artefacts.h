@@ -22,6 +22,7 @@ typedef struct rpexec_run_made {
     const rp_model *model;
     const char *platform;         /**< name; NULL: none */
     const rp_timeline *timeline;  /**< of the last program; NULL where nothing was left to run */
+    const rp_program *program;    /**< it is of, with its layout; NULL where there is none */
     const rp_timeline *predicted; /**< of the same program; NULL without --predict */
 } rpexec_run_made;
 

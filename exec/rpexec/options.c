@@ -71,6 +71,23 @@ static void write_betas(const void *options, rp_json *json)
     rp_json_end_array(json);
 }
 
+rp_layout rpexec_options_layout(const rpexec_options *o)
+{
+    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
+}
+
+static void write_data_parallel(const void *options, rp_json *json)
+{
+    const rp_layout layout = rpexec_options_layout(options);
+    rp_json_member_uint(json, "data_parallel", rp_layout_data(&layout));
+}
+
+static void write_tensor_parallel(const void *options, rp_json *json)
+{
+    const rp_layout layout = rpexec_options_layout(options);
+    rp_json_member_uint(json, "tensor_parallel", rp_layout_tensor(&layout));
+}
+
 static void write_link(const void *options, rp_json *json)
 {
     double rate = ((const rpexec_options *)options)->link_gb_per_s;
@@ -173,6 +190,27 @@ static bool has_two_numbers(const void *options)
     return o->gpus != o->virtual_gpus;
 }
 
+static bool has_layout(const void *options)
+{
+    const rp_layout layout = rpexec_options_layout(options);
+    return rp_layout_gpus(&layout) > 1;
+}
+
+static rp_status check_layout(const rpexec_options *o)
+{
+    const rp_layout layout = rpexec_options_layout(o);
+    RP_TRY(rp_compile_check_layout(o->schedule, &layout));
+    if (o->gpus % rp_layout_gpus(&layout) != 0) {
+        rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
+                     " GPUs per layer do not divide %" PRIu32
+                     " GPUs; valid are numbers whose product does",
+                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+                     rp_layout_tensor(&layout), o->gpus);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 static bool is_no_pipeline(const void *options)
 {
     return ((const rpexec_options *)options)->schedule->traits.placement != RP_PLACEMENT_RESIDENT;
@@ -205,11 +243,16 @@ static const rp_option_rule rules[] = {
      .message = "the links of the @ backend are as fast as they are; valid only with --backend "
                 "host"},
     {.given = "virtual-gpus", .with = "gpus", .when = has_two_numbers},
-    {.given = "schedule gpus microbatches partition recompute optimizer peers",
+    {.given = "schedule gpus data-parallel tensor-parallel microbatches partition recompute "
+              "optimizer peers",
      .names_last = true,
      .with = "program-in",
-     .message = "the program of --program-in fixes schedule, GPUs, microbatches, partition, "
-                "recompute, optimizer and peers; valid is one of them"},
+     .message = "the program of --program-in fixes schedule, GPUs, their layout, microbatches, "
+                "partition, recompute, optimizer and peers; valid is one of them"},
+    {.given = "record predict",
+     .when = has_layout,
+     .message = "of several GPUs that do the same none is measured alone; valid without "
+                "--data-parallel and --tensor-parallel"},
     {.given = "peers",
      .when = is_no_pipeline,
      .subject = schedule_of,
@@ -300,7 +343,10 @@ static rp_status complete(rpexec_options *o)
     }
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
     o->model = o->model == NULL ? "tiny" : o->model;
-    o->microbatches = o->microbatches == 0 ? 2 * o->gpus : o->microbatches;
+    const rp_layout layout = rpexec_options_layout(o);
+    RP_TRY(check_layout(o));
+    o->microbatches =
+        o->microbatches == 0 ? 2 * o->gpus / rp_layout_gpus(&layout) : o->microbatches;
     if (o->program_in == NULL) {
         o->microbatch_size = o->microbatch_size == 0 ? 1 : o->microbatch_size;
         o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;

@@ -22,6 +22,9 @@ typedef struct rpexec_options {
     const char *command; /**< the whole line, set by main */
 } rpexec_options;
 
+/** @return copies and tensor groups of the pipeline; a program's of --program-in. */
+rp_layout rpexec_options_layout(const rpexec_options *options);
+
 /** @param arena owns what rp_options_parse makes @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out);
 

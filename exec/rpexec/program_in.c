@@ -38,15 +38,10 @@ static rp_status make_schedule(const rp_program *program, rp_arena *arena,
 
 static rp_status check_options(const rpexec_options *o, const rp_program *program)
 {
-    if (program->gpu_count > RPEXEC_MAX_GPUS) {
-        rp_log_error("--program-in: %s has %u GPUs; valid are up to %u", o->program_in,
-                     program->gpu_count, RPEXEC_MAX_GPUS);
-        return RP_INPUT;
-    }
-    if (rp_layout_gpus(&program->traits.layout) > 1) {
-        rp_log_error("--program-in: a GPU of %s stands for %u, copies and tensor groups, which "
-                     "rpexec does not run; valid are programs without them",
-                     o->program_in, rp_layout_gpus(&program->traits.layout));
+    uint64_t gpus = (uint64_t)program->gpu_count * rp_layout_gpus(&program->traits.layout);
+    if (gpus > RPEXEC_MAX_GPUS) {
+        rp_log_error("--program-in: %s has %" PRIu64 " GPUs; valid are up to %u", o->program_in,
+                     gpus, RPEXEC_MAX_GPUS);
         return RP_INPUT;
     }
     bool fixed =
@@ -87,7 +82,9 @@ static void set_options(const rp_program *program, rpexec_options *o)
     for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
         most = program->sequences[m] > most ? program->sequences[m] : most;
     }
-    o->gpus = program->gpu_count;
+    o->gpus = program->gpu_count * rp_layout_gpus(&program->traits.layout);
+    o->data_parallel = program->traits.layout.data_parallel;
+    o->tensor_parallel = program->traits.layout.tensor_parallel;
     o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
     o->microbatches = program->microbatch_count / o->accumulate;
     o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;

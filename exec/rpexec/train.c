@@ -333,7 +333,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     double begin_s = now_s();
     RP_TRY(open_session(t, steps));
     RP_TRY(read_batches(t, steps, arena, &batches));
-    RP_TRY(rp_timeline_create(program_of(t), &timeline));
+    RP_TRY(rp_timeline_create(t->session.plan.program, &timeline));
     rp_status status = run_session(t, batches, done, timeline, &steps);
     t->seconds += now_s() - begin_s;
     bool whole = steps == *steps_inout;
@@ -518,6 +518,7 @@ static rp_status leave(rpexec_trainer *t)
                                  .model = &t->config,
                                  .platform = t->machine.platform.name,
                                  .timeline = t->timeline,
+                                 .program = t->timeline != NULL ? program_of(t) : NULL,
                                  .predicted = t->predicted};
     return rpexec_artefacts_write(&run, t->arena, &t->artefacts);
 }

@@ -28,7 +28,8 @@ static const struct {
 
 static bool cuts(const rpexec_trainer *t)
 {
-    return rp_cuts_layers(&t->o->schedule->traits) && t->o->gpus > 1;
+    return (rp_cuts_layers(&t->o->schedule->traits) && t->o->gpus > 1) ||
+           t->o->tensor_parallel > 1;
 }
 
 /* Ranks round parts of sums, so that in 16 bits tokens with nearly equal logits of two experts go

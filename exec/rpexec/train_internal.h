@@ -70,10 +70,12 @@ typedef struct rpexec_trainer {
     uint64_t gpu_bytes;      /* of their memory; 0: not limited */
 } rpexec_trainer;
 
-/** @return microbatches of a step, of all its calls. */
+/** @return microbatches of a step, of all its calls and copies; copy d has the d-th part of them.
+ */
 static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 {
-    return t->o->accumulate * t->o->microbatches;
+    const rp_layout layout = rpexec_options_layout(t->o);
+    return rp_layout_data(&layout) * t->o->accumulate * t->o->microbatches;
 }
 
 /**

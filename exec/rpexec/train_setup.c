@@ -170,8 +170,8 @@ static rp_status set_costs(rpexec_trainer *t)
 static rp_status set_partition(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    const rp_schedule_config sizes = {.gpus = o->gpus,
-                                      .microbatches = rpexec_trainer_microbatches(t),
+    const rp_schedule_config sizes = {.gpus = t->work.gpus,
+                                      .microbatches = o->accumulate * o->microbatches,
                                       .iterations = 1,
                                       .recompute = o->recompute,
                                       .asynchronous = o->asynchronous,
@@ -186,7 +186,7 @@ static rp_status set_partition(rpexec_trainer *t)
     if (o->partition != NULL) {
         return RP_OK;
     }
-    RP_TRY(rp_partition_even(o->schedule, &t->costs, o->gpus, 0, t->arena, &even));
+    RP_TRY(rp_partition_even(o->schedule, &t->costs, t->work.gpus, 0, t->arena, &even));
     RP_TRY(rp_partition_text(&even, t->arena, &even_text));
     RP_TRY(rp_partition_text(&t->partition, t->arena, &text));
     t->o->partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */
@@ -196,9 +196,11 @@ static rp_status set_partition(rpexec_trainer *t)
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
+    const rp_layout layout = rpexec_options_layout(o);
     t->work = (rp_compile_config){
         .schedule = o->schedule,
-        .gpus = o->gpus,
+        .gpus = o->gpus / rp_layout_gpus(&layout),
+        .layout = layout,
         .calls = o->accumulate,
         .microbatches = o->microbatches,
         .microbatch_size = o->microbatch_size,
@@ -236,7 +238,8 @@ static rp_status set_work(rpexec_trainer *t)
         rp_arena_alloc(t->arena, rpexec_trainer_microbatches(t), sizeof(uint32_t), &t->sequences));
     const uint32_t *given = t->program != NULL ? t->program->sequences : NULL;
     for (uint32_t i = 0; i < rpexec_trainer_microbatches(t); i++) {
-        t->sequences[i] = given != NULL ? given[i] : o->microbatch_size;
+        uint32_t of_copy = i % (o->accumulate * o->microbatches);
+        t->sequences[i] = given != NULL ? given[of_copy] : o->microbatch_size;
         t->batch += t->sequences[i];
     }
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
@@ -308,13 +311,16 @@ static rp_status check_steps(const rpexec_trainer *t)
 
 static rp_status attach(rpexec_trainer *t)
 {
+    const rp_layout layout = rpexec_options_layout(t->o);
     const rpexec_devices_config config = {.gpus = t->o->gpus,
                                           .is_virtual = t->o->virtual_gpus != 0,
                                           .graphs = t->o->graphs,
                                           .attention = t->o->attention,
                                           .transport = t->o->transport,
                                           .collectives =
-                                              rp_is_data_parallel(&t->o->schedule->traits),
+                                              rp_is_data_parallel(&t->o->schedule->traits) ||
+                                              rp_layout_gpus(&layout) > 1,
+                                          .layout = layout,
                                           .half_accumulation = t->o->half_accumulation};
     t->driver = rpexec_backend_find(t->o->backend)->driver();
     if (t->driver->attach == NULL) {

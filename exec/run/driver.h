@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/machine/machine.h"
+#include "common/program/traits.h"
 #include "common/timeline/timeline.h"
 #include "exec/operators/collective.h"
 #include "exec/operators/operators.h"
@@ -66,6 +67,7 @@ typedef struct rpexec_devices_config {
     rpexec_attention_by attention;
     rpexec_transport transport;
     bool collectives; /**< the programs have some: with AUTO, whether NCCL is worth its memory */
+    rp_layout layout; /**< of pipelines: collectives are of its groups; zero: of all GPUs */
 } rpexec_devices_config;
 
 /** Counts of launches on devices. */
@@ -162,7 +164,8 @@ typedef struct rpexec_driver_type {
     /** Copies between two memories in the queue of `op`, throttled as its link is. */
     void (*copy)(rpexec_driver *driver, uint32_t op, void *to, const void *from, uint64_t bytes);
     /**
-     * Takes part in a collective of all GPUs in the queue of `op`, as the rank of the op's GPU.
+     * Takes part in a collective in the queue of `op`, as the op's GPU's rank in its group of the
+     * collective's axis.
      * @param moved_out bytes that have come from other GPUs
      * @retval RP_OK, RP_BROKEN (another rank has failed, or has come to something else)
      */
@@ -170,7 +173,7 @@ typedef struct rpexec_driver_type {
                             uint64_t *moved_out);
     /**
      * The sum of two GPUs' arrays, into both of them: like an all-reduce of `rank` 0 and 1, each in
-     * the queue of its own `op`.
+     * the queue of its own `op`. Of a layout each copy and rank has a pair.
      * @retval RP_OK, RP_BROKEN (the other one has failed)
      */
     rp_status (*sum_pair)(rpexec_driver *driver, uint32_t op, uint32_t rank, uint64_t count,

@@ -131,6 +131,16 @@ typedef struct rpexec_run_ranks {
     rp_status status; /**< of their collectives */
 } rpexec_run_ranks;
 
+/** Copies of a pipeline: the sum of a stage's gradients. @retval as rpexec_run_perform */
+rp_status rpexec_run_reduce_gradients(rpexec_run *run, uint32_t op, rpexec_lane *lane);
+
+/**
+ * With resident weights: the two gradients of a tied table, or of the rank's rows of it, become
+ * their sum, as in Megatron-LM's all-reduce between the first and the last stage.
+ * @retval as rpexec_run_perform
+ */
+rp_status rpexec_run_reduce_table(rpexec_run *run, uint32_t op, uint32_t gpu, rpexec_lane *lane);
+
 /** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: it is alone. */
 rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ranks *ranks_out);
 

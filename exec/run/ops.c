@@ -39,7 +39,7 @@ static const int32_t *ids_of(const rpexec_run *r, const rp_op *op, uint32_t gpu)
 
 static uint64_t tokens_of(const rpexec_run *r, const rp_op *op)
 {
-    return (uint64_t)r->program->sequences[op->microbatch] * r->plan->model->seq_len;
+    return (uint64_t)rpexec_plan_sequences(r->plan, op->microbatch) * r->plan->model->seq_len;
 }
 
 /* Values of a job that are trained. */
@@ -72,7 +72,8 @@ static rp_status upload_activation(rpexec_run *r, uint32_t op, rpexec_lane *lane
                         boundary);
     }
     if (task->ids != RPEXEC_NO_TENSOR) {
-        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), r->ids[o->iteration] + first, bytes);
+        uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
+        rpexec_run_copy(r, op, rpexec_run_at(r, task->ids), ids_of(r, o, gpu), bytes);
     }
     if (task->labels != RPEXEC_NO_TENSOR) {
         rpexec_run_copy(r, op, rpexec_run_at(r, task->labels), r->labels[o->iteration] + first,
@@ -263,15 +264,14 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 /* ---- the host ---------------------------------------------------------------------------------
  */
 
-/* Where the other copy of a tied table is: in the head's array for a job that has the embedding,
- * in the embedding's for one with the head; NULL where the model has one table only. */
-static void *table_of(const rpexec_run *r, const rpexec_job *job, uint32_t tensor, bool head)
+/* Gradients of one of the copies of a tied table: the head's, or the embedding's. */
+static void *table_of(const rpexec_run *r, const rpexec_job *job, bool head)
 {
-    const rpexec_state *state = r->e->state;
-    uint32_t layer = head ? r->plan->model->layer_count - 1 : 0;
-    uint64_t first = state->trained[layer] - state->trained[job->begin];
-    uint64_t inside = head ? r->plan->model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
-    return rpexec_element(r->plan->model->dtype, rpexec_run_at(r, tensor), first + inside);
+    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
+    uint32_t layer = head ? model->layer_count - 1 : 0;
+    uint64_t first = rpexec_model_trained(model, job->begin, layer);
+    uint64_t inside = head ? model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
+    return rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), first + inside);
 }
 
 static bool has_layer(const rpexec_job *job, uint32_t layer)
@@ -279,21 +279,22 @@ static bool has_layer(const rpexec_job *job, uint32_t layer)
     return job->begin <= layer && layer < job->end;
 }
 
-/* The two gradients of a tied table become their sum, as in Megatron-LM's all-reduce between the
- * first and the last stage; which of the two GPUs comes second does not matter. */
-static rp_status reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
+/* Which of the two GPUs comes second does not matter. */
+rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     const rpexec_job *first = NULL;
     const rpexec_job *last = NULL;
     uint32_t head = r->plan->model->layer_count - 1;
+    uint32_t copies = rpexec_plan_copies(r->plan);
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        first = has_layer(job, 0) ? job : first;
-        last = has_layer(job, head) ? job : last;
+        bool same = job->gpu % copies == gpu % copies; /* copy and rank */
+        first = same && has_layer(job, 0) ? job : first;
+        last = same && has_layer(job, head) ? job : last;
     }
-    void *embedding = table_of(r, first, first->gradients, false);
-    void *other = table_of(r, last, last->gradients, true);
-    uint64_t values = r->plan->model->embedding.floats;
+    void *embedding = table_of(r, first, false);
+    void *other = table_of(r, last, true);
+    uint64_t values = rpexec_plan_model(r->plan, gpu)->embedding.floats;
     if (first->gpu == last->gpu) {
         if (first->gpu == gpu) {
             r->operators->add(lane, values, other, embedding, embedding);
@@ -414,10 +415,11 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         return rpexec_run_update_slices(r, op, lane);
     }
     if (tied) {
-        RP_TRY(reduce_table(r, op, gpu, lane));
+        RP_TRY(rpexec_run_reduce_table(r, op, gpu, lane));
     }
     rpexec_run_step step;
-    const rpexec_squares squares = squares_of(r, gpu, lane);
+    bool copy = rpexec_plan_copy(r->plan, gpu) != 0; /* of gradients that another one counts */
+    const rpexec_squares squares = copy ? (rpexec_squares){0} : squares_of(r, gpu, lane);
     if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
@@ -428,7 +430,7 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         }
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             const rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
-            if (r->e->keep_gradients) {
+            if (r->e->keep_gradients && !copy) {
                 RP_TRY(rpexec_run_keep(r, op, &update,
                                        r->e->state->gradients + r->e->state->trained[layer]));
             }
@@ -498,6 +500,9 @@ void rpexec_run_store(rpexec_run *r)
     for (uint32_t i = 0; r->plan->resident && r->plan->slices == NULL && i < r->plan->job_count;
          i++) {
         const rpexec_job *job = &r->plan->jobs[i];
+        if (rpexec_plan_copy(r->plan, job->gpu) != 0) {
+            continue;
+        }
         rpexec_run_transfer(r, rpexec_state_working(state, job->begin),
                             rpexec_run_at(r, job->weights),
                             (state->offsets[job->end] - state->offsets[job->begin]) *
@@ -513,8 +518,14 @@ void rpexec_run_store(rpexec_run *r)
     }
 }
 
-/* Other ops have done it: a RECV's SEND has put the tensor there, and the compute ops of the ranks
- * that share layers have summed. */
+/* Copies sum gradients; what ranks that share layers sum their compute ops have summed. */
+static rp_status all_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    rp_queue_kind kind = (rp_queue_kind)r->program->queues[r->plan->order.queue_of[op]].kind;
+    return kind == RP_QUEUE_DATA ? rpexec_run_reduce_gradients(r, op, lane) : RP_OK;
+}
+
+/* A RECV's SEND has put the tensor there. */
 static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     (void)r;
@@ -545,7 +556,7 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     X(RECV, done, NULL, ALWAYS)                                                                    \
     X(ALL_GATHER, NULL, rpexec_run_sharded_gather, ALWAYS)                                         \
     X(REDUCE_SCATTER, NULL, rpexec_run_sharded_reduce, NEVER)                                      \
-    X(ALL_REDUCE, done, rpexec_run_sharded_reduce, NEVER)                                          \
+    X(ALL_REDUCE, all_reduce, rpexec_run_sharded_reduce, NEVER)                                    \
     X(OPTIMIZER, optimise, rpexec_run_sharded_optimise, NEVER)                                     \
     X(REFRESH, refresh, NULL, NEVER)                                                               \
     X(COLLECT, collect, rpexec_run_sharded_collect, NEVER)                                         \

@@ -1,5 +1,5 @@
 /* Tensor parallelism: what ranks sum on the way through their ops, their steps, and how the whole
- * model becomes slices and these the model again. */
+ * model becomes slices and these the model again. Copies: the sum of their gradients. */
 #include "exec/run/execute_internal.h"
 
 #include <string.h>
@@ -7,12 +7,14 @@
 /* ---- collectives inside of ops ----------------------------------------------------------------
  */
 
-static rp_status collect(rpexec_run *r, uint32_t op, rpexec_collective_kind kind, rp_dtype dtype,
-                         const rpexec_collective_array *arrays, uint32_t count)
+static rp_status collect_along(rpexec_run *r, uint32_t op, rpexec_axis axis,
+                               rpexec_collective_kind kind, rp_dtype dtype,
+                               const rpexec_collective_array *arrays, uint32_t count)
 {
     const rpexec_task *task = &r->plan->tasks[op];
     uint64_t moved = 0;
     const rpexec_collective c = {.kind = kind,
+                                 .axis = axis,
                                  .dtype = dtype,
                                  .arrays = arrays,
                                  .array_count = count,
@@ -21,6 +23,12 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_collective_kind kind
     RP_TRY(r->e->driver_type->collective(r->driver, op, &c, &moved));
     atomic_fetch_add(&r->exchanged, moved);
     return RP_OK;
+}
+
+static rp_status collect(rpexec_run *r, uint32_t op, rpexec_collective_kind kind, rp_dtype dtype,
+                         const rpexec_collective_array *arrays, uint32_t count)
+{
+    return collect_along(r, op, RPEXEC_AXIS_TENSOR, kind, dtype, arrays, count);
 }
 
 static rpexec_run_ranks *run_ranks_of(rpexec_ranks *ranks)
@@ -51,15 +59,28 @@ rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *r, uint32_t op, rpexec_run_rank
 {
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     *ranks_out = (rpexec_run_ranks){.run = r, .op = op};
-    if (r->plan->slices == NULL || r->program->gpu_count == 1) {
+    if (r->plan->slices == NULL || r->plan->tensor == 1) {
         return NULL;
     }
-    ranks_out->ranks = (rpexec_ranks){.count = r->program->gpu_count,
-                                      .rank = gpu,
+    ranks_out->ranks = (rpexec_ranks){.count = r->plan->tensor,
+                                      .rank = gpu % r->plan->tensor,
                                       .first_id = r->plan->slices[gpu].first_id,
                                       .all_reduce = all_reduce,
                                       .all_gather = all_gather};
     return &ranks_out->ranks;
+}
+
+rp_status rpexec_run_reduce_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
+{
+    const rpexec_job *job = &r->plan->jobs[r->plan->tasks[op].job];
+    void *gradients = rpexec_run_at(r, job->gradients);
+    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
+    const rpexec_collective_array all = {.from = gradients,
+                                         .to = gradients,
+                                         .count =
+                                             rpexec_model_trained(model, job->begin, job->end)};
+    (void)lane;
+    return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_REDUCE, model->dtype, &all, 1);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------
@@ -149,24 +170,6 @@ static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
     return count == 0 ? RP_OK : collect(r, op, RPEXEC_ALL_REDUCE, dtype, arrays, count);
 }
 
-/* The two gradients of the rank's rows of a tied table become their sum, the head's first. */
-static void add_tables(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
-{
-    const rpexec_model *m = &r->plan->slices[gpu].model;
-    void *first = NULL;
-    void *last = NULL;
-    for (uint32_t i = 0; i < r->plan->job_count; i++) {
-        const rpexec_job *job = &r->plan->jobs[i];
-        bool mine = job->gpu == gpu && job->begin < job->end;
-        first = mine && job->begin == 0 ? gradients_of(r, job, 0) : first;
-        last = mine && job->end == m->layer_count
-                   ? rpexec_element(m->dtype, gradients_of(r, job, m->layer_count - 1),
-                                    m->head.tensors[RPEXEC_HEAD_TABLE].offset)
-                   : last;
-    }
-    r->operators->add(lane, m->embedding.floats, last, first, first);
-    r->operators->copy(lane, m->embedding.floats, first, last);
-}
 
 /* A rank's part of the whole model's gradients. */
 static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
@@ -188,7 +191,7 @@ static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
 static rp_status complete(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     if (r->plan->model->config->tied_head && r->plan->model->rank == 0) {
-        add_tables(r, gpu, lane);
+        RP_TRY(rpexec_run_reduce_table(r, op, gpu, lane));
     }
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
@@ -231,7 +234,8 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
     float scale = r->scales[r->program->ops[op].iteration];
     rpexec_run_step step;
     RP_TRY(complete(r, op, gpu, lane));
-    const rpexec_squares squares = squares_of(r, gpu, lane);
+    bool first = rpexec_plan_copy(r->plan, gpu) == 0; /* others have the same gradients */
+    const rpexec_squares squares = first ? squares_of(r, gpu, lane) : (rpexec_squares){0};
     if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
     }
@@ -242,7 +246,7 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
         }
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             const rpexec_update update = update_of(r, job, layer, scale);
-            RP_TRY(r->e->keep_gradients ? keep(r, op, &update, job, layer) : RP_OK);
+            RP_TRY(r->e->keep_gradients && first ? keep(r, op, &update, job, layer) : RP_OK);
             if (step.number != 0) {
                 rpexec_run_adam(r, lane, &step,
                                 rpexec_model_layer(&r->plan->slices[gpu].model, layer), 0, &update);
@@ -357,7 +361,8 @@ void rpexec_run_store_slices(rpexec_run *r)
 {
     for (uint32_t i = 0; i < r->plan->job_count; i++) {
         const rpexec_job *job = &r->plan->jobs[i];
-        for (uint32_t layer = job->begin; layer < job->end; layer++) {
+        bool first = rpexec_plan_copy(r->plan, job->gpu) == 0;
+        for (uint32_t layer = job->begin; first && layer < job->end; layer++) {
             move_trained(r, job, layer, false);
         }
     }

@@ -80,7 +80,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
     uint32_t iterations = work->iterations * (twist != NULL ? twist->again + 1 : 1);
     *run = (rp_test_run){.iterations = iterations};
     for (uint32_t i = 0; i < rp_compile_microbatches(work); i++) {
-        run->sequences += rp_compile_sequences(work, i);
+        run->sequences += rp_compile_sequences(work, i) * rp_layout_data(&work->layout);
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
@@ -132,6 +132,10 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
     const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk,
                                        .clips = adam_of(twist).clip_norm > 0};
     RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan));
+    program = plan->program; /* of all GPUs of a layout */
+    if (twist->observe) {
+        RP_TRY(rp_timeline_create(program, &run->timeline));
+    }
     if (twist->replan != NULL) {
         twist->replan(twist->context, arena, plan);
     }
@@ -182,7 +186,8 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
     rpexec_devices_config config = twist->devices;
     rpexec_devices *devices = NULL;
     uint64_t gpu_bytes = 0;
-    config.gpus = program->gpu_count;
+    config.layout = program->traits.layout;
+    config.gpus = program->gpu_count * rp_layout_gpus(&config.layout);
     RP_TRY(type->attach(&config, &devices, &gpu_bytes));
     rp_status status = execute_on(program, twist, devices, arena, run);
     type->detach(devices);
@@ -202,8 +207,7 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
     }
     RP_TRY(rpexec_work_costs(&run->model, work->microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(work, &run->model, &costs, &run->program));
-    rp_status status = twist->observe ? rp_timeline_create(run->program, &run->timeline) : RP_OK;
-    status = status == RP_OK ? execute(run->program, twist, arena, run) : status;
+    rp_status status = execute(run->program, twist, arena, run);
     if (status != RP_OK || !twist->observe) {
         rp_test_forget(run);
     }
@@ -229,7 +233,8 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                               rp_test_run *run)
 {
     rpexec_lane lane;
-    uint32_t microbatches = rp_compile_microbatches(work);
+    uint32_t of_copy = rp_compile_microbatches(work);
+    uint32_t microbatches = of_copy * rp_layout_data(&work->layout);
     bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
     uint32_t round = all ? work->microbatches : work->round;
     bool calls = work->schedule != NULL && work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
@@ -242,7 +247,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = rp_compile_sequences(work, i);
+        sequences[i] = rp_compile_sequences(work, i % of_copy);
         most = sequences[i] > most ? sequences[i] : most;
     }
     RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)most * seq_len, arena, &lane));

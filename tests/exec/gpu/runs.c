@@ -247,6 +247,7 @@ Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
     b.plan.program = &program;
     b.plan.order.queue_of = &queue_of;
     b.plan.sharded = &sharded;
+    b.plan.tensor = b.plan.data = 1;
     b.driver.queues = &queue;
     b.driver.arena = arena;
     cr_assert(eq(int, rpexec_gpu_open_meetings(&b.driver), RP_OK));

@@ -91,6 +91,33 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
     }
 }
 
+/* Two copies of a pipeline of two, with ranks and without: by copies, and by NCCL with a
+ * communicator for each group; sends by NCCL, too, with one of all GPUs beside them. */
+Test(exec_gpu_slices, layouts_give_the_bits_of_the_host)
+{
+    static const char *const names[] = {"1f1b", "zbv", "gpipe"};
+    for (uint32_t i = 0; i < 6; i++) {
+        rp_model config = decoder_of(3 * i);
+        rp_compile_config work = rp_test_work(names[i % 3], 2, 4, 2);
+        work.layout = (rp_layout){.tensor_parallel = 1 + i % 2, .data_parallel = 2};
+        work.peer_gpus = UINT32_MAX;
+        const emulated_machine machine = {.devices = 8,
+                                          .peers = i % 2 == 1,
+                                          .seed = 60 + i,
+                                          .delay_us = i == 3 ? 0 : 500,
+                                          .nccl = i > 1};
+        const rp_test_twist twist = {
+            .dtype = (rp_dtype)(i % 3),
+            .delay_seed = i,
+            .delay_us = i % 2 == 0 ? 200 : 0,
+            .devices = {.graphs = i % 4 == 1,
+                        .transport = i > 3 ? RPEXEC_TRANSPORT_NCCL : RPEXEC_TRANSPORT_AUTO,
+                        .collectives = true}};
+        rp_test_gpu_compare(arena, &config, &work, &machine, twist);
+        cr_expect(eq(int, emulator_counted(EMULATED_KERNELS) > 0, i > 1), "%u", i);
+    }
+}
+
 /* The other ranks' streams have begun the same op, and wait inside of it. */
 Test(exec_gpu_slices, failures_end_the_run)
 {
