@@ -107,15 +107,17 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
 /* ---- reductions -------------------------------------------------------------------------------
  */
 
-rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
+rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
                                       const rp_reductions *reductions)
 {
     const rp_sharding *sharding = &schedule->traits.sharding;
     bool fsdp = sharding->keeps_root && !sharding->host_gradients;
-    if (fsdp || (!reductions->each_given && !reductions->dtype_given)) {
+    bool copies = schedule->traits.placement == RP_PLACEMENT_RESIDENT && rp_layout_data(layout) > 1;
+    if (fsdp || copies || (!reductions->each_given && !reductions->dtype_given)) {
         return RP_OK;
     }
-    rp_log_error("--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp",
+    rp_log_error("--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp, "
+                 "and with pipelines that have --data-parallel 2 or more",
                  reductions->each_given ? "each" : "dtype", schedule->name);
     return RP_USAGE;
 }
@@ -123,10 +125,21 @@ rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits)
 {
     uint32_t bytes = (uint32_t)rp_dtype_bytes(reductions->dtype);
+    bool converts = reductions->dtype_given && bytes != rp_dtype_bytes(dtype);
+    rp_layout *layout = &traits->layout;
+    if (rp_layout_data(layout) > 1) { /* whole gradients are not there to be added to */
+        layout->reduces_each =
+            reductions->each_given ? reductions->each_microbatch : layout->zero >= 2;
+        layout->gradient_bytes = converts ? bytes : 0;
+        return;
+    }
+    if (traits->placement == RP_PLACEMENT_RESIDENT) {
+        return;
+    }
     if (reductions->each_given) {
         traits->sharding.reductions = reductions->each_microbatch ? 1 : 0;
     }
-    if (reductions->dtype_given && bytes != rp_dtype_bytes(dtype)) {
+    if (converts) {
         traits->sharding.reduce_bytes = bytes;
     }
 }
@@ -134,9 +147,47 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
 /* ---- layouts ----------------------------------------------------------------------------------
  */
 
-rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout)
+/* Options of what the copies of a pipeline do beyond adding up gradients. */
+static rp_status check_copies(const rp_layout *layout, bool asynchronous)
+{
+    const char *option = layout->zero != 0 ? "zero" : "bucket-mb";
+    if ((layout->zero != 0 || layout->reduction_bucket != 0) && rp_layout_data(layout) == 1) {
+        rp_log_error("--%s: one copy has nobody to share with; valid with --data-parallel 2 and "
+                     "more",
+                     option);
+        return RP_USAGE;
+    }
+    if (layout->zero != 0 && asynchronous) {
+        rp_log_error("--zero: shares of weights are gathered when all copies have stepped; valid "
+                     "with --optimizer sync");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len)
+{
+    if (!layout->sequence_parallel ||
+        (rp_layout_tensor(layout) > 1 && seq_len % rp_layout_tensor(layout) == 0)) {
+        return RP_OK;
+    }
+    if (rp_layout_tensor(layout) == 1) {
+        rp_log_error("--sequence-parallel: one GPU per layer shares no tokens; valid with "
+                     "--tensor-parallel 2 and more");
+    } else {
+        rp_log_error("--sequence-parallel: %u GPUs cannot share %u tokens of a sequence equally; "
+                     "valid are multiples of %u",
+                     rp_layout_tensor(layout), seq_len, rp_layout_tensor(layout));
+    }
+    return RP_USAGE;
+}
+
+rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
+                                  uint32_t seq_len, bool asynchronous)
 {
     bool tensor = rp_layout_tensor(layout) > 1;
+    RP_TRY(check_copies(layout, asynchronous));
+    RP_TRY(check_sequence(layout, seq_len));
     if (rp_layout_gpus(layout) == 1 || schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
         return RP_OK;
     }
@@ -165,7 +216,7 @@ static rp_status lower(const rp_compile_config *config, const rp_program *schedu
                                 .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                                 .peer_gpus = config->peer_gpus};
     rp_model rank;
-    RP_TRY(rp_model_cut(config->model, rp_layout_tensor(&schedule->traits.layout), arena, &rank));
+    RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->seq_len, config->dtype, arena,
                             &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
@@ -208,13 +259,14 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
         RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even));
         building.partition = &even;
     }
-    RP_TRY(rp_compile_check_reductions(config->schedule, &config->reductions));
-    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout));
+    RP_TRY(rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions));
+    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->seq_len,
+                                   config->asynchronous));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));
-    rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
     schedule->traits.layout = config->layout;
+    rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
     rp_status status = lower(config, schedule, arena, program_out);
     rp_program_destroy(schedule);
     return status;

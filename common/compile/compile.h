@@ -17,7 +17,9 @@
 #include "common/program/dtype.h"
 #include "common/schedule/schedule_type.h"
 
-/** When FSDP reduces gradients, and as what; zero: as the schedule declares it. */
+/** When FSDP or the copies of a pipeline reduce gradients, and as what; zero: as the schedule
+ * declares it. Copies that share gradients (ZeRO-2) do so with every microbatch, others with the
+ * last one of a step. */
 typedef struct rp_reductions {
     bool each_given;
     bool each_microbatch; /**< with every microbatch; otherwise with a step's last one */
@@ -50,7 +52,7 @@ typedef struct rp_compile_config {
     const rp_partition *partition; /**< NULL: even, by `costs` */
     const rp_costs *costs; /**< places rounds and the even partition; their proportions matter */
     const struct rp_torch_csv *orders; /**< as rp_schedule_config */
-    rp_reductions reductions;          /**< FSDP only */
+    rp_reductions reductions;          /**< of FSDP, and of copies */
     rp_layout layout;                  /**< of resident pipelines; `gpus` are then those of one copy
                                             and rank of a tensor group: its stages' */
 } rp_compile_config;
@@ -93,19 +95,21 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
 rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute);
 
 /**
- * Looks at --reduce-each and --reduce-dtype, which only FSDP has.
+ * Looks at --reduce-each and --reduce-dtype, which FSDP and copies of a pipeline have.
  * @retval RP_OK, RP_USAGE (logged)
  */
-rp_status rp_compile_check_reductions(const rp_schedule_type *schedule,
+rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
                                       const rp_reductions *reductions);
 
 /**
- * Looks at --tensor-parallel and --data-parallel, which pipelines of resident weights have.
+ * Looks at --tensor-parallel, --data-parallel and what they make possible; pipelines of resident
+ * weights have them.
  * @retval RP_OK, RP_USAGE (logged)
  */
-rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout);
+rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
+                                  uint32_t seq_len, bool asynchronous);
 
-/** Sets in a schedule's traits what is asked for. @param dtype of the run */
+/** Sets in a schedule's traits, the layout included, what is asked for. @param dtype of the run */
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);
 
 /** Words of rp_compile_partition, for messages. */

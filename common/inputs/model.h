@@ -13,6 +13,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 #include "common/program/limits.h"
+#include "common/program/traits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -151,6 +152,8 @@ typedef struct rp_model {
     uint32_t value_dim;           /**< with kv_rank, of values: otherwise head_dim */
     uint32_t shared_intermediate; /**< of the experts that every token goes through, together */
     bool shared_gate;             /**< the shared experts' output is weighted by a sigmoid */
+    uint32_t sequence_ranks; /**< GPUs that share the tokens outside of matrices and attention
+                                  (rp_model_cut); 0 or 1: each has all */
     uint32_t kind_count;
     struct rp_model
         *kinds; /**< [kind_count] this model with all layers alike, whose sliding_window is
@@ -244,14 +247,21 @@ void rp_model_count(rp_model *model);
 #define RP_VOCAB_MULTIPLE 128u
 
 /**
- * The part of a model that one of `ranks` GPUs of a tensor group has: heads, the MLP's width and
- * the vocabulary are divided, the latter padded; norms, router and latent vectors are whole. With
- * fewer key-value heads than GPUs each has one.
- * @param ranks 1: the model itself
+ * The part of a model that one GPU of a tensor group has: heads, the MLP's width and the vocabulary
+ * are divided, the latter padded; norms, router and latent vectors are whole. With fewer key-value
+ * heads than GPUs each has one.
+ * @param layout of one GPU: the model itself
  * @param rank_out lives in `arena`
  * @retval RP_OK, RP_USAGE (widths that cannot be divided; logged), RP_NO_MEMORY
  */
-rp_status rp_model_cut(const rp_model *model, uint32_t ranks, rp_arena *arena, rp_model *rank_out);
+rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena *arena,
+                       rp_model *rank_out);
+
+/** @return `whole` of what GPUs that share tokens divide. */
+static inline uint64_t rp_model_of_sequence(const rp_model *model, uint64_t whole)
+{
+    return model->sequence_ranks > 1 ? whole / model->sequence_ranks : whole;
+}
 
 /** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank);

@@ -156,8 +156,10 @@ static rp_status divide(const rp_model *model, const char *what, uint32_t ranks,
     return RP_OK;
 }
 
-static rp_status cut_layer(rp_model *m, uint32_t ranks)
+static rp_status cut_layer(rp_model *m, const rp_layout *layout)
 {
+    uint32_t ranks = rp_layout_tensor(layout);
+    m->sequence_ranks = rp_layout_sequence(layout);
     RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads));
     RP_TRY(divide(m, "an MLP width", ranks, &m->intermediate));
     RP_TRY(divide(m, "a width of shared experts", ranks, &m->shared_intermediate));
@@ -168,19 +170,20 @@ static rp_status cut_layer(rp_model *m, uint32_t ranks)
     return RP_OK;
 }
 
-rp_status rp_model_cut(const rp_model *model, uint32_t ranks, rp_arena *arena, rp_model *rank_out)
+rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena *arena,
+                       rp_model *rank_out)
 {
     *rank_out = *model;
-    if (ranks == 1) {
+    if (rp_layout_tensor(layout) == 1) {
         return RP_OK;
     }
-    RP_TRY(cut_layer(rank_out, ranks));
+    RP_TRY(cut_layer(rank_out, layout));
     if (model->kinds != NULL) {
         RP_TRY(rp_arena_alloc(arena, model->kind_count, sizeof *model->kinds, &rank_out->kinds));
     }
     for (uint32_t k = 0; k < model->kind_count; k++) {
         rank_out->kinds[k] = model->kinds[k];
-        RP_TRY(cut_layer(&rank_out->kinds[k], ranks));
+        RP_TRY(cut_layer(&rank_out->kinds[k], layout));
     }
     rp_model_count(rank_out);
     return RP_OK;

@@ -1,14 +1,19 @@
 /* Bytes of a model's tensors: what moves and what lies in memory. */
 #include "common/inputs/sizes.h"
 
+/* Where GPUs of a tensor group share tokens, what is as wide as the hidden vector is divided:
+ * inputs and outputs of norms, whose gathered form is gathered again in the backward (Korthikanti
+ * et al., 2022, section 4.2.2). Temporaries have it gathered, and are whole. */
+
 /* A GPT block: inputs of both norms, their outputs, q, k and v, the output of attention; up before
  * and after GELU. One norm is one kernel and keeps two floats, attention a float per head. */
 static uint64_t plain_tape_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
-    return v * (4 * (uint64_t)m->hidden + 2 * q + 2 * kv + 2 * (uint64_t)m->intermediate) +
-           sizeof(float) * (4 + (uint64_t)m->heads);
+    uint64_t norms = v * 4 * (uint64_t)m->hidden + sizeof(float) * 4;
+    return rp_model_of_sequence(m, norms) + v * (2 * q + 2 * kv + 2 * (uint64_t)m->intermediate) +
+           sizeof(float) * (uint64_t)m->heads;
 }
 
 /* Kept per token of a layer for its backward: sim/model.md section 4, "saved". Values of the run's
@@ -18,7 +23,7 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
     if (m->plain_mlp) {
         return plain_tape_per_token(m, v);
     }
-    uint64_t h = m->hidden;
+    uint64_t h = rp_model_of_sequence(m, m->hidden);
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t k = (uint64_t)m->kv_heads * m->head_dim;
     uint64_t values = (uint64_t)m->kv_heads * rp_model_value_dim(m);
@@ -49,7 +54,7 @@ static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
  * norms are 16 h, and 2 h each their inputs. */
 static uint64_t head_tape_per_token(const rp_model *m, uint64_t v)
 {
-    return (4 + 3 * v) * (uint64_t)m->hidden;
+    return rp_model_of_sequence(m, (4 + 3 * v) * (uint64_t)m->hidden);
 }
 
 static rp_status fill_memory(const rp_model *model, uint64_t seq_len, uint64_t v, rp_arena *arena,
@@ -83,7 +88,7 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     uint32_t count = model->layers + 2;
     rp_sizes sizes = {.layers = model->layers,
                       .dtype = dtype,
-                      .boundary_bytes = v * seq_len * model->hidden,
+                      .boundary_bytes = rp_model_of_sequence(model, v * seq_len * model->hidden),
                       .input_bytes = 4 * (uint64_t)seq_len};
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));

@@ -5,7 +5,10 @@
  * or the last layer: input up, recompute, backward; the incoming gradient comes up before the first
  * input (executor.md 1.3). The embedding goes with the first layer and is recomputed from the token
  * ids; a pipeline's head is not recomputed. Fused stages, which have just run forward, and weight
- * parts of backwards stay whole. */
+ * parts of backwards stay whole.
+ *
+ * At any grain the gradients of a unit may be reduced in buckets while it runs: its backward, or
+ * weight part, then descends layer by layer behind the whole recompute. */
 #include "common/lower/lower_internal.h"
 
 static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
@@ -36,32 +39,47 @@ static uint16_t head_layer(const rp_lowering *l)
 /* ---- parts ------------------------------------------------------------------------------------
  */
 
-static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
+/* Ops of one layer each that a unit's stage can be divided into. */
+static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_stage *stage = stage_of(l, unit);
+    return stage->layer_end - stage->layer_begin + ((stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
+}
+
+static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
+{
     bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
     if (!l->layers || !(is_forward(l, unit) || recomputes)) {
         return 0;
     }
-    uint32_t parts = stage->layer_end - stage->layer_begin;
-    parts += (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
+    uint32_t parts = layers_of(l, unit);
     return parts > 1 ? parts : 0;
 }
 
-rp_status rp_lower_find_parts(rp_lowering *l, rp_lower_unit *unit)
+/* Forwards ascend, backwards descend. */
+static rp_status list_layers(rp_lowering *l, const rp_lower_unit *unit, uint32_t count,
+                             rp_lower_part **parts_out)
 {
     const rp_stage *stage = stage_of(l, unit);
-    uint32_t count = count_parts(l, unit);
-    RP_TRY(rp_arena_alloc(l->arena, count, sizeof *unit->parts, &unit->parts));
-    unit->part_count = count;
+    RP_TRY(rp_arena_alloc(l->arena, count, sizeof **parts_out, parts_out));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t place = is_forward(l, unit) ? i : count - 1 - i;
         uint32_t layer = stage->layer_begin + 1 + place;
         layer = layer > stage->layer_end ? head_layer(l) : layer;
-        unit->parts[i] = (rp_lower_part){(uint16_t)layer, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
-                                         RP_NO_HANDLE};
+        (*parts_out)[i] = (rp_lower_part){(uint16_t)layer, RP_NO_HANDLE, RP_NO_HANDLE, RP_NO_HANDLE,
+                                          RP_NO_HANDLE};
     }
     return RP_OK;
+}
+
+rp_status rp_lower_find_parts(rp_lowering *l, rp_lower_unit *unit)
+{
+    unit->part_count = count_parts(l, unit);
+    RP_TRY(list_layers(l, unit, unit->part_count, &unit->parts));
+    uint32_t layers = layers_of(l, unit);
+    bool splits = unit->part_count == 0 && layers > 1 && rp_lower_is_split(l, unit);
+    unit->split_count = splits ? layers : 0;
+    return list_layers(l, unit, unit->split_count, &unit->splits);
 }
 
 /* ---- ops --------------------------------------------------------------------------------------
@@ -95,7 +113,8 @@ static rp_status add_part(rp_lowering *l, uint32_t queue, rp_lower_unit *unit, r
 
 static rp_status add_whole(rp_lowering *l, uint32_t queue, rp_lower_unit *unit)
 {
-    for (uint32_t i = unit->first; i <= unit->last; i++) {
+    uint32_t end = unit->split_count != 0 ? unit->last : unit->last + 1;
+    for (uint32_t i = unit->first; i < end; i++) {
         rp_op op = l->schedule->ops[i];
         rp_handle handle;
         op.flags &= RP_OP_JOIN; /* one compute queue: what overlaps here are the transfers */
@@ -103,6 +122,14 @@ static rp_status add_whole(rp_lowering *l, uint32_t queue, rp_lower_unit *unit)
         unit->compute_first = i == unit->first ? handle : unit->compute_first;
         unit->forward = op.kind == RP_OP_FORWARD ? handle : unit->forward;
         unit->compute_last = handle;
+    }
+    for (uint32_t i = 0; i < unit->split_count; i++) {
+        rp_lower_part *part = &unit->splits[i];
+        rp_op_kind kind = (rp_op_kind)unit_op(l, unit)->kind;
+        RP_TRY(add_op(l, queue, unit, kind, part->layer, 0, 0, &part->last));
+        unit->compute_first =
+            i == 0 && unit->first == unit->last ? part->last : unit->compute_first;
+        unit->compute_last = part->last;
     }
     return RP_OK;
 }

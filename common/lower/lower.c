@@ -75,7 +75,8 @@ static void add_unit(rp_lowering *l, uint32_t gpu, uint32_t first, uint32_t last
                                                 .up_grad = RP_NO_HANDLE,
                                                 .down_out = RP_NO_HANDLE,
                                                 .down_last = RP_NO_HANDLE,
-                                                .reduce = RP_NO_HANDLE};
+                                                .reduce = RP_NO_HANDLE,
+                                                .gather = RP_NO_HANDLE};
 }
 
 static void find_units(rp_lowering *l)
@@ -118,8 +119,10 @@ static rp_status allocate_tables(rp_lowering *l)
     for (size_t i = 0; i < host; i++) {
         l->refresh[i] = l->collect[i] = RP_NO_HANDLE;
     }
+    RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->updated));
+    RP_TRY(rp_arena_alloc(l->arena, p->gpu_count, sizeof(uint64_t), &l->trained_bytes));
     for (size_t i = 0; i < updates; i++) {
-        l->update[i] = RP_NO_HANDLE;
+        l->update[i] = l->updated[i] = RP_NO_HANDLE;
     }
     return RP_OK;
 }
@@ -223,6 +226,7 @@ static rp_status lower(rp_lowering *l, rp_program *program)
     RP_TRY(create_assembly(l));
     find_units(l);
     RP_TRY(check_jobs(l));
+    RP_TRY(rp_lower_find_reductions(l));
     if (l->schedule->traits.placement == RP_PLACEMENT_SHARDED) {
         RP_TRY(rp_lower_sharded(l));
     } else {

@@ -42,8 +42,15 @@ typedef struct rp_lower_unit {
     rp_handle down_out;   /**< boundary activation or gradient: download, or SEND */
     rp_handle down_last;  /**< the last of its downloads */
     rp_handle reduce;     /**< of its tensor group: its result is complete behind it */
+    rp_handle gather;     /**< of its weights, from the copies that share them (ZeRO-3) */
     uint32_t part_count;  /**< 0: not layer by layer */
     rp_lower_part *parts; /**< in the order in which they run */
+    /** Gradients of weights that are reduced layer after layer: `last` of each layer's op, from the
+     * last layer to the first. 0: of all layers at once. Units with parts have them there. */
+    uint32_t split_count;
+    rp_lower_part *splits;
+    uint32_t bucket_count; /**< of gradients that the copies reduce */
+    struct rp_lower_bucket *buckets;
 } rp_lower_unit;
 
 /** One stage over the microbatches of one call, on one GPU. */
@@ -55,6 +62,7 @@ typedef struct rp_lower_job {
     uint16_t iteration;
     uint32_t call;
     bool backward;
+    bool reduces; /**< the copies add up its gradients when it is over (copies.c) */
     rp_handle params_first; /**< of its uploads on the parameter queue */
     rp_handle params_last;
     rp_handle param_grads_up;
@@ -88,6 +96,8 @@ typedef struct rp_lowering {
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
+    rp_handle *updated;  /**< [iteration][gpu] its weights are new: `update`, or their gather */
+    uint64_t *trained_bytes; /**< [gpu] of resident weights that it trains, working weights */
     struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;
 
@@ -145,16 +155,57 @@ uint32_t rp_lower_group_queues(const rp_lowering *lowering);
 /** Sets kind and GPU of these queues, of which the first is queue `first` of the program. */
 void rp_lower_set_group_queues(rp_lowering *lowering, uint32_t first, rp_queue *queues);
 
+/** @return bytes that pass through each GPU of a ring while `bytes` are gathered or reduced and
+ * scattered; an all-reduce does both. */
+static inline uint64_t rp_lower_ring_bytes(uint64_t bytes, uint32_t ranks)
+{
+    return bytes * (ranks - 1) / ranks;
+}
+
+/** Adds `count` collectives of a group in a row as one op. @param like its stage and microbatch
+ * @param bytes of all of them @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_collective(rp_lowering *lowering, uint32_t queue, rp_op_kind kind,
+                                  const rp_op *like, uint32_t count, uint64_t bytes,
+                                  rp_handle *handle_out);
+
 /** Adds what a unit's tensor group adds up, as one op behind it (rp_lower_unit.reduce).
  * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
 rp_status rp_lower_add_tensor_reduce(rp_lowering *lowering, rp_lower_unit *unit);
 
+/* Copies (copies.c): reductions of gradients, and what ZeRO shards. */
+
+/** Sets rp_lower_job.reduces of all jobs. @retval RP_OK, RP_NO_MEMORY */
+rp_status rp_lower_find_reductions(rp_lowering *lowering);
+
+/** @return true where whole gradients are in memory from step to step; otherwise a share of them,
+ * and whole ones from their backward to their reduction. */
+bool rp_lower_keeps_gradients(const rp_lowering *lowering);
+
+/** @return true where a unit's gradients of weights are reduced while it runs: it is then divided
+ * into ops of one layer each. */
+bool rp_lower_is_split(const rp_lowering *lowering, const rp_lower_unit *unit);
+
 /**
- * Adds the reductions of a GPU's gradients over the copies: a stage's when its last microbatch's
- * gradients of weights are there. Updates wait for them.
+ * Adds all collectives of the copies of a GPU, in the order in which they run, once its compute ops
+ * are there, and their waits but those for the step between two iterations.
  * @retval RP_OK, RP_USAGE, RP_NO_MEMORY
  */
-rp_status rp_lower_add_data_reduces(rp_lowering *lowering, uint32_t gpu);
+rp_status rp_lower_add_copies(rp_lowering *lowering, uint32_t gpu);
+
+/** @return bytes of what each of the copies holds, where they share `bytes` from this stage of ZeRO
+ * on. */
+uint64_t rp_lower_share(const rp_lowering *lowering, uint32_t stage, uint64_t bytes);
+
+/** @return bytes of the gradients that the program's gradient bytes are kept in and reduced as. */
+uint64_t rp_lower_reduced(const rp_lowering *lowering, uint64_t gradient_bytes);
+
+/** Adds the buffers of a unit's gathered weights, and of gradients that are gone when they are
+ * reduced. */
+void rp_lower_put_copies(const rp_lowering *lowering, rp_program *program,
+                         const rp_lower_unit *unit);
+
+/** @return the number of buffers that rp_lower_put_copies adds for a GPU's units, at most. */
+size_t rp_lower_copies_buffers(const rp_lowering *lowering);
 
 /** @return what gives a unit's result to others: its last compute op, or its group's sum. */
 static inline rp_handle rp_lower_result(const rp_lower_unit *unit)

@@ -116,7 +116,11 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
             bytes[RP_BUFFER_OPTIMIZER] -= rp_lower_at(sizes->optimizer_bytes, 0);
         }
     }
-    bytes[RP_BUFFER_WEIGHT] *= version_count(l, gpu);
+    uint64_t gradients = rp_lower_reduced(l, bytes[RP_BUFFER_GRADIENT]);
+    bytes[RP_BUFFER_WEIGHT] = rp_lower_share(l, 3, bytes[RP_BUFFER_WEIGHT]) * version_count(l, gpu);
+    bytes[RP_BUFFER_GRADIENT] =
+        rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, 2, gradients);
+    bytes[RP_BUFFER_OPTIMIZER] = rp_lower_share(l, 1, bytes[RP_BUFFER_OPTIMIZER]);
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
         put(w, (rp_buffer_kind)kind, gpu, bytes[kind], first, last);
     }
@@ -402,7 +406,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
-    most += rp_lower_layer_buffers(l);
+    most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l);
     RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));
@@ -419,6 +423,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
             for (uint32_t i = 0; i < job->unit_count; i++) {
                 put_unit(&w, job, &l->units[job->first_unit + i]);
                 put_inside(&w, job, &l->units[job->first_unit + i]);
+                rp_lower_put_copies(l, program, &l->units[job->first_unit + i]);
             }
         }
     }

@@ -367,8 +367,9 @@ static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit
 /* ---- resident weights -------------------------------------------------------------------------
  */
 
-/* Parameters that a GPU trains; one that has embedding and tied head trains their table once. */
-static rp_status resident_parameters(rp_lowering *l, uint32_t gpu, uint64_t *parameters_out)
+/* Working weights that a GPU trains; one that has embedding and tied head trains their table once.
+ */
+static rp_status set_trained(rp_lowering *l, uint32_t gpu)
 {
     const rp_sizes *sizes = &l->config->sizes;
     uint32_t count = sizes->layers + 2;
@@ -383,22 +384,22 @@ static rp_status resident_parameters(rp_lowering *l, uint32_t gpu, uint64_t *par
         }
     }
     here[0] = here[0] && !(sizes->tied_head && here[count - 1]);
-    uint64_t bytes = 0;
     for (uint32_t layer = 0; layer < count; layer++) {
-        bytes += here[layer] ? sizes->gradient_bytes[layer] : 0;
+        l->trained_bytes[gpu] += here[layer] ? sizes->gradient_bytes[layer] : 0;
     }
-    *parameters_out = bytes / rp_dtype_bytes(sizes->dtype);
     return RP_OK;
 }
 
-/* Each GPU steps its own weights when it has done all its work of the iteration. */
-static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *job,
-                            uint64_t parameters)
+/* Each GPU steps its own weights, or its share of them, when it has done all its work of the
+ * iteration. */
+static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *job)
 {
     rp_op like = {.stage = job->stage, .iteration = job->iteration};
     size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
-    RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
-               RP_GPU_ADAM_BYTES * parameters, &l->update[index]));
+    uint64_t parameters = l->trained_bytes[gpu] / rp_dtype_bytes(l->config->sizes.dtype);
+    uint64_t bytes = RP_GPU_ADAM_BYTES * rp_lower_share(l, 1, parameters);
+    RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like, bytes, &l->update[index]));
+    l->updated[index] = l->update[index];
     if (l->tensor_queues == 0) {
         return RP_OK;
     }
@@ -463,8 +464,7 @@ rp_status rp_lower_add_ops(rp_lowering *l)
     uint32_t *last_job = NULL; /* [iteration] of the GPU; iterations may be interleaved */
     RP_TRY(rp_arena_alloc(l->arena, l->schedule->iteration_count, sizeof *last_job, &last_job));
     for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
-        uint64_t parameters = 0;
-        RP_TRY(l->offload ? RP_OK : resident_parameters(l, gpu, &parameters));
+        RP_TRY(l->offload ? RP_OK : set_trained(l, gpu));
         for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
             last_job[l->jobs[k].iteration] = k;
         }
@@ -476,9 +476,9 @@ rp_status rp_lower_add_ops(rp_lowering *l)
             }
             RP_TRY(end_job(l, job));
             bool last = last_job[job->iteration] == k;
-            RP_TRY(last && !l->offload ? add_update(l, gpu, job, parameters) : RP_OK);
+            RP_TRY(last && !l->offload ? add_update(l, gpu, job) : RP_OK);
         }
-        RP_TRY(rp_lower_add_data_reduces(l, gpu));
+        RP_TRY(rp_lower_add_copies(l, gpu));
     }
     for (uint32_t i = 0; i < l->schedule->iteration_count; i++) {
         RP_TRY(add_step(l, i));

@@ -100,7 +100,9 @@ static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
     if (position != 0) {
         const rp_lower_unit *from = backward_unit(l, op, position - 1);
         bool wait = l->schedule->recompute == RP_RECOMPUTE_WAIT;
-        rp_handle end = unit->part_count != 0 ? unit->parts[0].last : unit->compute_last;
+        rp_handle end = unit->part_count != 0    ? unit->parts[0].last
+                        : unit->split_count != 0 ? unit->splits[0].last
+                                                 : unit->compute_last;
         rp_handle user = wait ? unit->compute_first : end;
         return take_boundary(l, unit, user, unit->up_grad, from->down_out);
     }
@@ -325,8 +327,9 @@ static rp_status connect_barriers(rp_lowering *l)
             if (l->jobs[k].iteration != l->jobs[k - 1].iteration) {
                 rp_handle step = l->refresh[(size_t)l->jobs[k - 1].iteration * count];
                 size_t iteration = l->jobs[k - 1].iteration;
-                RP_TRY(control(l, step, l->update[iteration * l->schedule->gpu_count + gpu]));
+                RP_TRY(control(l, step, l->updated[iteration * l->schedule->gpu_count + gpu]));
                 RP_TRY(control(l, unit->compute_first, step));
+                RP_TRY(control(l, unit->gather, step));
             }
         }
     }

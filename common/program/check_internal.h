@@ -37,7 +37,7 @@
                      "and in no lowered program")                                                  \
     X(UNIT_SHAPE, "a backward must be preceded by just the pre-work that its stage needs")         \
     X(UNIT_LAYERS, "a unit that goes layer by layer must take its stage's layers in order, each "  \
-                   "recomputed right before its backward")                                         \
+                   "recomputed right before its backward, or all before the first")               \
     X(PREWORK_ALONE, "pre-work must be joined to its backward")                                    \
     X(WAIT_RANGE, "the waits must cover the list of waits one after the other")                    \
     X(WAIT_TARGET, "the op waited for does not exist")                                             \
@@ -91,6 +91,10 @@ bool rp_check_names_layer(const rp_program *program, const rp_op *op);
  */
 rp_status rp_check_layered_unit(const rp_checker *checker, const rp_queue *queue, uint32_t first,
                                 uint32_t *last_out);
+
+/** As rp_check_layered_unit, of one whose recompute is op `first`, of all its layers at once. */
+rp_status rp_check_recomputed_unit(const rp_checker *checker, const rp_queue *queue, uint32_t first,
+                                   uint32_t *last_out);
 
 /** Lowered programs: ops [first, last], which recompute a layer and run its backward, come after
  * the op whose output is that layer's input. */

@@ -1,4 +1,5 @@
-/* The validator's rules for units that go layer by layer (recompute grain layer). */
+/* The validator's rules for units that go layer by layer: at recompute grain layer, or because
+ * their gradients are reduced while they run. */
 #include "common/program/check_internal.h"
 
 static bool has_head(const rp_stage *stage)
@@ -12,7 +13,7 @@ bool rp_check_names_layer(const rp_program *p, const rp_op *op)
     bool block = op->layer > stage->layer_begin && op->layer <= stage->layer_end;
     bool head = has_head(stage) && op->layer == p->layer_count + 1;
     bool kind = rp_op_kinds[op->kind].tensors == RP_TENSOR_ACTIVATION ||
-                rp_op_kind_goes_back((rp_op_kind)op->kind);
+                rp_op_kind_is_backward((rp_op_kind)op->kind);
     return p->op_bytes != NULL && kind && (block || head);
 }
 
@@ -55,6 +56,23 @@ static rp_status take_forward(layered_unit *u)
     return rp_check_lowered_needs(u->c, u->queue, first, first);
 }
 
+/* A backward or weight part that descends from the head or the last layer, behind its whole stage's
+ * recompute if it has one: its gradients are reduced while it runs. */
+static rp_status take_descent(layered_unit *u, uint32_t first)
+{
+    const rp_program *p = u->c->program;
+    const rp_op like = p->ops[u->next];
+    const rp_stage *stage = &p->stages[like.stage];
+    uint32_t begin = u->next;
+    if (has_head(stage)) {
+        RP_TRY(take(u, (rp_op_kind)like.kind, p->layer_count + 1, 0));
+    }
+    for (uint32_t layer = stage->layer_end; layer > stage->layer_begin; layer--) {
+        RP_TRY(take(u, (rp_op_kind)like.kind, layer, 0));
+    }
+    return rp_check_lowered_needs(u->c, u->queue, first, begin);
+}
+
 /* Descending from the head, whose forward is here unless the stage is a pipeline's. The incoming
  * gradient comes before the first backward, each layer's input before the layer. */
 static rp_status take_backward(layered_unit *u)
@@ -90,13 +108,36 @@ rp_status rp_check_layered_unit(const rp_checker *c, const rp_queue *queue, uint
 {
     const rp_op *op = &c->program->ops[first];
     layered_unit u = {.c = c, .queue = queue, .like = *op, .next = first};
-    bool forward =
-        op->kind == RP_OP_FORWARD && c->producers.forward_position[op->stage] != RP_NO_OP;
+    bool pipeline = c->producers.forward_position[op->stage] != RP_NO_OP;
+    bool forward = op->kind == RP_OP_FORWARD && pipeline;
     bool known = forward || c->producers.backward_position[op->stage] != RP_NO_OP;
+    /* Nothing is recomputed here. */
+    bool descends =
+        pipeline && rp_op_kind_is_backward((rp_op_kind)op->kind) &&
+        (c->program->recompute == RP_RECOMPUTE_NONE || op->kind == RP_OP_BACKWARD_WEIGHT);
     if (!known) {
         return rp_check_violated_op(c, RP_RULE_UNIT_LAYERS, first);
     }
-    RP_TRY(forward ? take_forward(&u) : take_backward(&u));
+    RP_TRY(forward ? take_forward(&u) : descends ? take_descent(&u, first) : take_backward(&u));
+    *last_out = u.next - 1;
+    return RP_OK;
+}
+
+rp_status rp_check_recomputed_unit(const rp_checker *c, const rp_queue *queue, uint32_t first,
+                                   uint32_t *last_out)
+{
+    uint32_t second = first + 1;
+    const rp_op *op = &c->program->ops[second]; /* the first is joined to it */
+    layered_unit u = {.c = c, .queue = queue, .like = *op, .next = second};
+    bool shaped = c->program->ops[first].kind == RP_OP_RECOMPUTE && op->flags == 0 &&
+                  c->program->recompute != RP_RECOMPUTE_NONE &&
+                  rp_op_kind_goes_back((rp_op_kind)op->kind) &&
+                  c->producers.forward_position[op->stage] != RP_NO_OP &&
+                  c->producers.backward_position[op->stage] != RP_NO_OP;
+    if (!shaped) {
+        return rp_check_violated_op(c, RP_RULE_UNIT_LAYERS, first);
+    }
+    RP_TRY(take_descent(&u, first));
     *last_out = u.next - 1;
     return RP_OK;
 }

@@ -127,8 +127,10 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
     const rp_op *ops = c->program->ops;
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
         uint32_t first = i;
-        if (ops[i].layer != 0) {
-            RP_TRY(rp_check_layered_unit(c, queue, i, &i));
+        bool joined = (ops[i].flags & RP_OP_JOIN) != 0; /* then it is not the queue's last op */
+        if (ops[i].layer != 0 || (joined && ops[i + 1].layer != 0)) {
+            RP_TRY(ops[i].layer != 0 ? rp_check_layered_unit(c, queue, i, &i)
+                                     : rp_check_recomputed_unit(c, queue, i, &i));
             continue;
         }
         while ((ops[i].flags & RP_OP_JOIN) != 0) {

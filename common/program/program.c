@@ -144,6 +144,18 @@ bool rp_program_names_layers(const rp_program *program)
     return false;
 }
 
+bool rp_program_has_layer_grain(const rp_program *program)
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool forward = rp_op_kinds[program->ops[i].kind].tensors == RP_TENSOR_ACTIVATION &&
+                       rp_op_kind_is_pass((rp_op_kind)program->ops[i].kind);
+        if (program->ops[i].layer != 0 && forward) {
+            return true;
+        }
+    }
+    return false;
+}
+
 rp_status rp_program_create(rp_program **program_out)
 {
     *program_out = NULL;

@@ -83,10 +83,11 @@ enum {
     X(SEND, "SEND", TRANSFER, ON(PEER), OUT, BOUNDARY, TRANSFER, "boundary tensor to a peer")      \
     X(RECV, "RECV", TRANSFER, ON(PEER) | ON(RECEIVE), IN, BOUNDARY, TRANSFER,                      \
       "boundary tensor from a peer")                                                               \
-    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER), NONE, PARAMS, TRANSFER,                      \
-      "all-gather of a stage's parameters")                                                        \
-    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, ON(PEER), NONE, PARAM_GRADIENT, TRANSFER,      \
-      "reduce-scatter of a stage's gradients")                                                     \
+    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE, PARAMS,        \
+      TRANSFER, "all-gather of a stage's parameters, or of boundary tensors")                      \
+    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE,        \
+      PARAM_GRADIENT, TRANSFER,                                                                    \
+      "reduce-scatter of a stage's gradients, or of boundary tensors")                             \
     X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE, SUMS,          \
       TRANSFER, "all-reduce")                                                                      \
     X(OPTIMIZER, "OPTIMIZER", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,              \
@@ -371,6 +372,9 @@ bool rp_program_has_separate_backward(const rp_program *program);
 
 /** @return true where ops of the program name layers: it goes layer by layer, or does in places. */
 bool rp_program_names_layers(const rp_program *program);
+
+/** @return true where it recomputes, or runs forward, layer by layer (recompute grain layer). */
+bool rp_program_has_layer_grain(const rp_program *program);
 
 /** Creates an empty program with its own arena. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_program_create(rp_program **program_out);

@@ -27,9 +27,9 @@ const rp_trait rp_trait_rows[] = {
 #define SHARDING_ROW(type, member, text)                                                           \
     ROW(sharding.member, text, MOST_OF(sharding.member), 1u << RP_PLACEMENT_SHARDED)
     RP_SHARDING_LIST(SHARDING_ROW)
-/* Products of two fit into 32 bits. */
-#define LAYOUT_ROW(type, member, text)                                                             \
-    ROW(layout.member, text, RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)
+/* Products of two numbers of GPUs fit into 32 bits. */
+#define LAYOUT_ROW(type, member, text, most)                                                       \
+    ROW(layout.member, text, most, 1u << RP_PLACEMENT_RESIDENT)
         RP_LAYOUT_LIST(LAYOUT_ROW)
 #define TRAIT_ROW(member, text) ROW(member, text, MOST_OF(member), UINT32_MAX)
             RP_TRAIT_LIST(TRAIT_ROW)};
@@ -137,9 +137,10 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
         const rp_trait *row = &rp_trait_rows[i];
         uint64_t value = rp_trait_get(traits, row);
         bool layout = row->placements == 1u << RP_PLACEMENT_RESIDENT;
-        if (value != 0 || !layout) { /* programs had hashes before there were layouts */
-            hash = rp_hash_add(hash, value);
+        if (layout && value != 0) { /* programs had hashes before there were layouts */
+            hash = rp_hash_add(hash, i);
         }
+        hash = layout && value == 0 ? hash : rp_hash_add(hash, value);
     }
     return hash;
 }

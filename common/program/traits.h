@@ -79,7 +79,7 @@ typedef enum rp_versions {
     X(uint64_t, bucket_bytes, "bucket-bytes")                                                      \
     X(uint64_t, live_bytes, "live-bytes")
 
-#define RP_TRAITS_MEMBER(type, member, text) type member;
+#define RP_TRAITS_MEMBER(type, member, ...) type member;
 
 typedef struct rp_sharding {
     RP_SHARDING_LIST(RP_TRAITS_MEMBER)
@@ -103,16 +103,30 @@ typedef struct rp_sharding {
     X(communicator, "communicator")
 
 /**
- * Layout of a pipeline that is composed with other parallelism (schedules.md 16). Each GPU of the
- * program then stands for tensor_parallel x data_parallel GPUs that do the same. 0 is 1.
+ * Layout of a pipeline that is composed with other parallelism (schedules.md 16 and 17). Each GPU
+ * of the program then stands for tensor_parallel x data_parallel GPUs that do the same. 0 is 1.
  *
- * X(type, member, name in program text).
+ * X(type, member, name in program text, highest value).
  *  - tensor_parallel: GPUs that share each layer of a stage;
- *  - data_parallel: copies of the pipeline, each with microbatches of its own.
+ *  - data_parallel: copies of the pipeline, each with microbatches of its own;
+ *  - sequence_parallel: GPUs that share a layer share its tokens, too, where they do not share
+ *    matrices;
+ *  - zero: what is sharded over the copies (ZeRO): 1 the optimizer, 2 gradients, too, 3 weights,
+ *    too;
+ *  - reduces_each: gradients are reduced over the copies with each microbatch; otherwise with a
+ *    step's last one;
+ *  - gradient_bytes: of a gradient's element, where that is another type than the program's;
+ *  - reduction_bucket: bytes of gradients after which a reduction begins, while the backward goes
+ *    on; 0: when the stage's backward is over.
  */
 #define RP_LAYOUT_LIST(X)                                                                          \
-    X(uint32_t, tensor_parallel, "tensor-parallel")                                                \
-    X(uint32_t, data_parallel, "data-parallel")
+    X(uint32_t, tensor_parallel, "tensor-parallel", RP_MAX_GPUS)                                   \
+    X(uint32_t, data_parallel, "data-parallel", RP_MAX_GPUS)                                       \
+    X(bool, sequence_parallel, "sequence-parallel", 1)                                             \
+    X(uint32_t, zero, "zero", 3)                                                                   \
+    X(bool, reduces_each, "reduces-each", 1)                                                       \
+    X(uint32_t, gradient_bytes, "gradient-bytes", 8)                                               \
+    X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX)
 
 typedef struct rp_layout {
     RP_LAYOUT_LIST(RP_TRAITS_MEMBER)
@@ -159,6 +173,18 @@ static inline uint32_t rp_layout_data(const rp_layout *layout)
 static inline uint32_t rp_layout_gpus(const rp_layout *layout)
 {
     return rp_layout_tensor(layout) * rp_layout_data(layout);
+}
+
+/** @return GPUs that share the tokens of norms, residuals and boundaries. */
+static inline uint32_t rp_layout_sequence(const rp_layout *layout)
+{
+    return layout->sequence_parallel ? rp_layout_tensor(layout) : 1;
+}
+
+/** @return what is sharded over the copies; 0 where there is one. */
+static inline uint32_t rp_layout_zero(const rp_layout *layout)
+{
+    return rp_layout_data(layout) > 1 ? layout->zero : 0;
 }
 
 /**

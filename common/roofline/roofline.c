@@ -133,6 +133,12 @@ static void add_adapter(builder *b, double rows, double in, double out, double c
     add_vector(b, "adapter input gradient", adapter_input_passes, rows * in, copies);
 }
 
+/* Of tokens that GPUs of a tensor group may share. */
+static double shared_tokens(const rp_model *m, double tokens)
+{
+    return m->sequence_ranks > 1 ? tokens / m->sequence_ranks : tokens;
+}
+
 static void add_bias(builder *b, double elements, double copies)
 {
     add_vector(b, "bias", bias_passes, elements, copies);
@@ -291,8 +297,8 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     double kv = (double)model->kv_heads * model->head_dim;
     double norms = model->four_norms ? 4 : 2;
     double projections = 1;
-    add_vector(&b, "norms", model->layer_norm ? layer_norm_passes : norm_passes, norms * tokens * d,
-               norms);
+    add_vector(&b, "norms", model->layer_norm ? layer_norm_passes : norm_passes,
+               norms * shared_tokens(model, tokens) * d, norms);
     if (model->learned_positions) { /* GPT: one matrix for all three */
         add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
         add_vector(&b, "around attention", around_passes, tokens * q, 1);
@@ -311,7 +317,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
         add_bias(&b, tokens * d, 1);
     }
     add_mlp(&b, tokens);
-    add_vector(&b, "residuals", residual_passes, 2 * tokens * d, 2);
+    add_vector(&b, "residuals", residual_passes, 2 * shared_tokens(model, tokens) * d, 2);
     add_accumulation(&b, (double)rp_model_trainable_layer(model),
                      accumulations(model, projections + 1));
     return b.count;
@@ -323,7 +329,7 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
     builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
     double tokens = (double)sequences * seq_len;
     add_vector(&b, "final norm", model->layer_norm ? layer_norm_passes : norm_passes,
-               tokens * model->hidden, 1);
+               shared_tokens(model, tokens) * model->hidden, 1);
     add_gemm(&b, "LM head", tokens, model->hidden, model->vocab, 1, b.trained);
     add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
     if (model->loss_metrics != 0) {

@@ -544,6 +544,27 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
 }
 
+/* Copies and tensor groups add up whole tensors here. */
+static rp_status check_layout(const rp_layout *layout)
+{
+    rp_layout plain = *layout;
+    plain.sequence_parallel = plain.reduces_each = false;
+    plain.zero = plain.gradient_bytes = 0;
+    plain.reduction_bucket = 0;
+    const rp_traits here = {.placement = RP_PLACEMENT_RESIDENT, .layout = *layout};
+    const rp_traits known = {.placement = RP_PLACEMENT_RESIDENT, .layout = plain};
+    for (uint32_t i = 0; i < rp_trait_count; i++) {
+        const rp_trait *row = &rp_trait_rows[i];
+        if (rp_trait_get(&here, row) != rp_trait_get(&known, row)) {
+            rp_log_error("the program's layout has '%s', which rpsim alone computes; valid are "
+                         "tensor-parallel and data-parallel",
+                         row->text);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
                              const rpexec_plan_limits *limits, rp_arena *arena,
                              rpexec_plan *plan_out)
@@ -553,6 +574,7 @@ rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *mode
         return RP_USAGE;
     }
     const rp_layout *layout = &program->traits.layout;
+    RP_TRY(check_layout(layout));
     rp_program *whole = NULL;
     rp_arena *scratch = NULL;
     *plan_out = (rpexec_plan){

@@ -199,7 +199,7 @@ static bool has_layout(const void *options)
 static rp_status check_layout(const rpexec_options *o)
 {
     const rp_layout layout = rpexec_options_layout(o);
-    RP_TRY(rp_compile_check_layout(o->schedule, &layout));
+    RP_TRY(rp_compile_check_layout(o->schedule, &layout, o->seq_len, o->asynchronous));
     if (o->gpus % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32

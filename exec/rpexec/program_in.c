@@ -89,7 +89,7 @@ static void set_options(const rp_program *program, rpexec_options *o)
     o->microbatches = program->microbatch_count / o->accumulate;
     o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;
     o->dtype = is_lowered(program) ? program->dtype : o->dtype;
-    o->layer_grain = is_lowered(program) ? rp_program_names_layers(program)
+    o->layer_grain = is_lowered(program) ? rp_program_has_layer_grain(program)
                      : o->grain_given    ? o->layer_grain
                                          : rp_is_data_parallel(&program->traits);
     o->recompute = program->recompute;

@@ -94,7 +94,9 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     RP_TRY(rp_platform_set_nodes(&platform, servers, of->gpus / servers));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
-    RP_TRY(rp_model_cut(&model, of->tensor_parallel, arena, &rank));
+    const rp_layout layout = {.tensor_parallel = of->tensor_parallel,
+                              .data_parallel = of->data_parallel};
+    RP_TRY(rp_model_cut(&model, &layout, arena, &rank));
     RP_TRY(rp_roofline_costs(&rank, &platform, of->microbatch_size, of->seq_len, arena, &costs));
     costs.tensor_parallel = of->tensor_parallel;
     const rpsim_workload workload = {.global_batch = batch,
@@ -102,8 +104,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
                                      .microbatches = batch / of->microbatch_size,
                                      .seq_len = of->seq_len,
                                      .dtype = RP_DTYPE_F16,
-                                     .layout = {.tensor_parallel = of->tensor_parallel,
-                                                .data_parallel = of->data_parallel},
+                                     .layout = layout,
                                      .without = RPSIM_WITHOUT_CHECK};
     rp_schedule_config config = {.gpus = of->pipeline_parallel,
                                  .microbatches = workload.microbatches,

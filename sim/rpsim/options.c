@@ -318,7 +318,7 @@ static const rp_option_rule rules[] = {
     {.given = "program-in",
      .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
              "config global-batch accumulate reduce-each reduce-dtype data-parallel "
-             "tensor-parallel",
+             "tensor-parallel sequence-parallel zero bucket-mb",
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
@@ -365,7 +365,8 @@ static const rp_option_rule rules[] = {
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype data-parallel tensor-parallel",
+    {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype data-parallel tensor-parallel "
+              "sequence-parallel zero bucket-mb",
      .when = at_stage,
      .message = "valid only with --fidelity hardware"},
     {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
@@ -385,7 +386,7 @@ static const rp_option_rule rules[] = {
      .message = "a program has its own pieces; valid without --program-in"},
     {.given = "torch-csv-in",
      .with = "gpus microbatches stages round round-start config accumulate data-parallel "
-             "tensor-parallel",
+             "tensor-parallel sequence-parallel zero bucket-mb",
      .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
                 "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
                 "--model, --platform, --costs and outputs"},

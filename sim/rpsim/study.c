@@ -128,7 +128,8 @@ static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool tr
     RP_TRY(check_round(o, row->schedule));
     RP_TRY(rpsim_study_check_layout(o, in, row, arena));
     const rp_reductions reductions = reductions_of(o);
-    RP_TRY(rp_compile_check_reductions(row->schedule, &reductions));
+    const rp_layout layout = rpsim_study_layout(o);
+    RP_TRY(rp_compile_check_reductions(row->schedule, &layout, &reductions));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
                                   o->recompute_count != 0));
     if (o->hardware) {
@@ -347,7 +348,7 @@ static rp_status program_workload(const rpsim_options *o, const rp_program *prog
     row->workload = (rpsim_workload){.global_batch = (uint32_t)batch,
                                      .calls = 1,
                                      .microbatches = program->microbatch_count,
-                                     .layer_grain = rp_program_names_layers(program),
+                                     .layer_grain = rp_program_has_layer_grain(program),
                                      .layout = program->traits.layout,
                                      .dtype = program->dtype,
                                      .seq_len = o->seq_len != 0 ? o->seq_len : costs->seq_len};
@@ -393,15 +394,14 @@ static rp_status add_model(rpsim_study *study, const char *model)
     if (o->program_in != NULL) {
         rp_program *program = NULL;
         RP_TRY(rp_program_read_file(o->program_in, &program));
-        uint32_t tensor = rp_layout_tensor(&program->traits.layout);
-        rp_status status = rpsim_inputs_load(o, model, tensor, study->arena, &in);
+        rp_status status = rpsim_inputs_load(o, model, &program->traits.layout, study->arena, &in);
         if (status != RP_OK) {
             rp_program_destroy(program);
             return status;
         }
         return add_program(study, &in, program);
     }
-    RP_TRY(rpsim_inputs_load(o, model, o->tensor_parallel, study->arena, &in));
+    RP_TRY(rpsim_inputs_load(o, model, NULL, study->arena, &in));
     if (study->orders != NULL && o->recompute_count == 0) {
         return add_orders(study, &in, rp_torch_csv_schedule.default_recompute);
     }

@@ -61,7 +61,7 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_options *o, uint32_t tensor, rp_arena *arena,
+static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout, rp_arena *arena,
                                 rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
@@ -80,11 +80,11 @@ static rp_status computed_costs(const rpsim_options *o, uint32_t tensor, rp_aren
     uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    if (tensor > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
+    if (rp_layout_tensor(layout) > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
         rp_model rank;
-        RP_TRY(rp_model_cut(in->model, tensor, arena, &rank));
+        RP_TRY(rp_model_cut(in->model, layout, arena, &rank));
         RP_TRY(rp_roofline_costs(&rank, in->platform, sequences, seq_len, arena, costs));
-        costs->tensor_parallel = tensor;
+        costs->tensor_parallel = rp_layout_tensor(layout);
     } else {
         RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
     }
@@ -249,7 +249,7 @@ static rp_status check_layers(const rpsim_inputs *in)
     return RP_OK;
 }
 
-rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, uint32_t tensor,
+rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_layout *layout,
                             rp_arena *arena, rpsim_inputs *in)
 {
     *in = (rpsim_inputs){0};
@@ -282,7 +282,8 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, uint32_t 
         in->recorded_name = in->model_name;
     }
     if (o->costs == NULL && o->hardware) {
-        RP_TRY(computed_costs(o, tensor, arena, in));
+        const rp_layout own = rpsim_study_layout(o);
+        RP_TRY(computed_costs(o, layout != NULL ? layout : &own, arena, in));
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;
@@ -351,7 +352,11 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
 
 rp_layout rpsim_study_layout(const rpsim_options *o)
 {
-    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
+    return (rp_layout){.tensor_parallel = o->tensor_parallel,
+                       .data_parallel = o->data_parallel,
+                       .sequence_parallel = o->sequence_parallel,
+                       .zero = o->zero,
+                       .reduction_bucket = (uint64_t)o->bucket_mb << 20};
 }
 
 /* The pipeline has the GPUs that copies and tensor groups leave. */
@@ -362,10 +367,12 @@ rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *i
     uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
     uint32_t each = rp_layout_gpus(&layout);
     rp_model unused;
+    RP_TRY(rp_compile_check_layout(row->schedule, &layout,
+                                   o->seq_len != 0 ? o->seq_len : row->costs->seq_len,
+                                   row->config.asynchronous));
     if (each == 1) {
         return RP_OK;
     }
-    RP_TRY(rp_compile_check_layout(row->schedule, &layout));
     if (gpus % each != 0) {
         rp_log_error("--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
                      "are numbers whose product does",
@@ -373,7 +380,7 @@ rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *i
                      rp_layout_tensor(&layout), gpus);
         return RP_USAGE;
     }
-    return rp_model_cut(row->model, rp_layout_tensor(&layout), arena, &unused);
+    return rp_model_cut(row->model, &layout, arena, &unused);
 }
 
 /* Tensor parallelism gives every GPU as many attention heads. */

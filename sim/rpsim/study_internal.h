@@ -22,11 +22,12 @@ typedef struct rpsim_inputs {
  * Loads platform, model and cost table as the options name them, and checks that they fit each
  * other and the fidelity.
  * @param model name or path, or NULL: what the cost table says
- * @param tensor GPUs that share each layer, for times that are computed
+ * @param layout whose GPUs have the times, where they are computed; NULL: of the options
  * @param inputs_out lives in `arena`
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_inputs_load(const rpsim_options *options, const char *model, uint32_t tensor,
+rp_status rpsim_inputs_load(const rpsim_options *options, const char *model,
+                            const rp_layout *layout,
                             rp_arena *arena, rpsim_inputs *inputs_out);
 
 /**

@@ -91,7 +91,7 @@ static rp_status set_layout(const rp_layout *layout, uint32_t gpus, const rp_cos
     if (tensor > 1 && table->tensor_parallel == tensor) {
         rp_model *rank = NULL;
         RP_TRY(rp_arena_alloc(arena, 1, sizeof *rank, &rank));
-        RP_TRY(rp_model_cut(in->model, tensor, arena, rank));
+        RP_TRY(rp_model_cut(in->model, layout, arena, rank));
         in->table_model = rank;
     } else if (tensor > 1) {
         in->rates.sequence_slices = tensor;
@@ -393,8 +393,8 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
                                 schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(set_machine(platform, &in));
     rp_traits traits = schedule->traits;
-    rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
     traits.layout = workload->layout;
+    rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
     set_software(&traits, config->gpus, workload->dtype, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));

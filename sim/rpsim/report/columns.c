@@ -112,6 +112,11 @@ static rpsim_field round_of(const rpsim_row *row)
 }
 
 /* Successive GPUs fill one server after the other. */
+static double bucket_of(const rpsim_row *row)
+{
+    return (double)row->workload.layout.reduction_bucket;
+}
+
 static uint32_t nodes_of(const rpsim_row *row)
 {
     uint32_t of_node = row->platform->gpus / row->platform->nodes;
@@ -260,6 +265,12 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "copies of the pipeline; all do the same, and one is simulated")                     \
     X(tensor_parallel, whole(rp_layout_tensor(&row->workload.layout)),                             \
       .help = "GPUs that share each layer; likewise")                                              \
+    X(sequence_parallel, whole(rp_layout_sequence(&row->workload.layout)),                         \
+      .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
+    X(zero, whole(rp_layout_zero(&row->workload.layout)),                                          \
+      .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
+    X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
+      .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
     X(microbatches, whole(row->workload.microbatches),                                             \
       .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \

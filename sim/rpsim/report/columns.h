@@ -64,7 +64,7 @@ typedef struct rpsim_column {
     double (*shown)(const rpsim_field *field, const rpsim_row *row); /**< NULL: as in JSON */
 } rpsim_column;
 
-#define RPSIM_MAX_FIELDS 64
+#define RPSIM_MAX_FIELDS 80
 
 /** In the order of JSON and CSV, which is that of the tables, too. */
 extern const rpsim_column rpsim_columns[];

@@ -2,9 +2,9 @@
  * all of these GPUs are made here, and must take the same time, to the picosecond. */
 #include "common/machine/platform_machine.h"
 #include "common/program/assembly.h"
-#include "sim/rpsim/study.h"
+#include "common/roofline/roofline.h"
 #include "sim/run/hardware_case.h"
-#include "tests/support/run_tool.h"
+#include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -12,22 +12,6 @@
 #include <string.h>
 
 TestSuite(layouts, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
-
-static void prepare(const char *line, rpsim_options *options, rpsim_study *study)
-{
-    char *argv[40] = {"rpsim"};
-    int argc = 1;
-    rp_arena *arena = rp_test_tool_arena();
-    const char *copy = NULL;
-    cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
-    char *rest = NULL;
-    for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest)) {
-        argv[argc++] = word;
-    }
-    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK), "%s", line);
-}
 
 /* ---- all GPUs ---------------------------------------------------------------------------------
  */
@@ -88,9 +72,9 @@ static rp_program *expand(expansion *e)
     size_t handles = (size_t)p->op_count * e->copies;
     cr_assert(eq(int, rp_program_create(&full), RP_OK));
     cr_assert(eq(int, rp_arena_alloc(arena, handles, sizeof *e->handles, &e->handles), RP_OK));
-    cr_assert(eq(
-        int, rp_arena_alloc(arena, (size_t)p->queue_count * e->copies, sizeof *queues, &queues),
-        RP_OK));
+    cr_assert(eq(int,
+                 rp_arena_alloc(arena, (size_t)p->queue_count * e->copies, sizeof *queues, &queues),
+                 RP_OK));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         bool gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
         for (uint32_t copy = 0; copy < (gpu ? e->copies : 1); copy++) {
@@ -105,8 +89,8 @@ static rp_program *expand(expansion *e)
         for (uint32_t copy = 0; copy < (gpu ? e->copies : 1); copy++) {
             for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
                 rp_handle *at = &e->handles[(size_t)i * e->copies + copy];
-                cr_assert(eq(int,
-                             rp_assembly_add(a, count, &p->ops[i], p->op_bytes[i], at), RP_OK));
+                cr_assert(
+                    eq(int, rp_assembly_add(a, count, &p->ops[i], p->op_bytes[i], at), RP_OK));
                 for (uint32_t other = 1; !gpu && other < e->copies; other++) {
                     at[other] = *at;
                 }
@@ -153,45 +137,32 @@ static void expect_equal_times(const char *line)
 {
     rpsim_options options;
     rpsim_study study;
-    prepare(line, &options, &study);
+    rp_test_study(line, &options, &study);
     for (uint32_t k = 0; k < study.row_count; k++) {
         const rpsim_row *row = &study.rows[k];
-        rp_program *program = NULL;
-        rp_timeline *folded = NULL;
+        rp_test_run run = rp_test_run_row(row);
+        const rp_program *program = run.program;
         rp_timeline *whole = NULL;
-        rpsim_compute_costs costs;
-        rp_machine machine;
-        rp_arena *arena = rp_test_tool_arena();
-        cr_assert(eq(int,
-                     rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
-                                          row->platform, &program),
-                     RP_OK));
         expect_readable(program);
-        cr_assert(eq(int,
-                     rpsim_hardware_inputs(program, row->costs, row->model, row->platform,
-                                           row->workload.seq_len, arena, &costs, &machine),
-                     RP_OK));
-        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &folded), RP_OK));
         const rp_layout *layout = &program->traits.layout;
         expansion e = {program, rp_layout_gpus(layout), rp_layout_tensor(layout), NULL};
         rp_program *full = expand(&e);
         rp_machine all = rp_machine_of(row->platform);
-        all.tensor = machine.tensor;
-        all.data = machine.data;
-        cr_assert(eq(int, rpsim_hardware_run(full, &costs, &all, &whole), RP_OK));
+        all.tensor = run.machine.tensor;
+        all.data = run.machine.data;
+        cr_assert(eq(int, rpsim_hardware_run(full, &run.costs, &all, &whole), RP_OK));
         for (uint32_t i = 0; i < program->op_count; i++) {
             for (uint32_t copy = 0; copy < e.copies; copy++) {
                 uint32_t op = (uint32_t)handle(&e, i, copy);
-                cr_assert(eq(i64, whole->start_ps[op], folded->start_ps[i]), "%s: %s, op %u of %u",
-                          line, row->schedule_name, i, copy);
-                cr_assert(eq(i64, whole->end_ps[op], folded->end_ps[i]), "%s: %s, op %u of %u",
-                          line, row->schedule_name, i, copy);
+                cr_assert(eq(i64, whole->start_ps[op], run.timeline->start_ps[i]),
+                          "%s: %s, op %u of %u", line, row->schedule_name, i, copy);
+                cr_assert(eq(i64, whole->end_ps[op], run.timeline->end_ps[i]),
+                          "%s: %s, op %u of %u", line, row->schedule_name, i, copy);
             }
         }
-        rp_timeline_destroy(folded);
         rp_timeline_destroy(whole);
         rp_program_destroy(full);
-        rp_program_destroy(program);
+        rp_test_run_fini(&run);
     }
     rpsim_study_fini(&study);
 }
@@ -213,7 +184,13 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
     expect_equal_times(RUN "qwen3-1.7b --platform rtx4090x8 --tensor-parallel 2 "
                            "--data-parallel 2");
     expect_equal_times(RUN "qwen3-1.7b --platform rtx3090x8 --data-parallel 2");
+    expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --tensor-parallel 2 "
+                           "--data-parallel 4 --zero 3 --bucket-mb 2 --sequence-parallel");
     if (getenv("RP_LONG") != NULL) {
+        expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --tensor-parallel 2 "
+                               "--data-parallel 4 --zero 1");
+        expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --data-parallel 8 "
+                               "--zero 2 --recompute none");
         expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 8 --tensor-parallel 4 "
                                "--data-parallel 4 --optimizer async");
         expect_equal_times(RUN "gpt:512x8x16 --platform h100x8 --tensor-parallel 2 --grain layer "
@@ -224,42 +201,23 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
 /* ---- values that theory gives -----------------------------------------------------------------
  */
 
-static double number(const char *line, const char *key)
-{
-    rp_test_outcome outcome = rp_test_rpsim_after("--intervals off --format json ", line);
-    cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
-    json_t *rows = json_loads(outcome.output, 0, NULL);
-    double value = rp_test_json_number(json_array_get(rows, 0), key);
-    json_decref(rows);
-    return value;
-}
-
 /* One stage cut over all GPUs is tensor parallelism, whose microbatches are written as one slice
  * per GPU. Only the step differs: every GPU steps the norms, 7/8 of which megatron-tp has on other
  * GPUs, and its part of both tables is padded from 128256 / 8 rows to 126 x 128. */
 Test(layouts, one_stage_is_tensor_parallelism)
 {
-    double slices = number("--schedule megatron-tp --model llama3.1-8b --gpus 8 --microbatches 16 "
+    double slices =
+        rp_test_row_number("--schedule megatron-tp --model llama3.1-8b --gpus 8 --microbatches 16 "
                            "--microbatch-size 1",
                            "iteration_ms");
-    double layout = number("--schedule megatron-pp --model llama3.1-8b --gpus 8 --tensor-parallel "
+    double layout =
+        rp_test_row_number("--schedule megatron-pp --model llama3.1-8b --gpus 8 --tensor-parallel "
                            "8 --microbatches 2 --microbatch-size 8 --grain layer",
                            "iteration_ms");
     double norms = (2 * 32 + 1) * 4096.0; /* Llama 3.1 8B, config.json */
     double padding = 2 * (126 * 128 - 128256 / 8) * 4096.0;
     double update_ms = 28 * (norms * 7 / 8 + padding) / 920e9 * 1e3; /* rtx4090x8.yaml */
     cr_expect(epsilon_eq(dbl, layout - slices, update_ms, 1e-4));
-}
-
-static double sum_of(const rp_program *p, rp_queue_kind kind)
-{
-    double sum = 0;
-    for (uint32_t q = 0; q < p->queue_count; q++) {
-        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
-            sum += p->queues[q].kind == kind ? (double)p->op_bytes[i] : 0;
-        }
-    }
-    return sum;
 }
 
 /* Tensor groups: two all-reduces of a boundary tensor per layer and direction, two more for a
@@ -279,14 +237,14 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
     double boundary = 2 * h * row->workload.seq_len;
     double reduces = (program->recompute == RP_RECOMPUTE_NONE ? 4 : 6) * layers + 2;
     double moved = reduces * boundary * row->workload.global_batch * 2 * (tensor - 1) / tensor;
-    cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved), "%s",
-              row->schedule_name);
-    double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99; /* of 128, of 50257 / tensor */
+    cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved),
+              "%s", row->schedule_name);
+    double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99;  /* of 128, of 50257 / tensor */
     double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down: whole */
     double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->workload.seq_len * h;
     moved = 2 * parameters * 2 * (data - 1) / data;
-    cr_expect(epsilon_eq(dbl, sum_of(program, RP_QUEUE_DATA), moved, 1e-6 * moved), "%s",
-              row->schedule_name);
+    cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_DATA), moved, 1e-6 * moved),
+              "%s", row->schedule_name);
     rp_program_destroy(program);
 }
 
@@ -308,13 +266,91 @@ Test(layouts, volumes_of_every_pipeline)
             (void)snprintf(line, sizeof line,
                            "--schedule %s --model gpt:256x4x32 --platform a100-80x8 --nodes 2 "
                            "--tensor-parallel %u --data-parallel %u --microbatches 32 "
-                           "--microbatch-size 2 --seq-len 512 --iterations 1 --optimizer %s",
-                           rp_schedules[i]->name, tensor, data, endless ? "async" : "sync");
-            prepare(line, &options, &study);
+                           "--microbatch-size 2 --seq-len 512 --iterations 1 --optimizer %s%s",
+                           rp_schedules[i]->name, tensor, data, endless ? "async" : "sync",
+                           tensor > 1 && (size + i) % 2 == 0 ? " --sequence-parallel" : "");
+            rp_test_study(line, &options, &study);
             expect_volumes(&study.rows[0], tensor, data);
             rpsim_study_fini(&study);
         }
     }
+}
+
+/* Korthikanti et al. (2022), section 4: of 34 s b h bytes that a layer keeps 10 are whole in tensor
+ * parallelism, and all are divided with the sequence. Two of each are masks of dropout, which is
+ * not here; fused attention and norms keep statistics in their place. */
+Test(layouts, sequence_parallelism_divides_what_a_layer_keeps)
+{
+    rp_model model;
+    rp_arena *arena = rp_test_tool_arena();
+    cr_assert(eq(int, rp_model_load("gpt:512x8x4", arena, &model), RP_OK));
+    for (uint32_t ranks = 2; ranks <= 8; ranks *= 2) {
+        uint64_t kept[2];
+        for (int shares = 0; shares < 2; shares++) {
+            const rp_layout layout = {.tensor_parallel = ranks, .sequence_parallel = shares != 0};
+            rp_model rank;
+            rp_sizes sizes;
+            cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank), RP_OK));
+            cr_assert(eq(int, rp_sizes_of_model(&rank, 1024, RP_DTYPE_F16, arena, &sizes), RP_OK));
+            kept[shares] = sizes.tape_bytes[1];
+            cr_expect(eq(u64, sizes.boundary_bytes, 2 * 1024 * 512 / (shares != 0 ? ranks : 1)));
+        }
+        uint64_t heads = 1024 * 4 * 8 / ranks;
+        cr_expect(eq(u64, kept[0], 1024 * (512 * (8 + 24 / ranks) + 16) + heads));
+        cr_expect(eq(u64, kept[1], 1024 * (512 * 32 + 16) / ranks + heads));
+    }
+}
+
+/* Norms and residuals go over a T-th of the tokens, everything else over as many as without. */
+Test(layouts, sequence_parallelism_divides_norms_and_residuals)
+{
+    rp_model model;
+    rp_model rank[2];
+    rp_operator operators[2][RP_MAX_OPERATORS];
+    uint32_t count = 0;
+    uint32_t divided = 0;
+    rp_arena *arena = rp_test_tool_arena();
+    cr_assert(eq(int, rp_model_load("gpt:512x8x4", arena, &model), RP_OK));
+    for (int shares = 0; shares < 2; shares++) {
+        const rp_layout layout = {.tensor_parallel = 4, .sequence_parallel = shares != 0};
+        cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank[shares]), RP_OK));
+        count = rp_layer_operators(&rank[shares], 0, 2, 1024, operators[shares]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = operators[0][i].name;
+        bool part = strcmp(name, "norms") == 0 || strcmp(name, "residuals") == 0;
+        divided += part ? 1 : 0;
+        for (int pass = 0; pass < RP_PASS_COUNT; pass++) {
+            cr_expect(epsilon_eq(dbl, operators[1][i].work[pass].traffic * (part ? 4 : 1),
+                                 operators[0][i].work[pass].traffic, 1e-3),
+                      "%s", name);
+        }
+    }
+    cr_expect(eq(u32, divided, 2));
+}
+
+/* Two collectives have a latency each where an all-reduce has one; a stage sends its part of the
+ * boundary. One stage: the former alone. */
+Test(layouts, sequence_parallelism_has_as_many_bytes)
+{
+    const char *line = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "
+                       "--microbatch-size 2 --gpus 8 --tensor-parallel 4 --iterations 1 "
+                       "--microbatches 4 --recompute none";
+    char shared[320];
+    (void)snprintf(shared, sizeof shared, "%s --sequence-parallel", line);
+    rp_test_run runs[2] = {rp_test_run_line(line), rp_test_run_line(shared)};
+    double sent[2] = {rp_test_queue_bytes(runs[0].program, RP_QUEUE_PEER),
+                      rp_test_queue_bytes(runs[1].program, RP_QUEUE_PEER)};
+    cr_expect(gt(dbl, sent[0], 0));
+    cr_expect(eq(dbl, 4 * sent[1], sent[0]));
+    for (uint32_t i = 0; i < runs[1].program->op_count; i++) {
+        cr_expect(ne(int, runs[1].program->ops[i].kind, RP_OP_ALL_REDUCE));
+    }
+    cr_expect(eq(dbl, rp_test_queue_bytes(runs[0].program, RP_QUEUE_TENSOR),
+                 rp_test_queue_bytes(runs[1].program, RP_QUEUE_TENSOR)));
+    rp_test_run_fini(&runs[0]);
+    rp_test_run_fini(&runs[1]);
+    cr_expect(eq(dbl, rp_test_row_number(shared, "sequence_parallel"), 4));
 }
 
 /* With one stage nothing overlaps with the reduction of the gradients: a ring of D GPUs moves
@@ -330,14 +366,17 @@ Test(layouts, copies_add_their_reduction)
     double parameters = 4 * (12 * 512.0 * 512 + 13 * 512) + 2 * 512 + 50304 * 512.0 + 1024 * 512.0;
     double bytes = 2 * (parameters + 50304 * 512.0) * 2 * 3 / 4;
     double reduce_ms = 1e3 * bytes / 230e9 + 1e-3 * (8.4 + 2 * 3 * 3.4);
-    double difference = number(four, "makespan_ms") - number(one, "makespan_ms");
+    double difference =
+        rp_test_row_number(four, "makespan_ms") - rp_test_row_number(one, "makespan_ms");
     cr_expect(epsilon_eq(dbl, difference, reduce_ms, 1e-3 * reduce_ms));
-    cr_expect(epsilon_eq(dbl, number(four, "tokens_per_s"),
-                         4 * number(one, "tokens_per_s") * number(one, "iteration_ms") /
-                             number(four, "iteration_ms"),
+    cr_expect(epsilon_eq(dbl, rp_test_row_number(four, "tokens_per_s"),
+                         4 * rp_test_row_number(one, "tokens_per_s") *
+                             rp_test_row_number(one, "iteration_ms") /
+                             rp_test_row_number(four, "iteration_ms"),
                          1));
-    cr_expect(eq(dbl, number(four, "global_batch"), 4 * number(one, "global_batch")));
-    cr_expect(eq(dbl, number(four, "gpus"), 4));
+    cr_expect(eq(dbl, rp_test_row_number(four, "global_batch"),
+                 4 * rp_test_row_number(one, "global_batch")));
+    cr_expect(eq(dbl, rp_test_row_number(four, "gpus"), 4));
 }
 
 /* A program that is written and read takes the same time: it says its layout. */
@@ -350,12 +389,12 @@ Test(layouts, programs_keep_their_layout)
     (void)snprintf(line, sizeof line,
                    "--schedule 1f1b %s --data-parallel 2 --tensor-parallel 2 --program-out %s",
                    sizes, written);
-    double whole = number(line, "iteration_ms");
-    double tokens = number(line, "tokens_per_s");
+    double whole = rp_test_row_number(line, "iteration_ms");
+    double tokens = rp_test_row_number(line, "tokens_per_s");
     (void)snprintf(line, sizeof line, "--program-in %s %s", written, sizes);
-    cr_expect(eq(dbl, number(line, "iteration_ms"), whole));
-    cr_expect(eq(dbl, number(line, "tokens_per_s"), tokens));
-    cr_expect(eq(dbl, number(line, "gpus"), 8));
+    cr_expect(eq(dbl, rp_test_row_number(line, "iteration_ms"), whole));
+    cr_expect(eq(dbl, rp_test_row_number(line, "tokens_per_s"), tokens));
+    cr_expect(eq(dbl, rp_test_row_number(line, "gpus"), 8));
 }
 
 Test(layouts, what_cannot_be_laid_out_is_refused)
@@ -374,6 +413,10 @@ Test(layouts, what_cannot_be_laid_out_is_refused)
         {"--schedule 1f1b --data-parallel 2 --global-batch 33", "valid are multiples of 2"},
         {"--schedule 1f1b --data-parallel 2 --fidelity stage",
          "valid only with --fidelity hardware"},
+        {"--schedule 1f1b --data-parallel 2 --sequence-parallel",
+         "valid with --tensor-parallel 2 and more"},
+        {"--schedule 1f1b --tensor-parallel 4 --sequence-parallel --seq-len 2050",
+         "valid are multiples of 4"},
         {"--schedule 1f1b --platform a100-80x8 --nodes 3 --data-parallel 6",
          "of which one divides the other"},
     };

@@ -1,0 +1,275 @@
+/* Copies of a pipeline (schedules.md 17): they add up gradients, as a whole or in buckets while the
+ * backward goes on, and share what ZeRO shards (Rajbhandari et al., SC 2020).
+ *
+ * A queue has the collectives in the order in which all copies come to them. Weights are gathered
+ * one unit ahead of the compute (ZeRO-3), before the gradients of the unit that runs are reduced:
+ * the next unit does not wait for these. */
+#include "common/lower/lower_internal.h"
+
+typedef struct rp_lower_bucket {
+    uint64_t bytes;  /* of gradients */
+    rp_handle from;  /* the op that computes the first of them */
+    rp_handle ready; /* and the last */
+    uint32_t count;  /* reductions in a row: a layer may have more than a bucket */
+    rp_handle reduce;
+} rp_lower_bucket;
+
+static const rp_layout *layout_of(const rp_lowering *l)
+{
+    return &l->schedule->traits.layout;
+}
+
+static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return &l->schedule->ops[unit->last];
+}
+
+uint64_t rp_lower_share(const rp_lowering *l, uint32_t stage, uint64_t bytes)
+{
+    uint64_t copies = rp_layout_data(layout_of(l));
+    return rp_layout_zero(layout_of(l)) >= stage ? (bytes + copies - 1) / copies : bytes;
+}
+
+uint64_t rp_lower_reduced(const rp_lowering *l, uint64_t gradient_bytes)
+{
+    uint32_t each = layout_of(l)->gradient_bytes;
+    return each != 0 ? gradient_bytes / rp_dtype_bytes(l->config->sizes.dtype) * each
+                     : gradient_bytes;
+}
+
+bool rp_lower_keeps_gradients(const rp_lowering *l)
+{
+    return rp_layout_zero(layout_of(l)) < 2 || !layout_of(l)->reduces_each;
+}
+
+/* ---- which gradients are reduced --------------------------------------------------------------
+ */
+
+static bool has_weight_gradients(const rp_lowering *l, const rp_lower_job *job)
+{
+    rp_op_kind kind = (rp_op_kind)unit_op(l, &l->units[job->first_unit])->kind;
+    return (rp_op_kinds[kind].tensors & RP_TENSOR_PARAM_GRADIENT) != 0;
+}
+
+rp_status rp_lower_find_reductions(rp_lowering *l)
+{
+    const rp_program *p = l->schedule;
+    rp_lower_job **last = NULL; /* [iteration][stage] with its last gradients */
+    if (rp_layout_data(layout_of(l)) == 1) {
+        return RP_OK;
+    }
+    RP_TRY(
+        rp_arena_alloc(l->arena, (size_t)p->iteration_count * p->stage_count, sizeof *last, &last));
+    for (uint32_t k = 0; k < l->job_count; k++) {
+        rp_lower_job *job = &l->jobs[k];
+        if (!has_weight_gradients(l, job)) {
+            continue;
+        }
+        rp_lower_job **before = &last[(size_t)job->iteration * p->stage_count + job->stage];
+        if (*before != NULL) {
+            (*before)->reduces = layout_of(l)->reduces_each;
+        }
+        job->reduces = true;
+        *before = job;
+    }
+    return RP_OK;
+}
+
+bool rp_lower_is_split(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return l->jobs[unit->job].reduces && layout_of(l)->reduction_bucket != 0;
+}
+
+/* ---- buckets ----------------------------------------------------------------------------------
+ */
+
+/* The op of a unit that computes the gradients of a layer, numbered as sizes are. */
+static rp_handle gradients_of(const rp_lower_unit *unit, uint32_t layer)
+{
+    const rp_lower_part *ops = unit->split_count != 0 ? unit->splits : unit->parts;
+    uint32_t count = unit->split_count != 0 ? unit->split_count : unit->part_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (ops[i].layer <= layer) { /* descending */
+            return ops[i].last;
+        }
+    }
+    return unit->compute_last; /* of the embedding, too */
+}
+
+/* From the last layer down, as gradients come: a bucket is full when it has its bytes. */
+static rp_status fill_buckets(rp_lowering *l, rp_lower_unit *unit)
+{
+    uint64_t most = layout_of(l)->reduction_bucket;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint64_t bytes = 0;
+    rp_lower_layers(l, l->jobs[unit->job].stage, true, &begin, &end);
+    RP_TRY(rp_arena_alloc(l->arena, end - begin, sizeof *unit->buckets, &unit->buckets));
+    for (uint32_t layer = end; layer-- > begin;) {
+        rp_lower_bucket *bucket = &unit->buckets[unit->bucket_count];
+        bucket->from = bytes == 0 ? gradients_of(unit, layer) : bucket->from;
+        bytes += rp_lower_reduced(l, l->config->sizes.gradient_bytes[layer]);
+        if (bytes != 0 && (layer == begin || (most != 0 && bytes >= most))) {
+            uint64_t count = most != 0 && bytes >= most ? bytes / most : 1;
+            bucket->bytes = bytes;
+            bucket->ready = gradients_of(unit, layer);
+            bucket->count = count < UINT16_MAX ? (uint32_t)count : UINT16_MAX;
+            unit->bucket_count++;
+            bytes = 0;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status add_reductions(rp_lowering *l, rp_lower_unit *unit)
+{
+    const rp_lower_job *job = &l->jobs[unit->job];
+    uint32_t copies = rp_layout_data(layout_of(l));
+    bool scatters = rp_layout_zero(layout_of(l)) > 0;
+    rp_op_kind kind = scatters ? RP_OP_REDUCE_SCATTER : RP_OP_ALL_REDUCE;
+    size_t update = (size_t)job->iteration * l->schedule->gpu_count + job->gpu;
+    RP_TRY(fill_buckets(l, unit));
+    for (uint32_t i = 0; i < unit->bucket_count; i++) {
+        rp_lower_bucket *bucket = &unit->buckets[i];
+        uint64_t bytes = rp_lower_ring_bytes(bucket->bytes, copies);
+        uint32_t count = bucket->count > 1 ? bucket->count : 0;
+        RP_TRY(rp_lower_add_collective(l, l->data_queues + job->gpu, kind, unit_op(l, unit), count,
+                                       scatters ? bytes : 2 * bytes, &bucket->reduce));
+        RP_TRY(rp_assembly_wait(l->assembly, bucket->reduce, bucket->ready, false));
+        RP_TRY(rp_assembly_wait(l->assembly, l->update[update], bucket->reduce, true));
+    }
+    return RP_OK;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------
+ */
+
+/* A weight part multiplies gradients and inputs alone. */
+static bool uses_weights(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return rp_layout_zero(layout_of(l)) == 3 && !rp_lower_is_weight(l, unit);
+}
+
+static uint64_t weight_bytes(const rp_lowering *l, uint32_t stage)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint64_t bytes = 0;
+    rp_lower_layers(l, stage, true, &begin, &end);
+    for (uint32_t layer = begin; layer < end; layer++) {
+        bytes += l->config->sizes.weight_bytes[layer];
+    }
+    return bytes;
+}
+
+/* Of at most two units at a time: when the one before the last is done, the next begins. */
+static rp_status add_gather(rp_lowering *l, rp_lower_unit *unit, const rp_lower_unit *second_before)
+{
+    const rp_lower_job *job = &l->jobs[unit->job];
+    uint64_t bytes = rp_lower_ring_bytes(weight_bytes(l, job->stage), rp_layout_data(layout_of(l)));
+    RP_TRY(rp_lower_add_collective(l, l->data_queues + job->gpu, RP_OP_ALL_GATHER, unit_op(l, unit),
+                                   0, bytes, &unit->gather));
+    RP_TRY(rp_assembly_wait(l->assembly, unit->compute_first, unit->gather, false));
+    return second_before != NULL
+               ? rp_assembly_wait(l->assembly, unit->gather, second_before->compute_last, true)
+               : RP_OK;
+}
+
+/* The copies get what each has stepped; sharded weights are gathered where they are used. */
+static rp_status add_update_gather(rp_lowering *l, uint32_t gpu, const rp_lower_job *job)
+{
+    size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
+    uint32_t zero = rp_layout_zero(layout_of(l));
+    const rp_op like = {.stage = job->stage, .iteration = job->iteration};
+    if (zero == 0 || zero == 3) {
+        return RP_OK;
+    }
+    uint64_t bytes = rp_lower_ring_bytes(l->trained_bytes[gpu], rp_layout_data(layout_of(l)));
+    RP_TRY(rp_lower_add_collective(l, l->data_queues + gpu, RP_OP_ALL_GATHER, &like, 0, bytes,
+                                   &l->updated[index]));
+    return rp_assembly_wait(l->assembly, l->updated[index], l->update[index], true);
+}
+
+/* ---- in the order of a GPU's queue ------------------------------------------------------------
+ */
+
+typedef struct copies_walk {
+    rp_lowering *l;
+    uint32_t gpu;
+    uint32_t next;                   /* job whose weights have not been gathered */
+    const rp_lower_unit *used[2];    /* the last units whose weights are, oldest first */
+    const rp_lower_unit *reduced[2]; /* the last units that have reduced gradients, likewise */
+} copies_walk;
+
+/* Gathers for the next unit of the iteration that uses weights. */
+static rp_status gather_ahead(copies_walk *w, uint16_t iteration)
+{
+    rp_lowering *l = w->l;
+    while (w->next < l->job_begin[w->gpu + 1] && l->jobs[w->next].iteration == iteration) {
+        rp_lower_unit *unit = &l->units[l->jobs[w->next++].first_unit];
+        if (uses_weights(l, unit)) {
+            RP_TRY(add_gather(l, unit, w->used[0]));
+            w->used[0] = w->used[1];
+            w->used[1] = unit;
+            return RP_OK;
+        }
+    }
+    return RP_OK;
+}
+
+/* Gradients that are not kept: of two units at a time. */
+static rp_status reduce(copies_walk *w, rp_lower_unit *unit)
+{
+    RP_TRY(add_reductions(w->l, unit));
+    const rp_lower_unit *before = w->reduced[0];
+    w->reduced[0] = w->reduced[1];
+    w->reduced[1] = unit;
+    if (rp_lower_keeps_gradients(w->l) || before == NULL || before->bucket_count == 0) {
+        return RP_OK;
+    }
+    return rp_assembly_wait(w->l->assembly, unit->compute_first,
+                            before->buckets[before->bucket_count - 1].reduce, true);
+}
+
+rp_status rp_lower_add_copies(rp_lowering *l, uint32_t gpu)
+{
+    copies_walk w = {.l = l, .gpu = gpu, .next = l->job_begin[gpu]};
+    bool shards = rp_layout_zero(layout_of(l)) == 3;
+    for (uint32_t k = w.next; l->data_queues != 0 && k < l->job_begin[gpu + 1]; k++) {
+        const rp_lower_job *job = &l->jobs[k];
+        rp_lower_unit *unit = &l->units[job->first_unit];
+        bool first = k == l->job_begin[gpu] || job[-1].iteration != job->iteration;
+        bool last = k + 1 == l->job_begin[gpu + 1] || job[1].iteration != job->iteration;
+        RP_TRY(shards && first ? gather_ahead(&w, job->iteration) : RP_OK);
+        RP_TRY(uses_weights(l, unit) ? gather_ahead(&w, job->iteration) : RP_OK);
+        RP_TRY(job->reduces ? reduce(&w, unit) : RP_OK);
+        RP_TRY(last ? add_update_gather(l, gpu, job) : RP_OK);
+    }
+    return RP_OK;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------
+ */
+
+size_t rp_lower_copies_buffers(const rp_lowering *l)
+{
+    size_t most = 0;
+    for (uint32_t u = 0; u < l->unit_count; u++) {
+        most += 1 + (size_t)l->units[u].bucket_count;
+    }
+    return rp_layout_zero(layout_of(l)) >= 2 ? most : 0;
+}
+
+void rp_lower_put_copies(const rp_lowering *l, rp_program *program, const rp_lower_unit *unit)
+{
+    const rp_lower_job *job = &l->jobs[unit->job];
+    if (unit->gather != RP_NO_HANDLE) {
+        rp_lower_put(l, program, RP_BUFFER_WEIGHT, job->gpu, weight_bytes(l, job->stage),
+                     unit->gather, unit->compute_last);
+    }
+    for (uint32_t i = 0; !rp_lower_keeps_gradients(l) && i < unit->bucket_count; i++) {
+        const rp_lower_bucket *bucket = &unit->buckets[i];
+        rp_lower_put(l, program, RP_BUFFER_GRADIENT, job->gpu, bucket->bytes, bucket->from,
+                     bucket->reduce);
+    }
+}

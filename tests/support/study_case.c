@@ -1,0 +1,78 @@
+#include "tests/support/study_case.h"
+
+#include "sim/run/hardware_case.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study)
+{
+    char *argv[40] = {"rpsim"};
+    int argc = 1;
+    rp_arena *arena = rp_test_tool_arena();
+    const char *copy = NULL;
+    cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
+    char *rest = NULL;
+    for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        argv[argc++] = word;
+    }
+    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK), "%s", line);
+}
+
+rp_test_run rp_test_run_row(const rpsim_row *row)
+{
+    rp_test_run run = {0};
+    cr_assert(eq(int,
+                 rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                                      row->platform, &run.program),
+                 RP_OK),
+              "%s", row->schedule_name);
+    cr_assert(eq(int,
+                 rpsim_hardware_inputs(run.program, row->costs, row->model, row->platform,
+                                       row->workload.seq_len, rp_test_tool_arena(), &run.costs,
+                                       &run.machine),
+                 RP_OK));
+    cr_assert(
+        eq(int, rpsim_hardware_run(run.program, &run.costs, &run.machine, &run.timeline), RP_OK));
+    return run;
+}
+
+rp_test_run rp_test_run_line(const char *line)
+{
+    rpsim_options options;
+    rpsim_study study;
+    rp_test_study(line, &options, &study);
+    rp_test_run run = rp_test_run_row(&study.rows[0]);
+    rpsim_study_fini(&study);
+    return run;
+}
+
+void rp_test_run_fini(rp_test_run *run)
+{
+    rp_timeline_destroy(run->timeline);
+    rp_program_destroy(run->program);
+}
+
+double rp_test_row_number(const char *line, const char *key)
+{
+    rp_test_outcome outcome = rp_test_rpsim_after("--intervals off --format json ", line);
+    cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    double value = rp_test_json_number(json_array_get(rows, 0), key);
+    json_decref(rows);
+    return value;
+}
+
+double rp_test_queue_bytes(const rp_program *p, rp_queue_kind kind)
+{
+    double sum = 0;
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
+            sum += p->queues[q].kind == kind ? (double)p->op_bytes[i] : 0;
+        }
+    }
+    return sum;
+}

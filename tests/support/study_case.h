@@ -1,0 +1,31 @@
+/** @file study_case.h  rpsim's own way from a command line to rows, programs and timelines. For
+ * tests that begin with rp_test_tool_begin. */
+#pragma once
+
+#include "sim/rpsim/study.h"
+#include "tests/support/run_tool.h"
+
+/** A row of a study: its lowered program and when its ops ran. */
+typedef struct rp_test_run {
+    rp_program *program;
+    rp_timeline *timeline;
+    rpsim_compute_costs costs;
+    rp_machine machine;
+} rp_test_run;
+
+/** Prepares a study of the words of `line`, which must be accepted. Ends with rpsim_study_fini. */
+void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study);
+
+/** Lowers and simulates a row. Ends with rp_test_run_fini. */
+rp_test_run rp_test_run_row(const rpsim_row *row);
+
+/** As rp_test_run_row, of the first row of a command line. */
+rp_test_run rp_test_run_line(const char *line);
+
+void rp_test_run_fini(rp_test_run *run);
+
+/** @return the number under `key` of the first row that rpsim prints. */
+double rp_test_row_number(const char *line, const char *key);
+
+/** @return bytes of all ops on the queues of a kind. */
+double rp_test_queue_bytes(const rp_program *program, rp_queue_kind kind);
