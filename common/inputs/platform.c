@@ -5,7 +5,6 @@
 #include "common/inputs/data.h"
 #include "common/inputs/detect/detect.h"
 #include "common/inputs/provenance.h"
-#include "common/program/limits.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -175,6 +174,13 @@ static const rp_config_field fields[] = {
     RATE(reserved_gib, true, 0, 1e4, "GiB"),
     RATE(process_gb, true, 0, 1e4, "GB"),
     LIST(gpu_names),
+    COUNT(adapters, 1, 4096),
+    COUNT(leaf_nodes, 0, 4096),
+    {.key = "rails",
+     .type = RP_CONFIG_BOOL,
+     .optional = true,
+     .offset = offsetof(rp_platform, rails)},
+    RATE(spine_oversubscription, true, 1, 1000, NULL),
 };
 
 static const rp_config_either either[] = {{{FIELD_LINK, FIELD_PCIE_GEN}},
@@ -263,38 +269,6 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
                         p->gpus_per_root, p->gpus_per_switch);
         return RP_INPUT;
     }
-    return RP_OK;
-}
-
-rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus)
-{
-    const char *cause = p->nodes > 1 ? "the file has 'nodes' of its own; valid with platform files "
-                                       "of one server"
-                        : nodes > 1 && !(p->network_gb_per_s > 0)
-                            ? "the file has no 'network_gb_per_s'; valid with platform files that "
-                              "say what connects servers"
-                            : NULL;
-    uint32_t of_server = gpus != 0 ? gpus : p->gpus;
-    const uint32_t groups[] = {p->gpus_per_switch, p->gpus_per_root, p->nvlink_gpus,
-                               p->sockets > 1 ? p->gpus / p->sockets : 0};
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        if (nodes > 1 && groups[i] != 0 && of_server % groups[i] != 0) {
-            cause = "GPUs of a server share links in groups that --gpus would cut; valid are "
-                    "multiples of a group";
-        }
-    }
-    if (of_server > p->gpus) {
-        cause = "--gpus counts per server, which has fewer; valid are those of the platform file";
-    }
-    if ((uint64_t)nodes * of_server > RP_MAX_GPUS) {
-        cause = "valid are at most 4096 GPUs in all";
-    }
-    if (cause != NULL) {
-        rp_log_error("--nodes: %u servers of %s: %s", nodes, p->name, cause);
-        return RP_USAGE;
-    }
-    p->gpus = nodes * of_server;
-    p->nodes = nodes;
     return RP_OK;
 }
 
@@ -507,6 +481,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
     RP_TRY(check_rates(name, lines, platform));
     RP_TRY(check_sms(name, lines, platform));
     RP_TRY(check_topology(name, lines, platform));
+    RP_TRY(rp_platform_check_network(name, lines, platform));
     RP_TRY(check_cores(name, lines, platform));
     return check_peers(name, lines, platform);
 }
@@ -535,7 +510,9 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
                                   .communicator_gb = 0.6,
                                   .pcie_lanes = DEFAULT_LANES,
                                   .sockets = 1,
-                                  .nodes = 1};
+                                  .nodes = 1,
+                                  .adapters = 1,
+                                  .spine_oversubscription = 1};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
                            platform_out, lines));
     const two_units units[] = {

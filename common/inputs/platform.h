@@ -61,7 +61,11 @@ typedef struct rp_platform {
     uint32_t sockets;            /**< of a node, each with its part of GPUs and memory; 1 */
     double intersocket_gb_per_s; /**< between any two of them, effective */
     uint32_t nodes;              /**< divides gpus; 1 */
-    double network_gb_per_s;     /**< of a node to all others, effective */
+    double network_gb_per_s;     /**< of a node to all others, effective; of all its adapters */
+    uint32_t adapters;           /**< of a node, each with its part of GPUs and rate; 1 */
+    uint32_t leaf_nodes;         /**< successive nodes below a leaf switch; 0: one switch has all */
+    bool rails;                  /**< leaf switches join adapters of one number; otherwise all */
+    double spine_oversubscription; /**< rate of a leaf's adapters over that of its uplinks; 1 */
     double host_dram_gb_per_s;   /**< of a node, effective; shared by transfers and the optimizer;
                                       0: no bottleneck */
     uint32_t optimizer_threads;  /**< of a node's optimizer; 0: host_optimizer_gb_per_s says all */
@@ -129,6 +133,14 @@ typedef struct rp_platform {
  * cannot be cut so; logged)
  */
 rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t gpus);
+
+/**
+ * Checks the keys that say what connects servers: adapters, leaf switches, rails, the spine.
+ * @param lines [field of the schema] its line in the file `name`; 0: it is not there
+ * @retval RP_OK, RP_INPUT (logged)
+ */
+rp_status rp_platform_check_network(const char *name, const size_t *lines,
+                                    const rp_platform *platform);
 
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out);

@@ -42,7 +42,9 @@ static bool is_derived(const rp_platform *p, const char *key)
     } keys[] = {{"memory_gb", p->memory_gib > 0},
                 {"host_memory_gb", p->host_memory_gib > 0},
                 {"link_gb_per_s", p->pcie_gen > 0},
-                {"pcie_lanes", p->pcie_gen == 0}};
+                {"pcie_lanes", p->pcie_gen == 0},
+                {"adapters", p->adapters == 1},
+                {"spine_oversubscription", p->spine_oversubscription == 1}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (strcmp(keys[i].key, key) == 0) {
             return keys[i].derived;
@@ -73,15 +75,18 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *
     const char *text = NULL;
     double number = 0;
     uint32_t count = 0;
+    bool flag = false;
     char digits[RP_JSON_NUMBER_SIZE];
     if (field->type == RP_CONFIG_TEXT || field->type == RP_CONFIG_NAME) {
         memcpy(&text, member_of(p, field), sizeof text);
     } else if (field->type == RP_CONFIG_U32) {
         memcpy(&count, member_of(p, field), sizeof count);
+    } else if (field->type == RP_CONFIG_BOOL) {
+        memcpy(&flag, member_of(p, field), sizeof flag);
     } else {
         memcpy(&number, member_of(p, field), sizeof number);
     }
-    if (text == NULL && count == 0 && number == 0 && field->optional) {
+    if (text == NULL && count == 0 && number == 0 && !flag && field->optional) {
         return false;
     }
     fprintf(stream, "%s: ", field->key);
@@ -90,6 +95,8 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *
         write_text(text, !word, stream);
     } else if (field->type == RP_CONFIG_U32) {
         fprintf(stream, "%u", count);
+    } else if (field->type == RP_CONFIG_BOOL) {
+        fputs(flag ? "true" : "false", stream);
     } else {
         rp_json_print_double(number, digits);
         fputs(digits, stream);

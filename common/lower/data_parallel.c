@@ -105,11 +105,8 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
                                         bool backward, rp_sharded_unit *extra)
 {
     const rp_program *p = s->l->schedule;
-    const rp_stage *stage = &p->stages[op->stage];
-    uint64_t per_layer = rp_sharding_reduces(s->sharding, backward, p->recompute);
-    uint64_t reduces = per_layer * (stage->layer_end - stage->layer_begin);
-    reduces += !backward && p->forward_chain[0] == op->stage ? 1 : 0;
-    reduces += backward && (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
+    uint64_t reduces =
+        rp_program_stage_reduces(p, s->sharding, op->stage, backward, p->recompute);
     uint64_t sequences = (uint64_t)s->gpus * s->l->sequences[op->microbatch];
     uint64_t bytes = s->l->config->sizes.boundary_bytes * sequences;
     return add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_REDUCE, op,

@@ -67,15 +67,6 @@ typedef struct rp_lower_config {
  * (2), reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
 #define RP_GPU_ADAM_BYTES 28u
 
-/** @return all-reduces of a boundary per layer and direction; a backward's with its recompute's. */
-static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool backward,
-                                           rp_recompute recompute)
-{
-    bool again = backward && recompute != RP_RECOMPUTE_NONE;
-    return (backward ? sharding->backward_reduces : sharding->forward_reduces) +
-           (again ? sharding->forward_reduces : 0);
-}
-
 /**
  * Lowers a compute schedule.
  * @param schedule accepted by rp_program_check. Recompute early: it needs its stage's input only;

@@ -22,8 +22,7 @@ static rp_status share(const char *what, uint32_t copies, uint32_t *count, doubl
     return RP_OK;
 }
 
-/* A ring of GPUs that lie `stride` apart, `node` GPUs in a node. Each of a node's groups has as
- * much of its network as it has of its GPUs. */
+/* GPUs that lie `stride` apart, `node` GPUs in a node. */
 static rp_status make_group(const char *option, const rp_machine *m, uint32_t gpus, uint32_t stride,
                             uint32_t node, rp_machine_group *group_out)
 {
@@ -34,20 +33,25 @@ static rp_status make_group(const char *option, const rp_machine *m, uint32_t gp
                      option, gpus, of_node, of_node);
         return RP_USAGE;
     }
-    double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
-    double network_Bps = m->network_Bps * of_node / node;
-    bool limited = gpus > of_node && network_Bps < Bps;
-    *group_out = (rp_machine_group){
-        .gpus = gpus, .of_node = of_node, .Bps = limited ? network_Bps : Bps};
+    uint32_t nodes = gpus / of_node;
+    uint32_t apart = stride < node ? 1 : stride / node;
+    uint32_t below = m->leaf_nodes == 0 ? nodes : apart < m->leaf_nodes ? m->leaf_nodes / apart : 1;
+    *group_out =
+        (rp_machine_group){.gpus = gpus,
+                           .of_node = of_node,
+                           .leaf_nodes = below < nodes ? below : nodes,
+                           .Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps};
     return RP_OK;
 }
 
-int64_t rp_machine_group_ps(const rp_machine *m, const rp_machine_group *group, rp_op_kind kind)
+/* Of a leaf switch, which has the adapters of one number, or all of them, of its nodes. */
+static rp_status share_leaf(rp_machine *m, uint32_t copies, uint32_t node)
 {
-    int64_t away = (int64_t)(group->gpus - 1) / group->of_node;
-    int64_t near = (int64_t)group->gpus - 1 - away;
-    int64_t ring = away * m->network_hop_ps + near * m->collective_hop_ps;
-    return m->collective_latency_ps + (kind == RP_OP_ALL_REDUCE ? 2 : 1) * ring;
+    uint32_t within = copies < node ? copies : node;
+    uint32_t of_port = m->adapters > 1 ? node / m->adapters : node;
+    RP_TRY(share("leaf switch, in servers,", copies / within, &m->leaf_nodes, &m->leaf_Bps));
+    m->leaf_Bps /= m->rails && of_port < within ? of_port : within;
+    return RP_OK;
 }
 
 rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
@@ -62,12 +66,15 @@ rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
     }
     RP_TRY(make_group("tensor-parallel", m, tensor, 1, node, &m->tensor));
     RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), tensor, node, &m->data));
+    m->tensor.algorithm = m->data.algorithm = (rp_collectives)layout->collectives;
     uint32_t shared = copies < node ? copies : node;
+    RP_TRY(m->leaf_nodes != 0 ? share_leaf(m, copies, node) : RP_OK);
     RP_TRY(share("server", copies, &m->gpus_per_node, &m->network_Bps));
     RP_TRY(share("PCIe switch", copies, &m->gpus_per_switch, &m->switch_Bps));
     RP_TRY(share("root complex", copies, &m->gpus_per_root, &m->root_Bps));
     RP_TRY(share("group joined by NVLink", copies, &nvlink, &unshared));
     m->nvlink_gpus = nvlink;
+    m->adapters = m->adapters < m->gpus_per_node ? m->adapters : m->gpus_per_node;
     m->dram_Bps /= shared;
     m->intersocket_Bps /= shared;
     return RP_OK;

@@ -1,8 +1,4 @@
-#include "common/machine/machine.h"
-
-#include "common/base/log.h"
-
-#include <inttypes.h>
+#include "common/machine/machine_internal.h"
 
 /* Copy engines of a GPU; links 2 * gpu and 2 * gpu + 1 are what they copy over. */
 enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
@@ -27,65 +23,14 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
                                              : RP_NO_ENGINE;
 }
 
-/* ---- membership in groups ---------------------------------------------------------------------
- */
-
-static uint32_t groups(uint32_t gpus, uint32_t per_group)
-{
-    return per_group > 0 && gpus > 0 ? (gpus - 1) / per_group + 1 : 0;
-}
-
-static uint32_t node_count(const rp_machine *m, uint32_t gpus)
-{
-    return m->gpus_per_node > 0 ? groups(gpus, m->gpus_per_node) : 1;
-}
-
-static uint32_t socket_count(const rp_machine *m)
-{
-    return m->sockets > 0 ? m->sockets : 1;
-}
-
-static uint32_t node_of(const rp_machine *m, uint32_t gpu)
-{
-    return m->gpus_per_node > 0 ? gpu / m->gpus_per_node : 0;
-}
-
-/* The memory near a GPU: its socket, counted over all nodes. */
-static uint32_t home_of(const rp_machine *m, uint32_t gpus, uint32_t gpu)
-{
-    uint32_t per_node = m->gpus_per_node > 0 ? m->gpus_per_node : gpus;
-    uint32_t per_socket = (per_node - 1) / socket_count(m) + 1;
-    return node_of(m, gpu) * socket_count(m) + gpu % per_node / per_socket;
-}
-
-uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared kind)
-{
-    uint32_t nodes = node_count(m, gpus);
-    switch (kind) {
-    case RP_SHARED_SWITCH:
-        return groups(gpus, m->gpus_per_switch);
-    case RP_SHARED_ROOT:
-        return groups(gpus, m->gpus_per_root);
-    case RP_SHARED_INTERSOCKET:
-        return socket_count(m) > 1 && m->intersocket_Bps > 0 ? nodes : 0;
-    case RP_SHARED_DRAM:
-        return m->dram_Bps > 0 ? nodes * socket_count(m) : 0;
-    case RP_SHARED_NETWORK:
-        return nodes > 1 ? nodes : 0;
-    case RP_SHARED_COUNT:
-        break;
-    }
-    return 0;
-}
-
 /* ---- links ------------------------------------------------------------------------------------
  */
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
  * collectives, the host's and that of each kind of host op alone, DRAM of each socket, up and down
- * of each switch, root complex and node, the links from each socket of a node to each (those to
- * itself are not used), each GPU's ports to and from its peers, both directions of each GPU, switch
- * and root complex together, and with emulated GPUs the cores. */
+ * of each switch, root complex, network adapter and leaf switch, the links from each socket of a
+ * node to each (those to itself are not used), each GPU's ports to and from its peers, both
+ * directions of each GPU, switch and root complex together, and with emulated GPUs the cores. */
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
@@ -96,12 +41,13 @@ typedef struct link_numbers {
     uint32_t dram;
     uint32_t switches;
     uint32_t roots;
-    uint32_t network;
+    uint32_t network; /* of the first node, of each of its adapters */
+    uint32_t leaves;
     uint32_t intersocket;
     uint32_t peers;
     uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
-    uint32_t cores; /* all of the host, then what one queue's threads have at most */
-    uint32_t bound; /* single cores that GPUs are bound to */
+    uint32_t cores;  /* all of the host, then what one queue's threads have at most */
+    uint32_t bound;  /* single cores that GPUs are bound to */
     uint32_t groups; /* of each GPU, where there is a layout: its tensor group, its data group */
     uint32_t count;
 } link_numbers;
@@ -118,15 +64,17 @@ static bool is_duplex(const rp_machine *m)
 static link_numbers number_links(const rp_program *program, const rp_machine *m)
 {
     uint32_t gpus = program->gpu_count;
-    uint32_t sockets = socket_count(m);
+    uint32_t sockets = rp_machine_socket_count(m);
     link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
-    n.homes = node_count(m, gpus) * sockets;
+    n.homes = rp_machine_node_count(m, gpus) * sockets;
     n.kinds = n.host + 1;
     n.dram = n.kinds + HOST_KINDS;
     n.switches = n.dram + n.homes;
     n.roots = n.switches + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH);
     n.network = n.roots + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_ROOT);
-    n.intersocket = n.network + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
+    uint32_t ports = rp_machine_port_count(m) * rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
+    n.leaves = n.network + 2 * ports;
+    n.intersocket = n.leaves + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_LEAF);
     n.peers =
         n.intersocket + sockets * sockets * rp_machine_shared_count(m, gpus, RP_SHARED_INTERSOCKET);
     n.both = n.peers + (m->peer_Bps > 0 ? 2 * gpus : 0);
@@ -170,26 +118,6 @@ static void set_both(const link_numbers *n, double *capacities)
     }
 }
 
-/* Rings over several nodes leave and enter each node as often as they pass each of its GPUs. */
-double rp_machine_bus_Bps(const rp_machine *m, uint32_t gpus)
-{
-    double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
-    uint32_t ports = rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
-    for (uint32_t i = 0; i < ports; i++) {
-        double port_Bps = shared_scale(m, RP_SHARED_NETWORK, i) * m->network_Bps;
-        Bps = port_Bps < Bps ? port_Bps : Bps;
-    }
-    return Bps;
-}
-
-int64_t rp_machine_collective_ps(const rp_machine *m, uint32_t gpus, rp_op_kind kind)
-{
-    uint32_t of_node = m->gpus_per_node != 0 ? m->gpus_per_node : gpus;
-    int64_t away = (int64_t)(gpus - 1) / of_node; /* steps to another node */
-    int64_t ring = away * m->network_hop_ps + ((int64_t)gpus - 1 - away) * m->collective_hop_ps;
-    return m->collective_latency_ps + (kind == RP_OP_ALL_REDUCE ? 2 : 1) * ring;
-}
-
 static uint32_t host_threads(const rp_machine *m)
 {
     return m->cores > 0 && m->host_threads > 0 ? m->host_threads : 1;
@@ -199,7 +127,8 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
                               rp_network **network_out)
 {
     const rp_machine *m = n->machine;
-    uint32_t sockets = socket_count(m);
+    uint32_t sockets = rp_machine_socket_count(m);
+    uint32_t ports = rp_machine_port_count(m);
     double *capacities = NULL;
     RP_TRY(rp_arena_alloc(arena, n->count, sizeof(double), &capacities));
     for (uint32_t gpu = 0; gpu < n->gpus; gpu++) {
@@ -236,7 +165,8 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     set_shared(n, RP_SHARED_DRAM, n->dram, 1, m->dram_Bps / sockets, capacities);
     set_shared(n, RP_SHARED_SWITCH, n->switches, 2, m->switch_Bps, capacities);
     set_shared(n, RP_SHARED_ROOT, n->roots, 2, m->root_Bps, capacities);
-    set_shared(n, RP_SHARED_NETWORK, n->network, 2, m->network_Bps, capacities);
+    set_shared(n, RP_SHARED_NETWORK, n->network, 2 * ports, m->network_Bps / ports, capacities);
+    set_shared(n, RP_SHARED_LEAF, n->leaves, 2, m->leaf_Bps, capacities);
     set_shared(n, RP_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
                capacities);
     set_both(n, capacities);
@@ -246,9 +176,9 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
 /* ---- routes -----------------------------------------------------------------------------------
  */
 
-/* The longest: PCIe links, switches, root complexes (these three also both directions together) and
- * network ports of two GPUs, their ports. */
-#define MAX_LINKS 18u
+/* The longest: PCIe links, switches, root complexes (these three also both directions together),
+ * network ports and leaf switches of two GPUs, their ports. */
+#define MAX_LINKS 20u
 
 typedef struct route_links {
     uint32_t links[MAX_LINKS];
@@ -273,15 +203,40 @@ static void add_direction(const link_numbers *n, uint32_t first, uint32_t number
     }
 }
 
-/* The links from one place to another that both nodes, or both sockets of a node, have. */
-static void add_between(const link_numbers *n, uint32_t from_home, uint32_t to_home, route_links *r)
+/* A direction of a node's adapter. */
+static uint32_t port_link(const link_numbers *n, uint32_t node, uint32_t port, uint32_t direction)
 {
-    uint32_t sockets = socket_count(n->machine);
+    return n->network + 2 * (node * rp_machine_port_count(n->machine) + port) + direction;
+}
+
+/* From a node's adapter to another node's, over the spine where their leaf switches differ. */
+static void add_network(const link_numbers *n, uint32_t from_node, uint32_t from_port,
+                        uint32_t to_node, uint32_t to_port, route_links *r)
+{
+    add(r, port_link(n, from_node, from_port, DOWN));
+    add(r, port_link(n, to_node, to_port, UP));
+    if (n->intersocket > n->leaves) {
+        uint32_t from = rp_machine_leaf_of(n->machine, from_node, from_port);
+        uint32_t to = rp_machine_leaf_of(n->machine, to_node, to_port);
+        if (from != to) {
+            add(r, n->leaves + 2 * from + DOWN);
+            add(r, n->leaves + 2 * to + UP);
+        }
+    }
+}
+
+/* The links from one place to another that both nodes, or both sockets of a node, have. GPUs at
+ * both places use their adapters. */
+static void add_between(const link_numbers *n, uint32_t from_home, uint32_t from_gpu,
+                        uint32_t to_home, uint32_t to_gpu, route_links *r)
+{
+    const rp_machine *m = n->machine;
+    uint32_t sockets = rp_machine_socket_count(m);
     uint32_t from_node = from_home / sockets;
     uint32_t to_node = to_home / sockets;
     if (from_node != to_node) {
-        add(r, n->network + 2 * from_node + DOWN);
-        add(r, n->network + 2 * to_node + UP);
+        add_network(n, from_node, rp_machine_port_of(m, from_gpu), to_node,
+                    rp_machine_port_of(m, to_gpu), r);
     } else if (from_home != to_home && n->peers > n->intersocket) {
         uint32_t pair = from_home % sockets * sockets + to_home % sockets;
         add(r, n->intersocket + from_node * sockets * sockets + pair);
@@ -295,7 +250,7 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
     const rp_machine *m = n->machine;
     uint32_t gpu = engine / RP_ENGINES_PER_GPU;
     uint32_t direction = engine % RP_ENGINES_PER_GPU;
-    uint32_t near = home_of(m, n->gpus, gpu);
+    uint32_t near = rp_machine_home_of(m, n->gpus, gpu);
     route_links r = {{0}, 0};
     add_direction(n, 0, gpu, direction, &r);
     if (m->gpus_per_switch > 0) {
@@ -304,7 +259,8 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
     if (m->gpus_per_root > 0) {
         add_direction(n, n->roots, gpu / m->gpus_per_root, direction, &r);
     }
-    direction == UP ? add_between(n, home, near, &r) : add_between(n, near, home, &r);
+    direction == UP ? add_between(n, home, gpu, near, gpu, &r)
+                    : add_between(n, near, gpu, home, gpu, &r);
     if (m->dram_Bps > 0) {
         add(&r, n->dram + home);
     }
@@ -325,20 +281,15 @@ static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_li
         add_direction(n, n->roots, from / m->gpus_per_root, DOWN, r);
         add_direction(n, n->roots, to / m->gpus_per_root, UP, r);
     }
-    add_between(n, home_of(m, n->gpus, from), home_of(m, n->gpus, to), r);
-}
-
-static bool joined_by_nvlink(const rp_machine *m, uint32_t from, uint32_t to)
-{
-    return m->nvlink_gpus > 0 && from / m->nvlink_gpus == to / m->nvlink_gpus &&
-           node_of(m, from) == node_of(m, to);
+    add_between(n, rp_machine_home_of(m, n->gpus, from), from, rp_machine_home_of(m, n->gpus, to),
+                to, r);
 }
 
 static rp_status route_peers(const link_numbers *n, uint32_t from, uint32_t to, rp_network *network,
                              uint32_t *route_out)
 {
     route_links r = {{n->peers + 2 * from + DOWN, n->peers + 2 * to + UP}, 2};
-    if (!joined_by_nvlink(n->machine, from, to)) {
+    if (!rp_machine_joined(n->machine, from, to)) {
         add_pcie(n, from, to, &r);
     }
     return rp_network_route(network, r.links, r.count, route_out);
@@ -349,7 +300,7 @@ rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *mac
 {
     link_numbers n = number_links(program, machine);
     route_links r = {{0}, 0};
-    if (machine->peer_Bps > 0 && (machine->peer_pcie || joined_by_nvlink(machine, from, to))) {
+    if (machine->peer_Bps > 0 && (machine->peer_pcie || rp_machine_joined(machine, from, to))) {
         return route_peers(&n, from, to, network, route_out);
     }
     add_pcie(&n, from, to, &r);
@@ -379,6 +330,29 @@ static uint32_t bus_of(const link_numbers *n, const rp_queue *queue)
                                           : n->bus + queue->gpu;
 }
 
+/* Routes of what a group's collective sends to other nodes and receives from them, both at once:
+ * over the adapter of its GPU, and over the uplinks of its leaf switch. */
+static rp_status route_group(const link_numbers *n, uint32_t q, const rp_queue *queue,
+                             rp_network *network, rp_routes *routes)
+{
+    const rp_machine *m = n->machine;
+    const rp_machine_group *group = rp_machine_group_of(m, (rp_queue_kind)queue->kind);
+    routes->network[q] = routes->leaf[q] = RP_NO_ROUTE;
+    if (group == NULL || !rp_machine_leaves_node(group)) {
+        return RP_OK;
+    }
+    uint32_t node = rp_machine_node(m, queue->gpu);
+    uint32_t port = rp_machine_port_of(m, queue->gpu);
+    const uint32_t ports[] = {port_link(n, node, port, UP), port_link(n, node, port, DOWN)};
+    RP_TRY(rp_network_route(network, ports, 2, &routes->network[q]));
+    if (m->leaf_nodes == 0 || !rp_machine_leaves_leaf(group)) {
+        return RP_OK;
+    }
+    uint32_t leaf = n->leaves + 2 * rp_machine_leaf_of(m, node, port);
+    const uint32_t uplinks[] = {leaf + UP, leaf + DOWN};
+    return rp_network_route(network, uplinks, 2, &routes->leaf[q]);
+}
+
 static rp_status create_routes(const rp_program *program, const link_numbers *n, rp_arena *arena,
                                rp_network *network, rp_routes *routes)
 {
@@ -395,8 +369,9 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
         uint32_t engine = rp_copy_engine(n->machine, queue);
         uint32_t bus = bus_of(n, queue);
         uint32_t *route = &routes->of_queue[q];
+        RP_TRY(route_group(n, q, queue, network, routes));
         if (engine != RP_NO_ENGINE) {
-            uint32_t home = home_of(n->machine, n->gpus, queue->gpu);
+            uint32_t home = rp_machine_home_of(n->machine, n->gpus, queue->gpu);
             RP_TRY(route_memory(n, engine, home, network, route));
         } else if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
             RP_TRY(rp_network_route(network, &bus, 1, route));
@@ -431,7 +406,7 @@ static uint32_t home_of_op(const rp_program *p, const link_numbers *n, const rp_
     }
     uint32_t gpu =
         parameters || queue->kind == RP_QUEUE_DOWNLOAD ? queue->gpu : writer_of(p, op, queue->gpu);
-    return home_of(n->machine, n->gpus, gpu);
+    return rp_machine_home_of(n->machine, n->gpus, gpu);
 }
 
 static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q, uint32_t op,
@@ -528,6 +503,8 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
     rp_network *network = NULL;
     *routes_out = (rp_routes){.homes = numbers.homes, .host_threads = host_threads(machine)};
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
+    RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->network));
+    RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->leaf));
     RP_TRY(create_links(program, &numbers, arena, &network));
     rp_status status = create_routes(program, &numbers, arena, network, routes_out);
     if (status == RP_OK && machine->cores > 0) {
@@ -541,60 +518,5 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
         return status;
     }
     *network_out = network;
-    return RP_OK;
-}
-
-/* ---- limits of the machine --------------------------------------------------------------------
- */
-
-/* The other GPU of a RECV; UINT32_MAX where it waits for no SEND. */
-static uint32_t sender_of(const rp_program *p, uint32_t op)
-{
-    for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
-        uint32_t target = rp_wait_op(p->waits[w]);
-        if (p->ops[target].kind == RP_OP_SEND) {
-            return p->queues[rp_program_queue_of(p, target)].gpu;
-        }
-    }
-    return UINT32_MAX;
-}
-
-static rp_status check_op(const rp_program *program, const rp_machine *machine,
-                          const rp_queue *queue, uint32_t op)
-{
-    rp_op_kind kind = (rp_op_kind)program->ops[op].kind;
-    if ((double)program->op_bytes[op] > RP_MAX_FLOW_BYTES) {
-        rp_log_error("hardware fidelity: op %u moves %" PRIu64 " bytes; valid are up to %g", op,
-                     program->op_bytes[op], RP_MAX_FLOW_BYTES);
-        return RP_INPUT;
-    }
-    if (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !(machine->collective_Bps > 0)) {
-        rp_log_error("hardware fidelity: op %u is a collective (%s); valid are programs without "
-                     "any, and platforms that say collective_gb_per_s",
-                     op, rp_op_kind_text(kind));
-        return RP_INPUT;
-    }
-    uint32_t from = kind == RP_OP_RECV ? sender_of(program, op) : UINT32_MAX;
-    bool direct = machine->peer_Bps > 0 &&
-                  (machine->peer_pcie || joined_by_nvlink(machine, from, queue->gpu));
-    if (from != UINT32_MAX && !direct) {
-        rp_log_error("hardware fidelity: op %u receives from GPU %u, which GPU %u does not reach; "
-                     "valid are programs whose boundaries go through the host, and platforms "
-                     "whose 'peer' is pcie or nvlink",
-                     op, from, queue->gpu);
-        return RP_INPUT;
-    }
-    return RP_OK;
-}
-
-rp_status rp_machine_check(const rp_program *program, const rp_machine *machine)
-{
-    for (uint32_t q = 0; q < program->queue_count; q++) {
-        const rp_queue *queue = &program->queues[q];
-        bool compute = queue->kind == RP_QUEUE_COMPUTE;
-        for (uint32_t i = queue->op_begin; !compute && i < queue->op_end; i++) {
-            RP_TRY(check_op(program, machine, queue, i));
-        }
-    }
     return RP_OK;
 }

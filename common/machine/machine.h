@@ -52,7 +52,8 @@
     X(INTERSOCKET, "intersocket", "the links between the sockets of node",                         \
       "the links between sockets")                                                                 \
     X(DRAM, "dram", "the DRAM of socket", "the host's DRAM")                                       \
-    X(NETWORK, "network", "the network port of node", "the network between nodes")
+    X(NETWORK, "network", "the network port of node", "the network between nodes")                 \
+    X(LEAF, "leaf", "the uplinks of leaf switch", "the uplinks of leaf switches")
 
 typedef enum rp_shared {
 #define RP_SHARED_ENUM(name, key, one, all) RP_SHARED_##name,
@@ -63,31 +64,42 @@ typedef enum rp_shared {
 
 /** Collectives of a tensor or data group of a layout (schedules.md 16). */
 typedef struct rp_machine_group {
-    uint32_t gpus;   /**< 0: there are no such groups */
-    uint32_t of_node; /**< GPUs of a group that are in one node */
-    double Bps;      /**< through each GPU, with the share of the node's network that the group has
-                          while all groups of the node reduce */
+    uint32_t gpus;       /**< 0: there are no such groups */
+    uint32_t of_node;    /**< GPUs of a group that are in one node */
+    uint32_t leaf_nodes; /**< nodes of a group that are below one leaf switch */
+    double Bps;          /**< through each GPU, where the network has room for it */
+    rp_collectives algorithm;
 } rp_machine_group;
+
+/** One of the steps of a collective that follow each other, over all links at the same time. */
+typedef struct rp_collective_step {
+    int64_t latency_ps; /**< before its bytes flow */
+    double bus;         /**< bytes through each GPU, of each of the op's */
+    double network;     /**< through the network ports of its node */
+    double leaf;        /**< through the uplinks of its leaf switch */
+} rp_collective_step;
+
+#define RP_COLLECTIVE_STEPS 3u
 
 /** The machine as the engine sees it; bytes per second, per GPU. 0: there is none. */
 typedef struct rp_machine {
-    double upload_Bps;        /**< host to GPU */
-    double download_Bps;      /**< GPU to host */
-    double host_Bps;          /**< of a node: memory traffic of host ops */
-    double adam_Bps;          /**< of a node's OPTIMIZER ops; 0: host_Bps */
-    double refresh_Bps;       /**< of a node's REFRESH ops; 0: host_Bps */
-    double collect_Bps;       /**< of a node's COLLECT ops; 0: host_Bps */
-    double dram_Bps;          /**< of a node: shared by transfers and host ops; 0: no bottleneck */
-    int64_t copy_latency_ps;  /**< of every transfer, on its copy engine */
-    int64_t op_gap_ps;        /**< least time from the end of an op to the next one of its queue */
-    int64_t op_wake_ps;       /**< least time from the end of an op to one of another queue that
-                                   waits for it */
+    double upload_Bps;       /**< host to GPU */
+    double download_Bps;     /**< GPU to host */
+    double host_Bps;         /**< of a node: memory traffic of host ops */
+    double adam_Bps;         /**< of a node's OPTIMIZER ops; 0: host_Bps */
+    double refresh_Bps;      /**< of a node's REFRESH ops; 0: host_Bps */
+    double collect_Bps;      /**< of a node's COLLECT ops; 0: host_Bps */
+    double dram_Bps;         /**< of a node: shared by transfers and host ops; 0: no bottleneck */
+    int64_t copy_latency_ps; /**< of every transfer, on its copy engine */
+    int64_t op_gap_ps;       /**< least time from the end of an op to the next one of its queue */
+    int64_t op_wake_ps;      /**< least time from the end of an op to one of another queue that
+                                  waits for it */
     int64_t collective_latency_ps; /**< of every collective, before its bytes flow */
     int64_t collective_hop_ps;     /**< more of it per step of a ring, to a GPU of the node */
     int64_t network_hop_ps;        /**< and to one of the next node */
-    double collective_Bps;    /**< of a collective through each GPU; 0: there can be none */
-    rp_machine_group tensor;  /**< set by rp_machine_fold */
-    rp_machine_group data;    /**< likewise */
+    double collective_Bps;         /**< of a collective through each GPU; 0: there can be none */
+    rp_machine_group tensor;       /**< set by rp_machine_fold */
+    rp_machine_group data;         /**< likewise */
     double duplex;            /**< what both directions of a PCIe link do together over what each
                                    does alone, 0.5 to 1; 0: 1 */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
@@ -98,6 +110,10 @@ typedef struct rp_machine {
     uint32_t sockets;         /**< of a node; 0: one */
     double intersocket_Bps;   /**< between any two sockets, per direction; 0: no bottleneck */
     double network_Bps;       /**< of a node, per direction; read where there are several nodes */
+    uint32_t adapters;        /**< of a node, which share its network_Bps and its GPUs; 0: one */
+    uint32_t leaf_nodes;      /**< successive nodes below a leaf switch; 0: one switch has all */
+    bool rails;               /**< a leaf switch joins adapters of one number; otherwise all */
+    double leaf_Bps;          /**< of a leaf switch's uplinks, per direction; with leaf_nodes */
     bool local_memory;        /**< parameters near their GPU, not interleaved */
     double peer_Bps;          /**< of what a GPU sends, and of what it receives; 0: no peers */
     uint32_t nvlink_gpus;     /**< successive GPUs that NVLink joins; 0: none */
@@ -130,6 +146,19 @@ static inline double rp_machine_host_Bps(const rp_machine *machine, rp_op_kind k
     return own > 0 ? own : machine->host_Bps;
 }
 
+/** @return the node of a GPU. */
+static inline uint32_t rp_machine_node(const rp_machine *machine, uint32_t gpu)
+{
+    return machine->gpus_per_node > 0 ? gpu / machine->gpus_per_node : 0;
+}
+
+/** @return whether NVLink joins two GPUs. */
+static inline bool rp_machine_joined(const rp_machine *machine, uint32_t from, uint32_t to)
+{
+    return machine->nvlink_gpus > 0 && from / machine->nvlink_gpus == to / machine->nvlink_gpus &&
+           rp_machine_node(machine, from) == rp_machine_node(machine, to);
+}
+
 /** @return the number of links of a kind that a program on GPUs 0 to gpus - 1 uses: switches, root
  * complexes, nodes (for the links between their sockets and for their network ports), sockets (for
  * DRAM); 0 where the kind limits nothing. */
@@ -142,9 +171,23 @@ double rp_machine_bus_Bps(const rp_machine *machine, uint32_t gpus);
  * all-reduce twice as many. */
 int64_t rp_machine_collective_ps(const rp_machine *machine, uint32_t gpus, rp_op_kind kind);
 
-/** As rp_machine_collective_ps, of a group. */
-int64_t rp_machine_group_ps(const rp_machine *machine, const rp_machine_group *group,
-                            rp_op_kind kind);
+/**
+ * Steps of a group's collective (sim/model.md section 14): one, where it is a ring or trees; those
+ * within nodes and between them, one after the other, where it is hierarchical.
+ * @return their number, at least 1
+ */
+uint32_t rp_machine_group_steps(const rp_machine *machine, const rp_machine_group *group,
+                                rp_op_kind kind,
+                                rp_collective_step steps[static RP_COLLECTIVE_STEPS]);
+
+/** @return the group of a queue's collectives; NULL where all GPUs of the program are one. */
+static inline const rp_machine_group *rp_machine_group_of(const rp_machine *machine,
+                                                          rp_queue_kind kind)
+{
+    return kind == RP_QUEUE_TENSOR ? &machine->tensor
+           : kind == RP_QUEUE_DATA ? &machine->data
+                                   : NULL;
+}
 
 /**
  * Makes the machine one for a program whose GPUs each stand for a tensor group times a data group
@@ -177,8 +220,10 @@ typedef struct rp_routes {
                            has a route, nor of SENDs */
     uint32_t of_kind[RP_OP_KIND_COUNT]; /**< of host ops with a rate of their own; RP_NO_ROUTE */
     uint32_t *of_op;                    /**< [op] where ops of a queue differ, otherwise NULL */
-    double homes;    /**< sockets, over which host ops are spread: each does its part */
-    uint32_t *cores; /**< [queue] of its ops that are work of a thread; NULL: none are */
+    double homes;      /**< sockets, over which host ops are spread: each does its part */
+    uint32_t *network; /**< [queue] of a group's collectives, over its node's ports; RP_NO_ROUTE */
+    uint32_t *leaf;    /**< [queue] likewise, over its leaf switch's uplinks; RP_NO_ROUTE */
+    uint32_t *cores;   /**< [queue] of its ops that are work of a thread; NULL: none are */
     double core_ps_per_byte[RP_OP_KIND_COUNT]; /**< what such a transfer or host op takes of each of
                                                     its threads; 0: it moves bytes */
     uint32_t host_threads;                     /**< flows of a host op */

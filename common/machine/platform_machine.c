@@ -32,6 +32,13 @@ double rp_peer_bytes_per_s(const rp_platform *platform)
     return 1e9 * platform->peer_gb_per_s * share;
 }
 
+/* A leaf switch has uplinks for what its adapters can send, over the oversubscription. */
+static double leaf_bytes_per_s(const rp_platform *p)
+{
+    double of_node = 1e9 * p->network_gb_per_s / (p->rails ? p->adapters : 1);
+    return p->leaf_nodes == 0 ? 0 : p->leaf_nodes * of_node / p->spine_oversubscription;
+}
+
 rp_machine rp_machine_of(const rp_platform *p)
 {
     double link_Bps = rp_link_bytes_per_s(p);
@@ -62,6 +69,10 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .sockets = p->sockets,
                         .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
                         .network_Bps = 1e9 * p->network_gb_per_s,
+                        .adapters = p->adapters,
+                        .leaf_nodes = p->leaf_nodes,
+                        .rails = p->rails,
+                        .leaf_Bps = leaf_bytes_per_s(p),
                         .peer_Bps = rp_peer_bytes_per_s(p),
                         .cores = p->host_cores,
                         .bound_cores = p->bound_cores,

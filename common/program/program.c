@@ -238,3 +238,28 @@ uint64_t rp_program_hash(const rp_program *program)
     }
     return hash;
 }
+
+uint32_t rp_program_stage_reduces(const rp_program *p, const rp_sharding *sharding, uint32_t stage,
+                                  bool backward, rp_recompute recompute)
+{
+    const rp_stage *s = &p->stages[stage];
+    bool first = p->forward_chain[0] == stage;
+    bool head = (s->roles & RP_STAGE_HEAD) != 0;
+    uint32_t of_layers =
+        (s->layer_end - s->layer_begin) * rp_sharding_reduces(sharding, backward, recompute);
+    return of_layers + (backward ? (head ? 1 : 0) : (first ? 1 : 0));
+}
+
+uint32_t rp_program_op_reduces(const rp_program *p, uint32_t index)
+{
+    const rp_op *op = &p->ops[index];
+    bool cuts = op->kind == RP_OP_ALL_REDUCE && rp_cuts_layers(&p->traits);
+    if (!cuts || op->layer != 0 || op->wait_begin == p->ops[index + 1].wait_begin) {
+        return op->layer != 0 ? op->layer : 1;
+    }
+    const rp_op *pass = &p->ops[rp_wait_op(p->waits[op->wait_begin])];
+    uint32_t count = rp_program_stage_reduces(p, &p->traits.sharding, op->stage,
+                                              rp_op_kind_is_backward((rp_op_kind)pass->kind),
+                                              p->recompute);
+    return count != 0 ? count : 1;
+}

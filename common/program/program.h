@@ -422,3 +422,21 @@ rp_status rp_program_read(const char *name, const char *text, size_t length,
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_program_read_file(const char *path, rp_program **program_out);
+
+/** @return all-reduces of a boundary per layer and direction; a backward's with its recompute's. */
+static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool backward,
+                                           rp_recompute recompute)
+{
+    bool again = backward && recompute != RP_RECOMPUTE_NONE;
+    return (backward ? sharding->backward_reduces : sharding->forward_reduces) +
+           (again ? sharding->forward_reduces : 0);
+}
+
+/** @return all-reduces of a boundary in a row that a stage's pass of tensor parallelism ends with:
+ * those of its layers, of the embedding and of the head.
+ * @param recompute RP_RECOMPUTE_NONE: the pass has none */
+uint32_t rp_program_stage_reduces(const rp_program *program, const rp_sharding *sharding,
+                                  uint32_t stage, bool backward, rp_recompute recompute);
+
+/** @return collectives in a row that one op stands for. */
+uint32_t rp_program_op_reduces(const rp_program *program, uint32_t op);

@@ -117,7 +117,8 @@ typedef struct rp_sharding {
  *    step's last one;
  *  - gradient_bytes: of a gradient's element, where that is another type than the program's;
  *  - reduction_bucket: bytes of gradients after which a reduction begins, while the backward goes
- *    on; 0: when the stage's backward is over.
+ *    on; 0: when the stage's backward is over;
+ *  - collectives: an rp_collectives, how groups of these GPUs add up.
  */
 #define RP_LAYOUT_LIST(X)                                                                          \
     X(uint32_t, tensor_parallel, "tensor-parallel", RP_MAX_GPUS)                                   \
@@ -126,7 +127,21 @@ typedef struct rp_sharding {
     X(uint32_t, zero, "zero", 3)                                                                   \
     X(bool, reduces_each, "reduces-each", 1)                                                       \
     X(uint32_t, gradient_bytes, "gradient-bytes", 8)                                               \
-    X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX)
+    X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX)                   \
+    X(uint32_t, collectives, "collectives", RP_COLLECTIVES_COUNT - 1)
+
+/** Algorithms of an all-reduce (sim/model.md section 14). X(enumerator, word). */
+#define RP_COLLECTIVES_LIST(X)                                                                     \
+    X(RING, "ring")                                                                                \
+    X(TREE, "tree")                                                                                \
+    X(HIERARCHICAL, "hierarchical")
+
+typedef enum rp_collectives {
+#define RP_COLLECTIVES_ENUM(name, word) RP_COLLECTIVES_##name,
+    RP_COLLECTIVES_LIST(RP_COLLECTIVES_ENUM)
+#undef RP_COLLECTIVES_ENUM
+        RP_COLLECTIVES_COUNT
+} rp_collectives;
 
 typedef struct rp_layout {
     RP_LAYOUT_LIST(RP_TRAITS_MEMBER)

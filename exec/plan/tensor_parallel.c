@@ -41,17 +41,14 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
 {
     const rp_program *program = p->program;
     const rp_op *o = &program->ops[op];
-    const rp_stage *stage = &program->stages[o->stage];
     const rp_sharding *sharding = &program->traits.sharding;
     uint32_t unit = unit_of(p, op);
     if (unit == RP_NO_OP) {
         return rpexec_plan_refuse_stray(p, op);
     }
     bool backward = program->ops[unit].kind == RP_OP_BACKWARD;
-    uint64_t reduces = (uint64_t)rp_sharding_reduces(sharding, backward, program->recompute) *
-                       (stage->layer_end - stage->layer_begin);
-    reduces += !backward && program->forward_chain[0] == o->stage ? 1 : 0;
-    reduces += backward && (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
+    uint64_t reduces =
+        rp_program_stage_reduces(program, sharding, o->stage, backward, program->recompute);
     return rpexec_plan_check_bytes(p, op, p->plan->tensor, 2 * reduces,
                                    rpexec_plan_boundary_bytes(p, o));
 }

@@ -26,8 +26,10 @@ typedef struct queue_state {
     bool running;
     bool computes;
     uint32_t flows; /* of its op that have not ended */
+    uint32_t step;  /* of its op, where that is a group's collective */
     uint32_t engine;
     int64_t free_ps;      /* its next op begins no earlier */
+    const rp_machine_group *group; /* of its collectives; NULL: all GPUs, or none */
     int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
 
@@ -92,13 +94,36 @@ static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op,
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
+static void start_flow(engine *e, uint32_t op, uint32_t route, double bytes, int64_t now_ps)
+{
+    rp_status status = rp_network_start(e->network, route, bytes, now_ps, op);
+    e->status = status != RP_OK ? status : e->status;
+}
+
 static void start_flows(engine *e, uint32_t op, uint32_t route, double each, uint32_t count,
                         int64_t now_ps)
 {
     e->queues[e->ops[op].queue].flows = count;
     for (uint32_t i = 0; i < count && e->status == RP_OK; i++) {
-        rp_status status = rp_network_start(e->network, route, each, now_ps, op);
-        e->status = status != RP_OK ? status : e->status;
+        start_flow(e, op, route, each, now_ps);
+    }
+}
+
+/* A step of a group's collective: through the GPU, its node's port and its leaf switch at once. */
+static void begin_group_flows(engine *e, uint32_t op, const rp_collective_step *step,
+                              int64_t now_ps)
+{
+    uint32_t queue = e->ops[op].queue;
+    double bytes = (double)e->program->op_bytes[op];
+    bool network = step->network > 0;
+    bool leaf = step->leaf > 0;
+    e->queues[queue].flows = 1 + network + leaf;
+    start_flow(e, op, e->routes.of_queue[queue], bytes * step->bus, now_ps);
+    if (network) {
+        start_flow(e, op, e->routes.network[queue], bytes * step->network, now_ps);
+    }
+    if (leaf) {
+        start_flow(e, op, e->routes.leaf[queue], bytes * step->leaf, now_ps);
     }
 }
 
@@ -107,6 +132,12 @@ static void begin_flow(engine *e, uint32_t op, int64_t now_ps)
     const op_state *o = &e->ops[op];
     rp_op_kind kind = (rp_op_kind)o->kind;
     __builtin_prefetch(&e->dependents[o->dependent_begin]);
+    if (e->queues[o->queue].group != NULL) {
+        rp_collective_step steps[RP_COLLECTIVE_STEPS];
+        rp_machine_group_steps(e->machine, e->queues[o->queue].group, kind, steps);
+        begin_group_flows(e, op, &steps[e->queues[o->queue].step], now_ps);
+        return;
+    }
     uint32_t route = rp_route_of(&e->routes, o->queue, op, kind);
     double bytes = rp_flow_bytes(&e->routes, e->program->op_bytes[op], kind);
     start_flows(e, op, route, bytes, rp_flow_count(&e->routes, kind), now_ps);
@@ -174,15 +205,27 @@ static int64_t objects_ps(const engine *e, uint32_t op)
 /* Before the bytes of a collective flow; of several in a row, of all of them. */
 static int64_t collective_ps(const engine *e, uint32_t queue, uint32_t op)
 {
-    const rp_machine *m = e->machine;
+    const queue_state *q = &e->queues[queue];
     rp_op_kind kind = (rp_op_kind)e->ops[op].kind;
-    rp_queue_kind of = (rp_queue_kind)e->program->queues[queue].kind;
-    if (of != RP_QUEUE_TENSOR && of != RP_QUEUE_DATA) {
-        return rp_machine_collective_ps(m, e->program->gpu_count, kind);
+    rp_collective_step steps[RP_COLLECTIVE_STEPS];
+    int64_t count = rp_program_op_reduces(e->program, op);
+    if (q->group == NULL) {
+        return count * rp_machine_collective_ps(e->machine, e->program->gpu_count, kind);
     }
-    uint32_t count = e->program->ops[op].layer;
-    int64_t each_ps = rp_machine_group_ps(m, of == RP_QUEUE_TENSOR ? &m->tensor : &m->data, kind);
-    return (count != 0 ? count : 1) * each_ps;
+    rp_machine_group_steps(e->machine, q->group, kind, steps);
+    return count * steps[q->step].latency_ps;
+}
+
+/* The next step of an op that is neither compute nor has a copy engine. */
+static void begin_step(engine *e, uint32_t queue, uint32_t op, int64_t now_ps)
+{
+    bool collective = rp_op_kind_class((rp_op_kind)e->ops[op].kind) == RP_CLASS_COLLECTIVE;
+    int64_t before_ps = collective ? collective_ps(e, queue, op) : objects_ps(e, op);
+    if (before_ps > 0) {
+        push_event(e, now_ps, before_ps, op, EVENT_FLOW);
+    } else {
+        begin_flow(e, op, now_ps);
+    }
 }
 
 static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
@@ -197,14 +240,8 @@ static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
         begin_compute(e, q->next, now_ps);
         return;
     }
-    rp_op_kind kind = (rp_op_kind)e->ops[q->next].kind;
-    bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
-    int64_t before_ps = collective ? collective_ps(e, queue, q->next) : objects_ps(e, q->next);
-    if (before_ps > 0) {
-        push_event(e, now_ps, before_ps, q->next, EVENT_FLOW);
-    } else {
-        begin_flow(e, q->next, now_ps);
-    }
+    q->step = 0;
+    begin_step(e, queue, q->next, now_ps);
 }
 
 /* Starts the op at the head of a queue if nothing holds it. */
@@ -306,6 +343,13 @@ static void end_compute(engine *e, uint32_t op, int64_t now_ps)
     take_news(e, news, now_ps);
 }
 
+static bool another_step(const engine *e, queue_state *q, uint32_t op)
+{
+    rp_collective_step steps[RP_COLLECTIVE_STEPS];
+    return ++q->step < rp_machine_group_steps(e->machine, q->group, (rp_op_kind)e->ops[op].kind,
+                                              steps);
+}
+
 static void end_flow(engine *e, uint32_t op, int64_t now_ps)
 {
     queue_state *q = &e->queues[e->ops[op].queue];
@@ -314,6 +358,10 @@ static void end_flow(engine *e, uint32_t op, int64_t now_ps)
     }
     if (q->computes) {
         end_compute(e, op, now_ps);
+        return;
+    }
+    if (q->group != NULL && another_step(e, q, op)) {
+        begin_step(e, e->ops[op].queue, op, now_ps);
         return;
     }
     finish(e, op, now_ps);
@@ -408,6 +456,8 @@ static rp_status prepare_engine(engine *e, rp_arena *arena)
                                      .end = queue->op_end,
                                      .computes = queue->kind == RP_QUEUE_COMPUTE,
                                      .engine = rp_copy_engine(e->machine, queue),
+                                     .group = rp_machine_group_of(e->machine,
+                                                                  (rp_queue_kind)queue->kind),
                                      .held_from_ps = -1};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;

@@ -217,6 +217,12 @@ static bool at_stage(const void *options)
     return !((const rpsim_options *)options)->hardware;
 }
 
+static bool has_no_groups(const void *options)
+{
+    const rpsim_options *o = options;
+    return o->tensor_parallel < 2 && o->data_parallel < 2;
+}
+
 static bool draws_at_stage(const void *options)
 {
     return at_stage(options) && ((const rpsim_options *)options)->intervals != 0;
@@ -318,7 +324,7 @@ static const rp_option_rule rules[] = {
     {.given = "program-in",
      .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
              "config global-batch accumulate reduce-each reduce-dtype data-parallel "
-             "tensor-parallel sequence-parallel zero bucket-mb",
+             "tensor-parallel sequence-parallel zero bucket-mb collectives",
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
@@ -366,9 +372,12 @@ static const rp_option_rule rules[] = {
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
     {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype data-parallel tensor-parallel "
-              "sequence-parallel zero bucket-mb",
+              "sequence-parallel zero bucket-mb collectives",
      .when = at_stage,
      .message = "valid only with --fidelity hardware"},
+    {.given = "collectives",
+     .when = has_no_groups,
+     .message = "valid only with --tensor-parallel or --data-parallel above 1"},
     {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
     {.given = "dtype",
      .with = "program-in",
@@ -386,7 +395,7 @@ static const rp_option_rule rules[] = {
      .message = "a program has its own pieces; valid without --program-in"},
     {.given = "torch-csv-in",
      .with = "gpus microbatches stages round round-start config accumulate data-parallel "
-             "tensor-parallel sequence-parallel zero bucket-mb",
+             "tensor-parallel sequence-parallel zero bucket-mb collectives",
      .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
                 "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
                 "--model, --platform, --costs and outputs"},

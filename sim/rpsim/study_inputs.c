@@ -80,7 +80,9 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
     uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    if (rp_layout_tensor(layout) > 1 && in->model->recorded == NULL) { /* of a rank's own shapes */
+    uint32_t tensor = rp_layout_tensor(layout);
+    bool cut = tensor > 1 && in->model->recorded == NULL; /* a rank's own shapes */
+    if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
         RP_TRY(rp_model_cut(in->model, layout, arena, &rank));
         RP_TRY(rp_roofline_costs(&rank, in->platform, sequences, seq_len, arena, costs));
@@ -356,7 +358,8 @@ rp_layout rpsim_study_layout(const rpsim_options *o)
                        .data_parallel = o->data_parallel,
                        .sequence_parallel = o->sequence_parallel,
                        .zero = o->zero,
-                       .reduction_bucket = (uint64_t)o->bucket_mb << 20};
+                       .reduction_bucket = (uint64_t)o->bucket_mb << 20,
+                       .collectives = o->collectives};
 }
 
 /* The pipeline has the GPUs that copies and tensor groups leave. */

@@ -107,7 +107,7 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                                .microbatches = microbatches,
                                .seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN)};
     const rp_schedule_type *schedule = rp_schedule_find("interleaved-1f1b");
-    const rp_platform no_peers = {0};
+    const rp_platform no_peers = {.gpus = GPUS, .nodes = 1};
     require(rpsim_hardware_lower(schedule, &config, &workload, &model, &no_peers, &s->program) ==
                 RP_OK,
             "lowering");

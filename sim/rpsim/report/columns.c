@@ -271,6 +271,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
+    X(simulated_gpus, whole(row->config.gpus),                                                     \
+      .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
     X(microbatches, whole(row->workload.microbatches),                                             \
       .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \

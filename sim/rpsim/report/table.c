@@ -263,9 +263,11 @@ static void write_question(const group *g, FILE *stream)
                 seq_len, calls, w->microbatches, rp_dtype_text(w->dtype));
     }
     if (rp_layout_gpus(&w->layout) > 1) {
-        fprintf(stream, "%u copies x %u GPUs per layer x %u in the pipeline; copies and GPUs of a "
-                        "layer do the same, one is simulated\n",
-                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->config.gpus);
+        fprintf(stream,
+                "%u copies x %u GPUs per layer x %u in the pipeline; %u GPUs are simulated, each "
+                "once for %u that do the same\n",
+                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->config.gpus,
+                row->config.gpus, rp_layout_gpus(&w->layout));
     }
     if (rp_changes_any(&o->changes, false)) {
         fprintf(stream, "times of %s\n", row->costs->name);

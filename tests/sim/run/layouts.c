@@ -10,6 +10,7 @@
 #include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 TestSuite(layouts, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
@@ -198,26 +199,104 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
     }
 }
 
+/* A server with four adapters, on rails or not, leaf switches of two servers and a spine that is
+ * oversubscribed. */
+static const char *network_platform(const char *rails)
+{
+    const char *from = rp_test_tool_read(RP_SOURCE_ROOT "/traces/platforms/a100-80x8.yaml");
+    const char *path = rp_test_tool_expand("@DIR@/net.yaml", strlen("@DIR@/net.yaml"));
+    FILE *file = fopen(path, "w");
+    cr_assert(ne(ptr, file, NULL));
+    fprintf(file, "name: net%sadapters: 4\nrails: %s\nleaf_nodes: 2\nspine_oversubscription: 8\n",
+            strchr(from, '\n'), rails);
+    fclose(file);
+    return path;
+}
+
+static void expect_equal_on(const char *rails, const char *rest)
+{
+    char line[512];
+    (void)snprintf(line, sizeof line, RUN "gpt:512x16x16 --platform %s %s", network_platform(rails),
+                   rest);
+    expect_equal_times(line);
+}
+
+/* Groups and pipelines that share adapters and leaf switches. */
+Test(layouts, one_of_all_takes_their_time_over_any_network)
+{
+    expect_equal_on("true", "--nodes 8 --tensor-parallel 4 --data-parallel 4");
+    expect_equal_on("false", "--nodes 8 --tensor-parallel 8 --data-parallel 2 --collectives tree");
+    expect_equal_on("true", "--nodes 4 --data-parallel 16 --collectives hierarchical");
+    if (getenv("RP_LONG") != NULL) {
+        expect_equal_on("true", "--nodes 4 --tensor-parallel 2");
+        expect_equal_on("false", "--nodes 8 --data-parallel 2");
+        expect_equal_on("true", "--nodes 16 --tensor-parallel 16 --data-parallel 2 "
+                                "--collectives hierarchical");
+        expect_equal_on("false", "--nodes 16 --tensor-parallel 8 --data-parallel 8 "
+                                 "--collectives tree");
+    }
+}
+
+/* ---- a thousand GPUs --------------------------------------------------------------------------
+ */
+
+#define THOUSAND                                                                                   \
+    "--model llama3.1-70b --platform h100x1024 --tensor-parallel 8 --data-parallel 16 "            \
+    "--microbatches 64 --microbatch-size 1 --seq-len 4096"
+
+/* 1,024 H100 in 128 servers: one iteration in less than ten seconds and 4 GiB. With RP_LONG the
+ * program with all GPUs, too. */
+Test(layouts, a_thousand_gpus)
+{
+    json_t *rows = rp_test_rpsim_rows(
+        "--intervals off --format json --iterations 1 --schedule 1f1b ", THOUSAND);
+    const json_t *row = json_array_get(rows, 0);
+    struct rusage usage;
+    cr_expect(eq(dbl, rp_test_json_number(row, "gpus"), 1024));
+    cr_expect(eq(dbl, rp_test_json_number(row, "nodes"), 128));
+    cr_expect(eq(dbl, rp_test_json_number(row, "simulated_gpus"), 8));
+    cr_expect(eq(dbl, rp_test_json_number(row, "global_batch"), 1024));
+    cr_expect(lt(dbl, rp_test_json_number(row, "sim_wall_s"), 10));
+    bool fits = json_is_true(json_object_get(row, "fits"));
+    cr_expect(fits);
+    json_decref(rows);
+    cr_assert(eq(int, getrusage(RUSAGE_CHILDREN, &usage), 0));
+    cr_expect(lt(i64, usage.ru_maxrss, 4 << 20)); /* KiB */
+    if (getenv("RP_LONG") != NULL) {
+        expect_equal_times("--schedule 1f1b --iterations 1 " THOUSAND);
+    }
+}
+
 /* ---- values that theory gives -----------------------------------------------------------------
  */
 
 /* One stage cut over all GPUs is tensor parallelism, whose microbatches are written as one slice
- * per GPU. Only the step differs: every GPU steps the norms, 7/8 of which megatron-tp has on other
- * GPUs, and its part of both tables is padded from 128256 / 8 rows to 126 x 128. */
+ * per GPU; with latencies of collectives and without, in one server and in two. Only the step
+ * differs: every GPU steps the norms, 7/8 of which megatron-tp has on other GPUs, and its part of
+ * both tables is padded from 128256 / 8 rows to 126 x 128. */
 Test(layouts, one_stage_is_tensor_parallelism)
 {
-    double slices =
-        rp_test_row_number("--schedule megatron-tp --model llama3.1-8b --gpus 8 --microbatches 16 "
-                           "--microbatch-size 1",
-                           "iteration_ms");
-    double layout =
-        rp_test_row_number("--schedule megatron-pp --model llama3.1-8b --gpus 8 --tensor-parallel "
-                           "8 --microbatches 2 --microbatch-size 8 --grain layer",
-                           "iteration_ms");
-    double norms = (2 * 32 + 1) * 4096.0; /* Llama 3.1 8B, config.json */
-    double padding = 2 * (126 * 128 - 128256 / 8) * 4096.0;
-    double update_ms = 28 * (norms * 7 / 8 + padding) / 920e9 * 1e3; /* rtx4090x8.yaml */
-    cr_expect(epsilon_eq(dbl, layout - slices, update_ms, 1e-4));
+    static const struct {
+        const char *platform;
+        double memory_gb_per_s;
+    } rows[] = {{"rtx4090x8", 920}, {"h100x8", 3057.5}, {"h100x8 --nodes 2 --gpus 4", 3057.5}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[2][256];
+        (void)snprintf(line[0], sizeof line[0],
+                       "--schedule megatron-tp --model llama3.1-8b --microbatches 16 "
+                       "--microbatch-size 1 --platform %s",
+                       rows[i].platform);
+        (void)snprintf(line[1], sizeof line[1],
+                       "--schedule megatron-pp --model llama3.1-8b --tensor-parallel 8 "
+                       "--microbatches 2 --microbatch-size 8 --grain layer --platform %s",
+                       rows[i].platform);
+        double norms = (2 * 32 + 1) * 4096.0; /* Llama 3.1 8B, config.json */
+        double padding = 2 * (126 * 128 - 128256 / 8) * 4096.0;
+        double update_ms = 28 * (norms * 7 / 8 + padding) / rows[i].memory_gb_per_s * 1e-6;
+        double layout_ms = rp_test_row_number(line[1], "iteration_ms");
+        double slices_ms = rp_test_row_number(line[0], "iteration_ms");
+        cr_expect(epsilon_eq(dbl, layout_ms - slices_ms, update_ms, 1e-4), "%s", rows[i].platform);
+    }
 }
 
 /* Tensor groups: two all-reduces of a boundary tensor per layer and direction, two more for a

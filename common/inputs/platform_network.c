@@ -1,0 +1,84 @@
+/* Servers of a platform, and what connects them. */
+#include "common/base/log.h"
+#include "common/formats/config.h"
+#include "common/inputs/changes.h"
+#include "common/inputs/platform.h"
+#include "common/program/limits.h"
+
+#include <string.h>
+
+static size_t field_of(const char *key)
+{
+    size_t i = 0;
+    while (strcmp(rp_platform_schema.fields[i].key, key) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Adapters share a server's GPUs and network; leaf switches and the spine join adapters. */
+rp_status rp_platform_check_network(const char *name, const size_t *lines, const rp_platform *p)
+{
+    uint32_t of_node = p->gpus / p->nodes;
+    const struct {
+        const char *key;
+        bool wrong;
+        const char *valid;
+    } rules[] = {
+        {"adapters", p->adapters > 1 && !(p->network_gb_per_s > 0),
+         "a 'network_gb_per_s' of all adapters of a server together"},
+        {"adapters", of_node % p->adapters != 0, "GPUs of a server that are a multiple of it"},
+        {"leaf_nodes", p->leaf_nodes != 0 && !(p->network_gb_per_s > 0),
+         "a 'network_gb_per_s', of which leaf switches have a part"},
+        {"rails", p->rails && p->leaf_nodes == 0, "a 'leaf_nodes', servers below a leaf switch"},
+        {"rails", p->rails && p->adapters < 2, "two 'adapters' or more, one for each rail"},
+        {"spine_oversubscription", p->spine_oversubscription > 1 && p->leaf_nodes == 0,
+         "a 'leaf_nodes', servers below a leaf switch"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (rules[i].wrong) {
+            rp_log_error_at(name, lines[field_of(rules[i].key)],
+                            "'%s' needs %s; valid values are those of files with both",
+                            rules[i].key, rules[i].valid);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus)
+{
+    const char *cause = p->nodes > 1 ? "the file has 'nodes' of its own; valid with platform files "
+                                       "of one server"
+                        : nodes > 1 && !(p->network_gb_per_s > 0)
+                            ? "the file has no 'network_gb_per_s'; valid with platform files that "
+                              "say what connects servers"
+                            : NULL;
+    uint32_t of_server = gpus != 0 ? gpus : p->gpus;
+    const uint32_t groups[] = {p->gpus_per_switch, p->gpus_per_root, p->nvlink_gpus,
+                               p->sockets > 1 ? p->gpus / p->sockets : 0,
+                               p->adapters > 1 ? p->gpus / p->adapters : 0};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (nodes > 1 && groups[i] != 0 && of_server % groups[i] != 0) {
+            cause = "GPUs of a server share links in groups that --gpus would cut; valid are "
+                    "multiples of a group";
+        }
+    }
+    if (of_server > p->gpus) {
+        cause = "--gpus counts per server, which has fewer; valid are those of the platform file";
+    }
+    if ((uint64_t)nodes * of_server > RP_MAX_GPUS) {
+        cause = "valid are at most 4096 GPUs in all";
+    }
+    if (cause != NULL) {
+        rp_log_error("--nodes: %u servers of %s: %s", nodes, p->name, cause);
+        return RP_USAGE;
+    }
+    bool whole = p->adapters <= 1 || of_server * p->adapters < p->gpus;
+    uint32_t adapters = whole ? p->adapters : p->adapters * of_server / p->gpus;
+    p->network_gb_per_s *= (double)adapters / p->adapters; /* those of the GPUs that are used */
+    p->adapters = adapters;
+    p->gpus = nodes * of_server;
+    p->nodes = nodes;
+    return RP_OK;
+}
